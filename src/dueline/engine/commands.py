@@ -1,0 +1,120 @@
+"""What a dialect asks of the engine: frozen values, no wire words. No I/O.
+
+Where the five foreign protocols disagree, the difference is a field here (`on_conflict`, `on_ended`, `lease_ms`,
+`max_attempts`, `retain_ms`, `wait_ms` ...), filled by the dialect. There is no `if dialect` in the engine.
+UNSET = "not said": the topic's policy decides, then the server default. None = said, and means "none".
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from .job import BodyKind, State
+from .policy import Retry, TopicPolicy
+from .store import OnConflict
+
+
+class Send(msgspec.Struct, frozen=True):
+    """Add a job. At most one of delay_ms and at_ms; none = now, a past time = now. No id: the engine makes one."""
+
+    id: str | None
+    body: bytes
+    kind: BodyKind
+    delay_ms: int | None = None
+    at_ms: int | None = None
+    lease_ms: int | None | UnsetType = UNSET
+    ttl_ms: int | None | UnsetType = UNSET
+    max_attempts: int | None | UnsetType = UNSET
+    retry: Retry | UnsetType = UNSET
+    on_conflict: OnConflict | None = None  # None: the topic's, else REJECT
+    on_ended: OnConflict | None = None  # None: the same as on_conflict
+    tags: tuple[str, ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
+    retain_ms: int | None = None
+    dead_retain_ms: int | None = None
+    keep_body: bool = False
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """result: created | kept | replaced | appended."""
+
+    id: str
+    topic: str
+    result: str
+    state: State
+    due_at_ms: int
+    version: int
+
+
+class Pull(msgspec.Struct, frozen=True):
+    """Take due jobs of one or several topics, in order of priority. wait_ms 0 = do not wait."""
+
+    namespace: str
+    topics: tuple[str, ...]
+    max: int = 1
+    lease_ms: int | None = None
+    wait_ms: int = 0
+
+
+class Patch(msgspec.Struct, frozen=True):
+    """Reschedule or edit. UNSET = leave as it is. `version`: only if it is still this one."""
+
+    id: str
+    delay_ms: int | None = None
+    at_ms: int | None = None
+    body: bytes | None = None
+    kind: BodyKind | None = None
+    lease_ms: int | None | UnsetType = UNSET
+    ttl_ms: int | None | UnsetType = UNSET
+    max_attempts: int | None | UnsetType = UNSET
+    retry: Retry | UnsetType = UNSET
+    tags: tuple[str, ...] | UnsetType = UNSET
+    headers: tuple[tuple[str, str], ...] | UnsetType = UNSET
+    version: int | None = None
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """Which jobs a bulk call means. Costs what its most selective single condition matches."""
+
+    state: State | None = None
+    tag: str | None = None
+    due_after_ms: int | None = None
+    due_before_ms: int | None = None
+
+
+class Bulk(msgspec.Struct, frozen=True):
+    """What a bulk call did. `complete` False: it stopped after its time (2 s a step); call again to go on."""
+
+    matched: int
+    changed: int
+    dry_run: bool
+    complete: bool = True
+
+
+class TopicView(msgspec.Struct, frozen=True):
+    """A topic's figures and policy, summed over its partitions. None in paused_until_ms: not paused, or without an end."""
+
+    topic: str
+    scheduled: int
+    ready: int
+    leased: int
+    done: int
+    dead: int
+    cancelled: int
+    next_due_at_ms: int | None
+    oldest_ready_at_ms: int | None
+    waiters: int
+    paused: bool
+    paused_until_ms: int | None
+    partitions: int
+    policy: TopicPolicy
+    push: bool
+    dead_by_reason: dict[str, int]
+
+
+class TopicPatch(msgspec.Struct, frozen=True):
+    """PUT of a topic: the whole policy; `partitions` only when the topic is new."""
+
+    policy: TopicPolicy
+    partitions: int | None = None

@@ -1,0 +1,203 @@
+"""Everything that can be refused, as one tree. No I/O.
+
+    DuelineError                    code, message, field
+    ├── BadRequest                  bad_json unknown_field missing_field invalid_field too_many_items
+    │   ├── BadJson ├── UnknownField ├── MissingField ├── InvalidField └── TooManyItems
+    ├── Unauthorized / Forbidden    unauthorized / forbidden egress_refused
+    ├── NotFound / NoRoute          not_found / no_route
+    ├── MethodNotAllowed            method_not_allowed
+    ├── Conflict                    id_exists version_mismatch lease_lost job_leased already_done
+    ├── BodyTooLarge                body_too_large
+    ├── UnsupportedMediaType        unsupported_media_type
+    ├── RateLimited                 rate_limited
+    └── Unavailable                 store_down loading draining clock_step
+        ├── UnknownOutcome          unknown_outcome: may have been done; retry with the same id
+        └── StoreFull               store_full
+
+The docstring of a class is its default message. `done` says whether the call was done: False = certainly
+not, None = nobody knows (only a call that was written to a socket can be unknown).
+"""
+
+from __future__ import annotations
+
+import inspect
+
+
+class DuelineError(Exception):
+    """Something went wrong."""
+
+    code = "internal"
+    done: bool | None = False
+
+    def __init__(self, message: str | None = None, field: str | None = None) -> None:
+        self.message = message or inspect.cleandoc(type(self).__doc__ or "").split("\n")[0]
+        self.field = field
+        super().__init__(self.message)
+
+
+class BadRequest(DuelineError):
+    """The request is not understood."""
+
+    code = "invalid_field"
+
+
+class BadJson(BadRequest):
+    """The body is not valid JSON."""
+
+    code = "bad_json"
+
+
+class UnknownField(BadRequest):
+    """The request has a field that does not exist."""
+
+    code = "unknown_field"
+
+
+class MissingField(BadRequest):
+    """A required field is missing."""
+
+    code = "missing_field"
+
+
+class InvalidField(BadRequest):
+    """A field has a value that is not allowed."""
+
+    code = "invalid_field"
+
+
+class TooManyItems(BadRequest):
+    """Too many items in one call."""
+
+    code = "too_many_items"
+
+
+class Unauthorized(DuelineError):
+    """A valid token is needed."""
+
+    code = "unauthorized"
+
+
+class Forbidden(DuelineError):
+    """This token may not do that."""
+
+    code = "forbidden"
+
+
+class NotFound(DuelineError):
+    """There is no such job or topic."""
+
+    code = "not_found"
+
+
+class NoRoute(DuelineError):
+    """There is nothing at this path."""
+
+    code = "no_route"
+
+
+class MethodNotAllowed(DuelineError):
+    """This path does not take that method."""
+
+    code = "method_not_allowed"
+
+
+class Conflict(DuelineError):
+    """The job is not in a state that allows this."""
+
+    code = "conflict"
+
+
+class IdExists(Conflict):
+    """A job with this id exists and the request is a different one."""
+
+    code = "id_exists"
+
+
+class VersionMismatch(Conflict):
+    """The job was changed since this version was read."""
+
+    code = "version_mismatch"
+
+
+class LeaseLost(Conflict):
+    """The lease ended before this call; another consumer may hold the job."""
+
+    code = "lease_lost"
+
+
+class JobLeased(Conflict):
+    """A consumer holds the job; it can be changed when the lease is over."""
+
+    code = "job_leased"
+
+
+class AlreadyDone(Conflict):
+    """The job has ended."""
+
+    code = "already_done"
+
+
+class BodyTooLarge(DuelineError):
+    """The body is larger than the limit."""
+
+    code = "body_too_large"
+
+
+class UnsupportedMediaType(DuelineError):
+    """Send the body as application/json."""
+
+    code = "unsupported_media_type"
+
+
+class RateLimited(DuelineError):
+    """Too many calls are waiting; retry a little later."""
+
+    code = "rate_limited"
+
+
+class Unavailable(DuelineError):
+    """The server cannot do this right now."""
+
+    code = "store_down"
+    retry_after_s = 1
+
+
+class StoreDown(Unavailable):
+    """The store does not answer; nothing was done."""
+
+    code = "store_down"
+
+
+class Loading(Unavailable):
+    """The store is still loading its data; nothing was done."""
+
+    code = "loading"
+
+
+class Draining(Unavailable):
+    """The server is stopping; nothing was done."""
+
+    code = "draining"
+
+
+class ClockStep(Unavailable):
+    """The store's clock jumped; nothing is done until the new time is confirmed."""
+
+    code = "store_down"
+
+
+class UnknownOutcome(Unavailable):
+    """The store did not answer in time: the call may have been done. Retry with the same id."""
+
+    code = "unknown_outcome"
+    done = None
+
+    def __init__(self, message: str | None = None, field: str | None = None, id: str | None = None) -> None:
+        super().__init__(message, field)
+        self.id = id
+
+
+class StoreFull(DuelineError):
+    """The store is full: sends are refused until jobs are finished or removed."""
+
+    code = "store_full"

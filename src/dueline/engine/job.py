@@ -1,0 +1,114 @@
+"""What a job is, as every layer sees it. No I/O.
+
+`ready` is not stored anywhere: a job is ready when it is not leased and its due time has come. All the
+values here are frozen; layers exchange them and never change them.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+
+import msgspec
+
+from .policy import JobPolicy
+
+
+class State(StrEnum):
+    """The six states of a job (`lifecycle` holds the moves between them)."""
+
+    SCHEDULED = "scheduled"
+    READY = "ready"
+    LEASED = "leased"
+    DONE = "done"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+
+
+LIVE = frozenset({State.SCHEDULED, State.READY, State.LEASED})
+ENDED = frozenset({State.DONE, State.DEAD, State.CANCELLED})
+
+
+class Reason(StrEnum):
+    """Why a job is dead."""
+
+    EXHAUSTED = "exhausted"
+    EXPIRED = "expired"
+    REJECTED = "rejected"
+    CORRUPT = "corrupt"
+
+
+class BodyKind(IntEnum):
+    """How a body was given, so that it comes back the same way. The store keeps opaque bytes."""
+
+    JSON = 0
+    TEXT = 1
+    BYTES = 2
+
+
+class Line(msgspec.Struct, frozen=True, cache_hash=True):
+    """Where jobs stand in line: one topic in one partition.
+
+    `wide` is True in a namespace whose ids are unique over all its topics (`id_scope = namespace`): there
+    the partition belongs to the namespace and holds the lines of all topics.
+    """
+
+    namespace: str
+    topic: str
+    partition: int = 0
+    wide: bool = False
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One job as the store sees it at one moment. Its state is derived from the record and that moment.
+
+    `deliveries` never repeats; `attempts` = deliveries less refunds. Fields that do not apply are None.
+    Tombstones (done, cancelled) have body None unless the policy keeps bodies.
+    """
+
+    id: str
+    topic: str
+    state: State
+    reason: Reason | None
+    body: bytes | None
+    kind: BodyKind
+    headers: bytes  # opaque to the store; empty = none
+    tags: tuple[str, ...]
+    due_at_ms: int
+    created_at_ms: int
+    updated_at_ms: int
+    ended_at_ms: int | None
+    deliveries: int
+    refunds: int
+    policy: JobPolicy
+    expires_at_ms: int | None  # first due time + ttl: a retry wait does not move it
+    lease_until_ms: int | None
+    retain_until_ms: int | None
+    version: int
+    last_error: str | None
+    merge_key: str | None = None
+    items: tuple[bytes, ...] | None = None
+
+    @property
+    def attempts(self) -> int:
+        return self.deliveries - self.refunds
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A job as handed to a consumer under a lease."""
+
+    id: str
+    topic: str
+    body: bytes
+    kind: BodyKind
+    headers: bytes
+    tags: tuple[str, ...]
+    attempt: int
+    delivery: int
+    max_attempts: int | None
+    lease: str
+    lease_until_ms: int
+    due_at_ms: int
+    created_at_ms: int
+    late_ms: int  # the script's now - the moment it became deliverable
+    merge_key: str | None = None
+    items: tuple[bytes, ...] | None = None

@@ -1,0 +1,50 @@
+"""What the product can hold, in one place. No I/O. Config may change the defaults within the hard bounds."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .errors import InvalidField
+
+LAST_MS = 253_402_300_799_999  # 9999-12-31: due times are clamped to [now, this]
+MAX_ID_BYTES = 512
+BATCH_JOBS = 500  # per script call
+BATCH_BYTES = 1 << 20  # of bodies per script call; a larger single body travels alone
+PULL_BYTES = 1 << 20
+PULL_EXTRA = 100  # entries a pull may inspect beyond what it returns
+MAX_REFUNDS = 100
+MAX_ERROR_BYTES = 1024
+CELLS = 1024
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Limits that the config can set (section [limits])."""
+
+    max_body_bytes: int = 256 * 1024
+    max_request_bytes: int = 4 << 20
+    max_items: int = 1000
+    max_pull: int = 1000
+    max_wait_ms: int = 300_000
+    max_lease_ms: int = 7 * 86_400_000
+    max_delay_ms: int = 10 * 366 * 86_400_000
+    max_attempts: int = 10_000
+    max_tags: int = 16
+    max_tag_bytes: int = 64
+    max_headers: int = 32
+    max_headers_bytes: int = 8 * 1024
+    max_queued_jobs: int = 10_000  # waiting for a script call, per line
+    max_queued_bytes: int = 16 << 20
+    max_waiters: int = 100_000
+
+
+def check_name(name: str, field: str) -> str:
+    """A topic, id or namespace that the engine can hold: 1..512 UTF-8 bytes without control characters."""
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        raise InvalidField("has a lone surrogate, which is not UTF-8 text", field) from None
+    if not 1 <= size <= MAX_ID_BYTES:
+        raise InvalidField(f"must have 1 to {MAX_ID_BYTES} bytes, has {size}", field)
+    if not name.isprintable() and any(ord(c) < 32 or ord(c) == 127 for c in name):
+        raise InvalidField("has a control character", field)
+    return name
