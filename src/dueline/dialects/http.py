@@ -1,0 +1,60 @@
+"""What a handler sees of HTTP: a request in, a response out. It knows neither ASGI nor sockets.
+
+The transport is a choice of `server`: it builds a Request, finds the route, awaits the handler, writes the Response.
+A handler that raises a DuelineError is answered by its dialect's `failed`. A cancelled handler means the client is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from ..engine.errors import DuelineError
+
+
+class Request(msgspec.Struct):
+    """One request, whole. `path` and `query` are as on the wire (percent-escaped); header names are lower case."""
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    body: bytes
+    params: tuple[str, ...] = ()  # the percent-decoded {placeholders} of the route, in order
+    namespace: str | None = None  # fixed by the caller's token, if there is one
+
+
+class Response(msgspec.Struct):
+    """One answer. `undelivered` is called (once, in the event loop) when the client was gone before it could be written."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
+    undelivered: Callable[[], None] | None = None
+
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Route(msgspec.Struct, frozen=True):
+    """One line of a dialect's table. method "*" = any verb. Pattern segments in braces are placeholders."""
+
+    method: str
+    pattern: str
+    handler: Handler
+    name: str  # the label in metrics and the operation id in OpenAPI
+
+
+class Dialect(Protocol):
+    """One wire protocol. `routes` is its whole surface on one page."""
+
+    name: str
+
+    def routes(self) -> Sequence[Route]: ...
+
+    def failed(self, request: Request, error: DuelineError) -> Response:
+        """The answer for a refusal, in this dialect's words."""
+        ...
