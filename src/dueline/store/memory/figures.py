@@ -1,0 +1,38 @@
+"""Counts of a line, derived by looking at every job. No I/O."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+from ...engine.job import Reason, State
+from ...engine.store import Stats
+from .lines import LineState
+
+
+def count(state: LineState, bands_ms: Sequence[int], now_ms: int) -> Stats:
+    """Every figure at one moment. `bands[i]`: jobs that become due after bands_ms[i-1] (first: now) and by bands_ms[i]."""
+    jobs = list(state.jobs(now_ms))
+    states = Counter(seen.state for _, seen in jobs)
+    reasons = Counter(seen.reason for _, seen in jobs)
+    scheduled_ms = [record.time_ms for record, seen in jobs if seen.state is State.SCHEDULED]
+    edges_ms = [now_ms, *(now_ms + band_ms for band_ms in bands_ms)]
+    return Stats(
+        scheduled=states[State.SCHEDULED],
+        ready=states[State.READY],
+        leased=states[State.LEASED],
+        done=states[State.DONE],
+        dead=states[State.DEAD],
+        cancelled=states[State.CANCELLED],
+        broken=0,
+        next_due_at_ms=min(scheduled_ms, default=None),
+        oldest_ready_at_ms=min((seen.at_ms for _, seen in jobs if seen.state is State.READY), default=None),
+        paused_until_ms=state.paused_until_ms if state.paused_until_ms > now_ms else None,
+        waiting=state.wait_until_ms > now_ms,
+        dead_by_reason={reason.value: reasons[reason] for reason in Reason},
+        now_ms=now_ms,
+        bands=tuple(
+            sum(1 for time_ms in scheduled_ms if low_ms < time_ms <= high_ms) for low_ms, high_ms in pairwise(edges_ms)
+        ),
+    )

@@ -1,0 +1,97 @@
+"""A line in memory: its jobs, what it knows about its topic, and what a waiter may be told. No I/O.
+
+A shelf is where ids are unique: one topic in one partition, or in a wide namespace the whole partition. A line is
+the view of one topic onto its shelf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ...engine.job import Line, State
+from ...engine.limits import LAST_MS
+from .records import Record, Seen, look, servable_from_ms, tidy_from_ms
+
+AGENDA_GRAIN_MS = 10_000
+
+
+@dataclass(slots=True)
+class Shelf:
+    """Records by id, and the last number given out. A number is a job's version and its order within a millisecond."""
+
+    records: dict[str, Record] = field(default_factory=dict[str, Record])
+    last_number: int = 0
+
+    def take_number(self) -> int:
+        self.last_number += 1
+        return self.last_number
+
+    def find(self, id: str, now_ms: int) -> tuple[Record, Seen] | None:
+        """The job under this id at this moment; None when there is none or its retention is over."""
+        record = self.records.get(id)
+        seen = None if record is None else look(record, now_ms)
+        return None if record is None or seen is None else (record, seen)
+
+
+@dataclass(slots=True)
+class LineState:
+    """What one line keeps besides its jobs."""
+
+    line: Line
+    shelf: Shelf
+    paused_until_ms: int = 0
+    max_in_flight: int = 0
+    policy_version: int = 0
+    wait_until_ms: int = 0
+    agenda_at_ms: int = 0
+
+    def jobs(self, now_ms: int) -> Iterator[tuple[Record, Seen]]:
+        """Every job of this topic that is there at this moment."""
+        for record in self.shelf.records.values():
+            seen = look(record, now_ms) if record.topic == self.line.topic else None
+            if seen is not None:
+                yield record, seen
+
+    def ready(self, now_ms: int) -> list[Record]:
+        """What a pull may take, in order: by the moment it became deliverable, then by number."""
+        found = [record for record, seen in self.jobs(now_ms) if seen.state is State.READY]
+        return sorted(found, key=lambda record: (record.time_ms, record.number))
+
+    def live_deadlines(self, now_ms: int) -> list[int]:
+        return sorted(record.time_ms for record, seen in self.jobs(now_ms) if seen.state is State.LEASED)
+
+    def room(self, now_ms: int) -> int:
+        """How many more jobs may be leased now."""
+        if self.paused_until_ms > now_ms:
+            return 0
+        return self.max_in_flight - len(self.live_deadlines(now_ms)) if self.max_in_flight else LAST_MS
+
+    def next_ms(self, now_ms: int) -> int | None:
+        """The earliest moment at which a pull could give something if nobody does anything until then."""
+        times = [servable_from_ms(record, now_ms) for record, _ in self.jobs(now_ms)]
+        first_ms = min((time_ms for time_ms in times if time_ms is not None), default=None)
+        if first_ms is None:
+            return None
+        if self.paused_until_ms > now_ms:
+            if self.paused_until_ms >= LAST_MS:
+                return None
+            first_ms = max(first_ms, self.paused_until_ms)
+        deadlines = self.live_deadlines(now_ms)
+        if self.max_in_flight and len(deadlines) >= self.max_in_flight:
+            first_ms = max(first_ms, deadlines[len(deadlines) - self.max_in_flight])
+        return first_ms
+
+    def tidy_ms(self) -> int | None:
+        """When clean-up has something to write down next."""
+        times = [tidy_from_ms(record) for record in self.shelf.records.values() if record.topic == self.line.topic]
+        return min((time_ms for time_ms in times if time_ms is not None), default=None)
+
+    def note_ms(self, touched: list[Record], now_ms: int) -> int | None:
+        """The time for a hint if the touched records need tidying before anything the directory knows of."""
+        times = [tidy_from_ms(record) for record in touched]
+        first_ms = min((time_ms for time_ms in times if time_ms is not None), default=None)
+        if first_ms is None:
+            return None
+        at_ms = -(-max(first_ms, now_ms) // AGENDA_GRAIN_MS) * AGENDA_GRAIN_MS
+        return at_ms if at_ms < self.agenda_at_ms or self.agenda_at_ms <= now_ms else None

@@ -1,0 +1,41 @@
+"""One page of a line's jobs. No I/O.
+
+Order: live jobs by (time, number), where time is the lease deadline of a leased job and else the moment it may be
+delivered; after them the ended ones by (end, number). A cursor is the place of the last entry of its page, so jobs
+that vanish or appear between two pages disturb nothing else.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from ...engine.store import Page, Query
+from .lines import LineState
+from .records import Record, Seen, job_of
+
+_PLACE = struct.Struct(">Bqq")
+
+
+def list_page(state: LineState, query: Query, now_ms: int) -> Page:
+    """The entries after the cursor that match, at most `limit`."""
+    entries = sorted(
+        (_place(record, seen), record.id) for record, seen in state.jobs(now_ms) if _matches(query, record, seen)
+    )
+    after = [entry for entry in entries if not query.cursor or entry[0] > query.cursor]
+    page = after[: query.limit]
+    found = [state.shelf.find(id, now_ms) for _, id in page]
+    jobs = [job_of(*one, query.body) for one in found if one is not None]
+    return Page(jobs, page[-1][0] if len(after) > len(page) else None, now_ms)
+
+
+def _place(record: Record, seen: Seen) -> bytes:
+    return _PLACE.pack(0, record.time_ms, record.number) if seen.live else _PLACE.pack(1, seen.at_ms, record.number)
+
+
+def _matches(query: Query, record: Record, seen: Seen) -> bool:
+    return (
+        query.state in (None, seen.state)
+        and (query.tag is None or query.tag in record.tags)
+        and (query.due_after_ms is None or record.due_at_ms >= query.due_after_ms)
+        and (query.due_before_ms is None or record.due_at_ms < query.due_before_ms)
+    )

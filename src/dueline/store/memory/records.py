@@ -1,0 +1,174 @@
+"""One stored job and what it is at a moment. No I/O.
+
+A record holds only what a caller did; everything that time does (ready, lease over, expired, exhausted, gone) is
+derived by `look`. So there is no clean-up that anything could depend on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from ...engine.job import BodyKind, Job, Reason, State
+from ...engine.lifecycle import judge
+from ...engine.limits import LAST_MS, MAX_ERROR_BYTES
+from ...engine.policy import JobPolicy
+
+
+@dataclass(slots=True)
+class Record:
+    """A job as it was last written. `time_ms`: its lease deadline when leased, else the moment it may be delivered."""
+
+    id: str
+    topic: str
+    body: bytes | None
+    kind: BodyKind
+    headers: bytes
+    tags: tuple[str, ...]
+    policy: JobPolicy
+    ttl_ms: int | None
+    fingerprint: int
+    number: int
+    created_at_ms: int
+    updated_at_ms: int
+    due_at_ms: int
+    time_ms: int
+    expires_at_ms: int | None
+    deliveries: int = 0
+    refunds: int = 0
+    leased: bool = False
+    token: str | None = None  # current until leased again, released, edited, replaced or ended
+    ended: State | None = None
+    reason: Reason | None = None
+    ended_at_ms: int = 0
+    last_error: str | None = None
+
+    @property
+    def attempts(self) -> int:
+        return self.deliveries - self.refunds
+
+    @property
+    def exhausted(self) -> bool:
+        return self.policy.max_attempts is not None and self.attempts >= self.policy.max_attempts
+
+    def plan(self, due_at_ms: int, number: int, now_ms: int) -> None:
+        """Stand in line for a new due time: the ttl counts from it, and any lease is over."""
+        self.due_at_ms = self.time_ms = due_at_ms
+        self.expires_at_ms = None if self.ttl_ms is None else due_at_ms + self.ttl_ms
+        self.number = number
+        self.updated_at_ms = now_ms
+        self.drop_lease()
+
+    def drop_lease(self) -> None:
+        self.leased = False
+        self.token = None
+
+    def fail(self, error: str | None) -> None:
+        """Keep the last error, cut to what the store holds without tearing a character."""
+        if error is not None:
+            self.last_error = error.encode()[:MAX_ERROR_BYTES].decode(errors="ignore")
+
+    def end(self, state: State, reason: Reason | None, now_ms: int, token: str | None = None) -> None:
+        """End it now. Done and cancelled ones become tombstones; `token` is that of the ack, which may be repeated."""
+        self.drop_lease()
+        self.ended, self.reason, self.ended_at_ms, self.token = state, reason, now_ms, token
+        self.updated_at_ms = now_ms
+        if state is not State.DEAD and not self.policy.keep_body:
+            self.body = None
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What a record is at a moment. `at_ms`: since when (scheduled, leased: until when)."""
+
+    state: State
+    reason: Reason | None
+    at_ms: int
+    retain_until_ms: int | None = None
+
+    @property
+    def live(self) -> bool:
+        return self.retain_until_ms is None
+
+
+def judged(record: Record, now_ms: int) -> Seen:
+    """The record's state at `now_ms`, also when its retention is over."""
+    if record.ended is None:
+        verdict = judge(
+            leased=record.leased,
+            time_ms=record.time_ms,
+            attempts=record.attempts,
+            max_attempts=record.policy.max_attempts,
+            expires_at_ms=record.expires_at_ms,
+            now_ms=now_ms,
+        )
+        if verdict.state is not State.DEAD:
+            return Seen(verdict.state, None, verdict.at_ms)
+        state, reason, at_ms = verdict.state, verdict.reason, verdict.at_ms
+    else:
+        state, reason, at_ms = record.ended, record.reason, record.ended_at_ms
+    policy = record.policy
+    return Seen(state, reason, at_ms, at_ms + (policy.dead_retain_ms if state is State.DEAD else policy.retain_ms))
+
+
+def look(record: Record, now_ms: int) -> Seen | None:
+    """The record's state at `now_ms`; None when its retention is over: to every caller it is gone."""
+    seen = judged(record, now_ms)
+    return None if seen.retain_until_ms is not None and seen.retain_until_ms <= now_ms else seen
+
+
+def job_of(record: Record, seen: Seen, body: bool) -> Job:
+    """The record as every layer sees it."""
+    ended_at_ms = None if seen.live else seen.at_ms
+    return Job(
+        id=record.id,
+        topic=record.topic,
+        state=seen.state,
+        reason=seen.reason,
+        body=record.body if body else None,
+        kind=record.kind,
+        headers=record.headers,
+        tags=record.tags,
+        due_at_ms=record.due_at_ms,
+        created_at_ms=record.created_at_ms,
+        updated_at_ms=max(record.updated_at_ms, ended_at_ms or 0),
+        ended_at_ms=ended_at_ms,
+        deliveries=record.deliveries,
+        refunds=record.refunds,
+        policy=record.policy,
+        expires_at_ms=record.expires_at_ms,
+        lease_until_ms=record.time_ms if seen.state is State.LEASED else None,
+        retain_until_ms=seen.retain_until_ms,
+        version=record.number,
+        last_error=record.last_error,
+    )
+
+
+def servable_from_ms(record: Record, now_ms: int) -> int | None:
+    """From which moment a pull could take it if nothing else happens; None: never."""
+    seen = look(record, now_ms)
+    if seen is None or not seen.live:
+        return None
+    if record.leased and record.exhausted:
+        return None
+    if record.expires_at_ms is not None and record.expires_at_ms <= record.time_ms:
+        return None
+    return record.time_ms
+
+
+def tidy_from_ms(record: Record) -> int | None:
+    """When time alone will end or remove it: ttl, the lease of a last attempt, retention; None: never."""
+    policy = record.policy
+    if record.ended is not None:
+        return record.ended_at_ms + (policy.dead_retain_ms if record.ended is State.DEAD else policy.retain_ms)
+    if record.leased and record.exhausted:
+        return record.time_ms
+    if record.expires_at_ms is None:
+        return None
+    return max(record.expires_at_ms, record.time_ms) if record.leased else record.expires_at_ms
+
+
+def due_ms(now_ms: int, delay_ms: int | None, at_ms: int | None) -> int:
+    """A due time as the store keeps it: never before now, never after the last representable day."""
+    asked_ms = now_ms + (delay_ms or 0) if at_ms is None else at_ms
+    return min(max(asked_ms, now_ms), LAST_MS)
