@@ -1,0 +1,309 @@
+"""Every call of the native API as a value: what to send and how to read the answer. No I/O.
+
+    calls.send(...) -> Call --(a shell does the I/O)--> status, headers, bytes -> Answer | DuelineApiError
+
+The sync shell is `client.Client`. Both halves are pure, so that another shell needs no second copy of them.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from . import results as r
+from .errors import DuelineApiError, ServerFault, error_of
+
+T = TypeVar("T")
+
+NAMESPACE_HEADER = "Dueline-Namespace"
+
+
+class Call(msgspec.Struct, Generic[T], frozen=True):
+    """One request. `repeatable`: doing it twice is the same as once, so it may follow an unknown outcome.
+    `wait_ms`: how long the server may hold it before it answers. `accepts`: more statuses that carry the answer."""
+
+    method: str
+    path: str
+    answer: type[T]
+    body: bytes | None = None
+    repeatable: bool = True
+    wait_ms: int = 0
+    accepts: tuple[int, ...] = ()
+
+
+class Answer(msgspec.Struct, Generic[T], frozen=True):
+    """A success: the typed value, and the bytes exactly as the server wrote them."""
+
+    value: T
+    raw: bytes
+    status: int
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    """{"error": ERR}; an unknown outcome has the id as well."""
+
+    error: r.Refusal
+    id: str | None = None
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """A job in the hands of this consumer."""
+
+    id: str
+    lease: str
+
+
+class NewJob(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One job to send. At most one of the four times; none = now. `body` is JSON text, sent as it is."""
+
+    id: str | None = None
+    body: Raw | UnsetType = UNSET
+    body_base64: str | None = None
+    delay: str | None = None
+    delay_ms: int | None = None
+    at: str | None = None
+    at_ms: int | None = None
+    lease_ms: int | None = None
+    ttl_ms: int | None = None
+    max_attempts: int | UnsetType | None = UNSET
+    retry: Any = None
+    on_conflict: str | None = None
+    tags: tuple[str, ...] = ()
+    headers: dict[str, str] = {}
+
+
+def new_id() -> str:
+    """A fresh id, made by the caller before the first try so that every try means the same job."""
+    return secrets.token_hex(16)
+
+
+def json_body(value: Any) -> Raw:
+    """Any value as the JSON text of a body."""
+    return Raw(msgspec.json.encode(value))
+
+
+def bytes_body(data: bytes) -> str:
+    """Bytes as `body_base64`."""
+    return base64.b64encode(data).decode()
+
+
+def _path(*parts: str) -> str:
+    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def _post(path: str, body: Any, answer: type[T], repeatable: bool = True, wait_ms: int = 0) -> Call[T]:
+    return Call("POST", path, answer, msgspec.json.encode(body), repeatable, wait_ms)
+
+
+def _query(path: str, **values: Any) -> str:
+    given = {name: value for name, value in values.items() if value is not None}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def _without_none(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def send(topic: str, job: NewJob) -> Call[r.Sent]:
+    """Send one job. The call is repeatable only with an id, so one is made when there is none."""
+    job = job if job.id else msgspec.structs.replace(job, id=new_id())
+    return _post(_path("topics", topic, "jobs"), job, r.Sent)
+
+
+def send_many(topic: str, jobs: Sequence[Mapping[str, Any] | NewJob]) -> Call[r.SentMany]:
+    """Send up to 1000 jobs. Every job must have an id already."""
+    return _post(_path("topics", topic, "jobs"), list(jobs), r.SentMany)
+
+
+def get(topic: str, id: str) -> Call[r.Job]:
+    return Call("GET", _path("topics", topic, "jobs", id), r.Job)
+
+
+def patch(topic: str, id: str, changes: Mapping[str, Any]) -> Call[r.Job]:
+    """Reschedule or edit. With a `version` it may be done once only: a repeat would say version_mismatch."""
+    body = msgspec.json.encode(changes)
+    return Call("PATCH", _path("topics", topic, "jobs", id), r.Job, body, repeatable="version" not in changes)
+
+
+def cancel(topic: str, id: str) -> Call[r.Outcome]:
+    return Call("DELETE", _path("topics", topic, "jobs", id), r.Outcome)
+
+
+def cancel_many(topic: str, ids: Sequence[str]) -> Call[r.Outcomes]:
+    return _post(_path("topics", topic, "cancel"), {"ids": ids}, r.Outcomes)
+
+
+def cancel_matching(topic: str, which: Mapping[str, Any], dry_run: bool) -> Call[r.Bulk]:
+    return _post(_path("topics", topic, "cancel"), {"filter": which, "dry_run": dry_run}, r.Bulk)
+
+
+def fire(topic: str, id: str) -> Call[r.Outcome]:
+    return Call("POST", _path("topics", topic, "jobs", id, "fire"), r.Outcome, b"{}")
+
+
+def list_jobs(
+    topic: str,
+    state: str | None = None,
+    tag: str | None = None,
+    due_after_ms: int | None = None,
+    due_before_ms: int | None = None,
+    cursor: str | None = None,
+    limit: int | None = None,
+    body: bool = False,
+) -> Call[r.JobPage]:
+    path = _query(
+        _path("topics", topic, "jobs"),
+        state=state,
+        tag=tag,
+        due_after_ms=due_after_ms,
+        due_before_ms=due_before_ms,
+        cursor=cursor,
+        limit=limit,
+        body=1 if body else None,
+    )
+    return Call("GET", path, r.JobPage)
+
+
+def pull(topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_ms: int = 0) -> Call[r.HeldJobs]:
+    """Take due jobs. May follow a lost answer: the jobs of the lost one come back when their lease is over."""
+    wishes = _without_none(max=max, lease_ms=lease_ms, wait_ms=wait_ms)
+    if len(topics) == 1:
+        return _post(_path("topics", topics[0], "pull"), wishes, r.HeldJobs, wait_ms=wait_ms)
+    return _post(_path("pull"), {"topics": list(topics), **wishes}, r.HeldJobs, wait_ms=wait_ms)
+
+
+def ack(topic: str, jobs: Iterable[Lease]) -> Call[r.Outcomes]:
+    return _post(_path("topics", topic, "ack"), {"jobs": list(jobs)}, r.Outcomes)
+
+
+def release(
+    topic: str,
+    job: Lease,
+    delay_ms: int | None = None,
+    error: str | None = None,
+    count: bool = True,
+    discard: bool = False,
+) -> Call[r.Outcomes]:
+    """Give a job back. Not repeatable: a second one would say lease_lost although the first one was done."""
+    item = _without_none(id=job.id, lease=job.lease, delay_ms=delay_ms, error=error)
+    if not count:
+        item["count"] = False
+    if discard:
+        item["discard"] = True
+    return _post(_path("topics", topic, "release"), {"jobs": [item]}, r.Outcomes, repeatable=False)
+
+
+def extend(topic: str, job: Lease, lease_ms: int) -> Call[r.Outcomes]:
+    item = {"id": job.id, "lease": job.lease, "lease_ms": lease_ms}
+    return _post(_path("topics", topic, "extend"), {"jobs": [item]}, r.Outcomes)
+
+
+def topics(cursor: str | None = None, limit: int | None = None) -> Call[r.TopicPage]:
+    return Call("GET", _query(_path("topics"), cursor=cursor, limit=limit), r.TopicPage)
+
+
+def topic(name: str) -> Call[r.Topic]:
+    return Call("GET", _path("topics", name), r.Topic)
+
+
+def set_topic(name: str, policy: Mapping[str, Any]) -> Call[r.Topic]:
+    """Set the whole policy (and `partitions` of a new topic); what is not in it goes back to the server's default."""
+    return Call("PUT", _path("topics", name), r.Topic, msgspec.json.encode(policy))
+
+
+def pause(name: str, until_ms: int | None = None) -> Call[r.Paused]:
+    return _post(_path("topics", name, "pause"), _without_none(until_ms=until_ms), r.Paused)
+
+
+def resume(name: str) -> Call[r.Paused]:
+    return _post(_path("topics", name, "resume"), {}, r.Paused)
+
+
+def dead(
+    name: str, cursor: str | None = None, limit: int | None = None, body: bool = False, tag: str | None = None
+) -> Call[r.JobPage]:
+    path = _query(_path("topics", name, "dead"), cursor=cursor, limit=limit, body=1 if body else None, tag=tag)
+    return Call("GET", path, r.JobPage)
+
+
+def revive(
+    name: str, ids: Sequence[str], delay_ms: int | None = None, max_attempts: int | None = None
+) -> Call[r.Outcomes]:
+    body = {"ids": list(ids), **_without_none(delay_ms=delay_ms, max_attempts=max_attempts)}
+    return _post(_path("topics", name, "dead", "revive"), body, r.Outcomes)
+
+
+def revive_matching(
+    name: str, which: Mapping[str, Any], dry_run: bool, delay_ms: int | None = None, max_attempts: int | None = None
+) -> Call[r.Bulk]:
+    body = {"filter": which, "dry_run": dry_run, **_without_none(delay_ms=delay_ms, max_attempts=max_attempts)}
+    return _post(_path("topics", name, "dead", "revive"), body, r.Bulk)
+
+
+def purge(name: str, ids: Sequence[str]) -> Call[r.Outcomes]:
+    return _post(_path("topics", name, "dead", "purge"), {"ids": list(ids)}, r.Outcomes)
+
+
+def purge_matching(name: str, which: Mapping[str, Any], dry_run: bool) -> Call[r.Bulk]:
+    return _post(_path("topics", name, "dead", "purge"), {"filter": which, "dry_run": dry_run}, r.Bulk)
+
+
+def info() -> Call[r.Info]:
+    return Call("GET", "/v1/info", r.Info)
+
+
+def ready() -> Call[r.Readiness]:
+    """Not ready is an answer too, with its reasons."""
+    return Call("GET", "/readyz", r.Readiness, accepts=(503,))
+
+
+def headers_of(call: Call[Any], namespace: str | None, token: str | None) -> dict[str, str]:
+    """The request's own headers; the shell adds those of the connection."""
+    headers = {"Accept": "application/json"}
+    if call.body is not None:
+        headers["Content-Type"] = "application/json"
+    if namespace:
+        headers[NAMESPACE_HEADER] = namespace
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    return headers
+
+
+def read_answer(call: Call[T], status: int, headers: Mapping[str, str], raw: bytes) -> Answer[T]:
+    """The typed answer, or raises the error that the answer is. Header names are lower case."""
+    if not (200 <= status < 300 or status in call.accepts):
+        raise read_error(status, headers, raw)
+    try:
+        return Answer(msgspec.json.decode(raw, type=call.answer), raw, status)
+    except msgspec.DecodeError as wrong:
+        message = f"the answer is not this API's: {wrong}. Is this the address of a Dueline server?"
+        raise ServerFault("bad_answer", message, status=status) from wrong
+
+
+def read_error(status: int, headers: Mapping[str, str], raw: bytes) -> DuelineApiError:
+    """The error that a status outside 2xx means, whatever its body is."""
+    try:
+        body = msgspec.json.decode(raw, type=ErrorBody)
+    except msgspec.DecodeError:
+        error = error_of("bad_answer", f"HTTP {status} without an error of this API", status=status)
+    else:
+        error = error_of(body.error.code, body.error.message, body.error.field, status, body.id)
+        error.raw = raw
+    error.retry_after_s = _seconds(headers.get("retry-after"))
+    return error
+
+
+def refusal_error(refusal: r.Refusal, id: str | None = None) -> DuelineApiError:
+    """The error that one item of a many-answer carries."""
+    return error_of(refusal.code, refusal.message, refusal.field, id=id)
+
+
+def _seconds(text: str | None) -> float | None:
+    """Retry-After in seconds; a date or nonsense counts as not said."""
+    return float(text) if text is not None and text.isascii() and text.isdigit() else None

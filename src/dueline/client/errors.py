@@ -1,0 +1,150 @@
+"""Every way a call can end without success, as one tree by code. No I/O.
+
+    DuelineApiError               code message field status id
+    ├── InvalidRequest            bad_json unknown_field missing_field invalid_field too_many_items body_too_large ...
+    ├── NotAllowed                unauthorized forbidden egress_refused
+    ├── NotFound                  not_found no_route
+    ├── Conflict                  id_exists version_mismatch lease_lost job_leased already_done
+    │   ├── IdExists ├── VersionMismatch ├── LeaseLost ├── JobLeased └── AlreadyDone
+    ├── RateLimited               rate_limited
+    ├── StoreFull                 store_full
+    ├── Unavailable               store_down loading draining: certainly not done
+    │   ├── Unreachable           no connection: certainly not done
+    │   └── UnknownOutcome        unknown_outcome, or the connection broke: may have been done, repeat with the same id
+    └── ServerFault               internal, or an answer that is not this API's
+
+A code that this version does not know becomes the class of its status, so a newer server is still understood.
+"""
+
+from __future__ import annotations
+
+
+class DuelineApiError(Exception):
+    """A call that was answered with an error, or not answered."""
+
+    def __init__(
+        self, code: str, message: str, field: str | None = None, status: int | None = None, id: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.field = field
+        self.status = status
+        self.id = id
+        self.retry_after_s: float | None = None
+        self.raw: bytes | None = None  # the answer as it came, where there was one
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.code})" if self.field is None else f"{self.field}: {self.message} ({self.code})"
+
+
+class InvalidRequest(DuelineApiError):
+    """The server does not accept the request as it is; repeating it changes nothing."""
+
+
+class NotAllowed(DuelineApiError):
+    """The token is missing, wrong, or may not do this."""
+
+
+class NotFound(DuelineApiError):
+    """There is no such job, topic or path."""
+
+
+class Conflict(DuelineApiError):
+    """The job is not in a state that allows this."""
+
+
+class IdExists(Conflict):
+    """The id is taken by a different request."""
+
+
+class VersionMismatch(Conflict):
+    """The job was changed since that version was read."""
+
+
+class LeaseLost(Conflict):
+    """The lease is over; somebody else may hold the job."""
+
+
+class JobLeased(Conflict):
+    """A consumer holds the job."""
+
+
+class AlreadyDone(Conflict):
+    """The job has ended."""
+
+
+class RateLimited(DuelineApiError):
+    """Too many calls; certainly not done."""
+
+
+class StoreFull(DuelineApiError):
+    """The store takes no more jobs until some are finished or removed."""
+
+
+class Unavailable(DuelineApiError):
+    """The server cannot do this now; certainly not done."""
+
+
+class Unreachable(Unavailable):
+    """No connection could be made; certainly not done."""
+
+
+class UnknownOutcome(Unavailable):
+    """The call may have been done: repeat it with the same id."""
+
+
+class ServerFault(DuelineApiError):
+    """The server failed, or what answered is not a Dueline server."""
+
+
+BY_CODE: dict[str, type[DuelineApiError]] = {
+    "id_exists": IdExists,
+    "version_mismatch": VersionMismatch,
+    "lease_lost": LeaseLost,
+    "job_leased": JobLeased,
+    "already_done": AlreadyDone,
+    "unknown_outcome": UnknownOutcome,
+}
+
+BY_STATUS: dict[int, type[DuelineApiError]] = {
+    401: NotAllowed,
+    403: NotAllowed,
+    404: NotFound,
+    409: Conflict,
+    429: RateLimited,
+    503: Unavailable,
+    507: StoreFull,
+}
+
+# Errors of single items of a many-answer carry a code and no status of their own.
+STATUS_OF_CODE: dict[str, int] = {
+    "unauthorized": 401,
+    "forbidden": 403,
+    "egress_refused": 403,
+    "not_found": 404,
+    "no_route": 404,
+    "id_exists": 409,
+    "version_mismatch": 409,
+    "lease_lost": 409,
+    "job_leased": 409,
+    "already_done": 409,
+    "rate_limited": 429,
+    "store_down": 503,
+    "loading": 503,
+    "draining": 503,
+    "unknown_outcome": 503,
+    "store_full": 507,
+    "internal": 500,
+}
+
+
+def error_of(
+    code: str, message: str, field: str | None = None, status: int | None = None, id: str | None = None
+) -> DuelineApiError:
+    """The error for a code; `status` decides for codes that are not known here."""
+    effective = status if status is not None else STATUS_OF_CODE.get(code, 400)
+    kind = BY_CODE.get(code) or BY_STATUS.get(effective)
+    if kind is None:
+        kind = InvalidRequest if 400 <= effective < 500 else ServerFault
+    return kind(code, message, field, status, id)

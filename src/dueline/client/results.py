@@ -1,0 +1,225 @@
+"""What the native API answers, as frozen values. No I/O.
+
+The names are those of the wire. A field that this version does not know is ignored, so that a newer server is still
+understood. A JSON body is kept as its raw text (`msgspec.Raw`): it comes back byte for byte.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+
+class Payload(msgspec.Struct, frozen=True, kw_only=True):
+    """The three ways a body stands in an answer. At most one of them is set."""
+
+    body: Raw | UnsetType = UNSET
+    body_base64: str | UnsetType | None = UNSET
+    items: tuple[Raw, ...] | UnsetType | None = UNSET
+
+    @property
+    def data(self) -> bytes | None:
+        """The body as bytes: JSON text, or the decoded base64. None when the answer has none."""
+        if isinstance(self.body, Raw):
+            return bytes(self.body)
+        if isinstance(self.body_base64, str):
+            try:
+                return base64.b64decode(self.body_base64, validate=True)
+            except binascii.Error:
+                return None
+        if isinstance(self.items, tuple):
+            return b"[" + b",".join(bytes(item) for item in self.items) + b"]"
+        return None
+
+    def json(self) -> Any:
+        """The body as a Python value; raises msgspec.DecodeError when it is not JSON."""
+        return msgspec.json.decode(self.data or b"null")
+
+
+class Job(Payload, frozen=True, kw_only=True):
+    """A job as it is at the moment of the answer."""
+
+    id: str
+    topic: str
+    state: str
+    due_at_ms: int
+    created_at_ms: int
+    reason: str | None = None
+    updated_at_ms: int | None = None
+    ended_at_ms: int | None = None
+    attempts: int = 0
+    max_attempts: int | None = None
+    lease_ms: int | None = None
+    lease_until_ms: int | None = None
+    expires_at_ms: int | None = None
+    retain_until_ms: int | None = None
+    retry: dict[str, Any] | None = None
+    tags: tuple[str, ...] = ()
+    headers: dict[str, str] = {}
+    merge_key: str | None = None
+    version: int = 0
+    last_error: str | None = None
+
+
+class Held(Payload, frozen=True, kw_only=True):
+    """A job under a lease. `lease` is the token that ack, release and extend need."""
+
+    id: str
+    topic: str
+    attempt: int
+    delivery: int
+    lease: str
+    lease_until_ms: int
+    due_at_ms: int
+    created_at_ms: int
+    max_attempts: int | None = None
+    tags: tuple[str, ...] = ()
+    headers: dict[str, str] = {}
+    merge_key: str | None = None
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """result: created | kept | replaced | appended."""
+
+    id: str
+    topic: str
+    result: str
+    state: str
+    due_at_ms: int
+    version: int
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why one item, or a whole call, was not done."""
+
+    code: str
+    message: str
+    field: str | None = None
+
+
+class SentItem(msgspec.Struct, frozen=True):
+    """One line of a many-send: either a result or an error."""
+
+    id: str | None = None
+    topic: str | None = None
+    result: str | None = None
+    state: str | None = None
+    due_at_ms: int | None = None
+    version: int | None = None
+    error: Refusal | None = None
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """One line of ack, release, extend, cancel, revive, purge, or the answer of fire and cancel of one."""
+
+    id: str
+    result: str | None = None
+    reason: str | None = None
+    due_at_ms: int | None = None
+    lease_until_ms: int | None = None
+    version: int | None = None
+    error: Refusal | None = None
+
+
+class Outcomes(msgspec.Struct, frozen=True):
+    """Results in the order of the request."""
+
+    results: tuple[Outcome, ...]
+
+
+class SentMany(msgspec.Struct, frozen=True):
+    """Results in the order of the request."""
+
+    results: tuple[SentItem, ...]
+
+
+class Bulk(msgspec.Struct, frozen=True):
+    """What a call by filter did. Exactly one of cancelled, revived, purged is there. `complete` False: call again."""
+
+    matched: int
+    dry_run: bool = False
+    cancelled: int | None = None
+    revived: int | None = None
+    purged: int | None = None
+    complete: bool = True
+
+    @property
+    def changed(self) -> int:
+        return next((n for n in (self.cancelled, self.revived, self.purged) if n is not None), 0)
+
+
+class HeldJobs(msgspec.Struct, frozen=True):
+    """What a pull gave; empty when nothing was due."""
+
+    jobs: tuple[Held, ...]
+
+
+class JobPage(msgspec.Struct, frozen=True):
+    """One page of jobs. A page may be empty and still have a cursor. `by_reason` only in the list of the dead."""
+
+    jobs: tuple[Job, ...]
+    next_cursor: str | None = None
+    by_reason: dict[str, int] | None = None
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """Jobs of a topic by state."""
+
+    scheduled: int = 0
+    ready: int = 0
+    leased: int = 0
+    done: int = 0
+    dead: int = 0
+    cancelled: int = 0
+
+
+class Topic(msgspec.Struct, frozen=True):
+    """A topic's figures and policy. The policy is kept as the server wrote it."""
+
+    topic: str
+    counts: Counts
+    policy: dict[str, Any] = {}
+    next_due_at_ms: int | None = None
+    oldest_ready_at_ms: int | None = None
+    waiters: int = 0
+    paused: bool = False
+    paused_until_ms: int | None = None
+    partitions: int = 1
+    push: bool = False
+
+
+class TopicPage(msgspec.Struct, frozen=True):
+    """One page of topics."""
+
+    topics: tuple[Topic, ...]
+    next_cursor: str | None = None
+
+
+class Paused(msgspec.Struct, frozen=True):
+    """The answer of pause and resume."""
+
+    topic: str
+    paused: bool
+    paused_until_ms: int | None = None
+
+
+class Info(msgspec.Struct, frozen=True):
+    """What a server says about itself."""
+
+    version: str
+    namespace: str | None = None
+    durability: str | None = None
+    store: Any = None
+    limits: dict[str, Any] = {}
+    clock_offset_ms: float | None = None
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """Whether a server can do its work, and if not, why."""
+
+    ready: bool
+    reasons: tuple[Any, ...] = ()
