@@ -1,0 +1,212 @@
+"""What clients did and saw, written down: the raw material of every crash test. No network here.
+
+A history is a flat list of events of one run. Each event is one client operation on one job, with the moment it was
+invoked and the moment its answer was there, both on ONE monotonic clock (all clients of a run live on one host).
+
+An operation has one of three outcomes:
+
+    ok     the server said it was done
+    fail   the server said it was certainly not done (4xx, 503 with `done: false`), `code` says why
+    info   nobody knows: time-out, lost connection, 503 unknown_outcome. It may have happened, even after `complete_ns`
+
+`dueline.testing.checker` judges a history; `explain` prints one job's share of it. On disk a history is JSON lines.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from enum import StrEnum
+from hashlib import blake2b
+from pathlib import Path
+
+import msgspec
+
+
+class Outcome(StrEnum):
+    """What the client knows about an operation when it ends."""
+
+    OK = "ok"
+    FAIL = "fail"
+    INFO = "info"
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One operation of one client. `id` is empty where it is not about one job (a pull that gave nothing)."""
+
+    topic: str
+    id: str
+    invoke_ns: int
+    complete_ns: int
+    outcome: Outcome
+    client: str = ""
+    code: str = ""  # the error code of a refusal, or what broke
+
+    @property
+    def job(self) -> tuple[str, str]:
+        return (self.topic, self.id)
+
+
+class Send(Event, frozen=True, kw_only=True, tag_field="op", tag="send"):
+    """`result` is the server's word (created, kept) when the outcome is ok. `digest`: `digest_of` the body's bytes."""
+
+    delay_ms: int
+    digest: str
+    result: str = ""
+    max_attempts: int | None = None
+
+
+class Deliver(Event, frozen=True, kw_only=True, tag_field="op", tag="deliver"):
+    """One job in the answer of one pull; the times are the pull's. Always ok: an unseen answer is a `Pull`."""
+
+    lease: str
+    lease_ms: int
+    delivery: int
+    attempt: int
+    digest: str
+
+
+class Pull(Event, frozen=True, kw_only=True, tag_field="op", tag="pull"):
+    """A pull that gave nothing, was refused, or whose answer was lost (then it may have leased jobs)."""
+
+
+class Ack(Event, frozen=True, kw_only=True, tag_field="op", tag="ack"):
+    lease: str
+
+
+class Release(Event, frozen=True, kw_only=True, tag_field="op", tag="release"):
+    """`delay_ms` is the wait that was asked for. `count` False: it costs no attempt."""
+
+    lease: str
+    delay_ms: int = 0
+    count: bool = True
+    result: str = ""  # released | dead
+
+
+class Extend(Event, frozen=True, kw_only=True, tag_field="op", tag="extend"):
+    lease: str
+    lease_ms: int
+
+
+class Cancel(Event, frozen=True, kw_only=True, tag_field="op", tag="cancel"):
+    pass
+
+
+class Move(Event, frozen=True, kw_only=True, tag_field="op", tag="move"):
+    """A reschedule (or fire: delay 0): from now on the job is due `delay_ms` after this call."""
+
+    delay_ms: int
+
+
+class Fault(Event, frozen=True, kw_only=True, tag_field="op", tag="fault"):
+    """What the test did to the system: `code` names it. About no job; shown in every timeline."""
+
+
+AnyEvent = Send | Deliver | Pull | Ack | Release | Extend | Cancel | Move | Fault
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """One job of the final dump (list API), as far as the checker asks about it."""
+
+    state: str
+    attempts: int
+    reason: str | None = None
+
+
+Final = dict[tuple[str, str], Kept]
+
+
+def digest_of(body: bytes) -> str:
+    """Short name of a body: enough to see any change in it."""
+    return blake2b(body, digest_size=9).hexdigest()
+
+
+class Recorder:
+    """Collects the events of a run, in the order in which they completed. One per run; not for several threads."""
+
+    def __init__(self) -> None:
+        self.events: list[AnyEvent] = []
+
+    @staticmethod
+    def now_ns() -> int:
+        """The one clock of a history."""
+        return time.monotonic_ns()
+
+    def add(self, event: AnyEvent) -> None:
+        self.events.append(event)
+
+    def fault(self, what: str, invoke_ns: int) -> None:
+        """Note a fault that began at `invoke_ns` and whose immediate part is over now."""
+        self.add(Fault(topic="", id="", invoke_ns=invoke_ns, complete_ns=self.now_ns(), outcome=Outcome.OK, code=what))
+
+
+class _FinalLine(msgspec.Struct, tag_field="op", tag="final"):
+    topic: str
+    id: str
+    kept: Kept
+
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[AnyEvent | _FinalLine] = msgspec.json.Decoder(AnyEvent | _FinalLine)
+
+
+def write(path: Path, events: Iterable[AnyEvent], final: Final | None = None) -> None:
+    """Write a history, and the final dump after it if there is one, as JSON lines."""
+    with path.open("wb") as file:
+        for event in events:
+            file.write(_encoder.encode(event) + b"\n")
+        for (topic, id), kept in (final or {}).items():
+            file.write(_encoder.encode(_FinalLine(topic, id, kept)) + b"\n")
+
+
+def read(path: Path) -> tuple[list[AnyEvent], Final]:
+    """Read what `write` wrote."""
+    events: list[AnyEvent] = []
+    final: Final = {}
+    with path.open("rb") as file:
+        for line in file:
+            entry = _decoder.decode(line)
+            if isinstance(entry, _FinalLine):
+                final[(entry.topic, entry.id)] = entry.kept
+            else:
+                events.append(entry)
+    return events, final
+
+
+def explain(events: Iterable[AnyEvent], topic: str, id: str, final: Final | None = None) -> str:
+    """One job's timeline, one line an event, with the faults of the run between them. Times: ms since its first."""
+    mine = [e for e in events if isinstance(e, Fault) or e.job == (topic, id)]
+    own = [e for e in mine if not isinstance(e, Fault)]
+    if not own:
+        return f"{topic}/{id}: no event"
+    begin_ns = min(e.invoke_ns for e in own)
+    end_ns = max(e.complete_ns for e in own)
+    lines = [f"{topic}/{id}"]
+    for event in sorted(mine, key=lambda e: e.invoke_ns):
+        if isinstance(event, Fault) and not begin_ns <= event.complete_ns <= end_ns:
+            continue
+        lines.append(_timeline_line(event, begin_ns))
+    if final is not None:
+        kept = final.get((topic, id))
+        lines.append(f"  in the end: {'not there' if kept is None else _kept_words(kept)}")
+    return "\n".join(lines)
+
+
+def _timeline_line(event: AnyEvent, begin_ns: int) -> str:
+    begin_ms, end_ms = (event.invoke_ns - begin_ns) / 1e6, (event.complete_ns - begin_ns) / 1e6
+    span = f"  {begin_ms:11.3f} .. {end_ms:11.3f} ms"
+    if isinstance(event, Fault):
+        return f"{span}  !! {event.code}"
+    name = type(event).__name__.lower()
+    told = msgspec.structs.asdict(event)
+    shown = {k: v for k, v in told.items() if k not in _COMMON and v not in ("", None)}
+    words = " ".join(f"{key}={value}" for key, value in shown.items())
+    return f"{span}  {name:8} {event.outcome.value:4} {words}".rstrip()
+
+
+_COMMON = {"topic", "id", "invoke_ns", "complete_ns", "outcome"}
+
+
+def _kept_words(kept: Kept) -> str:
+    reason = f" ({kept.reason})" if kept.reason else ""
+    return f"{kept.state}{reason}, attempts {kept.attempts}"
