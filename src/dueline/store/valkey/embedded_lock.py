@@ -1,0 +1,106 @@
+"""Who may use a data folder: at most one server and one store, judged by the kernel and never by a pid file.
+
+    server.lock   held by the living server alone       taken: refused at once, naming the pid written in it
+    store.lock    held by the server and by its store   taken without server.lock: the store of a dead server still runs
+
+Both are flock()s, which belong to the open file: the store inherits the descriptor of store.lock, so the folder stays
+locked until the last byte of its append-only file is written, even if the server was killed. Nobody else inherits it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+ORPHAN_WAIT_S = 30.0
+
+
+class FolderInUse(Exception):
+    """The data folder belongs to another server, or to its store that does not end."""
+
+
+class FolderLock:
+    """The right to use one data folder. `take` and `free` may be called in any state."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._server_fd = -1
+        self._store_fd = -1
+
+    @property
+    def store_fd(self) -> int:
+        """The descriptor that the store inherits."""
+        return self._store_fd
+
+    async def take(
+        self, on_orphan: Callable[[], Awaitable[None]] | None = None, orphan_wait_s: float = ORPHAN_WAIT_S
+    ) -> None:
+        """Lock the folder. Raises FolderInUse at once for a living server, after `orphan_wait_s` for an orphaned store.
+
+        `on_orphan` is awaited once when only a store holds the folder; it may ask that store to end.
+        """
+        if self._server_fd >= 0:
+            return
+        server_fd = _open(self.folder / "server.lock")
+        if not _try(server_fd):
+            owner = os.pread(server_fd, 64, 0).decode(errors="replace").strip() or "unknown"
+            os.close(server_fd)
+            raise FolderInUse(
+                f"the data folder {self.folder} is in use by another dueline server, pid {owner}; "
+                "stop it, or give this one its own folder with --data"
+            )
+        store_fd = _open(self.folder / "store.lock")
+        try:
+            await self._wait_for_orphan(store_fd, on_orphan, orphan_wait_s)
+        except BaseException:
+            os.close(store_fd)
+            os.close(server_fd)
+            raise
+        os.ftruncate(server_fd, 0)
+        os.pwrite(server_fd, f"{os.getpid()}\n".encode(), 0)
+        self._server_fd, self._store_fd = server_fd, store_fd
+
+    async def _wait_for_orphan(
+        self, store_fd: int, on_orphan: Callable[[], Awaitable[None]] | None, orphan_wait_s: float
+    ) -> None:
+        if _try(store_fd):
+            return
+        if on_orphan is not None:
+            await on_orphan()
+        # flock has no asynchronous form: a blocking call needs a thread that could not be ended, so this asks again.
+        deadline = asyncio.get_running_loop().time() + orphan_wait_s
+        while not _try(store_fd):
+            if asyncio.get_running_loop().time() >= deadline:
+                pid = os.pread(store_fd, 64, 0).decode(errors="replace").strip() or "unknown"
+                raise FolderInUse(
+                    f"the store of a dead dueline server still runs on {self.folder}, pid {pid}; "
+                    f"it did not end within {orphan_wait_s:g} s"
+                )
+            await asyncio.sleep(0.05)
+
+    def name_store(self, pid: int) -> None:
+        """Write down the store's pid, for the message of a server that finds it orphaned."""
+        os.ftruncate(self._store_fd, 0)
+        os.pwrite(self._store_fd, f"{pid}\n".encode(), 0)
+
+    def free(self) -> None:
+        """Let go. The folder stays locked while the store lives."""
+        for fd in (self._store_fd, self._server_fd):
+            if fd >= 0:
+                os.close(fd)
+        self._server_fd = self._store_fd = -1
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _try(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
