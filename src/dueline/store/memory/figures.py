@@ -12,7 +12,7 @@ from .lines import LineState
 
 
 def count(state: LineState, bands_ms: Sequence[int], now_ms: int) -> Stats:
-    """Every figure at one moment. `bands[i]`: jobs that become due after bands_ms[i-1] (first: now) and by bands_ms[i]."""
+    """Every figure at one moment. `bands[i]`: what becomes due after bands_ms[i-1] (first: now) and by bands_ms[i]."""
     jobs = list(state.jobs(now_ms))
     states = Counter(seen.state for _, seen in jobs)
     reasons = Counter(seen.reason for _, seen in jobs)

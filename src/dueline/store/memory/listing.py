@@ -2,13 +2,14 @@
 
 Order: live jobs by (time, number), where time is the lease deadline of a leased job and else the moment it may be
 delivered; after them the ended ones by (end, number). A cursor is the place of the last entry of its page, so jobs
-that vanish or appear between two pages disturb nothing else.
+that vanish or appear between two pages disturb nothing else. Tags find live and dead jobs.
 """
 
 from __future__ import annotations
 
 import struct
 
+from ...engine.job import State
 from ...engine.store import Page, Query
 from .lines import LineState
 from .records import Record, Seen, job_of
@@ -35,7 +36,7 @@ def _place(record: Record, seen: Seen) -> bytes:
 def _matches(query: Query, record: Record, seen: Seen) -> bool:
     return (
         query.state in (None, seen.state)
-        and (query.tag is None or query.tag in record.tags)
+        and (query.tag is None or (query.tag in record.tags and seen.state not in (State.DONE, State.CANCELLED)))
         and (query.due_after_ms is None or record.due_at_ms >= query.due_after_ms)
         and (query.due_before_ms is None or record.due_at_ms < query.due_before_ms)
     )

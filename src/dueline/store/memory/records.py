@@ -37,6 +37,7 @@ class Record:
     expires_at_ms: int | None
     deliveries: int = 0
     refunds: int = 0
+    given: int = 0  # refunds asked for by releases; a revive makes refunds without it
     leased: bool = False
     token: str | None = None  # current until leased again, released, edited, replaced or ended
     ended: State | None = None
@@ -75,7 +76,7 @@ class Record:
         self.ended, self.reason, self.ended_at_ms, self.token = state, reason, now_ms, token
         self.updated_at_ms = now_ms
         if state is not State.DEAD and not self.policy.keep_body:
-            self.body = None
+            self.body, self.headers, self.tags = None, b"", ()
 
 
 class Seen(msgspec.Struct, frozen=True):

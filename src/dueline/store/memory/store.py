@@ -209,9 +209,10 @@ class MemoryStore:
         now_ms = change.now_ms
         change.touched.append(record)
         record.fail(item.error)
-        counted = item.count or record.refunds >= MAX_REFUNDS
+        counted = item.count or record.given >= MAX_REFUNDS
         if not counted:
             record.refunds += 1
+            record.given += 1
         reason = item.dead
         if reason is None and counted and record.exhausted:
             reason = Reason.EXHAUSTED
@@ -240,6 +241,7 @@ class MemoryStore:
         if not seen.live or item.token != record.token:
             return LOST
         record.time_ms = max(record.time_ms, change.now_ms + item.lease_ms)
+        record.updated_at_ms = change.now_ms
         change.touched.append(record)
         return Done(Code.OK, record.time_ms)
 
@@ -252,14 +254,12 @@ class MemoryStore:
         if found is None:
             return NOT_FOUND
         record, seen = found
-        if seen.state in (State.DONE, State.DEAD):
-            return Done(Code.ALREADY_DONE)
         if seen.live:
             record.end(State.CANCELLED, None, change.now_ms)
             change.touched.append(record)
         if forget:
             del change.shelf.records[id]
-        return Done(Code.OK)
+        return Done(Code.ALREADY_DONE if seen.state in (State.DONE, State.DEAD) else Code.OK)
 
     async def edit(self, line: Line, items: Sequence[Edit]) -> list[Done]:
         with self._change(line) as change:
@@ -270,12 +270,12 @@ class MemoryStore:
         if found is None:
             return NOT_FOUND
         record, seen = found
+        if seen.state is State.LEASED:
+            return Done(Code.JOB_LEASED)
         if not seen.live:
             return Done(Code.ALREADY_DONE)
         if item.version is not None and item.version != record.number:
             return Done(Code.VERSION_MISMATCH)
-        if seen.state is State.LEASED:
-            return Done(Code.JOB_LEASED)
         record.body = record.body if item.body is None else item.body
         record.kind = record.kind if item.kind is None else item.kind
         record.headers = record.headers if item.headers is None else item.headers
