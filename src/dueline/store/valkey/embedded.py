@@ -174,7 +174,9 @@ class EmbeddedStore:
     # --- the child --------------------------------------------------------------------------------------------------
 
     def _spawn(self) -> None:
-        config, _ = files.prepare(self.data, self._overrides)
+        self._check_space()
+        overrides = {**self._overrides, "maxmemory": self._maxmemory()}
+        config, _ = files.prepare(self.data, overrides)
         self._log_from = files.log_size(self.data)
         self._child = subprocess.Popen(
             [str(self.binary), str(config)],
@@ -208,8 +210,6 @@ class EmbeddedStore:
                 pass
             else:
                 self._become(StoreState.READY, pid=child.pid)
-                self._check_space()
-                await self._apply_space()
                 return True
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 1.5, 0.2)
@@ -264,8 +264,8 @@ class EmbeddedStore:
                 self._log.info("the store serves again", restarts=self.status.restarts)
 
     async def _until_room(self, code: int) -> None:
-        self._become(StoreState.DISK_FULL, f"the disk of {self.data} is full")
-        self._log.error("the disk is full: the store ended rather than lose a job", exit=code)
+        self._become(StoreState.DISK_FULL, f"the disk of {self.data} is full, or takes no writes")
+        self._log.error("the disk takes no writes: the store ended rather than lose a job", exit=code)
         needed = min(RESTART_FREE_BYTES, self._min_free_bytes)
         while self._free_bytes() < needed:  # noqa: ASYNC110 - a file system tells nobody when it has room
             await asyncio.sleep(1.0)
@@ -286,7 +286,10 @@ class EmbeddedStore:
 
     async def _ask_orphan_to_end(self) -> None:
         self._log.warning("the store of a dead server still runs on this folder; waiting for it to end")
-        await self._link.ask_to_end()
+        try:
+            await asyncio.wait_for(self._link.ask_to_end(), 1.0)
+        except TimeoutError:
+            pass  # it hears nothing now; the parent-death signal may still end it
 
     # --- health -----------------------------------------------------------------------------------------------------
 
@@ -334,9 +337,12 @@ class EmbeddedStore:
         if changed:
             self._tell()
 
+    def _maxmemory(self) -> str:
+        """Full by decree: below the watermark the store has no memory for a send."""
+        return "1" if self.status.low_space else self._overrides.get("maxmemory", "0")
+
     async def _apply_space(self) -> None:
-        """Full by decree: below the watermark the store takes no send (a new start begins without the decree)."""
-        wanted = "1" if self.status.low_space else self._overrides.get("maxmemory", "0")
+        wanted = self._maxmemory()
         if (self.info.get("maxmemory") == "1") != (wanted == "1"):
             await self._link.call("CONFIG", "SET", "maxmemory", wanted)
 

@@ -133,7 +133,9 @@ def log_since(data: Path, offset: int) -> str:
 
 def diagnose(log: str) -> Exit:
     """Why it ended: the words are those of Valkey 7.2-9 and Redis 7 alike."""
-    if "No space left on device" in log:
+    # A write that fits in part is logged as short, without the word "space"; an I/O error ends the store the same way.
+    full = ("No space left on device", "Short write while writing to the AOF", "Can't recover from AOF write error")
+    if any(words in log for words in full):
         return Exit.DISK_FULL
     broken = (
         "reading the append only file",
