@@ -1,0 +1,176 @@
+"""Settings from four places: flags over `DUELINE_<SECTION>__<KEY>` variables over a TOML file over the defaults.
+
+Nothing is guessed: an unknown key, a wrong type or a value out of its bounds is a ConfigError that names the key, where
+it stands and, for a slip of the pen, the key that was probably meant.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from .settings import SECRET, Settings
+from .table import Key, keys
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used. Exit code 2."""
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where to listen. Port 0: any free one."""
+
+    host: str
+    port: int
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def load(
+    flags: Mapping[str, Any] | None = None,
+    env: Mapping[str, str] | None = None,
+    file: Path | None = None,
+) -> Settings:
+    """Read, merge and check. `flags` maps paths ("server.listen") to values; None means "not given"."""
+    table = keys()
+    values: dict[str, tuple[Any, str]] = {}
+    if file is not None:
+        values.update(_from_file(file, table))
+    values.update(_from_env(env or {}, table))
+    for path, value in (flags or {}).items():
+        if value is not None:
+            values[path] = (
+                _convert(table[path], value, table[path].flag or path, strict=False),
+                table[path].flag or path,
+            )
+    nested: dict[str, Any] = {}
+    for path, (value, _) in values.items():
+        *sections, name = path.split(".")
+        target = nested
+        for section in sections:
+            target = target.setdefault(section, {})
+        target[name] = value
+    settings = msgspec.convert(nested, Settings)
+    check(settings)
+    return settings
+
+
+def check(settings: Settings) -> None:
+    """What holds between keys. Raises ConfigError."""
+    address = parse_address(settings.server.listen, "server.listen")
+    if not address.loopback and not settings.server.insecure:
+        raise ConfigError(
+            f"server.listen = {settings.server.listen}: others could reach this address, and the server asks nobody "
+            f"for a token. Listen on 127.0.0.1:{address.port} (behind a proxy that checks its callers), or say --insecure "
+            "(server.insecure = true) if everyone who can reach it may read and change every job."
+        )
+    url = settings.store.url
+    if url is not None:
+        scheme = url.split("://", 1)[0]
+        if "://" not in url or scheme not in SCHEMES:
+            raise ConfigError(f"store.url: must begin with one of {', '.join(s + '://' for s in SCHEMES)}")
+        if settings.store.durability == "fsync":
+            raise ConfigError(
+                'store.durability: "fsync" can be promised only for the embedded store; an external one is "standard": '
+                "as it is configured there"
+            )
+    elif settings.store.durability not in (None, "fsync"):
+        raise ConfigError(f'store.durability: the embedded store is "fsync", not "{settings.store.durability}"')
+    if settings.limits.max_body_bytes > settings.limits.max_request_bytes:
+        raise ConfigError("limits.max_body_bytes: is more than limits.max_request_bytes")
+
+
+SCHEMES = ("unix", "redis", "rediss", "redis+cluster", "valkey", "valkeys", "valkey+cluster")
+
+
+def parse_address(text: str, path: str) -> Address:
+    """HOST:PORT or [IPV6]:PORT."""
+    found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\s:/\[\]]+)):(\d{1,5})", text)
+    if found is None or int(found[3]) > 65_535:
+        raise ConfigError(f"{path}: must be HOST:PORT, such as 127.0.0.1:9277 or [::1]:9277, not {text!r}")
+    return Address(found[1] or found[2], int(found[3]))
+
+
+def _from_file(file: Path, table: Mapping[str, Key]) -> dict[str, tuple[Any, str]]:
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: is not TOML: {error}") from None
+    found: dict[str, tuple[Any, str]] = {}
+    for path, value in _leaves(content, "", table):
+        if path not in table:
+            raise ConfigError(f"{file}: {_unknown(path, table)}")
+        found[path] = (_convert(table[path], value, str(file), strict=True), str(file))
+    return found
+
+
+def _leaves(content: Mapping[str, Any], prefix: str, table: Mapping[str, Key]) -> Iterable[tuple[str, Any]]:
+    for name, value in content.items():
+        path = prefix + name
+        if path not in table and isinstance(value, dict) and any(key.startswith(path + ".") for key in table):
+            yield from _leaves(value, path + ".", table)  # pyright: ignore[reportUnknownArgumentType]
+        else:
+            yield path, value
+
+
+def _from_env(env: Mapping[str, str], table: Mapping[str, Key]) -> dict[str, tuple[Any, str]]:
+    """Variables without a double underscore (DUELINE_URL, DUELINE_TOKEN ...) belong to the clients."""
+    by_variable = {key.variable: key for key in table.values()}
+    found: dict[str, tuple[Any, str]] = {}
+    for name in sorted(env):
+        if not name.startswith("DUELINE_") or "__" not in name:
+            continue
+        key = by_variable.get(name)
+        if key is None:
+            near = difflib.get_close_matches(name, by_variable, 1, 0.6)
+            raise ConfigError(f"unknown variable {name}" + (f"; did you mean {near[0]}?" if near else ""))
+        value: Any = env[name]
+        if key.is_list:
+            value = [part.strip() for part in env[name].split(",") if part.strip()]
+        elif env[name] == "" and key.default is None:
+            value = None
+        found[key.path] = (_convert(key, value, name, strict=False), name)
+    return found
+
+
+def _convert(key: Key, value: Any, origin: str, *, strict: bool) -> Any:
+    """The value in the key's type. `strict` False: from text, where "4" is a number and "true" a truth."""
+    if not strict and isinstance(value, str) and key.kind == "true or false":
+        value = {"yes": True, "on": True, "no": False, "off": False}.get(value.lower(), value.lower())
+    try:
+        return msgspec.convert(value, key.type, strict=strict)
+    except msgspec.ValidationError as error:
+        shown = "" if key.path in SECRET else f", not {value!r}"
+        where = "" if origin == key.path else f" (from {origin})"
+        why = f"; {error}" if "Expected" in str(error) and ("<=" in str(error) or ">=" in str(error)) else ""
+        raise ConfigError(f"{key.path}: must be {key.kind}{shown}{why}{where}") from None
+
+
+def _unknown(path: str, table: Mapping[str, Key]) -> str:
+    name = path.rsplit(".", 1)[-1]
+    near = difflib.get_close_matches(path, table, 1, 0.7)
+    if not near:  # the right key in the wrong section, or a section with a typing error
+        near = [key for key in table if key.rsplit(".", 1)[-1] == name] or difflib.get_close_matches(
+            path, {key.rsplit(".", 1)[0] for key in table}, 1, 0.7
+        )
+    return f"unknown key {path}" + (f"; did you mean {near[0]}?" if near else "")

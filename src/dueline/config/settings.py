@@ -1,0 +1,133 @@
+"""Everything that can be set, as one frozen value. The structs are the table: name, type, bounds, default and meaning
+of a key stand here once and drive the TOML file, the environment, the flags and the docs page (config.table).
+
+Rules for the next editor: a new key needs a `Meta(description=...)`, a default that is right for most, and its unit in
+its name. A key that may hold a secret is listed in SECRET.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from ..engine.limits import Limits
+
+DEFAULT_LISTEN = "127.0.0.1:9277"
+DEFAULT_DATA = "./dueline-data"
+
+SECRET = frozenset({"store.url"})
+
+
+class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The process and its listener."""
+
+    listen: Annotated[
+        str, Meta(description="Address to listen on, HOST:PORT or [IPV6]:PORT. Port 0 takes a free one.")
+    ] = DEFAULT_LISTEN
+    workers: Annotated[
+        int, Meta(ge=1, le=256, description="Server processes that share the address and the store.")
+    ] = 1
+    insecure: Annotated[
+        bool, Meta(description="Listen on an address that others can reach, although no tokens are asked for.")
+    ] = False
+    drain_ms: Annotated[
+        int, Meta(ge=0, le=600_000, description="How long calls that are under way may take to end after SIGTERM.")
+    ] = 5_000
+    max_connections: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="Open client connections per process; more are turned away.")
+    ] = 10_000
+
+
+class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where jobs are kept."""
+
+    url: Annotated[
+        str | None,
+        Meta(
+            description="Address of a Redis or Valkey (redis://, rediss://, unix://). Empty: the server runs its own, "
+            "embedded, in store.data."
+        ),
+    ] = None
+    data: Annotated[str, Meta(min_length=1, description="Folder of the embedded store.")] = DEFAULT_DATA
+    binary: Annotated[
+        str | None, Meta(description="Program of the embedded store: another valkey-server or redis-server.")
+    ] = None
+    durability: Annotated[
+        Literal["fsync", "replicated", "standard"] | None,
+        Meta(
+            description="What a success means: fsync (on disk), replicated (on a second node), standard (as the store "
+            "is configured). Empty: fsync when embedded, else standard."
+        ),
+    ] = None
+    prefix: Annotated[
+        str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,32}$", description="First part of every key in the store.")
+    ] = "dueline"
+    min_free_bytes: Annotated[
+        int,
+        Meta(ge=0, description="Embedded: sends are refused while the disk has less room than this; the rest goes on."),
+    ] = 128 << 20
+
+
+class Topics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What holds for every topic."""
+
+    idle_ms: Annotated[
+        int,
+        Meta(ge=1_000, description="A topic without jobs, leases, waiters and policy is forgotten after this time."),
+    ] = 30 * 60_000
+
+
+class Log(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The log, on stderr."""
+
+    level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="The least that is logged.")] = (
+        "info"
+    )
+    format: Annotated[
+        Literal["auto", "json", "text"], Meta(description="auto: text on a terminal, else one JSON object per line.")
+    ] = "auto"
+
+
+class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One wire protocol."""
+
+    enabled: Annotated[bool, Meta(description="Whether this dialect is spoken.")] = True
+
+
+class Dialects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The wire protocols."""
+
+    native: Dialect = Dialect()
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole configuration of a server."""
+
+    server: Server = Server()
+    store: Store = Store()
+    limits: Limits = Limits()
+    topics: Topics = Topics()
+    log: Log = Log()
+    dialects: Dialects = Dialects()
+
+
+# [limits] are the engine's own (engine.limits), which knows no config: (least, most, meaning).
+LIMITS: dict[str, tuple[int, int, str]] = {
+    "max_body_bytes": (1, 4 << 20, "Bytes of one job's body."),
+    "max_request_bytes": (1024, 64 << 20, "Bytes of one request."),
+    "max_items": (1, 1000, "Items of one call."),
+    "max_pull": (1, 1000, "Jobs of one pull."),
+    "max_wait_ms": (0, 3_600_000, "Longest wait of a pull."),
+    "max_lease_ms": (1_000, 30 * 86_400_000, "Longest lease."),
+    "max_delay_ms": (1_000, 100 * 366 * 86_400_000, "How far ahead a job may be due."),
+    "max_attempts": (1, 10_000, "Highest max_attempts of a job."),
+    "max_tags": (0, 64, "Tags of one job."),
+    "max_tag_bytes": (1, 256, "Bytes of one tag."),
+    "max_headers": (0, 128, "Headers of one job."),
+    "max_headers_bytes": (0, 64 * 1024, "Bytes of all headers of one job."),
+    "max_queued_jobs": (1, 1_000_000, "Jobs that wait for one script call, per line; more is answered 429."),
+    "max_queued_bytes": (1 << 20, 1 << 30, "Their bytes."),
+    "max_waiters": (1, 1_000_000, "Parked pulls per process."),
+}

@@ -1,0 +1,88 @@
+"""The keys of the configuration, read off the settings' structs: one row per key. No I/O."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from .settings import LIMITS, Settings
+
+FLAGS: dict[str, str] = {
+    "server.listen": "--listen",
+    "server.workers": "--workers",
+    "server.insecure": "--insecure",
+    "store.url": "--store",
+    "store.data": "--data",
+}
+
+
+class Key(msgspec.Struct, frozen=True):
+    """One key. `type` is what a value is converted to; `meaning` one sentence."""
+
+    path: str
+    type: Any
+    default: Any
+    meaning: str
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable."""
+        return "DUELINE_" + self.path.upper().replace(".", "__")
+
+    @property
+    def flag(self) -> str | None:
+        """Its flag of `dueline serve`, if it has one."""
+        return FLAGS.get(self.path)
+
+    @property
+    def is_list(self) -> bool:
+        return get_origin(plain(self.type)) in (tuple, list)
+
+    @property
+    def kind(self) -> str:
+        """Its type in words."""
+        return kind(self.type)
+
+
+def keys() -> dict[str, Key]:
+    """Every key by its path, in the order of the settings."""
+    return {key.path: key for key in _walk(Settings, "")}
+
+
+def _walk(struct: type[msgspec.Struct], prefix: str) -> Iterator[Key]:
+    hints = get_type_hints(struct, include_extras=True)
+    for field in msgspec.structs.fields(struct):
+        hint = hints[field.name]
+        path = prefix + field.name
+        if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            yield from _walk(hint, path + ".")
+            continue
+        meta = next((m for m in getattr(hint, "__metadata__", ()) if isinstance(m, msgspec.Meta)), None)
+        meaning = (meta.description if meta else None) or ""
+        if prefix == "limits.":
+            least, most, meaning = LIMITS[field.name]
+            hint = Annotated[int, msgspec.Meta(ge=least, le=most)]
+        yield Key(path, hint, field.default, meaning)
+
+
+def plain(hint: Any) -> Any:
+    """The type without its notes and without "or nothing"."""
+    if get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    if get_origin(hint) in (Union, types.UnionType):
+        rest = [part for part in get_args(hint) if part is not type(None)]
+        return plain(rest[0]) if len(rest) == 1 else hint
+    return hint
+
+
+def kind(hint: Any) -> str:
+    """A type in words, for messages and the docs page."""
+    bare = plain(hint)
+    if get_origin(bare) is Literal:
+        return "one of " + ", ".join(f'"{word}"' for word in get_args(bare))
+    if get_origin(bare) in (tuple, list):
+        return "a list of texts"
+    return {bool: "true or false", int: "a whole number", float: "a number", str: "text"}.get(bare, str(bare))

@@ -1,0 +1,108 @@
+"""Settings from flags, variables, file and defaults; and what is said when something is wrong with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dueline.config.docs import page
+from dueline.config.load import ConfigError, load
+from dueline.config.settings import Server, Settings, Store
+from dueline.config.table import keys
+from dueline.engine.limits import Limits
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    file = tmp_path / "dueline.toml"
+    file.write_text(text)
+    return file
+
+
+def test_without_anything_the_defaults_hold() -> None:
+    assert load() == Settings()
+
+
+def test_flags_win_over_variables_over_the_file_over_the_defaults(tmp_path: Path) -> None:
+    file = written(tmp_path, '[server]\nlisten = "127.0.0.1:1"\nworkers = 2\ndrain_ms = 7\n[store]\ndata = "/a"\n')
+    env = {"DUELINE_SERVER__LISTEN": "127.0.0.1:2", "DUELINE_SERVER__WORKERS": "3", "DUELINE_URL": "http://elsewhere"}
+    settings = load({"server.listen": "127.0.0.1:3", "store.url": None}, env, file)
+    assert settings == Settings(server=Server(listen="127.0.0.1:3", workers=3, drain_ms=7), store=Store(data="/a"))
+
+
+def test_a_variable_may_be_written_as_people_write() -> None:
+    env = {"DUELINE_SERVER__INSECURE": "Yes", "DUELINE_STORE__URL": "", "DUELINE_LIMITS__MAX_PULL": "7"}
+    assert load(env=env) == Settings(server=Server(insecure=True), limits=Limits(max_pull=7))
+
+
+@pytest.mark.parametrize(
+    ("toml", "message"),
+    [
+        ('[server]\nlistne = "x"', r"unknown key server\.listne; did you mean server\.listen\?"),
+        ("[srver]\nworkers = 1", r"unknown key srver; did you mean server\?|did you mean server\.workers\?"),
+        ("workers = 1", r"unknown key workers; did you mean server\.workers\?"),
+        ("[store]\nworkers = 1", r"unknown key store\.workers; did you mean server\.workers\?"),
+        ('[server]\nworkers = "4"', r"server\.workers: must be a whole number, not '4' \(from .*dueline\.toml\)"),
+        ("[server]\nworkers = 0", r"server\.workers: must be a whole number, not 0; Expected `int` >= 1"),
+        ("[server]\ninsecure = 1", r"server\.insecure: must be true or false, not 1"),
+        ('[log]\nlevel = "loud"', r'log\.level: must be one of "debug", "info", "warning", "error", not \'loud\''),
+        (
+            "[limits]\nmax_body_bytes = 99999999",
+            r"limits\.max_body_bytes: must be a whole number, not 99999999; Expected",
+        ),
+        ("[server\n", r"dueline\.toml: is not TOML"),
+        ("server = 4", r"unknown key server"),
+        ("[server]\nlisten = {}", r"server\.listen: must be text"),
+        ('[store]\nurl = "http://x"', r"store\.url: must begin with one of"),
+        ('[store]\nurl = "redis://x"\ndurability = "fsync"', r'"fsync" can be promised only for the embedded'),
+        ('[store]\ndurability = "standard"', r'the embedded store is "fsync", not "standard"'),
+        ('[server]\nlisten = "9277"', r"server\.listen: must be HOST:PORT"),
+        ('[server]\nlisten = "127.0.0.1:70000"', r"server\.listen: must be HOST:PORT"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_the_name_of_the_key(tmp_path: Path, toml: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(file=written(tmp_path, toml))
+
+
+def test_a_missing_file_and_an_unknown_variable_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        load(file=tmp_path / "nothing.toml")
+    with pytest.raises(
+        ConfigError, match=r"unknown variable DUELINE_SERVER__LISEN; did you mean DUELINE_SERVER__LISTEN\?"
+    ):
+        load(env={"DUELINE_SERVER__LISEN": "x"})
+
+
+def test_a_secret_is_not_repeated_in_a_message(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        load(file=written(tmp_path, '[store]\nurl = ["redis://:hunter2@x"]'))
+    assert "hunter2" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:9277", "[::]:9277", "10.0.0.1:80", "example.org:80"])
+def test_an_address_that_others_can_reach_needs_insecure(listen: str) -> None:
+    with pytest.raises(ConfigError, match="--insecure"):
+        load({"server.listen": listen})
+    assert load({"server.listen": listen, "server.insecure": True}).server.listen == listen
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "127.1.2.3:80", "[::1]:9277", "localhost:9277"])
+def test_an_address_of_this_machine_needs_nothing(listen: str) -> None:
+    assert load({"server.listen": listen}).server.listen == listen
+
+
+def test_every_key_has_a_meaning_and_a_default_within_its_own_bounds() -> None:
+    for key in keys().values():
+        assert key.meaning.endswith("."), key.path
+        assert msgspec.convert(key.default, key.type) == key.default
+
+
+def test_settings_survive_the_way_to_a_worker() -> None:
+    settings = load({"server.listen": "127.0.0.1:0", "store.url": "redis://x"})
+    assert msgspec.json.decode(msgspec.json.encode(settings), type=Settings) == settings
+
+
+def test_the_docs_page_is_the_table() -> None:
+    assert Path("docs/config.md").read_text() == page()
