@@ -46,6 +46,8 @@ class Route(msgspec.Struct, frozen=True):
     pattern: str
     handler: Handler
     name: str  # the label in metrics and the operation id in OpenAPI
+    parks: bool = False  # may wait long (a long poll): cancelled when the client goes away; others run to their end
+    max_body_bytes: int | None = None  # None: the server's limit; more is answered with `failed(BodyTooLarge)`
 
 
 class Dialect(Protocol):
@@ -58,3 +60,11 @@ class Dialect(Protocol):
     def failed(self, request: Request, error: DuelineError) -> Response:
         """The answer for a refusal, in this dialect's words."""
         ...
+
+
+def plain_error(
+    status: int, code: str, message: str, field: str | None = None, headers: tuple[tuple[str, str], ...] = ()
+) -> Response:
+    """The one error shape of the product, for refusals that no dialect has words for (no route, broken HTTP)."""
+    body = msgspec.json.encode({"error": {"code": code, "message": message, "field": field}})
+    return Response(status, body, headers=headers)

@@ -1,0 +1,170 @@
+"""Our own HTTP/1.1 front: asyncio protocols on httptools, uvloop underneath where it is installed.
+
+A Front owns its listening sockets, its connections and one timer for all their deadlines. It knows a Router and
+nothing of what is behind it.
+
+    front = Front(router, limits)
+    await front.start(sock)          # as often as there are sockets
+    await front.drain(timeout_s=8)   # no new connections, current requests are answered, then closed
+
+`answered` is called once for every answer with (route name, method, status, seconds).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from email.utils import formatdate
+from http import HTTPStatus
+
+import msgspec
+
+from ..dialects.http import Response
+from .connection import Connection, Exchange
+from .deadlines import Deadlines
+from .router import Router
+
+Answered = Callable[[str, str, int, float], None]
+
+BACKLOG = 2048
+HANDSHAKE_TIMEOUT_S = 10.0
+
+
+class FrontLimits(msgspec.Struct, frozen=True):
+    """What one client may ask of the transport. Config may change them."""
+
+    max_body_bytes: int = 4 << 20
+    max_header_bytes: int = 32 * 1024
+    max_headers: int = 100
+    max_url_bytes: int = 8 * 1024
+    max_connections: int = 10_000
+    header_timeout_s: float = 10.0
+    body_timeout_s: float = 15.0
+    idle_timeout_s: float = 75.0
+    write_timeout_s: float = 30.0  # until the kernel has taken a whole answer
+    linger_timeout_s: float = 2.0  # after a refusal, for the client to read it
+
+
+class Front:
+    """Constructing stores, `start` listens, `drain` ends; it may be drained twice or before it was started."""
+
+    def __init__(
+        self,
+        router: Router,
+        limits: FrontLimits = FrontLimits(),
+        *,
+        answered: Answered | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.router = router
+        self.limits = limits
+        shortest_s = min(
+            limits.header_timeout_s,
+            limits.body_timeout_s,
+            limits.idle_timeout_s,
+            limits.write_timeout_s,
+            limits.linger_timeout_s,
+        )
+        self.deadlines = Deadlines(grain_s=min(1.0, max(0.01, shortest_s / 4)))
+        self._answered = answered
+        self._tls = tls
+        self._servers: list[asyncio.Server] = []
+        self._connections: set[Connection] = set()
+        self._emptied: asyncio.Event | None = None
+        self._draining = False
+        self._heads: dict[tuple[int, str], bytes] = {}
+        self._heads_until_s = 0.0
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected."""
+        return len(self._connections)
+
+    async def start(self, sock: socket.socket) -> None:
+        """Listen on a bound socket (TCP or unix)."""
+        server = await asyncio.get_running_loop().create_server(
+            lambda: Connection(self),
+            sock=sock,
+            backlog=BACKLOG,
+            ssl=self._tls,
+            ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S if self._tls else None,
+        )
+        self._servers.append(server)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Stop listening, let every request that was received be answered, close. After the timeout: cut."""
+        self._draining = True
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        self._emptied = asyncio.Event()
+        for connection in list(self._connections):
+            connection.retire()
+        if self._connections:
+            try:
+                await asyncio.wait_for(self._emptied.wait(), timeout_s)
+            except TimeoutError:
+                for connection in list(self._connections):
+                    connection.abort()
+                if self._connections:
+                    await self._emptied.wait()
+        self.deadlines.stop()
+
+    # -- for connections ------------------------------------------------------------------------------------------
+
+    def admit(self, connection: Connection) -> bool:
+        """A client has connected. False: there are too many."""
+        full = len(self._connections) >= self.limits.max_connections
+        self._connections.add(connection)
+        if self._draining:
+            connection.retire()
+        return not full
+
+    def dismiss(self, connection: Connection) -> None:
+        """A client is gone."""
+        self._connections.discard(connection)
+        self.deadlines.forget(connection)
+        if self._emptied is not None and not self._connections:
+            self._emptied.set()
+
+    def answered(self, exchange: Exchange, status: int, seconds: float) -> None:
+        if self._answered is not None:
+            route = exchange.found.route.name if exchange.found is not None else "malformed"
+            method = exchange.request.method if exchange.request is not None else "-"
+            self._answered(route, method, status, seconds)
+
+    def encode(self, answer: Response, keep_alive: bool, old: bool) -> tuple[bytes, bytes]:
+        """Head and body as they go out."""
+        body = answer.body
+        head = self._head(answer.status, answer.content_type)
+        extra = b"".join(_header_line(name, value) for name, value in answer.headers) if answer.headers else b""
+        if not keep_alive:
+            extra += b"connection: close\r\n"
+        elif old:
+            extra += b"connection: keep-alive\r\n"
+        if answer.status == HTTPStatus.NO_CONTENT or answer.status == HTTPStatus.NOT_MODIFIED:
+            return head + extra + b"\r\n", b""
+        return b"%bcontent-length: %d\r\n%b\r\n" % (head, len(body), extra), body
+
+    def _head(self, status: int, content_type: str) -> bytes:
+        """Status line, date and content type: made once a second for each pair that occurs."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._heads_until_s:
+            self._heads.clear()
+            self._heads_until_s = now_s + 1.0
+        head = self._heads.get((status, content_type))
+        if head is None:
+            phrase = HTTPStatus(status).phrase if status in HTTPStatus.__members__.values() else "Unknown"
+            head = b"HTTP/1.1 %d %b\r\n" % (status, phrase.encode()) + _header_line("date", formatdate(usegmt=True))
+            if content_type:
+                head += _header_line("content-type", content_type)
+            self._heads[(status, content_type)] = head
+        return head
+
+
+def _header_line(name: str, value: str) -> bytes:
+    if any(ord(c) < 32 or ord(c) == 127 for c in name + value):
+        raise ValueError(f"header {name!r} has a control character")
+    return f"{name}: {value}\r\n".encode("latin-1", "replace")

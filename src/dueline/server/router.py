@@ -1,0 +1,209 @@
+"""Which handler answers a request, and what is answered when a handler refuses or breaks.
+
+    (method, path) --find--> Found (route, dialect, params) --respond--> Response
+
+One table is built from the routes of all dialects. Paths without placeholders are one dictionary look-up; the rest is a
+walk over segments. A placeholder is one segment, percent-decoded; bytes that are not UTF-8 are refused in the words
+of the route's dialect. No two dialects may claim one (method, path).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from ..dialects.http import Dialect, Handler, Request, Response, Route, plain_error
+from ..engine.errors import DuelineError, InvalidField
+
+log = logging.getLogger("dueline.server")
+
+Guard = Callable[[Request, Route], None]
+"""Asked before every handler: may set `request.namespace`, may raise Unauthorized or Forbidden."""
+
+RECENT_PATHS = 4096
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The answer of `find`. There always is one: "no such path" and "not that method" are routes, too."""
+
+    route: Route
+    dialect: Dialect | None  # None: a route of the router itself
+    params: tuple[str, ...] = ()
+
+
+class _Node:
+    """One segment of the table: literal children, one placeholder child, and the methods that end here."""
+
+    __slots__ = ("literal", "methods", "placeholder")
+
+    def __init__(self) -> None:
+        self.literal: dict[str, _Node] = {}
+        self.placeholder: _Node | None = None
+        self.methods: dict[str, tuple[Route, Dialect]] = {}
+
+
+class Router:
+    """The whole surface of a listener. `respond` never raises but CancelledError."""
+
+    def __init__(self, dialects: Sequence[Dialect], *, guard: Guard | None = None) -> None:
+        self._guard = guard
+        self._exact: dict[str, _Node] = {}
+        self._root = _Node()
+        # Sends name few topics often: remember walks with one placeholder. Bounded, because clients choose the paths.
+        self._recent: dict[tuple[str, str], Found] = {}
+        self._missing = Found(
+            _fixed_route("no_route", plain_error(404, "no_route", "There is nothing at this path.")), None
+        )
+        for dialect in dialects:
+            for route in dialect.routes():
+                self._add(route, dialect)
+
+    def routes(self) -> list[Route]:
+        """Every line of the table."""
+        found: list[Route] = []
+        nodes = [*self._exact.values(), self._root]
+        while nodes:
+            node = nodes.pop()
+            found.extend(route for route, _ in node.methods.values())
+            nodes.extend(node.literal.values())
+            if node.placeholder is not None:
+                nodes.append(node.placeholder)
+        return found
+
+    def find(self, method: str, path: str) -> Found:
+        """The route for a request. `path` is as on the wire."""
+        found = self._recent.get((method, path))
+        if found is not None:
+            return found
+        node = self._exact.get(path)
+        if node is not None:
+            return self._at(node, method, ())
+        segments = path.split("/")
+        walked = self._walk(self._root, segments, 1) if segments[0] == "" and len(segments) > 1 else None
+        if walked is None:
+            return self._missing
+        node, escaped = walked
+        found = self._at(node, method, escaped)
+        if len(found.params) == 1:
+            if len(self._recent) >= RECENT_PATHS:
+                self._recent.clear()
+            self._recent[(method, path)] = found
+        return found
+
+    async def respond(self, found: Found, request: Request) -> Response:
+        """Run the handler. A refusal is answered by the dialect, anything unexpected by 500 `internal`."""
+        try:
+            if self._guard is not None:
+                self._guard(request, found.route)
+            return await found.route.handler(request)
+        except DuelineError as error:
+            return self.failed(found, request, error)
+        except Exception:
+            log.exception("unexpected error in %s", found.route.name)
+            return internal_error()
+
+    def failed(self, found: Found, request: Request, error: DuelineError) -> Response:
+        """The answer for a refusal in the words of the route's dialect."""
+        try:
+            if found.dialect is not None:
+                return found.dialect.failed(request, error)
+        except Exception:
+            log.exception("unexpected error while refusing in %s", found.route.name)
+            return internal_error()
+        return plain_error(_TRANSPORT_STATUS.get(error.code, 400), error.code, error.message, error.field)
+
+    def _add(self, route: Route, dialect: Dialect) -> None:
+        segments = route.pattern.split("/")[1:]
+        if not any(_is_placeholder(segment) for segment in segments):
+            node = self._exact.setdefault(route.pattern, _Node())
+        else:
+            node = self._root
+            for segment in segments:
+                if _is_placeholder(segment):
+                    node.placeholder = node.placeholder or _Node()
+                    node = node.placeholder
+                else:
+                    node = node.literal.setdefault(segment, _Node())
+        if route.method in node.methods:
+            other = node.methods[route.method][1].name
+            raise ValueError(f"{route.method} {route.pattern} is claimed by both {other} and {dialect.name}")
+        node.methods[route.method] = (route, dialect)
+
+    def _walk(self, node: _Node, segments: list[str], at: int) -> tuple[_Node, tuple[str, ...]] | None:
+        """The node of a path and its escaped placeholder values. A literal wins over a placeholder."""
+        if at == len(segments):
+            return (node, ()) if node.methods else None
+        segment = segments[at]
+        child = node.literal.get(segment)
+        if child is not None:
+            walked = self._walk(child, segments, at + 1)
+            if walked is not None:
+                return walked
+        if node.placeholder is None or segment == "":
+            return None
+        walked = self._walk(node.placeholder, segments, at + 1)
+        return None if walked is None else (walked[0], (segment, *walked[1]))
+
+    def _at(self, node: _Node, method: str, escaped: tuple[str, ...]) -> Found:
+        methods = node.methods
+        pair = methods.get(method) or (methods.get("GET") if method == "HEAD" else None) or methods.get("*")
+        if pair is None:
+            return Found(_not_allowed(methods), None)
+        route, dialect = pair
+        if not escaped:
+            return Found(route, dialect)
+        try:
+            return Found(route, dialect, tuple(_unescape(value) for value in escaped))
+        except InvalidField as error:
+            return Found(_refusing(route, error), dialect)
+
+
+def internal_error() -> Response:
+    """500: a bug of ours. Says nothing about it to the client."""
+    return plain_error(500, "internal", "Something went wrong on the server; its log has the details.")
+
+
+_TRANSPORT_STATUS = {"body_too_large": 413, "unauthorized": 401, "forbidden": 403}
+
+
+def _is_placeholder(segment: str) -> bool:
+    return segment.startswith("{")
+
+
+def _unescape(segment: str) -> str:
+    if "%" not in segment:
+        return segment
+    data = unquote_to_bytes(segment)
+    # An escape that is not one stays in the text as a percent sign; a real one is written %25.
+    if data.count(b"%") != segment.count("%25"):
+        raise InvalidField("has a percent sign that is not an escape", "path")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise InvalidField("is not UTF-8", "path") from None
+
+
+def _fixed_route(name: str, response: Response) -> Route:
+    async def answer(_request: Request) -> Response:
+        return response
+
+    return Route("*", "", answer, name)
+
+
+def _not_allowed(methods: dict[str, tuple[Route, Dialect]]) -> Route:
+    allowed = ", ".join(sorted({*methods, "HEAD"} if "GET" in methods else methods))
+    response = plain_error(405, "method_not_allowed", f"This path takes {allowed}.", headers=(("allow", allowed),))
+    return _fixed_route("method_not_allowed", response)
+
+
+def _refusing(route: Route, error: DuelineError) -> Route:
+    """The same route, but every request is refused."""
+
+    async def refuse(_request: Request) -> Response:
+        raise error
+
+    handler: Handler = refuse
+    return Route(route.method, route.pattern, handler, route.name)
