@@ -1,0 +1,112 @@
+"""The command group `bench`: measure a running server from here. The figures include this machine and the way."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+import msgspec
+import typer
+
+from ..client import calls
+from ..client.errors import Unreachable
+from . import tables
+from .bench_load import LatenessRun, Measured, Plan, Progress, run_roundtrip, run_send
+from .bench_wire import Target
+from .session import FAILURE, Session, connected
+
+MOST_JOBS = 10_000_000
+
+Jobs = Annotated[int, typer.Option("--jobs", "-n", min=1, max=MOST_JOBS, help="How many jobs in all.")]
+Connections = Annotated[int, typer.Option("--connections", "-c", min=1, max=1000)]
+Bytes = Annotated[int, typer.Option("--bytes", min=2, max=1 << 20, help="Size of a body.")]
+TopicOption = Annotated[str | None, typer.Option("--topic", help="Default: one of its own, emptied afterwards.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Leave the jobs that were sent.")]
+
+SEND_EXAMPLES = ("dueline bench send -n 50000 -c 64", "dueline bench send -n 100000 --batch 100 -o json")
+
+
+@connected
+def send(
+    session: Session,
+    jobs: Jobs = 10_000,
+    connections: Connections = 32,
+    bytes_: Bytes = 100,
+    batch: Annotated[int, typer.Option("--batch", min=1, max=1000, help="Jobs of one call.")] = 1,
+    topic: TopicOption = None,
+    keep: Keep = False,
+) -> None:
+    """How many jobs a second the server takes."""
+    plan = Plan(topic or _own_topic(), jobs, connections, bytes_, batch)
+    _measure(session, plan, run_send, keep)
+
+
+ROUNDTRIP_EXAMPLES = ("dueline bench roundtrip", "dueline bench roundtrip -n 20000 -c 64")
+
+
+@connected
+def roundtrip(
+    session: Session, jobs: Jobs = 5_000, connections: Connections = 32, bytes_: Bytes = 100, topic: TopicOption = None
+) -> None:
+    """How many whole lives (send, pull, ack) a second."""
+    _measure(session, Plan(topic or _own_topic(), jobs, connections, bytes_), run_roundtrip, keep=False)
+
+
+LATENESS_EXAMPLES = ("dueline bench lateness", "dueline bench lateness -n 20000 --rate 2000")
+
+
+@connected
+def lateness(
+    session: Session,
+    jobs: Jobs = 5_000,
+    rate: Annotated[int, typer.Option("--rate", min=1, max=100_000, help="Due jobs a second.")] = 1_000,
+    connections: Connections = 8,
+    bytes_: Bytes = 100,
+    topic: TopicOption = None,
+) -> None:
+    """How late due jobs arrive by long poll, and whether any is early (exit 1). Compares with this machine's clock."""
+
+    async def run(target: Target, plan: Plan, progress: Progress) -> Measured:
+        return await LatenessRun(target, plan, progress).run()
+
+    plan = Plan(topic or _own_topic(), jobs, connections, bytes_, rate_per_s=rate)
+    _measure(session, plan, run, keep=False)
+
+
+def _own_topic() -> str:
+    return f"bench-{secrets.token_hex(4)}"
+
+
+def _measure(
+    session: Session, plan: Plan, run: Callable[[Target, Plan, Progress], Awaitable[Measured]], keep: bool
+) -> None:
+    """Run one measurement with a progress bar, print it, leave nothing behind."""
+    session.call(calls.info())
+    target = Target(session.url, session.namespace, session.token)
+    with session.printer.progress() as bar:
+        task = bar.add_task(plan.topic, total=plan.jobs)
+
+        async def whole() -> Measured:
+            return await run(target, plan, lambda done: bar.update(task, completed=done))
+
+        try:
+            found = asyncio.run(whole())
+        except OSError as lost:
+            raise Unreachable("unreachable", f"the connection to {session.url} was lost: {lost}") from lost
+    if not keep:
+        _tidy(session, plan.topic)
+    values = msgspec.structs.asdict(found)
+    shown = {name: value for name, value in values.items() if value is not None}
+    session.printer.result(msgspec.json.encode(values), tables.facts(shown))
+    if found.early or found.lost or found.jobs == 0:
+        session.printer.error(f"{found.early or 0} early, {found.lost or 0} lost, {found.jobs} done")
+        raise typer.Exit(FAILURE)
+
+
+def _tidy(session: Session, topic: str) -> None:
+    """Cancel what is left over, in as many steps as the server needs."""
+    for state in ("scheduled", "ready"):
+        while session.call(calls.cancel_matching(topic, {"state": state}, dry_run=False)).value.changed:
+            pass

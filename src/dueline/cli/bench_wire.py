@@ -1,0 +1,93 @@
+"""A load generator's HTTP: one keep-alive connection, one request at a time, as little work as possible.
+
+It is not a general client: it trusts the server's Content-Length and knows only whole answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ..client.calls import Call, headers_of
+
+
+class Wire(asyncio.Protocol):
+    """One connection. `ask` sends a request and waits for its answer."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._buffer = b""
+        self._waiting: asyncio.Future[tuple[int, bytes]] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(exc or ConnectionResetError("the server closed the connection"))
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer = self._buffer + data if self._buffer else data
+        head_end = self._buffer.find(b"\r\n\r\n")
+        if head_end < 0:
+            return
+        length = content_length(self._buffer[:head_end])
+        end = head_end + 4 + length
+        if len(self._buffer) < end:
+            return
+        answer = (int(self._buffer[9:12]), self._buffer[head_end + 4 : end])
+        self._buffer = self._buffer[end:]
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(answer)
+
+    async def ask(self, request: bytes) -> tuple[int, bytes]:
+        """Status and body. Raises ConnectionError when the connection ends first."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            raise ConnectionResetError("the server closed the connection")
+        self._waiting = asyncio.get_running_loop().create_future()
+        transport.write(request)
+        return await self._waiting
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+
+def content_length(head: bytes) -> int:
+    """The length of the body that follows this head; an answer without one has none."""
+    lowered = head.lower()
+    at = lowered.find(b"\r\ncontent-length:")
+    if at < 0:
+        return 0
+    end = lowered.find(b"\r\n", at + 2)
+    return int(lowered[at + 17 : end if end >= 0 else None])
+
+
+class Target(msgspec.Struct, frozen=True):
+    """Where the load goes and who it says it is."""
+
+    url: str
+    namespace: str | None = None
+    token: str | None = None
+
+    async def connect(self) -> Wire:
+        parts = urlsplit(self.url)
+        secure = ssl.create_default_context() if parts.scheme == "https" else None
+        port = parts.port or (443 if secure else 80)
+        _, wire = await asyncio.get_running_loop().create_connection(Wire, parts.hostname or "", port, ssl=secure)
+        return wire
+
+    def request(self, call: Call[Any]) -> bytes:
+        """The bytes of a call."""
+        parts = urlsplit(self.url)
+        lines = [f"{call.method} {parts.path.rstrip('/')}{call.path} HTTP/1.1", f"Host: {parts.netloc}"]
+        lines += [f"{name}: {value}" for name, value in headers_of(call, self.namespace, self.token).items()]
+        body = call.body or b""
+        lines.append(f"Content-Length: {len(body)}")
+        return "\r\n".join(lines).encode() + b"\r\n\r\n" + body

@@ -1,0 +1,181 @@
+"""Work on many jobs at once: a file of sends, calls by filter, answers with one result per job."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+import typer
+from msgspec import Raw
+from rich.table import Table
+
+from ..client import DuelineApiError, calls
+from ..client import results as r
+from ..client.calls import Answer, Call
+from . import tables
+from .output import Output
+from .session import FAILURE, USAGE, Session, exit_code, reported
+
+BATCH_JOBS = 500
+BATCH_BYTES = 2 << 20  # half of what a server takes by default: a line grows by its id and a comma
+SHOWN_REFUSALS = 10
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One job of a file: where it stood and its JSON with an id."""
+
+    number: int
+    id: str
+    job: dict[str, Raw]
+    size_bytes: int
+
+
+class BadLine(Exception):
+    """A line that is not a job; carries its number."""
+
+    def __init__(self, number: int, message: str) -> None:
+        super().__init__(f"line {number}: {message}")
+        self.number = number
+
+
+def read_lines(source: Iterable[bytes]) -> Iterator[Line]:
+    """The jobs of a file of JSON lines; empty lines are passed over. Everything but the id stays byte for byte."""
+    for number, text in enumerate(source, 1):
+        if not text.strip():
+            continue
+        try:
+            job = msgspec.json.decode(text, type=dict[str, Raw])
+            id = msgspec.json.decode(job["id"], type=str) if "id" in job else calls.new_id()
+        except msgspec.DecodeError as wrong:
+            raise BadLine(number, str(wrong)) from wrong
+        yield Line(number, id, {**job, "id": Raw(msgspec.json.encode(id))}, len(text))
+
+
+def batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    """Lines in calls that the server takes."""
+    batch: list[Line] = []
+    size = 0
+    for line in lines:
+        if batch and (len(batch) >= BATCH_JOBS or size + line.size_bytes > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(line)
+        size += line.size_bytes
+    if batch:
+        yield batch
+
+
+def send_file(session: Session, topic: str, source: Path) -> None:
+    """Send every line of a file. Results go out as they come; the exit code is that of the first refusal."""
+    if str(source) == "-":
+        _send_stream(session, topic, sys.stdin.buffer, None)
+        return
+    try:
+        with source.open("rb") as stream:
+            total = sum(1 for _ in stream)
+            stream.seek(0)
+            _send_stream(session, topic, stream, total)
+    except OSError as wrong:
+        raise typer.BadParameter(f"cannot read {source}: {wrong.strerror}", param_hint="--from") from wrong
+
+
+def _send_stream(session: Session, topic: str, stream: BinaryIO, total: int | None) -> None:
+    counted: Counter[str] = Counter()
+    refused: list[tuple[Line, r.Refusal]] = []
+    collected: list[Raw] = []
+    last = 0
+    with session.printer.progress() as progress:
+        task = progress.add_task(f"sending to {topic}", total=total)
+        try:
+            for batch in batches(read_lines(stream)):
+                answer = session.call(calls.send_many(topic, [line.job for line in batch]))
+                rows = msgspec.json.decode(answer.raw, type=dict[str, Raw])["results"]
+                for line, item in zip(batch, answer.value.results, strict=True):
+                    counted[item.error.code if item.error else item.result or "sent"] += 1
+                    if item.error is not None:
+                        refused.append((line, item.error))
+                if session.printer.output is Output.JSONL:
+                    session.printer.lines(rows)
+                elif session.printer.output is Output.JSON:
+                    collected += msgspec.json.decode(rows, type=list[Raw])
+                last = batch[-1].number
+                progress.update(task, completed=last)
+        except BadLine as wrong:
+            session.printer.error(str(wrong), hint=_resume_hint(last))
+            raise typer.Exit(USAGE) from wrong
+        except DuelineApiError as error:
+            session.printer.note(_resume_hint(last))
+            raise reported(session.printer, error, f"lines {last + 1} and on") from error
+    _show_sent(session, counted, refused, collected)
+
+
+def _resume_hint(last: int) -> str:
+    """What a stopped file leaves behind, and how to go on without sending anything twice."""
+    if last == 0:
+        return "nothing was sent"
+    rest = f"tail -n +{last + 1} FILE | dueline send TOPIC --from -"
+    return f"lines 1 to {last} are stored; mend the file and go on with: {rest}"
+
+
+def _show_sent(
+    session: Session, counted: Counter[str], refused: list[tuple[Line, r.Refusal]], collected: list[Raw]
+) -> None:
+    if session.printer.output is Output.JSON:
+        session.printer.line(msgspec.json.encode({"results": collected}))
+    elif session.printer.output is Output.TABLE:
+        made = tables.table("RESULT", "JOBS", right=("JOBS",))
+        for result, number in sorted(counted.items()):
+            tables.add(made, result, number)
+        session.printer.out.print(made)
+    for line, refusal in refused[:SHOWN_REFUSALS]:
+        session.printer.note(f"line {line.number} ({line.id}): {refusal.message}")
+    if refused:
+        raise typer.Exit(exit_code(calls.refusal_error(refused[0][1])))
+
+
+def show_outcomes(session: Session, answer: Answer[r.Outcomes]) -> None:
+    """Print one result per job; the exit code is that of the first refusal."""
+    session.printer.result(answer.raw, tables.outcomes(answer.value.results), rows="results")
+    for outcome in answer.value.results:
+        if outcome.error is not None:
+            raise reported(session.printer, calls.refusal_error(outcome.error, outcome.id), outcome.id)
+
+
+def by_filter(
+    session: Session, verb: str, topic: str, make: Callable[[bool], Call[r.Bulk]], dry_run: bool, yes: bool
+) -> None:
+    """A call on all jobs that match: counts first, asks, then goes on until the server says it is complete."""
+    if dry_run:
+        answer = session.call(make(True))
+        session.printer.result(answer.raw, _bulk_table(verb, answer.value))
+        return
+    if not yes:
+        matched = session.call(make(True)).value.matched
+        session.confirm(f"{verb} {matched} jobs of {topic}?", yes)
+    matched = changed = 0
+    while True:
+        answer = session.call(make(False))
+        matched, changed = matched + answer.value.matched, changed + answer.value.changed
+        if answer.value.complete or answer.value.changed == 0:
+            break
+    if changed == answer.value.changed:
+        raw, value = answer.raw, answer.value
+    else:
+        name = next(n for n in ("cancelled", "revived", "purged") if getattr(answer.value, n) is not None)
+        value = msgspec.structs.replace(answer.value, matched=matched, **{name: changed})
+        raw = msgspec.json.encode({"matched": matched, name: changed, "dry_run": False})
+    session.printer.result(raw, _bulk_table(verb, value))
+    if not answer.value.complete:
+        session.printer.error("the server stopped before all were done", hint="run the same command again")
+        raise typer.Exit(FAILURE)
+
+
+def _bulk_table(verb: str, value: r.Bulk) -> Table:
+    what = "would change" if value.dry_run else "changed"
+    return tables.facts(
+        {"call": verb.lower(), "matched": value.matched, what: None if value.dry_run else value.changed}
+    )

@@ -1,0 +1,71 @@
+"""The whole command line on the native API, as one list. `main` adds `serve` and calls `register`.
+
+One file per noun: jobs, leases, topics, dead, top, bench, doctor, fsck. Every command has examples, which a test reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import typer
+
+from . import bench, dead, doctor, fsck, jobs, leases, top, topics, version
+
+Entry = tuple[str, Callable[..., None], Sequence[str]]
+
+JOBS: tuple[Entry, ...] = (
+    ("send", jobs.send, jobs.SEND_EXAMPLES),
+    ("pull", leases.pull, leases.PULL_EXAMPLES),
+    ("ack", leases.ack, leases.ACK_EXAMPLES),
+    ("release", leases.release, leases.RELEASE_EXAMPLES),
+    ("extend", leases.extend, leases.EXTEND_EXAMPLES),
+    ("get", jobs.get, jobs.GET_EXAMPLES),
+    ("cancel", jobs.cancel, jobs.CANCEL_EXAMPLES),
+    ("fire", jobs.fire, jobs.FIRE_EXAMPLES),
+    ("reschedule", jobs.reschedule, jobs.RESCHEDULE_EXAMPLES),
+)
+TOPICS: tuple[Entry, ...] = (
+    ("topics", topics.topics, topics.TOPICS_EXAMPLES),
+    ("topic", topics.topic, topics.TOPIC_EXAMPLES),
+)
+DEAD: tuple[Entry, ...] = (
+    ("list", dead.list_dead, dead.LIST_EXAMPLES),
+    ("revive", dead.revive, dead.REVIVE_EXAMPLES),
+    ("purge", dead.purge, dead.PURGE_EXAMPLES),
+)
+BENCH: tuple[Entry, ...] = (
+    ("send", bench.send, bench.SEND_EXAMPLES),
+    ("roundtrip", bench.roundtrip, bench.ROUNDTRIP_EXAMPLES),
+    ("lateness", bench.lateness, bench.LATENESS_EXAMPLES),
+)
+OPERATIONS: tuple[Entry, ...] = (
+    ("top", top.top, top.TOP_EXAMPLES),
+    ("doctor", doctor.doctor, doctor.DOCTOR_EXAMPLES),
+    ("fsck", fsck.fsck, fsck.FSCK_EXAMPLES),
+    ("version", version.version, version.VERSION_EXAMPLES),
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Put every command on the app."""
+    _add(app, JOBS, "Jobs")
+    _add(app, TOPICS, "Topics")
+    _add_group(app, "dead", "List, revive and purge dead jobs.", DEAD, "Topics")
+    _add(app, OPERATIONS, "Operations")
+    _add_group(app, "bench", "Measure a running server.", BENCH, "Operations")
+
+
+def _add(app: typer.Typer, entries: Sequence[Entry], panel: str | None) -> None:
+    for name, command, examples in entries:
+        app.command(name, epilog=_epilog(examples), rich_help_panel=panel)(command)
+
+
+def _add_group(app: typer.Typer, name: str, help: str, entries: Sequence[Entry], panel: str) -> None:
+    group = typer.Typer(no_args_is_help=True, help=help)
+    _add(group, entries, None)
+    app.add_typer(group, name=name, rich_help_panel=panel)
+
+
+def _epilog(examples: Sequence[str]) -> str:
+    """Examples as paragraphs, which is what keeps them on lines of their own. Brackets are no markup here."""
+    return "\n\n".join(["Examples:", *(example.replace("[", "\\[") for example in examples)])

@@ -1,0 +1,131 @@
+"""The command `doctor`: what a server says about itself, judged. Exit 1 when something is wrong."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+import msgspec
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from .._version import __version__
+from ..client import DuelineApiError, calls
+from ..client import results as r
+from . import tables
+from .session import FAILURE, Session, connected, hint
+
+DOCTOR_EXAMPLES = ("dueline doctor", "dueline doctor --url https://queue.example:9277 -o json")
+
+CLOCK_WARN_MS = 1_000
+
+
+class Level(StrEnum):
+    """How much a finding matters."""
+
+    OK = "ok"
+    WARN = "warn"
+    BAD = "bad"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that was looked at."""
+
+    level: Level
+    what: str
+    detail: str
+
+
+STYLES = {Level.OK: "green", Level.WARN: "yellow", Level.BAD: "bold red"}
+
+DURABILITY = {
+    "fsync": (Level.OK, "every answered send is on disk"),
+    "replicated": (Level.OK, "every answered send is on a second node"),
+    "standard": (Level.WARN, "as the store is configured: its crash may lose the last answered sends"),
+    "unverified": (Level.WARN, "the store does not tell how it is configured"),
+}
+
+
+def judge_info(info: r.Info) -> list[Finding]:
+    """What `/v1/info` means."""
+    findings: list[Finding] = []
+    same = info.version == __version__
+    detail = info.version if same else f"{info.version}, this command is {__version__}"
+    findings.append(Finding(Level.OK if same else Level.WARN, "version", detail))
+    level, meaning = DURABILITY.get(info.durability or "", (Level.WARN, "not a level that this command knows"))
+    findings.append(Finding(level, "durability", f"{info.durability}: {meaning}"))
+    findings.append(Finding(Level.OK, "store", _short(info.store)))
+    if info.clock_offset_ms is not None:
+        far = abs(info.clock_offset_ms) > CLOCK_WARN_MS
+        text = f"store and server differ by {info.clock_offset_ms:g} ms" + (
+            "; only the store's clock decides, but times in logs will not agree" if far else ""
+        )
+        findings.append(Finding(Level.WARN if far else Level.OK, "clock", text))
+    findings.append(Finding(Level.OK, "namespace", info.namespace or "default"))
+    findings.append(Finding(Level.OK, "limits", ", ".join(f"{name} {value}" for name, value in info.limits.items())))
+    return findings
+
+
+def judge_ready(ready: r.Readiness) -> Finding:
+    """What `/readyz` means."""
+    if ready.ready:
+        return Finding(Level.OK, "ready", "takes sends and pulls")
+    return Finding(
+        Level.BAD, "ready", "not ready: " + ("; ".join(_short(one) for one in ready.reasons) or "no reason given")
+    )
+
+
+def judge_address(url: str, has_token: bool) -> list[Finding]:
+    """Whether a secret would travel in the clear."""
+    parts = urlsplit(url)
+    if parts.scheme == "https" or not has_token or _is_loopback(parts.hostname or ""):
+        return []
+    return [Finding(Level.WARN, "token", f"travels unencrypted to {parts.hostname}: use https")]
+
+
+def examine(session: Session) -> tuple[list[Finding], r.Info | None]:
+    """Everything that can be found out with what this caller may see."""
+    findings = judge_address(session.url, session.token is not None)
+    begun = time.perf_counter()
+    try:
+        ready = session.call(calls.ready()).value
+    except DuelineApiError as error:
+        advice = hint(error)
+        return [*findings, Finding(Level.BAD, "server", f"{error}" + (f"; {advice}" if advice else ""))], None
+    took_ms = (time.perf_counter() - begun) * 1000
+    findings += [Finding(Level.OK, "server", f"{session.url} answers in {took_ms:.1f} ms"), judge_ready(ready)]
+    try:
+        info = session.call(calls.info()).value
+    except DuelineApiError as error:
+        advice = hint(error)
+        return [*findings, Finding(Level.BAD, "info", f"{error}" + (f"; {advice}" if advice else ""))], None
+    return findings + judge_info(info), info
+
+
+@connected
+def doctor(session: Session) -> None:
+    """Check a server: reachable, ready, version, durability, clock, limits."""
+    findings, info = examine(session)
+    worst = Level.BAD if any(f.level is Level.BAD for f in findings) else Level.OK
+    made = tables.table("", "CHECK", "FOUND")
+    for finding in findings:
+        tables.add(made, Text(finding.level, style=STYLES[finding.level]), finding.what, finding.detail)
+    summary = Text("something is wrong" if worst is Level.BAD else "all is well", style=STYLES[worst])
+    raw = msgspec.json.encode({"ok": worst is Level.OK, "findings": findings, "info": info})
+    session.printer.result(raw, Group(made, summary), rows="findings")
+    if worst is Level.BAD:
+        raise typer.Exit(FAILURE)
+
+
+def _short(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

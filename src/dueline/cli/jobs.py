@@ -1,0 +1,186 @@
+"""Commands on one job, from the sender's side: send, get, cancel, fire, reschedule."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from ..client import NewJob, calls
+from . import tables
+from .session import Session, connected
+from .values import BodyAs, body_fields, duration, filter_of, one_time, pairs, time_ms
+
+Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
+Id = Annotated[str, typer.Argument(metavar="ID")]
+In = Annotated[
+    int | None,
+    typer.Option("--in", parser=duration, metavar="DURATION", help="Due after this long, such as 90s, 1.5h."),
+]
+At = Annotated[
+    int | None,
+    typer.Option("--at", parser=time_ms, metavar="TIME", help="Due at this time: RFC 3339, or ms since 1970."),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+SEND_EXAMPLES = (
+    'dueline send emails \'{"to": "ann"}\' --in 10m',
+    "dueline send reports hello --at 2026-12-24T18:00:00Z --id report-7 --tag monthly",
+    "cat picture.png | dueline send pictures - --as bytes",
+    "dueline send emails --from jobs.jsonl",
+)
+
+
+def now_ms() -> int:
+    """This machine's clock, only for showing ages to people."""
+    return time.time_ns() // 1_000_000
+
+
+@connected
+def send(
+    session: Session,
+    topic: Topic,
+    body: Annotated[str | None, typer.Argument(metavar="[BODY|-]", help="- reads standard input; none: null.")] = None,
+    in_: In = None,
+    at: At = None,
+    id: Annotated[str | None, typer.Option("--id", help="The job's own id; made up when not given.")] = None,
+    on_conflict: Annotated[
+        str | None, typer.Option("--on-conflict", metavar="reject|keep|replace", help="What if the id is taken.")
+    ] = None,
+    tag: Annotated[list[str] | None, typer.Option("--tag", help="May be given several times.")] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", metavar="K=V", help="May be given several times.")
+    ] = None,
+    ttl: Annotated[
+        int | None, typer.Option("--ttl", parser=duration, metavar="DURATION", help="Dead so long after due.")
+    ] = None,
+    lease: Annotated[
+        int | None, typer.Option("--lease", parser=duration, metavar="DURATION", help="Lease of a pull.")
+    ] = None,
+    max_attempts: Annotated[int | None, typer.Option("--max-attempts", help="Deliveries before it is dead.")] = None,
+    body_as: Annotated[
+        BodyAs, typer.Option("--as", help="How BODY is meant; auto: JSON if it is JSON, else text.")
+    ] = BodyAs.AUTO,
+    from_: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE|-", help="Send many: one job per line, an object as in the API."),
+    ] = None,
+) -> None:
+    """Send a job with a time; without --in or --at it is due now."""
+    options = (body, in_, at, id, on_conflict, tag, header, ttl, lease, max_attempts)
+    if from_ is not None:
+        from .bulk import send_file
+
+        if any(option is not None for option in options):
+            raise typer.BadParameter("--from stands alone: the lines of the file say everything about their jobs")
+        send_file(session, topic, from_)
+        return
+    when = one_time(in_, at)
+    raw, encoded = body_fields(_read_body(body), body_as)
+    job = NewJob(
+        id=id or calls.new_id(),
+        delay_ms=when.get("delay_ms"),
+        at_ms=when.get("at_ms"),
+        body=raw,
+        body_base64=encoded,
+        lease_ms=lease,
+        ttl_ms=ttl,
+        max_attempts=msgspec.UNSET if max_attempts is None else max_attempts,
+        on_conflict=on_conflict,
+        tags=tuple(tag or ()),
+        headers=pairs(header or (), "--header"),
+    )
+    answer = session.call(calls.send(topic, job))
+    session.printer.result(answer.raw, tables.sent(answer.value, now_ms()))
+
+
+def _read_body(body: str | None) -> bytes:
+    if body is None:
+        return b"null"
+    # Bytes that are no UTF-8 arrive in an argument as surrogates; this gives them back as they were.
+    return sys.stdin.buffer.read() if body == "-" else body.encode("utf-8", "surrogateescape")
+
+
+GET_EXAMPLES = ("dueline get emails report-7", "dueline get emails report-7 -o json")
+
+
+@connected
+def get(session: Session, topic: Topic, id: Id) -> None:
+    """Show a job: its state, times, attempts and body."""
+    answer = session.call(calls.get(topic, id))
+    session.printer.result(answer.raw, tables.job(answer.value, now_ms()))
+
+
+CANCEL_EXAMPLES = (
+    "dueline cancel emails report-7",
+    "dueline cancel emails --tag monthly --dry-run",
+    "dueline cancel emails --state scheduled --due-after 2026-12-31 --yes",
+)
+
+
+@connected
+def cancel(
+    session: Session,
+    topic: Topic,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...")] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="All jobs with this tag.")] = None,
+    state: Annotated[str | None, typer.Option("--state", metavar="scheduled|ready|leased")] = None,
+    due_after: Annotated[int | None, typer.Option("--due-after", parser=time_ms, metavar="TIME")] = None,
+    due_before: Annotated[int | None, typer.Option("--due-before", parser=time_ms, metavar="TIME")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be cancelled.")] = False,
+    yes: Yes = False,
+) -> None:
+    """Withdraw jobs: named ones at once, or all that match (which asks first)."""
+    from .bulk import by_filter, show_outcomes
+
+    which = filter_of(state, tag, due_after, due_before)
+    if ids and (which or dry_run):
+        raise typer.BadParameter("give ids or conditions, not both")
+    if not ids and not which:
+        raise typer.BadParameter("name the jobs, or say which with --tag, --state, --due-after, --due-before")
+    if not ids:
+        by_filter(session, "Cancel", topic, lambda dry: calls.cancel_matching(topic, which, dry), dry_run, yes)
+    elif len(ids) == 1:
+        answer = session.call(calls.cancel(topic, ids[0]))
+        session.printer.result(answer.raw, tables.outcomes([answer.value]))
+    else:
+        show_outcomes(session, session.call(calls.cancel_many(topic, ids)))
+
+
+FIRE_EXAMPLES = ("dueline fire emails report-7",)
+
+
+@connected
+def fire(session: Session, topic: Topic, id: Id) -> None:
+    """Make a job due now."""
+    answer = session.call(calls.fire(topic, id))
+    session.printer.result(answer.raw, tables.outcomes([answer.value]))
+
+
+RESCHEDULE_EXAMPLES = (
+    "dueline reschedule emails report-7 --in 1h",
+    "dueline reschedule emails report-7 --at 2026-12-24T18:00:00Z --version 1",
+)
+
+
+@connected
+def reschedule(
+    session: Session,
+    topic: Topic,
+    id: Id,
+    in_: In = None,
+    at: At = None,
+    version: Annotated[int | None, typer.Option("--version", help="Only if it is still this version.")] = None,
+) -> None:
+    """Move a job's due time; its id stays the same."""
+    changes: dict[str, Any] = one_time(in_, at)
+    if not changes:
+        raise typer.BadParameter("say when: --in or --at")
+    if version is not None:
+        changes["version"] = version
+    answer = session.call(calls.patch(topic, id, changes))
+    session.printer.result(answer.raw, tables.job(answer.value, now_ms()))

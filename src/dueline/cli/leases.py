@@ -1,0 +1,106 @@
+"""Commands from the consumer's side: pull, ack, release, extend."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Annotated
+
+import typer
+
+from ..client import Lease, calls
+from . import tables
+from .bulk import show_outcomes
+from .jobs import Id, Topic
+from .session import Session, connected, reported
+from .values import duration
+
+Token = Annotated[str, typer.Argument(metavar="LEASE", help="The lease token that the pull gave.")]
+
+PULL_EXAMPLES = (
+    "dueline pull emails --wait 30s",
+    "dueline pull emails --max 10 --lease 2m -o jsonl",
+    "dueline pull urgent normal --wait 1m --ack",
+)
+
+
+@connected
+def pull(
+    session: Session,
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Several: in order of priority.")],
+    max: Annotated[int, typer.Option("--max", "-n", help="At most so many jobs.")] = 1,
+    lease: Annotated[
+        int | None, typer.Option("--lease", parser=duration, metavar="DURATION", help="How long the jobs are yours.")
+    ] = None,
+    wait: Annotated[int, typer.Option("--wait", parser=duration, metavar="DURATION", help="Wait for a due job.")] = 0,
+    ack: Annotated[bool, typer.Option("--ack", help="Ack the jobs once they are printed.")] = False,
+) -> None:
+    """Take due jobs under a lease; prints an empty list when nothing is due."""
+    answer = session.call(calls.pull(topics, max, lease, wait))
+    held = answer.value.jobs
+    most = 200 if session.printer.out.is_terminal else None
+    session.printer.result(answer.raw, tables.held(held, most), rows="jobs")
+    if not held:
+        session.printer.note("nothing is due")
+    if not ack:
+        return
+    # Printed first: a job that could not be written stays leased and comes again.
+    failed: typer.Exit | None = None
+    for topic, group in itertools.groupby(sorted(held, key=lambda job: job.topic), key=lambda job: job.topic):
+        done = session.call(calls.ack(topic, [Lease(job.id, job.lease) for job in group]))
+        for outcome in done.value.results:
+            if outcome.error is not None:
+                failed = reported(session.printer, calls.refusal_error(outcome.error), f"ack of {outcome.id}")
+    if failed is not None:
+        raise failed
+
+
+ACK_EXAMPLES = ("dueline ack emails report-7 LEASE",)
+
+
+@connected
+def ack(session: Session, topic: Topic, id: Id, lease: Token) -> None:
+    """Say that a job is done."""
+    show_outcomes(session, session.call(calls.ack(topic, [Lease(id, lease)])))
+
+
+RELEASE_EXAMPLES = (
+    "dueline release emails report-7 LEASE",
+    "dueline release emails report-7 LEASE --in 5m --error 'mail server down'",
+    "dueline release emails report-7 LEASE --discard",
+)
+
+
+@connected
+def release(
+    session: Session,
+    topic: Topic,
+    id: Id,
+    lease: Token,
+    in_: Annotated[
+        int | None,
+        typer.Option("--in", parser=duration, metavar="DURATION", help="Wait so long; default: the retry policy."),
+    ] = None,
+    error: Annotated[str | None, typer.Option("--error", help="What went wrong, kept with the job.")] = None,
+    count: Annotated[bool, typer.Option("--count/--no-count", help="Whether it cost an attempt.")] = True,
+    discard: Annotated[bool, typer.Option("--discard", help="Do not try again: dead (rejected).")] = False,
+) -> None:
+    """Give a job back, now or after a delay."""
+    call = calls.release(topic, Lease(id, lease), in_, error, count, discard)
+    show_outcomes(session, session.call(call))
+
+
+EXTEND_EXAMPLES = ("dueline extend emails report-7 LEASE --lease 5m",)
+
+
+@connected
+def extend(
+    session: Session,
+    topic: Topic,
+    id: Id,
+    lease: Token,
+    lease_for: Annotated[
+        int, typer.Option("--lease", parser=duration, metavar="DURATION", help="From now on; never shortens it.")
+    ] = 30_000,
+) -> None:
+    """Keep a lease longer."""
+    show_outcomes(session, session.call(calls.extend(topic, Lease(id, lease), lease_for)))

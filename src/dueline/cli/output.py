@@ -1,0 +1,102 @@
+"""Where a command's words go: data to stdout, everything else to stderr.
+
+table   for people: aligned columns, colour only on a terminal, cells made safe to print
+json    the API's own object, byte for byte as the server wrote it
+jsonl   one line per row of it (per job, topic, result)
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from enum import StrEnum
+
+import msgspec
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+WIDE = 10_000  # columns when nobody looks at a screen: a table for a file or a pipe is never folded
+
+
+class Output(StrEnum):
+    """How a command prints its result."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+
+
+class Printer:
+    """Writes results and notes. `color` None: as the terminal can (NO_COLOR is honoured by the console)."""
+
+    def __init__(self, output: Output) -> None:
+        self.output = output
+        self.out = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False)
+        self.err = Console(stderr=True, highlight=False)
+
+    def result(self, raw: bytes, table: RenderableType, rows: str | None = None) -> None:
+        """Print one answer. `rows` names the list in it that jsonl takes apart; None: the whole is one row."""
+        if self.output is Output.TABLE:
+            self.out.print(table)
+        elif self.output is Output.JSONL and rows is not None:
+            self.lines(msgspec.json.decode(raw, type=dict[str, msgspec.Raw])[rows])
+        else:
+            self.line(raw)
+
+    def lines(self, array: bytes | msgspec.Raw) -> None:
+        """Every element of a JSON array on a line of its own, byte for byte."""
+        for row in msgspec.json.decode(array, type=list[msgspec.Raw]):
+            self.line(bytes(row))
+
+    def line(self, raw: bytes) -> None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(raw.rstrip(b"\n") + b"\n")
+        sys.stdout.buffer.flush()
+
+    def note(self, text: str) -> None:
+        """A remark for people, on stderr; programs that asked for JSON get none."""
+        if self.output is Output.TABLE:
+            self.err.print(Text(text, style="dim"), soft_wrap=True)
+
+    def error(self, text: str, raw: bytes | None = None, hint: str | None = None) -> None:
+        """What went wrong, on stderr: as the API's error object for programs, in words for people."""
+        if self.output is not Output.TABLE:
+            body = raw or msgspec.json.encode({"error": {"code": "failed", "message": text, "field": None}})
+            sys.stderr.write(body.decode("utf-8", "replace").rstrip("\n") + "\n")
+            return
+        self.err.print(Text("error: ", style="bold red") + Text(safe(text)), soft_wrap=True)
+        if hint:
+            self.err.print(Text(hint, style="dim"), soft_wrap=True)
+
+    def progress(self) -> Progress:
+        """A progress bar on stderr, shown only when somebody can see it."""
+        return Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=self.err,
+            disable=not sys.stderr.isatty(),
+            transient=True,
+        )
+
+
+def safe(text: str) -> str:
+    """The text with control characters spelled out: what a job carries must not drive the terminal that shows it."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+def merged(raws: Iterable[bytes], rows: str) -> bytes:
+    """Pages of one list as one object of the same shape, rows in order and byte for byte, without a cursor."""
+    whole: dict[str, msgspec.Raw] = {}
+    all_rows: list[msgspec.Raw] = []
+    for raw in raws:
+        page = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        all_rows += msgspec.json.decode(page[rows], type=list[msgspec.Raw])
+        whole = {**page, **{name: value for name, value in whole.items() if name not in (rows, "next_cursor")}}
+    whole[rows] = msgspec.Raw(msgspec.json.encode(all_rows))
+    whole["next_cursor"] = msgspec.Raw(b"null")
+    return msgspec.json.encode(whole)

@@ -1,0 +1,176 @@
+"""What every command on the API shares: where the server is, how to print, and how a failure becomes an exit code.
+
+    @connected
+    def get(session: Session, topic: Topic, id: Id) -> None: ...
+
+`connected` gives the command the common options (--url --namespace --token-file -o) and calls it with a Session.
+Exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 conflict.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+import typing
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from ..client import Client, DuelineApiError, Retry
+from ..client.calls import Answer, Call
+from ..client.client import DEFAULT_URL
+from ..client.errors import Conflict, NotAllowed, NotFound, UnknownOutcome, Unreachable
+from .output import Output, Printer
+
+T = TypeVar("T")
+
+OK, FAILURE, USAGE, NOT_FOUND, CONFLICT = 0, 1, 2, 3, 4
+
+_PANEL = "Common options"
+
+Url = Annotated[str, typer.Option("--url", envvar="DUELINE_URL", help="Address of the server.", rich_help_panel=_PANEL)]
+Namespace = Annotated[
+    str | None,
+    typer.Option(
+        "--namespace", envvar="DUELINE_NAMESPACE", help="Tenant; default: the token's.", rich_help_panel=_PANEL
+    ),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file",
+        envvar="DUELINE_TOKEN_FILE",
+        help="File with the token; DUELINE_TOKEN holds the token itself.",
+        rich_help_panel=_PANEL,
+    ),
+]
+OutputOption = Annotated[
+    Output, typer.Option("--output", "-o", help="json is the API's own object.", rich_help_panel=_PANEL)
+]
+
+
+class Session:
+    """One run of one command: its client and its printer."""
+
+    def __init__(self, url: str, namespace: str | None, token: str | None, output: Output) -> None:
+        self.url = url
+        self.namespace = namespace
+        self.token = token
+        self.printer = Printer(output)
+        # A refused connection is told at once: at a prompt, "start one" is a better answer than ten seconds of silence.
+        self.client = Client(url, namespace, token, retry=Retry(unreachable=False))
+
+    def call(self, call: Call[T]) -> Answer[T]:
+        return self.client.call(call)
+
+    def confirm(self, question: str, yes: bool) -> None:
+        """Go on only with --yes or a yes; where nobody can be asked, refuse."""
+        if yes:
+            return
+        if not sys.stdin.isatty():
+            self.printer.error(f"{question} Nobody can be asked here", hint="add --yes to do it without asking")
+            raise typer.Exit(USAGE)
+        if not typer.confirm(question, err=True):
+            raise typer.Exit(FAILURE)
+
+
+def read_token(token_file: Path | None) -> str | None:
+    """The token from its file, else from DUELINE_TOKEN. Never from an argument, which other users can see."""
+    if token_file is None:
+        return os.environ.get("DUELINE_TOKEN") or None
+    try:
+        token = token_file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise typer.BadParameter(f"cannot read {token_file}: {wrong}", param_hint="--token-file") from wrong
+    if not token:
+        raise typer.BadParameter(f"{token_file} is empty", param_hint="--token-file")
+    return token
+
+
+def exit_code(error: DuelineApiError) -> int:
+    """The exit code that tells a script what kind of failure it was."""
+    if isinstance(error, NotFound):
+        return NOT_FOUND
+    if isinstance(error, Conflict):
+        return CONFLICT
+    return USAGE if error.status == 400 else FAILURE
+
+
+def hint(error: DuelineApiError) -> str | None:
+    """What to do about it, where that can be known."""
+    if isinstance(error, Unreachable):
+        return "start one with: dueline serve    or name another with --url or DUELINE_URL"
+    if isinstance(error, UnknownOutcome):
+        return "it may have been done: repeat it with the same id" + (f" ({error.id})" if error.id else "")
+    if isinstance(error, NotAllowed):
+        return "give a token that may do this with --token-file or DUELINE_TOKEN"
+    return _HINTS.get(error.code)
+
+
+_HINTS = {
+    "lease_lost": "the job was leased again, released or ended; pull it again to get a new lease",
+    "job_leased": "a consumer holds it; wait until it is done or its lease is over",
+    "id_exists": "the id is taken: use --on-conflict keep or replace, or another id",
+    "version_mismatch": "it was changed meanwhile: read it again with `dueline get`",
+    "store_full": "finish, cancel or purge jobs, or give the store more room",
+    "bad_answer": "check --url: what answers there is not a Dueline server",
+    "no_route": "check --url, or the server is older than this command",
+}
+
+
+@contextmanager
+def failures_reported(printer: Printer) -> Generator[None]:
+    """Turn an API error inside into words on stderr and an exit code."""
+    try:
+        yield
+    except DuelineApiError as error:
+        raise reported(printer, error) from error
+
+
+def reported(printer: Printer, error: DuelineApiError, about: str | None = None) -> typer.Exit:
+    """Print the error and make the exit that belongs to it."""
+    text = str(error) if about is None else f"{about}: {error}"
+    printer.error(text, raw=error.raw or error_object(error), hint=hint(error))
+    return typer.Exit(exit_code(error))
+
+
+def error_object(error: DuelineApiError) -> bytes:
+    """An error that has no answer of a server, in the shape of one."""
+    import msgspec
+
+    return msgspec.json.encode({"error": {"code": error.code, "message": error.message, "field": error.field}})
+
+
+def connected(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the common options; it gets a Session in place of them, and its failures become exit codes."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **options: Any) -> None:
+        url, namespace = options.pop("url"), options.pop("namespace")
+        token, output = read_token(options.pop("token_file")), options.pop("output")
+        try:
+            session = Session(url, namespace, token, output)
+        except ValueError as wrong:
+            raise typer.BadParameter(str(wrong)) from wrong
+        with session.client, failures_reported(session.printer):
+            command(session, *args, **options)
+
+    hints = typing.get_type_hints(command, include_extras=True)
+    own = [p.replace(annotation=hints[p.name]) for p in list(inspect.signature(command).parameters.values())[1:]]
+    common = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, annotation, default in (
+            ("url", Url, DEFAULT_URL),
+            ("namespace", Namespace, None),
+            ("token_file", TokenFile, None),
+            ("output", OutputOption, Output.TABLE),
+        )
+    ]
+    run.__signature__ = inspect.Signature(own + common)  # pyright: ignore[reportAttributeAccessIssue, reportFunctionMemberAccess]
+    run.__annotations__ = {p.name: p.annotation for p in own + common}
+    return run

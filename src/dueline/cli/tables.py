@@ -1,0 +1,207 @@
+"""How answers look to people. Pure: a value in, something printable out; `now_ms` is given where ages are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from ..client import results as r
+from .output import safe
+
+STATE_STYLES = {
+    "ready": "green",
+    "scheduled": "cyan",
+    "leased": "yellow",
+    "dead": "red",
+    "done": "dim",
+    "cancelled": "dim",
+}
+NOTHING = "-"
+
+
+def table(*columns: str, right: Sequence[str] = ()) -> Table:
+    """An empty table in the house look. `right` names the columns of numbers."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return made
+
+
+def facts(rows: Mapping[str, Any]) -> Table:
+    """One thing as name and value, what does not apply left out."""
+    made = Table(box=None, pad_edge=False, show_header=False)
+    made.add_column(style="bold")
+    made.add_column(overflow="fold")
+    for name, value in rows.items():
+        if value is not None and value != "":
+            made.add_row(name, cell(value))
+    return made
+
+
+def cell(value: Any) -> Text:
+    return value if isinstance(value, Text) else Text(NOTHING if value is None else safe(str(value)))
+
+
+def add(made: Table, *values: Any) -> None:
+    made.add_row(*(cell(value) for value in values))
+
+
+def state_cell(state: str, reason: str | None = None) -> Text:
+    return Text(f"{state} ({reason})" if reason else state, style=STATE_STYLES.get(state, ""))
+
+
+def moment(at_ms: int | None, now_ms: int | None = None) -> str | None:
+    """A time on this machine's clock, with its distance from now where that helps."""
+    if at_ms is None:
+        return None
+    try:
+        text = datetime.fromtimestamp(at_ms / 1000).isoformat(sep=" ", timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return str(at_ms)
+    if now_ms is None:
+        return text
+    return f"{text} ({f'in {age(at_ms - now_ms)}' if at_ms > now_ms else f'{age(now_ms - at_ms)} ago'})"
+
+
+def age(ms: float | None) -> str:
+    """A length of time as people say it: two units at most."""
+    if ms is None:
+        return NOTHING
+    if ms < 1000:
+        return f"{max(ms, 0):.0f}ms"
+    seconds = int(ms // 1000)
+    for (big, big_s), (small, small_s) in zip(_UNITS, [*_UNITS[1:], ("", 1)], strict=True):
+        if seconds >= big_s:
+            rest = seconds % big_s // small_s
+            return f"{seconds // big_s}{big} {rest}{small}" if small and rest else f"{seconds // big_s}{big}"
+    return "0s"
+
+
+_UNITS = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)]
+
+
+def body_text(job: r.Payload, most: int | None) -> str:
+    """A body for a cell: JSON as its text, bytes as base64; cut at `most` characters."""
+    if isinstance(job.body_base64, str):
+        text = f"base64:{job.body_base64}"
+    else:
+        text = (job.data or b"").decode("utf-8", "replace")
+    return text if most is None or len(text) <= most else text[:most] + "…"
+
+
+def sent(value: r.Sent, now_ms: int) -> Table:
+    return facts(
+        {
+            "id": value.id,
+            "result": value.result,
+            "state": state_cell(value.state),
+            "due": moment(value.due_at_ms, now_ms),
+            "version": value.version,
+        }
+    )
+
+
+def job(value: r.Job, now_ms: int) -> Table:
+    """Everything about one job."""
+    allowed = "no limit" if value.max_attempts is None else str(value.max_attempts)
+    return facts(
+        {
+            "id": value.id,
+            "topic": value.topic,
+            "state": state_cell(value.state, value.reason),
+            "due": moment(value.due_at_ms, now_ms),
+            "created": moment(value.created_at_ms, now_ms),
+            "updated": moment(value.updated_at_ms, now_ms),
+            "ended": moment(value.ended_at_ms, now_ms),
+            "lease until": moment(value.lease_until_ms, now_ms),
+            "expires": moment(value.expires_at_ms, now_ms),
+            "readable until": moment(value.retain_until_ms, now_ms),
+            "attempts": f"{value.attempts} of {allowed}",
+            "retry": value.retry,
+            "tags": " ".join(value.tags),
+            "headers": " ".join(f"{name}={text}" for name, text in value.headers.items()),
+            "merge key": value.merge_key,
+            "version": value.version,
+            "last error": value.last_error,
+            "body": body_text(value, None),
+        }
+    )
+
+
+def held(jobs: Iterable[r.Held], most_body: int | None) -> Table:
+    made = table("ID", "TOPIC", "ATTEMPT", "LEASE", "LEASE UNTIL", "BODY", right=("ATTEMPT",))
+    for j in jobs:
+        add(made, j.id, j.topic, j.attempt, j.lease, moment(j.lease_until_ms), body_text(j, most_body))
+    return made
+
+
+def jobs(page: Iterable[r.Job]) -> Table:
+    made = table("ID", "STATE", "ATTEMPTS", "DUE", "ENDED", "TAGS", "LAST ERROR", right=("ATTEMPTS",))
+    for j in page:
+        add(
+            made,
+            j.id,
+            state_cell(j.state, j.reason),
+            j.attempts,
+            moment(j.due_at_ms),
+            moment(j.ended_at_ms),
+            " ".join(j.tags),
+            j.last_error or "",
+        )
+    return made
+
+
+def outcomes(results: Iterable[r.Outcome]) -> Table:
+    made = table("ID", "RESULT", "WHEN")
+    for o in results:
+        if o.error is not None:
+            add(made, o.id, Text(o.error.code, style="red"), "")
+            continue
+        what = f"{o.result} ({o.reason})" if o.reason else o.result
+        add(made, o.id, what, moment(o.due_at_ms or o.lease_until_ms) or "")
+    return made
+
+
+def topics(page: Iterable[r.Topic], now_ms: int, rates: Mapping[str, float] | None = None) -> Table:
+    """The topics with their figures; `rates` (net change of live jobs a second) adds a column."""
+    numbers = ("SCHEDULED", "READY", "LEASED", "DEAD", "OLDEST READY", "NEXT DUE", "WAITERS", "CHANGE/S")
+    columns = ["TOPIC", *numbers[:-1], *([numbers[-1]] if rates is not None else []), "STATE"]
+    made = table(*columns, right=numbers)
+    for t in page:
+        row: list[Any] = [t.topic, t.counts.scheduled, t.counts.ready, t.counts.leased, t.counts.dead]
+        row.append(age(None if t.oldest_ready_at_ms is None else now_ms - t.oldest_ready_at_ms))
+        row.append(age(None if t.next_due_at_ms is None else max(t.next_due_at_ms - now_ms, 0)))
+        row.append(t.waiters)
+        if rates is not None:
+            rate = rates.get(t.topic)
+            row.append(NOTHING if rate is None else f"{rate:+.1f}")
+        row.append(Text("paused", style="yellow") if t.paused else "")
+        add(made, *row)
+    return made
+
+
+def topic(t: r.Topic, now_ms: int) -> Table:
+    """Everything about one topic; only the policy's own numbers, not the server's defaults."""
+    counts = t.counts
+    rows: dict[str, Any] = {
+        "topic": t.topic,
+        "scheduled": counts.scheduled,
+        "ready": counts.ready,
+        "leased": counts.leased,
+        "done": counts.done,
+        "dead": counts.dead,
+        "cancelled": counts.cancelled,
+        "oldest ready": moment(t.oldest_ready_at_ms, now_ms),
+        "next due": moment(t.next_due_at_ms, now_ms),
+        "waiters": t.waiters,
+        "partitions": t.partitions,
+    }
+    if t.paused:
+        rows["paused"] = "until resumed" if t.paused_until_ms is None else f"until {moment(t.paused_until_ms, now_ms)}"
+    rows |= {name: value for name, value in t.policy.items() if value is not None}
+    return facts(rows)

@@ -1,0 +1,97 @@
+"""The command `top`: the topics as they change, on a terminal; once, for programs."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from ..client import calls
+from ..client import results as r
+from ..client.calls import Answer
+from . import tables
+from .jobs import now_ms
+from .output import Output, merged
+from .session import Session, connected
+
+TOP_EXAMPLES = ("dueline top", "dueline top --every 500ms", "dueline top --once -o json")
+
+SHOWN = 40
+
+
+class Rates:
+    """How fast the number of live jobs of each topic changes, from one look to the next."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, int] = {}
+        self._at_s: float | None = None
+
+    def look(self, topics: tuple[r.Topic, ...], at_s: float) -> dict[str, float]:
+        """Jobs a second (more come than go: positive) for every topic that was there at the last look."""
+        live = {t.topic: t.counts.scheduled + t.counts.ready + t.counts.leased for t in topics}
+        passed_s = at_s - self._at_s if self._at_s is not None else 0.0
+        rates = {
+            name: (number - self._before[name]) / passed_s for name, number in live.items() if name in self._before
+        }
+        self._before, self._at_s = live, at_s
+        return rates if passed_s > 0 else {}
+
+
+def read_topics(session: Session) -> tuple[bytes, tuple[r.Topic, ...]]:
+    """All topics, as one answer."""
+    pages: list[Answer[r.TopicPage]] = []
+    cursor: str | None = None
+    while not pages or cursor is not None:
+        pages.append(session.call(calls.topics(cursor, 500)))
+        cursor = pages[-1].value.next_cursor
+    raw = pages[0].raw if len(pages) == 1 else merged((page.raw for page in pages), "topics")
+    return raw, tuple(topic for page in pages for topic in page.value.topics)
+
+
+def urgency(topic: r.Topic) -> tuple[int, int, str]:
+    """Topics with the most waiting work first."""
+    return (-topic.counts.ready, -topic.counts.leased - topic.counts.scheduled, topic.topic)
+
+
+def screen(session: Session, topics: tuple[r.Topic, ...], rates: dict[str, float] | None) -> RenderableType:
+    """The table of the most urgent topics with a line of totals."""
+    shown = sorted(topics, key=urgency)[:SHOWN]
+    live = sum(t.counts.scheduled + t.counts.ready + t.counts.leased for t in topics)
+    total = f"{session.url}   {len(topics)} topics   {live} live jobs   {sum(t.counts.dead for t in topics)} dead"
+    parts: list[RenderableType] = [Text(total, style="bold"), tables.topics(shown, now_ms(), rates)]
+    if len(topics) > SHOWN:
+        parts.append(Text(f"and {len(topics) - SHOWN} more: dueline topics --all", style="dim"))
+    return Group(*parts)
+
+
+@connected
+def top(
+    session: Session,
+    every: Annotated[float, typer.Option("--every", parser=lambda text: _seconds(text), metavar="DURATION")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
+) -> None:
+    """Watch the topics: counts, the oldest ready job, the next due time, the rate of change. Ctrl-C ends it."""
+    raw, topics = read_topics(session)
+    if once or session.printer.output is not Output.TABLE or not session.printer.out.is_terminal:
+        session.printer.result(raw, screen(session, topics, None), rows="topics")
+        return
+    rates = Rates()
+    rates.look(topics, time.monotonic())
+    try:
+        with Live(screen(session, topics, {}), console=session.printer.out, screen=True, auto_refresh=False) as live:
+            while True:
+                time.sleep(every)
+                _, topics = read_topics(session)
+                live.update(screen(session, topics, rates.look(topics, time.monotonic())), refresh=True)
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+
+
+def _seconds(text: str) -> float:
+    from .values import duration
+
+    return max(duration(text), 100) / 1000

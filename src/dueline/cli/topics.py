@@ -1,0 +1,85 @@
+"""Commands on topics: topics, topic (show, set, pause, resume)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from ..client import calls
+from ..client import results as r
+from ..client.errors import NotFound
+from . import tables
+from .jobs import Topic, now_ms
+from .paging import All, Cursor, Limit, show_pages
+from .session import Session, connected
+from .values import policy_values, time_ms
+
+TOPICS_EXAMPLES = ("dueline topics", "dueline topics --all -o jsonl")
+
+
+@connected
+def topics(session: Session, limit: Limit = 50, cursor: Cursor = None, all: All = False) -> None:
+    """List topics with their counts."""
+
+    def page_table(page: list[r.TopicPage]) -> Table:
+        return tables.topics((topic for one in page for topic in one.topics), now_ms())
+
+    show_pages(session, lambda at: calls.topics(at, limit), "topics", page_table, cursor, all)
+
+
+TOPIC_EXAMPLES = (
+    "dueline topic emails",
+    'dueline topic emails set max_attempts=5 lease_ms=2m retry=\'{"ladder":["1m","10m"]}\'',
+    "dueline topic emails pause --until 2026-12-24T18:00:00Z",
+    "dueline topic emails resume",
+)
+
+
+@connected
+def topic(
+    session: Session,
+    topic: Topic,
+    action: Annotated[str | None, typer.Argument(metavar="[set|pause|resume]")] = None,
+    values: Annotated[
+        list[str] | None, typer.Argument(metavar="[K=V]...", help="For set; K=null: server default.")
+    ] = None,
+    until: Annotated[
+        int | None, typer.Option("--until", parser=time_ms, metavar="TIME", help="For pause: resume by itself then.")
+    ] = None,
+) -> None:
+    """Show a topic, set its policy, pause or resume it."""
+    if values and action != "set":
+        raise typer.BadParameter(f"{' '.join(values)}: values belong to `set`")
+    if until is not None and action != "pause":
+        raise typer.BadParameter("--until belongs to `pause`")
+    if action is None:
+        answer = session.call(calls.topic(topic))
+        session.printer.result(answer.raw, tables.topic(answer.value, now_ms()))
+    elif action == "set":
+        _set(session, topic, values or [])
+    elif action in ("pause", "resume"):
+        paused = session.call(calls.pause(topic, until) if action == "pause" else calls.resume(topic))
+        until_text = tables.moment(paused.value.paused_until_ms, now_ms())
+        session.printer.result(
+            paused.raw,
+            tables.facts({"topic": topic, "paused": "yes" if paused.value.paused else "no", "until": until_text}),
+        )
+    else:
+        raise typer.BadParameter(f'"{action}": write set, pause or resume')
+
+
+def _set(session: Session, topic: str, texts: list[str]) -> None:
+    """Change some values of the policy: the API takes a whole one, so the rest is read first and sent along."""
+    if not texts:
+        raise typer.BadParameter("say what to set, such as max_attempts=5")
+    values = policy_values(texts)
+    try:
+        policy = dict(session.call(calls.topic(topic)).value.policy)
+    except NotFound:
+        policy = {}
+    # A server that shows a part of the policy which it cannot be told yet shows it as null: leave those out.
+    known = {name: value for name, value in policy.items() if value is not None}
+    answer = session.call(calls.set_topic(topic, {**known, **values}))
+    session.printer.result(answer.raw, tables.topic(answer.value, now_ms()))

@@ -1,0 +1,21 @@
+"""The command `version`."""
+
+from __future__ import annotations
+
+import platform
+from typing import Annotated
+
+import msgspec
+import typer
+
+from .._version import __version__
+from .output import Output, Printer
+
+VERSION_EXAMPLES = ("dueline version", "dueline version -o json")
+
+
+def version(output: Annotated[Output, typer.Option("--output", "-o")] = Output.TABLE) -> None:
+    """Print the version of this command; `dueline doctor` tells the server's."""
+    found = {"version": __version__, "python": platform.python_version()}
+    text = f"dueline {__version__} (python {found['python']})"
+    Printer(output).result(msgspec.json.encode(found), text)
