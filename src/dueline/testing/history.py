@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from hashlib import blake2b
 from pathlib import Path
+from typing import TypedDict
 
 import msgspec
 
@@ -45,6 +46,18 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def job(self) -> tuple[str, str]:
         return (self.topic, self.id)
+
+
+class Common(TypedDict):
+    """The fields that every event has, for those who build one."""
+
+    topic: str
+    id: str
+    invoke_ns: int
+    complete_ns: int
+    outcome: Outcome
+    client: str
+    code: str
 
 
 class Send(Event, frozen=True, kw_only=True, tag_field="op", tag="send"):

@@ -1,0 +1,245 @@
+"""Load with a history: producers and consumers that behave like real ones, and sometimes badly on purpose.
+
+A producer makes the id before its first try and repeats with the same id until it has a certain answer. It sends one
+job or several, with delays from none to two seconds; now and then it cancels one, or sends another job under a used id.
+A consumer long-polls with short leases; it mostly acks, sometimes releases, extends, forgets a job so that its lease
+runs out, or acks with a token that it knows to be stale.
+
+Everything is bounded: in jobs, in time, and in the tries of one job. After `stop_sending` the consumers only ack, so
+that the line drains.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from .history import Final, Outcome, Recorder
+from .wire import NoAnswer
+from .witness import Grip, Job, Verdict, Witness
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """How much and how wild. `retry_s` must stay below the retention of ended jobs, or an id could be used twice."""
+
+    topics: tuple[str, ...] = ("crash-a", "crash-b")
+    producers: int = 4
+    consumers: int = 4
+    max_jobs: int = 20_000
+    max_delay_ms: int = 2_000
+    lease_ms: tuple[int, ...] = (300, 800)
+    wait_ms: int = 400
+    pause_ms: float = 3.0  # between two sends of one producer
+    retry_s: float = 20.0
+    body_bytes: int = 60
+    timeout_s: float = 4.0
+    wild: bool = True  # releases, cancels, stale acks and the like
+
+
+class Load:
+    """The clients of one run. `start` sets them going; `stop_sending`, `drained`, `dump`, `stop` end it in order."""
+
+    def __init__(self, plan: Plan, addresses: Sequence[tuple[str, int]], recorder: Recorder, seed: int = 0) -> None:
+        self.plan = plan
+        self.addresses = addresses
+        self.recorder = recorder
+        self.acknowledged = 0
+        self._seed = seed
+        self._made = 0
+        self._sending = True
+        self._draining = False
+        self._witnesses: list[Witness] = []
+        self._producers: list[asyncio.Task[None]] = []
+        self._consumers: list[asyncio.Task[None]] = []
+        self._news = asyncio.Condition()
+
+    async def start(self) -> None:
+        for i in range(self.plan.producers):
+            self._producers.append(asyncio.create_task(self._produce(i)))
+        for i in range(self.plan.consumers):
+            self._consumers.append(asyncio.create_task(self._consume(i)))
+
+    async def stop(self) -> None:
+        """End everything that still runs."""
+        self._sending = False
+        tasks = self._producers + self._consumers
+        self._producers, self._consumers = [], []
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        for witness in self._witnesses:
+            witness.close()
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+    @property
+    def bugs(self) -> list[str]:
+        """Answers with status 500 that any client got."""
+        return [bug for witness in self._witnesses for bug in witness.bugs]
+
+    async def acknowledged_reaches(self, count: int, timeout_s: float = 30.0) -> None:
+        """Wait until that many jobs were acknowledged in all (TimeoutError: the server takes none)."""
+        async with asyncio.timeout(timeout_s), self._news:
+            await self._news.wait_for(lambda: self.acknowledged >= count or not self._sending)
+
+    async def stop_sending(self) -> None:
+        """Let the producers finish what they have begun; from now on consumers only ack."""
+        self._sending = False
+        self._draining = True
+        await asyncio.gather(*self._producers)
+
+    async def drained(self, timeout_s: float = 30.0) -> bool:
+        """Wait until no live job is left in any topic. False: there still are some after `timeout_s`."""
+        witness = self._witness("drain", 0)
+        try:
+            async with asyncio.timeout(timeout_s):
+                for topic in self.plan.topics:
+                    while True:
+                        if await witness.live(topic) == 0:
+                            break
+                        await asyncio.sleep(0.05)
+        except TimeoutError:
+            return False
+        return True
+
+    async def dump(self, timeout_s: float = 10.0) -> Final:
+        """The final state of every topic."""
+        witness = self._witness("dump", 0)
+        final: Final = {}
+        async with asyncio.timeout(timeout_s):
+            for topic in self.plan.topics:
+                while True:
+                    try:
+                        final |= await witness.dump(topic)
+                        break
+                    except NoAnswer:
+                        await asyncio.sleep(0.05)
+        return final
+
+    def _witness(self, name: str, i: int) -> Witness:
+        host, port = self.addresses[i % len(self.addresses)]
+        witness = Witness(name, host, port, self.recorder, self.plan.timeout_s)
+        self._witnesses.append(witness)
+        return witness
+
+    # Producers
+
+    async def _produce(self, number: int) -> None:
+        dice = random.Random(f"{self._seed}/producer/{number}")
+        witness = self._witness(f"p{number}", number)
+        while self._sending and self._made < self.plan.max_jobs:
+            topic = dice.choice(self.plan.topics)
+            jobs = [self._job(number, dice) for _ in range(1 if dice.random() < 0.7 else dice.randint(2, 8))]
+            await self._send_until_certain(witness, topic, jobs, dice)
+            if self.plan.wild:
+                await self._misbehave(witness, topic, dice.choice(jobs), dice)
+            await asyncio.sleep(self.plan.pause_ms * dice.random() * 2 / 1000)
+
+    def _job(self, producer: int, dice: random.Random) -> Job:
+        self._made += 1
+        id = f"p{producer}-{self._made}-{dice.getrandbits(40):010x}"
+        body = msgspec.json.encode({"job": id, "pad": "x" * dice.randint(0, self.plan.body_bytes * 2)})
+        delay_ms = 0 if dice.random() < 0.4 else dice.randint(1, max(1, self.plan.max_delay_ms))
+        few = self.plan.wild and dice.random() < 0.05
+        return Job(id, body, delay_ms, max_attempts=2 if few else 50)
+
+    async def _send_until_certain(self, witness: Witness, topic: str, jobs: list[Job], dice: random.Random) -> None:
+        """Repeat what was unknown or unavailable, with the same ids; leave what was refused."""
+        give_up = asyncio.get_running_loop().time() + self.plan.retry_s
+        while jobs and asyncio.get_running_loop().time() < give_up:
+            verdicts = await witness.send(topic, jobs)
+            done = sum(1 for v in verdicts if v.outcome is Outcome.OK)
+            if done:
+                self.acknowledged += done
+                async with self._news:
+                    self._news.notify_all()
+            jobs = [job for job, verdict in zip(jobs, verdicts, strict=True) if _worth_repeating(verdict)]
+            if jobs:
+                await asyncio.sleep(dice.uniform(0.01, 0.08))
+
+    async def _misbehave(self, witness: Witness, topic: str, job: Job, dice: random.Random) -> None:
+        roll = dice.random()
+        if roll < 0.03:
+            await asyncio.sleep(dice.uniform(0, 0.05))
+            await witness.cancel(topic, job.id)
+        elif roll < 0.04:
+            await witness.send(topic, [Job(job.id, b'{"another":"body"}', job.delay_ms, job.max_attempts)])
+
+    # Consumers
+
+    async def _consume(self, number: int) -> None:
+        dice = random.Random(f"{self._seed}/consumer/{number}")
+        witness = self._witness(f"c{number}", number)
+        stale: list[Grip] = []
+        turn = number
+        while True:
+            turn += 1
+            topic = self.plan.topics[turn % len(self.plan.topics)]
+            grips = await witness.pull(
+                topic,
+                max=dice.randint(1, 10),
+                lease_ms=dice.choice(self.plan.lease_ms),
+                wait_ms=0 if dice.random() < 0.2 else self.plan.wait_ms,
+            )
+            if grips is None:
+                await asyncio.sleep(dice.uniform(0.01, 0.05))
+            elif self._draining or not self.plan.wild:
+                await self._ack_until_certain(witness, grips, dice)
+            else:
+                await self._work(witness, grips, stale, dice)
+
+    async def _work(self, witness: Witness, grips: list[Grip], stale: list[Grip], dice: random.Random) -> None:
+        plain = [grip for grip in grips if dice.random() < 0.75]
+        await self._ack_until_certain(witness, plain, dice)
+        for grip in grips:
+            if grip not in plain:
+                await dice.choices(_DEEDS, _WEIGHTS)[0](self, witness, grip, stale, dice)
+        if stale and dice.random() < 0.3:
+            old = stale.pop(dice.randrange(len(stale)))
+            await dice.choice((self._late_ack, self._late_release, self._late_extend))(witness, old)
+
+    async def _ack_until_certain(self, witness: Witness, grips: list[Grip], dice: random.Random) -> None:
+        for _ in range(20):
+            if not grips:
+                return
+            verdicts = await witness.ack(grips)
+            grips = [grip for grip, verdict in zip(grips, verdicts, strict=True) if _worth_repeating(verdict)]
+            if grips:
+                await asyncio.sleep(dice.uniform(0.01, 0.05))
+
+    async def _release(self, witness: Witness, grip: Grip, stale: list[Grip], dice: random.Random) -> None:
+        await witness.release(grip, dice.choice((0, 0, 50, 200)), count=dice.random() < 0.7)
+        stale.append(grip)
+
+    async def _extend(self, witness: Witness, grip: Grip, stale: list[Grip], dice: random.Random) -> None:
+        verdict = await witness.extend(grip, 1000)
+        if verdict.outcome is Outcome.OK:
+            await asyncio.sleep(dice.uniform(0, 0.05))
+        await self._ack_until_certain(witness, [grip], dice)
+
+    async def _forget(self, witness: Witness, grip: Grip, stale: list[Grip], dice: random.Random) -> None:
+        stale.append(grip)
+
+    async def _late_ack(self, witness: Witness, grip: Grip) -> None:
+        await witness.ack([grip])
+
+    async def _late_release(self, witness: Witness, grip: Grip) -> None:
+        await witness.release(grip)
+
+    async def _late_extend(self, witness: Witness, grip: Grip) -> None:
+        await witness.extend(grip, 300)
+
+
+_DEEDS: tuple[Callable[..., Awaitable[None]], ...] = (Load._release, Load._extend, Load._forget)
+_WEIGHTS = (3, 3, 2)
+
+
+def _worth_repeating(verdict: Verdict) -> bool:
+    if verdict.outcome is Outcome.INFO:
+        return True
+    unavailable = ("store_down", "loading", "draining", "rate_limited")
+    return verdict.outcome is Outcome.FAIL and (verdict.code in unavailable or verdict.code.startswith("not sent"))

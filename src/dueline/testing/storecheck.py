@@ -1,0 +1,25 @@
+"""fsck of a data folder whose server is not running, for tests that have just stopped or killed one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+async def findings_of(data: Path) -> list[str]:
+    """Start the folder's store alone, read all of it, stop it; what is wrong in it. Call it from the main thread."""
+    from ..store.valkey.embedded import EmbeddedStore
+
+    store = EmbeddedStore(data)
+    try:
+        await store.start()
+        return await findings_at(store.url)
+    finally:
+        await store.stop()
+
+
+async def findings_at(url: str) -> list[str]:
+    """What is wrong in a running store. Nobody may change it meanwhile."""
+    from ..store.valkey.fsck import fsck
+
+    report = await fsck(url)
+    return [str(finding) for finding in report.findings]
