@@ -79,8 +79,8 @@ def check(settings: Settings) -> None:
     if not address.loopback and not settings.server.insecure:
         raise ConfigError(
             f"server.listen = {settings.server.listen}: others could reach this address, and the server asks nobody "
-            f"for a token. Listen on 127.0.0.1:{address.port} (behind a proxy that checks its callers), or say --insecure "
-            "(server.insecure = true) if everyone who can reach it may read and change every job."
+            f"for a token. Listen on 127.0.0.1:{address.port} (behind a proxy that checks its callers), or say "
+            "--insecure (server.insecure = true) if everyone who can reach it may read and change every job."
         )
     url = settings.store.url
     if url is not None:
@@ -98,7 +98,7 @@ def check(settings: Settings) -> None:
         raise ConfigError("limits.max_body_bytes: is more than limits.max_request_bytes")
 
 
-SCHEMES = ("unix", "redis", "rediss", "redis+cluster", "valkey", "valkeys", "valkey+cluster")
+SCHEMES = ("unix", *(kind + way for kind in ("redis", "rediss", "valkey", "valkeys") for way in ("", "+cluster")))
 
 
 def parse_address(text: str, path: str) -> Address:

@@ -38,8 +38,8 @@ BACK_OFF_S = (0.05, 5.0)
 MIN_FREE_BYTES = 128 << 20
 RESTART_FREE_BYTES = 8 << 20
 WORTH_REWRITING_BYTES = 4 << 20
-STOP_REWRITE_S = 3.0
-STOP_WAIT_S = 5.0
+STOP_REWRITE_S = 2.0
+STOP_WAIT_S = 2.5  # with the drain and the rewrite: a clean stop ends within 10 s
 
 
 class EmbeddedError(Exception):
