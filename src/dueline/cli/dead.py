@@ -16,7 +16,7 @@ from .paging import All, Cursor, Limit, show_pages
 from .session import Session, connected
 from .values import duration, filter_of, time_ms
 
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID")]
 Tag = Annotated[str | None, typer.Option("--tag", help="All dead jobs with this tag.")]
 Before = Annotated[int | None, typer.Option("--due-before", parser=time_ms, metavar="TIME")]
 Every = Annotated[bool, typer.Option("--all", help="All dead jobs of the topic.")]

@@ -30,7 +30,7 @@ Progress = Callable[[int, int | None], None]
 
 def fsck(
     store: Annotated[
-        str | None, typer.Argument(metavar="[STORE_URL]", help="The store, such as redis://host:6379/0.")
+        str | None, typer.Argument(metavar="STORE_URL", help="The store, such as redis://host:6379/0.")
     ] = None,
     data: Annotated[
         Path | None, typer.Option("--data", help="The data folder of a stopped server.", show_default="./dueline-data")

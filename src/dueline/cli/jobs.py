@@ -44,7 +44,7 @@ def now_ms() -> int:
 def send(
     session: Session,
     topic: Topic,
-    body: Annotated[str | None, typer.Argument(metavar="[BODY|-]", help="- reads standard input; none: null.")] = None,
+    body: Annotated[str | None, typer.Argument(metavar="BODY|-", help="- reads standard input; none: null.")] = None,
     in_: In = None,
     at: At = None,
     id: Annotated[str | None, typer.Option("--id", help="The job's own id; made up when not given.")] = None,
@@ -126,7 +126,7 @@ CANCEL_EXAMPLES = (
 def cancel(
     session: Session,
     topic: Topic,
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID")] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="All jobs with this tag.")] = None,
     state: Annotated[str | None, typer.Option("--state", metavar="scheduled|ready|leased")] = None,
     due_after: Annotated[int | None, typer.Option("--due-after", parser=time_ms, metavar="TIME")] = None,

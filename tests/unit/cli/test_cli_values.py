@@ -1,0 +1,131 @@
+"""What people type becomes what the API takes; what cannot be meant is a usage error."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+import pytest
+import typer
+from msgspec import UNSET, Raw
+
+from dueline.cli import tables, values
+from dueline.cli.bulk import BATCH_JOBS, BadLine, Line, batches, read_lines
+from dueline.cli.output import merged, safe
+from dueline.cli.values import BodyAs
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("1970-01-01T00:00:01Z", 1000),
+        ("1970-01-01T01:00:00+01:00", 0),
+        ("2026-12-24T18:00:00.123Z", 1798135200123),
+        ("1970-01-01T00:00:00.0000001Z", 0),
+        ("1970-01-01T00:00:00.000001Z", 1),
+        ("1798135200123", 1798135200123),
+    ],
+)
+def test_a_time_is_read_to_the_millisecond_and_part_ones_round_up(text: str, ms: int) -> None:
+    assert values.time_ms(text) == ms
+
+
+def test_a_time_without_a_zone_is_this_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Shanghai")
+    time.tzset()
+    try:
+        assert values.time_ms("1970-01-02T08:00:00") == 86_400_000
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize("text", ["", "tomorrow", "2026-13-01", "-5", "1e3", "٣"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        values.time_ms(text)
+
+
+@pytest.mark.parametrize("text", ["", "5", "5x", "-1s", "1 h", "99999d"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        values.duration(text)
+
+
+@pytest.mark.parametrize(
+    ("data", "how", "fields"),
+    [
+        (b' {"a": 1.0}\n', BodyAs.AUTO, (Raw(b'{"a": 1.0}'), None)),
+        (b"42", BodyAs.AUTO, (Raw(b"42"), None)),
+        (b"42", BodyAs.TEXT, (Raw(b'"42"'), None)),
+        (b"hello\n", BodyAs.AUTO, (Raw(b'"hello\\n"'), None)),
+        (b"\xff\x00", BodyAs.AUTO, (UNSET, "/wA=")),
+        (b"42", BodyAs.BYTES, (UNSET, "NDI=")),
+        (b"null", BodyAs.JSON, (Raw(b"null"), None)),
+    ],
+)
+def test_a_body_is_taken_as_it_is_meant(data: bytes, how: BodyAs, fields: tuple[object, object]) -> None:
+    assert values.body_fields(data, how) == fields
+
+
+@pytest.mark.parametrize(("data", "how"), [(b"{", BodyAs.JSON), (b"\xff", BodyAs.JSON), (b"\xff", BodyAs.TEXT)])
+def test_a_body_that_is_not_what_it_is_said_to_be_is_refused(data: bytes, how: BodyAs) -> None:
+    with pytest.raises(typer.BadParameter):
+        values.body_fields(data, how)
+
+
+def test_policy_values_are_json_or_durations_or_text() -> None:
+    texts = ["max_attempts=5", "lease_ms=2m", "ttl_ms=null", 'retry={"ladder":["1m"]}', "on_conflict=keep"]
+    assert values.policy_values(texts) == {
+        "max_attempts": 5,
+        "lease_ms": 120_000,
+        "ttl_ms": None,
+        "retry": {"ladder": ["1m"]},
+        "on_conflict": "keep",
+    }
+
+
+@pytest.mark.parametrize("text", ["", "k", "=v"])
+def test_a_pair_without_key_or_sign_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        values.pairs([text], "--header")
+
+
+def test_control_characters_of_a_job_cannot_drive_the_terminal() -> None:
+    assert safe("ok\x1b[2J\x07\u009b1m\u202eend\n漢") == "ok\\x1b[2J\\x07\\x9b1m\\u202eend\n漢"
+
+
+def test_a_line_of_a_file_keeps_its_bytes_and_gets_an_id_when_it_has_none() -> None:
+    one, two = read_lines([b'{"body": 1.0, "id": "a"}\n', b"\n", b'{"body":{"x" : 2}}\n'])
+    assert (one.number, one.id, one.job) == (1, "a", {"body": Raw(b"1.0"), "id": Raw(b'"a"')})
+    assert (two.number, len(two.id), two.job["body"]) == (3, 32, Raw(b'{"x" : 2}'))
+
+
+@pytest.mark.parametrize("text", [b"[1]\n", b"{\n", b'{"id": 5}\n', b"\xff\n"])
+def test_a_line_that_is_no_job_is_named_by_its_number(text: bytes) -> None:
+    with pytest.raises(BadLine, match="line 2"):
+        list(read_lines([b"{}\n", text]))
+
+
+def test_batches_hold_as_many_lines_and_bytes_as_a_server_takes() -> None:
+    small = [Line(n, "x", {}, 10) for n in range(BATCH_JOBS + 1)]
+    large = [Line(n, "x", {}, 900_000) for n in range(5)]
+    assert [len(batch) for batch in batches(small)] == [BATCH_JOBS, 1]
+    assert [len(batch) for batch in batches(large)] == [2, 2, 1]
+
+
+def test_pages_become_one_list_of_the_same_shape() -> None:
+    pages = [b'{"jobs":[{"a": 1.0}],"next_cursor":"x","by_reason":{"expired":3}}', b'{"jobs":[2],"next_cursor":null}']
+    assert msgspec.json.decode(merged(pages, "jobs")) == {
+        "jobs": [{"a": 1.0}, 2],
+        "next_cursor": None,
+        "by_reason": {"expired": 3},
+    }
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [(0, "0ms"), (999, "999ms"), (1_000, "1s"), (61_000, "1m 1s"), (3_600_000, "1h"), (90_061_000, "1d 1h"), (None, "-")],
+)
+def test_a_length_of_time_has_two_units_at_most(ms: int | None, text: str) -> None:
+    assert tables.age(ms) == text

