@@ -2,67 +2,202 @@
 
     dialect --Command--> Engine --items--> Store (one atomic call per line)
 
-It owns: validation against the limits, times and policies to numbers, ids, the choice of the partition, the cache of
-topic configs, the waiters (engine.waiters), the cleaner (engine.cleaner) and the registration of topics
-(engine.registrar). The life cycle itself is the contract of the store's operations.
+It owns: validation against the limits (checks), times and policies to numbers (sending, patching), ids, the choice of
+the partition, the cache of topic configs (topics), their change (control), the waiters, the cleaner and the
+registration of topics (registrar). The life cycle itself is the contract of the store's operations. This class is the
+list of what can be asked; each method finds the topic and hands on.
+
+Whoever wires them starts the store before the engine and stops it after the engine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
+from .bulk import BulkCalls
+from .checks import Checks
+from .cleaner import Cleaner
 from .commands import Bulk, Filter, Patch, Pull, Send, Sent, TopicPatch, TopicView
-from .errors import DuelineError
-from .job import Held, Job
+from .control import TopicControl
+from .errors import Draining, DuelineError
+from .figures import Figures
+from .job import ENDED, LIVE, Held, Job, Line, State
+from .job_calls import JobCalls
 from .limits import Limits
+from .registrar import IDLE_MS, Registrar
+from .sender import Sender
 from .store import Done, Extend, Page, Query, Ref, Release, Store
+from .timer import LoopTimer, Timer
+from .topics import Topic, Topics
+from .waiters import Waiters
 
 
 class Engine:
-    """Every promise of the native API as a method. All topics are given as (namespace, topic)."""
+    """Every promise of the native API as a method. All topics are given as (namespace, topic).
 
-    def __init__(self, store: Store, limits: Limits = Limits()) -> None: ...
+    `wide`: namespaces whose ids are unique over all their topics. `idle_ms`: when an unused, empty topic leaves the
+    directory. `figures`: what this process counted. `timer` is a seam for tests.
+    """
 
-    async def start(self) -> None: ...
+    def __init__(
+        self,
+        store: Store,
+        limits: Limits = Limits(),
+        *,
+        wide: frozenset[str] = frozenset(),
+        idle_ms: int = IDLE_MS,
+        timer: Timer | None = None,
+    ) -> None:
+        timer = timer or LoopTimer()
+        self.figures = Figures()
+        self.limits = limits
+        self.store = store
+        self._checks = Checks(limits)
+        self._topics = Topics(store, self._checks, self.figures, wide)
+        self._registrar = Registrar(store, self._topics, timer.time, idle_ms)
+        self._sender = Sender(store, self._topics, self._registrar, self._checks, timer)
+        self._waiters = Waiters(store, timer, limits.max_waiters)
+        self._control = TopicControl(store, self._topics, self._waiters, self._checks)
+        self._jobs = JobCalls(store, self._checks)
+        self._bulk = BulkCalls(store, timer.time)
+        self._cleaner = Cleaner(store, self._registrar, self.figures, timer, idle_ms / 3000)
+        self._background: set[asyncio.Task[None]] = set()
+        self._draining = False
+        store.events = self
+
+    @property
+    def waiters(self) -> int:
+        """Pulls of this process that are not answered yet."""
+        return self._waiters.count
+
+    async def start(self) -> None:
+        await self._cleaner.start()
+
+    async def drain(self) -> None:
+        """Answer parked pulls with nothing and refuse new sends and pulls. Acks and releases are still taken."""
+        self._draining = True
+        self._waiters.drain()
+
     async def stop(self) -> None:
         """Drain: parked pulls are answered empty, new work is refused with Draining, loops end."""
+        await self.drain()
+        await self._waiters.stop()
+        await self._cleaner.stop()
+        await self._registrar.stop()
+        await self._topics.stop()
+        while self._background:
+            await asyncio.wait(self._background)
+
+    # -- what the store tells
+
+    def woken(self, line: Line) -> None:
+        self._waiters.woken(line)
+
+    def noted(self, line: Line, at_ms: int) -> None:
+        self._cleaner.noted(line, at_ms)
+
+    def unlisted(self, line: Line) -> None:
+        self._registrar.unlisted(line.namespace, line.topic)
+
+    def policy_changed(self, line: Line, version: int) -> None:
+        topic = self._topics.known(line.namespace, line.topic)
+        if topic is not None and topic.version < version:
+            self._spawn(self._control.reload(line.namespace, line.topic))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(_quietly(work))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    # -- sending
 
     async def send(self, namespace: str, topic: str, command: Send) -> Sent:
         """Store one job. Raises a DuelineError when it was refused."""
-        ...
+        if self._draining:
+            raise Draining
+        return await self._sender.send(namespace, topic, command)
 
     async def send_many(self, namespace: str, topic: str, commands: Sequence[Send]) -> list[Sent | DuelineError]:
-        """Store many; each has its own result, in order. A malformed one raises (field "[3].id") and nothing is stored."""
-        ...
+        """Store many; each has its own result, in order. A malformed one raises (field "[3].id"), nothing is stored."""
+        if self._draining:
+            raise Draining
+        return await self._sender.send_many(namespace, topic, commands)
+
+    # -- consuming
 
     async def pull(self, command: Pull) -> list[Held]:
         """Due jobs under a lease; waits up to wait_ms. Cancelling the call takes the waiter out; a job that was already
         pulled for it is released without costing an attempt."""
-        ...
+        if self._draining:
+            raise Draining
+        self._checks.pull(command)
+        topics = [await self._topics.get(command.namespace, name) for name in command.topics]
+        return await self._waiters.pull(topics, command.max, command.lease_ms, command.wait_ms)
 
     async def give_back(self, namespace: str, jobs: Sequence[Held]) -> None:
         """Release jobs whose answer could not be written, without costing an attempt."""
+        by_line: dict[Line, list[Held]] = {}
+        for job in jobs:
+            topic = await self._topic(namespace, job.topic)
+            by_line.setdefault(topic.line_of(job.id), []).append(job)
+        for line, some in by_line.items():
+            await self._waiters.give_back(line, some)
 
-    async def ack(self, namespace: str, topic: str, refs: Sequence[Ref]) -> list[Done]: ...
-    async def release(self, namespace: str, topic: str, items: Sequence[Release]) -> list[Done]: ...
-    async def extend(self, namespace: str, topic: str, items: Sequence[Extend]) -> list[Done]: ...
-    async def cancel(self, namespace: str, topic: str, ids: Sequence[str], forget: bool = False) -> list[Done]: ...
-    async def cancel_matching(self, namespace: str, topic: str, which: Filter, dry_run: bool) -> Bulk: ...
-    async def get(self, namespace: str, topic: str, id: str) -> Job: ...
-    async def patch(self, namespace: str, topic: str, patch: Patch) -> Job: ...
-    async def fire(self, namespace: str, topic: str, id: str) -> Done: ...
+    async def ack(self, namespace: str, topic: str, refs: Sequence[Ref]) -> list[Done]:
+        return await self._jobs.ack(await self._topic(namespace, topic), refs)
+
+    async def release(self, namespace: str, topic: str, items: Sequence[Release]) -> list[Done]:
+        return await self._jobs.release(await self._topic(namespace, topic), items)
+
+    async def extend(self, namespace: str, topic: str, items: Sequence[Extend]) -> list[Done]:
+        return await self._jobs.extend(await self._topic(namespace, topic), items)
+
+    # -- jobs from outside
+
+    async def cancel(self, namespace: str, topic: str, ids: Sequence[str], forget: bool = False) -> list[Done]:
+        return await self._jobs.cancel(await self._topic(namespace, topic), ids, forget)
+
+    async def cancel_matching(self, namespace: str, topic: str, which: Filter, dry_run: bool) -> Bulk:
+        self._checks.filter(which, LIVE)
+        return await self._bulk.cancel(await self._topic(namespace, topic), which, dry_run)
+
+    async def get(self, namespace: str, topic: str, id: str) -> Job:
+        return await self._jobs.get(await self._topic(namespace, topic), id)
+
+    async def patch(self, namespace: str, topic: str, patch: Patch) -> Job:
+        return await self._jobs.patch(await self._topic(namespace, topic), patch)
+
+    async def fire(self, namespace: str, topic: str, id: str) -> Done:
+        return await self._jobs.fire(await self._topic(namespace, topic), id)
+
     async def list(self, namespace: str, topic: str, query: Query) -> Page:
         """Query.cursor and Page.cursor are the engine's own here (partition + the store's cursor)."""
-        ...
+        return await self._jobs.list(await self._topic(namespace, topic), query)
 
-    async def topics(self, namespace: str, after: str, limit: int) -> tuple[list[TopicView], str | None]: ...
-    async def topic(self, namespace: str, topic: str) -> TopicView: ...
+    # -- topics
+
+    async def topics(self, namespace: str, after: str, limit: int) -> tuple[list[TopicView], str | None]:
+        return await self._control.topics(namespace, after, limit)
+
+    async def topic(self, namespace: str, topic: str) -> TopicView:
+        """A topic's figures and policy. NotFound when it was never seen. `waiters` are those of this process; 1 when
+        there are only some in other processes."""
+        return await self._control.topic(namespace, topic)
+
     async def set_topic(self, namespace: str, topic: str, patch: TopicPatch) -> tuple[TopicView, bool]:
         """The view, and whether the topic is new."""
-        ...
+        return await self._control.set(namespace, topic, patch)
 
-    async def pause(self, namespace: str, topic: str, until_ms: int | None) -> None: ...
-    async def resume(self, namespace: str, topic: str) -> None: ...
+    async def pause(self, namespace: str, topic: str, until_ms: int | None) -> None:
+        await self._control.pause(namespace, topic, until_ms)
+
+    async def resume(self, namespace: str, topic: str) -> None:
+        await self._control.resume(namespace, topic)
+
+    # -- the dead
+
     async def revive(
         self,
         namespace: str,
@@ -71,7 +206,10 @@ class Engine:
         delay_ms: int = 0,
         max_attempts: int | None = None,
         set_max_attempts: bool = False,
-    ) -> list[Done]: ...
+    ) -> list[Done]:
+        found = await self._topic(namespace, topic)
+        return await self._jobs.revive(found, ids, delay_ms, max_attempts, set_max_attempts)
+
     async def revive_matching(
         self,
         namespace: str,
@@ -81,6 +219,26 @@ class Engine:
         delay_ms: int = 0,
         max_attempts: int | None = None,
         set_max_attempts: bool = False,
-    ) -> Bulk: ...
-    async def purge(self, namespace: str, topic: str, ids: Sequence[str]) -> list[Done]: ...
-    async def purge_matching(self, namespace: str, topic: str, which: Filter, dry_run: bool) -> Bulk: ...
+    ) -> Bulk:
+        self._checks.filter(which, frozenset({State.DEAD}))
+        self._jobs.check_revive(delay_ms, max_attempts)
+        found = await self._topic(namespace, topic)
+        return await self._bulk.revive(found, which, dry_run, delay_ms, max_attempts, set_max_attempts)
+
+    async def purge(self, namespace: str, topic: str, ids: Sequence[str]) -> list[Done]:
+        return await self._jobs.purge(await self._topic(namespace, topic), ids)
+
+    async def purge_matching(self, namespace: str, topic: str, which: Filter, dry_run: bool) -> Bulk:
+        self._checks.filter(which, ENDED)
+        return await self._bulk.purge(await self._topic(namespace, topic), which, dry_run)
+
+    async def _topic(self, namespace: str, topic: str) -> Topic:
+        return self._topics.known(namespace, topic) or await self._topics.load(namespace, topic)
+
+
+async def _quietly(work: Coroutine[Any, Any, None]) -> None:
+    """Background work that will be asked for again if it mattered: a store that is down is not news here."""
+    try:
+        await work
+    except DuelineError:
+        pass

@@ -1,0 +1,85 @@
+"""Bulk calls by filter: loops of `list` and the operation, in steps of 500 and for at most 2 s of work (STORE 45).
+
+The operation itself judges each job again, so one that changed since it was listed is never wrongly touched. A call
+that ran out of time says so (`complete` False); the same call again goes on, as what was changed no longer matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from .commands import Bulk, Filter
+from .job import LIVE, Line, State
+from .store import Code, Done, Purge, Query, Revive, Store
+from .topics import Topic
+
+STEP = 500
+WORK_S = 2.0
+
+Operation = Callable[[Line, Sequence[str]], Awaitable[list[Done]]]
+
+
+class BulkCalls:
+    """`time_s` is the loop's clock."""
+
+    def __init__(self, store: Store, time_s: Callable[[], float]) -> None:
+        self._store = store
+        self._time_s = time_s
+
+    async def cancel(self, topic: Topic, which: Filter, dry_run: bool) -> Bulk:
+        """Cancel what matches and is live."""
+        done = await self._run(topic, which, (which.state,), LIVE, dry_run, self._store.cancel)
+        topic.figures.cancelled += done.changed
+        return done
+
+    async def revive(
+        self, topic: Topic, which: Filter, dry_run: bool, delay_ms: int, max_attempts: int | None, set_max: bool
+    ) -> Bulk:
+        """Revive what matches and is dead."""
+
+        async def operation(line: Line, ids: Sequence[str]) -> list[Done]:
+            revive = Revive(tuple(ids), 0, delay_ms, max_attempts, set_max)
+            return [done for _, done in await self._store.revive(line, revive)]
+
+        done = await self._run(topic, which, (State.DEAD,), frozenset({State.DEAD}), dry_run, operation)
+        topic.figures.revived += done.changed
+        return done
+
+    async def purge(self, topic: Topic, which: Filter, dry_run: bool) -> Bulk:
+        """Forget what matches and has ended; without a state in the filter: what is dead."""
+
+        async def operation(line: Line, ids: Sequence[str]) -> list[Done]:
+            return [done for _, done in await self._store.purge(line, Purge(tuple(ids)))]
+
+        state = State.DEAD if which.state is None else which.state
+        done = await self._run(topic, which, (state,), frozenset({state}), dry_run, operation)
+        topic.figures.purged += done.changed
+        return done
+
+    async def _run(
+        self,
+        topic: Topic,
+        which: Filter,
+        states: Sequence[State | None],
+        wanted: frozenset[State],
+        dry_run: bool,
+        operation: Operation,
+    ) -> Bulk:
+        if states == (None,) and which.tag is None:
+            states = sorted(wanted)  # without a tag the ended ones would be walked too
+        end_s = self._time_s() + WORK_S
+        matched = changed = 0
+        for line in topic.lines:
+            for state in states:
+                cursor: bytes | None = b""
+                while cursor is not None:
+                    if self._time_s() >= end_s:
+                        return Bulk(matched, changed, dry_run, complete=False)
+                    query = Query(state, which.tag, which.due_after_ms, which.due_before_ms, cursor, STEP)
+                    page = await self._store.list(line, query)
+                    ids = [job.id for job in page.jobs if job.state in wanted]
+                    matched += len(ids)
+                    if ids and not dry_run:
+                        changed += sum(1 for done in await operation(line, ids) if done.code is Code.OK)
+                    cursor = page.cursor
+        return Bulk(matched, changed, dry_run)

@@ -1,0 +1,167 @@
+"""Setting and showing topics (STORE 46).
+
+What is wanted is written to the topic's config first and then to every line; a call answers when all lines have it.
+If its process dies in between, whoever looks at the topic next sees that a line differs, and completes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from .checks import Checks, within
+from .commands import TopicPatch, TopicView
+from .errors import Conflict, InvalidField, NotFound
+from .limits import LAST_MS
+from .store import Control, Stats, Store, TopicEntry
+from .topics import Topic, TopicConfig, Topics, pack_config, unpack_config
+from .waiters import Waiters
+
+TRIES = 10
+VIEWS_AT_ONCE = 50
+
+
+class TopicControl:
+    """Reads and changes of whole topics."""
+
+    def __init__(self, store: Store, topics: Topics, waiters: Waiters, checks: Checks) -> None:
+        self._store = store
+        self._topics = topics
+        self._waiters = waiters
+        self._checks = checks
+
+    async def set(self, namespace: str, name: str, patch: TopicPatch) -> tuple[TopicView, bool]:
+        """Put a policy in the place of the old one; the view, and whether the topic is new."""
+        self._checks.topic_patch(patch)
+        self._checks.topic_name(namespace, name)
+
+        def change(config: TopicConfig, is_new: bool) -> TopicConfig:
+            partitions = config.partitions if patch.partitions is None else patch.partitions
+            if partitions != config.partitions and not is_new:
+                raise InvalidField(
+                    f"the topic has {config.partitions}; this can only be set for a new one", "partitions"
+                )
+            return TopicConfig(patch.policy, partitions, config.paused_until_ms)
+
+        topic, is_new = await self._change(namespace, name, change)
+        return await self._view(topic), is_new
+
+    async def pause(self, namespace: str, name: str, until_ms: int | None) -> None:
+        """Let nothing out until that time, or until resumed. Sends are taken, leases go on."""
+        self._checks.topic_name(namespace, name)
+        if until_ms is not None:
+            within(until_ms, 1, LAST_MS, "until_ms")
+        wanted_ms = LAST_MS if until_ms is None else until_ms
+        await self._change(namespace, name, lambda config, is_new: replace(config, paused_until_ms=wanted_ms))
+
+    async def resume(self, namespace: str, name: str) -> None:
+        self._checks.topic_name(namespace, name)
+        entry = await self._store.directory.topic(namespace, name)
+        if entry is None:
+            raise NotFound(f'there is no topic "{name}"')
+        if unpack_config(entry.config).paused_until_ms:
+            await self._change(namespace, name, lambda config, is_new: replace(config, paused_until_ms=0))
+
+    async def _change(
+        self, namespace: str, name: str, change: Callable[[TopicConfig, bool], TopicConfig]
+    ) -> tuple[Topic, bool]:
+        for _ in range(TRIES):
+            entry = await self._store.directory.topic(namespace, name)
+            config = TopicConfig() if entry is None else unpack_config(entry.config)
+            wanted = pack_config(change(config, entry is None))
+            version = 0 if entry is None else entry.version
+            written = await self._store.directory.set_config(namespace, name, wanted, version)
+            if written is not None:
+                # Not cut short when the caller goes away: half a topic would be paused.
+                return await asyncio.shield(asyncio.create_task(self._spread(written))), entry is None
+        raise Conflict("others keep changing this topic at the same time")
+
+    async def _spread(self, entry: TopicEntry) -> Topic:
+        """Tell every line what the config says."""
+        topic = self.adopt(entry)
+        config = unpack_config(entry.config)
+        control = Control(pause_until_ms=config.paused_until_ms, policy_version=entry.version)
+        await asyncio.gather(*(self._store.control(line, control) for line in topic.lines))
+        return topic
+
+    def adopt(self, entry: TopicEntry) -> Topic:
+        """Know a newer config in this process, waiters included."""
+        topic = self._topics.apply((entry.namespace, entry.topic), entry)
+        self._waiters.widened(topic)
+        return topic
+
+    async def reload(self, namespace: str, name: str) -> None:
+        """A line knows a newer config than this process."""
+        entry = await self._store.directory.topic(namespace, name)
+        if entry is not None:
+            self.adopt(entry)
+
+    async def topic(self, namespace: str, name: str) -> TopicView:
+        self._checks.topic_name(namespace, name)
+        entry = await self._store.directory.topic(namespace, name)
+        if entry is None:
+            raise NotFound(f'there is no topic "{name}"')
+        return await self._view(self.adopt(entry))
+
+    async def topics(self, namespace: str, after: str, limit: int) -> tuple[list[TopicView], str | None]:
+        """One page by name; the cursor is the last name of the page."""
+        within(limit, 1, 500, "limit")
+        entries = await self._store.directory.topics(namespace, after, limit)
+        views: list[TopicView] = []
+        for start in range(0, len(entries), VIEWS_AT_ONCE):
+            some = [self.adopt(entry) for entry in entries[start : start + VIEWS_AT_ONCE]]
+            views += await asyncio.gather(*(self._view(topic) for topic in some))
+        return views, entries[-1].topic if len(entries) == limit else None
+
+    async def _view(self, topic: Topic) -> TopicView:
+        stats = await asyncio.gather(*(self._store.stats(line) for line in topic.lines))
+        if any((one.paused_until_ms or 0) != _paused_ms(topic, one.now_ms) for one in stats):
+            await self._complete(topic)
+        waiters = self._waiters.count_on(topic.lines)
+        if not waiters and not self._waiters.announced(topic.lines):
+            waiters = int(any(one.waiting for one in stats))
+        return view_of(topic, stats, waiters)
+
+    async def _complete(self, topic: Topic) -> None:
+        """A line differs from the config: if the config is really still this one, its writer was cut short."""
+        entry = await self._store.directory.topic(topic.namespace, topic.name)
+        if entry is not None and entry.version == topic.version > 0:
+            await self._spread(entry)
+        elif entry is not None:
+            self.adopt(entry)
+
+
+def _paused_ms(topic: Topic, now_ms: int) -> int:
+    until_ms = topic.config.paused_until_ms
+    return until_ms if until_ms > now_ms else 0
+
+
+def view_of(topic: Topic, stats: list[Stats], waiters: int) -> TopicView:
+    """The sum over the lines. `waiters` are this process's; 1 stands for those of other processes when it has none."""
+    nexts = [one.next_due_at_ms for one in stats if one.next_due_at_ms is not None]
+    oldest = [one.oldest_ready_at_ms for one in stats if one.oldest_ready_at_ms is not None]
+    reasons: dict[str, int] = {}
+    for one in stats:
+        for reason, count in one.dead_by_reason.items():
+            reasons[reason] = reasons.get(reason, 0) + count
+    paused_until_ms = max((_paused_ms(topic, one.now_ms) for one in stats), default=0)
+    return TopicView(
+        topic=topic.name,
+        scheduled=sum(one.scheduled for one in stats),
+        ready=sum(one.ready for one in stats),
+        leased=sum(one.leased for one in stats),
+        done=sum(one.done for one in stats),
+        dead=sum(one.dead for one in stats),
+        cancelled=sum(one.cancelled for one in stats),
+        next_due_at_ms=min(nexts, default=None),
+        oldest_ready_at_ms=min(oldest, default=None),
+        waiters=waiters,
+        paused=paused_until_ms > 0,
+        paused_until_ms=paused_until_ms if 0 < paused_until_ms < LAST_MS else None,
+        partitions=len(topic.lines),
+        policy=topic.config.policy,
+        push=False,
+        dead_by_reason=reasons,
+    )

@@ -1,0 +1,92 @@
+"""What this process counted, as plain numbers for telemetry to show. No I/O.
+
+At most 200 topics have figures of their own; the rest is counted together under `OTHER`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+from .job import Held, Reason
+from .store import Cleaned, Code, Done
+
+LATE_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
+MAX_TOPICS = 200
+OTHER = ("other", "other")
+
+_LATE_BOUNDS_MS = tuple(int(bound * 1000) for bound in LATE_BOUNDS_S)
+
+
+class TopicFigures:
+    """Counts of one topic since the start of this process.
+
+    `late` has one count per bound of LATE_BOUNDS_S (not cumulative) and a last one for what is later than all.
+    """
+
+    __slots__ = (
+        "acked",
+        "cancelled",
+        "dead",
+        "dead_trimmed",
+        "extended",
+        "late",
+        "late_sum_ms",
+        "leases_lost",
+        "pulled",
+        "purged",
+        "released",
+        "revived",
+        "sent",
+    )
+
+    def __init__(self) -> None:
+        self.sent = {"created": 0, "kept": 0, "replaced": 0, "appended": 0, "refused": 0}
+        self.dead = {reason.value: 0 for reason in Reason}
+        self.late = [0] * (len(LATE_BOUNDS_S) + 1)
+        self.late_sum_ms = 0
+        self.pulled = self.acked = self.released = self.extended = self.leases_lost = 0
+        self.cancelled = self.revived = self.purged = self.dead_trimmed = 0
+
+    def count_pulled(self, jobs: Sequence[Held], deaths: Iterable[Reason], leases_lost: int) -> None:
+        self.pulled += len(jobs)
+        self.leases_lost += leases_lost
+        for job in jobs:
+            self.late[bisect_left(_LATE_BOUNDS_MS, job.late_ms)] += 1
+            self.late_sum_ms += job.late_ms
+        for reason in deaths:
+            self.dead[reason] += 1
+
+    def count_released(self, results: Iterable[Done]) -> None:
+        for result in results:
+            if result.code is Code.DEAD and result.reason is not None:
+                self.dead[result.reason] += 1
+            elif result.code is Code.OK:
+                self.released += 1
+
+    def count_cleaned(self, cleaned: Cleaned) -> None:
+        self.dead[Reason.EXPIRED] += cleaned.expired
+        self.dead[Reason.EXHAUSTED] += cleaned.exhausted
+        self.dead_trimmed += cleaned.dead_trimmed
+
+
+class Figures:
+    """Figures per (namespace, topic)."""
+
+    def __init__(self) -> None:
+        self.topics: dict[tuple[str, str], TopicFigures] = {}
+
+    def of(self, namespace: str, topic: str) -> TopicFigures:
+        """The topic's figures, or those of all the others once there are too many topics."""
+        key = (namespace, topic)
+        found = self.topics.get(key)
+        if found is None:
+            if len(self.topics) >= MAX_TOPICS:
+                key = OTHER
+            found = self.topics.setdefault(key, TopicFigures())
+        return found
+
+
+def succeeded(results: Iterable[Done]) -> int:
+    """How many of the results are OK."""
+    return sum(1 for result in results if result.code is Code.OK)

@@ -1,0 +1,18 @@
+"""A job's headers as the opaque bytes that the store keeps: one compact JSON object, empty bytes for none. No I/O.
+
+A dialect that answers JSON may put the packed form into its answer as it is.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+_decode = msgspec.json.Decoder(dict[str, str]).decode
+
+
+def pack_headers(headers: tuple[tuple[str, str], ...]) -> bytes:
+    return msgspec.json.encode(dict(headers)) if headers else b""
+
+
+def unpack_headers(packed: bytes) -> tuple[tuple[str, str], ...]:
+    return tuple(_decode(packed).items()) if packed else ()

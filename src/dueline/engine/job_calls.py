@@ -1,0 +1,188 @@
+"""Calls on jobs that exist: the holder's (ack, release, extend), the owner's (cancel, patch, fire ...), and reads."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from .checks import Checks, cut_error, within
+from .commands import Patch
+from .errors import AlreadyDone, InvalidField, JobLeased, NotFound, UnknownOutcome, VersionMismatch
+from .figures import succeeded
+from .job import ENDED, Job, Line, State
+from .limits import CELLS, check_name
+from .patching import changes_policy, edit_of, patched_policy
+from .replies import refusal
+from .spreading import over_lines
+from .store import Code, Done, Edit, Extend, Page, Purge, Query, Ref, Release, Revive, Store
+from .topics import Topic
+
+EDIT_TRIES = 10
+LIST_CALLS = 8  # store calls for one page of a topic with many partitions
+
+
+def _id_of(item: Ref | Release | Extend) -> str:
+    return item.id
+
+
+def _same(id: str) -> str:
+    return id
+
+
+class JobCalls:
+    """Each method checks, calls the store on the lines concerned, and counts."""
+
+    def __init__(self, store: Store, checks: Checks) -> None:
+        self._store = store
+        self._checks = checks
+
+    async def ack(self, topic: Topic, refs: Sequence[Ref]) -> list[Done]:
+        self._checks.refs(refs)
+        results = await over_lines(topic, refs, _id_of, self._store.ack)
+        topic.figures.acked += succeeded(results)
+        return results
+
+    async def release(self, topic: Topic, items: Sequence[Release]) -> list[Done]:
+        """Without a jitter draw of its own an item gets one here; error texts are cut to 1 KiB."""
+        self._checks.refs(items)
+        items = [_drawn(item) for item in items]
+        results = await over_lines(topic, items, _id_of, self._store.release)
+        topic.figures.count_released(results)
+        return results
+
+    async def extend(self, topic: Topic, items: Sequence[Extend]) -> list[Done]:
+        self._checks.refs(items)
+        results = await over_lines(topic, items, _id_of, self._store.extend)
+        topic.figures.extended += succeeded(results)
+        return results
+
+    async def cancel(self, topic: Topic, ids: Sequence[str], forget: bool) -> list[Done]:
+        self._checks.ids(ids)
+
+        async def call(line: Line, some: Sequence[str]) -> list[Done]:
+            return await self._store.cancel(line, some, forget)
+
+        results = await over_lines(topic, ids, _same, call)
+        topic.figures.cancelled += succeeded(results)
+        return results
+
+    async def revive(
+        self, topic: Topic, ids: Sequence[str], delay_ms: int, max_attempts: int | None, set_max_attempts: bool
+    ) -> list[Done]:
+        self._checks.ids(ids)
+        self.check_revive(delay_ms, max_attempts)
+
+        async def call(line: Line, some: Sequence[str]) -> list[Done]:
+            revive = Revive(tuple(some), 0, delay_ms, max_attempts, set_max_attempts)
+            return [done for _, done in await self._store.revive(line, revive)]
+
+        results = await over_lines(topic, ids, _same, call)
+        topic.figures.revived += succeeded(results)
+        return results
+
+    def check_revive(self, delay_ms: int, max_attempts: int | None) -> None:
+        within(delay_ms, 0, self._checks.limits.max_delay_ms, "delay_ms")
+        if max_attempts is not None:
+            self._checks.attempts(max_attempts)
+
+    async def purge(self, topic: Topic, ids: Sequence[str]) -> list[Done]:
+        self._checks.ids(ids)
+
+        async def call(line: Line, some: Sequence[str]) -> list[Done]:
+            return [done for _, done in await self._store.purge(line, Purge(tuple(some)))]
+
+        results = await over_lines(topic, ids, _same, call)
+        topic.figures.purged += succeeded(results)
+        return results
+
+    async def get(self, topic: Topic, id: str) -> Job:
+        check_name(id, "id")
+        [job] = await self._store.read(topic.line_of(id), (id,))
+        if job is None:
+            raise NotFound("there is no such job")
+        return job
+
+    async def fire(self, topic: Topic, id: str) -> Done:
+        check_name(id, "id")
+        [done] = await self._store.edit(topic.line_of(id), (Edit(id, at_ms=0),))
+        _raise_refusal(done)
+        return done
+
+    async def patch(self, topic: Topic, patch: Patch) -> Job:
+        """The job after the change. A change of the policy is made from the job as it is and checked by its version."""
+        check_name(patch.id, "id")
+        self._checks.times(patch.delay_ms, patch.at_ms, self._store.now_ms)
+        self._checks.options(patch)
+        if patch.body is not None:
+            self._checks.body(patch.body, topic.max_body_bytes)
+        line = topic.line_of(patch.id)
+        done = Done(Code.VERSION_MISMATCH)
+        for _ in range(EDIT_TRIES):
+            [done] = await self._store.edit(line, (await self._edit_of(topic, patch),))
+            if done.code is not Code.VERSION_MISMATCH or patch.version is not None:
+                break
+        _raise_refusal(done)
+        [job] = await self._store.read(line, (patch.id,))
+        if job is None:
+            raise UnknownOutcome("the job was changed and has ended since", id=patch.id)
+        return job
+
+    async def _edit_of(self, topic: Topic, patch: Patch) -> Edit:
+        if not changes_policy(patch):
+            return edit_of(patch, None, patch.version)
+        [job] = await self._store.read(topic.line_of(patch.id), (patch.id,), False)
+        if job is None:
+            raise NotFound("there is no such job")
+        if job.state in ENDED:
+            raise AlreadyDone
+        if job.state is State.LEASED:
+            raise JobLeased
+        if patch.version is not None and patch.version != job.version:
+            raise VersionMismatch
+        return edit_of(patch, patched_policy(patch, job.policy, topic.job_policy), job.version)
+
+    async def list(self, topic: Topic, query: Query) -> Page:
+        """One page, partition after partition. A cursor is the partition and the store's own cursor in it."""
+        self._checks.query(query)
+        partition, cursor = _unpack_cursor(query.cursor, len(topic.lines))
+        jobs: list[Job] = []
+        now_ms = self._store.now_ms()
+        for _ in range(LIST_CALLS):
+            asked = replace(query, cursor=cursor, limit=query.limit - len(jobs))
+            try:
+                page = await self._store.list(topic.lines[partition], asked)
+            except ValueError:
+                raise InvalidField("is not a cursor of this list", "cursor") from None
+            jobs += page.jobs
+            now_ms = page.now_ms
+            if page.cursor is not None:
+                cursor = page.cursor
+            elif partition + 1 < len(topic.lines):
+                partition, cursor = partition + 1, b""
+            else:
+                return Page(jobs, None, now_ms)
+            if page.cursor is not None or len(jobs) >= query.limit:
+                break
+        return Page(jobs, partition.to_bytes(2) + cursor, now_ms)
+
+
+def _unpack_cursor(cursor: bytes, partitions: int) -> tuple[int, bytes]:
+    if not cursor:
+        return 0, b""
+    partition = int.from_bytes(cursor[:2])
+    if len(cursor) < 2 or partition >= min(partitions, CELLS) or len(cursor) > 1024:
+        raise InvalidField("is not a cursor of this list", "cursor")
+    return partition, cursor[2:]
+
+
+def _drawn(item: Release) -> Release:
+    error = None if item.error is None else cut_error(item.error)
+    return replace(item, error=error, jitter_draw=item.jitter_draw or random.random())
+
+
+def _raise_refusal(done: Done) -> None:
+    error = refusal(done.code)
+    if error is not None:
+        raise error

@@ -1,0 +1,103 @@
+"""Keeps the directory's list of topics true, from the side of the sender (STORE 47).
+
+A topic is registered before this process's first send to it and again after 10 minutes of use, so an entry that is
+older than the idle time belongs to a topic that nobody sends to. Such a topic is removed when its lines hold nothing.
+A send that slips in between finds a line that is not listed; the store says so (`events.unlisted`) and the topic is
+registered again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from .errors import DuelineError
+from .store import Store, TopicEntry
+from .topics import Topic, Topics, unpack_config
+
+USE_S = 600.0
+IDLE_MS = 30 * 60_000
+PAGE = 100
+MAX_PER_ROUND = 1000
+
+
+class Registrar:
+    """`time_s` is the loop's clock; `idle_ms` how long a topic may be unused before it is removed."""
+
+    def __init__(self, store: Store, topics: Topics, time_s: Callable[[], float], idle_ms: int = IDLE_MS) -> None:
+        self._store = store
+        self._topics = topics
+        self._time_s = time_s
+        self._idle_ms = idle_ms
+        self._use_s = min(USE_S, idle_ms / 3000)
+        self._wanted: dict[tuple[str, str], None] = {}
+        self._call: asyncio.Task[None] | None = None
+
+    async def listed(self, topic: Topic) -> None:
+        """Return when the directory has this topic. Calls at the same time travel together."""
+        started_s = self._time_s()
+        self._wanted[(topic.namespace, topic.name)] = None
+        while (topic.namespace, topic.name) in self._wanted:
+            await asyncio.shield(self._flush())
+        topic.registered_until_s = started_s + self._use_s
+
+    def unlisted(self, namespace: str, topic: str) -> None:
+        """A line changed which the directory does not list: list it, soon."""
+        self._wanted[(namespace, topic)] = None
+        self._flush().add_done_callback(_seen)
+
+    def _flush(self) -> asyncio.Task[None]:
+        if self._call is None or self._call.done():
+            self._call = asyncio.create_task(self._register())
+        return self._call
+
+    async def _register(self) -> None:
+        batch = list(self._wanted)[:PAGE]
+        await self._store.directory.register(batch)
+        for key in batch:
+            self._wanted.pop(key, None)
+
+    async def remove_idle(self) -> int:
+        """Remove topics that are unused and empty, at most 1,000 a round; the number of removed ones.
+
+        A topic that is still needed is registered again: it is looked at once per idle time, and others come next.
+        """
+        before_ms = self._store.now_ms() - self._idle_ms
+        removed = seen = 0
+        while seen < MAX_PER_ROUND:
+            entries = await self._store.directory.idle_topics(before_ms, PAGE)
+            kept: list[tuple[str, str]] = []
+            for entry in entries:
+                if await self._remove(entry):
+                    removed += 1
+                else:
+                    kept.append((entry.namespace, entry.topic))
+            if kept:
+                await self._store.directory.register(kept)
+            seen += len(entries)
+            if len(entries) < PAGE:
+                break
+        return removed
+
+    async def _remove(self, entry: TopicEntry) -> bool:
+        if entry.version or unpack_config(entry.config).partitions > 1:
+            return False
+        topic = await self._topics.get(entry.namespace, entry.topic)
+        topic.registered_until_s = 0.0  # before the lines are dropped: the next send here registers first
+        for line in topic.lines:
+            if not await self._store.retire(line):
+                return False
+        removed = await self._store.directory.remove(entry.namespace, entry.topic, entry.seen_ms)
+        if removed:
+            self._topics.forget(entry.namespace, entry.topic)
+        return removed
+
+    async def stop(self) -> None:
+        if self._call is not None:
+            await asyncio.wait([self._call])
+
+
+def _seen(task: asyncio.Task[None]) -> None:
+    # The next send to this topic registers it in any case: a failure here is not worth more than being looked at.
+    if not task.cancelled() and isinstance(task.exception(), Exception | DuelineError):
+        return

@@ -1,0 +1,144 @@
+"""Sends: check, register the topic, call the store with the policy that this process knows; again if that is stale."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from .checks import Checks, at_place
+from .commands import Send, Sent
+from .errors import DuelineError, IdExists, Unavailable, UnknownOutcome
+from .ids import new_id
+from .job import Line
+from .registrar import Registrar
+from .replies import RESULTS, refusal
+from .sending import send_item
+from .spreading import Batch, split
+from .store import Code, SendItem, SendResult, StalePolicy, Store
+from .timer import Timer
+from .topics import Topic, Topics
+
+TRIES = 4
+
+
+class Sender:
+    """The way of a send from command to answer."""
+
+    def __init__(self, store: Store, topics: Topics, registrar: Registrar, checks: Checks, timer: Timer) -> None:
+        self._store = store
+        self._topics = topics
+        self._registrar = registrar
+        self._checks = checks
+        self._time_s = timer.time
+        self._now_ms = store.now_ms
+
+    async def send(self, namespace: str, name: str, command: Send) -> Sent:
+        topic = self._topics.known(namespace, name) or await self._topics.load(namespace, name)
+        id = new_id() if command.id is None else command.id
+        item = send_item(command, id, topic, self._checks, self._now_ms)
+        if self._time_s() >= topic.registered_until_s:
+            await self._registrar.listed(topic)
+        try:
+            results = await self._store.send(topic.line_of(id), (item,), topic.version)
+        except StalePolicy as stale:
+            [answer] = await self._send_again(topic, [command], [id], stale.version)
+        except UnknownOutcome as error:
+            error.id = error.id or id
+            raise
+        else:
+            answer = self._answer(topic, id, results[0])
+        if isinstance(answer, DuelineError):
+            raise answer
+        return answer
+
+    async def send_many(self, namespace: str, name: str, commands: Sequence[Send]) -> list[Sent | DuelineError]:
+        self._checks.count(commands)
+        topic = await self._topics.get(namespace, name)
+        ids = [new_id() if command.id is None else command.id for command in commands]
+        items = self._items(topic, commands, ids)
+        if not commands:
+            return []
+        if self._time_s() >= topic.registered_until_s:
+            await self._registrar.listed(topic)
+        return await self._send_items(topic, commands, items)
+
+    def _items(self, topic: Topic, commands: Sequence[Send], ids: Sequence[str]) -> list[SendItem]:
+        items: list[SendItem] = []
+        for place, command in enumerate(commands):
+            try:
+                items.append(send_item(command, ids[place], topic, self._checks, self._now_ms))
+            except DuelineError as error:
+                raise at_place(error, place) from None
+        return items
+
+    async def _send_items(
+        self, topic: Topic, commands: Sequence[Send], items: Sequence[SendItem]
+    ) -> list[Sent | DuelineError]:
+        answers: dict[int, Sent | DuelineError] = {}
+
+        async def run(line: Line, batches: list[Batch[SendItem]]) -> None:
+            for batch in batches:
+                try:
+                    results = await self._store.send(line, batch.items, topic.version)
+                except StalePolicy as stale:
+                    ids = [item.id for item in batch.items]
+                    some = await self._send_again(topic, [commands[p] for p in batch.places], ids, stale.version)
+                except DuelineError as error:
+                    some = [_copied(error, item.id) for item in batch.items]
+                else:
+                    some = [
+                        self._answer(topic, item.id, result) for item, result in zip(batch.items, results, strict=True)
+                    ]
+                answers.update(zip(batch.places, some, strict=True))
+
+        split_items = split(topic, items, lambda item: item.id, lambda item: len(item.body))
+        await asyncio.gather(*(run(*entry) for entry in split_items.items()))
+        return [answers[place] for place in range(len(items))]
+
+    async def _send_again(
+        self, topic: Topic, commands: Sequence[Send], ids: Sequence[str], version: int
+    ) -> list[Sent | DuelineError]:
+        """A line knows a newer policy: nothing was stored. Read the config, make the items anew, one job at a time.
+
+        The config is always written before the lines hear of it. If the directory still has an older one after a second
+        look, it has lost it; then the line's own version counts, so that sends go on.
+        """
+        answers: list[Sent | DuelineError] = []
+        for command, id in zip(commands, ids, strict=True):
+            try:
+                answers.append(await self._send_one_again(topic, command, id, version))
+            except DuelineError as error:
+                answers.append(_copied(error, id))
+        return answers
+
+    async def _send_one_again(self, topic: Topic, command: Send, id: str, version: int) -> Sent | DuelineError:
+        for attempt in range(TRIES):
+            if topic.version < version:
+                await self._topics.load(topic.namespace, topic.name)
+            item = send_item(command, id, topic, self._checks, self._now_ms)
+            used = topic.version if attempt < 2 else max(topic.version, version)
+            try:
+                [result] = await self._store.send(topic.line_of(id), (item,), used)
+            except StalePolicy as stale:
+                version = stale.version
+            else:
+                return self._answer(topic, id, result)
+        raise Unavailable("the topic's policy is changing; nothing was done")
+
+    def _answer(self, topic: Topic, id: str, result: SendResult) -> Sent | DuelineError:
+        said = RESULTS.get(result.code)
+        sent = topic.figures.sent
+        if said is None:
+            sent["refused"] += 1
+            if result.code is Code.ELSEWHERE:
+                return IdExists(f'the id is used in the topic "{result.elsewhere}"', "id")
+            return refusal(result.code) or DuelineError()
+        sent[said] += 1
+        return Sent(id, topic.name, said, result.state, result.due_at_ms, result.version)
+
+
+def _copied(error: DuelineError, id: str) -> DuelineError:
+    """The error of a whole call, for one of its jobs."""
+    if isinstance(error, UnknownOutcome):
+        return type(error)(error.message, error.field, error.id or id)
+    return type(error)(error.message, error.field)

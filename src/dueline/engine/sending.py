@@ -1,0 +1,165 @@
+"""From a send command to the numbers of a store item. No I/O.
+
+The policy is resolved job > topic > server default, and equal policies are one object, so that the store can tell
+them apart by identity. A send without options takes the topic's ready-made policy: this is the hot path.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import lru_cache
+from hashlib import blake2b
+from typing import TypeVar
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from .checks import Checks
+from .commands import Send
+from .headers import pack_headers
+from .limits import check_name
+from .policy import JobPolicy, Retry, attempts_allowed
+from .store import SendItem
+from .topics import Topic
+
+T = TypeVar("T")
+
+
+class _Written(msgspec.Struct, array_like=True):
+    """The options of a request as written, for its fingerprint."""
+
+    lease_ms: int | None
+    ttl_ms: int | None
+    max_attempts: int | None
+    retry: Retry
+    unset: int
+    retain_ms: int | None
+    dead_retain_ms: int | None
+    keep_body: bool
+    tags: tuple[str, ...]
+    headers: tuple[tuple[str, str], ...]
+
+
+@lru_cache(4096)
+def same_policy(policy: JobPolicy) -> JobPolicy:
+    """The one object that stands for this policy."""
+    return policy
+
+
+def job_policy(command: Send, topic: Topic) -> JobPolicy:
+    """The policy of a job with options of its own: what it says, else what the topic says, else the default."""
+    base = topic.job_policy
+    retry = base.retry if command.retry is UNSET else command.retry
+    own = command.max_attempts
+    if own is not UNSET:
+        attempts = attempts_allowed(retry, own, asked_is_default=False)
+    elif command.retry is UNSET:
+        attempts = base.max_attempts
+    else:
+        of_topic = topic.config.policy.max_attempts
+        attempts = attempts_allowed(retry, JobPolicy().max_attempts if of_topic is None else of_topic, of_topic is None)
+    return same_policy(
+        JobPolicy(
+            lease_ms=None if command.lease_ms is UNSET else command.lease_ms,
+            max_attempts=attempts,
+            retain_ms=base.retain_ms if command.retain_ms is None else command.retain_ms,
+            dead_retain_ms=base.dead_retain_ms if command.dead_retain_ms is None else command.dead_retain_ms,
+            retry=retry,
+            keep_body=command.keep_body,
+        )
+    )
+
+
+def _known(value: T | UnsetType) -> T | None:
+    return None if isinstance(value, UnsetType) else value
+
+
+def _written(command: Send) -> bytes:
+    unset = (
+        (command.lease_ms is UNSET)
+        | (command.ttl_ms is UNSET) << 1
+        | (command.max_attempts is UNSET) << 2
+        | (command.retry is UNSET) << 3
+    )
+    return msgspec.msgpack.encode(
+        _Written(
+            _known(command.lease_ms),
+            _known(command.ttl_ms),
+            _known(command.max_attempts),
+            _known(command.retry),
+            unset,
+            command.retain_ms,
+            command.dead_retain_ms,
+            command.keep_body,
+            command.tags,
+            command.headers,
+        )
+    )
+
+
+def _fingerprint(command: Send, options: bytes) -> int:
+    """32 bits over the request as written: body, kind, time and options, not the id and not what a conflict does."""
+    text = b"%d %d %d %d " % (
+        command.kind,
+        -1 if command.delay_ms is None else command.delay_ms,
+        -1 if command.at_ms is None else command.at_ms,
+        len(options),
+    )
+    return int.from_bytes(blake2b(text + options + command.body, digest_size=4).digest(), "big")
+
+
+def send_item(command: Send, id: str, topic: Topic, checks: Checks, now_ms: Callable[[], int]) -> SendItem:
+    """Check a command against the limits and the topic, and make its numbers. `id` is the command's or a made one."""
+    if command.id is not None:
+        check_name(id, "id")
+    if len(command.body) > topic.max_body_bytes:
+        checks.body(command.body, topic.max_body_bytes)
+    delay_ms, at_ms = command.delay_ms, command.at_ms
+    if delay_ms is not None or at_ms is not None:
+        checks.times(delay_ms, at_ms, now_ms)
+    config = topic.config.policy
+    ttl_ms = config.ttl_ms
+    tags, headers = command.tags, command.headers
+    if (
+        command.lease_ms is UNSET
+        and command.ttl_ms is UNSET
+        and command.max_attempts is UNSET
+        and command.retry is UNSET
+        and command.retain_ms is None
+        and command.dead_retain_ms is None
+        and not tags
+        and not headers
+        and not command.keep_body
+    ):
+        policy = topic.job_policy
+        fingerprint = _fingerprint(command, b"")
+    else:
+        checks.options(command)
+        checks.retention(command.retain_ms, command.dead_retain_ms)
+        policy = job_policy(command, topic)
+        fingerprint = _fingerprint(command, _written(command))
+        if command.ttl_ms is not UNSET:
+            ttl_ms = command.ttl_ms
+    if config.spread_ms:
+        share_ms = random.randint(0, config.spread_ms)
+        if at_ms is None:
+            delay_ms = (delay_ms or 0) + share_ms
+        else:
+            at_ms = max(at_ms, now_ms()) + share_ms
+    on_live = topic.on_conflict if command.on_conflict is None else command.on_conflict
+    on_ended = on_live if command.on_ended is None else command.on_ended
+    return SendItem(
+        id,
+        command.body,
+        command.kind,
+        delay_ms or 0,
+        at_ms,
+        policy,
+        ttl_ms,
+        on_live,
+        on_ended,
+        fingerprint,
+        tags,
+        pack_headers(headers) if headers else b"",
+    )

@@ -1,0 +1,31 @@
+"""The seam between the engine and the event loop's time. Tests bring a timer of their own and move it by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Handle(Protocol):
+    """A call that can be taken back."""
+
+    def cancel(self) -> None: ...
+
+
+class Timer(Protocol):
+    """A clock that only goes forward, in seconds, and calls that wait for it."""
+
+    def time(self) -> float: ...
+    def call_later(self, delay_s: float, callback: Callable[[], object], /) -> Handle: ...
+
+
+class LoopTimer:
+    """The running event loop's timers, on the system's monotonic clock (uvloop's own is a cached millisecond)."""
+
+    def time(self) -> float:
+        return time.monotonic()
+
+    def call_later(self, delay_s: float, callback: Callable[[], object], /) -> Handle:
+        return asyncio.get_running_loop().call_later(delay_s, callback)

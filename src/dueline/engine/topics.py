@@ -1,0 +1,203 @@
+"""Topics as this process knows them: config, lines and the numbers that a send needs. No I/O but the store's directory.
+
+A topic's config (policy, partitions, pause) is one JSON value in the directory, with a version. It is read once and
+kept; a line that knows a newer version says so (`StalePolicy`, `events.policy_changed`) and the config is read again.
+A topic without a config has version 0, one partition and the server's defaults.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from .checks import Checks, conflict_rule
+from .figures import Figures, TopicFigures
+from .ids import partition_of
+from .job import Line
+from .policy import Backoff, JobPolicy, Ladder, TopicPolicy, attempts_allowed
+from .store import OnConflict, Store, TopicEntry
+
+DEFAULT_LEASE_MS = 30_000
+DEFAULTS = JobPolicy()
+MAX_KNOWN = 200_000
+
+
+class TopicConfig(msgspec.Struct, frozen=True):
+    """What was set for a topic. `paused_until_ms` 0: not paused; LAST_MS: until resumed."""
+
+    policy: TopicPolicy = TopicPolicy()
+    partitions: int = 1
+    paused_until_ms: int = 0
+
+
+class _StoredPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
+    lease_ms: int | None = None
+    max_attempts: int | None = None
+    ttl_ms: int | None = None
+    retain_ms: int | None = None
+    dead_retain_ms: int | None = None
+    ladder: tuple[int, ...] | None = None
+    backoff: Backoff | None = None
+    on_conflict: str | None = None
+    spread_ms: int | None = None
+    max_body_bytes: int | None = None
+
+
+class _Stored(msgspec.Struct, frozen=True, omit_defaults=True):
+    policy: _StoredPolicy = _StoredPolicy()
+    partitions: int = 1
+    paused_until_ms: int = 0
+
+
+_decode = msgspec.json.Decoder(_Stored).decode
+
+
+def pack_config(config: TopicConfig) -> bytes:
+    """A config as the directory keeps it."""
+    policy = config.policy
+    stored = _StoredPolicy(
+        lease_ms=policy.lease_ms,
+        max_attempts=policy.max_attempts,
+        ttl_ms=policy.ttl_ms,
+        retain_ms=policy.retain_ms,
+        dead_retain_ms=policy.dead_retain_ms,
+        ladder=policy.retry.waits_ms if isinstance(policy.retry, Ladder) else None,
+        backoff=policy.retry if isinstance(policy.retry, Backoff) else None,
+        on_conflict=policy.on_conflict,
+        spread_ms=policy.spread_ms,
+        max_body_bytes=policy.max_body_bytes,
+    )
+    return msgspec.json.encode(_Stored(stored, config.partitions, config.paused_until_ms))
+
+
+def unpack_config(packed: bytes) -> TopicConfig:
+    """The config of a directory entry; empty bytes are the server's defaults."""
+    if not packed:
+        return TopicConfig()
+    stored = _decode(packed)
+    policy = stored.policy
+    return TopicConfig(
+        TopicPolicy(
+            lease_ms=policy.lease_ms,
+            max_attempts=policy.max_attempts,
+            ttl_ms=policy.ttl_ms,
+            retain_ms=policy.retain_ms,
+            dead_retain_ms=policy.dead_retain_ms,
+            retry=Ladder(policy.ladder) if policy.ladder is not None else policy.backoff,
+            on_conflict=policy.on_conflict,
+            spread_ms=policy.spread_ms,
+            max_body_bytes=policy.max_body_bytes,
+        ),
+        stored.partitions,
+        stored.paused_until_ms,
+    )
+
+
+class Topic:
+    """One topic as this process knows it. The one mutable value: a newer config is applied in place."""
+
+    __slots__ = (
+        "config",
+        "figures",
+        "job_policy",
+        "lease_ms",
+        "lines",
+        "max_body_bytes",
+        "name",
+        "namespace",
+        "on_conflict",
+        "registered_until_s",
+        "version",
+        "wide",
+    )
+
+    def __init__(self, namespace: str, name: str, wide: bool, figures: TopicFigures, max_body_bytes: int) -> None:
+        self.namespace = namespace
+        self.name = name
+        self.wide = wide
+        self.figures = figures
+        self.registered_until_s = 0.0  # on the loop's clock; see engine.registrar
+        self.lines: tuple[Line, ...] = ()
+        self.apply(TopicConfig(), 0, max_body_bytes)
+
+    def apply(self, config: TopicConfig, version: int, max_body_bytes: int) -> None:
+        """Take over a config. `max_body_bytes` is the server's, for a topic without its own."""
+        policy = config.policy
+        self.config = config
+        self.version = version
+        self.lease_ms = DEFAULT_LEASE_MS if policy.lease_ms is None else policy.lease_ms
+        self.max_body_bytes = max_body_bytes if policy.max_body_bytes is None else policy.max_body_bytes
+        self.on_conflict = OnConflict.REJECT if policy.on_conflict is None else conflict_rule(policy.on_conflict)
+        asked = DEFAULTS.max_attempts if policy.max_attempts is None else policy.max_attempts
+        self.job_policy = JobPolicy(
+            max_attempts=attempts_allowed(policy.retry, asked, policy.max_attempts is None),
+            retain_ms=DEFAULTS.retain_ms if policy.retain_ms is None else policy.retain_ms,
+            dead_retain_ms=DEFAULTS.dead_retain_ms if policy.dead_retain_ms is None else policy.dead_retain_ms,
+            retry=policy.retry,
+        )
+        if len(self.lines) != config.partitions:
+            self.lines = tuple(Line(self.namespace, self.name, p, self.wide) for p in range(config.partitions))
+
+    def line_of(self, id: str) -> Line:
+        """The line where a job with this id stands."""
+        lines = self.lines
+        return lines[0] if len(lines) == 1 else lines[partition_of(id, len(lines))]
+
+
+class Topics:
+    """The topics that this process has met. `wide` names the namespaces whose ids are unique over all topics."""
+
+    def __init__(self, store: Store, checks: Checks, figures: Figures, wide: frozenset[str]) -> None:
+        self._store = store
+        self._checks = checks
+        self._figures = figures
+        self._wide = wide
+        self._known: dict[tuple[str, str], Topic] = {}
+        self._loading: dict[tuple[str, str], asyncio.Task[Topic]] = {}
+
+    def known(self, namespace: str, topic: str) -> Topic | None:
+        return self._known.get((namespace, topic))
+
+    async def get(self, namespace: str, topic: str) -> Topic:
+        """The topic, read from the directory when this process meets it first. One that nobody sent to is fine."""
+        return self._known.get((namespace, topic)) or await self.load(namespace, topic)
+
+    async def load(self, namespace: str, topic: str) -> Topic:
+        """Read the config anew. Calls for one topic at the same time share one read."""
+        self._checks.topic_name(namespace, topic)
+        key = (namespace, topic)
+        task = self._loading.get(key)
+        if task is None:
+            task = self._loading[key] = asyncio.create_task(self._load(key))
+            task.add_done_callback(lambda done: self._loaded(key, done))
+        return await asyncio.shield(task)
+
+    async def _load(self, key: tuple[str, str]) -> Topic:
+        return self.apply(key, await self._store.directory.topic(*key))
+
+    def _loaded(self, key: tuple[str, str], task: asyncio.Task[Topic]) -> None:
+        self._loading.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # seen: whoever still waits gets it from the task
+
+    def apply(self, key: tuple[str, str], entry: TopicEntry | None) -> Topic:
+        """Take over what the directory says about a topic, unless this process knows something newer."""
+        topic = self._known.get(key)
+        server_bytes = self._checks.limits.max_body_bytes
+        if topic is None:
+            topic = Topic(*key, key[0] in self._wide, self._figures.of(*key), server_bytes)
+            if len(self._known) >= MAX_KNOWN:
+                self._known.pop(next(iter(self._known)))
+            self._known[key] = topic
+        if entry is not None and entry.version > topic.version:
+            topic.apply(unpack_config(entry.config), entry.version, server_bytes)
+        return topic
+
+    def forget(self, namespace: str, topic: str) -> None:
+        """Read and register this topic again at its next use."""
+        self._known.pop((namespace, topic), None)
+
+    async def stop(self) -> None:
+        if self._loading:
+            await asyncio.wait(list(self._loading.values()))
