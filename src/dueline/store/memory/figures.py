@@ -7,17 +7,19 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from ...engine.job import Reason, State
+from ...engine.limits import LAST_MS
 from ...engine.store import Stats
 from .lines import LineState
 
 
 def count(state: LineState, bands_ms: Sequence[int], now_ms: int) -> Stats:
-    """Every figure at one moment. `bands[i]`: what becomes due after bands_ms[i-1] (first: now) and by bands_ms[i]."""
+    """Every figure at one moment. `bands[i]`: what becomes due after bands_ms[i-1] (first: now) and by bands_ms[i];
+    the last one is the rest."""
     jobs = list(state.jobs(now_ms))
     states = Counter(seen.state for _, seen in jobs)
     reasons = Counter(seen.reason for _, seen in jobs)
     scheduled_ms = [record.time_ms for record, seen in jobs if seen.state is State.SCHEDULED]
-    edges_ms = [now_ms, *(now_ms + band_ms for band_ms in bands_ms)]
+    edges_ms = [now_ms, *(now_ms + band_ms for band_ms in bands_ms), LAST_MS]
     return Stats(
         scheduled=states[State.SCHEDULED],
         ready=states[State.READY],

@@ -302,15 +302,13 @@ class MemoryStore:
 
     def _revive(self, change: Change, id: str, revive: Revive) -> Done:
         found = change.shelf.find(id, change.now_ms)
-        if found is None:
+        if found is None or found[1].state is not State.DEAD:
             return NOT_FOUND
-        record, seen = found
-        if seen.state is not State.DEAD:
-            return NOT_FOUND if seen.live else Done(Code.ALREADY_DONE)
+        record = found[0]
         if revive.set_max_attempts:
             record.policy = replace(record.policy, max_attempts=revive.max_attempts)
         record.ended = record.reason = None
-        record.refunds = record.deliveries
+        record.refunds, record.given = record.deliveries, 0
         record.plan(due_ms(change.now_ms, revive.delay_ms, None), change.shelf.take_number(), change.now_ms)
         change.touched.append(record)
         return Done(Code.OK, record.due_at_ms, version=record.number)
@@ -424,11 +422,11 @@ def _sent(code: Code, record: Record, change: Change, old: Record | None = None)
 def _tidy(shelf: Shelf, record: Record, now_ms: int) -> Iterator[str]:
     """Write down one record's death, or drop it; yields what was counted."""
     seen = judged(record, now_ms)
-    if record.ended is None and not seen.live:
-        record.end(State.DEAD, seen.reason, seen.at_ms)
-        yield str(seen.reason)
-        yield "work"
     if look(record, now_ms) is None:
         del shelf.records[record.id]
         yield "trimmed" if seen.state is State.DEAD else "purged"
+        yield "work"
+    elif record.ended is None and not seen.live:
+        record.end(State.DEAD, seen.reason, seen.at_ms)
+        yield str(seen.reason)
         yield "work"

@@ -1,0 +1,184 @@
+"""The directory across lines: topics, configs, hints; and lines that retire."""
+
+from __future__ import annotations
+
+from dueline.engine.job import Line
+from dueline.engine.limits import LAST_MS
+from dueline.engine.store import Hint, TopicEntry
+from tests.kit.bed import Bed, item
+
+
+def names(entries: list[TopicEntry]) -> list[str]:
+    return [entry.topic for entry in entries]
+
+
+async def test_a_registered_topic_is_known_and_listed(bed: Bed) -> None:
+    space = bed.line.topic
+    directory = bed.store.directory
+    assert await directory.topic(space, "a") is None
+    await directory.register([(space, "b"), (space, "a"), (space, "c"), (space + "x", "other")])
+    assert await directory.topic(space, "a") == TopicEntry(space, "a", bed.clock.now_ms, 0, b"")
+    assert names(await directory.topics(space, "", 10)) == ["a", "b", "c"]
+    assert names(await directory.topics(space, "", 2)) == ["a", "b"]
+    assert names(await directory.topics(space, "b", 10)) == ["c"]
+    assert names(await directory.topics(space + "y", "", 10)) == []
+
+
+async def test_odd_topic_names_are_listed_as_they_are(bed: Bed) -> None:
+    space, directory = bed.line.topic, bed.store.directory
+    odd = sorted(["a/1", "x}y", "%2F", "ü", "a b", "A", "a\x01b"])
+    await directory.register([(space, name) for name in odd])
+    assert names(await directory.topics(space, "", 100)) == odd
+
+
+async def test_all_namespaces_are_listed_when_none_is_named(bed: Bed) -> None:
+    space, directory = bed.line.topic, bed.store.directory
+    await directory.register([(space, "a"), (space + "2", "b")])
+    found = {(entry.namespace, entry.topic) for entry in await directory.topics(None, "", 10_000)}
+    assert {(space, "a"), (space + "2", "b")} <= found
+
+
+async def test_registering_again_renews_the_time_and_keeps_the_config(bed: Bed) -> None:
+    space, directory = bed.line.topic, bed.store.directory
+    await directory.set_config(space, "a", b"cfg", None)
+    await bed.advance(1_000)
+    await directory.register([(space, "a")])
+    assert await directory.topic(space, "a") == TopicEntry(space, "a", bed.clock.now_ms, 1, b"cfg")
+
+
+async def test_a_config_is_written_only_over_the_version_that_was_read(bed: Bed) -> None:
+    space, directory = bed.line.topic, bed.store.directory
+    first = await directory.set_config(space, "a", b"\x00one", 0)
+    assert first == TopicEntry(space, "a", bed.clock.now_ms, 1, b"\x00one")
+    assert await directory.set_config(space, "a", b"two", 0) is None
+    assert await directory.topic(space, "a") == first
+    second = await directory.set_config(space, "a", b"two", 1)
+    assert second is not None
+    assert (second.version, second.config) == (2, b"two")
+    third = await directory.set_config(space, "a", b"three", None)
+    assert third is not None
+    assert (third.version, third.config) == (3, b"three")
+
+
+async def test_an_idle_topic_is_removed_unless_somebody_came_back(bed: Bed) -> None:
+    space, directory = bed.line.topic, bed.store.directory
+    await directory.register([(space, "idle"), (space, "used")])
+    await bed.advance(10_000)
+    await directory.register([(space, "fresh")])
+    idle = [
+        entry for entry in await directory.idle_topics(bed.clock.now_ms - 5_000, 10_000) if entry.namespace == space
+    ]
+    assert sorted(names(idle)) == ["idle", "used"]
+    await bed.advance(1)
+    await directory.register([(space, "used")])
+    removed = {entry.topic: await directory.remove(space, entry.topic, entry.seen_ms) for entry in idle}
+    assert removed == {"idle": True, "used": False}
+    assert names(await directory.topics(space, "", 10)) == ["fresh", "used"]
+    assert await directory.topic(space, "idle") is None
+
+
+async def test_a_topic_with_a_config_is_never_removed(bed: Bed) -> None:
+    space, directory = bed.line.topic, bed.store.directory
+    entry = await directory.set_config(space, "a", b"cfg", None)
+    assert entry is not None
+    assert await directory.remove(space, "a", entry.seen_ms + 1_000) is False
+    assert names(await directory.topics(space, "", 10)) == ["a"]
+
+
+async def mine(bed: Bed, limit: int = 10_000) -> list[Hint]:
+    """Due hints of this test's line; what other tests left is put back by their hold."""
+    taken, _ = await bed.store.directory.take(limit, 30_000)
+    return [hint for hint in taken if hint.line.topic == bed.line.topic]
+
+
+async def test_a_due_hint_is_taken_by_one_and_comes_back_if_he_dies(bed: Bed) -> None:
+    directory = bed.store.directory
+    bed.clock.advance(86_400_000)
+    hint = Hint(bed.line, bed.clock.now_ms + 10)
+    later = Hint(bed.line, bed.clock.now_ms + 5_000_000)
+    await directory.note([hint, later])
+    assert await mine(bed) == []
+    await bed.advance(10)
+    assert await mine(bed) == [hint]
+    assert await mine(bed) == []
+    await bed.advance(30_000)
+    assert await mine(bed) == [hint]
+    await directory.finish([hint])
+    await bed.advance(60_000)
+    assert await mine(bed) == []
+    await bed.advance(5_000_000)
+    assert await mine(bed) == [later]
+    await directory.finish([later])
+
+
+async def test_the_directory_says_when_the_next_hint_is_due(bed: Bed) -> None:
+    directory = bed.store.directory
+    bed.clock.advance(2 * 86_400_000)
+    await mine(bed)
+    hint = Hint(bed.line, bed.clock.now_ms + 10)
+    await directory.note([hint])
+    _, next_ms = await directory.take(1, 30_000)
+    assert next_ms == hint.at_ms
+    await bed.advance(10)
+    assert await mine(bed) == [hint]
+    await directory.finish([hint])
+
+
+async def test_lines_of_all_shapes_come_back_in_hints(bed: Bed) -> None:
+    directory = bed.store.directory
+    bed.clock.advance(3 * 86_400_000)
+    lines = [
+        Line(bed.line.topic, "a/b", 0),
+        Line(bed.line.topic, "a", 3),
+        Line(bed.line.topic + "/x", "{a}%", 17, wide=True),
+        Line(bed.line.topic, "ü\x00", 1),
+    ]
+    hints = [Hint(line, bed.clock.now_ms) for line in lines]
+    await directory.note(hints)
+    taken, _ = await directory.take(10_000, 30_000)
+    assert {hint.line for hint in taken if hint.line.namespace.startswith(bed.line.topic)} == set(lines)
+    await directory.finish(hints)
+
+
+async def test_a_change_of_an_unlisted_line_says_so(bed: Bed) -> None:
+    await bed.send("a")
+    assert bed.line in bed.events.unlisted_lines
+
+
+async def test_an_empty_line_retires_and_comes_back_with_the_next_send(bed: Bed) -> None:
+    await bed.send("a", retain_ms=0)
+    assert await bed.store.retire(bed.line) is False
+    await bed.ack("a")
+    assert await bed.store.retire(bed.line) is True
+    assert await bed.store.retire(bed.line) is True
+    await bed.send("a")
+    assert await bed.pull_ids() == ["a"]
+
+
+async def test_a_line_with_a_tombstone_a_dead_job_or_a_lease_does_not_retire(bed: Bed) -> None:
+    await bed.send_many([item("done", retain_ms=100), item("leased", retain_ms=0)])
+    await bed.ack("done")
+    held = await bed.pull_one()
+    assert await bed.store.retire(bed.line) is False
+    await bed.advance(100)
+    await bed.clean()
+    assert await bed.store.retire(bed.line) is False
+    await bed.release("leased", held.lease, dead=None)
+    await bed.cancel("leased")
+    assert await bed.store.retire(bed.line) is True
+
+
+async def test_a_line_that_is_paused_or_knows_a_policy_does_not_retire(bed: Bed) -> None:
+    await bed.control(pause_until_ms=LAST_MS)
+    assert await bed.store.retire(bed.line) is False
+    await bed.control(pause_until_ms=0)
+    assert await bed.store.retire(bed.line) is True
+    await bed.control(policy_version=1)
+    assert await bed.store.retire(bed.line) is False
+
+
+async def test_a_line_that_somebody_waits_on_does_not_retire(bed: Bed) -> None:
+    await bed.pulled(wait_ms=1_000)
+    assert await bed.store.retire(bed.line) is False
+    await bed.advance(3_600_000)
+    assert await bed.store.retire(bed.line) is True

@@ -1,0 +1,149 @@
+"""Any id of up to 512 bytes and any body come back as they were, and no two ids are confused."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from dueline.engine.job import BodyKind, State
+from dueline.engine.store import Code
+from tests.kit.bed import Bed, item
+
+HEX = "0123456789abcdef0123456789abcdef"
+RAW = "0123456789abcdef"
+
+# Ids that a packed form could mix up: the same 16 bytes as hex of either case, as a UUID, as text, and near misses.
+TRICKY_IDS = [
+    "",
+    "a",
+    "A",
+    "\0",
+    "\0a",
+    "a\0",
+    "x" * 15,
+    "x" * 16,
+    "x" * 17,
+    "\0" + "x" * 15,
+    "\0" * 15,
+    RAW,
+    RAW[:-1],
+    HEX,
+    HEX.upper(),
+    HEX[:-1],
+    HEX + "0",
+    HEX[:-1] + "g",
+    bytes.fromhex(HEX).decode("latin-1"),
+    str(uuid.UUID(HEX)),
+    str(uuid.UUID(HEX)).upper(),
+    "{" + str(uuid.UUID(HEX)) + "}",
+    "00000000000000000000000000000000",
+    "00000000-0000-0000-0000-000000000000",
+    "\0" * 16,
+    "\0" * 17,
+    "\x01" + "\0" * 16,
+    "ffffffffffffffffffffffffffffffff",
+    "30313233343536373839616263646566",
+    "zażółć gęślą jaźń",
+    "👩‍🚀" * 3,
+    "a{b}c",
+    "x:y/z%2F",
+    "b",
+    "xa",
+    "ta",
+    "ea",
+    "ba",
+    "x" * 512,
+    "é" * 256,
+    "١" * 32,
+    "0x" + HEX[:30],
+    " " + HEX[:31],
+]
+
+
+async def test_no_two_ids_are_confused(bed: Bed) -> None:
+    assert len(set(TRICKY_IDS)) == len(TRICKY_IDS)
+    sent = await bed.send_many([item(id, body=f"{n}".encode(), tags=("t",)) for n, id in enumerate(TRICKY_IDS)])
+    assert [result.code for result in sent] == [Code.CREATED] * len(TRICKY_IDS)
+    jobs = await bed.store.read(bed.line, TRICKY_IDS)
+    assert [job and (job.id, job.body) for job in jobs] == [(id, f"{n}".encode()) for n, id in enumerate(TRICKY_IDS)]
+    assert await bed.listed_ids(state=State.READY, limit=10) == TRICKY_IDS
+    assert sorted(await bed.listed_ids(tag="t", limit=10)) == sorted(TRICKY_IDS)
+    assert await bed.pull_ids() == TRICKY_IDS
+
+
+@pytest.mark.parametrize("id", TRICKY_IDS, ids=lambda id: ascii(id)[:30])
+async def test_every_id_lives_a_whole_life(bed: Bed, id: str) -> None:
+    await bed.send(id, max_attempts=2, ttl_ms=1_000, tags=("t",))
+    await bed.fire(id)
+    held = await bed.pull_one()
+    assert held.id == id
+    await bed.extend(id, held.lease, 40_000)
+    await bed.release(id, held.lease)
+    held = await bed.pull_one()
+    assert (await bed.release(id, held.lease)).code is Code.DEAD
+    assert [(key, done.code) for key, done in await bed.revive(id)] == [(id, Code.OK)]
+    held = await bed.pull_one()
+    assert await bed.ack(id, held.lease) is Code.OK
+    assert [job.id for job in await bed.listed(state=State.DONE)] == [id]
+    assert await bed.purge(id) == [(id, Code.OK)]
+    assert await bed.read(id) is None
+
+
+@pytest.mark.parametrize("topic", ["a/1", "x}y", "{x}", "%7B", "a b", "ü", "*", "a\nb", "t:1", "", "x" * 255])
+async def test_odd_topic_names_are_lines_of_their_own(bed: Bed, topic: str) -> None:
+    line = type(bed.line)(bed.line.namespace + bed.line.topic, topic)
+    near = type(bed.line)(bed.line.namespace + bed.line.topic, topic + "}")
+    await bed.store.send(line, [item("a", body=b"1")])
+    await bed.store.send(near, [item("a", body=b"2")])
+    (job,) = await bed.store.read(line, ["a"])
+    assert job is not None
+    assert (job.topic, job.body) == (topic, b"1")
+
+
+EVERY_BYTE = bytes(range(256))
+
+
+@pytest.mark.parametrize("kind", list(BodyKind))
+@pytest.mark.parametrize("body", [b"", b"\0", EVERY_BYTE, EVERY_BYTE[::-1] * 3, "né".encode(), b"{}"], ids=repr)
+async def test_every_body_comes_back_byte_for_byte(bed: Bed, kind: BodyKind, body: bytes) -> None:
+    await bed.send("a", body=body, kind=kind, headers=EVERY_BYTE, max_attempts=1)
+    job = await bed.job("a")
+    assert (job.body, job.kind, job.headers) == (body, kind, EVERY_BYTE)
+    held = await bed.pull_one()
+    assert (held.body, held.kind, held.headers) == (body, kind, EVERY_BYTE)
+    await bed.release("a", held.lease)
+    dead = await bed.job("a")
+    assert (dead.state, dead.body) == (State.DEAD, body)
+
+
+async def test_a_body_of_a_mebibyte_travels(bed: Bed) -> None:
+    body = EVERY_BYTE * 4_096
+    assert len(body) == 1 << 20
+    await bed.send_many([item("small"), item("big", body=body), item("last")])
+    held = await bed.pull()
+    assert [one.id for one in held] == ["small", "big", "last"]
+    assert held[1].body == body
+    assert (await bed.job("big")).body == body
+
+
+async def test_a_read_without_bodies_has_none(bed: Bed) -> None:
+    await bed.send("a", headers=b"h")
+    job = await bed.read("a", body=False)
+    assert job is not None
+    assert (job.body, job.headers) == (None, b"h")
+
+
+async def test_many_tags_of_odd_text_come_back_in_order(bed: Bed) -> None:
+    tags = ("z", "a", "ü" * 32, "with space", "{brace}", "1")
+    await bed.send("a", tags=tags)
+    assert (await bed.job("a")).tags == tags
+    for tag in tags:
+        assert await bed.listed_ids(tag=tag) == ["a"]
+
+
+async def test_errors_of_odd_text_come_back(bed: Bed) -> None:
+    await bed.send("a")
+    held = await bed.pull_one()
+    await bed.release("a", held.lease, error="naïve\n\0 👩‍🚀")
+    assert (await bed.job("a")).last_error == "naïve\n\0 👩‍🚀"

@@ -1,0 +1,216 @@
+"""Sending: times, defaults, and what happens when the id is taken."""
+
+from __future__ import annotations
+
+import pytest
+
+from dueline.engine.job import BodyKind, Job, State
+from dueline.engine.limits import LAST_MS
+from dueline.engine.policy import Backoff, JobPolicy, Ladder
+from dueline.engine.store import Code, OnConflict, SendResult, StalePolicy
+from tests.kit.bed import Bed, item
+
+KEEP, REJECT, REPLACE = OnConflict.KEEP, OnConflict.REJECT, OnConflict.REPLACE
+
+
+async def test_a_sent_job_reads_back_whole(bed: Bed) -> None:
+    policy = JobPolicy(5_000, 3, 1_000, 2_000, Ladder((10, 20)), keep_body=True)
+    now_ms = bed.clock.now_ms
+    sent = await bed.send(
+        "a",
+        body=b'{"x": 1}',
+        kind=BodyKind.JSON,
+        delay_ms=70,
+        policy=policy,
+        ttl_ms=500,
+        tags=("red", "b"),
+        headers=b"h",
+    )
+    assert sent == SendResult(Code.CREATED, State.SCHEDULED, now_ms + 70, sent.version)
+    assert await bed.job("a") == Job(
+        id="a",
+        topic=bed.line.topic,
+        state=State.SCHEDULED,
+        reason=None,
+        body=b'{"x": 1}',
+        kind=BodyKind.JSON,
+        headers=b"h",
+        tags=("red", "b"),
+        due_at_ms=now_ms + 70,
+        created_at_ms=now_ms,
+        updated_at_ms=now_ms,
+        ended_at_ms=None,
+        deliveries=0,
+        refunds=0,
+        policy=policy,
+        expires_at_ms=now_ms + 570,
+        lease_until_ms=None,
+        retain_until_ms=None,
+        version=sent.version,
+        last_error=None,
+    )
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        JobPolicy(),
+        JobPolicy(lease_ms=1, max_attempts=None, retain_ms=0, dead_retain_ms=0),
+        JobPolicy(max_attempts=10_000, retry=Ladder(tuple(range(1, 33)))),
+        JobPolicy(retry=Backoff(base_ms=100)),
+        JobPolicy(retry=Backoff(base_ms=1, factor=1.5, max_ms=9_000, jitter=0.25), keep_body=True),
+        JobPolicy(lease_ms=7 * 86_400_000, dead_retain_ms=3650 * 86_400_000),
+    ],
+)
+async def test_every_policy_comes_back_as_it_was_given(bed: Bed, policy: JobPolicy) -> None:
+    await bed.send("a", policy=policy)
+    assert (await bed.job("a")).policy == policy
+
+
+async def test_more_policies_than_a_line_interns_all_come_back(bed: Bed) -> None:
+    policies = [JobPolicy(lease_ms=1000 + n) for n in range(300)]
+    await bed.send_many([item(f"j{n}", policy=policy) for n, policy in enumerate(policies)])
+    jobs = await bed.store.read(bed.line, [f"j{n}" for n in range(300)])
+    assert [job and job.policy for job in jobs] == policies
+
+
+async def test_a_send_without_a_delay_is_ready_at_once(bed: Bed) -> None:
+    sent = await bed.send("a")
+    assert (sent.code, sent.state, sent.due_at_ms) == (Code.CREATED, State.READY, bed.clock.now_ms)
+
+
+async def test_a_past_time_means_now_and_a_far_one_is_clamped(bed: Bed) -> None:
+    assert (await bed.send("past", at_ms=1)).due_at_ms == bed.clock.now_ms
+    assert (await bed.send("far", at_ms=LAST_MS + 10**13)).due_at_ms == LAST_MS
+    assert (await bed.send("later", at_ms=bed.clock.now_ms + 5)).due_at_ms == bed.clock.now_ms + 5
+
+
+async def test_versions_grow_with_every_send_of_the_line(bed: Bed) -> None:
+    versions = [(await bed.send(id)).version for id in ("a", "b", "c")]
+    assert versions == sorted(set(versions))
+
+
+@pytest.mark.parametrize("rule", [REJECT, KEEP])
+async def test_the_same_request_again_is_kept(bed: Bed, rule: OnConflict) -> None:
+    first = await bed.send("a", delay_ms=100, on_live=rule)
+    before = await bed.job("a")
+    await bed.advance(10)
+    again = await bed.send("a", delay_ms=100, on_live=rule)
+    assert again == SendResult(Code.KEPT, State.SCHEDULED, first.due_at_ms, first.version)
+    assert await bed.job("a") == before
+
+
+async def test_the_same_request_is_kept_also_after_an_edit_of_the_job(bed: Bed) -> None:
+    await bed.send("a", delay_ms=100)
+    edited = await bed.edit("a", body=b"other")
+    again = await bed.send("a", delay_ms=100)
+    assert (again.code, again.version) == (Code.KEPT, edited.version)
+    assert (await bed.job("a")).body == b"other"
+
+
+async def test_another_request_under_a_taken_id_is_refused_and_changes_nothing(bed: Bed) -> None:
+    first = await bed.send("a", delay_ms=100)
+    before = await bed.job("a")
+    refused = await bed.send("a", delay_ms=5)
+    assert refused == SendResult(Code.ID_EXISTS, State.SCHEDULED, first.due_at_ms, first.version)
+    assert await bed.job("a") == before
+
+
+async def test_keep_answers_with_the_job_that_is_there(bed: Bed) -> None:
+    first = await bed.send("a", delay_ms=100)
+    kept = await bed.send("a", body=b"other", on_live=KEEP)
+    assert kept == SendResult(Code.KEPT, State.SCHEDULED, first.due_at_ms, first.version)
+
+
+async def test_replace_makes_a_new_job_and_ends_a_running_lease(bed: Bed) -> None:
+    await bed.send("a", body=b"old", tags=("old",), ttl_ms=50)
+    held = await bed.pull_one()
+    await bed.advance(5)
+    sent = await bed.send("a", body=b"new", delay_ms=10, on_live=REPLACE)
+    assert (sent.code, sent.state, sent.due_at_ms) == (Code.REPLACED, State.SCHEDULED, bed.clock.now_ms + 10)
+    job = await bed.job("a")
+    assert (job.body, job.tags, job.deliveries, job.expires_at_ms) == (b"new", (), 0, None)
+    assert (job.created_at_ms, job.version) == (bed.clock.now_ms, sent.version)
+    assert await bed.ack("a", held.lease) is Code.LEASE_LOST
+    assert (await bed.extend("a", held.lease, 1000)).code is Code.LEASE_LOST
+    assert (await bed.release("a", held.lease)).code is Code.LEASE_LOST
+    assert await bed.pull_ids() == []
+    await bed.advance(10)
+    again = await bed.pull_one()
+    assert (again.body, again.attempt, again.delivery) == (b"new", 1, 1)
+
+
+async def test_replaced_jobs_stand_behind_those_of_the_same_millisecond(bed: Bed) -> None:
+    for id in ("a", "b"):
+        await bed.send(id)
+    await bed.send("a", on_live=REPLACE)
+    assert await bed.pull_ids() == ["b", "a"]
+
+
+async def test_an_ended_id_stays_taken_while_its_record_is_readable(bed: Bed) -> None:
+    await bed.send("a", retain_ms=1_000)
+    await bed.ack("a")
+    kept = await bed.send("a", retain_ms=1_000)
+    assert (kept.code, kept.state) == (Code.KEPT, State.DONE)
+    assert (await bed.send("a", body=b"other")).code is Code.ID_EXISTS
+    assert (await bed.send("a", body=b"other", on_live=KEEP)).code is Code.KEPT
+    await bed.advance(999)
+    assert (await bed.send("a", body=b"other")).code is Code.ID_EXISTS
+    await bed.advance(1)
+    assert (await bed.send("a", body=b"other")).code is Code.CREATED
+
+
+async def test_what_to_do_with_an_ended_id_is_its_own_choice(bed: Bed) -> None:
+    await bed.send("a")
+    assert (await bed.send("a", body=b"other", on_live=REJECT, on_ended=REPLACE)).code is Code.ID_EXISTS
+    await bed.cancel("a")
+    replaced = await bed.send("a", body=b"other", on_live=REJECT, on_ended=REPLACE)
+    assert (replaced.code, replaced.state) == (Code.REPLACED, State.READY)
+    stats = await bed.stats()
+    assert (stats.ready, stats.cancelled) == (1, 0)
+
+
+async def test_a_dead_id_can_be_replaced_and_leaves_the_dead(bed: Bed) -> None:
+    await bed.make_dead("a")
+    assert (await bed.send("a", on_live=REPLACE)).code is Code.REPLACED
+    stats = await bed.stats()
+    assert (stats.ready, stats.dead, stats.dead_by_reason["exhausted"]) == (1, 0, 0)
+    assert (await bed.pull_one()).delivery == 1
+
+
+async def test_jobs_of_one_call_with_the_same_id_meet_each_other(bed: Bed) -> None:
+    results = await bed.send_many(
+        [item("a", body=b"1"), item("a", body=b"1"), item("a", body=b"2"), item("a", body=b"3", on_live=REPLACE)]
+    )
+    assert [result.code for result in results] == [Code.CREATED, Code.KEPT, Code.ID_EXISTS, Code.REPLACED]
+    assert [held.body for held in await bed.pull()] == [b"3"]
+    stats = await bed.stats()
+    assert (stats.ready, stats.leased) == (0, 1)
+
+
+async def test_a_thousand_jobs_go_in_and_out_in_one_call_each_in_send_order(bed: Bed) -> None:
+    ids = [f"{n * 7919 % 1000}" for n in range(1000)]
+    sent = await bed.send_many([item(id) for id in ids])
+    assert [result.code for result in sent] == [Code.CREATED] * 1000
+    held = await bed.pull(1000)
+    assert [one.id for one in held] == ids
+    assert len({one.lease for one in held}) == 1000
+
+
+async def test_a_send_with_an_older_policy_version_does_nothing(bed: Bed) -> None:
+    await bed.control(policy_version=3)
+    with pytest.raises(StalePolicy) as caught:
+        await bed.store.send(bed.line, [item("a")], 2)
+    assert caught.value.version == 3
+    assert await bed.read("a") is None
+    assert [result.code for result in await bed.store.send(bed.line, [item("a")], 3)] == [Code.CREATED]
+    assert [result.code for result in await bed.store.send(bed.line, [item("b")], 4)] == [Code.CREATED]
+
+
+async def test_lines_do_not_see_each_other(bed: Bed) -> None:
+    other = type(bed.line)(bed.line.namespace, bed.line.topic, partition=1)
+    await bed.send("a", body=b"0")
+    sent = await bed.store.send(other, [item("a", body=b"1")])
+    assert sent[0].code is Code.CREATED
+    assert [held.body for held in await bed.pull()] == [b"0"]
+    assert (await bed.store.stats(other)).ready == 1

@@ -1,0 +1,262 @@
+"""One store under test: its clock, a line of its own, and every operation in the fewest words.
+
+    async with bed:
+        await bed.send("a", delay_ms=1000)
+        bed.clock.advance(1000)
+        held = await bed.pull_one()
+
+Kinds: `memory`; `valkey` (unix socket); `cluster` (three primaries); `stressed`, a valkey whose every changing call is
+sent twice, the second answer being used, and which is tidied after every move of the clock. None of it may show.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import uuid
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any
+from zlib import crc32
+
+from dueline.engine.job import BodyKind, Held, Job, Line, State
+from dueline.engine.policy import JobPolicy
+from dueline.engine.store import (
+    Code,
+    Control,
+    Credit,
+    Done,
+    Edit,
+    Extend,
+    OnConflict,
+    Pull,
+    Pulled,
+    Purge,
+    Query,
+    Ref,
+    Release,
+    Revive,
+    SendItem,
+    SendResult,
+    Stats,
+    Store,
+)
+from dueline.store.memory import MemoryStore
+
+from .clock import Clock
+
+SIGNAL_WITHIN_S = 5.0
+KINDS = ("memory", "valkey", "stressed", "cluster")
+
+
+class Recorder:
+    """What the store told its engine."""
+
+    def __init__(self) -> None:
+        self.woken_lines: list[Line] = []
+        self.notes: list[tuple[Line, int]] = []
+        self.unlisted_lines: list[Line] = []
+        self.policy_versions: list[tuple[Line, int]] = []
+        self._signal = asyncio.Event()
+
+    def woken(self, line: Line) -> None:
+        self.woken_lines.append(line)
+        self._signal.set()
+
+    def noted(self, line: Line, at_ms: int) -> None:
+        self.notes.append((line, at_ms))
+
+    def unlisted(self, line: Line) -> None:
+        self.unlisted_lines.append(line)
+
+    def policy_changed(self, line: Line, version: int) -> None:
+        self.policy_versions.append((line, version))
+
+    def forget_wakes(self) -> None:
+        self.woken_lines.clear()
+        self._signal.clear()
+
+    async def next_wake(self) -> None:
+        """Returns when a wake-up has come since the last `forget_wakes`; fails when none comes."""
+        await asyncio.wait_for(self._signal.wait(), SIGNAL_WITHIN_S)
+
+
+def item(
+    id: str,
+    *,
+    body: bytes = b"body",
+    kind: BodyKind = BodyKind.TEXT,
+    delay_ms: int = 0,
+    at_ms: int | None = None,
+    policy: JobPolicy | None = None,
+    ttl_ms: int | None = None,
+    on_live: OnConflict = OnConflict.REJECT,
+    on_ended: OnConflict | None = None,
+    fingerprint: int | None = None,
+    tags: tuple[str, ...] = (),
+    headers: bytes = b"",
+    **numbers: Any,
+) -> SendItem:
+    """A send. Further words (`max_attempts=2`) belong to its policy; the fingerprint is made from all that is said."""
+    policy = JobPolicy(**numbers) if policy is None else policy
+    if fingerprint is None:
+        fingerprint = crc32(repr((body, kind, delay_ms, at_ms, policy, ttl_ms, tags, headers)).encode())
+    return SendItem(
+        id=id,
+        body=body,
+        kind=kind,
+        delay_ms=delay_ms,
+        at_ms=at_ms,
+        policy=policy,
+        ttl_ms=ttl_ms,
+        on_live=on_live,
+        on_ended=on_live if on_ended is None else on_ended,
+        fingerprint=fingerprint,
+        tags=tags,
+        headers=headers,
+    )
+
+
+def valkey_store(url: str, clock: Clock | None, **options: Any) -> Any:
+    """The production store. Imported late: a store that cannot be imported fails its tests, not the collection."""
+    return importlib.import_module("dueline.store.valkey.store").ValkeyStore(url, clock=clock, **options)
+
+
+class Bed:
+    """A started store of one kind, with a topic that no other test uses."""
+
+    def __init__(self, kind: str, make: Callable[[Clock], Store]) -> None:
+        self.kind = kind
+        self.clock = Clock()
+        self.line = Line("ns", f"t-{uuid.uuid4().hex}")
+        self.store: Store
+        self.events: Recorder
+        self._make = make
+
+    async def __aenter__(self) -> Bed:
+        self.events = Recorder()
+        self.store = self._make(self.clock)
+        self.store.events = self.events
+        await self.store.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.store.stop()
+
+    async def advance(self, ms: int) -> None:
+        """Move the clock; a stressed store is tidied too, which nobody may notice."""
+        self.clock.advance(ms)
+        if self.kind == "stressed":
+            await self.clean()
+
+    async def send(self, id: str, **words: Any) -> SendResult:
+        return (await self.store.send(self.line, [item(id, **words)]))[0]
+
+    async def send_many(self, items: Sequence[SendItem]) -> list[SendResult]:
+        return await self.store.send(self.line, items)
+
+    async def pulled(
+        self, max: int = 1000, *, lease_ms: int | None = None, default_lease_ms: int = 30_000, wait_ms: int = 0
+    ) -> Pulled:
+        return await self.store.pull(self.line, Pull((Credit(max, lease_ms),), default_lease_ms, wait_ms))
+
+    async def pull(self, max: int = 1000, *, lease_ms: int | None = None) -> list[Held]:
+        """Everything that can be had now up to `max`, over as many calls as the bounds ask for."""
+        jobs: list[Held] = []
+        while len(jobs) < max:
+            pulled = await self.pulled(max - len(jobs), lease_ms=lease_ms)
+            jobs += pulled.jobs
+            if not pulled.more:
+                break
+        return jobs
+
+    async def pull_ids(self, max: int = 1000, *, lease_ms: int | None = None) -> list[str]:
+        return [held.id for held in await self.pull(max, lease_ms=lease_ms)]
+
+    async def pull_one(self, *, lease_ms: int | None = None) -> Held:
+        (held,) = await self.pull(1, lease_ms=lease_ms)
+        return held
+
+    async def ack(self, id: str, token: str | None = None) -> Code:
+        return (await self.store.ack(self.line, [Ref(id, token)]))[0].code
+
+    async def release(self, id: str, token: str | None = None, **words: Any) -> Done:
+        return (await self.store.release(self.line, [Release(id, token, **words)]))[0]
+
+    async def extend(self, id: str, token: str, lease_ms: int) -> Done:
+        return (await self.store.extend(self.line, [Extend(id, token, lease_ms)]))[0]
+
+    async def cancel(self, id: str, *, forget: bool = False) -> Code:
+        return (await self.store.cancel(self.line, [id], forget))[0].code
+
+    async def edit(self, id: str, **words: Any) -> Done:
+        return (await self.store.edit(self.line, [Edit(id, **words)]))[0]
+
+    async def fire(self, id: str) -> Done:
+        return await self.edit(id, at_ms=0)
+
+    async def revive(self, *ids: str, **words: Any) -> list[tuple[str, Done]]:
+        return await self.store.revive(self.line, Revive(ids, **words))
+
+    async def purge(self, *ids: str) -> list[tuple[str, Code]]:
+        return [(id, done.code) for id, done in await self.store.purge(self.line, Purge(ids))]
+
+    async def control(self, **words: Any) -> None:
+        await self.store.control(self.line, Control(**words))
+
+    async def read(self, id: str, *, body: bool = True) -> Job | None:
+        return (await self.store.read(self.line, [id], body))[0]
+
+    async def job(self, id: str) -> Job:
+        job = await self.read(id)
+        assert job is not None, f"no job {id!r}"
+        return job
+
+    async def state(self, id: str) -> State | None:
+        job = await self.read(id)
+        return None if job is None else job.state
+
+    async def listed(self, *, after: bytes = b"", **words: Any) -> list[Job]:
+        """All pages of a query, or those after a cursor."""
+        jobs: list[Job] = []
+        cursor: bytes | None = after
+        while cursor is not None:
+            page = await self.store.list(self.line, Query(cursor=cursor, **words))
+            jobs += page.jobs
+            cursor = page.cursor
+        return jobs
+
+    async def listed_ids(self, **words: Any) -> list[str]:
+        return [job.id for job in await self.listed(**words)]
+
+    async def stats(self, bands_ms: Sequence[int] = ()) -> Stats:
+        return await self.store.stats(self.line, bands_ms)
+
+    async def clean(self) -> None:
+        """Tidy until nothing is left to write down now."""
+        while (await self.store.clean(self.line)).more:
+            pass
+
+    async def make_dead(self, id: str, **words: Any) -> None:
+        """Send a job and use up its one attempt."""
+        await self.send(id, **{"max_attempts": 1, **words})
+        held = next(held for held in await self.pull() if held.id == id)
+        assert (await self.release(id, held.lease, error="no luck")).code is Code.DEAD
+
+
+def memory_bed() -> Bed:
+    return Bed("memory", MemoryStore)
+
+
+def valkey_bed(kind: str, url: str, **options: Any) -> Bed:
+    """A bed on a running server. `options` go to the store's constructor."""
+
+    def make(clock: Clock) -> Store:
+        store = valkey_store(url, clock, **options)
+        if kind == "stressed":
+            store.repeat_every = 1
+        return store
+
+    return Bed(kind, make)
