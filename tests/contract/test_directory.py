@@ -131,7 +131,7 @@ async def test_lines_of_all_shapes_come_back_in_hints(bed: Bed) -> None:
         Line(bed.line.topic, "a/b", 0),
         Line(bed.line.topic, "a", 3),
         Line(bed.line.topic + "/x", "{a}%", 17, wide=True),
-        Line(bed.line.topic, "ü\x00", 1),
+        Line(bed.line.topic, "ü~ |", 1),
     ]
     hints = [Hint(line, bed.clock.now_ms) for line in lines]
     await directory.note(hints)
