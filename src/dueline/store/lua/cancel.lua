@@ -1,0 +1,45 @@
+#!lua flags=allow-oom
+-- cancel: withdraw jobs from any live state; a running lease ends. `forget` leaves no tombstone and drops ended ones too.
+-- KEYS   m j r s l a d g k
+-- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
+--        numbers  per job: id size, token size (0), forget (0/1)
+--        blob     the ids
+-- RETURN status now note extra numbers (per job: code)   blob
+-- BOUND  O(n log N), n <= 500
+local FIELDS = {}
+-- include head
+-- include write
+-- include record
+-- include judge
+-- include ends
+-- include codes
+-- include refs
+local again = remembered()
+if again then
+  return again
+end
+local ids, _, N = refs(3)
+if not known then
+  return nobody(#ids, 1)
+end
+local jobs, results = load(ids), {}
+for i, job in ipairs(jobs) do
+  local state, gone = job.state, N[3 * i] == 1
+  if state == nil then
+    results[i] = NOT_FOUND
+  elseif state == 's' or state == 'r' or state == 'l' then
+    results[i] = OK
+    if gone then
+      forget(job)
+    else
+      job.token = NO_TOKEN
+      close(job, 'C')
+    end
+  else
+    results[i] = state == 'C' and OK or ALREADY_DONE
+    if gone then
+      forget(job)
+    end
+  end
+end
+return finish(results, '')

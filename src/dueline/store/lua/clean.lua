@@ -1,0 +1,86 @@
+#!lua flags=allow-oom
+-- clean: write down what is already true: expiry, last leases that are over, ended retention. Safe to repeat.
+-- KEYS   m j r s l a d g k
+-- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 ""   7 channel   8 permanent
+--        numbers  limit
+-- RETURN status now 0 0 numbers (expired, exhausted, purged, dead trimmed, next or -1, more) ""
+-- BOUND  200 entries of the agenda, 100 fields of the line
+local FIELDS = { 'hc' }
+-- include head
+-- include write
+-- include record
+-- include judge
+-- include ends
+if not known then
+  return { 0, now, 0, 0, cmsgpack.pack({ 0, 0, 0, 0, -1, 0 }), '' }
+end
+local limit = cmsgpack.unpack(ARGV[5])[1]
+local entries = redis.call('ZRANGEBYSCORE', a, '-inf', int(now), 'LIMIT', 0, limit)
+local ids, handled = {}, {}
+for i, entry in ipairs(entries) do
+  ids[i] = string.sub(entry, 2)
+end
+local expired, exhausted, purged, trimmed = 0, 0, 0, 0
+for i, job in ipairs(load(ids)) do
+  local entry, kind = entries[i], string.sub(entries[i], 1, 1)
+  put(out.ra, entry) -- what is still to come is put back below: removals are written first
+  if handled[job.id] then
+    -- its other entry did it
+  elseif job.gone then
+    handled[job.id] = true
+    if not job.written then
+      bury(job, job.reason, job.at)
+      trimmed = trimmed + 1
+    else
+      if job.phase == 'X' then
+        trimmed = trimmed + 1
+      else
+        purged = purged + 1
+      end
+      forget(job)
+    end
+  elseif job.state == 'X' and not job.written then
+    handled[job.id] = true
+    if job.reason == EXHAUSTED then
+      exhausted = exhausted + 1
+    else
+      expired = expired + 1
+    end
+    bury(job, job.reason, job.at)
+  elseif kind == 'x' and job.state == 'l' then
+    put(out.za, int(job.time), entry)
+  elseif kind == 'x' and job.state and not job.written and job.exp > now then
+    put(out.za, int(job.exp), entry)
+  elseif kind == 'e' and job.state == 'l' and job.policy.max > 0 and job.deliveries - job.uncounted >= job.policy.max then
+    put(out.za, int(job.time), entry)
+  elseif kind == 't' and job.written then
+    put(out.za, int(job.time), entry)
+  end
+end
+
+-- Memories of calls of processes that are gone.
+local scan = redis.call('HSCAN', m, M.hc or '0', 'MATCH', 'c:*', 'COUNT', 100)
+local stale = {}
+for i = 1, #scan[2], 2 do
+  if struct.unpack('>I6', scan[2][i + 1], 9) < now - 3600000 then
+    put(stale, scan[2][i])
+  end
+end
+if #stale > 0 then
+  grouped('HDEL', m, stale)
+end
+if (M.hc or '0') ~= scan[1] then
+  put(set, 'hc', scan[1])
+end
+local numbers = { expired, exhausted, purged, trimmed, -1, 0 }
+finish(numbers, '')
+local top = redis.call('ZRANGE', a, 0, 0, 'WITHSCORES')
+local next_at = top[2] and tonumber(top[2])
+if next_at and next_at <= LAST then
+  numbers[6] = next_at <= now and 1 or 0
+  numbers[5] = math.min(math.ceil(next_at / 10000) * 10000, LAST)
+  redis.call('HSET', m, 'ag', int(numbers[5]))
+elseif M.ag then
+  redis.call('HSET', m, 'ag', '0')
+end
+return { 0, now, 0, 0, cmsgpack.pack(numbers), '' }

@@ -1,0 +1,48 @@
+#!lua flags=allow-oom
+-- control: what a line knows about its topic: pause, limit, policy version, that it is listed, what the directory knows of its agenda; retire.
+-- KEYS   m j r s l a d g k
+-- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 ""   7 channel   8 permanent
+--        numbers  what (1 set, 2 agenda noted, 3 listed, 4 retire), then
+--                 1: pause until (-1 leave, 0 resume), max in flight (-1 leave), policy version (-1 leave)   2: time
+-- RETURN status now note extra numbers (1 = done) ""
+-- BOUND  O(log N)
+local FIELDS = { 'pv', 'nD', 'nC', 'nB' }
+-- include head
+local N = cmsgpack.unpack(ARGV[5])
+if N[1] == 1 then
+  open_line()
+  if N[2] >= 0 then
+    local before = tonumber(M.pu or 0)
+    put(set, 'pu', int(N[2]))
+    if before > now and N[2] < before and waited then
+      redis.call('SPUBLISH', channel, '') -- resumed or shortened: sleepers must look again
+    end
+  end
+  if N[3] >= 0 then
+    put(set, 'mif', int(N[3]))
+    if waited and limited and (N[3] == 0 or N[3] > tonumber(M.mif)) then
+      redis.call('SPUBLISH', channel, '')
+    end
+  end
+  if N[4] >= 0 and N[4] > tonumber(M.pv or 0) then
+    put(set, 'pv', int(N[4]))
+  end
+  redis.call('HSET', m, unpack(set))
+elseif N[1] == 2 and known then
+  local agenda = tonumber(M.ag or 0)
+  if agenda <= now or N[2] < agenda then
+    redis.call('HSET', m, 'ag', int(N[2]))
+  end
+elseif N[1] == 3 and known then
+  redis.call('HSET', m, 'reg', '1')
+elseif N[1] == 4 then
+  local extra = permanent and 1 or 0
+  if waited or (M.pu and tonumber(M.pu) > now) or (M.mif and tonumber(M.mif) > 0) or M.pv or tonumber(M.nB or 0) > 0
+    or (known and (redis.call('HLEN', j) > extra or redis.call('HLEN', r) > extra)) then
+    return { 0, now, 0, 0, cmsgpack.pack({ 0 }), '' }
+  end
+  if known then
+    redis.call('DEL', m, j, r, s, l, a, d, g, k) -- last and at once: nothing is touched after it is gone
+  end
+end
+return { 0, now, 0, 0, cmsgpack.pack({ 1 }), '' }

@@ -1,0 +1,110 @@
+#!lua flags=allow-oom
+-- directory: what is known across lines: topics, their configs, hints where there is something to tidy.
+-- KEYS   topics seen config agenda
+-- ARGV   1 now_ms or ""   2 what   3 numbers   4 blob   5 permanent
+--        what      1 register   2 topic   3 topics after a name   4 set config   5 remove   6 idle   7 note   8 take   9 finish
+--        numbers   1, 2: sizes of names   3: limit, size of the name after which, size of the namespace prefix   4: expected version (-1 any), size of
+--                  the name, size of the config   5: seen, size of the name   6: before, limit   7: per hint time, size   8: limit, hold   9: sizes
+--        names are namespace \0 topic; a hint's member is time:6 + line name
+-- RETURN now numbers blob
+--        topics    per topic: size of the name, seen, version, size of the config; blob: name, config
+-- BOUND  100 entries
+local topics, seen, config, agenda = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local now
+if ARGV[1] ~= '' then
+  now = tonumber(ARGV[1])
+else
+  local t = redis.call('TIME')
+  now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
+end
+local what, N, blob, at = tonumber(ARGV[2]), cmsgpack.unpack(ARGV[3]), ARGV[4], 1
+local numbers, pieces = {}, {}
+
+local function int(n)
+  return string.format('%.0f', n)
+end
+
+local function take(size)
+  local text = string.sub(blob, at, at + size - 1)
+  at = at + size
+  return text
+end
+
+local function show(name)
+  local score, stored = redis.call('ZSCORE', seen, name), redis.call('HGET', config, name)
+  local n = #numbers
+  numbers[n + 1], numbers[n + 2] = #name, score and tonumber(score) or 0
+  numbers[n + 3], numbers[n + 4] = stored and struct.unpack('>I6', stored) or 0, stored and #stored - 6 or 0
+  pieces[#pieces + 1] = name
+  pieces[#pieces + 1] = stored and string.sub(stored, 7) or ''
+end
+
+local function register(name)
+  redis.call('ZADD', topics, 0, name)
+  redis.call('ZADD', seen, int(now), name)
+end
+
+if ARGV[5] == '1' and (what == 1 or what == 4 or what == 7) and redis.call('EXISTS', topics) == 0 then
+  redis.call('HSET', config, '', '')
+  for _, key in ipairs({ topics, seen, agenda }) do
+    redis.call('ZADD', key, '+inf', '')
+  end
+end
+
+if what == 1 then
+  for i = 1, #N do
+    register(take(N[i]))
+  end
+elseif what == 2 then
+  local name = take(N[1])
+  if redis.call('ZSCORE', seen, name) then
+    show(name)
+  end
+elseif what == 3 then
+  local name, prefix = take(N[2]), take(N[3])
+  local from = name ~= '' and '(' .. name or '[' .. prefix
+  local to = prefix ~= '' and '(' .. string.sub(prefix, 1, -2) .. '\1' or '+'
+  for _, entry in ipairs(redis.call('ZRANGEBYLEX', topics, from, to, 'LIMIT', 0, N[1])) do
+    if entry ~= '' then
+      show(entry)
+    end
+  end
+elseif what == 4 then
+  local name, text = take(N[2]), take(N[3])
+  local stored = redis.call('HGET', config, name)
+  local version = stored and struct.unpack('>I6', stored) or 0
+  if N[1] < 0 or N[1] == version then
+    redis.call('HSET', config, name, struct.pack('>I6', version + 1) .. text)
+    register(name)
+    show(name)
+  end
+elseif what == 5 then
+  local name = take(N[2])
+  local score = redis.call('ZSCORE', seen, name)
+  if score and tonumber(score) <= N[1] and not redis.call('HGET', config, name) then
+    redis.call('ZREM', topics, name)
+    redis.call('ZREM', seen, name)
+    numbers[1] = 1
+  end
+elseif what == 6 then
+  for _, name in ipairs(redis.call('ZRANGEBYSCORE', seen, '-inf', '(' .. int(N[1]), 'LIMIT', 0, N[2])) do
+    show(name)
+  end
+elseif what == 7 then
+  for i = 1, #N, 2 do
+    redis.call('ZADD', agenda, int(N[i]), take(N[i + 1]))
+  end
+elseif what == 8 then
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', agenda, '-inf', int(now), 'LIMIT', 0, N[1])) do
+    redis.call('ZADD', agenda, int(now + N[2]), member)
+    numbers[#numbers + 1] = #member
+    pieces[#pieces + 1] = member
+  end
+  local top = redis.call('ZRANGE', agenda, 0, 0, 'WITHSCORES')
+  table.insert(numbers, 1, top[2] and tonumber(top[2]) < 253402300799999 and tonumber(top[2]) or -1)
+elseif what == 9 then
+  for i = 1, #N do
+    redis.call('ZREM', agenda, take(N[i]))
+  end
+end
+return { now, cmsgpack.pack(numbers), table.concat(pieces) }

@@ -1,0 +1,83 @@
+-- head: what every changing script begins with. Names KEYS and ARGV once, reads the time once, answers a repeated
+-- call from memory, refuses to act on a clock that jumped.
+local m, j, r, s, l, a, d, g, k = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local caller, nonce, blob, channel, permanent = ARGV[3], ARGV[4], ARGV[6], ARGV[7], ARGV[8] == '1'
+local LAST = 253402300799999
+
+local now, start -- what is over is judged by the past millisecond, what begins counts from the next one
+if ARGV[1] ~= '' then
+  now = tonumber(ARGV[1])
+  start = now
+else
+  local t = redis.call('TIME')
+  local us = tonumber(t[2])
+  now = tonumber(t[1]) * 1000 + math.floor(us / 1000)
+  start = us % 1000 > 0 and now + 1 or now
+end
+if ARGV[2] ~= '' then
+  local expected, tolerance = string.match(ARGV[2], '^(%d+):(%d+)$')
+  if math.abs(now - tonumber(expected)) > tonumber(tolerance) then
+    return { 1, now, 0, 0, '', '' }
+  end
+end
+
+local function put(list, x, y)
+  local n = #list
+  list[n + 1] = x
+  if y ~= nil then
+    list[n + 2] = y
+  end
+end
+
+local M = {} -- the line's own fields that this script asked for, by name
+do
+  local fields = { 'c:' .. caller, 'seq', 'pu', 'mif', 'wu', 'ag', 'reg' }
+  for i = 1, #FIELDS do
+    fields[#fields + 1] = FIELDS[i]
+  end
+  local values = redis.call('HMGET', m, unpack(fields))
+  for i = 1, #fields do
+    M[i == 1 and 'memo' or fields[i]] = values[i] or nil
+  end
+end
+local waited = M.wu ~= nil and tonumber(M.wu) > now -- somebody waits: wake-ups are wanted
+local limited = M.mif ~= nil and tonumber(M.mif) > 0
+
+local set = {} -- fields of m to write at the end, with the memory of this call
+local known = M.seq ~= nil -- a line that nobody used yet is not written to by a refusal
+
+local function open_line()
+  if known then
+    return
+  end
+  put(set, 'seq', '0')
+  if permanent then
+    -- A key that becomes empty in a slot that is being moved makes the next access fail half-way.
+    redis.call('HSET', j, '', '')
+    redis.call('HSET', r, '', '')
+    redis.call('HSET', g, '', '')
+    for _, z in ipairs({ s, l, a, d, k }) do
+      redis.call('ZADD', z, '+inf', '')
+    end
+  end
+end
+
+local seq = tonumber(M.seq or 0)
+local soonest -- earliest clean-up work this call made
+local freed, first = false, nil -- a place became free; the earliest moment something new is deliverable
+
+local function int(n)
+  return string.format('%.0f', n)
+end
+
+local function work_at(t)
+  if soonest == nil or t < soonest then
+    soonest = t
+  end
+end
+
+local function deliverable_at(t)
+  if first == nil or t < first then
+    first = t
+  end
+end

@@ -1,0 +1,80 @@
+-- judge: the one place that derives a state (engine/lifecycle.py says the same in Python). Clean-up only writes down
+-- what this already says, so what a caller sees never depends on whether it has run.
+-- job.state: s scheduled, r ready, l leased, D done, C cancelled, X dead, nil nothing (never was, or gone by retention).
+-- job.at: when it became that. job.written: an end that stands in the store, not only in time.
+local EXHAUSTED, EXPIRED, REJECTED, CORRUPT = 1, 2, 3, 4
+
+local function judge(job)
+  local phase = job.phase
+  if phase == 'L' then
+    job.at = job.time
+    if job.time > now then
+      job.state = 'l'
+    elseif job.policy.max > 0 and job.deliveries - job.uncounted >= job.policy.max then
+      job.state, job.reason = 'X', EXHAUSTED
+    elseif job.exp > 0 and job.exp <= now then
+      job.state, job.reason, job.at = 'X', EXPIRED, math.max(job.exp, job.time)
+    else
+      job.state = 'r'
+    end
+  elseif phase == 'W' then
+    if job.exp > 0 and job.exp <= now then
+      job.state, job.reason, job.at = 'X', EXPIRED, job.exp
+    else
+      job.state, job.at = job.time > now and 's' or 'r', job.time
+    end
+  else
+    job.at, job.written = job.changed, true
+    job.state = string.upper(phase)
+    if job.time <= now then
+      job.state, job.gone = nil, true
+    end
+  end
+  if job.state == 'X' and not job.written and job.at + job.policy.dead <= now then
+    job.state, job.gone = nil, true -- died and was forgotten since anybody looked
+  end
+end
+
+-- The jobs of `ids` as they are now; one that never was has state nil and no record.
+local function load(ids)
+  local jobs, n, unstarted, members = {}, #ids, {}, {}
+  for from = 1, n, 3900 do
+    local to = math.min(from + 3899, n)
+    local records = redis.call('HMGET', j, unpack(ids, from, to))
+    local runs = redis.call('HMGET', r, unpack(ids, from, to))
+    for i = from, to do
+      local job = { id = ids[i] }
+      local record, run = records[i - from + 1], runs[i - from + 1]
+      jobs[i] = job
+      if record then
+        read_record(job, record)
+      end
+      if run then
+        read_run(job, run)
+        if record or job.head then
+          job.policy = policy(job.number, job.inline)
+          judge(job)
+        end
+      elseif record then
+        unstarted[#unstarted + 1] = job
+        members[#members + 1] = member(job.seq, job.id)
+      end
+    end
+  end
+  for from = 1, #members, 3900 do
+    local to = math.min(from + 3899, #members)
+    local scores = redis.call('ZMSCORE', s, unpack(members, from, to))
+    for i = from, to do
+      local job, score = unstarted[i], scores[i - from + 1]
+      if score then
+        score = tonumber(score)
+        job.policy = policy(job.number, job.inline)
+        job.phase, job.reason, job.deliveries, job.uncounted, job.given = 'W', 0, 0, 0, 0
+        job.time, job.due, job.exp, job.fresh = score, score, job.ttl and score + job.ttl or 0, true
+        job.changed, job.token, job.error = job.edited or job.created, NO_TOKEN, ''
+        judge(job)
+      end
+    end
+  end
+  return jobs
+end

@@ -1,0 +1,107 @@
+-- record: the stored form of a job. Written as `j` at send, edit and replace only; what changes while it is worked on is
+-- the second, small value `r` (the run), which exists from the first pull or the end on.
+--
+-- j[id]  flags policy seq:5 created:6 crc:4 fingerprint:4 | [policy bytes] [topic] [ttl:6] [edited:6] [headers] [tags] body
+--        flags: 0-1 body kind, 4 ttl, 8 headers, 16 tags, 32 edited, 64 policy inline, 128 topic (wide namespaces)
+-- r[id]  phase reason deliveries:4 uncounted:4 given:1 time:6 due:6 exp:6 changed:6 token:12 | [record head:21, with its policy bytes if inline] error
+--        phase: L leased, W waits, D done, C cancelled, X dead; lower case d, c: tombstone, no record in j, its head is here
+-- time   L deadline; W next delivery; ended: end of the retention
+local RUN, HEAD, NO_TOKEN = '>BBI4I4BI6I6I6I6', '>BBI5I6', string.rep('\0', 12)
+local policies = {}
+
+-- lease, max (0 = none), retain, dead_retain, flags (1 = keep the body), jitter, waits...
+local function policy(number, inline)
+  local key = inline or number
+  local p = policies[key]
+  if p == nil then
+    local text = inline or redis.call('HGET', m, 'p' .. number)
+    local lease, max, retain, dead, flags, jitter, n = struct.unpack('>I4I4I6I6BdB', text)
+    p = { lease = lease, max = max, retain = retain, dead = dead, keep = flags % 2 == 1, jitter = jitter, n = n, text = text }
+    policies[key] = p
+  end
+  return p
+end
+
+local function wait_of(p, i)
+  return (struct.unpack('>I6', p.text, 31 + 6 * (i - 1)))
+end
+
+local function member(seq_number, id)
+  return struct.pack('>I5', seq_number) .. id
+end
+
+-- Reads a record's head and sections into `job`; the body begins at job.body_at.
+local function read_record(job, raw)
+  local flags, number, seq_number, created = struct.unpack(HEAD, raw)
+  local at, inline = 22, nil
+  job.raw, job.flags, job.number, job.seq, job.created = raw, flags, number, seq_number, created
+  if flags > 3 then
+    if bit.band(flags, 64) > 0 then
+      local size = struct.unpack('>I2', raw, at)
+      inline = string.sub(raw, at + 2, at + 1 + size)
+      at = at + 2 + size
+    end
+    if bit.band(flags, 128) > 0 then
+      local size = struct.unpack('>I2', raw, at)
+      job.topic = string.sub(raw, at + 2, at + 1 + size)
+      at = at + 2 + size
+    end
+    job.middle = at -- ttl, edited, headers and tags stand from here
+    if bit.band(flags, 4) > 0 then
+      job.ttl = struct.unpack('>I6', raw, at)
+      at = at + 6
+    end
+    if bit.band(flags, 32) > 0 then
+      job.edited = struct.unpack('>I6', raw, at)
+      at = at + 6
+    end
+    if bit.band(flags, 8) > 0 then
+      local size = struct.unpack('>I2', raw, at)
+      job.headers = string.sub(raw, at, at + 1 + size)
+      at = at + 2 + size
+    end
+    if bit.band(flags, 16) > 0 then
+      local size = struct.unpack('>I2', raw, at)
+      job.tags = string.sub(raw, at + 2, at + 1 + size)
+      at = at + 2 + size
+    end
+  else
+    job.middle = at
+  end
+  job.body_at, job.inline = at, inline
+end
+
+local function read_run(job, raw)
+  local phase
+  phase, job.reason, job.deliveries, job.uncounted, job.given, job.time, job.due, job.exp, job.changed = struct.unpack(RUN, raw)
+  phase = string.char(phase)
+  job.phase = phase
+  job.token = string.sub(raw, 36, 47)
+  if phase == 'd' or phase == 'c' then
+    job.head = string.sub(raw, 48, 68)
+    job.flags, job.number, job.seq, job.created = struct.unpack(HEAD, job.head)
+    local at = 69
+    if bit.band(job.flags, 64) > 0 then
+      local size = struct.unpack('>I2', raw, at)
+      job.inline = string.sub(raw, at + 2, at + 1 + size)
+      job.head = job.head .. string.sub(raw, at, at + 1 + size)
+      at = at + 2 + size
+    end
+    job.error = string.sub(raw, at)
+  else
+    job.error = string.sub(raw, 48)
+  end
+end
+
+local function run_text(job, phase, head)
+  return struct.pack(RUN, string.byte(phase), job.reason, job.deliveries, job.uncounted, job.given, job.time, job.due, job.exp, job.changed)
+    .. job.token .. (head or '') .. job.error
+end
+
+local function each_tag(job, f)
+  if job.tags then
+    for tag in string.gmatch(job.tags, '[^%z]+') do
+      f(tag .. '\0' .. job.id)
+    end
+  end
+end

@@ -1,0 +1,24 @@
+-- refs: ids and tokens of a batch. `width` numbers per job: id size, token size, then the operation's own.
+local function refs(width)
+  local N, ids, tokens, at = cmsgpack.unpack(ARGV[5]), {}, {}, 1
+  for i = 1, #N / width do
+    local o = (i - 1) * width
+    ids[i] = string.sub(blob, at, at + N[o + 1] - 1)
+    at = at + N[o + 1]
+    tokens[i] = string.sub(blob, at, at + N[o + 2] - 1)
+    at = at + N[o + 2]
+  end
+  return ids, tokens, N, at
+end
+
+-- The answer of a line that nobody ever used: every id is unknown.
+local function nobody(n, width)
+  local results = {}
+  for i = 1, n do
+    put(results, NOT_FOUND)
+    for _ = 2, width do
+      put(results, 0)
+    end
+  end
+  return { 0, now, 0, 0, cmsgpack.pack(results), '' }
+end

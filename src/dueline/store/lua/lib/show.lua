@@ -1,0 +1,31 @@
+-- show: a job as a reader sees it: numbers and pieces of the answer.
+--        per job: state, id size, reason, deliveries, uncounted, lease until, due, expires, updated, ended, retained until,
+--                 record size, what the record holds (0 head, 1 without body, 2 all), policy size, error size
+local numbers, pieces, shown_bytes = {}, {}, 0
+
+local function show(job, with_body)
+  local state = job.state
+  local ended = state == 'X' or state == 'D' or state == 'C'
+  local record, holds = job.head, 0
+  if job.raw then
+    record, holds = job.raw, 2
+    if not with_body then
+      record, holds = string.sub(record, 1, job.body_at - 1), 1
+    end
+  end
+  local retained = 0
+  if ended then
+    retained = job.written and job.time or math.min(job.at + job.policy.dead, LAST)
+  end
+  put(numbers, STATE[state], #job.id)
+  put(numbers, state == 'X' and job.reason or 0, job.deliveries)
+  put(numbers, job.uncounted, state == 'l' and job.time or 0)
+  put(numbers, job.due, job.exp)
+  put(numbers, (ended and not job.written) and job.at or job.changed, ended and job.at or 0)
+  put(numbers, retained, #record)
+  put(numbers, holds, #job.policy.text)
+  put(numbers, #job.error)
+  put(pieces, job.id, record)
+  put(pieces, job.policy.text, job.error)
+  shown_bytes = shown_bytes + #record
+end

@@ -1,0 +1,198 @@
+#!lua flags=allow-oom
+-- pull: lease the earliest deliverable jobs to the waiters of one process, in their order.
+-- KEYS   m j r s l a d g k
+-- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent   9 process
+--        numbers  default lease, wait_ms, max bytes, then per waiter: max, lease_ms (0 = the job's own)
+--        blob     token base (8 bytes)
+-- RETURN status now note extra (1 unlisted, 2 off duty)   numbers   blob
+--        numbers  next (-1 = none), more (0/1), over leases taken, expired, exhausted, broken, then per job:
+--                 id size, record size, deliveries, uncounted, deadline, due, since when it could be delivered, max, number in the token
+--        blob     per job: id, record
+-- BOUND  max + 100 entries inspected, 1 MiB of records
+local FIELDS = { 'dp', 'du' }
+-- include head
+-- include write
+-- include record
+-- include judge
+-- include ends
+local N, base, me = cmsgpack.unpack(ARGV[5]), blob, ARGV[9]
+local got, pieces, jobs = {}, {}, 0
+
+local function give(job)
+  put(got, #job.id, #job.raw)
+  put(got, job.deliveries, job.uncounted)
+  put(got, job.time, job.due)
+  put(got, job.since or job.due, job.policy.max)
+  put(got, (struct.unpack('>I4', job.token, 9)))
+  put(pieces, job.id, job.raw)
+  jobs = jobs + 1
+end
+
+if M.memo and string.sub(M.memo, 1, 8) == nonce then
+  -- A repeat: what this very call leased and is still leased by it.
+  local ids, lost, at = {}, 0, 19
+  local size = struct.unpack('>I4', M.memo, 15)
+  while at < 19 + size do
+    local n = struct.unpack('>I2', M.memo, at)
+    ids[#ids + 1] = string.sub(M.memo, at + 2, at + 1 + n)
+    at = at + 2 + n
+  end
+  for _, job in ipairs(load(ids)) do
+    if job.phase == 'L' and string.sub(job.token, 1, 8) == base then
+      give(job)
+    else
+      lost = lost + 1
+    end
+  end
+  local numbers = { now, 1, 0, 0, 0, 0 }
+  for i = 1, #got do
+    numbers[6 + i] = got[i]
+  end
+  return { 0, now, 0, M.reg and 0 or 1, cmsgpack.pack(numbers), table.concat(pieces) }
+end
+
+local default_lease, wait, max_bytes = N[1], N[2], N[3]
+if wait > 0 then
+  open_line()
+elseif not known then
+  return { 0, now, 0, 0, cmsgpack.pack({ -1, 0, 0, 0, 0, 0 }), '' }
+end
+local want, expired, exhausted, broken, over, more = 0, 0, 0, 0, 0, false
+for i = 4, #N, 2 do
+  want = want + N[i]
+end
+local paused = M.pu and tonumber(M.pu) > now
+local room = want
+if limited then
+  room = math.min(want, tonumber(M.mif) - redis.call('ZCOUNT', l, '(' .. int(now), int(LAST)))
+end
+
+-- The merged head of schedule and over leases, a chunk at a time. Members of both begin with the send number.
+local from_s, from_l = { at = 0 }, { at = 0 }
+local function look(side, key, n)
+  if not side.list or (side.i > #side.list and not side.dry) then
+    side.list = redis.call('ZRANGEBYSCORE', key, '-inf', int(now), 'WITHSCORES', 'LIMIT', side.at, n)
+    side.at, side.i, side.dry = side.at + n, 1, #side.list < 2 * n
+  end
+  return side.list[side.i], side.list[side.i + 1] and tonumber(side.list[side.i + 1])
+end
+
+local credit, left = 4, N[4] or 0
+local bytes, inspected, bound, empty = 0, 0, want + 100, false
+while not paused and jobs < room and inspected < bound and not more and not empty do
+  local ids, froms, chunk = {}, {}, room - jobs
+  while #ids < chunk do
+    local ms, ts = look(from_s, s, chunk)
+    local ml, tl = look(from_l, l, chunk)
+    if not ms and not ml then
+      empty = true
+      break
+    end
+    local side, entry = from_s, ms
+    if not ms or (ml and (tl < ts or (tl == ts and ml < ms))) then
+      side, entry = from_l, ml
+    end
+    side.i = side.i + 2
+    put(ids, string.sub(entry, 6))
+    put(froms, entry)
+  end
+  for i, job in ipairs(load(ids)) do
+    inspected = inspected + 1
+    local state = job.state
+    if state == 'r' then
+      if bytes > 0 and bytes + #job.raw > max_bytes then
+        more = true
+        break
+      end
+      bytes = bytes + #job.raw
+      while left == 0 do
+        credit = credit + 2
+        left = N[credit]
+      end
+      left = left - 1
+      local lease = N[credit + 1]
+      if lease == 0 then
+        lease = job.policy.lease > 0 and job.policy.lease or default_lease
+      end
+      job.since = job.at
+      if job.phase == 'L' then
+        over = over + 1
+      else
+        put(out.rs, froms[i])
+      end
+      job.deliveries, job.time, job.changed = job.deliveries + 1, math.min(start + lease, LAST), start
+      job.token = base .. struct.pack('>I4', jobs)
+      put(out.hr, job.id, run_text(job, 'L'))
+      put(out.zl, int(job.time), froms[i])
+      if job.policy.max > 0 and job.deliveries - job.uncounted >= job.policy.max then
+        put(out.za, int(job.time), 'e' .. job.id)
+        work_at(job.time)
+      end
+      give(job)
+    elseif state == 'X' or job.gone then
+      local reason = job.reason
+      if reason == EXHAUSTED then
+        exhausted = exhausted + 1
+      else
+        expired = expired + 1
+      end
+      bury(job, reason, job.at)
+    else
+      -- No readable record behind this entry: take it out of the way, keep it for fsck.
+      broken = broken + 1
+      put(out.rs, froms[i])
+      put(out.rl, froms[i])
+      put(out.zd, int(now), 'b' .. job.id)
+      count('nB', 1)
+    end
+  end
+end
+if inspected >= bound and not empty then
+  more = true
+end
+
+local ids = {}
+for i = 1, #pieces, 2 do
+  put(ids, struct.pack('>I2', #pieces[i]) .. pieces[i])
+end
+local memo = table.concat(ids)
+if wait > 0 and (not M.wu or tonumber(M.wu) < now + wait) then
+  put(set, 'wu', int(now + wait + 5000))
+end
+
+local numbers = { 0, more and 1 or 0, over, expired, exhausted, broken }
+for i = 1, #got do
+  numbers[6 + i] = got[i]
+end
+local mine = M.dp == me
+local off_duty = wait > 0 and not mine and M.du ~= nil and tonumber(M.du) > now and jobs == 0
+-- `finish` writes; only then the heads are those that remain.
+if jobs == 0 and wait == 0 then
+  M.reg = '1' -- an empty look is no reason to list a topic
+end
+local reply = finish(numbers, table.concat(pieces), struct.pack('>I4', #memo) .. memo)
+local next_at
+if paused then
+  next_at = tonumber(M.pu) < LAST and tonumber(M.pu) or nil
+elseif limited and jobs >= room and room < want then
+  local live = redis.call('ZRANGEBYSCORE', l, '(' .. int(now), int(LAST), 'WITHSCORES', 'LIMIT', 0, 1)
+  next_at = live[2] and tonumber(live[2])
+else
+  for _, key in ipairs({ s, l }) do
+    local top = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    local time = top[2] and tonumber(top[2])
+    if time and time <= LAST and (next_at == nil or time < next_at) then
+      next_at = time
+    end
+  end
+end
+if wait > 0 and not off_duty then
+  local until_at = math.min((next_at or now) + 1000, now + wait + 1000)
+  if not mine or tonumber(M.du) < until_at - 500 then
+    redis.call('HSET', m, 'dp', me, 'du', int(until_at))
+  end
+end
+numbers[1] = next_at or -1
+reply[5] = cmsgpack.pack(numbers)
+reply[4] = reply[4] + (off_duty and 2 or 0)
+return reply

@@ -1,0 +1,27 @@
+#!lua flags=no-writes
+-- read: jobs by id, as they are at this moment.
+-- KEYS   m j r s l a d g k
+-- ARGV   1 now_ms or ""   2 ""   3 ""   4 ""   5 numbers   6 blob
+--        numbers  with body (0/1), then the sizes of the ids
+--        blob     the ids
+-- RETURN status now 0 0 numbers blob                (lib/show; an id that is not there has the one number 0)
+-- BOUND  n <= 500
+local FIELDS = {}
+-- include head
+-- include record
+-- include judge
+-- include codes
+-- include show
+local N, ids, at = cmsgpack.unpack(ARGV[5]), {}, 1
+for i = 2, #N do
+  ids[i - 1] = string.sub(blob, at, at + N[i] - 1)
+  at = at + N[i]
+end
+for _, job in ipairs(load(ids)) do
+  if job.state then
+    show(job, N[1] == 1)
+  else
+    put(numbers, 0)
+  end
+end
+return { 0, now, 0, 0, cmsgpack.pack(numbers), table.concat(pieces) }

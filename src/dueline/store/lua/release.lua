@@ -1,0 +1,78 @@
+#!lua flags=allow-oom
+-- release: hand a leased job back, now or later; dead when its attempts are used up or the caller says so.
+-- KEYS   m j r s l a d g k
+-- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
+--        numbers  per job: id size, token size, delay (-1 = the retry policy), counts (0/1), dead reason (0 = none), jitter draw, error size
+--        blob     all ids and tokens, then all error texts
+-- RETURN status now note extra numbers (per job: code, due or 0, reason or 0)   blob
+-- BOUND  O(n log N), n <= 500
+local FIELDS = {}
+-- include head
+-- include write
+-- include record
+-- include judge
+-- include ends
+-- include codes
+-- include refs
+local again = remembered()
+if again then
+  return again
+end
+local MAX_REFUNDS = 100
+local ids, tokens, N, at = refs(7)
+if not known then
+  return nobody(#ids, 3)
+end
+local jobs, results = load(ids), {}
+for i, job in ipairs(jobs) do
+  local o, token, state = (i - 1) * 7, tokens[i], job.state
+  local delay, counts_one, dead, draw, size = N[o + 3], N[o + 4] == 1, N[o + 5], N[o + 6], N[o + 7]
+  local text = string.sub(blob, at, at + size - 1)
+  at = at + size
+  local code, due, reason = OK, 0, 0
+  if state == nil then
+    code = NOT_FOUND
+  elseif job.phase ~= 'L' or state == 'X' or (token == '' and state ~= 'l') or (token ~= '' and token ~= job.token) then
+    code = LEASE_LOST
+  else
+    if size > 0 then
+      job.error = text
+    end
+    counts_one = counts_one or job.given >= MAX_REFUNDS
+    if not counts_one then
+      job.uncounted, job.given = job.uncounted + 1, job.given + 1
+      put(out.ra, 'e' .. job.id)
+    end
+    local attempts, p = job.deliveries - job.uncounted, job.policy
+    if dead > 0 then
+      reason = dead
+    elseif counts_one and p.max > 0 and attempts >= p.max then
+      reason = EXHAUSTED
+    elseif job.exp > 0 and job.exp <= now then
+      reason = EXPIRED
+    end
+    job.token = NO_TOKEN
+    if reason > 0 then
+      code = DEAD
+      bury(job, reason, start)
+    else
+      local wait = delay
+      if wait < 0 then
+        wait = 0
+        if p.n > 0 then
+          wait = wait_of(p, math.min(math.max(attempts, 1), p.n))
+          wait = math.floor(wait * (1 - p.jitter * draw))
+        end
+      end
+      due = wait == 0 and now or math.min(start + wait, LAST)
+      put(out.rl, member(job.seq, job.id))
+      put(out.zs, int(due), member(job.seq, job.id))
+      freed = freed or job.time > now
+      job.time, job.due, job.changed = due, due, start
+      put(out.hr, job.id, run_text(job, 'W'))
+      deliverable_at(due)
+    end
+  end
+  results[3 * i - 2], results[3 * i - 1], results[3 * i] = code, due, reason
+end
+return finish(results, '')

@@ -1,0 +1,126 @@
+#!lua
+-- send: store new jobs; the conflict rules for ids that are taken.
+-- KEYS   m j r s l a d g k
+-- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
+--        numbers  policy_version, count of policies, their sizes, count of jobs, then per job:
+--                 id size, rest size, flags, policy index, when (delay, or -at), ttl, on_live, on_ended
+--        blob     the policies, then per job: id, rest (crc, fingerprint, sections, body)
+-- RETURN status now note extra numbers (per job: code, state, due, version)   blob
+-- BOUND  O(n log N), n <= 500 jobs and 1 MiB
+local N = cmsgpack.unpack(ARGV[5])
+local texts, at = {}, 1
+local FIELDS = { 'pv', 'pn' }
+for i = 1, N[2] do
+  texts[i] = string.sub(ARGV[6], at, at + N[2 + i] - 1)
+  FIELDS[2 + i] = 'q' .. texts[i]
+  at = at + N[2 + i]
+end
+-- include head
+-- include write
+-- include record
+-- include judge
+-- include ends
+-- include codes
+local again = remembered()
+if again then
+  return again
+end
+if M.pv and tonumber(M.pv) > N[1] then
+  return { 2, now, 0, tonumber(M.pv), '', '' }
+end
+
+open_line()
+local interned, used = {}, tonumber(M.pn or 0)
+for i = 1, N[2] do
+  local number = M['q' .. texts[i]]
+  if number then
+    interned[i] = tonumber(number)
+  elseif used < 250 then
+    used = used + 1
+    interned[i] = used
+    put(set, 'q' .. texts[i], int(used))
+    put(set, 'p' .. used, texts[i])
+    put(set, 'pn', int(used))
+  else
+    interned[i] = 0 -- the table is full: this job carries its policy itself
+  end
+end
+
+local base, n = 3 + N[2], N[3 + N[2]]
+local ids, rests, results = {}, {}, {}
+for i = 1, n do
+  local o = base + (i - 1) * 8
+  ids[i] = string.sub(blob, at, at + N[o + 1] - 1)
+  at = at + N[o + 1]
+  rests[i] = string.sub(blob, at, at + N[o + 2] - 1)
+  at = at + N[o + 2]
+end
+local records = redis.call('HMGET', j, unpack(ids))
+local runs = redis.call('HMGET', r, unpack(ids))
+
+local function store(i, code)
+  local o = base + (i - 1) * 8
+  local id, rest, flags, when, ttl = ids[i], rests[i], N[o + 3], N[o + 5], N[o + 6]
+  local number = interned[N[o + 4]]
+  if number == 0 then
+    local text = texts[N[o + 4]]
+    flags = flags + 64
+    rest = string.sub(rest, 1, 8) .. struct.pack('>I2', #text) .. text .. string.sub(rest, 9)
+  end
+  local due
+  if when == 0 then
+    due = now
+  elseif when > 0 then
+    due = math.min(start + when, LAST)
+  else
+    due = math.min(math.max(-when, now), LAST)
+  end
+  seq = seq + 1
+  local record = struct.pack(HEAD, flags, number, seq, start) .. rest
+  put(out.hj, id, record)
+  put(out.zs, int(due), member(seq, id))
+  if ttl > 0 then
+    local ends = math.min(due + ttl, LAST)
+    put(out.za, int(ends), 'x' .. id)
+    work_at(ends)
+  end
+  if bit.band(flags, 16) > 0 then
+    local job = { id = id }
+    read_record(job, record)
+    each_tag(job, function(entry)
+      put(out.zk, 0, entry)
+    end)
+  end
+  deliverable_at(due)
+  put(results, code, due <= now and 2 or 1)
+  put(results, due, seq)
+end
+
+for i = 1, n do
+  if not records[i] and not runs[i] then
+    store(i, CREATED)
+  else
+    local o = base + (i - 1) * 8
+    local old = load({ ids[i] })[1]
+    if old.state == nil then
+      if old.phase then
+        forget(old) -- gone by its retention, only not yet cleaned away
+      elseif old.raw then
+        put(out.dj, old.id)
+      end
+      store(i, CREATED)
+    else
+      local live = old.state == 's' or old.state == 'r' or old.state == 'l'
+      local rule = live and N[o + 7] or N[o + 8]
+      if rule == 2 then
+        forget(old)
+        store(i, REPLACED)
+      else
+        local same = rule == 1 or string.sub(old.raw or old.head, 14, 21) == string.sub(rests[i], 1, 8)
+        put(results, same and KEPT or ID_EXISTS, STATE[old.state])
+        put(results, old.due, old.seq)
+      end
+    end
+  end
+end
+return finish(results, '')

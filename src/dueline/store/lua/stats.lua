@@ -1,0 +1,41 @@
+#!lua flags=no-writes
+-- stats: counts of a line, without scans.
+-- KEYS   m j r s l a d g k
+-- ARGV   1 now_ms or ""   2 ""   3 ""   4 ""   5 numbers   6 ""
+--        numbers  upper bounds of the delay bands, ms from now
+-- RETURN status now 0 0 numbers ""
+--        numbers  scheduled, ready, leased, done, cancelled, broken, dead by reason x 4, next due (-1), oldest ready (-1), paused until (-1),
+--                 somebody waits, then one per band and the rest
+-- BOUND  20 x O(log N)
+local FIELDS = { 'nD', 'nC', 'nB', 'x1', 'x2', 'x3', 'x4' }
+-- include head
+local function between(key, from, to)
+  return redis.call('ZCOUNT', key, from, to)
+end
+
+local function top(key, from)
+  local list = redis.call('ZRANGEBYSCORE', key, from, int(LAST), 'WITHSCORES', 'LIMIT', 0, 1)
+  return list[2] and tonumber(list[2]) or -1
+end
+
+local n, later, last = int(now), '(' .. int(now), int(LAST)
+local oldest = top(s, '-inf')
+local over = top(l, '-inf')
+if over >= 0 and over <= now and (oldest < 0 or oldest > now or over < oldest) then
+  oldest = over
+end
+local paused = M.pu and tonumber(M.pu) > now and tonumber(M.pu) or -1
+local result = {
+  between(s, later, last), between(s, '-inf', n) + between(l, '-inf', n), between(l, later, last),
+  tonumber(M.nD or 0), tonumber(M.nC or 0), tonumber(M.nB or 0),
+  tonumber(M.x1 or 0), tonumber(M.x2 or 0), tonumber(M.x3 or 0), tonumber(M.x4 or 0),
+  top(s, later), oldest >= 0 and oldest <= now and oldest or -1, paused, waited and 1 or 0,
+}
+local from = later
+for _, bound in ipairs(cmsgpack.unpack(ARGV[5])) do
+  local to = int(math.min(now + bound, LAST))
+  put(result, between(s, from, to))
+  from = '(' .. to
+end
+put(result, between(s, from, last))
+return { 0, now, 0, 0, cmsgpack.pack(result), '' }

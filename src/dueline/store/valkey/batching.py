@@ -1,0 +1,135 @@
+"""Calls that arrive while a script call is under way join the next one: one call in flight per operation and line.
+
+So the cost of a job falls as the load rises, and the store's memory of each caller's last call (which makes every
+script safe to repeat) needs one slot per operation and line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+from ...engine.errors import RateLimited
+from ...engine.limits import BATCH_BYTES, BATCH_JOBS, Limits
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class _Entry(Generic[Item, Result]):
+    __slots__ = ("future", "items", "size")
+
+    def __init__(self, items: Sequence[Item], size: int, future: asyncio.Future[list[Result]]) -> None:
+        self.items = items
+        self.size = size
+        self.future = future
+
+
+class Batcher(Generic[Item, Result]):
+    """Joins calls of one operation on one line. `run` does one script call for up to 500 jobs with different ids."""
+
+    __slots__ = ("_bytes", "_id_of", "_idle", "_jobs", "_limits", "_queue", "_run", "_size_of", "_task")
+
+    def __init__(
+        self,
+        run: Callable[[list[Item]], Awaitable[list[Result]]],
+        id_of: Callable[[Item], str],
+        size_of: Callable[[Item], int],
+        idle: Callable[[], None],
+        limits: Limits,
+    ) -> None:
+        self._run = run
+        self._id_of = id_of
+        self._size_of = size_of
+        self._idle = idle
+        self._limits = limits
+        self._queue: deque[_Entry[Item, Result]] = deque()
+        self._jobs = 0
+        self._bytes = 0
+        self._task: asyncio.Task[None] | None = None
+
+    async def call(self, items: Sequence[Item]) -> list[Result]:
+        """Results in the order of the items. Items with one id run in separate calls, in order."""
+        if len(items) == 1:
+            return await self._enqueue(items, self._size_of(items[0]))
+        parts = self._parts(items)
+        if len(parts) == 1:
+            return await self._enqueue(*parts[0])
+        results = await asyncio.gather(*(self._enqueue(*part) for part in parts), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return [one for part in results if not isinstance(part, BaseException) for one in part]
+
+    def _parts(self, items: Sequence[Item]) -> list[tuple[Sequence[Item], int]]:
+        parts: list[tuple[Sequence[Item], int]] = []
+        start = size = 0
+        seen: set[str] = set()
+        for i, item in enumerate(items):
+            id, more = self._id_of(item), self._size_of(item)
+            if i > start and (i - start == BATCH_JOBS or size + more > BATCH_BYTES or id in seen):
+                parts.append((items[start:i], size))
+                start, size, seen = i, 0, set()
+            seen.add(id)
+            size += more
+        parts.append((items[start:], size))
+        return parts
+
+    def _enqueue(self, items: Sequence[Item], size: int) -> asyncio.Future[list[Result]]:
+        if self._jobs >= self._limits.max_queued_jobs or self._bytes > self._limits.max_queued_bytes:
+            raise RateLimited()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[list[Result]] = loop.create_future()
+        self._queue.append(_Entry(items, size, future))
+        self._jobs += len(items)
+        self._bytes += size
+        if self._task is None:
+            self._task = loop.create_task(self._work())
+        return future
+
+    async def _work(self) -> None:
+        try:
+            while self._queue:
+                batch, items = self._take()
+                try:
+                    results = await self._run(items)
+                except BaseException as error:
+                    for entry in batch:
+                        if not entry.future.done():
+                            entry.future.set_exception(error)
+                    if not isinstance(error, Exception):
+                        raise
+                    continue
+                at = 0
+                for entry in batch:
+                    until = at + len(entry.items)
+                    if not entry.future.done():
+                        entry.future.set_result(results[at:until])
+                    at = until
+        finally:
+            self._task = None
+            self._idle()
+
+    def _take(self) -> tuple[list[_Entry[Item, Result]], list[Item]]:
+        batch: list[_Entry[Item, Result]] = []
+        items: list[Item] = []
+        seen: set[str] = set()
+        size = 0
+        queue, id_of = self._queue, self._id_of
+        while queue:
+            entry = queue[0]
+            if batch and (len(items) + len(entry.items) > BATCH_JOBS or size + entry.size > BATCH_BYTES):
+                break
+            ids = [id_of(item) for item in entry.items]
+            if batch and not seen.isdisjoint(ids):
+                break
+            seen.update(ids)
+            queue.popleft()
+            batch.append(entry)
+            items += entry.items
+            size += entry.size
+            self._jobs -= len(entry.items)
+            self._bytes -= entry.size
+        return batch, items

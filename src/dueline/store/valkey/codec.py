@@ -1,0 +1,279 @@
+"""Between values and bytes: ids, policies, records, and the numbers + blob of every call.
+
+A batch travels as one msgpack array of numbers (no nil, no string, nothing above 2^53) and one binary blob: cmsgpack
+cannot carry binary bodies, and this costs a sixth of flat arguments. Formats are described in lua/lib/record.lua.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+import zlib
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import islice
+
+import msgspec
+
+from ...engine.job import BodyKind, Held, Job, Reason, State
+from ...engine.policy import Backoff, JobPolicy, Ladder
+from ...engine.store import SendItem
+
+pack_numbers = msgspec.msgpack.Encoder().encode
+unpack_numbers = msgspec.msgpack.Decoder(list[int]).decode
+
+STATES = (None, State.SCHEDULED, State.READY, State.LEASED, State.DONE, State.DEAD, State.CANCELLED)
+STATE_NUMBER = {state: number for number, state in enumerate(STATES)}
+REASONS = (None, Reason.EXHAUSTED, Reason.EXPIRED, Reason.REJECTED, Reason.CORRUPT)
+REASON_NUMBER = {reason: number for number, reason in enumerate(REASONS)}
+KINDS = (BodyKind.JSON, BodyKind.TEXT, BodyKind.BYTES)
+
+_TTL, _HEADERS, _TAGS, _EDITED, _INLINE, _TOPIC = 4, 8, 16, 32, 64, 128
+HEAD_BYTES = 21
+_crc_and_fingerprint = struct.Struct(">II").pack
+_short = struct.Struct(">H")
+
+
+def pack_id(id: str) -> bytes:
+    """Hex ids of 32 as 16 bytes, UUIDs as 17, all others behind a byte 2 (never 16 long): one id, one form."""
+    size = len(id)
+    if size == 32:
+        try:
+            packed = bytes.fromhex(id)
+        except ValueError:
+            packed = b""
+        if packed.hex() == id:
+            return packed
+    elif size == 36 and id[8] == id[13] == id[18] == id[23] == "-":
+        plain = id.replace("-", "")
+        try:
+            packed = bytes.fromhex(plain)
+        except ValueError:
+            packed = b""
+        if packed.hex() == plain and len(packed) == 16:
+            return b"\x01" + packed
+    text = id.encode()
+    return b"\x02\x00" + text if len(text) == 15 else b"\x02" + text
+
+
+def unpack_id(packed: bytes) -> str:
+    if len(packed) == 16:
+        return packed.hex()
+    if packed[0] == 1:
+        h = packed[1:].hex()
+        return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
+    return packed[2 if packed[1:2] == b"\x00" else 1 :].decode()
+
+
+def checksum(body: bytes) -> int:
+    return zlib.crc32(body)
+
+
+def token_text(token: bytes) -> str:
+    return base64.urlsafe_b64encode(token).decode()
+
+
+def token_bytes(text: str | None) -> bytes:
+    """The 12 bytes of a token; a text that is none becomes one that no lease has. None: empty."""
+    if text is None:
+        return b""
+    try:
+        token = base64.b64decode(text.encode(), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        return b"\xff" * 12
+    return token if len(token) == 12 and token_text(token) == text else b"\xff" * 12
+
+
+def _i6(n: int) -> bytes:
+    return n.to_bytes(6, "big")
+
+
+@lru_cache(4096)
+def pack_policy(policy: JobPolicy) -> bytes:
+    retry = policy.retry
+    flags = int(policy.keep_body) + (2 if isinstance(retry, Ladder) else 4 if isinstance(retry, Backoff) else 0)
+    waits = policy.waits_ms
+    head = struct.pack(">II", policy.lease_ms or 0, policy.max_attempts or 0) + _i6(policy.retain_ms)
+    jitter = retry.jitter if isinstance(retry, Backoff) else 0.0
+    head += _i6(policy.dead_retain_ms) + struct.pack(">BdB", flags, jitter, len(waits)) + b"".join(map(_i6, waits))
+    return head + struct.pack(">QdQ", retry.base_ms, retry.factor, retry.max_ms) if isinstance(retry, Backoff) else head
+
+
+@lru_cache(4096)
+def unpack_policy(text: bytes) -> JobPolicy:
+    lease, max_attempts = struct.unpack_from(">II", text)
+    retain, dead = int.from_bytes(text[8:14], "big"), int.from_bytes(text[14:20], "big")
+    flags, jitter, count = struct.unpack_from(">BdB", text, 20)
+    retry: Ladder | Backoff | None = None
+    if flags & 2:
+        retry = Ladder(tuple(int.from_bytes(text[30 + 6 * i : 36 + 6 * i], "big") for i in range(count)))
+    elif flags & 4:
+        base, factor, most = struct.unpack_from(">QdQ", text, 30 + 6 * count)
+        retry = Backoff(base, factor, most, jitter)
+    return JobPolicy(lease or None, max_attempts or None, retain, dead, retry, bool(flags & 1))
+
+
+def pack_tags(tags: tuple[str, ...]) -> bytes:
+    return "\0".join(tags).encode()
+
+
+def _sized(text: bytes) -> bytes:
+    return _short.pack(len(text)) + text
+
+
+def encode_send(items: Sequence[SendItem], policy_version: int, topic: bytes | None) -> tuple[bytes, bytes]:
+    """numbers and blob of send.lua. `topic` is given in wide namespaces, where a record must name its topic."""
+    policies: dict[JobPolicy, int] = {}
+    per_job: list[int] = []
+    pieces: list[bytes] = []
+    for item in items:
+        index = policies.get(item.policy)
+        if index is None:
+            index = policies[item.policy] = len(policies) + 1
+        body, ttl = item.body, item.ttl_ms or 0
+        flags = int(item.kind)
+        rest = _crc_and_fingerprint(zlib.crc32(body), item.fingerprint)
+        if ttl or item.headers or item.tags or topic is not None:
+            if topic is not None:
+                flags |= _TOPIC
+                rest += _sized(topic)
+            if ttl:
+                flags |= _TTL
+                rest += _i6(ttl)
+            if item.headers:
+                flags |= _HEADERS
+                rest += _sized(item.headers)
+            if item.tags:
+                flags |= _TAGS
+                rest += _sized(pack_tags(item.tags))
+        id = pack_id(item.id)
+        when = item.delay_ms if item.at_ms is None else -max(item.at_ms, 1)
+        pieces += (id, rest, body)
+        per_job += (len(id), len(rest) + len(body), flags, index, when, ttl, int(item.on_live), int(item.on_ended))
+    texts = [pack_policy(policy) for policy in policies]
+    numbers = [policy_version, len(texts), *map(len, texts), len(items), *per_job]
+    return pack_numbers(numbers), b"".join(texts + pieces)
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A stored record taken apart. `intact`: its body has the checksum it was stored with."""
+
+    kind: BodyKind
+    version: int
+    created_at_ms: int
+    topic: str | None
+    headers: bytes
+    tags: tuple[str, ...]
+    body: bytes
+    intact: bool
+
+
+def decode_record(raw: bytes, whole: bool = True) -> Record:
+    flags = raw[0]
+    at = HEAD_BYTES
+    topic: str | None = None
+    headers, tags = b"", ()
+    if flags & ~3:
+        if flags & _INLINE:
+            at += 2 + int.from_bytes(raw[at : at + 2], "big")
+        if flags & _TOPIC:
+            size = int.from_bytes(raw[at : at + 2], "big")
+            topic = raw[at + 2 : at + 2 + size].decode()
+            at += 2 + size
+        at += 6 * bool(flags & _TTL) + 6 * bool(flags & _EDITED)
+        if flags & _HEADERS:
+            size = int.from_bytes(raw[at : at + 2], "big")
+            headers = raw[at + 2 : at + 2 + size]
+            at += 2 + size
+        if flags & _TAGS:
+            size = int.from_bytes(raw[at : at + 2], "big")
+            tags = tuple(raw[at + 2 : at + 2 + size].decode().split("\0"))
+            at += 2 + size
+    body = raw[at:]
+    intact = not whole or zlib.crc32(body) == int.from_bytes(raw[13:17], "big")
+    seq, created = int.from_bytes(raw[2:7], "big"), int.from_bytes(raw[7:13], "big")
+    return Record(KINDS[flags & 3], seq, created, topic, headers, tags, body, intact)
+
+
+def decode_shown(numbers: Sequence[int], blob: bytes, topic: str, at: int = 0) -> list[Job | None]:
+    """Jobs out of an answer made by lib/show.lua; `at` is where their bytes begin in the blob."""
+    jobs: list[Job | None] = []
+    rest = iter(numbers)
+    for state in rest:
+        if state == 0:
+            jobs.append(None)
+            continue
+        n = list(islice(rest, 14))
+        id = unpack_id(blob[at : at + n[0]])
+        at += n[0]
+        raw = blob[at : at + n[10]]
+        at += n[10]
+        policy = unpack_policy(blob[at : at + n[12]])
+        at += n[12]
+        error = blob[at : at + n[13]].decode(errors="replace")
+        at += n[13]
+        holds = n[11]
+        if holds:
+            record = decode_record(raw, holds == 2)
+        else:
+            seq, created = int.from_bytes(raw[2:7], "big"), int.from_bytes(raw[7:13], "big")
+            record = Record(KINDS[raw[0] & 3], seq, created, None, b"", (), b"", True)
+        jobs.append(
+            Job(
+                id=id,
+                topic=record.topic if record.topic is not None else topic,
+                state=State(STATES[state]),
+                reason=REASONS[n[1]],
+                body=record.body if holds == 2 else None,
+                kind=record.kind,
+                headers=record.headers,
+                tags=record.tags,
+                due_at_ms=n[5],
+                created_at_ms=record.created_at_ms,
+                updated_at_ms=n[7],
+                ended_at_ms=n[8] or None,
+                deliveries=n[2],
+                refunds=n[3],
+                policy=policy,
+                expires_at_ms=n[6] or None,
+                lease_until_ms=n[4] or None,
+                retain_until_ms=n[9] or None,
+                version=record.version,
+                last_error=error or None,
+            )
+        )
+    return jobs
+
+
+def decode_pulled(
+    numbers: Sequence[int], blob: bytes, topic: str, base: bytes, now_ms: int
+) -> tuple[list[Held], list[Held]]:
+    """(jobs, jobs whose body is not what was stored) out of the answer of pull.lua, from number 6 on."""
+    good: list[Held] = []
+    corrupt: list[Held] = []
+    at = 0
+    for i in range(6, len(numbers), 9):
+        id_size, size, deliveries, uncounted, deadline, due, since, most, place = numbers[i : i + 9]
+        id = unpack_id(blob[at : at + id_size])
+        at += id_size
+        record = decode_record(blob[at : at + size])
+        at += size
+        held = Held(
+            id=id,
+            topic=record.topic if record.topic is not None else topic,
+            body=record.body,
+            kind=record.kind,
+            headers=record.headers,
+            tags=record.tags,
+            attempt=deliveries - uncounted,
+            delivery=deliveries,
+            max_attempts=most or None,
+            lease=token_text(base + place.to_bytes(4, "big")),
+            lease_until_ms=deadline,
+            due_at_ms=due,
+            created_at_ms=record.created_at_ms,
+            late_ms=now_ms - since,
+        )
+        (good if record.intact else corrupt).append(held)
+    return good, corrupt

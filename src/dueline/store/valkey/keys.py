@@ -1,0 +1,93 @@
+"""Every key of the product, built in one place, with its type beside it. STORE layout, version 1.
+
+All keys of a line carry one hash tag, so that a script touches one slot only:
+
+    {ns/topic/p}      a topic's partition          m j r s l a d g k
+    {ns//p}           a wide namespace's partition  j r, and m s l a d g k once per topic
+
+    m  hash   the line itself: seq, pause, limits, duty, counters, interned policies, memory of calls
+    j  hash   id -> record (written by send, edit, replace, revive only)
+    r  hash   id -> run (from the first pull or end on)
+    s  zset   send number + id -> time; live and not leased
+    l  zset   send number + id -> lease deadline; over leases stay until pulled or tidied
+    a  zset   agenda: x+id ttl end, e+id deadline of a last attempt, t+id end of retention
+    d  zset   x+id dead by time of death, b+id broken
+    g  hash   merge groups
+    k  zset   tag NUL id
+
+    {directory}   topics zset, seen zset, config hash, agenda zset, meta hash
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from ...engine.job import Line
+
+DATA_VERSION = "1"
+LETTERS = "mjrsladgk"
+
+
+class LineKeys(NamedTuple):
+    """The nine keys of a line in the order of every script, and the channel of its wake-ups."""
+
+    keys: tuple[str, ...]
+    channel: str
+
+
+def _escaped(name: str) -> str:
+    return quote(name, safe="")
+
+
+@lru_cache(8192)
+def line_keys(prefix: str, line: Line) -> LineKeys:
+    namespace, topic = _escaped(line.namespace), _escaped(line.topic)
+    if line.wide:
+        tag = f"{prefix}:{{{namespace}//{line.partition}}}:"
+        keys = tuple(tag + letter if letter in "jr" else f"{tag}{letter}:{topic}" for letter in LETTERS)
+        return LineKeys(keys, f"{tag}w:{topic}")
+    tag = f"{prefix}:{{{namespace}/{topic}/{line.partition}}}:"
+    return LineKeys(tuple(tag + letter for letter in LETTERS), tag + "w")
+
+
+def line_of(prefix: str, key: str) -> Line | None:
+    """The line whose `m` key this is, None for any other key."""
+    head = f"{prefix}:{{"
+    if not key.startswith(head):
+        return None
+    inside, _, tail = key[len(head) :].partition("}:")
+    parts = inside.split("/")
+    if len(parts) != 3 or not parts[2].isdigit():
+        return None
+    namespace, topic, partition = unquote(parts[0]), unquote(parts[1]), int(parts[2])
+    if tail == "m":
+        return Line(namespace, topic, partition)
+    if not topic and tail.startswith("m:"):
+        return Line(namespace, unquote(tail[2:]), partition, True)
+    return None
+
+
+def directory_keys(prefix: str) -> tuple[str, ...]:
+    """topics, seen, config, agenda: the order of directory.lua."""
+    return tuple(f"{prefix}:{{directory}}:{name}" for name in ("topics", "seen", "config", "agenda"))
+
+
+def meta_key(prefix: str) -> str:
+    """Data version and identity of the store (hash)."""
+    return f"{prefix}:{{directory}}:meta"
+
+
+def topic_name(namespace: str, topic: str) -> bytes:
+    return f"{namespace}\0{topic}".encode()
+
+
+def line_name(line: Line) -> bytes:
+    """A line inside a hint."""
+    return f"{line.namespace}\0{line.topic}\0{line.partition}\0{int(line.wide)}".encode()
+
+
+def line_named(name: bytes) -> Line:
+    namespace, topic, partition, wide = name.decode().split("\0")
+    return Line(namespace, topic, int(partition), wide == "1")

@@ -1,0 +1,253 @@
+"""The way to a store's node: one connection, many calls in flight, replies in order.
+
+redis-py does the protocol (RESP, auth, TLS, Cluster routing); this adds what a shared connection needs: calls that
+are ready at the same moment leave in one write, a call is never cancelled in flight, a silent connection is closed,
+and a lost one fails every call that was on it, saying whether its bytes had left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from typing import Any, Protocol
+from urllib.parse import urlparse
+
+import redis.asyncio as redis
+from redis.asyncio.connection import AbstractConnection, Connection, parse_url
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import BusyLoadingError, ConnectionError, RedisError, ResponseError, TimeoutError
+
+CONNECT_TIMEOUT_S = 5.0
+
+
+class LinkLost(Exception):
+    """The connection broke. `written`: the call's bytes may have reached the store."""
+
+    def __init__(self, message: str, written: bool, loading: bool = False) -> None:
+        super().__init__(message)
+        self.written = written
+        self.loading = loading
+
+
+class Link(Protocol):
+    """A store as one address. Error replies are raised as redis-py's ResponseError."""
+
+    permanent_keys: bool
+
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+    async def call(self, key: str, *args: Any) -> Any:
+        """One command; `key` says which node."""
+        ...
+
+    def subscriber(self, channel: str) -> tuple[str, redis.Redis]:
+        """The node that a channel lives on, and a client for it (the caller closes it)."""
+        ...
+
+
+def plain_url(url: str) -> str:
+    """The spelling redis-py knows: valkey:// is redis://."""
+    for ours, theirs in (("valkeys", "rediss"), ("valkey", "redis")):
+        if url.startswith((f"{ours}://", f"{ours}+")):
+            return theirs + url[len(ours) :]
+    return url
+
+
+def link_for(url: str, reply_timeout_s: float = 10.0) -> Link:
+    url = plain_url(url)
+    scheme = urlparse(url).scheme
+    if scheme in ("redis+cluster", "rediss+cluster"):
+        return ClusterLink(url.replace("+cluster", "", 1), reply_timeout_s)
+    if scheme not in ("unix", "redis", "rediss"):
+        raise ValueError(
+            f'"{scheme}://" is not a store address: use redis://, rediss://, unix:// or redis+cluster:// '
+            "(or the valkey spellings)"
+        )
+    return SingleLink(url, reply_timeout_s)
+
+
+class SingleLink:
+    """One node. Calls are pipelined; the reader hands out replies in order."""
+
+    permanent_keys = False
+
+    def __init__(self, url: str, reply_timeout_s: float = 10.0) -> None:
+        self.url = url
+        self._reply_timeout_s = reply_timeout_s
+        self._connection: AbstractConnection | None = None
+        self._connecting: asyncio.Task[AbstractConnection] | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._writer: asyncio.Task[None] | None = None
+        self._pending: deque[tuple[asyncio.Future[Any], float]] = deque()
+        self._out: list[bytes] = []
+        self._watchdog: asyncio.TimerHandle | None = None
+        self._stopped = False
+
+    async def start(self) -> None:
+        self._stopped = False
+
+    async def stop(self) -> None:
+        self._stopped = True
+        self._lose(LinkLost("the store connection was closed", True))
+        for task in (self._reader, self._writer, self._connecting):
+            if task is not None and not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+        self._reader = self._writer = self._connecting = None
+
+    async def call(self, key: str, *args: Any) -> Any:
+        connection = self._connection
+        if connection is None:
+            connection = await self._connected()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        self._pending.append((future, loop.time()))
+        self._out += connection.pack_command(*args)
+        if self._writer is None:
+            self._writer = loop.create_task(self._write(connection))
+        if self._watchdog is None:
+            self._watchdog = loop.call_later(self._reply_timeout_s, self._look_for_silence)
+        return await future
+
+    def subscriber(self, channel: str) -> tuple[str, redis.Redis]:
+        client = redis.Redis.from_url(
+            self.url, protocol=2, socket_connect_timeout=CONNECT_TIMEOUT_S, retry=Retry(NoBackoff(), 0)
+        )
+        return "", client
+
+    async def _connected(self) -> AbstractConnection:
+        if self._stopped:
+            raise LinkLost("the store connection is closed", False)
+        if self._connecting is None or self._connecting.done():
+            self._connecting = asyncio.get_running_loop().create_task(self._connect())
+        return await asyncio.shield(self._connecting)
+
+    async def _connect(self) -> AbstractConnection:
+        if self._connection is not None:
+            return self._connection
+        options: dict[str, Any] = dict(parse_url(self.url))
+        kind: type[AbstractConnection] = options.pop("connection_class", Connection)
+        options.setdefault("protocol", 2)
+        connection = kind(retry=Retry(NoBackoff(), 0), socket_connect_timeout=CONNECT_TIMEOUT_S, **options)
+        try:
+            await asyncio.wait_for(connection.connect(), CONNECT_TIMEOUT_S + 1)
+        except BusyLoadingError as error:
+            await connection.disconnect(nowait=True)
+            raise LinkLost(str(error), False, loading=True) from None
+        except (TimeoutError, RedisError, OSError, asyncio.TimeoutError) as error:
+            await connection.disconnect(nowait=True)
+            raise LinkLost(f"cannot reach the store: {error}", False) from None
+        self._connection = connection
+        self._reader = asyncio.get_running_loop().create_task(self._read(connection))
+        return connection
+
+    async def _write(self, connection: AbstractConnection) -> None:
+        try:
+            while self._out and self._connection is connection:
+                out, self._out = self._out, []
+                await connection.send_packed_command(out, check_health=False)
+        except (RedisError, OSError) as error:
+            self._lose(LinkLost(f"the store connection broke: {error}", True))
+        finally:
+            self._writer = None
+
+    async def _read(self, connection: AbstractConnection) -> None:
+        try:
+            while True:
+                reply: Any
+                try:
+                    reply = await connection.read_response(
+                        disable_decoding=True, timeout=math.inf, disconnect_on_error=False
+                    )
+                except (ResponseError, BusyLoadingError) as error:
+                    reply = error
+                future, _ = self._pending.popleft()
+                if not future.done():
+                    if isinstance(reply, Exception):
+                        future.set_exception(reply)
+                    else:
+                        future.set_result(reply)
+        except (RedisError, OSError, IndexError) as error:
+            if self._connection is connection:
+                self._lose(LinkLost(f"the store connection broke: {error}", True))
+
+    def _look_for_silence(self) -> None:
+        self._watchdog = None
+        if not self._pending:
+            return
+        loop = asyncio.get_running_loop()
+        age = loop.time() - self._pending[0][1]
+        if age >= self._reply_timeout_s:
+            self._lose(LinkLost(f"the store was silent for {age:.1f} s", True))
+        else:
+            self._watchdog = loop.call_later(self._reply_timeout_s - age, self._look_for_silence)
+
+    def _lose(self, error: LinkLost) -> None:
+        connection, self._connection = self._connection, None
+        pending, self._pending = self._pending, deque()
+        self._out = []
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+            self._watchdog = None
+        if self._reader is not None and self._reader is not asyncio.current_task():
+            self._reader.cancel()
+        self._reader = None
+        if connection is not None:
+            closing = asyncio.get_running_loop().create_task(connection.disconnect(nowait=True))
+            closing.add_done_callback(lambda task: task.cancelled() or task.exception())
+        for future, _ in pending:
+            if not future.done():
+                future.set_exception(error)
+
+
+class ClusterLink:
+    """A Cluster: redis-py finds the node, follows MOVED and ASK. Lines keep permanent keys there."""
+
+    permanent_keys = True
+
+    def __init__(self, url: str, reply_timeout_s: float = 10.0) -> None:
+        self.url = url
+        self._reply_timeout_s = reply_timeout_s
+        self._cluster: redis.RedisCluster | None = None
+
+    async def start(self) -> None:
+        if self._cluster is None:
+            self._cluster = redis.RedisCluster.from_url(
+                self.url,
+                protocol=2,
+                socket_connect_timeout=CONNECT_TIMEOUT_S,
+                socket_timeout=self._reply_timeout_s,
+            )
+
+    async def stop(self) -> None:
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            await cluster.aclose()
+
+    async def call(self, key: str, *args: Any) -> Any:
+        if self._cluster is None:
+            raise LinkLost("the store connection is closed", False)
+        try:
+            if args[0] in ("EVAL", "EVALSHA", "HGET", "HSETNX", "HGETALL"):
+                return await self._cluster.execute_command(*args)
+            node = self._cluster.get_node_from_key(key)
+            return await self._cluster.execute_command(*args, target_nodes=node)
+        except (ConnectionError, TimeoutError, OSError) as error:
+            raise LinkLost(f"the store connection broke: {error}", True, isinstance(error, BusyLoadingError)) from None
+
+    def subscriber(self, channel: str) -> tuple[str, redis.Redis]:
+        if self._cluster is None:
+            raise LinkLost("the store connection is closed", False)
+        node = self._cluster.get_node_from_key(channel)
+        if node is None:
+            raise LinkLost("no node owns this channel", False)
+        client = redis.Redis(
+            host=str(node.host),
+            port=int(node.port),
+            protocol=2,
+            socket_connect_timeout=CONNECT_TIMEOUT_S,
+            retry=Retry(NoBackoff(), 0),
+        )
+        return str(node.name), client

@@ -1,0 +1,141 @@
+"""Wake-ups: scripts publish on a line's channel when something becomes deliverable earlier; this hears it.
+
+One subscriber connection per node. A publish is a hint that is lost only with its connection, so there is no periodic
+re-check: when a connection breaks, every line on it is subscribed again and then reported as woken once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import redis.asyncio as redis
+from redis.exceptions import RedisError
+
+from ...engine.job import Line
+from .link import Link, LinkLost
+
+PING_S = 5.0
+
+
+class _Node:
+    """One subscriber connection: what it should hear, and who waits for a subscription to be confirmed."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self.client = client
+        self.pubsub: Any = client.pubsub()
+        self.lines: dict[str, Line] = {}
+        self.confirmed: set[str] = set()
+        self.waiting: dict[str, list[asyncio.Future[None]]] = {}
+        self.task: asyncio.Task[None] | None = None
+
+
+class Wakeups:
+    def __init__(self, link: Link, woken: Callable[[Line], None]) -> None:
+        self._link = link
+        self._woken = woken
+        self._nodes: dict[str, _Node] = {}
+        self._where: dict[str, str] = {}  # channel -> node
+        self.reconnects = 0
+
+    async def watch(self, line: Line, channel: str) -> None:
+        """Returns when the store has confirmed the subscription, or when it cannot be reached (the line is then
+        reported as woken as soon as the subscription stands)."""
+        name, client = self._link.subscriber(channel)
+        node = self._nodes.get(name)
+        if node is None:
+            node = self._nodes[name] = _Node(client)
+        else:
+            await client.aclose()
+        node.lines[channel] = line
+        self._where[channel] = name
+        if channel in node.confirmed:
+            return
+        confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        node.waiting.setdefault(channel, []).append(confirmed)
+        if node.task is None:
+            node.task = asyncio.get_running_loop().create_task(self._listen(node))
+        else:
+            try:
+                await node.pubsub.ssubscribe(channel)
+            except (RedisError, OSError):
+                pass  # the listener notices and subscribes to everything anew
+        await asyncio.wait([confirmed], timeout=2.0)
+
+    async def unwatch(self, channel: str) -> None:
+        name = self._where.pop(channel, None)
+        node = self._nodes.get(name) if name is not None else None
+        if node is None or node.lines.pop(channel, None) is None:
+            return
+        node.confirmed.discard(channel)
+        if not node.lines:
+            await self._close(self._nodes.pop(str(name)))
+            return
+        try:
+            await node.pubsub.sunsubscribe(channel)
+        except (RedisError, OSError):
+            pass
+
+    async def stop(self) -> None:
+        nodes, self._nodes = list(self._nodes.values()), {}
+        self._where.clear()
+        for node in nodes:
+            await self._close(node)
+
+    async def _close(self, node: _Node) -> None:
+        if node.task is not None:
+            node.task.cancel()
+            await asyncio.wait([node.task])
+        try:
+            await node.pubsub.aclose()
+            await node.client.aclose()
+        except (RedisError, OSError):
+            pass
+
+    async def _listen(self, node: _Node) -> None:
+        pause, first = 0.05, True
+        while True:
+            try:
+                if not first:
+                    self.reconnects += 1
+                    await node.pubsub.aclose()
+                    node.pubsub = node.client.pubsub()
+                for channel in list(node.lines):
+                    await node.pubsub.ssubscribe(channel)
+                await self._hear(node, not first)
+            except (TimeoutError, RedisError, OSError, LinkLost):
+                node.confirmed.clear()
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 2.0)
+            first = False
+
+    async def _hear(self, node: _Node, again: bool) -> None:
+        silent = False
+        while True:
+            message = await node.pubsub.get_message(ignore_subscribe_messages=False, timeout=PING_S)
+            if message is None:
+                if silent:
+                    raise OSError("no answer to a ping")
+                silent = True
+                await node.pubsub.ping()
+                continue
+            silent = False
+            kind, channel = message["type"], _text(message["channel"])
+            if kind == "ssubscribe":
+                node.confirmed.add(channel)
+                for future in node.waiting.pop(channel, []):
+                    if not future.done():
+                        future.set_result(None)
+                if again and (line := node.lines.get(channel)) is not None:
+                    self._woken(line)  # what was published meanwhile is lost
+            elif kind == "smessage" and (line := node.lines.get(channel)) is not None:
+                self._woken(line)
+            elif kind == "sunsubscribe" and channel in node.lines:
+                raise OSError("the slot moved to another node")
+
+
+def _text(channel: Any) -> str:
+    if isinstance(channel, bytes):
+        return channel.decode()
+    return "" if channel is None else str(channel)
