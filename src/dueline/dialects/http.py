@@ -1,7 +1,7 @@
 """What a handler sees of HTTP: a request in, a response out. It knows neither ASGI nor sockets.
 
 The transport is a choice of `server`: it builds a Request, finds the route, awaits the handler, writes the Response.
-A handler that raises a DuelineError is answered by its dialect's `failed`. A cancelled handler means the client is gone.
+A handler that raises a DuelineError is answered by its dialect's `failed`. A cancelled handler: the client is gone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Request(msgspec.Struct):
 
 
 class Response(msgspec.Struct):
-    """One answer. `undelivered` is called (once, in the event loop) when the client was gone before it could be written."""
+    """One answer. `undelivered` is called (once, in the event loop) when it could not be written to the client."""
 
     status: int
     body: bytes = b""

@@ -357,10 +357,10 @@ class Connection(asyncio.Protocol):
         elif self._wake is not None:
             self._wake.set_result(None)
             self._wake = None
-        if len(self._queue) >= QUEUED_REQUESTS or self._queued_bytes > self._limits.max_body_bytes:
-            if not self._reading_paused and self._transport is not None:
-                self._reading_paused = True
-                self._transport.pause_reading()
+        behind = len(self._queue) >= QUEUED_REQUESTS or self._queued_bytes > self._limits.max_body_bytes
+        if behind and not self._reading_paused and self._transport is not None:
+            self._reading_paused = True
+            self._transport.pause_reading()
 
     # -- the answering half ---------------------------------------------------------------------------------------
 

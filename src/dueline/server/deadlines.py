@@ -1,7 +1,7 @@
 """One timer for all connections of a front: a coarse wheel of slots.
 
-A connection carries `deadline_s` (loop time) and `slot`. Moving a deadline later is one attribute write: the wheel finds
-that out when the old slot comes up and moves the connection then. So a busy keep-alive connection costs nothing
+A connection carries `deadline_s` (loop time) and `slot`. Moving a deadline later is one attribute write: the wheel
+finds that out when the old slot comes up and moves the connection then. So a busy keep-alive connection costs nothing
 here. The timer sleeps until the next filled slot; without connections there is no timer at all.
 """
 

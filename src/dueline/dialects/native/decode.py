@@ -1,0 +1,387 @@
+"""From native bytes to commands of the engine. No I/O.
+
+JSON is decoded straight into the types of `requests`; a body stays raw text. What the decoder refuses becomes one of
+bad_json, unknown_field, missing_field, invalid_field with a JSON path. What could break a later reader is refused
+here, too: text that is not UTF-8, nesting deeper than 64, numbers that no double holds.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from functools import lru_cache
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from ...engine import commands, policy
+from ...engine.errors import (
+    BadJson,
+    DuelineError,
+    Forbidden,
+    InvalidField,
+    MissingField,
+    TooManyItems,
+    UnknownField,
+    UnsupportedMediaType,
+)
+from ...engine.job import BodyKind, Reason, State
+from ...engine.store import Extend, OnConflict, Query, Ref, Release
+from ..http import Request
+from . import requests as r
+from .times import when
+
+T = TypeVar("T")
+
+MAX_DEPTH = 64
+DEFAULT_NAMESPACE = "default"
+_NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
+_PLACE = re.compile(r"(.*?)(?: - at (?:key in )?`\$(.*)`)?", re.DOTALL)
+_NAMED = re.compile(r"Object (missing required|contains unknown) field `(.*)`", re.DOTALL)
+_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_ONE_BRACKET = bytes.maketrans(b"{}", b"[]")
+_NOT_BRACKETS = bytes(b for b in range(256) if b not in b"[]{}")
+
+_json = msgspec.json.decode
+_one_send = msgspec.json.Decoder(r.SendJob).decode
+_many_sends = msgspec.json.Decoder(list[r.SendJob]).decode
+
+
+def namespace_of(request: Request) -> str:
+    """The namespace of a request: its header's, else its token's, else "default"."""
+    named = request.headers.get("dueline-namespace")
+    bound = request.namespace
+    if named is None:
+        return DEFAULT_NAMESPACE if bound is None else bound
+    if bound is not None and named != bound:
+        raise Forbidden("This token belongs to another namespace.")
+    return named
+
+
+@lru_cache(4096)
+def new_name(name: str, field: str) -> str:
+    """A topic or namespace that a native call may bring into being."""
+    if _NAME.fullmatch(name) is None:
+        raise InvalidField("must be 1 to 128 of A-Z a-z 0-9 . _ : -", field)
+    return name
+
+
+def json_request(request: Request, kind: type[T], *, optional: bool = False) -> T:
+    """The body of a request as `kind`. `optional`: a missing body is an empty object."""
+    if optional and not request.body:
+        return _decoded(kind, b"{}")
+    _check_media(request)
+    return _decoded(kind, request.body)
+
+
+def sends(request: Request, max_items: int) -> commands.Send | list[commands.Send]:
+    """One send (object) or many (array). A malformed item refuses all."""
+    _check_media(request)
+    body = request.body
+    _check_text(body)
+    try:
+        if body.lstrip()[:1] != b"[":
+            return _send(_one_send(body))
+        many = _many_sends(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _refusal(error) from None
+    if len(many) > max_items:
+        raise TooManyItems(f"at most {max_items} jobs in one call, these are {len(many)}")
+    found: list[commands.Send] = []
+    for place, job in enumerate(many):
+        try:
+            found.append(_send(job))
+        except DuelineError as error:
+            error.field = f"[{place}].{error.field}" if error.field else f"[{place}]"
+            raise
+    return found
+
+
+def patch(request: Request, id: str) -> commands.Patch:
+    asked = json_request(request, r.PatchJob)
+    delay_ms, at_ms = when(asked)
+    body, kind = _body(asked) if len(bytes(asked.body)) or asked.body_base64 is not None else (None, None)
+    return commands.Patch(
+        id=id,
+        delay_ms=delay_ms,
+        at_ms=at_ms,
+        body=body,
+        kind=kind,
+        lease_ms=asked.lease_ms,
+        ttl_ms=asked.ttl_ms,
+        max_attempts=asked.max_attempts,
+        retry=UNSET if asked.retry is UNSET else retry(asked.retry),
+        tags=UNSET if asked.tags is UNSET else tuple(asked.tags or ()),
+        headers=UNSET if asked.headers is UNSET else tuple((asked.headers or {}).items()),
+        version=asked.version,
+    )
+
+
+def pull_one(request: Request, namespace: str, topic: str) -> commands.Pull:
+    asked = json_request(request, r.PullJobs, optional=True)
+    return commands.Pull(namespace, (topic,), asked.max, asked.lease_ms, asked.wait_ms)
+
+
+def pull_several(request: Request, namespace: str) -> commands.Pull:
+    asked = json_request(request, r.PullTopics)
+    return commands.Pull(namespace, tuple(asked.topics), asked.max, asked.lease_ms, asked.wait_ms)
+
+
+def acks(request: Request) -> list[Ref]:
+    return [Ref(job.id, job.lease) for job in json_request(request, r.AckJobs).jobs]
+
+
+def releases(request: Request) -> list[Release]:
+    return [
+        Release(
+            id=job.id,
+            token=job.lease,
+            delay_ms=job.delay_ms,
+            error=job.error,
+            count=job.count is not False,
+            dead=Reason.REJECTED if job.discard else None,
+        )
+        for job in json_request(request, r.ReleaseJobs).jobs
+    ]
+
+
+def extends(request: Request) -> list[Extend]:
+    return [Extend(job.id, job.lease, job.lease_ms) for job in json_request(request, r.ExtendJobs).jobs]
+
+
+def job_filter(which: r.Filter) -> commands.Filter:
+    state = None if which.state is None else State(which.state)
+    return commands.Filter(state, which.tag, which.due_after_ms, which.due_before_ms)
+
+
+def one_way(asked: r.CancelJobs | r.ReviveJobs | r.PurgeJobs) -> list[str] | commands.Filter:
+    """The ids or the filter of a bulk call: exactly one of them."""
+    if isinstance(asked, r.CancelJobs) and asked.merge_key is not None:
+        raise InvalidField("merge groups come in a later version", "merge_key")
+    if asked.ids is not None:
+        if asked.filter is not None:
+            raise InvalidField("give ids or a filter, not both", "filter")
+        if asked.dry_run:
+            raise InvalidField("goes with a filter only", "dry_run")
+        return asked.ids
+    if asked.filter is None:
+        raise MissingField("give ids or a filter", "ids")
+    return job_filter(asked.filter)
+
+
+def topic_patch(request: Request) -> commands.TopicPatch:
+    asked = json_request(request, r.PutTopic)
+    for name in ("merge", "on_dead"):
+        if getattr(asked, name) is not None:
+            raise InvalidField("comes in a later version; must be null", name)
+    return commands.TopicPatch(
+        policy.TopicPolicy(
+            lease_ms=asked.lease_ms,
+            max_attempts=asked.max_attempts,
+            ttl_ms=asked.ttl_ms,
+            retain_ms=asked.retain_ms,
+            dead_retain_ms=asked.dead_retain_ms,
+            retry=retry(asked.retry),
+            on_conflict=asked.on_conflict,
+            spread_ms=asked.spread_ms,
+            max_body_bytes=asked.max_body_bytes,
+        ),
+        asked.partitions,
+    )
+
+
+def retry(asked: r.Retry | None) -> policy.Retry:
+    """A retry policy as written, as the engine's."""
+    if asked is None:
+        return None
+    backoff = {
+        name: value for name in ("base_ms", "factor", "max_ms", "jitter") if (value := getattr(asked, name)) is not None
+    }
+    if asked.ladder is not None:
+        if backoff:
+            raise InvalidField("a ladder excludes the fields of a backoff", f"retry.{next(iter(backoff))}")
+        return policy.Ladder(
+            tuple(policy.duration_ms(rung, f"retry.ladder[{place}]") for place, rung in enumerate(asked.ladder))
+        )
+    if asked.base_ms is None:
+        raise MissingField("a retry policy needs ladder or base_ms", "retry.base_ms")
+    if asked.max_ms is None:  # a first wait above the usual cap is its own cap
+        backoff["max_ms"] = max(asked.base_ms, policy.Backoff(1).max_ms)
+    return policy.Backoff(**backoff)
+
+
+def listing(asked: r.ListJobs) -> Query:
+    state = None if asked.state is None else State(asked.state)
+    return _query(asked, state, asked.body is True)
+
+
+def dead_listing(asked: r.ListDead) -> Query:
+    return _query(asked, State.DEAD, asked.body is not False)
+
+
+def query_string(request: Request, kind: type[T]) -> T:
+    """The query of a URL as `kind`. Unknown and repeated names are refused like unknown fields."""
+    try:
+        pairs = parse_qsl(request.query, keep_blank_values=True, errors="strict", max_num_fields=64)
+    except ValueError:
+        raise InvalidField("is not a query in UTF-8", "query") from None
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in values:
+            raise InvalidField("is given twice", name)
+        values[name] = value
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise _refusal(error) from None
+
+
+def cursor_bytes(text: str | None) -> bytes:
+    """What an answer's next_cursor stands for."""
+    if not text:
+        return b""
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidField("is not a cursor of an earlier answer", "cursor") from None
+
+
+def _query(asked: r.ListJobs | r.ListDead, state: State | None, body: bool) -> Query:
+    return Query(
+        state=state,
+        tag=asked.tag,
+        due_after_ms=asked.due_after_ms,
+        due_before_ms=asked.due_before_ms,
+        cursor=cursor_bytes(asked.cursor),
+        limit=asked.limit,
+        body=body,
+    )
+
+
+_CONFLICTS = {None: None, "reject": OnConflict.REJECT, "keep": OnConflict.KEEP, "replace": OnConflict.REPLACE}
+
+
+def _send(job: r.SendJob) -> commands.Send:
+    if job.merge is not None:
+        raise InvalidField("merge groups come in a later version", "merge")
+    if job.id is not None and _NAME.fullmatch(job.id) is None:
+        raise InvalidField("must be 1 to 128 of A-Z a-z 0-9 . _ : -", "id")
+    body, kind = _body(job)
+    if job.delay_ms is None and job.delay is None and job.at is None and job.at_ms is None:
+        delay_ms = at_ms = None
+    else:
+        delay_ms, at_ms = when(job)
+    return commands.Send(
+        job.id,
+        body,
+        kind,
+        delay_ms,
+        at_ms,
+        job.lease_ms,
+        job.ttl_ms,
+        job.max_attempts,
+        UNSET if isinstance(job.retry, UnsetType) else retry(job.retry),
+        _CONFLICTS[job.on_conflict],
+        None,
+        tuple(job.tags) if job.tags else (),
+        tuple(job.headers.items()) if job.headers else (),
+    )
+
+
+def _body(job: r.SendJob | r.PatchJob) -> tuple[bytes, BodyKind]:
+    raw = bytes(job.body)
+    if not raw:
+        if job.body_base64 is None:
+            raise MissingField("give body or body_base64", "body")
+        return _base64(job.body_base64), BodyKind.BYTES
+    if job.body_base64 is not None:
+        raise InvalidField("give body or body_base64, not both", "body_base64")
+    _check_json(raw)
+    return raw, BodyKind.JSON
+
+
+def _check_json(raw: bytes) -> None:
+    """Raw text is only skipped over by the decoder: read it once as every consumer will have to."""
+    try:
+        _json(raw)
+    except msgspec.DecodeError as error:
+        raise InvalidField(f"is JSON that not every reader can hold: {error}", "body") from None
+    except RecursionError:
+        raise InvalidField(f"is nested deeper than {MAX_DEPTH}", "body") from None
+    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and depth(raw) > MAX_DEPTH:
+        raise InvalidField(f"is nested deeper than {MAX_DEPTH}", "body")
+
+
+def depth(raw: bytes) -> int:
+    """How deep valid JSON is nested. Each round takes away the innermost brackets, at the speed of bytes.replace."""
+    brackets = _STRINGS.sub(b"", raw).translate(_ONE_BRACKET, _NOT_BRACKETS)
+    levels = 0
+    while brackets and levels <= MAX_DEPTH:
+        brackets = brackets.replace(b"[]", b"")
+        levels += 1
+    return levels
+
+
+def _base64(text: str) -> bytes:
+    """Standard base64 with padding, in its one canonical spelling, so that it comes back as it came."""
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidField("is not standard base64 with padding", "body_base64") from None
+    if base64.b64encode(data) != text.encode():
+        raise InvalidField("is not base64 in its canonical spelling", "body_base64")
+    return data
+
+
+def _check_media(request: Request) -> None:
+    """JSON in UTF-8, said or not said."""
+    given = request.headers.get("content-type")
+    if given is None or given == "application/json":
+        return
+    kind, _, parameters = given.partition(";")
+    kind = kind.strip().lower()
+    if kind != "application/json" and not kind.endswith("+json"):
+        raise UnsupportedMediaType
+    charset = re.search(r"charset\s*=\s*\"?([^\s\";]+)", parameters, re.IGNORECASE)
+    if charset is not None and charset[1].lower() not in ("utf-8", "utf8"):
+        raise UnsupportedMediaType("Send the body as application/json in UTF-8.")
+
+
+def _check_text(body: bytes) -> None:
+    if not body.isascii():
+        try:
+            body.decode()
+        except UnicodeDecodeError as error:
+            raise BadJson(f"The body is not UTF-8 (byte {error.start}).") from None
+    if not body:
+        raise BadJson("The body is empty.")
+
+
+def _decoded(kind: type[T], body: bytes) -> T:
+    _check_text(body)
+    try:
+        return _json(body, type=kind)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _refusal(error) from None
+
+
+def _refusal(error: Exception) -> DuelineError:
+    """What the JSON decoder refused, as one of our refusals."""
+    if isinstance(error, RecursionError):
+        return BadJson(f"The body is nested deeper than {MAX_DEPTH}.")
+    if not isinstance(error, msgspec.ValidationError):
+        return BadJson(f"The body is not valid JSON: {error}.")
+    match = _PLACE.fullmatch(str(error))
+    text, path = (match[1], match[2]) if match is not None else (str(error), None)
+    path = (path or "").removeprefix(".")
+    named = _NAMED.fullmatch(text)
+    if named is None:
+        return InvalidField(text[:200], path or None)
+    name = named[2][:128]
+    field = f"{path}.{name}" if path else name
+    if named[1] == "contains unknown":
+        return UnknownField(f"There is no field {name!r} here.", field)
+    return MissingField(f"The field {name!r} is missing.", field)

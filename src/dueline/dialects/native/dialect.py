@@ -1,0 +1,33 @@
+"""The native dialect: JSON over HTTP, everything that Dueline can do.
+
+The seam to the wiring (server/app): `NativeDialect(engine, limits, info)`. `info` is called for each GET /v1/info and
+returns an InfoView; its namespace is filled in here from the request, so give any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...engine.engine import Engine
+from ...engine.errors import DuelineError
+from ...engine.limits import Limits
+from ..http import Request, Response, Route
+from . import encode
+from .answers import InfoView
+from .handlers import NativeHandlers
+from .routes import routes
+
+
+class NativeDialect:
+    """See `routes.OPERATIONS` for the surface."""
+
+    name = "native"
+
+    def __init__(self, engine: Engine, limits: Limits, info: Callable[[], InfoView]) -> None:
+        self._routes = routes(NativeHandlers(engine, limits, info))
+
+    def routes(self) -> Sequence[Route]:
+        return self._routes
+
+    def failed(self, request: Request, error: DuelineError) -> Response:
+        return encode.failed(error)

@@ -1,0 +1,212 @@
+"""One method per native route: decode, ask the engine, encode. Nothing is decided here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from ...engine import commands
+from ...engine.engine import Engine
+from ...engine.errors import DuelineError, NotFound
+from ...engine.job import Held
+from ...engine.limits import Limits
+from ...engine.replies import refusal
+from ...engine.store import Done
+from ..http import Request, Response
+from . import answers as a
+from . import decode, encode
+from . import requests as r
+
+log = logging.getLogger("dueline.native")
+
+
+class NativeHandlers:
+    """The handlers of `routes.OPERATIONS`; a method has the name of its operation."""
+
+    def __init__(self, engine: Engine, limits: Limits, info: Callable[[], a.InfoView]) -> None:
+        self._engine = engine
+        self._limits = limits
+        self._info = info
+        self._giving_back: set[asyncio.Task[None]] = set()
+
+    async def send(self, request: Request) -> Response:
+        namespace = decode.new_name(decode.namespace_of(request), "namespace")
+        topic = decode.new_name(request.params[0], "topic")
+        command = decode.sends(request, self._limits.max_items)
+        if isinstance(command, commands.Send):
+            return encode.sent(await self._engine.send(namespace, topic, command))
+        outcomes = await self._engine.send_many(namespace, topic, command)
+        ids = [getattr(outcome, "id", None) or one.id for one, outcome in zip(command, outcomes, strict=True)]
+        return encode.many(ids, outcomes, success=201)
+
+    async def get(self, request: Request) -> Response:
+        topic, id = request.params
+        return encode.answer(encode.job_view(await self._engine.get(decode.namespace_of(request), topic, id)))
+
+    async def patch(self, request: Request) -> Response:
+        topic, id = request.params
+        command = decode.patch(request, id)
+        return encode.answer(encode.job_view(await self._engine.patch(decode.namespace_of(request), topic, command)))
+
+    async def cancel(self, request: Request) -> Response:
+        topic, id = request.params
+        [done] = await self._engine.cancel(decode.namespace_of(request), topic, [id])
+        _succeeded(done)
+        return encode.answer(a.Cancelled(id=id))
+
+    async def fire(self, request: Request) -> Response:
+        topic, id = request.params
+        decode.json_request(request, r.Nothing, optional=True)
+        done = _succeeded(await self._engine.fire(decode.namespace_of(request), topic, id))
+        return encode.answer(a.Fired(id=id, due_at_ms=done.at_ms, version=done.version))
+
+    async def list_jobs(self, request: Request) -> Response:
+        query = decode.listing(decode.query_string(request, r.ListJobs))
+        page = await self._engine.list(decode.namespace_of(request), request.params[0], query)
+        return encode.answer(encode.job_page(page, query.body))
+
+    async def pull(self, request: Request) -> Response:
+        namespace = decode.namespace_of(request)
+        return await self._pull(decode.pull_one(request, namespace, request.params[0]))
+
+    async def pull_topics(self, request: Request) -> Response:
+        return await self._pull(decode.pull_several(request, decode.namespace_of(request)))
+
+    async def ack(self, request: Request) -> Response:
+        refs = decode.acks(request)
+        done = await _in("jobs", self._engine.ack(decode.namespace_of(request), request.params[0], refs))
+        return encode.many_done([ref.id for ref in refs], done, lambda id, _: a.Acked(id=id))
+
+    async def release(self, request: Request) -> Response:
+        items = decode.releases(request)
+        done = await _in("jobs", self._engine.release(decode.namespace_of(request), request.params[0], items))
+        return encode.many_done([item.id for item in items], done, encode.released)
+
+    async def extend(self, request: Request) -> Response:
+        items = decode.extends(request)
+        done = await _in("jobs", self._engine.extend(decode.namespace_of(request), request.params[0], items))
+        return encode.many_done(
+            [item.id for item in items], done, lambda id, one: a.Extended(id=id, lease_until_ms=one.at_ms)
+        )
+
+    async def cancel_jobs(self, request: Request) -> Response:
+        asked = decode.json_request(request, r.CancelJobs)
+        namespace, topic = decode.namespace_of(request), request.params[0]
+        which = decode.one_way(asked)
+        if isinstance(which, commands.Filter):
+            bulk = await self._engine.cancel_matching(namespace, topic, which, bool(asked.dry_run))
+            return encode.answer(a.BulkCancelled(bulk.matched, bulk.changed, bulk.dry_run, _complete(bulk)))
+        done = await _in("ids", self._engine.cancel(namespace, topic, which))
+        return encode.many_done(which, done, lambda id, _: a.Cancelled(id=id))
+
+    async def list_topics(self, request: Request) -> Response:
+        asked = decode.query_string(request, r.ListTopics)
+        after = decode.cursor_bytes(asked.cursor).decode(errors="replace")
+        views, cursor = await self._engine.topics(decode.namespace_of(request), after, asked.limit)
+        next_cursor = encode.cursor_text(None if cursor is None else cursor.encode())
+        return encode.answer(a.TopicPage([encode.topic_view(view) for view in views], next_cursor))
+
+    async def get_topic(self, request: Request) -> Response:
+        view = await self._engine.topic(decode.namespace_of(request), request.params[0])
+        return encode.answer(encode.topic_view(view))
+
+    async def put_topic(self, request: Request) -> Response:
+        namespace = decode.new_name(decode.namespace_of(request), "namespace")
+        topic = decode.new_name(request.params[0], "topic")
+        view, new = await self._engine.set_topic(namespace, topic, decode.topic_patch(request))
+        return encode.answer(encode.topic_view(view), 201 if new else 200)
+
+    async def pause(self, request: Request) -> Response:
+        until_ms = decode.json_request(request, r.PauseTopic, optional=True).until_ms
+        topic = request.params[0]
+        await self._engine.pause(decode.namespace_of(request), topic, until_ms)
+        return encode.answer(a.Paused(topic, True, until_ms))
+
+    async def resume(self, request: Request) -> Response:
+        decode.json_request(request, r.Nothing, optional=True)
+        topic = request.params[0]
+        await self._engine.resume(decode.namespace_of(request), topic)
+        return encode.answer(a.Paused(topic, False, None))
+
+    async def list_dead(self, request: Request) -> Response:
+        query = decode.dead_listing(decode.query_string(request, r.ListDead))
+        namespace, topic = decode.namespace_of(request), request.params[0]
+        page = await self._engine.list(namespace, topic, query)
+        try:
+            by_reason = (await self._engine.topic(namespace, topic)).dead_by_reason
+        except NotFound:
+            by_reason = {}
+        return encode.answer(encode.dead_page(page, query.body, by_reason))
+
+    async def revive(self, request: Request) -> Response:
+        asked = decode.json_request(request, r.ReviveJobs)
+        namespace, topic = decode.namespace_of(request), request.params[0]
+        which = decode.one_way(asked)
+        given = asked.max_attempts is not UNSET
+        attempts = asked.max_attempts if isinstance(asked.max_attempts, int) else None
+        delay_ms = asked.delay_ms or 0
+        if isinstance(which, commands.Filter):
+            bulk = await self._engine.revive_matching(
+                namespace, topic, which, bool(asked.dry_run), delay_ms, attempts, given
+            )
+            return encode.answer(a.BulkRevived(bulk.matched, bulk.changed, bulk.dry_run, _complete(bulk)))
+        done = await _in("ids", self._engine.revive(namespace, topic, which, delay_ms, attempts, given))
+        return encode.many_done(which, done, lambda id, one: a.Revived(id=id, due_at_ms=one.at_ms))
+
+    async def purge(self, request: Request) -> Response:
+        asked = decode.json_request(request, r.PurgeJobs)
+        namespace, topic = decode.namespace_of(request), request.params[0]
+        which = decode.one_way(asked)
+        if isinstance(which, commands.Filter):
+            bulk = await self._engine.purge_matching(namespace, topic, which, bool(asked.dry_run))
+            return encode.answer(a.BulkPurged(bulk.matched, bulk.changed, bulk.dry_run, _complete(bulk)))
+        done = await _in("ids", self._engine.purge(namespace, topic, which))
+        return encode.many_done(which, done, lambda id, _: a.Purged(id=id))
+
+    async def info(self, request: Request) -> Response:
+        return encode.answer(msgspec.structs.replace(self._info(), namespace=decode.namespace_of(request)))
+
+    async def _pull(self, command: commands.Pull) -> Response:
+        jobs = await self._engine.pull(command)
+        if not jobs:
+            return Response(200, b'{"jobs":[]}')
+        undelivered = partial(self._give_back, command.namespace, jobs)
+        return Response(200, encode.held(jobs), undelivered=undelivered)
+
+    def _give_back(self, namespace: str, jobs: Sequence[Held]) -> None:
+        """The client was gone: another one gets the jobs at once, and no attempt is lost."""
+        task = asyncio.get_running_loop().create_task(self._engine.give_back(namespace, jobs))
+        self._giving_back.add(task)
+        task.add_done_callback(self._given_back)
+
+    def _given_back(self, task: asyncio.Task[None]) -> None:
+        self._giving_back.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.warning("undelivered jobs could not be given back; their leases will end", exc_info=task.exception())
+
+
+def _succeeded(done: Done) -> Done:
+    error = refusal(done.code)
+    if error is not None:
+        raise error
+    return done
+
+
+def _complete(bulk: commands.Bulk) -> Any:
+    return UNSET if bulk.complete else False
+
+
+async def _in(name: str, call: Coroutine[Any, Any, list[Done]]) -> list[Done]:
+    """The call, whose refusals name items of the list `name` ("[3].lease" is "jobs[3].lease" on the wire)."""
+    try:
+        return await call
+    except DuelineError as error:
+        if error.field is not None and error.field.startswith("["):
+            error.field = name + error.field
+        raise

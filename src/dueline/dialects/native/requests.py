@@ -1,0 +1,240 @@
+"""The shapes of native requests: what the decoder accepts and what OpenAPI shows. No I/O.
+
+Unknown fields are refused. null means "not given", except where a description says what it means. The types
+say what a field can be; what the product can hold (config limits) is checked once, in the engine.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, UnsetType, field
+
+Name = Annotated[str, Meta(description="1 to 128 of A-Z a-z 0-9 . _ : -", examples=["order-1042"])]
+Ms = Annotated[int, Meta(ge=0, le=1 << 62)]
+Count = Annotated[int, Meta(ge=1, le=1 << 62)]
+Duration = Annotated[
+    str, Meta(description='Number and unit, one of ms s m h d, such as "90s" or "1.5h".', examples=["90s"])
+]
+Conflict = Literal["reject", "keep", "replace"]
+
+
+class _Closed(msgspec.Struct, forbid_unknown_fields=True):
+    """A request in which every field is known."""
+
+
+class Nothing(_Closed, kw_only=True, forbid_unknown_fields=True):
+    """An empty object; the body may also be missing."""
+
+
+class Retry(_Closed, kw_only=True, forbid_unknown_fields=True):
+    """Either a ladder of waits (used up: the job is dead), or an exponential backoff with base_ms."""
+
+    ladder: list[Duration] | None = None
+    base_ms: Count | None = None
+    factor: Annotated[float, Meta(ge=1, le=100)] | None = None
+    max_ms: Count | None = None
+    jitter: Annotated[float, Meta(ge=0, le=1)] | None = None
+
+
+class Merge(_Closed, kw_only=True, forbid_unknown_fields=True):
+    """A merge group. Not in this version: refused."""
+
+    key: str
+    quiet_ms: Ms | None = None
+    max_wait_ms: Ms | None = None
+    max_items: Count | None = None
+    update: Literal["once", "always"] | None = None
+
+
+class SendJob(_Closed, kw_only=True, forbid_unknown_fields=True):
+    """A job to send: body or body_base64, and at most one of the four times (none: now)."""
+
+    id: Name | None = None
+    body: Annotated[Raw, Meta(description="Any JSON value, kept as its text, comes back byte for byte.")] = field(
+        default_factory=Raw
+    )
+    body_base64: Annotated[str, Meta(description="Bytes in standard base64, instead of body.")] | None = None
+    delay: Duration | None = None
+    delay_ms: Ms | None = None
+    at: Annotated[str, Meta(description="RFC 3339 with an offset.", examples=["2030-01-01T08:00:00Z"])] | None = None
+    at_ms: Annotated[int, Meta(description="Milliseconds since 1970, UTC. The past means now.")] | None = None
+    lease_ms: Count | UnsetType | None = UNSET
+    ttl_ms: Annotated[int, Meta(ge=1, le=1 << 62, description="Counts from the due time.")] | UnsetType | None = UNSET
+    max_attempts: Annotated[int, Meta(ge=1, le=1 << 62, description="null: no limit.")] | UnsetType | None = UNSET
+    retry: Retry | UnsetType | None = UNSET
+    on_conflict: Conflict | None = None
+    merge: Merge | None = None
+    tags: list[str] | None = None
+    headers: dict[str, str] | None = None
+
+
+class PatchJob(_Closed, kw_only=True, forbid_unknown_fields=True):
+    """What changes; a field that is not given stays. `version`: only if the job still has it."""
+
+    body: Raw = field(default_factory=Raw)
+    body_base64: str | None = None
+    delay: Duration | None = None
+    delay_ms: Ms | None = None
+    at: str | None = None
+    at_ms: int | None = None
+    lease_ms: Count | UnsetType | None = UNSET
+    ttl_ms: Count | UnsetType | None = UNSET
+    max_attempts: Count | UnsetType | None = UNSET
+    retry: Retry | UnsetType | None = UNSET
+    tags: list[str] | UnsetType | None = UNSET
+    headers: dict[str, str] | UnsetType | None = UNSET
+    version: Ms | None = None
+
+
+class PullJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
+    """Take due jobs. Without wait_ms the answer comes at once."""
+
+    max: Annotated[int, Meta(ge=1, le=1000)] = 1
+    lease_ms: (
+        Annotated[int, Meta(ge=1, le=1 << 62, description="Else the job's, else the topic's, else 30000.")] | None
+    ) = None
+    wait_ms: Annotated[int, Meta(ge=0, le=300_000)] = 0
+
+
+class PullTopics(_Closed, kw_only=True, forbid_unknown_fields=True):
+    """Take due jobs of several topics, in order of priority."""
+
+    topics: Annotated[list[str], Meta(min_length=1)]
+    max: Annotated[int, Meta(ge=1, le=1000)] = 1
+    lease_ms: Count | None = None
+    wait_ms: Annotated[int, Meta(ge=0, le=300_000)] = 0
+
+
+class Lease(_Closed, kw_only=True, forbid_unknown_fields=True):
+    """A job in the hands of this consumer: its id and the lease token of the pull."""
+
+    id: str
+    lease: str
+
+
+class LeaseRelease(_Closed, kw_only=True, forbid_unknown_fields=True):
+    """Give a job back."""
+
+    id: str
+    lease: str
+    delay_ms: Annotated[int, Meta(ge=0, le=1 << 62, description="Else the retry policy, else at once.")] | None = None
+    error: str | None = None
+    count: Annotated[bool, Meta(description="false: costs no attempt.")] | None = None
+    discard: Annotated[bool, Meta(description="true: dead (rejected).")] | None = None
+
+
+class LeaseExtend(_Closed, kw_only=True, forbid_unknown_fields=True):
+    """Keep a job longer: lease_ms from now."""
+
+    id: str
+    lease: str
+    lease_ms: Count
+
+
+class AckJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
+    """The jobs that are done."""
+
+    jobs: list[Lease]
+
+
+class ReleaseJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
+    """The jobs that are given back."""
+
+    jobs: list[LeaseRelease]
+
+
+class ExtendJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
+    """The jobs that are kept longer."""
+
+    jobs: list[LeaseExtend]
+
+
+class Filter(_Closed, kw_only=True, forbid_unknown_fields=True):
+    """Which jobs are meant; all given conditions must hold."""
+
+    state: Literal["scheduled", "ready", "leased", "done", "dead", "cancelled"] | None = None
+    tag: str | None = None
+    due_after_ms: Ms | None = None
+    due_before_ms: Ms | None = None
+
+
+class CancelJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
+    """ids, or a filter."""
+
+    ids: list[str] | None = None
+    merge_key: str | None = None
+    filter: Filter | None = None
+    dry_run: bool | None = None
+
+
+class ReviveJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
+    """ids, or a filter, of dead jobs."""
+
+    ids: list[str] | None = None
+    filter: Filter | None = None
+    dry_run: bool | None = None
+    delay_ms: Ms | None = None
+    max_attempts: Annotated[int, Meta(ge=1, le=1 << 62, description="null: no limit.")] | UnsetType | None = UNSET
+
+
+class PurgeJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
+    """ids, or a filter, of dead jobs."""
+
+    ids: list[str] | None = None
+    filter: Filter | None = None
+    dry_run: bool | None = None
+
+
+class PauseTopic(_Closed, kw_only=True, forbid_unknown_fields=True):
+    """Until a time, or until resumed."""
+
+    until_ms: Ms | None = None
+
+
+class PutTopic(_Closed, kw_only=True, forbid_unknown_fields=True):
+    """The whole policy of a topic; null or missing = server default. `partitions` only when the topic is new."""
+
+    lease_ms: Count | None = None
+    max_attempts: Count | None = None
+    ttl_ms: Count | None = None
+    retain_ms: Ms | None = None
+    dead_retain_ms: Ms | None = None
+    retry: Retry | None = None
+    on_conflict: Conflict | None = None
+    merge: Annotated[Any, Meta(description="Not in this version: must be null.")] = None
+    spread_ms: Ms | None = None
+    max_body_bytes: Count | None = None
+    on_dead: Annotated[Any, Meta(description="Not in this version: must be null.")] = None
+    partitions: Count | None = None
+
+
+class ListJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
+    """The query of a list of jobs."""
+
+    state: Literal["scheduled", "ready", "leased", "done", "dead", "cancelled"] | None = None
+    tag: str | None = None
+    due_after_ms: Ms | None = None
+    due_before_ms: Ms | None = None
+    cursor: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=500)] = 50
+    body: Annotated[bool, Meta(description="1: with bodies.")] | None = None
+
+
+class ListDead(_Closed, kw_only=True, forbid_unknown_fields=True):
+    """The query of the list of dead jobs."""
+
+    tag: str | None = None
+    due_after_ms: Ms | None = None
+    due_before_ms: Ms | None = None
+    cursor: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=500)] = 50
+    body: Annotated[bool, Meta(description="0: without bodies.")] | None = None
+
+
+class ListTopics(_Closed, kw_only=True, forbid_unknown_fields=True):
+    """The query of the list of topics."""
+
+    cursor: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=500)] = 50
