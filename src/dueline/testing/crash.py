@@ -164,7 +164,10 @@ class CrashRun:
         job = Job(f"probe-{number}", b'"probe"')
         try:
             async with asyncio.timeout(timeout_s):
-                while (await probe.send(self.plan.topics[0], [job]))[0].outcome is not Outcome.OK:
+                while True:
+                    [verdict] = await probe.send(self.plan.topics[0], [job])
+                    if verdict.outcome is Outcome.OK:
+                        return
                     await asyncio.sleep(0.01)
         finally:
             probe.close()
@@ -195,7 +198,7 @@ class CrashRun:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m dueline.testing.crash", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m dueline.testing.crash", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rounds", type=int, default=20, help="how many kills (default 20)")
     parser.add_argument("--seed", type=int, default=None, help="same seed, same schedule (default: random)")
     parser.add_argument("--what", choices=WHAT, default="all", help="what is killed (default all: any, at random)")

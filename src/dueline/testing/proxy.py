@@ -105,11 +105,15 @@ class FaultProxy:
 
     def arm(self, cut: Cut) -> Cut:
         """Make `cut` the next one; it replaces one that has not happened."""
+        self.disarm()
         self._cut = cut
         return cut
 
     def disarm(self) -> None:
+        """Forget a cut that has not happened, also one whose marker has passed."""
         self._cut = None
+        for link in self._links:
+            link.cut, link.tail = None, b""
 
     def sever(self, *, reset: bool = False) -> int:
         """Close every connection now; how many there were."""
@@ -121,7 +125,7 @@ class FaultProxy:
     def heal(self) -> None:
         """Forward everything again. Connections that were closed stay closed."""
         self.refusing = False
-        self._cut = None
+        self.disarm()
         self.up.heal()
         self.down.heal()
 

@@ -1,0 +1,204 @@
+"""N4: the connection to the store is cut at every byte between a script's request and the end of its reply.
+
+The script ran (or did not), nobody knows; the store layer asks again. Nothing of that may be visible: the answer and
+the whole state of the line must be those of a run in which nothing broke.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import redis
+
+from dueline.engine.job import Line
+from dueline.engine.store import Hint
+from dueline.store.valkey.scripts import load_scripts
+from dueline.testing.proxy import Cut, FaultProxy
+
+from ..kit.bed import Bed, valkey_bed
+from ..kit.valkey import PrivateValkey
+
+Act = Callable[[Bed, Any], Awaitable[Any]]
+
+
+async def two_leased(bed: Bed) -> Any:
+    await bed.send("a", max_attempts=3)
+    await bed.send("b", max_attempts=3)
+    return {held.id: held.lease for held in await bed.pull()}
+
+
+async def two_sent(bed: Bed) -> Any:
+    await bed.send("a", tags=("red",))
+    await bed.send("b", delay_ms=50)
+
+
+async def one_dead(bed: Bed) -> Any:
+    await bed.make_dead("a")
+
+
+async def one_exhausted_by_time(bed: Bed) -> Any:
+    await bed.send("a", max_attempts=1)
+    await bed.pull(lease_ms=10)
+    bed.clock.advance(20)
+
+
+async def pulled(bed: Bed, _: Any) -> Any:
+    return [(h.id, h.attempt, h.delivery, h.body) for h in (await bed.pulled(10)).jobs]
+
+
+async def noted(bed: Bed, _: Any) -> Any:
+    """What may be repeated in the directory: register and note."""
+    directory = bed.store.directory
+    await directory.register([(bed.line.namespace, bed.line.topic)])
+    await directory.note([Hint(bed.line, bed.clock() - 1)])
+    entry = await directory.topic(bed.line.namespace, bed.line.topic)
+    return entry is not None
+
+
+OPERATIONS: dict[str, tuple[str, Callable[[Bed], Awaitable[Any]], Act]] = {
+    "a send": ("send", two_sent, lambda bed, _: bed.send("c", body=b"third", delay_ms=7)),
+    "a send with replace": ("send", two_leased, lambda bed, _: bed.send("a", body=b"new", on_live=2)),
+    "a pull": ("pull", two_sent, pulled),
+    "an ack": ("ack", two_leased, lambda bed, tokens: bed.ack("a", tokens["a"])),
+    "an ack that keeps no tombstone": (
+        "ack",
+        lambda bed: two_leased_without_tombstone(bed),
+        lambda bed, tokens: bed.ack("a", tokens["a"]),
+    ),
+    "a release": ("release", two_leased, lambda bed, tokens: bed.release("a", tokens["a"], delay_ms=30)),
+    "an uncounted release": ("release", two_leased, lambda bed, tokens: bed.release("a", tokens["a"], count=False)),
+    "an extend": ("extend", two_leased, lambda bed, tokens: bed.extend("a", tokens["a"], 90_000)),
+    "a cancel": ("cancel", two_sent, lambda bed, _: bed.cancel("a")),
+    "an edit": ("edit", two_sent, lambda bed, _: bed.edit("b", delay_ms=500, body=b"edited")),
+    "a read": ("read", two_sent, lambda bed, _: bed.state("a")),
+    "a list": ("list", two_sent, lambda bed, _: bed.listed_ids(tag="red")),
+    "a pause": ("control", two_sent, lambda bed, _: bed.control(pause_until_ms=bed.clock() + 1000)),
+    "a revive": ("dead", one_dead, lambda bed, _: revived(bed)),
+    "a clean-up": ("clean", one_exhausted_by_time, lambda bed, _: bed.clean()),
+    "directory hints": ("directory", two_sent, noted),
+}
+
+
+async def two_leased_without_tombstone(bed: Bed) -> Any:
+    await bed.send("a", retain_ms=0)
+    await bed.send("b", retain_ms=0)
+    return {held.id: held.lease for held in await bed.pull()}
+
+
+async def revived(bed: Bed) -> Any:
+    return [(id, done.code, done.at_ms) for id, done in await bed.revive("a")]
+
+
+async def whole_state(bed: Bed) -> Any:
+    """Everything a caller can see of the line, but for its name."""
+    jobs = [msgspec.structs.replace(job, topic="") for job in await bed.listed(body=True)]
+    return await bed.stats(), sorted(jobs, key=lambda job: job.id)
+
+
+class Rig:
+    """One real store, the proxy before it, and a bed that reaches it only through the proxy."""
+
+    def __init__(self, server: PrivateValkey, folder: Path) -> None:
+        self.proxy = FaultProxy(Path(server.url.removeprefix("unix://")), folder / "p.sock")
+        self.bed = valkey_bed("valkey", f"unix://{folder / 'p.sock'}")
+        self.turn = 0
+
+    async def __aenter__(self) -> Rig:
+        await self.proxy.start()
+        await self.bed.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.bed.__aexit__(None, None, None)
+        await self.proxy.stop()
+
+    async def play(self, prepare: Callable[[Bed], Awaitable[Any]], act: Act, cut: Cut | None) -> tuple[Any, Any]:
+        """Prepare a fresh line, do the act with the cut armed, and look at all of it."""
+        self.turn += 1
+        start_ms = self.bed.clock()
+        self.bed.line = Line("ns", f"{uuid.uuid4().hex}-{self.turn}")
+        prepared = await prepare(self.bed)
+        if cut is not None:
+            self.proxy.arm(cut)
+        answer = await asyncio.wait_for(act(self.bed, prepared), 20)
+        self.proxy.disarm()
+        state = await whole_state(self.bed)
+        assert self.bed.clock() >= start_ms
+        self.bed.clock.now_ms = start_ms
+        return answer, state
+
+
+def points(length: int) -> list[int]:
+    """The first and the last bytes of a reply, and an even choice between."""
+    return sorted(
+        {n for n in (*range(4), *range(4, length, max(1, length // 12)), *range(length - 4, length)) if n >= 0}
+    )
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_reply_cut_at_any_byte_changes_nothing_that_anybody_can_see(
+    name: str, private_valkey: PrivateValkey, folder: Path
+) -> None:
+    operation, prepare, act = OPERATIONS[name]
+    marker = load_scripts()[operation].sha.encode()
+
+    async def run() -> None:
+        async with Rig(private_valkey, folder) as rig:
+            await rig.play(prepare, act, None)  # from now on the store knows every script of this play
+            probe = Cut(marker, 1 << 30)
+            expected = await rig.play(prepare, act, probe)
+            assert probe.answered_bytes > 0, "the script's reply was not seen: this test shows nothing"
+            for after in points(probe.answered_bytes):
+                cut = Cut(marker, after)
+                seen = await rig.play(prepare, act, cut)
+                assert cut.fired.is_set(), after
+                assert seen == expected, f"cut after {after} of {probe.answered_bytes} bytes of the reply"
+            for after in (0, 1, 40, 120):
+                cut = Cut(marker, after, up=True)
+                seen = await rig.play(prepare, act, cut)
+                assert seen == expected, f"cut after {after} bytes of the request"
+            for after in (0, 3, 60):
+                redis.from_url(private_valkey.url).script_flush()
+                seen = await rig.play(prepare, act, Cut(marker, after))
+                assert seen == expected, f"scripts flushed, then cut after {after} bytes"
+
+    asyncio.run(run())
+
+
+def test_hints_whose_taker_never_heard_of_them_come_back(private_valkey: PrivateValkey, folder: Path) -> None:
+    """Taking is not repeatable and need not be: a hint is only moved ahead, so a lost answer costs its hold."""
+
+    async def run() -> None:
+        async with Rig(private_valkey, folder) as rig:
+            directory = rig.bed.store.directory
+            await directory.note([Hint(rig.bed.line, rig.bed.clock() - 1)])
+            rig.proxy.arm(Cut(load_scripts()["directory"].sha.encode(), 0))
+            first, _ = await directory.take(100, 1000)
+            rig.bed.clock.advance(1001)
+            again, _ = await directory.take(100, 1000)
+            assert rig.bed.line in {hint.line for hint in (*first, *again)}
+
+    asyncio.run(run())
+
+
+def test_a_store_that_forgets_its_last_reply_is_noticed(private_valkey: PrivateValkey, folder: Path) -> None:
+    """The positive control: without the memory of calls a repeated pull leases a second set."""
+
+    def forgetful(name: str, source: str) -> str:
+        return source.replace("'c:' .. caller", "'c:' .. nonce .. 'never'") if name == "lib/head" else source
+
+    async def run() -> None:
+        async with Rig(private_valkey, folder) as rig:
+            rig.bed = valkey_bed("valkey", f"unix://{folder / 'p.sock'}", lua_patch=forgetful)
+            await rig.bed.__aenter__()
+            marker = load_scripts(forgetful)["pull"].sha.encode()
+            expected = await rig.play(two_sent, pulled, None)
+            assert await rig.play(two_sent, pulled, Cut(marker, 0)) != expected
+
+    asyncio.run(run())
