@@ -20,7 +20,7 @@ def answer(status: int, body: bytes, *headers: str) -> bytes:
 
 @dataclass
 class Scripted:
-    """`script[i]` answers the i-th request; the last line answers all later ones. `closing`: one request a connection."""
+    """`script[i]` answers the i-th request, the last line all later ones. `closing`: one request a connection."""
 
     script: list[bytes]
     requests: list[bytes] = field(default_factory=list[bytes])

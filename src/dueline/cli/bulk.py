@@ -60,11 +60,14 @@ def batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
     batch: list[Line] = []
     size = 0
     for line in lines:
-        if batch and (len(batch) >= BATCH_JOBS or size + line.size_bytes > BATCH_BYTES):
+        if batch and size + line.size_bytes > BATCH_BYTES:
             yield batch
             batch, size = [], 0
         batch.append(line)
         size += line.size_bytes
+        if len(batch) == BATCH_JOBS:
+            yield batch
+            batch, size = [], 0
     if batch:
         yield batch
 

@@ -16,6 +16,8 @@ from .values import duration
 
 Token = Annotated[str, typer.Argument(metavar="LEASE", help="The lease token that the pull gave.")]
 
+DEFAULT_LEASE_MS = 30_000
+
 PULL_EXAMPLES = (
     "dueline pull emails --wait 30s",
     "dueline pull emails --max 10 --lease 2m -o jsonl",
@@ -31,11 +33,13 @@ def pull(
     lease: Annotated[
         int | None, typer.Option("--lease", parser=duration, metavar="DURATION", help="How long the jobs are yours.")
     ] = None,
-    wait: Annotated[int, typer.Option("--wait", parser=duration, metavar="DURATION", help="Wait for a due job.")] = 0,
+    wait: Annotated[
+        int | None, typer.Option("--wait", parser=duration, metavar="DURATION", help="Wait for a due job, up to 5m.")
+    ] = None,
     ack: Annotated[bool, typer.Option("--ack", help="Ack the jobs once they are printed.")] = False,
 ) -> None:
     """Take due jobs under a lease; prints an empty list when nothing is due."""
-    answer = session.call(calls.pull(topics, max, lease, wait))
+    answer = session.call(calls.pull(topics, max, lease, wait or 0))
     held = answer.value.jobs
     most = 200 if session.printer.out.is_terminal else None
     session.printer.result(answer.raw, tables.held(held, most), rows="jobs")
@@ -99,8 +103,11 @@ def extend(
     id: Id,
     lease: Token,
     lease_for: Annotated[
-        int, typer.Option("--lease", parser=duration, metavar="DURATION", help="From now on; never shortens it.")
-    ] = 30_000,
+        int | None,
+        typer.Option(
+            "--lease", parser=duration, metavar="DURATION", help="From now on; default 30s; never shortens it."
+        ),
+    ] = None,
 ) -> None:
     """Keep a lease longer."""
-    show_outcomes(session, session.call(calls.extend(topic, Lease(id, lease), lease_for)))
+    show_outcomes(session, session.call(calls.extend(topic, Lease(id, lease), lease_for or DEFAULT_LEASE_MS)))

@@ -17,10 +17,13 @@ from . import tables
 from .jobs import now_ms
 from .output import Output, merged
 from .session import Session, connected
+from .values import duration
 
 TOP_EXAMPLES = ("dueline top", "dueline top --every 500ms", "dueline top --once -o json")
 
 SHOWN = 40
+DEFAULT_EVERY_MS = 2_000
+LEAST_EVERY_MS = 100
 
 
 class Rates:
@@ -71,7 +74,9 @@ def screen(session: Session, topics: tuple[r.Topic, ...], rates: dict[str, float
 @connected
 def top(
     session: Session,
-    every: Annotated[float, typer.Option("--every", parser=lambda text: _seconds(text), metavar="DURATION")] = 2.0,
+    every: Annotated[
+        int | None, typer.Option("--every", parser=duration, metavar="DURATION", help="How often; default 2s.")
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
 ) -> None:
     """Watch the topics: counts, the oldest ready job, the next due time, the rate of change. Ctrl-C ends it."""
@@ -79,19 +84,14 @@ def top(
     if once or session.printer.output is not Output.TABLE or not session.printer.out.is_terminal:
         session.printer.result(raw, screen(session, topics, None), rows="topics")
         return
+    every_s = max(DEFAULT_EVERY_MS if every is None else every, LEAST_EVERY_MS) / 1000
     rates = Rates()
     rates.look(topics, time.monotonic())
     try:
         with Live(screen(session, topics, {}), console=session.printer.out, screen=True, auto_refresh=False) as live:
             while True:
-                time.sleep(every)
+                time.sleep(every_s)
                 _, topics = read_topics(session)
                 live.update(screen(session, topics, rates.look(topics, time.monotonic())), refresh=True)
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
-
-
-def _seconds(text: str) -> float:
-    from .values import duration
-
-    return max(duration(text), 100) / 1000

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from . import results as r
-from .errors import DuelineApiError, ServerFault, error_of
+from .errors import DuelineApiError, RateLimited, ServerFault, Unavailable, error_of
 
 T = TypeVar("T")
 
@@ -26,7 +26,8 @@ NAMESPACE_HEADER = "Dueline-Namespace"
 
 class Call(msgspec.Struct, Generic[T], frozen=True):
     """One request. `repeatable`: doing it twice is the same as once, so it may follow an unknown outcome.
-    `wait_ms`: how long the server may hold it before it answers. `accepts`: more statuses that carry the answer."""
+    `wait_ms`: how long the server may hold it before it answers. `accepts`: more statuses that carry the answer.
+    `many`: each item has its own result, so refused items are an answer and no error, also when all were refused."""
 
     method: str
     path: str
@@ -35,6 +36,7 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
     repeatable: bool = True
     wait_ms: int = 0
     accepts: tuple[int, ...] = ()
+    many: bool = False
 
 
 class Answer(msgspec.Struct, Generic[T], frozen=True):
@@ -98,7 +100,8 @@ def _path(*parts: str) -> str:
 
 
 def _post(path: str, body: Any, answer: type[T], repeatable: bool = True, wait_ms: int = 0) -> Call[T]:
-    return Call("POST", path, answer, msgspec.json.encode(body), repeatable, wait_ms)
+    many = answer in (r.Outcomes, r.SentMany)
+    return Call("POST", path, answer, msgspec.json.encode(body), repeatable, wait_ms, many=many)
 
 
 def _query(path: str, **values: Any) -> str:
@@ -278,7 +281,13 @@ def headers_of(call: Call[Any], namespace: str | None, token: str | None) -> dic
 def read_answer(call: Call[T], status: int, headers: Mapping[str, str], raw: bytes) -> Answer[T]:
     """The typed answer, or raises the error that the answer is. Header names are lower case."""
     if not (200 <= status < 300 or status in call.accepts):
-        raise read_error(status, headers, raw)
+        error = read_error(status, headers, raw)
+        if not call.many or isinstance(error, Unavailable | RateLimited):
+            raise error
+        try:
+            return Answer(msgspec.json.decode(raw, type=call.answer), raw, status)
+        except msgspec.DecodeError:
+            raise error from None
     try:
         return Answer(msgspec.json.decode(raw, type=call.answer), raw, status)
     except msgspec.DecodeError as wrong:

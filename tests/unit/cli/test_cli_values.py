@@ -125,7 +125,15 @@ def test_pages_become_one_list_of_the_same_shape() -> None:
 
 @pytest.mark.parametrize(
     ("ms", "text"),
-    [(0, "0ms"), (999, "999ms"), (1_000, "1s"), (61_000, "1m 1s"), (3_600_000, "1h"), (90_061_000, "1d 1h"), (None, "-")],
+    [
+        (0, "0ms"),
+        (999, "999ms"),
+        (1_000, "1s"),
+        (61_000, "1m 1s"),
+        (3_600_000, "1h"),
+        (90_061_000, "1d 1h"),
+        (None, "-"),
+    ],
 )
 def test_a_length_of_time_has_two_units_at_most(ms: int | None, text: str) -> None:
     assert tables.age(ms) == text

@@ -165,8 +165,35 @@ def test_an_error_answer_becomes_the_error_of_its_code(status: int, code: str, k
 
 
 def test_an_item_of_a_many_answer_has_the_same_error_classes() -> None:
-    kinds = {code: type(calls.refusal_error(r.Refusal(code, "m"))) for code in ("lease_lost", "not_found", "store_full")}
+    kinds = {
+        code: type(calls.refusal_error(r.Refusal(code, "m"))) for code in ("lease_lost", "not_found", "store_full")
+    }
     assert kinds == {"lease_lost": errors.LeaseLost, "not_found": errors.NotFound, "store_full": errors.StoreFull}
+
+
+REFUSED = b'{"id":"a","error":{"code":"lease_lost","message":"m","field":null}}'
+
+
+def test_refused_items_of_a_many_call_are_results_even_when_all_were_refused() -> None:
+    raw = b'{"error":{"code":"lease_lost","message":"m","field":null},"results":[' + REFUSED + b"]}"
+    answer = calls.read_answer(calls.ack("t", [Lease("a", "L")]), 409, {}, raw)
+    assert answer.value == r.Outcomes((r.Outcome("a", error=r.Refusal("lease_lost", "m")),))
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "results", "kind"),
+    [
+        (400, "invalid_field", b"", errors.InvalidRequest),
+        (503, "unknown_outcome", b',"results":[]', errors.UnknownOutcome),
+        (429, "rate_limited", b',"results":[]', errors.RateLimited),
+    ],
+)
+def test_a_many_call_that_was_refused_as_a_whole_or_must_be_repeated_is_an_error(
+    status: int, code: str, results: bytes, kind: type[Exception]
+) -> None:
+    raw = b'{"error":{"code":"' + code.encode() + b'","message":"m","field":null}' + results + b"}"
+    with pytest.raises(kind):
+        calls.read_answer(calls.ack("t", [Lease("a", "L")]), status, {}, raw)
 
 
 @pytest.mark.parametrize("raw", [b"", b"<html>", b"[]", b'{"error":"text"}', b"\xff"])

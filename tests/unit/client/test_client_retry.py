@@ -9,7 +9,9 @@ from dueline.client.errors import error_of
 from dueline.client.retry import NEVER, wait_before_retry
 
 
-def wait(error: errors.DuelineApiError, repeatable: bool = True, retry: Retry = Retry(), waited_s: float = 0) -> float | None:
+def wait(
+    error: errors.DuelineApiError, repeatable: bool = True, retry: Retry = Retry(), waited_s: float = 0
+) -> float | None:
     return wait_before_retry(retry, error, 1, waited_s, repeatable)
 
 

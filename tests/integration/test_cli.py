@@ -1,0 +1,336 @@
+"""The command line against a server of few words: options to requests, answers to output, errors to exit codes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import socket
+from pathlib import Path
+
+import msgspec
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from dueline.cli import commands
+
+from .scripted import CUT, Scripted, answer
+
+SENT = b'{"id":"a","topic":"t","result":"created","state":"scheduled","due_at_ms":1798135200123,"version":1}'
+HELD = (
+    b'{"id":"a","topic":"t","body":{"n": 1.0},"attempt":1,"delivery":1,"max_attempts":9,"lease":"L","lease_until_ms":9,'
+    b'"due_at_ms":1,"created_at_ms":1,"tags":[],"headers":{},"merge_key":null}'
+)
+ACKED = b'{"results":[{"id":"a","result":"acked"}]}'
+TOPIC = (
+    b'{"topic":"t","counts":{"scheduled":1,"ready":2,"leased":3,"done":4,"dead":5,"cancelled":6},"next_due_at_ms":null,'
+    b'"oldest_ready_at_ms":null,"waiters":0,"paused":false,"paused_until_ms":null,"partitions":1,'
+    b'"policy":{"lease_ms":60000,"max_attempts":null},"push":false}'
+)
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DUELINE_URL", "DUELINE_NAMESPACE", "DUELINE_TOKEN", "DUELINE_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def app() -> typer.Typer:
+    made = typer.Typer(pretty_exceptions_enable=False)
+    commands.register(made)
+    return made
+
+
+def run(*arguments: str, url: str | None = None, stdin: str | bytes | None = None) -> Result:
+    common = [] if url is None else ["--url", url]
+    return CliRunner().invoke(app(), [*arguments, *common], input=stdin)
+
+
+def error(code: str, message: str = "m", **extra: object) -> bytes:
+    return msgspec.json.encode({"error": {"code": code, "message": message, "field": None}, **extra})
+
+
+def sent_body(server: Scripted, number: int = 0) -> object:
+    return msgspec.json.decode(server.requests[number].partition(b"\r\n\r\n")[2])
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "exit_code"),
+    [
+        (400, "invalid_field", 2),
+        (401, "unauthorized", 1),
+        (404, "not_found", 3),
+        (409, "job_leased", 4),
+        (413, "body_too_large", 1),
+        (500, "internal", 1),
+        (507, "store_full", 1),
+    ],
+)
+def test_the_exit_code_tells_what_kind_of_failure_it_was(status: int, code: str, exit_code: int) -> None:
+    with Scripted([answer(status, error(code))]) as server:
+        result = run("get", "t", "a", url=server.url)
+    assert (result.exit_code, result.stdout) == (exit_code, "")
+    assert code in result.stderr
+
+
+def test_in_json_mode_the_error_is_the_apis_own_object_on_stderr() -> None:
+    raw = error("not_found", "There is no such job or topic.")
+    with Scripted([answer(404, raw)]) as server:
+        result = run("get", "t", "a", "-o", "json", url=server.url)
+    assert (result.exit_code, result.stdout, result.stderr.encode()) == (3, "", raw + b"\n")
+
+
+def test_where_no_server_is_the_error_says_how_to_start_one() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    result = run("topics", url=f"http://127.0.0.1:{port}")
+    assert result.exit_code == 1
+    assert "start one with: dueline serve" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["get", "t"],
+        ["send"],
+        ["send", "t", "x", "--in", "5 minutes"],
+        ["send", "t", "x", "--in", "5m", "--at", "2026-12-24T18:00:00Z"],
+        ["send", "t", "x", "--header", "nosign"],
+        ["send", "t", "{", "--as", "json"],
+        ["send", "t", "x", "--from", "-"],
+        ["send", "t", "--from", "/does/not/exist"],
+        ["reschedule", "t", "a"],
+        ["cancel", "t"],
+        ["cancel", "t", "a", "--tag", "x"],
+        ["topic", "t", "explode"],
+        ["topic", "t", "pause", "x=1"],
+        ["topic", "t", "set"],
+        ["dead", "purge", "t"],
+        ["dead", "revive", "t", "a", "--all"],
+        ["get", "t", "a", "--url", "127.0.0.1:1"],
+        ["get", "t", "a", "--token-file", "/does/not/exist"],
+        ["get", "t", "a", "-o", "xml"],
+        ["fsck", "redis://127.0.0.1:1", "--data", "."],
+    ],
+    ids=" ".join,
+)
+def test_what_cannot_be_meant_is_a_usage_error_before_anything_is_sent(arguments: list[str]) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+
+
+def test_send_turns_every_option_into_its_field() -> None:
+    with Scripted([answer(201, SENT)]) as server:
+        result = run(
+            *shlex.split(
+                "send t '{\"n\": 1.0}' --at 2026-12-24T18:00:00.123Z --id a --on-conflict keep --tag x --tag y "
+                "--header k=v=w --ttl 1h --lease 2m --max-attempts 3 -o json"
+            ),
+            url=server.url,
+        )
+    assert (result.exit_code, result.stdout_bytes) == (0, SENT + b"\n")
+    assert b'"body":{"n": 1.0}' in server.requests[0]
+    assert sent_body(server) == {
+        "id": "a",
+        "body": {"n": 1.0},
+        "at_ms": 1798135200123,
+        "lease_ms": 120_000,
+        "ttl_ms": 3_600_000,
+        "max_attempts": 3,
+        "on_conflict": "keep",
+        "tags": ["x", "y"],
+        "headers": {"k": "v=w"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "fields"),
+    [
+        (["hello"], None, {"body": "hello"}),
+        ([], None, {"body": None}),
+        (["-"], b'{"a":1}\n', {"body": {"a": 1}}),
+        (["-", "--as", "bytes"], b"\x00\xff", {"body_base64": "AP8="}),
+        (["42", "--as", "text"], None, {"body": "42"}),
+    ],
+)
+def test_a_body_comes_from_the_argument_or_standard_input(
+    arguments: list[str], stdin: bytes | None, fields: dict[str, object]
+) -> None:
+    with Scripted([answer(201, SENT)]) as server:
+        result = run("send", "t", *arguments, "--id", "a", url=server.url, stdin=stdin)
+    assert (result.exit_code, sent_body(server)) == (0, {"id": "a", **fields})
+
+
+def test_a_send_whose_answer_was_lost_is_repeated_with_the_id_that_was_made_up() -> None:
+    with Scripted([CUT, answer(201, SENT)]) as server:
+        result = run("send", "t", "x", url=server.url)
+    assert result.exit_code == 0
+    assert sent_body(server, 0) == sent_body(server, 1)
+
+
+def test_a_file_of_jobs_is_sent_in_batches_and_every_result_is_printed(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.jsonl"
+    file.write_bytes(b"".join(b'{"id":"j%d","body":%d}\n' % (n, n) for n in range(700)))
+
+    def results(first: int, last: int) -> bytes:
+        rows = b",".join(SENT.replace(b'"a"', b'"j%d"' % n) for n in range(first, last))
+        return b'{"results":[' + rows + b"]}"
+
+    with Scripted([answer(201, results(0, 500)), answer(201, results(500, 700))]) as server:
+        result = run("send", "t", "--from", str(file), "-o", "jsonl", url=server.url)
+    assert result.exit_code == 0, result.stderr
+    assert [msgspec.json.decode(line)["id"] for line in result.stdout.splitlines()] == [f"j{n}" for n in range(700)]
+    assert [len(sent_body(server, n)) for n in (0, 1)] == [500, 200]  # pyright: ignore[reportArgumentType]
+
+
+def test_a_refused_line_of_a_file_is_named_and_decides_the_exit_code() -> None:
+    refused = b'{"id":"b","error":{"code":"id_exists","message":"taken","field":null}}'
+    with Scripted([answer(201, b'{"results":[' + SENT + b"," + refused + b"]}")]) as server:
+        result = run("send", "t", "--from", "-", url=server.url, stdin=b'{"id":"a"}\n\n{"id":"b"}\n')
+    assert result.exit_code == 4
+    assert "line 3 (b): taken" in result.stderr
+    assert re.findall(r"(\w+) +(\d+)", result.stdout) == [("created", "1"), ("id_exists", "1")]
+
+
+def test_a_broken_line_stops_a_file_and_says_how_to_go_on() -> None:
+    lines = b"".join(b'{"id":"j%d"}\n' % n for n in range(500)) + b"{broken\n"
+    rows = b",".join([SENT] * 500)
+    with Scripted([answer(201, b'{"results":[' + rows + b"]}")]) as server:
+        result = run("send", "t", "--from", "-", url=server.url, stdin=lines)
+    assert (result.exit_code, len(server.requests)) == (2, 1)
+    assert "line 501" in result.stderr
+    assert "tail -n +501" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("output", "stdout"),
+    [("json", b'{"jobs":[' + HELD + b"," + HELD + b"]}\n"), ("jsonl", HELD + b"\n" + HELD + b"\n")],
+)
+def test_pulled_jobs_are_printed_byte_for_byte_and_acked_afterwards(output: str, stdout: bytes) -> None:
+    with Scripted([answer(200, b'{"jobs":[' + HELD + b"," + HELD + b"]}"), answer(200, ACKED)]) as server:
+        result = run("pull", "t", "--max", "2", "--wait", "1s", "--ack", "-o", output, url=server.url)
+    assert (result.exit_code, result.stdout_bytes) == (0, stdout)
+    assert sent_body(server, 0) == {"max": 2, "wait_ms": 1000}
+    assert sent_body(server, 1) == {"jobs": [{"id": "a", "lease": "L"}] * 2}
+
+
+def test_an_ack_after_the_lease_is_a_conflict_also_when_it_is_the_only_one() -> None:
+    raw = error("lease_lost", results=[{"id": "a", "error": {"code": "lease_lost", "message": "m", "field": None}}])
+    with Scripted([answer(409, raw)]) as server:
+        result = run("ack", "t", "a", "L1", "-o", "json", url=server.url)
+    assert (result.exit_code, result.stdout_bytes) == (4, raw + b"\n")
+
+
+def test_a_table_is_never_folded_and_never_coloured_when_it_goes_to_a_file() -> None:
+    long = HELD.replace(b'{"n": 1.0}', b'"' + b"x" * 500 + b'"')
+    with Scripted([answer(200, b'{"jobs":[' + long + b"]}")]) as server:
+        result = run("pull", "t", url=server.url)
+    assert "x" * 500 in result.stdout
+    assert "\x1b" not in result.stdout
+
+
+def test_what_a_job_carries_cannot_drive_the_terminal() -> None:
+    evil = HELD.replace(b'"id":"a"', b'"id":"a\\u001b[2J\\u009b"')
+    with Scripted([answer(200, b'{"jobs":[' + evil + b"]}")]) as server:
+        result = run("pull", "t", url=server.url)
+    assert "a\\x1b[2J\\x9b" in result.stdout
+    assert not {"\x1b", "\x9b"} & set(result.stdout)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["dead", "purge", "t", "a"], ["dead", "purge", "t", "--all"], ["cancel", "t", "--tag", "x"]]
+)
+def test_what_destroys_is_refused_where_nobody_can_be_asked(arguments: list[str]) -> None:
+    counted = b'{"matched":7,"cancelled":0,"purged":0,"dry_run":true}'
+    with Scripted([answer(200, counted)]) as server:
+        result = run(*arguments, url=server.url)
+    assert result.exit_code == 2
+    assert "--yes" in result.stderr
+    assert all(b'"dry_run":true' in request for request in server.requests)
+
+
+def test_a_call_by_filter_goes_on_until_the_server_is_through() -> None:
+    steps = [
+        b'{"matched":5,"cancelled":5,"dry_run":false,"complete":false}',
+        b'{"matched":2,"cancelled":2,"dry_run":false}',
+    ]
+    with Scripted([answer(200, step) for step in steps]) as server:
+        result = run("cancel", "t", "--tag", "x", "--yes", "-o", "json", url=server.url)
+    assert (result.exit_code, len(server.requests)) == (0, 2)
+    assert msgspec.json.decode(result.stdout) == {"matched": 7, "cancelled": 7, "dry_run": False}
+
+
+def test_setting_one_value_keeps_the_rest_of_the_policy() -> None:
+    with Scripted([answer(200, TOPIC)]) as server:
+        result = run("topic", "t", "set", "max_attempts=3", "-o", "json", url=server.url)
+    assert (result.exit_code, result.stdout_bytes) == (0, TOPIC + b"\n")
+    assert sent_body(server, 1) == {"lease_ms": 60000, "max_attempts": 3}
+
+
+def test_all_pages_of_topics_become_one_list() -> None:
+    pages = [b'{"topics":[' + TOPIC + b'],"next_cursor":"c"}', b'{"topics":[' + TOPIC + b'],"next_cursor":null}']
+    with Scripted([answer(200, page) for page in pages]) as server:
+        result = run("topics", "--all", "-o", "json", url=server.url)
+    assert result.stdout_bytes == b'{"topics":[' + TOPIC + b"," + TOPIC + b'],"next_cursor":null}\n'
+    assert b"cursor=c" in server.requests[1]
+
+
+def test_the_token_comes_from_its_file_and_never_appears_in_the_output(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("dl_secret\n")
+    with Scripted([answer(401, error("unauthorized"))]) as server:
+        result = run("get", "t", "a", "--token-file", str(file), url=server.url)
+    assert b"Authorization: Bearer dl_secret" in server.requests[0]
+    assert "dl_secret" not in result.output
+
+
+INFO = (
+    b'{"version":"0.1.0","namespace":"default","durability":"fsync","store":"embedded","limits":{"max_items":1000},'
+    b'"clock_offset_ms":0}'
+)
+
+
+@pytest.mark.parametrize(
+    ("script", "exit_code", "levels"),
+    [
+        ([answer(200, b'{"ready":true}'), answer(200, INFO)], 0, {"server": "ok", "ready": "ok", "durability": "ok"}),
+        (
+            [
+                answer(503, b'{"ready":false,"reasons":["store_down"]}'),
+                answer(200, INFO.replace(b"fsync", b"standard")),
+            ],
+            1,
+            {"server": "ok", "ready": "bad", "durability": "warn"},
+        ),
+        ([answer(200, b"<html>")], 1, {"server": "bad"}),
+    ],
+)
+def test_doctor_judges_what_the_server_says(script: list[bytes], exit_code: int, levels: dict[str, str]) -> None:
+    with Scripted(script) as server:
+        result = run("doctor", "-o", "json", url=server.url)
+    found = {finding["what"]: finding["level"] for finding in msgspec.json.decode(result.stdout)["findings"]}
+    assert (result.exit_code, {name: found[name] for name in levels}) == (exit_code, levels)
+
+
+ALL = [
+    ((*group, name), examples)
+    for group, entries in (
+        ((), (*commands.JOBS, *commands.TOPICS, *commands.OPERATIONS)),
+        (("dead",), commands.DEAD),
+        (("bench",), commands.BENCH),
+    )
+    for name, _, examples in entries
+]
+
+
+@pytest.mark.parametrize(("path", "examples"), ALL, ids=[" ".join(path) for path, _ in ALL])
+def test_every_help_has_examples_and_every_example_is_understood(path: tuple[str, ...], examples: list[str]) -> None:
+    assert "Examples:" in run(*path, "--help").stdout
+    root = typer.main.get_command(app())
+    for example in examples:
+        words = shlex.split(example.rpartition("| ")[2])
+        assert words[: len(path) + 1] == ["dueline", *path]
+        command, rest = root, words[1:]
+        for name in path:
+            command, rest = command.commands[name], rest[1:]  # pyright: ignore[reportAttributeAccessIssue]
+        command.make_context("dueline", list(rest))  # raises a usage error for an option that does not exist
