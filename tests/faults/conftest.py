@@ -9,7 +9,7 @@ from ..kit.fixtures import private_valkey as private_valkey
 from .kit import build_shim, short_folder
 
 
-@pytest.fixture()
+@pytest.fixture
 def folder() -> Iterator[Path]:
     with short_folder() as path:
         yield path
