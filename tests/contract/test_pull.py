@@ -85,6 +85,7 @@ async def test_a_leased_job_is_given_to_nobody_else_until_its_lease_is_over(bed:
     await bed.advance(99)
     assert await bed.pull_ids() == []
     await bed.advance(1)
+    bed.calm()
     pulled = await bed.pulled()
     assert [(held.attempt, held.delivery, held.late_ms) for held in pulled.jobs] == [(2, 2, 0)]
     assert pulled.leases_lost == 1

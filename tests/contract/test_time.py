@@ -132,6 +132,7 @@ def near(next_ms: int | None, at_ms: int) -> bool:
 
 
 async def test_clean_up_writes_down_what_is_true_already_and_says_when_to_come_back(bed: Bed) -> None:
+    bed.calm()
     await bed.send_many(
         [
             item("expired", ttl_ms=10),
@@ -165,6 +166,7 @@ async def test_clean_up_writes_down_what_is_true_already_and_says_when_to_come_b
 
 
 async def test_clean_up_works_in_bounded_steps(bed: Bed) -> None:
+    bed.calm()
     await bed.send_many([item(f"{n}", ttl_ms=10, dead_retain_ms=10) for n in range(450)])
     bed.clock.advance(50)
     steps = 0

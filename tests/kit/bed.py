@@ -19,6 +19,8 @@ from types import TracebackType
 from typing import Any
 from zlib import crc32
 
+from msgspec.structs import replace
+
 from dueline.engine.job import BodyKind, Held, Job, Line, State
 from dueline.engine.policy import JobPolicy
 from dueline.engine.store import (
@@ -137,6 +139,8 @@ class Bed:
         self.events = Recorder()
         self.store = self._make(self.clock)
         self.store.events = self.events
+        if self.kind == "stressed":
+            self.stress()
         await self.store.start()
         return self
 
@@ -144,6 +148,17 @@ class Bed:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.store.stop()
+
+    def stress(self) -> None:
+        """From now on every changing call is repeated."""
+        store: Any = self.store
+        store.repeat_every = 1
+
+    def calm(self) -> None:
+        """For what a repeat need not answer: figures that go into metrics only."""
+        if self.kind == "stressed":
+            store: Any = self.store
+            store.repeat_every = 0
 
     async def advance(self, ms: int) -> None:
         """Move the clock; a stressed store is tidied too, which nobody may notice."""
@@ -160,7 +175,15 @@ class Bed:
     async def pulled(
         self, max: int = 1000, *, lease_ms: int | None = None, default_lease_ms: int = 30_000, wait_ms: int = 0
     ) -> Pulled:
-        return await self.store.pull(self.line, Pull((Credit(max, lease_ms),), default_lease_ms, wait_ms))
+        """One pull. A repeat answers what the first had leased and says `more`: so it is asked once again, calmly."""
+        first = await self.store.pull(self.line, Pull((Credit(max, lease_ms),), default_lease_ms, wait_ms))
+        if self.kind != "stressed" or not first.more or len(first.jobs) == max:
+            return first
+        self.calm()
+        rest = Pull((Credit(max - len(first.jobs), lease_ms),), default_lease_ms, wait_ms)
+        second = await self.store.pull(self.line, rest)
+        self.stress()
+        return replace(second, jobs=first.jobs + second.jobs)
 
     async def pull(self, max: int = 1000, *, lease_ms: int | None = None) -> list[Held]:
         """Everything that can be had now up to `max`, over as many calls as the bounds ask for."""
@@ -253,10 +276,4 @@ def memory_bed() -> Bed:
 def valkey_bed(kind: str, url: str, **options: Any) -> Bed:
     """A bed on a running server. `options` go to the store's constructor."""
 
-    def make(clock: Clock) -> Store:
-        store = valkey_store(url, clock, **options)
-        if kind == "stressed":
-            store.repeat_every = 1
-        return store
-
-    return Bed(kind, make)
+    return Bed(kind, lambda clock: valkey_store(url, clock, **options))
