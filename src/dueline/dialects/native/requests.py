@@ -11,9 +11,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType, field
 
+MAX_INT = (1 << 53) - 1  # what every JSON reader holds exactly
+
 Name = Annotated[str, Meta(description="1 to 128 of A-Z a-z 0-9 . _ : -", examples=["order-1042"])]
-Ms = Annotated[int, Meta(ge=0, le=1 << 62)]
-Count = Annotated[int, Meta(ge=1, le=1 << 62)]
+Ms = Annotated[int, Meta(ge=0, le=MAX_INT)]
+Count = Annotated[int, Meta(ge=1, le=MAX_INT)]
 Duration = Annotated[
     str, Meta(description='Number and unit, one of ms s m h d, such as "90s" or "1.5h".', examples=["90s"])
 ]
@@ -61,8 +63,8 @@ class SendJob(_Closed, kw_only=True, forbid_unknown_fields=True):
     at: Annotated[str, Meta(description="RFC 3339 with an offset.", examples=["2030-01-01T08:00:00Z"])] | None = None
     at_ms: Annotated[int, Meta(description="Milliseconds since 1970, UTC. The past means now.")] | None = None
     lease_ms: Count | UnsetType | None = UNSET
-    ttl_ms: Annotated[int, Meta(ge=1, le=1 << 62, description="Counts from the due time.")] | UnsetType | None = UNSET
-    max_attempts: Annotated[int, Meta(ge=1, le=1 << 62, description="null: no limit.")] | UnsetType | None = UNSET
+    ttl_ms: Annotated[int, Meta(ge=1, le=MAX_INT, description="Counts from the due time.")] | UnsetType | None = UNSET
+    max_attempts: Annotated[int, Meta(ge=1, le=MAX_INT, description="null: no limit.")] | UnsetType | None = UNSET
     retry: Retry | UnsetType | None = UNSET
     on_conflict: Conflict | None = None
     merge: Merge | None = None
@@ -93,7 +95,7 @@ class PullJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
 
     max: Annotated[int, Meta(ge=1, le=1000)] = 1
     lease_ms: (
-        Annotated[int, Meta(ge=1, le=1 << 62, description="Else the job's, else the topic's, else 30000.")] | None
+        Annotated[int, Meta(ge=1, le=MAX_INT, description="Else the job's, else the topic's, else 30000.")] | None
     ) = None
     wait_ms: Annotated[int, Meta(ge=0, le=300_000)] = 0
 
@@ -119,7 +121,7 @@ class LeaseRelease(_Closed, kw_only=True, forbid_unknown_fields=True):
 
     id: str
     lease: str
-    delay_ms: Annotated[int, Meta(ge=0, le=1 << 62, description="Else the retry policy, else at once.")] | None = None
+    delay_ms: Annotated[int, Meta(ge=0, le=MAX_INT, description="Else the retry policy, else at once.")] | None = None
     error: str | None = None
     count: Annotated[bool, Meta(description="false: costs no attempt.")] | None = None
     discard: Annotated[bool, Meta(description="true: dead (rejected).")] | None = None
@@ -176,7 +178,7 @@ class ReviveJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
     filter: Filter | None = None
     dry_run: bool | None = None
     delay_ms: Ms | None = None
-    max_attempts: Annotated[int, Meta(ge=1, le=1 << 62, description="null: no limit.")] | UnsetType | None = UNSET
+    max_attempts: Annotated[int, Meta(ge=1, le=MAX_INT, description="null: no limit.")] | UnsetType | None = UNSET
 
 
 class PurgeJobs(_Closed, kw_only=True, forbid_unknown_fields=True):

@@ -27,6 +27,7 @@ class Operation(msgspec.Struct, frozen=True):
     method: str
     pattern: str
     name: str
+    group: str
     summary: str
     answers: tuple[Any, ...]
     request: Any = None
@@ -35,46 +36,58 @@ class Operation(msgspec.Struct, frozen=True):
     errors: tuple[str, ...] = ()
     body_optional: bool = False
     parks: bool = False
+    example: Any = None
 
 
 T = "/v1/topics/{topic}"
 J = T + "/jobs"
+SEND, TAKE, TOPICS, DEAD = "Sending", "Consuming", "Topics", "Dead jobs"
 ENDED = ("not_found", "job_leased", "already_done")
 LEASES = ("lease_lost", "not_found")
+LEASE = {"id": "order-1042", "lease": "the token of the pull"}
 
 OPERATIONS: tuple[Operation, ...] = (
-    Operation("POST", J, "send", "Send one job (object) or many (array)", (a.Sent, Many((a.Sent,))),
-              r.SendJob | list[r.SendJob], success=(201, 200), errors=("id_exists", "body_too_large", "store_full")),
-    Operation("GET", J, "list_jobs", "List jobs, page by page", (a.JobPage,), query=r.ListJobs),
-    Operation("GET", J + "/{id}", "get", "Read a job", (a.Job,), errors=("not_found",)),
-    Operation("PATCH", J + "/{id}", "patch", "Reschedule or edit a job", (a.Job,), r.PatchJob,
-              errors=(*ENDED, "version_mismatch", "body_too_large", "store_full")),
-    Operation("DELETE", J + "/{id}", "cancel", "Cancel a job", (a.Cancelled,), errors=("not_found", "already_done")),
-    Operation("POST", J + "/{id}/fire", "fire", "Make a job due now", (a.Fired,), r.Nothing, errors=ENDED,
-              body_optional=True),
-    Operation("POST", T + "/pull", "pull", "Take due jobs under a lease", (a.HeldJobs,), r.PullJobs,
-              body_optional=True, parks=True),
-    Operation("POST", "/v1/pull", "pull_topics", "Take due jobs of several topics", (a.HeldJobs,), r.PullTopics,
-              parks=True),
-    Operation("POST", T + "/ack", "ack", "Jobs are done", (Many((a.Acked,)),), r.AckJobs, errors=LEASES),
-    Operation("POST", T + "/release", "release", "Give jobs back, now or after a delay",
-              (Many((a.Released, a.Died)),), r.ReleaseJobs, errors=LEASES),
-    Operation("POST", T + "/extend", "extend", "Keep leases longer", (Many((a.Extended,)),), r.ExtendJobs,
-              errors=LEASES),
-    Operation("POST", T + "/cancel", "cancel_jobs", "Cancel jobs by id or by filter",
-              (Many((a.Cancelled,)), a.BulkCancelled), r.CancelJobs, errors=("not_found", "already_done")),
-    Operation("GET", "/v1/topics", "list_topics", "List topics, page by page", (a.TopicPage,), query=r.ListTopics),
-    Operation("GET", T, "get_topic", "A topic's figures and policy", (a.Topic,), errors=("not_found",)),
-    Operation("PUT", T, "put_topic", "Set a topic's policy", (a.Topic,), r.PutTopic, success=(200, 201)),
-    Operation("POST", T + "/pause", "pause", "Pause a topic: sends are taken, pulls give nothing", (a.Paused,),
-              r.PauseTopic, body_optional=True),
-    Operation("POST", T + "/resume", "resume", "Resume a topic", (a.Paused,), r.Nothing, body_optional=True),
-    Operation("GET", T + "/dead", "list_dead", "List dead jobs", (a.DeadPage,), query=r.ListDead),
-    Operation("POST", T + "/dead/revive", "revive", "Bring dead jobs back", (Many((a.Revived,)), a.BulkRevived),
-              r.ReviveJobs, errors=("not_found", "store_full")),
-    Operation("POST", T + "/dead/purge", "purge", "Forget dead jobs", (Many((a.Purged,)), a.BulkPurged), r.PurgeJobs,
-              errors=("not_found",)),
-    Operation("GET", "/v1/info", "info", "What this server is", (a.InfoView,)),
+    Operation("POST", J, "send", SEND, "Send one job (object) or many (array)", (a.Sent, Many((a.Sent,))),
+              r.SendJob | list[r.SendJob], success=(201, 200), errors=("id_exists", "body_too_large", "store_full"),
+              example={"id": "order-1042", "body": {"order": 1042}, "delay": "30s"}),
+    Operation("GET", J, "list_jobs", SEND, "List jobs, page by page", (a.JobPage,), query=r.ListJobs),
+    Operation("GET", J + "/{id}", "get", SEND, "Read a job", (a.Job,), errors=("not_found",)),
+    Operation("PATCH", J + "/{id}", "patch", SEND, "Reschedule or edit a job", (a.Job,), r.PatchJob,
+              errors=(*ENDED, "version_mismatch", "body_too_large", "store_full"), example={"delay": "5m"}),
+    Operation("DELETE", J + "/{id}", "cancel", SEND, "Cancel a job", (a.Cancelled,),
+              errors=("not_found", "already_done")),
+    Operation("POST", J + "/{id}/fire", "fire", SEND, "Make a job due now", (a.Fired,), r.Nothing, errors=ENDED,
+              body_optional=True, example={}),
+    Operation("POST", T + "/cancel", "cancel_jobs", SEND, "Cancel jobs by id or by filter",
+              (Many((a.Cancelled,)), a.BulkCancelled), r.CancelJobs, errors=("not_found", "already_done"),
+              example={"filter": {"tag": "batch-7"}, "dry_run": True}),
+    Operation("POST", T + "/pull", "pull", TAKE, "Take due jobs under a lease", (a.HeldJobs,), r.PullJobs,
+              body_optional=True, parks=True, example={"max": 10, "lease_ms": 30000, "wait_ms": 5000}),
+    Operation("POST", "/v1/pull", "pull_topics", TAKE, "Take due jobs of several topics, in order of priority",
+              (a.HeldJobs,), r.PullTopics, parks=True, example={"topics": ["urgent", "normal"], "max": 10}),
+    Operation("POST", T + "/ack", "ack", TAKE, "Jobs are done", (Many((a.Acked,)),), r.AckJobs, errors=LEASES,
+              example={"jobs": [LEASE]}),
+    Operation("POST", T + "/release", "release", TAKE, "Give jobs back, now or after a delay",
+              (Many((a.Released, a.Died)),), r.ReleaseJobs, errors=LEASES,
+              example={"jobs": [{**LEASE, "delay_ms": 5000, "error": "the printer is out of paper"}]}),
+    Operation("POST", T + "/extend", "extend", TAKE, "Keep leases longer", (Many((a.Extended,)),), r.ExtendJobs,
+              errors=LEASES, example={"jobs": [{**LEASE, "lease_ms": 60000}]}),
+    Operation("GET", "/v1/topics", "list_topics", TOPICS, "List topics, page by page", (a.TopicPage,),
+              query=r.ListTopics),
+    Operation("GET", T, "get_topic", TOPICS, "A topic's figures and policy", (a.Topic,), errors=("not_found",)),
+    Operation("PUT", T, "put_topic", TOPICS, "Set a topic's policy", (a.Topic,), r.PutTopic, success=(200, 201),
+              example={"lease_ms": 60000, "max_attempts": 5, "retry": {"ladder": ["2m", "10m", "1h"]}}),
+    Operation("POST", T + "/pause", "pause", TOPICS, "Pause a topic: sends are taken, pulls give nothing",
+              (a.Paused,), r.PauseTopic, body_optional=True, example={}),
+    Operation("POST", T + "/resume", "resume", TOPICS, "Resume a topic", (a.Paused,), r.Nothing, body_optional=True,
+              example={}),
+    Operation("GET", T + "/dead", "list_dead", DEAD, "List dead jobs", (a.DeadPage,), query=r.ListDead),
+    Operation("POST", T + "/dead/revive", "revive", DEAD, "Bring dead jobs back",
+              (Many((a.Revived,)), a.BulkRevived), r.ReviveJobs, errors=("not_found", "already_done", "store_full"),
+              example={"ids": ["order-1042"]}),
+    Operation("POST", T + "/dead/purge", "purge", DEAD, "Forget dead jobs", (Many((a.Purged,)), a.BulkPurged),
+              r.PurgeJobs, errors=("not_found",), example={"filter": {}, "dry_run": True}),
+    Operation("GET", "/v1/info", "info", "Server", "What this server is", (a.InfoView,)),
 )  # fmt: skip
 
 

@@ -1,0 +1,174 @@
+"""The same router as an ASGI application, for any ASGI server and for embedding.
+
+The server underneath owns sockets, TLS and slow clients; what is checked here again are the limits that need no socket:
+body size (before it is kept), both length headers at once. A parked handler is cancelled when the client disconnects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from ..dialects.http import Request, Response, plain_error
+from ..engine.errors import BodyTooLarge
+from .connection import Headers
+from .front import Answered
+from .router import Found, Router
+
+log = logging.getLogger("dueline.server")
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Hook = Callable[[], Awaitable[None]]
+
+
+class AsgiApp:
+    """`startup` and `shutdown` run in the server's lifespan, if it has one."""
+
+    def __init__(
+        self,
+        router: Router,
+        *,
+        max_body_bytes: int = 4 << 20,
+        answered: Answered | None = None,
+        startup: Hook | None = None,
+        shutdown: Hook | None = None,
+    ) -> None:
+        self._router = router
+        self._max_body_bytes = max_body_bytes
+        self._answered = answered
+        self._startup = startup
+        self._shutdown = shutdown
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "http":
+            await self._http(scope, receive, send)
+        else:
+            raise ValueError(f"this is an HTTP application, not one for {scope['type']!r}")
+
+    async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
+        begun_s = asyncio.get_running_loop().time()
+        raw = _joined(scope["headers"])
+        # The path must be the escaped one: "%2F" inside an id is not a separator.
+        path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1").partition("?")[0]
+        method: str = scope["method"]
+        found = self._router.find(method, path)
+        query = scope.get("query_string", b"").decode("latin-1")
+        request = Request(method, path, query, Headers(raw), b"", found.params)
+        answer = await self._answer(found, request, raw, receive)
+        if answer is None:
+            return
+        if self._answered is not None:
+            spent_s = asyncio.get_running_loop().time() - begun_s
+            self._answered(found.route.name, method, answer.status, spent_s)
+        await _write(answer, method == "HEAD", send)
+
+    async def _answer(
+        self, found: Found, request: Request, raw: dict[bytes, bytes], receive: Receive
+    ) -> Response | None:
+        """The answer, or None when the client is gone."""
+        if b"content-length" in raw and b"transfer-encoding" in raw:
+            return plain_error(400, "bad_request", "Content-Length and Transfer-Encoding exclude each other")
+        own = found.route.max_body_bytes
+        limit = self._max_body_bytes if own is None else own
+        declared = raw.get(b"content-length", b"0")
+        if not declared.isdigit():
+            return plain_error(400, "bad_request", "Content-Length is not a number")
+        body = None if len(declared) > 19 or int(declared) > limit else await _read(receive, limit)
+        if body is None:
+            error = BodyTooLarge(f"The body has more than {limit} bytes.")
+            return self._router.failed(found, request, error)
+        if isinstance(body, Gone):
+            return None
+        request.body = body
+        if not found.route.parks:
+            return await self._router.respond(found, request)
+        return await self._parked(found, request, receive)
+
+    async def _parked(self, found: Found, request: Request, receive: Receive) -> Response | None:
+        """Run a handler that may wait, and watch the client meanwhile."""
+        handler = asyncio.ensure_future(self._router.respond(found, request))
+        watch = asyncio.ensure_future(_disconnected(receive))
+        try:
+            await asyncio.wait((handler, watch), return_when=asyncio.FIRST_COMPLETED)
+            if not handler.done():
+                handler.cancel()
+                await asyncio.wait((handler,))
+            if handler.cancelled():
+                return None
+            answer = handler.result()
+            if watch.done() and answer.undelivered is not None:
+                answer.undelivered()
+                return None
+            return answer
+        finally:
+            for task in (handler, watch):
+                task.cancel()
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            hook = self._startup if message["type"] == "lifespan.startup" else self._shutdown
+            try:
+                if hook is not None:
+                    await hook()
+            except Exception as error:
+                log.exception("%s failed", message["type"])
+                await send({"type": message["type"] + ".failed", "message": str(error)})
+                return
+            await send({"type": message["type"] + ".complete"})
+            if message["type"] == "lifespan.shutdown":
+                return
+
+
+class Gone:
+    """The client went away while it was sending."""
+
+
+def _joined(headers: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    raw: dict[bytes, bytes] = {}
+    for name, value in headers:
+        name = name.lower()
+        raw[name] = value if name not in raw else raw[name] + b", " + value
+    return raw
+
+
+async def _read(receive: Receive, limit: int) -> bytes | Gone | None:
+    """The whole body; None when it is larger than the limit."""
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return Gone()
+        chunk: bytes = message.get("body", b"")
+        size += len(chunk)
+        if size > limit:
+            return None
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _write(answer: Response, head_only: bool, send: Send) -> None:
+    headers = [(b"content-length", str(len(answer.body)).encode())]
+    if answer.content_type:
+        headers.append((b"content-type", answer.content_type.encode("latin-1")))
+    headers.extend((name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in answer.headers)
+    try:
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if head_only else answer.body})
+    except BaseException:
+        if answer.undelivered is not None:
+            answer.undelivered()
+        raise

@@ -1,0 +1,68 @@
+"""What a server answers about itself, beside its dialects: health, readiness, metrics, OpenAPI, docs.
+
+The seam to the wiring (server/app):
+
+    SystemRoutes(version, reasons=health.reasons, metrics=metrics)
+
+`reasons()` returns why the process is not ready, empty when it is; the items are anything msgspec can encode (a text, or
+a struct with code and message). `await metrics(accept)` returns (body, content type) for the given Accept header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from ..dialects.http import Request, Response, Route
+from ..dialects.native import encode
+from ..engine.errors import DuelineError
+from .docs_page import docs_routes
+from .openapi import document
+
+Reasons = Callable[[], Sequence[Any]]
+Metrics = Callable[[str], Awaitable[tuple[bytes, str]]]
+
+
+class SystemRoutes:
+    """A dialect in form: a few routes without a queue behind them."""
+
+    name = "system"
+
+    def __init__(self, version: str, reasons: Reasons, metrics: Metrics) -> None:
+        self._version = version
+        self._reasons = reasons
+        self._metrics = metrics
+        self._document: bytes | None = None
+
+    def routes(self) -> Sequence[Route]:
+        return (
+            Route("GET", "/healthz", self.healthz, "healthz"),
+            Route("GET", "/readyz", self.readyz, "readyz"),
+            Route("GET", "/metrics", self.metrics, "metrics"),
+            Route("GET", "/openapi.json", self.openapi, "openapi"),
+            *docs_routes(),
+        )
+
+    def failed(self, request: Request, error: DuelineError) -> Response:
+        return encode.failed(error)
+
+    async def healthz(self, _request: Request) -> Response:
+        return Response(200, b'{"alive":true}')
+
+    async def readyz(self, _request: Request) -> Response:
+        reasons = self._reasons()
+        if not reasons:
+            return Response(200, b'{"ready":true}')
+        body = msgspec.json.encode({"ready": False, "reasons": list(reasons)})
+        return Response(503, body, headers=(("retry-after", "1"),))
+
+    async def metrics(self, request: Request) -> Response:
+        body, content_type = await self._metrics(request.headers.get("accept", ""))
+        return Response(200, body, content_type)
+
+    async def openapi(self, _request: Request) -> Response:
+        if self._document is None:
+            self._document = document(self._version)
+        return Response(200, self._document)
