@@ -142,6 +142,7 @@ async def test_what_is_left_over_can_be_had_at_once(bed: Bed) -> None:
 
 async def test_bodies_beyond_the_bound_of_one_pull_come_in_the_following_ones(bed: Bed) -> None:
     await bed.send_many([item(f"{n}", body=bytes([n]) * 600_000) for n in range(3)])
+    bed.calm()
     pulled = await bed.pulled()
     assert (len(pulled.jobs) < 3, pulled.more) == (True, True)
     rest = await bed.pull()

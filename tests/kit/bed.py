@@ -19,8 +19,6 @@ from types import TracebackType
 from typing import Any
 from zlib import crc32
 
-from msgspec.structs import replace
-
 from dueline.engine.job import BodyKind, Held, Job, Line, State
 from dueline.engine.policy import JobPolicy
 from dueline.engine.store import (
@@ -175,15 +173,8 @@ class Bed:
     async def pulled(
         self, max: int = 1000, *, lease_ms: int | None = None, default_lease_ms: int = 30_000, wait_ms: int = 0
     ) -> Pulled:
-        """One pull. A repeat answers what the first had leased and says `more`: so it is asked once again, calmly."""
-        first = await self.store.pull(self.line, Pull((Credit(max, lease_ms),), default_lease_ms, wait_ms))
-        if self.kind != "stressed" or not first.more or len(first.jobs) == max:
-            return first
-        self.calm()
-        rest = Pull((Credit(max - len(first.jobs), lease_ms),), default_lease_ms, wait_ms)
-        second = await self.store.pull(self.line, rest)
-        self.stress()
-        return replace(second, jobs=first.jobs + second.jobs)
+        """One pull, as the store answers it."""
+        return await self.store.pull(self.line, Pull((Credit(max, lease_ms),), default_lease_ms, wait_ms))
 
     async def pull(self, max: int = 1000, *, lease_ms: int | None = None) -> list[Held]:
         """Everything that can be had now up to `max`, over as many calls as the bounds ask for."""
@@ -191,7 +182,8 @@ class Bed:
         while len(jobs) < max:
             pulled = await self.pulled(max - len(jobs), lease_ms=lease_ms)
             jobs += pulled.jobs
-            if not pulled.more:
+            at_once = bool(pulled.jobs) and pulled.next_ms is not None and pulled.next_ms <= pulled.now_ms
+            if not pulled.more and not at_once:
                 break
         return jobs
 
