@@ -80,30 +80,21 @@ class TopicControl:
 
     async def _spread(self, entry: TopicEntry) -> Topic:
         """Tell every line what the config says."""
-        topic = self.adopt(entry)
+        topic = self._adopt(entry)
         config = unpack_config(entry.config)
         control = Control(pause_until_ms=config.paused_until_ms, policy_version=entry.version)
         await asyncio.gather(*(self._store.control(line, control) for line in topic.lines))
         return topic
 
-    def adopt(self, entry: TopicEntry) -> Topic:
-        """Know a newer config in this process, waiters included."""
-        topic = self._topics.apply((entry.namespace, entry.topic), entry)
-        self._waiters.widened(topic)
-        return topic
-
-    async def reload(self, namespace: str, name: str) -> None:
-        """A line knows a newer config than this process."""
-        entry = await self._store.directory.topic(namespace, name)
-        if entry is not None:
-            self.adopt(entry)
+    def _adopt(self, entry: TopicEntry) -> Topic:
+        return self._topics.apply((entry.namespace, entry.topic), entry)
 
     async def topic(self, namespace: str, name: str) -> TopicView:
         self._checks.topic_name(namespace, name)
         entry = await self._store.directory.topic(namespace, name)
         if entry is None:
             raise NotFound(f'there is no topic "{name}"')
-        return await self._view(self.adopt(entry))
+        return await self._view(self._adopt(entry))
 
     async def topics(self, namespace: str, after: str, limit: int) -> tuple[list[TopicView], str | None]:
         """One page by name; the cursor is the last name of the page."""
@@ -111,7 +102,7 @@ class TopicControl:
         entries = await self._store.directory.topics(namespace, after, limit)
         views: list[TopicView] = []
         for start in range(0, len(entries), VIEWS_AT_ONCE):
-            some = [self.adopt(entry) for entry in entries[start : start + VIEWS_AT_ONCE]]
+            some = [self._adopt(entry) for entry in entries[start : start + VIEWS_AT_ONCE]]
             views += await asyncio.gather(*(self._view(topic) for topic in some))
         return views, entries[-1].topic if len(entries) == limit else None
 
@@ -130,7 +121,7 @@ class TopicControl:
         if entry is not None and entry.version == topic.version > 0:
             await self._spread(entry)
         elif entry is not None:
-            self.adopt(entry)
+            self._adopt(entry)
 
 
 def _paused_ms(topic: Topic, now_ms: int) -> int:

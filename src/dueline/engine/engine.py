@@ -55,7 +55,7 @@ class Engine:
         self.limits = limits
         self.store = store
         self._checks = Checks(limits)
-        self._topics = Topics(store, self._checks, self.figures, wide)
+        self._topics = Topics(store, self._checks, self.figures, wide, timer.time)
         self._registrar = Registrar(store, self._topics, timer.time, idle_ms)
         self._sender = Sender(store, self._topics, self._registrar, self._checks, timer)
         self._waiters = Waiters(store, timer, limits.max_waiters)
@@ -65,6 +65,8 @@ class Engine:
         self._cleaner = Cleaner(store, self._registrar, self.figures, timer, idle_ms / 3000)
         self._background: set[asyncio.Task[None]] = set()
         self._draining = False
+        self._time_s = timer.time
+        self._topics.widened = self._waiters.widened
         store.events = self
 
     @property
@@ -94,6 +96,9 @@ class Engine:
 
     def woken(self, line: Line) -> None:
         self._waiters.woken(line)
+        topic = self._topics.known(line.namespace, line.topic)
+        if topic is not None and not topic.listed:
+            self._reload(topic)  # it has come into being, maybe with more lines than this one
 
     def noted(self, line: Line, at_ms: int) -> None:
         self._cleaner.noted(line, at_ms)
@@ -104,9 +109,13 @@ class Engine:
     def policy_changed(self, line: Line, version: int) -> None:
         topic = self._topics.known(line.namespace, line.topic)
         if topic is not None and topic.version < version:
-            self._spawn(self._control.reload(line.namespace, line.topic))
+            self._reload(topic)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _reload(self, topic: Topic) -> None:
+        topic.read_at_s = self._time_s()
+        self._spawn(self._topics.load(topic.namespace, topic.name))
+
+    def _spawn(self, work: Coroutine[Any, Any, object]) -> None:
         task = asyncio.get_running_loop().create_task(_quietly(work))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
@@ -134,6 +143,9 @@ class Engine:
             raise Draining
         self._checks.pull(command)
         topics = [await self._topics.get(command.namespace, name) for name in command.topics]
+        for topic in topics:
+            if self._topics.is_old(topic):
+                self._reload(topic)
         return await self._waiters.pull(topics, command.max, command.lease_ms, command.wait_ms)
 
     async def give_back(self, namespace: str, jobs: Sequence[Held]) -> None:
@@ -233,10 +245,10 @@ class Engine:
         return await self._bulk.purge(await self._topic(namespace, topic), which, dry_run)
 
     async def _topic(self, namespace: str, topic: str) -> Topic:
-        return self._topics.known(namespace, topic) or await self._topics.load(namespace, topic)
+        return await self._topics.get(namespace, topic)
 
 
-async def _quietly(work: Coroutine[Any, Any, None]) -> None:
+async def _quietly(work: Coroutine[Any, Any, object]) -> None:
     """Background work that will be asked for again if it mattered: a store that is down is not news here."""
     try:
         await work

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from zlib import crc32
 
 from msgspec.structs import replace
 
@@ -12,7 +13,7 @@ from .commands import Patch
 from .errors import AlreadyDone, InvalidField, JobLeased, NotFound, UnknownOutcome, VersionMismatch
 from .figures import succeeded
 from .job import ENDED, Job, Line, State
-from .limits import CELLS, check_name
+from .limits import check_name
 from .patching import changes_policy, edit_of, patched_policy
 from .replies import refusal
 from .spreading import over_lines
@@ -151,10 +152,7 @@ class JobCalls:
         now_ms = self._store.now_ms()
         for _ in range(LIST_CALLS):
             asked = replace(query, cursor=cursor, limit=query.limit - len(jobs))
-            try:
-                page = await self._store.list(topic.lines[partition], asked)
-            except ValueError:
-                raise InvalidField("is not a cursor of this list", "cursor") from None
+            page = await self._store.list(topic.lines[partition], asked)
             jobs += page.jobs
             now_ms = page.now_ms
             if page.cursor is not None:
@@ -165,16 +163,23 @@ class JobCalls:
                 return Page(jobs, None, now_ms)
             if page.cursor is not None or len(jobs) >= query.limit:
                 break
-        return Page(jobs, partition.to_bytes(2) + cursor, now_ms)
+        return Page(jobs, _pack_cursor(partition, cursor), now_ms)
+
+
+def _pack_cursor(partition: int, cursor: bytes) -> bytes:
+    """With a checksum, so that what reaches the store is a cursor that a store has made."""
+    place = partition.to_bytes(2, "big") + cursor
+    return crc32(place).to_bytes(4, "big") + place
 
 
 def _unpack_cursor(cursor: bytes, partitions: int) -> tuple[int, bytes]:
     if not cursor:
         return 0, b""
-    partition = int.from_bytes(cursor[:2])
-    if len(cursor) < 2 or partition >= min(partitions, CELLS) or len(cursor) > 1024:
+    place = cursor[4:]
+    partition = int.from_bytes(place[:2], "big")
+    if len(place) < 2 or crc32(place) != int.from_bytes(cursor[:4], "big") or partition >= partitions:
         raise InvalidField("is not a cursor of this list", "cursor")
-    return partition, cursor[2:]
+    return partition, place[2:]
 
 
 def _drawn(item: Release) -> Release:

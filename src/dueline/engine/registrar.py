@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from .errors import DuelineError
+from .job import Line
 from .store import Store, TopicEntry
-from .topics import Topic, Topics, unpack_config
+from .topics import Topic, Topics
 
 USE_S = 600.0
 IDLE_MS = 30 * 60_000
@@ -40,6 +40,7 @@ class Registrar:
         while (topic.namespace, topic.name) in self._wanted:
             await asyncio.shield(self._flush())
         topic.registered_until_s = started_s + self._use_s
+        topic.listed = True
 
     def unlisted(self, namespace: str, topic: str) -> None:
         """A line changed which the directory does not list: list it, soon."""
@@ -80,17 +81,21 @@ class Registrar:
         return removed
 
     async def _remove(self, entry: TopicEntry) -> bool:
-        if entry.version or unpack_config(entry.config).partitions > 1:
+        """True when it is gone. A topic without config has one line; one with config stays for ever."""
+        if entry.version:
             return False
-        topic = await self._topics.get(entry.namespace, entry.topic)
-        topic.registered_until_s = 0.0  # before the lines are dropped: the next send here registers first
-        for line in topic.lines:
-            if not await self._store.retire(line):
-                return False
-        removed = await self._store.directory.remove(entry.namespace, entry.topic, entry.seen_ms)
-        if removed:
-            self._topics.forget(entry.namespace, entry.topic)
-        return removed
+        line = Line(entry.namespace, entry.topic, 0, self._topics.is_wide(entry.namespace))
+        topic = self._topics.known(entry.namespace, entry.topic)
+        if topic is not None:
+            topic.registered_until_s = 0.0  # before the line is dropped: the next send here registers first
+        if not await self._store.retire(line):
+            return False
+        if not await self._store.directory.remove(entry.namespace, entry.topic, entry.seen_ms):
+            return True  # registered by a sender since; that is newer than what was looked at
+        if topic is not None:
+            topic.listed = False
+        # A send may have come between the two calls. One that comes later is told by the store.
+        return await self._store.retire(line)
 
     async def stop(self) -> None:
         if self._call is not None:
@@ -98,6 +103,6 @@ class Registrar:
 
 
 def _seen(task: asyncio.Task[None]) -> None:
-    # The next send to this topic registers it in any case: a failure here is not worth more than being looked at.
-    if not task.cancelled() and isinstance(task.exception(), Exception | DuelineError):
-        return
+    """A failure here needs no more than being looked at: the store says `unlisted` again at the line's next change."""
+    if not task.cancelled():
+        task.exception()

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from .checks import Checks, at_place
 from .commands import Send, Sent
-from .errors import DuelineError, IdExists, Unavailable, UnknownOutcome
+from .errors import DuelineError, IdExists, StoreDown, Unavailable, UnknownOutcome
 from .ids import new_id
 from .job import Line
+from .limits import BATCH_BYTES, BATCH_JOBS
 from .registrar import Registrar
 from .replies import RESULTS, refusal
 from .sending import send_item
@@ -37,14 +38,13 @@ class Sender:
         id = new_id() if command.id is None else command.id
         item = send_item(command, id, topic, self._checks, self._now_ms)
         if self._time_s() >= topic.registered_until_s:
-            await self._registrar.listed(topic)
+            await self._register(topic)
         try:
             results = await self._store.send(topic.line_of(id), (item,), topic.version)
         except StalePolicy as stale:
             [answer] = await self._send_again(topic, [command], [id], stale.version)
         except UnknownOutcome as error:
-            error.id = error.id or id
-            raise
+            raise _copied(error, id) from None  # one error object may stand for many jobs of a batch
         else:
             answer = self._answer(topic, id, results[0])
         if isinstance(answer, DuelineError):
@@ -59,8 +59,14 @@ class Sender:
         if not commands:
             return []
         if self._time_s() >= topic.registered_until_s:
-            await self._registrar.listed(topic)
+            await self._register(topic)
         return await self._send_items(topic, commands, items)
+
+    async def _register(self, topic: Topic) -> None:
+        try:
+            await self._registrar.listed(topic)
+        except UnknownOutcome as error:
+            raise StoreDown(error.message) from None  # of the list of topics; the job itself was not sent
 
     def _items(self, topic: Topic, commands: Sequence[Send], ids: Sequence[str]) -> list[SendItem]:
         items: list[SendItem] = []
@@ -74,26 +80,30 @@ class Sender:
     async def _send_items(
         self, topic: Topic, commands: Sequence[Send], items: Sequence[SendItem]
     ) -> list[Sent | DuelineError]:
+        if len(topic.lines) == 1 and len(items) <= BATCH_JOBS and sum(len(item.body) for item in items) <= BATCH_BYTES:
+            return await self._send_batch(topic, topic.lines[0], commands, items)
         answers: dict[int, Sent | DuelineError] = {}
 
         async def run(line: Line, batches: list[Batch[SendItem]]) -> None:
             for batch in batches:
-                try:
-                    results = await self._store.send(line, batch.items, topic.version)
-                except StalePolicy as stale:
-                    ids = [item.id for item in batch.items]
-                    some = await self._send_again(topic, [commands[p] for p in batch.places], ids, stale.version)
-                except DuelineError as error:
-                    some = [_copied(error, item.id) for item in batch.items]
-                else:
-                    some = [
-                        self._answer(topic, item.id, result) for item, result in zip(batch.items, results, strict=True)
-                    ]
+                some = await self._send_batch(topic, line, [commands[place] for place in batch.places], batch.items)
                 answers.update(zip(batch.places, some, strict=True))
 
         split_items = split(topic, items, lambda item: item.id, lambda item: len(item.body))
         await asyncio.gather(*(run(*entry) for entry in split_items.items()))
         return [answers[place] for place in range(len(items))]
+
+    async def _send_batch(
+        self, topic: Topic, line: Line, commands: Sequence[Send], items: Sequence[SendItem]
+    ) -> list[Sent | DuelineError]:
+        """One store call. Its failure is the answer for each of its jobs."""
+        try:
+            results = await self._store.send(line, items, topic.version)
+        except StalePolicy as stale:
+            return await self._send_again(topic, commands, [item.id for item in items], stale.version)
+        except DuelineError as error:
+            return [_copied(error, item.id) for item in items]
+        return [self._answer(topic, item.id, result) for item, result in zip(items, results, strict=True)]
 
     async def _send_again(
         self, topic: Topic, commands: Sequence[Send], ids: Sequence[str], version: int

@@ -8,6 +8,7 @@ A topic without a config has version 0, one partition and the server's defaults.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import msgspec
 
@@ -21,6 +22,7 @@ from .store import OnConflict, Store, TopicEntry
 DEFAULT_LEASE_MS = 30_000
 DEFAULTS = JobPolicy()
 MAX_KNOWN = 200_000
+OLD_S = 30.0
 
 
 class TopicConfig(msgspec.Struct, frozen=True):
@@ -103,10 +105,12 @@ class Topic:
         "job_policy",
         "lease_ms",
         "lines",
+        "listed",
         "max_body_bytes",
         "name",
         "namespace",
         "on_conflict",
+        "read_at_s",
         "registered_until_s",
         "version",
         "wide",
@@ -118,6 +122,8 @@ class Topic:
         self.wide = wide
         self.figures = figures
         self.registered_until_s = 0.0  # on the loop's clock; see engine.registrar
+        self.listed = False  # the directory had it when it was last read: its partitions are fixed from then on
+        self.read_at_s = 0.0
         self.lines: tuple[Line, ...] = ()
         self.apply(TopicConfig(), 0, max_body_bytes)
 
@@ -148,7 +154,11 @@ class Topic:
 class Topics:
     """The topics that this process has met. `wide` names the namespaces whose ids are unique over all topics."""
 
-    def __init__(self, store: Store, checks: Checks, figures: Figures, wide: frozenset[str]) -> None:
+    def __init__(
+        self, store: Store, checks: Checks, figures: Figures, wide: frozenset[str], time_s: Callable[[], float]
+    ) -> None:
+        self.widened: Callable[[Topic], None] | None = None  # told when a topic has more lines than before
+        self._time_s = time_s
         self._store = store
         self._checks = checks
         self._figures = figures
@@ -160,8 +170,16 @@ class Topics:
         return self._known.get((namespace, topic))
 
     async def get(self, namespace: str, topic: str) -> Topic:
-        """The topic, read from the directory when this process meets it first. One that nobody sent to is fine."""
-        return self._known.get((namespace, topic)) or await self.load(namespace, topic)
+        """The topic, read from the directory until it stands there. One that nobody sent to is fine."""
+        found = self._known.get((namespace, topic))
+        return found if found is not None and found.listed else await self.load(namespace, topic)
+
+    def is_old(self, topic: Topic) -> bool:
+        """Was the config read so long ago that a user who only pulls should have it read again, in the background?"""
+        return self._time_s() - topic.read_at_s > OLD_S
+
+    def is_wide(self, namespace: str) -> bool:
+        return namespace in self._wide
 
     async def load(self, namespace: str, topic: str) -> Topic:
         """Read the config anew. Calls for one topic at the same time share one read."""
@@ -174,7 +192,9 @@ class Topics:
         return await asyncio.shield(task)
 
     async def _load(self, key: tuple[str, str]) -> Topic:
-        return self.apply(key, await self._store.directory.topic(*key))
+        topic = self.apply(key, await self._store.directory.topic(*key))
+        topic.read_at_s = self._time_s()
+        return topic
 
     def _loaded(self, key: tuple[str, str], task: asyncio.Task[Topic]) -> None:
         self._loading.pop(key, None)
@@ -186,17 +206,17 @@ class Topics:
         topic = self._known.get(key)
         server_bytes = self._checks.limits.max_body_bytes
         if topic is None:
-            topic = Topic(*key, key[0] in self._wide, self._figures.of(*key), server_bytes)
+            topic = Topic(*key, self.is_wide(key[0]), self._figures.of(*key), server_bytes)
             if len(self._known) >= MAX_KNOWN:
                 self._known.pop(next(iter(self._known)))
             self._known[key] = topic
+        topic.listed = entry is not None
         if entry is not None and entry.version > topic.version:
+            lines = len(topic.lines)
             topic.apply(unpack_config(entry.config), entry.version, server_bytes)
+            if len(topic.lines) > lines and self.widened is not None:
+                self.widened(topic)
         return topic
-
-    def forget(self, namespace: str, topic: str) -> None:
-        """Read and register this topic again at its next use."""
-        self._known.pop((namespace, topic), None)
 
     async def stop(self) -> None:
         if self._loading:

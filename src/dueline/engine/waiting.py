@@ -1,0 +1,306 @@
+"""One line's waiters and the one store call for all of them. The model stands at the head of `engine.waiters`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .errors import DuelineError
+from .job import Held, Line
+from .limits import BATCH_JOBS
+from .store import Credit, Pull, Pulled
+from .timer import Handle
+from .topics import Topic
+
+if TYPE_CHECKING:
+    from .waiters import Waiters
+
+LINGER_S = 5.0  # how long a line without waiters stays subscribed, and how far ahead "somebody waits" is announced
+LONGEST_SLEEP_S = 3600.0
+FIRST_BACK_OFF_S, LAST_BACK_OFF_S = 0.1, 2.0
+
+
+class Waiter:
+    """One pull call that is not answered yet. `until_s` None: it does not wait."""
+
+    __slots__ = (
+        "asking",
+        "error",
+        "future",
+        "jobs",
+        "lease_ms",
+        "lines",
+        "max",
+        "over",
+        "timeout",
+        "topics",
+        "until_s",
+        "untried",
+    )
+
+    def __init__(
+        self,
+        future: asyncio.Future[list[Held]],
+        topics: Sequence[Topic],
+        max: int,
+        lease_ms: int | None,
+        until_s: float | None,
+    ) -> None:
+        self.future = future
+        self.topics = topics
+        self.max = max
+        self.lease_ms = lease_ms
+        self.until_s = until_s
+        self.lines: list[Waiting] = []
+        self.untried: list[Waiting] = []  # lines to ask next, best first; empty: parked
+        self.asking: Waiting | None = None  # the line whose call carries this waiter's credit
+        self.jobs: list[Held] = []
+        self.over = False  # time is up: answer as soon as no call carries its credit
+        self.timeout: Handle | None = None
+        self.error: Exception | None = None  # of the last call, if that failed
+
+    @property
+    def lacks(self) -> int:
+        return self.max - len(self.jobs)
+
+
+class Waiting:
+    """The waiters of one line and what is known about it."""
+
+    def __init__(self, owner: Waiters, topic: Topic, line: Line) -> None:
+        self.topic = topic
+        self.line = line
+        self.queue: dict[Waiter, None] = {}
+        self.next_ms: int | None = 0  # on the store's clock; 0: not known, ask; None: only a wake-up can change it
+        self.wake_s: float | None = 0.0  # the same moment on the timer's clock
+        self.announced_s = 0.0  # until when the store knows that somebody waits here
+        self._owner = owner
+        self._busy = False
+        self._watched = False
+        self._woken = False
+        self._on_duty = True
+        self._failures = 0
+        self._alarm: Handle | None = None
+        self._alarm_s = 0.0
+        self._linger: Handle | None = None
+        self._empty_since_s = 0.0
+
+    # -- what others tell this line
+
+    def woken(self) -> None:
+        """Something became deliverable earlier. A process that is off duty gives the other one a moment."""
+        if self._failures:
+            return
+        self._woken = True
+        self._expect(0, 0.0 if self._on_duty else self._owner.timer.time() + self._owner.off_duty_s)
+        if self._busy:
+            return
+        if self._on_duty:
+            self.pump()
+        else:
+            self.arm()
+
+    def left(self) -> None:
+        """A waiter went out of the queue."""
+        if not self.queue:
+            self._empty_since_s = self._owner.timer.time()
+            if self._linger is None:
+                self._linger = self._owner.timer.call_later(LINGER_S, self._lingered)
+
+    def is_due(self) -> bool:
+        """Is it time to ask this line again?"""
+        return self.wake_s is not None and self.wake_s <= self._owner.timer.time()
+
+    def is_known(self, until_s: float) -> bool:
+        """Will the store wake this process until then, so that `wake_s` can be believed?"""
+        return self._watched and self.announced_s >= until_s and not self._failures
+
+    def pump(self) -> None:
+        """Ask the store, if somebody's turn is here. While a call is under way, its end sees to it."""
+        if not self._busy:
+            self._busy = True
+            self._owner.spawn(self._serve())
+
+    def arm(self) -> None:
+        """Sleep until the line is due, as long as somebody is parked here."""
+        if self._busy or self.wake_s is None or not self.queue:
+            return
+        if self._alarm is not None:
+            if self._alarm_s <= self.wake_s:
+                return
+            self._alarm.cancel()
+        delay_s = min(max(self.wake_s - self._owner.timer.time(), 0.0), LONGEST_SLEEP_S)
+        self._alarm_s = self.wake_s
+        self._alarm = self._owner.timer.call_later(delay_s, self._rang)
+
+    def close(self) -> None:
+        for handle in (self._alarm, self._linger):
+            if handle is not None:
+                handle.cancel()
+        self._alarm = self._linger = None
+
+    # -- sleeping
+
+    def _expect(self, next_ms: int | None, wake_s: float | None) -> None:
+        self.next_ms = next_ms
+        self.wake_s = wake_s
+
+    def _rang(self) -> None:
+        """The alarm. The store's clock decides: if it is not time yet, sleep the rest."""
+        self._alarm = None
+        rest_ms = 0 if self.next_ms is None else self.next_ms - self._owner.store.now_ms()
+        if self.wake_s is not None and rest_ms > 0 and not self._failures:
+            self.wake_s = max(self.wake_s, self._owner.timer.time() + rest_ms / 1000)
+        if self.is_due():
+            self.pump()
+        else:
+            self.arm()
+
+    def _lingered(self) -> None:
+        self._linger = None
+        if self.queue:
+            return
+        rest_s = self._empty_since_s + LINGER_S - self._owner.timer.time()
+        if rest_s > 0 or self._busy:
+            self._linger = self._owner.timer.call_later(max(rest_s, 0.1), self._lingered)
+        elif self._watched:
+            self._busy = True
+            self._owner.spawn(self._unwatch())
+        else:
+            self.close()
+            self._owner.dropped(self)
+
+    async def _unwatch(self) -> None:
+        self._watched = False
+        self._expect(0, 0.0)
+        try:
+            await self._owner.store.unwatch(self.line)
+        except DuelineError:
+            pass  # the store forgets subscriptions with the connection; a stray wake-up costs nothing
+        self._busy = False
+        if self.queue:
+            self.pump()
+        else:
+            self.close()
+            self._owner.dropped(self)
+
+    # -- asking the store
+
+    async def _serve(self) -> None:
+        while claim := self._claim():
+            await self._ask(claim)
+        self._busy = False
+        self.arm()
+
+    def _claim(self) -> list[tuple[Waiter, int]]:
+        """Take the credits of those whose turn is here, in order of arrival, up to one batch."""
+        claim: list[tuple[Waiter, int]] = []
+        room = BATCH_JOBS
+        due = self.is_due()
+        for waiter in self.queue:
+            if waiter.asking is not None or waiter.future.done():
+                continue
+            if waiter.untried:
+                if waiter.untried[0] is not self or (self._failures and waiter.until_s is not None and not due):
+                    continue
+            elif not due:
+                continue
+            credit = min(waiter.lacks, room)
+            waiter.asking = self
+            claim.append((waiter, credit))
+            room -= credit
+            if room == 0:
+                break
+        return claim
+
+    async def _ask(self, claim: list[tuple[Waiter, int]]) -> None:
+        until_s = max((waiter.until_s or 0.0 for waiter, _ in claim), default=0.0)
+        store = self._owner.store
+        try:
+            if until_s and not self._watched:
+                await store.watch(self.line)
+                self._watched = True
+            announced_s = max(until_s + LINGER_S, self.announced_s) if until_s else self.announced_s
+            wait_ms = max(1, int((announced_s - self._owner.timer.time()) * 1000)) if until_s else 0
+            self._woken = False
+            credits = tuple(Credit(credit, waiter.lease_ms) for waiter, credit in claim)
+            pulled = await store.pull(self.line, Pull(credits, self.topic.lease_ms, wait_ms))
+            self.announced_s = announced_s
+        except Exception as error:
+            self._failed(claim, error)
+        else:
+            self._answered(claim, pulled)
+
+    def _answered(self, claim: list[tuple[Waiter, int]], pulled: Pulled) -> None:
+        self.topic.figures.count_pulled(pulled.jobs, pulled.deaths, pulled.leases_lost)
+        self._failures = 0
+        self._on_duty = pulled.on_duty
+        self._plan(pulled)
+        spare: list[tuple[int | None, Held]] = []
+        shares: list[tuple[Waiter, int]] = []
+        place = 0
+        for waiter, credit in claim:
+            share = pulled.jobs[place : place + credit]
+            place += credit
+            waiter.asking = None
+            waiter.error = None
+            if waiter.future.done():
+                spare.extend((waiter.lease_ms, job) for job in share)
+                continue
+            waiter.jobs.extend(share)
+            shares.append((waiter, credit - len(share)))
+        if spare:
+            self._hand_on(spare)
+        for waiter, unused in shares:
+            self._owner.proceed(waiter, self, filled=unused == 0, more=pulled.more)
+
+    def _plan(self, pulled: Pulled) -> None:
+        """When to ask again, from what the call said. A wake-up that came meanwhile may be younger than its answer."""
+        now_s = self._owner.timer.time()
+        extra_s = 0.0 if pulled.on_duty else self._owner.off_duty_s
+        if pulled.more:
+            self._expect(0, 0.0)
+        elif self._woken:
+            self._expect(0, now_s + extra_s)
+        elif pulled.next_ms is None:
+            self._expect(None, None)
+        elif pulled.jobs and pulled.next_ms <= pulled.now_ms:
+            self._expect(pulled.next_ms, now_s)
+        else:
+            # At least 1 ms: the store has just given nothing, whatever this process believes its clock to be.
+            rest_ms = max(1, pulled.next_ms - self._owner.store.now_ms())
+            self._expect(pulled.next_ms, now_s + rest_ms / 1000 + extra_s)
+
+    def _hand_on(self, spare: list[tuple[int | None, Held]]) -> None:
+        """Jobs pulled for waiters who are gone: to the next who asked for the same lease, else back to the store."""
+        back: list[Held] = []
+        served: dict[Waiter, None] = {}
+        for lease_ms, job in spare:
+            for waiter in self.queue:
+                if waiter.asking is None and waiter.lease_ms == lease_ms and waiter.lacks and not waiter.future.done():
+                    waiter.jobs.append(job)
+                    served[waiter] = None
+                    break
+            else:
+                back.append(job)
+        for waiter in served:
+            self._owner.finish(waiter)
+        if back:
+            self._owner.spawn(self._owner.give_back(self.line, back))
+
+    def _failed(self, claim: list[tuple[Waiter, int]], error: Exception) -> None:
+        """Who does not wait gets the error; who waits tries again after a back-off, until its own time is over."""
+        back_off_s = min(FIRST_BACK_OFF_S * 2**self._failures, LAST_BACK_OFF_S)
+        self._failures += 1
+        self._expect(0, self._owner.timer.time() + back_off_s)
+        if not isinstance(error, DuelineError):
+            context = {"message": f"pull from {self.line} failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
+        for waiter, _ in claim:
+            waiter.asking = None
+            waiter.error = error
+            if waiter.until_s is None or waiter.over or waiter.jobs:
+                self._owner.finish(waiter)
+            else:
+                self._owner.proceed(waiter, self, filled=False, more=False)
