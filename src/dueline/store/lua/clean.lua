@@ -14,6 +14,26 @@ local FIELDS = { 'hc' }
 if not known then
   return { 0, now, 0, 0, cmsgpack.pack({ 0, 0, 0, 0, -1, 0 }), '' }
 end
+
+-- What this step did, and what remains; the line knows from now on when the directory will send somebody again.
+local function answer(numbers)
+  local top = redis.call('ZRANGE', a, 0, 0, 'WITHSCORES')
+  local time = top[2] and tonumber(top[2])
+  if time and time <= LAST then
+    numbers[5], numbers[6] = math.min(math.ceil(time / 10000) * 10000, LAST), time <= now and 1 or 0
+  else
+    numbers[5], numbers[6] = -1, 0
+  end
+  if numbers[5] > 0 or M.ag then
+    redis.call('HSET', m, 'ag', int(math.max(numbers[5], 0)))
+  end
+  return { 0, now, 0, 0, cmsgpack.pack(numbers), '' }
+end
+
+local again = remembered()
+if again then
+  return answer(cmsgpack.unpack(again[5]))
+end
 local limit = cmsgpack.unpack(ARGV[5])[1]
 local entries = redis.call('ZRANGEBYSCORE', a, '-inf', int(now), 'LIMIT', 0, limit)
 local ids, handled = {}, {}
@@ -72,15 +92,6 @@ end
 if (M.hc or '0') ~= scan[1] then
   put(set, 'hc', scan[1])
 end
-local numbers = { expired, exhausted, purged, trimmed, -1, 0 }
+local numbers = { expired, exhausted, purged, trimmed }
 finish(numbers, '')
-local top = redis.call('ZRANGE', a, 0, 0, 'WITHSCORES')
-local next_at = top[2] and tonumber(top[2])
-if next_at and next_at <= LAST then
-  numbers[6] = next_at <= now and 1 or 0
-  numbers[5] = math.min(math.ceil(next_at / 10000) * 10000, LAST)
-  redis.call('HSET', m, 'ag', int(numbers[5]))
-elseif M.ag then
-  redis.call('HSET', m, 'ag', '0')
-end
-return { 0, now, 0, 0, cmsgpack.pack(numbers), '' }
+return answer(numbers)

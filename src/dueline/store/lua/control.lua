@@ -27,7 +27,9 @@ if N[1] == 1 then
   if N[4] >= 0 and N[4] > tonumber(M.pv or 0) then
     put(set, 'pv', int(N[4]))
   end
-  redis.call('HSET', m, unpack(set))
+  if #set > 0 then
+    redis.call('HSET', m, unpack(set))
+  end
 elseif N[1] == 2 and known then
   local agenda = tonumber(M.ag or 0)
   if agenda <= now or N[2] < agenda then

@@ -44,9 +44,9 @@ local function revive(job)
   local flags, number, rest = job.flags, job.number, string.sub(job.raw, 14)
   if max >= 0 then
     local text = string.sub(job.policy.text, 1, 4) .. struct.pack('>I4', max) .. string.sub(job.policy.text, 9)
-    local sections = job.inline and 11 + #job.inline or 9
+    local sections = job.inline and 15 + #job.inline or 13
     flags = job.inline and flags or flags + 64
-    number, rest = 0, string.sub(rest, 1, 8) .. struct.pack('>I2', #text) .. text .. string.sub(rest, sections)
+    number, rest = 0, string.sub(rest, 1, 12) .. struct.pack('>I2', #text) .. text .. string.sub(rest, sections)
   end
   put(out.hj, job.id, struct.pack(HEAD, flags, number, seq, job.created) .. rest)
   job.reason, job.uncounted, job.given, job.token = 0, job.deliveries, 0, NO_TOKEN

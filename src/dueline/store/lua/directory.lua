@@ -46,7 +46,8 @@ end
 
 if ARGV[5] == '1' and (what == 1 or what == 4 or what == 7) and redis.call('EXISTS', topics) == 0 then
   redis.call('HSET', config, '', '')
-  for _, key in ipairs({ topics, seen, agenda }) do
+  redis.call('ZADD', topics, 0, '') -- read by name, which needs equal scores
+  for _, key in ipairs({ seen, agenda }) do
     redis.call('ZADD', key, '+inf', '')
   end
 end

@@ -94,7 +94,7 @@ for i, job in ipairs(jobs) do
     local flags = (body_kind >= 0 and body_kind or job.flags % 4) + (job.ttl and 4 or 0) + (headers and #headers > 0 and 8 or 0)
       + (job.tags and #job.tags > 0 and 16 or 0) + (job.edited and 32 or 0) + (inline and 64 or 0) + (job.topic and 128 or 0)
     local sum = body_kind >= 0 and struct.pack('>I4', crc) or string.sub(job.raw, 14, 17)
-    put(out.hj, job.id, struct.pack(HEAD, flags, number, seq, job.created) .. sum .. string.sub(job.raw, 18, 21)
+    put(out.hj, job.id, struct.pack(HEAD, flags, number, seq, job.created) .. sum .. string.sub(job.raw, 18, 25)
       .. sized(inline) .. sized(job.topic) .. (job.ttl and struct.pack('>I6', job.ttl) or '')
       .. (job.edited and struct.pack('>I6', job.edited) or '') .. sized(headers) .. sized(job.tags)
       .. (body_kind >= 0 and body or string.sub(job.raw, job.body_at)))

@@ -28,9 +28,31 @@ local function give(job)
   jobs = jobs + 1
 end
 
+local paused = M.pu and tonumber(M.pu) > now
+local full = false -- at the in-flight limit
+
+-- When another pull could give something, by what the line holds now; nil: only a wake-up can tell.
+local function next_time()
+  if paused then
+    return tonumber(M.pu) < LAST and tonumber(M.pu) or nil
+  elseif full then
+    local live = redis.call('ZRANGEBYSCORE', l, '(' .. int(now), int(LAST), 'WITHSCORES', 'LIMIT', 0, 1)
+    return live[2] and tonumber(live[2])
+  end
+  local earliest
+  for _, key in ipairs({ s, l }) do
+    local top = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    local time = top[2] and tonumber(top[2])
+    if time and time <= LAST and (earliest == nil or time < earliest) then
+      earliest = time
+    end
+  end
+  return earliest
+end
+
 if M.memo and string.sub(M.memo, 1, 8) == nonce then
   -- A repeat: what this very call leased and is still leased by it.
-  local ids, lost, at = {}, 0, 19
+  local ids, at = {}, 19
   local size = struct.unpack('>I4', M.memo, 15)
   while at < 19 + size do
     local n = struct.unpack('>I2', M.memo, at)
@@ -40,15 +62,17 @@ if M.memo and string.sub(M.memo, 1, 8) == nonce then
   for _, job in ipairs(load(ids)) do
     if job.phase == 'L' and string.sub(job.token, 1, 8) == base then
       give(job)
-    else
-      lost = lost + 1
     end
   end
-  local numbers = { now, 1, 0, 0, 0, 0 }
+  if limited then
+    full = redis.call('ZCOUNT', l, '(' .. int(now), int(LAST)) >= tonumber(M.mif)
+  end
+  local next_at = next_time()
+  local numbers = { next_at or -1, next_at and next_at <= now and 1 or 0, 0, 0, 0, 0 }
   for i = 1, #got do
     numbers[6 + i] = got[i]
   end
-  return { 0, now, 0, M.reg and 0 or 1, cmsgpack.pack(numbers), table.concat(pieces) }
+  return { 0, now, agenda_note(), M.reg and 0 or 1, cmsgpack.pack(numbers), table.concat(pieces) }
 end
 
 local default_lease, wait, max_bytes = N[1], N[2], N[3]
@@ -61,7 +85,6 @@ local want, expired, exhausted, broken, over, more = 0, 0, 0, 0, 0, false
 for i = 4, #N, 2 do
   want = want + N[i]
 end
-local paused = M.pu and tonumber(M.pu) > now
 local room = want
 if limited then
   room = math.min(want, tonumber(M.mif) - redis.call('ZCOUNT', l, '(' .. int(now), int(LAST)))
@@ -167,25 +190,12 @@ end
 local mine = M.dp == me
 local off_duty = wait > 0 and not mine and M.du ~= nil and tonumber(M.du) > now and jobs == 0
 -- `finish` writes; only then the heads are those that remain.
+full = limited and jobs >= room and room < want
 if jobs == 0 and wait == 0 then
   M.reg = '1' -- an empty look is no reason to list a topic
 end
 local reply = finish(numbers, table.concat(pieces), struct.pack('>I4', #memo) .. memo)
-local next_at
-if paused then
-  next_at = tonumber(M.pu) < LAST and tonumber(M.pu) or nil
-elseif limited and jobs >= room and room < want then
-  local live = redis.call('ZRANGEBYSCORE', l, '(' .. int(now), int(LAST), 'WITHSCORES', 'LIMIT', 0, 1)
-  next_at = live[2] and tonumber(live[2])
-else
-  for _, key in ipairs({ s, l }) do
-    local top = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
-    local time = top[2] and tonumber(top[2])
-    if time and time <= LAST and (next_at == nil or time < next_at) then
-      next_at = time
-    end
-  end
-end
+local next_at = next_time()
 if wait > 0 and not off_duty then
   local until_at = math.min((next_at or now) + 1000, now + wait + 1000)
   if not mine or tonumber(M.du) < until_at - 500 then

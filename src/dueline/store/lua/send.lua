@@ -65,7 +65,7 @@ local function store(i, code)
   if number == 0 then
     local text = texts[N[o + 4]]
     flags = flags + 64
-    rest = string.sub(rest, 1, 8) .. struct.pack('>I2', #text) .. text .. string.sub(rest, 9)
+    rest = string.sub(rest, 1, 12) .. struct.pack('>I2', #text) .. text .. string.sub(rest, 13)
   end
   local due
   if when == 0 then
@@ -116,7 +116,7 @@ for i = 1, n do
         forget(old)
         store(i, REPLACED)
       else
-        local same = rule == 1 or string.sub(old.raw or old.head, 14, 21) == string.sub(rests[i], 1, 8)
+        local same = rule == 1 or string.sub(old.raw or old.head, 18, 25) == string.sub(rests[i], 5, 12)
         put(results, same and KEPT or ID_EXISTS, STATE[old.state])
         put(results, old.due, old.seq)
       end

@@ -30,13 +30,13 @@ REASON_NUMBER = {reason: number for number, reason in enumerate(REASONS)}
 KINDS = (BodyKind.JSON, BodyKind.TEXT, BodyKind.BYTES)
 
 _TTL, _HEADERS, _TAGS, _EDITED, _INLINE, _TOPIC = 4, 8, 16, 32, 64, 128
-HEAD_BYTES = 21
-_crc_and_fingerprint = struct.Struct(">II").pack
+HEAD_BYTES = 25
+_crc_and_fingerprint = struct.Struct(">IQ").pack
 _short = struct.Struct(">H")
 
 
 def pack_id(id: str) -> bytes:
-    """Hex ids of 32 as 16 bytes, UUIDs as 17, all others behind a byte 2 (never 16 long): one id, one form."""
+    """Hex ids of 32 as 16 bytes, UUIDs as 17, others behind a byte 2 (3 3 where that would make 16): one id, one form."""
     size = len(id)
     if size == 32:
         try:
@@ -54,7 +54,7 @@ def pack_id(id: str) -> bytes:
         if packed.hex() == plain and len(packed) == 16:
             return b"\x01" + packed
     text = id.encode()
-    return b"\x02\x00" + text if len(text) == 15 else b"\x02" + text
+    return b"\x03\x03" + text if len(text) == 15 else b"\x02" + text
 
 
 def unpack_id(packed: bytes) -> str:
@@ -63,7 +63,7 @@ def unpack_id(packed: bytes) -> str:
     if packed[0] == 1:
         h = packed[1:].hex()
         return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
-    return packed[2 if packed[1:2] == b"\x00" else 1 :].decode()
+    return packed[2 if packed[0] == 3 else 1 :].decode()
 
 
 def checksum(body: bytes) -> int:

@@ -14,7 +14,7 @@ Run = Callable[[int, bytes, bytes], Awaitable[tuple[bytes, bytes]]]
 
 
 class ValkeyDirectory:
-    """Each method is one call of directory.lua. `run(what, numbers, blob)` makes it; `registered` hears what is listed now."""
+    """Each method is one call of directory.lua, made by `run`; `registered` hears which topics are listed now."""
 
     def __init__(self, run: Run, registered: Callable[[Sequence[tuple[str, str]]], Awaitable[None]]) -> None:
         self._run = run

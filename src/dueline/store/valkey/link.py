@@ -14,10 +14,11 @@ from typing import Any, Protocol
 from urllib.parse import urlparse
 
 import redis.asyncio as redis
+from redis import exceptions
 from redis.asyncio.connection import AbstractConnection, Connection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import BusyLoadingError, ConnectionError, RedisError, ResponseError, TimeoutError
+from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 
 CONNECT_TIMEOUT_S = 5.0
 
@@ -136,7 +137,7 @@ class SingleLink:
         except BusyLoadingError as error:
             await connection.disconnect(nowait=True)
             raise LinkLost(str(error), False, loading=True) from None
-        except (TimeoutError, RedisError, OSError, asyncio.TimeoutError) as error:
+        except (RedisError, OSError, TimeoutError) as error:
             await connection.disconnect(nowait=True)
             raise LinkLost(f"cannot reach the store: {error}", False) from None
         self._connection = connection
@@ -234,7 +235,7 @@ class ClusterLink:
                 return await self._cluster.execute_command(*args)
             node = self._cluster.get_node_from_key(key)
             return await self._cluster.execute_command(*args, target_nodes=node)
-        except (ConnectionError, TimeoutError, OSError) as error:
+        except (exceptions.ConnectionError, exceptions.TimeoutError, OSError) as error:
             raise LinkLost(f"the store connection broke: {error}", True, isinstance(error, BusyLoadingError)) from None
 
     def subscriber(self, channel: str) -> tuple[str, redis.Redis]:

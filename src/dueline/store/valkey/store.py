@@ -59,7 +59,7 @@ class WrongStore(Exception):
 
 
 class ValkeyStore:
-    """`clock`: a test's own time, passed to every script. `lua_patch` and `repeat_every` let tests break or repeat calls."""
+    """`clock`: a test's own time, given to every script. `lua_patch` and `repeat_every` are for tests too."""
 
     def __init__(
         self,

@@ -78,7 +78,7 @@ local function close(job, phase)
   if job.policy.keep and job.raw then
     put(out.hr, job.id, run_text(job, phase))
   else
-    local head = string.sub(job.raw, 1, 21)
+    local head = string.sub(job.raw, 1, 25)
     if job.inline then
       head = head .. struct.pack('>I2', #job.inline) .. job.inline
     end

@@ -56,7 +56,8 @@ local function open_line()
     redis.call('HSET', j, '', '')
     redis.call('HSET', r, '', '')
     redis.call('HSET', g, '', '')
-    for _, z in ipairs({ s, l, a, d, k }) do
+    redis.call('ZADD', k, 0, '') -- read by name, which needs equal scores
+    for _, z in ipairs({ s, l, a, d }) do
       redis.call('ZADD', z, '+inf', '')
     end
   end

@@ -1,9 +1,9 @@
 -- record: the stored form of a job. Written as `j` at send, edit and replace only; what changes while it is worked on is
 -- the second, small value `r` (the run), which exists from the first pull or the end on.
 --
--- j[id]  flags policy seq:5 created:6 crc:4 fingerprint:4 | [policy bytes] [topic] [ttl:6] [edited:6] [headers] [tags] body
+-- j[id]  flags policy seq:5 created:6 crc:4 fingerprint:8 | [policy bytes] [topic] [ttl:6] [edited:6] [headers] [tags] body
 --        flags: 0-1 body kind, 4 ttl, 8 headers, 16 tags, 32 edited, 64 policy inline, 128 topic (wide namespaces)
--- r[id]  phase reason deliveries:4 uncounted:4 given:1 time:6 due:6 exp:6 changed:6 token:12 | [record head:21, with its policy bytes if inline] error
+-- r[id]  phase reason deliveries:4 uncounted:4 given:1 time:6 due:6 exp:6 changed:6 token:12 | [record head:25, with its policy bytes if inline] error
 --        phase: L leased, W waits, D done, C cancelled, X dead; lower case d, c: tombstone, no record in j, its head is here
 -- time   L deadline; W next delivery; ended: end of the retention
 local RUN, HEAD, NO_TOKEN = '>BBI4I4BI6I6I6I6', '>BBI5I6', string.rep('\0', 12)
@@ -33,7 +33,7 @@ end
 -- Reads a record's head and sections into `job`; the body begins at job.body_at.
 local function read_record(job, raw)
   local flags, number, seq_number, created = struct.unpack(HEAD, raw)
-  local at, inline = 22, nil
+  local at, inline = 26, nil
   job.raw, job.flags, job.number, job.seq, job.created = raw, flags, number, seq_number, created
   if flags > 3 then
     if bit.band(flags, 64) > 0 then
@@ -78,9 +78,9 @@ local function read_run(job, raw)
   job.phase = phase
   job.token = string.sub(raw, 36, 47)
   if phase == 'd' or phase == 'c' then
-    job.head = string.sub(raw, 48, 68)
+    job.head = string.sub(raw, 48, 72)
     job.flags, job.number, job.seq, job.created = struct.unpack(HEAD, job.head)
-    local at = 69
+    local at = 73
     if bit.band(job.flags, 64) > 0 then
       local size = struct.unpack('>I2', raw, at)
       job.inline = string.sub(raw, at + 2, at + 1 + size)

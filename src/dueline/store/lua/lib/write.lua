@@ -65,11 +65,25 @@ local function finish(numbers, reply, remembered)
   return { 0, now, note, extra, packed, reply }
 end
 
+-- What the directory should know of this line's agenda and does not; 0 = nothing.
+local function agenda_note()
+  local top = redis.call('ZRANGE', a, 0, 0, 'WITHSCORES')
+  local time = top[2] and tonumber(top[2])
+  if time and time <= LAST then
+    local agenda, due = M.ag and tonumber(M.ag) or 0, math.min(math.ceil(time / 10000) * 10000, LAST)
+    if agenda <= now or due < agenda then
+      return due
+    end
+  end
+  return 0
+end
+
 -- The answer to a repeated call, nil when this call is new.
 local function remembered()
   local memo = M.memo
   if memo and string.sub(memo, 1, 8) == nonce then
     local size = struct.unpack('>I4', memo, 15)
-    return { 0, struct.unpack('>I6', memo, 9), 0, M.reg and 0 or 1, string.sub(memo, 19, 18 + size), string.sub(memo, 19 + size) }
+    local packed, reply = string.sub(memo, 19, 18 + size), string.sub(memo, 19 + size)
+    return { 0, struct.unpack('>I6', memo, 9), agenda_note(), M.reg and 0 or 1, packed, reply }
   end
 end
