@@ -1,0 +1,70 @@
+"""The command `serve`: the server itself. Its dependencies are an extra and are imported when it is called."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .session import FAILURE, USAGE
+
+SERVE_EXAMPLES = (
+    "dueline serve",
+    "dueline serve --listen 127.0.0.1:9300 --data /var/lib/dueline --workers 2",
+    "dueline serve --store redis://127.0.0.1:6379/0 --config /etc/dueline.toml",
+)
+
+
+def serve(
+    listen: Annotated[
+        str | None,
+        typer.Option("--listen", metavar="HOST:PORT", show_default="127.0.0.1:9277", help="Where to listen."),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option("--data", metavar="DIR", show_default="./dueline-data", help="Folder of the embedded store."),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", metavar="URL", help="A Redis or Valkey to use instead of the embedded store."),
+    ] = None,
+    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Configuration file (TOML).")] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", metavar="N", show_default="1", help="Server processes.")
+    ] = None,
+    insecure: Annotated[
+        bool | None,
+        typer.Option(
+            "--insecure", help="Listen on an address that others can reach, without tokens.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Run the server in the foreground until SIGTERM or Ctrl-C."""
+    try:
+        from ..config.load import ConfigError, load
+        from ..server.serve import run
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").startswith("dueline"):
+            raise
+        print(
+            f"the server's parts are not installed ({missing.name} is missing): install dueline[server], "
+            'such as by pip install "dueline[server]"',
+            file=sys.stderr,
+        )
+        raise typer.Exit(FAILURE) from None
+    flags = {
+        "server.listen": listen,
+        "server.workers": workers,
+        "server.insecure": insecure,
+        "store.url": store,
+        "store.data": data,
+    }
+    try:
+        settings = load(flags, os.environ, config)
+    except ConfigError as error:
+        print(f"dueline: {error}", file=sys.stderr)
+        raise typer.Exit(USAGE) from None
+    raise typer.Exit(run(settings))

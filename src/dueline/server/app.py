@@ -1,0 +1,259 @@
+"""One server process, wired: the only place where store, engine, dialects, front and telemetry meet.
+
+listen   the front answers: /healthz and /readyz at once, everything else "loading" until it is open
+open     the store is there, judged and connected; the engine runs
+stop     parked polls are answered empty, what is under way is finished, connections close; engine and store end
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+import structlog
+
+from .._version import __version__
+from ..config.settings import Settings
+from ..dialects.http import Dialect, Request, Route
+from ..dialects.native import InfoView, NativeDialect
+from ..engine.commands import TopicView
+from ..engine.engine import Engine
+from ..engine.errors import DuelineError, Loading, Unavailable
+from ..store.valkey.embedded import Status
+from ..store.valkey.store import ValkeyStore, WrongStore
+from ..telemetry import gather
+from ..telemetry.exposition import exposed
+from ..telemetry.families import Family, Kind, Merge, counter, gauge, merged
+from ..telemetry.figures import CallFigures, HttpFigures
+from ..telemetry.siblings import Siblings
+from .front import Front, FrontLimits
+from .health import Health, Phase
+from .router import Router
+from .store_check import Facts, Probe, refusal
+from .system import SystemRoutes
+
+STORE_WAIT_S = 30.0  # for an external store at the start
+TOPICS_SHOWN = 200
+TOPICS_FRESH_S = 5.0
+LAST_CALLS_S = 2.0
+
+
+class StartRefused(Exception):
+    """The server cannot run with this store. Exit code 1."""
+
+
+class App:
+    """`embedded` tells the state of the embedded store, None for an external one. `folder`: where siblings meet."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store_url: str,
+        embedded: Callable[[], Status | None],
+        index: int = 0,
+        folder: Path | None = None,
+    ) -> None:
+        self.settings = settings
+        self.durability = durability_of(settings)
+        self.http = HttpFigures()
+        self.calls = CallFigures()
+        self.store = ValkeyStore(
+            store_url, prefix=settings.store.prefix, limits=settings.limits, on_call=self.calls.called
+        )
+        self.engine = Engine(self.store, settings.limits, idle_ms=settings.topics.idle_ms)
+        self._probe = Probe(store_url, settings.store.prefix)
+        self.health = Health(self._probe, self.durability, embedded, lambda: self.store.clock.stepped)
+        self._embedded = embedded
+        self._siblings = Siblings(folder, index, self.snapshot)
+        self._facts: Facts | None = None
+        self._topics: tuple[float, list[Family]] = (0.0, [])
+        system = SystemRoutes(__version__, self.health.reasons, self.metrics)
+        self._always_open = frozenset(route.name for route in system.routes())
+        dialects: list[Dialect] = [system]
+        if settings.dialects.native.enabled:
+            dialects.append(NativeDialect(self.engine, settings.limits, self.info))
+        limits = FrontLimits(
+            max_body_bytes=settings.limits.max_request_bytes, max_connections=settings.server.max_connections
+        )
+        self.front = Front(Router(dialects, guard=self._guard), limits, answered=self.http.answered)
+        self._log = structlog.get_logger("dueline.server")
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    async def listen(self, listener: socket.socket) -> None:
+        """Take connections. Until `open`, calls are answered with 503 "loading"."""
+        await self._siblings.start()
+        await self.front.start(listener)
+
+    async def open(self) -> None:
+        """Wait for the store, judge it, connect. Raises StartRefused."""
+        self._facts = await self._until_store()
+        while True:
+            try:
+                await self.store.start()
+                break
+            except WrongStore as error:
+                raise StartRefused(str(error)) from None
+            except Unavailable as error:
+                self._log.warning("the store is not ready yet", error=error.message)
+                await asyncio.sleep(0.2)
+        await self.engine.start()
+        self.health.phase = Phase.SERVING
+        await self.health.start()
+
+    async def stop(self, hasten: asyncio.Event) -> None:
+        """Drain and end. `hasten` cuts the wait for calls that are under way."""
+        self.health.phase = Phase.DRAINING
+        draining = asyncio.create_task(self.front.drain(self.settings.server.drain_ms / 1000))
+        await self.engine.drain()
+        hurry = asyncio.create_task(hasten.wait())
+        await asyncio.wait((draining, hurry), return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        if not draining.done():
+            draining.cancel()
+            await asyncio.gather(draining, return_exceptions=True)
+            await self.front.drain(0)
+        # With the store gone, the engine's last calls would wait for it: they get a moment, then the connection is cut.
+        ending = asyncio.create_task(self.engine.stop())
+        await asyncio.wait([ending], timeout=LAST_CALLS_S)
+        await self.health.stop()
+        await self.store.stop()
+        ending.cancel()
+        await asyncio.gather(ending, return_exceptions=True)
+        await self._siblings.stop()
+
+    async def _until_store(self) -> Facts:
+        deadline_s = asyncio.get_running_loop().time() + STORE_WAIT_S
+        pause_s = 0.05
+        while (facts := await self.health.look()) is None:
+            reasons = self.health.reasons()
+            if self._embedded() is None and asyncio.get_running_loop().time() > deadline_s:
+                raise StartRefused(reasons[0].message if reasons else "the store does not answer")
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, 1.0)
+        why = refusal(facts)
+        if why is None and not await self._probe.runs_scripts():
+            why = "the store does not let this user call scripts (EVAL)"
+        if why is not None:
+            raise StartRefused(why)
+        return msgspec.structs.replace(facts, appendfsync=await self._probe.appendfsync())
+
+    def _guard(self, request: Request, route: Route) -> None:
+        if self.health.phase is Phase.STARTING and route.name not in self._always_open:
+            raise Loading("the server is starting; nothing was done")
+
+    # --- what it tells ----------------------------------------------------------------------------------------------
+
+    def info(self) -> InfoView:
+        """What /v1/info says; the namespace is the request's."""
+        limits: dict[str, int] = msgspec.structs.asdict(self.settings.limits)
+        return InfoView(
+            version=__version__,
+            namespace="default",
+            durability=self.durability,
+            store=self.store_text(),
+            limits=limits,
+            clock_offset_ms=round(self.store.clock.offset_ms),
+        )
+
+    def store_text(self) -> str:
+        """The store in words, without secrets."""
+        facts = self._facts
+        kind = "embedded" if self.settings.store.url is None else shown_url(self.settings.store.url)
+        if facts is None:
+            return kind
+        fsync = facts.appendfsync or "not told"
+        return f"{kind}, {facts.name}, appendonly {'yes' if facts.aof else 'no'}, appendfsync {fsync}"
+
+    async def metrics(self, accept: str) -> tuple[bytes, str]:
+        """The whole server's metrics: this process, its siblings, and what the store holds."""
+        others = await self._siblings.others()
+        families = merged([self.snapshot(), *others])
+        return exposed([*families, *await self._stored()], accept)
+
+    def snapshot(self) -> list[Family]:
+        """What this process alone knows."""
+        return [
+            gather.of_build("embedded" if self.settings.store.url is None else "external", self.durability),
+            *gather.of_engine(self.engine.figures, self.engine.waiters),
+            *self.http.families(),
+            gauge("dueline_http_connections", "Open client connections.", {(): self.front.connections}),
+            *self.calls.families(),
+            *self._of_store(),
+            *gather.of_process(),
+        ]
+
+    def _of_store(self) -> list[Family]:
+        clock, facts, status = self.store.clock, self.health.facts, self._embedded()
+        steps = Family(
+            "dueline_clock_steps", Kind.COUNTER, "Jumps of the store's clock.", (), Merge.MAX, numbers={(): clock.steps}
+        )
+        offset = gauge("dueline_clock_offset_seconds", "Store's clock less ours.", {(): clock.offset_ms / 1000})
+        found = [
+            gauge("dueline_store_up", "1: the store answers.", {(): int(self.health.up)}, merge=Merge.MIN),
+            gauge(
+                "dueline_ready", "1: sends and pulls are taken.", {(): int(not self.health.reasons())}, merge=Merge.MIN
+            ),
+            counter("dueline_store_reconnects", "Lost connections to the store.", (), {(): self.store.reconnects}),
+            msgspec.structs.replace(offset, merge=Merge.MAX),
+            steps,
+        ]
+        if facts is not None:
+            wide = {
+                "dueline_store_memory_bytes": ("Memory that the store uses.", facts.memory_bytes),
+                "dueline_store_maxmemory_bytes": ("Its limit; 0: none.", facts.maxmemory_bytes),
+                "dueline_store_replicas": ("Connected replicas.", facts.replicas),
+            }
+            found += [gauge(name, help, {(): value}, merge=Merge.MAX) for name, (help, value) in wide.items()]
+            ok = int(facts.aof and facts.aof_ok)
+            found.append(gauge("dueline_store_aof_ok", "1: it writes its log.", {(): ok}, merge=Merge.MIN))
+        if status is not None:
+            found.append(_counter_max("dueline_store_restarts", "Restarts of the embedded store.", status.restarts))
+            if status.free_bytes is not None:
+                text = "Room on the embedded store's disk."
+                found.append(gauge("dueline_store_disk_free_bytes", text, {(): status.free_bytes}, merge=Merge.MAX))
+        return found
+
+    async def _stored(self) -> list[Family]:
+        """Figures of up to 200 topics, asked of the store at most every 5 s."""
+        now_s = asyncio.get_running_loop().time()
+        until_s, families = self._topics
+        if now_s < until_s or self.health.phase is not Phase.SERVING or not self.health.up:
+            return families
+        try:
+            async with asyncio.timeout(2.0):
+                entries = await self.store.directory.topics(None, "", TOPICS_SHOWN)
+                views = await asyncio.gather(*(self._view(entry.namespace, entry.topic) for entry in entries))
+        except (DuelineError, TimeoutError):
+            return families
+        families = gather.of_topics([view for view in views if view is not None], self.store.now_ms())
+        self._topics = (now_s + TOPICS_FRESH_S, families)
+        return families
+
+    async def _view(self, namespace: str, topic: str) -> tuple[str, TopicView] | None:
+        try:
+            return namespace, await self.engine.topic(namespace, topic)
+        except DuelineError:
+            return None
+
+
+def _counter_max(name: str, help: str, value: float) -> Family:
+    return Family(name, Kind.COUNTER, help, (), Merge.MAX, numbers={(): value})
+
+
+def durability_of(settings: Settings) -> str:
+    """The level that is promised."""
+    return settings.store.durability or ("fsync" if settings.store.url is None else "standard")
+
+
+def shown_url(url: str) -> str:
+    """A store's address without user, password and options."""
+    parts = urlsplit(url)
+    if parts.scheme == "unix":
+        return f"unix://{parts.path}"
+    host = f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else parts.hostname or ""
+    return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}{parts.path}"

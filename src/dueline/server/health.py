@@ -1,0 +1,126 @@
+"""Is this process able to serve? `/healthz`: it lives. `/readyz`: it can take sends and pulls, or why not.
+
+    starting loading store_down disk_full eviction not_durable clock_step draining
+
+One look at the store every 5 s is all that an idle server sends it. The embedded store's own state (its supervisor may
+be another process) is read when it is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum
+
+import msgspec
+import structlog
+
+from ..store.valkey.embedded import Status, StoreState
+from .store_check import Facts, Probe, Refused, StoreLoading, StoreSilent, may_evict
+
+EVERY_S = 5.0
+
+
+class Phase(Enum):
+    """Where this process is in its life."""
+
+    STARTING = "starting"
+    SERVING = "serving"
+    DRAINING = "draining"
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """Why it is not ready."""
+
+    code: str
+    message: str
+
+
+class Health:
+    """What is known about this process and its store. `durability`: the level that was promised."""
+
+    def __init__(
+        self,
+        probe: Probe,
+        durability: str,
+        embedded: Callable[[], Status | None],
+        clock_stepped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.phase = Phase.STARTING
+        self.facts: Facts | None = None
+        self.up = False
+        self._probe = probe
+        self._durability = durability
+        self._embedded = embedded
+        self._clock_stepped = clock_stepped
+        self._trouble: Reason | None = Reason("starting", "the store was not asked yet")
+        self._task: asyncio.Task[None] | None = None
+        self._log = structlog.get_logger("dueline.health")
+
+    async def start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._watch(), name="health")
+
+    async def stop(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        await self._probe.stop()
+
+    async def look(self) -> Facts | None:
+        """Ask the store once and remember what it said."""
+        before = self._trouble
+        try:
+            self.facts = await self._probe.facts()
+            self._trouble = None
+        except StoreLoading as progress:
+            self._trouble = Reason("loading", f"the store reads its data: {progress}")
+        except (StoreSilent, Refused) as error:
+            self._trouble = Reason("store_down", f"the store does not answer: {error}")
+        self.up = self._trouble is None
+        if self._trouble != before and (self._trouble is None) != (before is None):
+            self._log.info("the store answers" if self.up else "the store does not answer", reason=self._trouble)
+        return self.facts if self.up else None
+
+    def reasons(self) -> list[Reason]:
+        """Why this process is not ready; empty: it is."""
+        found: list[Reason] = []
+        if self.phase is Phase.DRAINING:
+            found.append(Reason("draining", "the server is stopping"))
+        embedded = self._embedded()
+        if embedded is not None and embedded.state is StoreState.DISK_FULL:
+            found.append(Reason("disk_full", embedded.detail))
+        elif embedded is not None and embedded.state in (StoreState.STARTING, StoreState.LOADING):
+            found.append(Reason("loading", embedded.detail or "the store is starting"))
+        elif embedded is not None and embedded.state is not StoreState.READY:
+            found.append(Reason("store_down", embedded.detail or "the store is not running"))
+        elif self._trouble is not None:
+            found.append(self._trouble)
+        elif self.phase is Phase.STARTING:
+            found.append(Reason("starting", "the server is starting"))
+        if self.facts is not None and not found:
+            found += self._about(self.facts)
+        return found
+
+    def _about(self, facts: Facts) -> list[Reason]:
+        found: list[Reason] = []
+        if may_evict(facts):
+            found.append(Reason("eviction", f"the store may delete jobs: maxmemory-policy is {facts.maxmemory_policy}"))
+        if facts.role != "master":
+            found.append(Reason("store_down", f"the store has become a {facts.role}"))
+        if self._durability == "fsync" and not (facts.aof and facts.aof_ok):
+            found.append(Reason("not_durable", "the store does not write its append-only file"))
+        if self._durability == "replicated" and facts.replicas < 1:
+            found.append(Reason("not_durable", "the store has no replica"))
+        if self._clock_stepped():
+            found.append(Reason("clock_step", "the store's clock jumped; nothing is done until the time is confirmed"))
+        return found
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(EVERY_S)
+            try:
+                await self.look()
+            except Exception:
+                self._log.exception("the health check failed")

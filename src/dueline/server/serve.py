@@ -1,0 +1,278 @@
+"""`dueline serve`: the process model.
+
+    workers 1   one process: supervisor of the embedded store, engine, front
+    workers N   the parent opens the address and supervises; N executed workers serve (server.workers)
+
+    exit 0  ended by SIGTERM or SIGINT, after draining       1  address or folder in use, store refused, store damaged
+Only the ready line goes to stdout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Coroutine, Generator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+
+from .._version import __version__
+from ..config.load import Address, parse_address
+from ..config.settings import Settings
+from ..store.valkey.embedded import EmbeddedError, EmbeddedStore, FolderInUse, Status, StoreState
+from ..store.valkey.embedded_files import make_private, runtime_folder
+from ..telemetry import logs
+from .app import App, StartRefused, durability_of, shown_url
+from .shutdown import Signals, unless
+from .workers import Orders, Workers
+
+BACKLOG = 2048
+STATUS_FILE = "store.json"
+
+
+def run(settings: Settings) -> int:
+    """Serve until a signal. Returns the exit code; refusals are told on stderr."""
+    logs.configure(settings.log.level, settings.log.format)
+    address = parse_address(settings.server.listen, "server.listen")
+    try:
+        listener = open_listener(address)
+    except OSError as error:
+        return _refuse(f"cannot listen on {address}: {error.strerror or error}")
+    with listener:
+        serving = _serve_alone if settings.server.workers == 1 else _serve_with_workers
+        return _run_loop(serving(settings, listener))
+
+
+def work(listener_fd: int, status_fd: int) -> int:
+    """The main function of a worker process (server.workers)."""
+    orders = msgspec.json.decode(sys.stdin.buffer.read(), type=Orders)
+    logs.configure(orders.settings.log.level, orders.settings.log.format)
+    structlog.contextvars.bind_contextvars(worker=orders.index)
+    with socket.socket(fileno=listener_fd) as listener, os.fdopen(status_fd, "w") as status:
+        return _run_loop(_work(orders, listener, lambda line: print(line, file=status, flush=True)))
+
+
+def open_listener(address: Address) -> socket.socket:
+    """A listening socket that nobody shares: without SO_REUSEPORT a second server gets "address in use"."""
+    family, kind, proto, _, where = socket.getaddrinfo(
+        address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listener = socket.socket(family, kind, proto)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind(where)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def ready_line(settings: Settings, listener: socket.socket) -> str:
+    """What people and scripts wait for."""
+    host, port = listener.getsockname()[:2]
+    store = "embedded" if settings.store.url is None else shown_url(settings.store.url)
+    data = f", data {settings.store.data}" if settings.store.url is None else ""
+    return (
+        f"dueline {__version__} ready on http://{Address(host, port)} "
+        f"(store {store}, durability {durability_of(settings)}{data})"
+    )
+
+
+# --- one process --------------------------------------------------------------------------------------------------
+
+
+async def _serve_alone(settings: Settings, listener: socket.socket) -> int:
+    signals = Signals()
+    signals.install()
+    embedded = _embedded(settings)
+    url = embedded.url if embedded is not None else settings.store.url or ""
+    app = App(settings, url, lambda: embedded.status if embedded is not None else None)
+    try:
+        await app.listen(listener)
+        if embedded is not None:
+            await unless(signals.stop, embedded.start())
+        if not signals.stop.is_set():
+            await unless(signals.stop, app.open())
+        if not signals.stop.is_set():
+            print(ready_line(settings, listener), flush=True)
+            await _until_told(signals, embedded)
+        return _verdict(embedded)
+    except (FolderInUse, EmbeddedError, StartRefused) as error:
+        return _refuse(str(error))
+    finally:
+        await app.stop(signals.hasten)
+        if embedded is not None:
+            await embedded.stop()
+
+
+# --- parent and workers -------------------------------------------------------------------------------------------
+
+
+async def _serve_with_workers(settings: Settings, listener: socket.socket) -> int:
+    signals = Signals()
+    signals.install()
+    with meeting_folder() as folder:
+        embedded = _embedded(settings, lambda status: _write_status(folder, status))
+        url = embedded.url if embedded is not None else settings.store.url or ""
+        workers = Workers(settings, listener, url, folder)
+        starting: asyncio.Task[None] | None = None
+        try:
+            if embedded is not None:
+                # The store first; the workers at once, to answer "loading" while it reads its data.
+                starting = asyncio.create_task(embedded.start())
+                spawned = asyncio.create_task(embedded.until(StoreState.STARTING, StoreState.LOADING, StoreState.READY))
+                await asyncio.wait((starting, spawned), return_when=asyncio.FIRST_COMPLETED)
+                spawned.cancel()
+                if starting.done():
+                    starting.result()
+            if not signals.stop.is_set():
+                workers.start()
+                await unless(signals.stop, _until_serving(starting, workers))
+            if not signals.stop.is_set():
+                print(ready_line(settings, listener), flush=True)
+                await _until_told(signals, embedded, workers)
+            if workers.refused is not None and workers.refused.done():
+                return _refuse(workers.refused.result())
+            return _verdict(embedded)
+        except (FolderInUse, EmbeddedError, StartRefused) as error:
+            return _refuse(str(error))
+        finally:
+            await workers.stop(signals.hasten, settings.server.drain_ms / 1000)
+            if starting is not None and not starting.done():
+                starting.cancel()
+                await asyncio.gather(starting, return_exceptions=True)
+            if embedded is not None:
+                await embedded.stop()
+
+
+@contextlib.contextmanager
+def meeting_folder() -> Generator[Path]:
+    """A private folder for this server's processes, named by its pid; those of killed servers are swept."""
+    base = runtime_folder()
+    make_private(base)
+    for other in base.glob("server-*"):
+        if not Path(f"/proc/{other.name.removeprefix('server-')}").exists() and Path("/proc/self").exists():
+            shutil.rmtree(other, ignore_errors=True)
+    folder = base / f"server-{os.getpid()}"
+    shutil.rmtree(folder, ignore_errors=True)
+    make_private(folder)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _until_serving(starting: asyncio.Task[None] | None, workers: Workers) -> None:
+    """Until the store and all workers serve. Raises what the store raised, or StartRefused with a worker's words."""
+    assert workers.refused is not None
+    ready = asyncio.create_task(workers.until_ready())
+    wanted: list[asyncio.Future[Any]] = [ready] if starting is None else [ready, starting]
+    try:
+        while wanted:
+            done, _ = await asyncio.wait((*wanted, workers.refused), return_when=asyncio.FIRST_COMPLETED)
+            if workers.refused in done:
+                raise StartRefused(workers.refused.result())
+            for task in done:
+                task.result()
+            wanted = [task for task in wanted if not task.done()]
+    finally:
+        ready.cancel()
+
+
+async def _work(orders: Orders, listener: socket.socket, say: Callable[[str], None]) -> int:
+    signals = Signals()
+    signals.install()
+    settings, folder = orders.settings, Path(orders.folder)
+    is_embedded = settings.store.url is None
+    app = App(
+        settings,
+        orders.store_url,
+        lambda: _read_status(folder) if is_embedded else None,
+        orders.index,
+        folder,
+    )
+    try:
+        await app.listen(listener)
+        await unless(signals.stop, app.open())
+        if not signals.stop.is_set():
+            say("ready")
+            await signals.stop.wait()
+        return 0
+    except StartRefused as error:
+        say(f"refused {error}")
+        return 1
+    finally:
+        await app.stop(signals.hasten)
+
+
+def _write_status(folder: Path, status: Status) -> None:
+    """The embedded store's state for the workers; replaced as a whole, so no reader sees half of it."""
+    fresh = folder / f"{STATUS_FILE}.new"
+    try:
+        fresh.write_bytes(msgspec.json.encode(status))
+        fresh.replace(folder / STATUS_FILE)
+    except OSError as error:
+        structlog.get_logger("dueline.server").warning("the store's state was not written", error=str(error))
+
+
+def _read_status(folder: Path) -> Status:
+    try:
+        return msgspec.json.decode((folder / STATUS_FILE).read_bytes(), type=Status)
+    except (OSError, msgspec.DecodeError):
+        return Status(StoreState.STARTING)
+
+
+# --- shared -------------------------------------------------------------------------------------------------------
+
+
+def _embedded(settings: Settings, on_change: Callable[[Status], None] | None = None) -> EmbeddedStore | None:
+    if settings.store.url is not None:
+        return None
+    return EmbeddedStore(
+        settings.store.data,
+        settings.store.binary,
+        min_free_bytes=settings.store.min_free_bytes,
+        on_change=on_change,
+    )
+
+
+async def _until_told(signals: Signals, embedded: EmbeddedStore | None, workers: Workers | None = None) -> None:
+    """Until a signal, or until the store or a worker can never serve again."""
+    waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(signals.stop.wait())]
+    if embedded is not None:
+        waiting.append(asyncio.ensure_future(embedded.failed.wait()))
+    if workers is not None and workers.refused is not None:
+        waiting.append(workers.refused)
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for future in waiting:
+        future.cancel() if future is not getattr(workers, "refused", None) else None
+
+
+def _verdict(embedded: EmbeddedStore | None) -> int:
+    if embedded is not None and embedded.status.state is StoreState.FAILED:
+        return _refuse(embedded.status.detail)
+    return 0
+
+
+def _refuse(message: str) -> int:
+    print(f"dueline: {message}", file=sys.stderr, flush=True)
+    return 1
+
+
+def _run_loop(main: Coroutine[Any, Any, int]) -> int:
+    try:
+        import uvloop
+    except ModuleNotFoundError:  # a system without it
+        return asyncio.run(main)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main)

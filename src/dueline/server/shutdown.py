@@ -1,0 +1,51 @@
+"""How a server is told to end: the first signal asks, the second one hastens."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Signals:
+    """SIGTERM and SIGINT as events. Make it inside the loop, `install` it on the main thread."""
+
+    def __init__(self) -> None:
+        self.stop = asyncio.Event()
+        self.hasten = asyncio.Event()
+
+    def install(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.received)
+
+    def received(self) -> None:
+        """One more signal came."""
+        (self.hasten if self.stop.is_set() else self.stop).set()
+
+
+async def unless(event: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """The result of `work`, or None if the event came first; then the work was cancelled."""
+    task = asyncio.ensure_future(work)
+    waiting = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        return None
+    finally:
+        waiting.cancel()
+        if not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def within(hasten: asyncio.Event, seconds: float) -> None:
+    """Wait until the time is over, or until somebody is in a hurry."""
+    try:
+        await asyncio.wait_for(hasten.wait(), seconds)
+    except TimeoutError:
+        pass

@@ -1,0 +1,141 @@
+"""What a store is, judged: may it hold jobs? Asked at start (a refusal ends the server) and every 5 s (health).
+
+The questions go over a connection of their own, so that a busy pipeline does not look like a dead store.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from redis.exceptions import BusyLoadingError, RedisError
+
+from ..store.valkey.link import LinkLost, link_for
+
+REPLY_TIMEOUT_S = 5.0
+LEAST_VERSION = {"redis": (7, 0), "valkey": (7, 2)}
+
+
+class StoreLoading(Exception):
+    """The store reads its data; the text is how far it is."""
+
+
+class StoreSilent(Exception):
+    """The store does not answer."""
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What a store says about itself. None: it does not tell (managed stores refuse CONFIG)."""
+
+    server: str
+    version: tuple[int, ...]
+    role: str
+    maxmemory_bytes: int
+    maxmemory_policy: str
+    memory_bytes: int
+    aof: bool
+    aof_ok: bool
+    replicas: int
+    appendfsync: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Such as "valkey 9.1.2"."""
+        return f"{self.server} {'.'.join(map(str, self.version))}"
+
+
+class Probe:
+    """Asks one store. Made again by itself after a lost connection."""
+
+    def __init__(self, url: str, prefix: str = "dueline") -> None:
+        self._link = link_for(url, REPLY_TIMEOUT_S)
+        self._key = prefix
+        self._started = False
+
+    async def facts(self) -> Facts:
+        """One INFO. Raises StoreSilent or StoreLoading."""
+        text = await self._call("INFO", "server", "memory", "persistence", "replication")
+        figures = dict(line.split(":", 1) for line in _text(text).split("\r\n") if ":" in line)
+        if figures.get("loading", "0") != "0":
+            raise StoreLoading(f"{float(figures.get('loading_loaded_perc', '0') or 0):.0f} %")
+        return facts_of(figures)
+
+    async def appendfsync(self) -> str | None:
+        """How the store writes its log; None when it does not tell."""
+        try:
+            answer = await self._call("CONFIG", "GET", "appendfsync")
+        except Refused:
+            return None
+        return _text(answer[1]) if len(answer) == 2 else None
+
+    async def runs_scripts(self) -> bool:
+        """Whether this user may call scripts."""
+        try:
+            await self._call("EVAL", "return 1", "0")
+        except Refused:
+            return False
+        return True
+
+    async def stop(self) -> None:
+        await self._link.stop()
+
+    async def _call(self, *args: str) -> Any:
+        try:
+            if not self._started:
+                await self._link.start()
+                self._started = True
+            return await self._link.call(self._key, *args)
+        except LinkLost as error:
+            if error.loading:
+                raise StoreLoading(str(error)) from None
+            raise StoreSilent(str(error)) from None
+        except BusyLoadingError as error:
+            raise StoreLoading(str(error)) from None
+        except RedisError as error:
+            raise Refused(str(error)) from None
+        except (TimeoutError, OSError) as error:
+            raise StoreSilent(str(error)) from None
+
+
+class Refused(Exception):
+    """The store answered with an error."""
+
+
+def facts_of(figures: dict[str, str]) -> Facts:
+    """INFO's lines as facts."""
+    server = "valkey" if figures.get("server_name") == "valkey" or "valkey_version" in figures else "redis"
+    written = figures.get(f"{server}_version", figures.get("redis_version", "0"))
+    return Facts(
+        server=server,
+        version=tuple(int(part) for part in written.split(".") if part.isdigit()),
+        role=figures.get("role", "unknown"),
+        maxmemory_bytes=int(figures.get("maxmemory", "0") or 0),
+        maxmemory_policy=figures.get("maxmemory_policy", "noeviction"),
+        memory_bytes=int(figures.get("used_memory", "0") or 0),
+        aof=figures.get("aof_enabled", "0") == "1",
+        aof_ok=figures.get("aof_last_write_status", "ok") == "ok",
+        replicas=int(figures.get("connected_slaves", "0") or 0),
+    )
+
+
+def may_evict(facts: Facts) -> bool:
+    """Whether the store deletes keys when its memory is full: any other policy than noeviction can delete jobs."""
+    return facts.maxmemory_bytes > 0 and facts.maxmemory_policy != "noeviction"
+
+
+def refusal(facts: Facts) -> str | None:
+    """Why this store cannot be used at all; None: it can."""
+    if facts.version[:2] < LEAST_VERSION[facts.server]:
+        return f"the store is {facts.name}; Redis 7.0 or Valkey 7.2 is the least that works"
+    if facts.role != "master":
+        return f"the store is a {facts.role}: give the address of the primary"
+    if may_evict(facts):
+        return (
+            f'the store may delete jobs when its memory is full: its maxmemory-policy is "{facts.maxmemory_policy}". '
+            "Set it to noeviction"
+        )
+    return None
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

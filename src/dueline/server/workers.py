@@ -1,0 +1,179 @@
+"""Several server processes behind one address: the parent opens the socket and watches, the workers serve.
+
+    parent   opens the socket (without SO_REUSEPORT), runs the embedded store, starts workers, restarts the dead ones
+    worker   a fresh Python process: inherits the socket, gets its orders on stdin, says "ready" or "refused ..."
+
+A worker is executed, not only forked: it shares no event loop, lock descriptor or memory with the parent. All have the
+parent-death signal: kill -9 of the parent ends them. Each has a session of its own, so that Ctrl-C reaches the parent
+alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from ..config.settings import Settings
+from ..store.valkey.embedded import exit_of
+from ..store.valkey.parent_death import ends_with_parent
+
+BACK_OFF_S = (0.1, 5.0)
+STEADY_S = 30.0  # after this life a death starts the back-off anew
+KILL_AFTER_S = 1.5  # beyond the drain
+
+
+class Orders(msgspec.Struct, frozen=True):
+    """What a worker is told. `folder` is private to this server: sibling sockets and the store's state."""
+
+    settings: Settings
+    store_url: str
+    index: int
+    folder: str
+
+
+class Worker:
+    """One place for a worker process, filled again when its process ends."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.child: subprocess.Popen[bytes] | None = None
+        self.ready = asyncio.Event()
+        self.restarts = 0
+
+
+class Workers:
+    """N workers on one listening socket. `refused` has the reason when a worker cannot be started at all."""
+
+    def __init__(self, settings: Settings, listener: socket.socket, store_url: str, folder: Path) -> None:
+        self._settings = settings
+        self._listener = listener
+        self._store_url = store_url
+        self._folder = folder
+        self._tasks: list[asyncio.Task[None]] = []
+        self._log = structlog.get_logger("dueline.workers")
+        self.workers = [Worker(index) for index in range(settings.server.workers)]
+        self.refused: asyncio.Future[str] | None = None
+
+    def start(self) -> None:
+        """Start all; they are ready when `until_ready` returns."""
+        self.refused = asyncio.get_running_loop().create_future()
+        self._tasks = [asyncio.create_task(self._keep(worker)) for worker in self.workers]
+
+    async def until_ready(self) -> None:
+        for worker in self.workers:
+            await worker.ready.wait()
+
+    async def stop(self, hasten: asyncio.Event, drain_s: float) -> None:
+        """Ask all to drain; kill those that take longer than they may."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        living = [worker.child for worker in self.workers if worker.child is not None and worker.child.poll() is None]
+        for child in living:
+            child.send_signal(signal.SIGTERM)
+        ending = asyncio.gather(*(exit_of(child) for child in living))
+        hurry = asyncio.create_task(_hurry(hasten, living))
+        try:
+            await asyncio.wait_for(ending, drain_s + KILL_AFTER_S)
+        except TimeoutError:
+            for child in living:
+                if child.poll() is None:
+                    self._log.warning("a worker did not end in time and is killed", pid=child.pid)
+                    child.kill()
+            await asyncio.gather(*(exit_of(child) for child in living))
+        finally:
+            hurry.cancel()
+
+    async def _keep(self, worker: Worker) -> None:
+        delay_s = BACK_OFF_S[0]
+        while True:
+            born_s = asyncio.get_running_loop().time()
+            said = await self._life(worker)
+            worker.ready.clear()
+            if said.startswith("refused ") and self.refused is not None and not self.refused.done():
+                self.refused.set_result(said.removeprefix("refused "))
+                return
+            if asyncio.get_running_loop().time() - born_s > STEADY_S:
+                delay_s = BACK_OFF_S[0]
+            code = worker.child.returncode if worker.child is not None else None
+            self._log.warning("a worker ended", worker=worker.index, exit=code, again_in_s=delay_s)
+            await asyncio.sleep(delay_s)
+            delay_s = min(delay_s * 2, BACK_OFF_S[1])
+            worker.restarts += 1
+
+    def _spawn(self) -> tuple[subprocess.Popen[bytes], int]:
+        """A new process, and the pipe on which it speaks."""
+        reading, writing = os.pipe()
+        try:
+            child = subprocess.Popen(
+                [sys.executable, "-c", _MAIN, str(self._listener.fileno()), str(writing)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(self._listener.fileno(), writing),
+                start_new_session=True,
+                preexec_fn=ends_with_parent(signal.SIGTERM),
+            )
+        finally:
+            os.close(writing)
+        return child, reading
+
+    async def _life(self, worker: Worker) -> str:
+        """From the start of one process to its end. Returns the last thing it said."""
+        orders = Orders(self._settings, self._store_url, worker.index, str(self._folder))
+        worker.child, reading = self._spawn()
+        said = ""
+
+        def heard(line: str) -> None:
+            nonlocal said
+            said = line
+            if line == "ready":
+                worker.ready.set()
+
+        listening = asyncio.create_task(_lines(reading, heard))
+        try:
+            assert worker.child.stdin is not None
+            try:
+                worker.child.stdin.write(msgspec.json.encode(orders))
+                worker.child.stdin.close()
+            except BrokenPipeError:
+                pass
+            await exit_of(worker.child)
+            await listening
+        finally:
+            listening.cancel()
+        return said
+
+
+_MAIN = "import sys; from dueline.server.serve import work; sys.exit(work(int(sys.argv[1]), int(sys.argv[2])))"
+
+
+async def _lines(descriptor: int, heard: Callable[[str], None]) -> None:
+    """Hear every line that is written to a pipe, until its writer ends."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    transport, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", 0)
+    )
+    try:
+        while line := await reader.readline():
+            heard(line.decode(errors="replace").rstrip("\n"))
+    finally:
+        transport.close()
+
+
+async def _hurry(hasten: asyncio.Event, children: list[subprocess.Popen[bytes]]) -> None:
+    """Pass a second signal on."""
+    await hasten.wait()
+    for child in children:
+        if child.poll() is None:
+            child.send_signal(signal.SIGTERM)
