@@ -36,7 +36,7 @@ _short = struct.Struct(">H")
 
 
 def pack_id(id: str) -> bytes:
-    """Hex ids of 32 as 16 bytes, UUIDs as 17, others behind a byte 2 (3 3 where that would make 16): one id, one form."""
+    """Hex ids of 32 as 16 bytes, UUIDs as 17, others behind a byte 2 (3 3 where that would make 16): no two alike."""
     size = len(id)
     if size == 32:
         try:
@@ -169,6 +169,9 @@ class Record(msgspec.Struct, frozen=True):
     intact: bool
 
 
+_UNREADABLE = Record(BodyKind.BYTES, 0, 0, None, b"", (), b"", False)
+
+
 def decode_record(raw: bytes, whole: bool = True) -> Record:
     flags = raw[0]
     at = HEAD_BYTES
@@ -257,7 +260,10 @@ def decode_pulled(
         id_size, size, deliveries, uncounted, deadline, due, since, most, place = numbers[i : i + 9]
         id = unpack_id(blob[at : at + id_size])
         at += id_size
-        record = decode_record(blob[at : at + size])
+        try:
+            record = decode_record(blob[at : at + size])
+        except (IndexError, UnicodeDecodeError):
+            record = _UNREADABLE
         at += size
         held = Held(
             id=id,

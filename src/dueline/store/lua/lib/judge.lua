@@ -35,6 +35,11 @@ local function judge(job)
   end
 end
 
+local function read_whole(job, raw)
+  read_record(job, raw)
+  job.policy = policy(job.number, job.inline)
+end
+
 -- The jobs of `ids` as they are now; one that never was has state nil and no record.
 local function load(ids)
   local jobs, n, unstarted, members = {}, #ids, {}, {}
@@ -46,13 +51,13 @@ local function load(ids)
       local job = { id = ids[i] }
       local record, run = records[i - from + 1], runs[i - from + 1]
       jobs[i] = job
-      if record then
-        read_record(job, record)
+      if record and not pcall(read_whole, job, record) then
+        job.raw, job.unreadable, record = nil, true, false -- nothing was written yet: a bad record spoils only itself
       end
-      if run then
+      if run and not job.unreadable then
         read_run(job, run)
         if record or job.head then
-          job.policy = policy(job.number, job.inline)
+          job.policy = job.policy or policy(job.number, job.inline)
           judge(job)
         end
       elseif record then
@@ -68,7 +73,6 @@ local function load(ids)
       local job, score = unstarted[i], scores[i - from + 1]
       if score then
         score = tonumber(score)
-        job.policy = policy(job.number, job.inline)
         job.phase, job.reason, job.deliveries, job.uncounted, job.given = 'W', 0, 0, 0, 0
         job.time, job.due, job.exp, job.fresh = score, score, job.ttl and score + job.ttl or 0, true
         job.changed, job.token, job.error = job.edited or job.created, NO_TOKEN, ''

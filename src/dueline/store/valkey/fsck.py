@@ -1,0 +1,253 @@
+"""fsck: reads a whole store and finds nothing, or names what is wrong. Changes nothing.
+
+What must hold for every line (I10, I11): each live id stands in exactly one of schedule and leases, under the send
+number of its record and at the time of its run; no index entry without a record, no record without an index; agenda,
+dead list, tags and counters say exactly what the records say; every body has its checksum. It is judged on a quiet
+store or a copy: a line that changes while it is read is read again before it is reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import redis.asyncio as redis
+
+from ...engine.job import Line
+from . import codec
+from .keys import DATA_VERSION, directory_keys, line_keys, line_of, meta_key, topic_name
+from .link import plain_url
+
+Progress = Callable[[int, int | None], None]
+_LIVE = b"LW"
+_COUNTERS = (b"nD", b"nC", b"nB", b"x1", b"x2", b"x3", b"x4")
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that is wrong: where, which job (None: the line itself), what."""
+
+    line: Line | None
+    id: str | None
+    what: str
+
+    def __str__(self) -> str:
+        place = "store" if self.line is None else f"{self.line.namespace}/{self.line.topic}/{self.line.partition}"
+        return f"{place}{'' if self.id is None else f' job {self.id}'}: {self.what}"
+
+
+class Report(msgspec.Struct):
+    """What was read and what is wrong."""
+
+    lines: int = 0
+    jobs: int = 0
+    findings: list[Finding] = []
+
+
+class _Contents(msgspec.Struct):
+    """Everything of one line, as it is stored."""
+
+    m: dict[bytes, bytes]
+    j: dict[bytes, bytes]
+    r: dict[bytes, bytes]
+    s: dict[bytes, float]
+    l: dict[bytes, float]  # noqa: E741 - the layout's own name
+    a: dict[bytes, float]
+    d: dict[bytes, float]
+    k: dict[bytes, float]
+
+
+async def fsck(url: str, prefix: str = "dueline", progress: Progress | None = None) -> Report:
+    """Reads every line of the store behind `url` (standalone or Cluster)."""
+    report = Report(findings=[])
+    client = _client(url)
+    try:
+        meta: dict[bytes, bytes] = await client.hgetall(meta_key(prefix))
+        if meta and meta.get(b"version", b"").decode() != DATA_VERSION:
+            version = meta.get(b"version", b"?").decode()
+            report.findings.append(Finding(None, None, f"data version {version}, this program reads {DATA_VERSION}"))
+            return report
+        listed: set[bytes] = {name async for name, _ in client.zscan_iter(directory_keys(prefix)[0])}
+        async for key in client.scan_iter(match=f"{_glob(prefix)}:*", count=1000):
+            line = line_of(prefix, key.decode())
+            if line is None:
+                continue
+            findings, jobs, known = await _check_twice(client, prefix, line)
+            report.findings += findings
+            report.lines += 1
+            report.jobs += jobs
+            if known and jobs and topic_name(line.namespace, line.topic) not in listed:
+                report.findings.append(Finding(line, None, "holds jobs, but the directory does not list the topic"))
+            if progress is not None:
+                progress(report.jobs, None)
+    finally:
+        await client.aclose()
+    return report
+
+
+def _client(url: str) -> Any:
+    url = plain_url(url)
+    if "+cluster" in url:
+        return redis.RedisCluster.from_url(url.replace("+cluster", "", 1), protocol=2)
+    return redis.Redis.from_url(url, protocol=2)
+
+
+def _glob(text: str) -> str:
+    return "".join(f"\\{c}" if c in "*?[]\\" else c for c in text)
+
+
+async def _check_twice(client: Any, prefix: str, line: Line) -> tuple[list[Finding], int, bool]:
+    """What is wrong in both of two readings: a line that is being worked on is not wrong."""
+    contents = await _read(client, prefix, line)
+    findings = check(line, contents)
+    for _ in range(3):
+        if not findings:
+            break
+        await asyncio.sleep(0.05)
+        contents = await _read(client, prefix, line)
+        again = set(check(line, contents))
+        findings = [finding for finding in findings if finding in again]
+    return findings, len(contents.j.keys() | contents.r.keys()), b"reg" in contents.m
+
+
+async def _read(client: Any, prefix: str, line: Line) -> _Contents:
+    m, j, r, s, l, a, d, _, k = line_keys(prefix, line).keys  # noqa: E741
+
+    async def of_hash(key: str) -> dict[bytes, bytes]:
+        return {field: value async for field, value in client.hscan_iter(key, count=1000) if field}
+
+    async def of_zset(key: str) -> dict[bytes, float]:
+        return {member: score async for member, score in client.zscan_iter(key, count=1000) if member}
+
+    return _Contents(
+        await of_hash(m), await of_hash(j), await of_hash(r), await of_zset(s), await of_zset(l),
+        await of_zset(a), await of_zset(d), await of_zset(k),
+    )  # fmt: skip
+
+
+class _Run(msgspec.Struct):
+    phase: str
+    reason: int
+    deliveries: int
+    uncounted: int
+    time: int
+    exp: int
+
+
+def _run(raw: bytes) -> _Run:
+    phase, reason = chr(raw[0]), raw[1]
+    deliveries, uncounted = int.from_bytes(raw[2:6], "big"), int.from_bytes(raw[6:10], "big")
+    return _Run(
+        phase, reason, deliveries, uncounted, int.from_bytes(raw[11:17], "big"), int.from_bytes(raw[23:29], "big")
+    )
+
+
+def check(line: Line, c: _Contents) -> list[Finding]:
+    """Everything that is wrong with one line. Pure."""
+    findings: list[Finding] = []
+    owed: dict[str, set[bytes]] = {letter: set() for letter in "sladk"}  # what the records say the indexes hold
+    counted: dict[bytes, int] = dict.fromkeys(_COUNTERS, 0)
+
+    def wrong(id: bytes | None, what: str) -> None:
+        findings.append(Finding(line, None if id is None else _id(id), what))
+
+    for id in c.j.keys() | c.r.keys():
+        raw, run = c.j.get(id), _run(c.r[id]) if id in c.r else None
+        if run is not None and run.phase not in "LWDCXdc":
+            wrong(id, f"unknown phase {run.phase!r}")
+            continue
+        if raw is None:
+            if run is not None and run.phase in "LWDCX":
+                wrong(id, "has a run but no record")
+                continue
+        elif run is not None and run.phase in "dc":
+            wrong(id, "is a tombstone and still has a record")
+        _owe(id, raw, run, c, owed, counted, wrong)
+    _compare(c, owed, counted, wrong)
+    return findings
+
+
+def _owe(
+    id: bytes,
+    raw: bytes | None,
+    run: _Run | None,
+    c: _Contents,
+    owed: dict[str, set[bytes]],
+    counted: dict[bytes, int],
+    wrong: Callable[[bytes | None, str], None],
+) -> None:
+    """What the indexes must hold for one job."""
+    tags: tuple[str, ...] = ()
+    if raw is not None:
+        try:
+            record = codec.decode_record(raw)
+        except (IndexError, UnicodeDecodeError, struct.error):
+            wrong(id, "the record cannot be read")
+            return
+        tags = record.tags
+        if not record.intact:
+            wrong(id, "the body does not match its checksum")
+        if raw[1] and b"p%d" % raw[1] not in c.m:
+            wrong(id, f"its policy {raw[1]} is not there")
+    live = run is None or run.phase in "LW"
+    if live and raw is not None:
+        entry = raw[2:7] + id
+        leased = run is not None and run.phase == "L"
+        owed["l" if leased else "s"].add(entry)
+        score = (c.l if leased else c.s).get(entry)
+        if run is not None and score is not None and score != run.time:
+            wrong(id, f"its run says {run.time}, its index {score:.0f}")
+        if (run is not None and run.exp) or (run is None and raw[0] & 4):
+            owed["a"].add(b"x" + id)
+        if leased and run is not None and _last(raw, run, c):
+            owed["a"].add(b"e" + id)
+    elif run is not None:
+        owed["a"].add(b"t" + id)
+        if run.phase == "X":
+            owed["d"].add(b"x" + id)
+            counted[b"x%d" % run.reason] = counted.get(b"x%d" % run.reason, 0) + 1
+        else:
+            counted[b"nD" if run.phase in "Dd" else b"nC"] += 1
+    if live or (run is not None and run.phase == "X"):
+        owed["k"].update(tag.encode() + b"\0" + id for tag in tags)
+
+
+def _last(raw: bytes, run: _Run, c: _Contents) -> bool:
+    text = c.m.get(b"p%d" % raw[1]) if raw[1] else raw[codec.HEAD_BYTES + 2 :]
+    most = int.from_bytes(text[4:8], "big") if text else 0
+    return bool(most) and run.deliveries - run.uncounted >= most
+
+
+def _compare(
+    c: _Contents, owed: dict[str, set[bytes]], counted: dict[bytes, int], wrong: Callable[[bytes | None, str], None]
+) -> None:
+    names = {"s": "the schedule", "l": "the leases", "a": "the agenda", "d": "the dead list", "k": "the tags"}
+    has: dict[str, set[bytes]] = {"s": set(c.s), "l": set(c.l), "a": set(c.a), "k": set(c.k)}
+    has["d"] = {entry for entry in c.d if entry[:1] == b"x"}
+    counted[b"nB"] = len(c.d) - len(has["d"])
+    for letter, name in names.items():
+        for entry in owed[letter] - has[letter]:
+            wrong(_id_in(letter, entry), f"is missing in {name}")
+        for entry in has[letter] - owed[letter]:
+            wrong(_id_in(letter, entry), f"stands in {name} without reason")
+    for entry in c.d:
+        if entry[:1] == b"b":
+            wrong(entry[1:], "is on the broken list: its record could not be read when it was due")
+    for field, count in counted.items():
+        if int(c.m.get(field, b"0")) != count:
+            wrong(None, f"counter {field.decode()} says {int(c.m.get(field, b'0'))}, there are {count}")
+
+
+def _id_in(letter: str, entry: bytes) -> bytes:
+    if letter in "sl":
+        return entry[5:]
+    return entry.partition(b"\0")[2] if letter == "k" else entry[1:]
+
+
+def _id(packed: bytes) -> str:
+    try:
+        return codec.unpack_id(packed)
+    except (UnicodeDecodeError, IndexError):
+        return packed.hex()
