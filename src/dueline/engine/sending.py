@@ -106,7 +106,7 @@ def _fingerprint(command: Send, options: bytes) -> int:
         -1 if command.at_ms is None else command.at_ms,
         len(options),
     )
-    return int.from_bytes(blake2b(text + options + command.body, digest_size=4).digest(), "big")
+    return int.from_bytes(blake2b(text + options + command.body, digest_size=8).digest(), "big")
 
 
 def send_item(command: Send, id: str, topic: Topic, checks: Checks, now_ms: Callable[[], int]) -> SendItem:

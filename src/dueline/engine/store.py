@@ -70,7 +70,7 @@ class SendItem(msgspec.Struct, frozen=True):
     ttl_ms: int | None
     on_live: OnConflict
     on_ended: OnConflict
-    fingerprint: int  # 32 bits over the request as written (times, policy, tags, headers, body)
+    fingerprint: int  # 64 bits over the request as written (times, policy, tags, headers, body)
     tags: tuple[str, ...] = ()
     headers: bytes = b""
 
