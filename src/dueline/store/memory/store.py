@@ -89,6 +89,10 @@ class MemoryStore:
     async def unwatch(self, line: Line) -> None:
         self._watched.discard(line)
 
+    def next_ms(self, line: Line) -> int | None:
+        """The exact first moment at which a pull could give something: what the model test holds sleepers to."""
+        return self._state(line).next_ms(self._clock())
+
     async def send(self, line: Line, items: Sequence[SendItem], policy_version: int = 0) -> list[SendResult]:
         known = self._state(line).policy_version
         if policy_version < known:

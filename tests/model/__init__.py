@@ -1,0 +1,1 @@
+"""Random programmes, run on the reference and on the real store at once."""

@@ -1,0 +1,219 @@
+"""Random programmes over a few ids: everything a caller can do, in any order, at any moment."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from dueline.engine.job import BodyKind, Reason
+from dueline.engine.limits import LAST_MS
+from dueline.engine.policy import Backoff, JobPolicy, Ladder
+from dueline.engine.store import Credit, Edit, OnConflict, Pull, Revive, SendItem
+from tests.kit.bed import item
+
+from .twins import IDS, Bench, Lease, Twins
+
+EXAMPLES = int(os.environ.get("DUELINE_MODEL_EXAMPLES", "60"))
+STEPS = int(os.environ.get("DUELINE_MODEL_STEPS", "40"))
+
+POLICIES = (
+    JobPolicy(),
+    JobPolicy(lease_ms=20, max_attempts=1, retain_ms=30, dead_retain_ms=40),
+    JobPolicy(max_attempts=2, retain_ms=0, dead_retain_ms=0),
+    JobPolicy(max_attempts=3, retry=Ladder((10, 60)), keep_body=True),
+    JobPolicy(lease_ms=5, max_attempts=None, retry=Backoff(10, 3.0, 100, 0.5), retain_ms=100),
+)
+
+ids = st.sampled_from(IDS)
+delays = st.sampled_from([0, 0, 1, 10, 50])
+leases_ms = st.sampled_from([None, 1, 10, 10, 60])
+conflicts = st.sampled_from(OnConflict)
+policies = st.sampled_from(POLICIES)
+tags = st.sampled_from([(), ("t",), ("t", "u")])
+steps_ms = st.sampled_from([1, 1, 5, 10, 20, 100, 20_000])
+
+
+@st.composite
+def send_items(draw: st.DrawFn) -> SendItem:
+    return item(
+        draw(ids),
+        body=draw(st.sampled_from([b"x", b"", b"\xff\x00"])),
+        kind=draw(st.sampled_from(BodyKind)),
+        delay_ms=draw(delays),
+        policy=draw(policies),
+        ttl_ms=draw(st.sampled_from([None, None, 5, 30])),
+        on_live=draw(conflicts),
+        on_ended=draw(conflicts),
+        tags=draw(tags),
+        headers=draw(st.sampled_from([b"", b"h"])),
+    )
+
+
+@st.composite
+def edits(draw: st.DrawFn) -> dict[str, Any]:
+    """Any subset of what an edit can name."""
+    words: dict[str, Any] = {
+        "delay_ms": draw(delays),
+        "at_ms": 0,
+        "body": b"edited",
+        "headers": draw(st.sampled_from([b"", b"hh"])),
+        "tags": draw(tags),
+        "ttl_ms": draw(st.sampled_from([0, 7, 40])),
+        "policy": draw(policies),
+    }
+    chosen = draw(st.sets(st.sampled_from(sorted(words)), min_size=1, max_size=3))
+    found = {name: words[name] for name in chosen}
+    if "body" in found:
+        found["kind"] = BodyKind.BYTES
+    if "delay_ms" in found:
+        found.pop("at_ms", None)
+    return found
+
+
+class Programme(RuleBasedStateMachine):
+    """Subclasses set `bench`. Every rule is one call on both stores; every step compares every job."""
+
+    bench: Bench
+    twins: Twins
+
+    @initialize(repeat_every=st.sampled_from([0, 1, 2, 3]))
+    def begin(self, repeat_every: int) -> None:
+        self.twins = Twins(self.bench, repeat_every)
+
+    def lease_of(self, id: str, which: str, draw: int) -> Lease | None:
+        """current: the last delivery of this id; stale: an older one; foreign: of another id; none."""
+        mine = [lease for lease in self.twins.leases if lease.id == id]
+        foreign = [lease for lease in self.twins.leases if lease.id != id]
+        if which == "current" and mine:
+            return mine[-1]
+        if which == "stale" and mine[:-1]:
+            return mine[draw % len(mine[:-1])]
+        if which == "foreign" and foreign:
+            return foreign[draw % len(foreign)]
+        return None
+
+    @rule(items=st.lists(send_items(), min_size=1, max_size=4))
+    def send(self, items: list[SendItem]) -> None:
+        self.twins.send(items)
+
+    @rule(credits=st.lists(st.builds(Credit, st.integers(1, 3), leases_ms), min_size=1, max_size=2))
+    def pull(self, credits: list[Credit]) -> None:
+        self.twins.pull(Pull(tuple(credits), 15))
+
+    @rule(
+        id=ids,
+        which=st.sampled_from(["current", "current", "stale", "foreign", "none"]),
+        draw=st.integers(0, 9),
+        twice=st.booleans(),
+    )
+    def ack(self, id: str, which: str, draw: int, twice: bool) -> None:
+        ref = (id, self.lease_of(id, which, draw))
+        self.twins.ack([ref, ref] if twice else [ref])
+
+    @precondition(lambda self: self.twins.leases)
+    @rule(draw=st.integers(0, 99))
+    def ack_any_lease_ever_given(self, draw: int) -> None:
+        lease = self.twins.leases[draw % len(self.twins.leases)]
+        self.twins.ack([(lease.id, lease)])
+
+    @rule(
+        id=ids,
+        which=st.sampled_from(["current", "current", "current", "stale", "foreign", "none"]),
+        draw=st.integers(0, 9),
+        delay_ms=st.sampled_from([None, None, 0, 10]),
+        error=st.sampled_from([None, "", "é" * 3]),
+        count=st.sampled_from([True, True, False]),
+        dead=st.sampled_from([None, None, None, Reason.REJECTED, Reason.CORRUPT]),
+        jitter_draw=st.sampled_from([0.0, 0.25, 1.0]),
+    )
+    def release(self, id: str, which: str, draw: int, error: str | None, **words: Any) -> None:
+        self.twins.release(id, self.lease_of(id, which, draw), error=error or None, **words)
+
+    @rule(
+        id=ids,
+        which=st.sampled_from(["current", "stale", "foreign"]),
+        draw=st.integers(0, 9),
+        lease_ms=st.sampled_from([1, 10, 100]),
+    )
+    def extend(self, id: str, which: str, draw: int, lease_ms: int) -> None:
+        lease = self.lease_of(id, which, draw) or Lease(id, "none", "none")
+        self.twins.extend(id, lease, lease_ms)
+
+    @rule(chosen=st.lists(ids, min_size=1, max_size=3), forget=st.sampled_from([False, False, True]))
+    def cancel(self, chosen: list[str], forget: bool) -> None:
+        self.twins.cancel(chosen, forget)
+
+    @rule(id=ids, words=edits(), version=st.sampled_from([None, None, 0, 1]))
+    def edit(self, id: str, words: dict[str, Any], version: int | None) -> None:
+        job = dict(zip(IDS, self.twins.jobs(), strict=True))[id]
+        expected = None if version is None or job is None else job.version + version
+        self.twins.edit([Edit(id, version=expected, **words)])
+
+    @rule(chosen=st.lists(ids, min_size=1, max_size=3, unique=True), delay_ms=delays, most=st.sampled_from([-1, 0, 2]))
+    def revive(self, chosen: list[str], delay_ms: int, most: int) -> None:
+        given = {"set_max_attempts": True, "max_attempts": most or None} if most >= 0 else {}
+        self.twins.revive(Revive(tuple(chosen), delay_ms=delay_ms, **given))
+
+    @rule(chosen=st.lists(ids, min_size=1, max_size=2, unique=True))
+    def purge(self, chosen: list[str]) -> None:
+        self.twins.purge(tuple(chosen))
+
+    @rule(until=st.sampled_from(["resume", "resume", "ever", "soon"]))
+    def pause(self, until: str) -> None:
+        until_ms = {"resume": 0, "ever": LAST_MS, "soon": self.bench.clock.now_ms + 15}[until]
+        self.twins.control(pause_until_ms=until_ms)
+
+    @rule(most=st.sampled_from([0, 0, 1, 2]))
+    def limit(self, most: int) -> None:
+        self.twins.control(max_in_flight=most)
+
+    @rule(ms=steps_ms)
+    def time_goes_on(self, ms: int) -> None:
+        self.bench.clock.advance(ms)
+
+    @rule()
+    def clean(self) -> None:
+        self.twins.clean()
+
+    @invariant()
+    def both_stores_hold_the_same_jobs(self) -> None:
+        self.twins.jobs()
+
+
+class Life(Programme):
+    """The life cycle: replies, states, figures, versions, retirement."""
+
+    @rule()
+    def figures(self) -> None:
+        self.twins.check_figures()
+
+    @rule()
+    def retire(self) -> None:
+        self.twins.retire()
+
+    @rule(items=st.lists(send_items(), min_size=1, max_size=2), older=st.booleans())
+    def send_after_a_change_of_the_policy(self, items: list[SendItem], older: bool) -> None:
+        self.twins.policy_version += 1
+        self.twins.control(policy_version=self.twins.policy_version)
+        self.twins.send(items, self.twins.policy_version - older)
+
+    def teardown(self) -> None:
+        if hasattr(self, "twins"):
+            self.twins.check_figures()
+
+
+def machine_settings(examples: int = EXAMPLES, steps: int = STEPS, *, shrink: bool = True) -> settings:
+    """The same programmes on every run; more of them with DUELINE_MODEL_EXAMPLES and DUELINE_MODEL_STEPS."""
+    return settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate, Phase.shrink] if shrink else [Phase.generate],
+    )

@@ -1,0 +1,207 @@
+"""The reference and the real store side by side: every call goes to both, and every answer must be the same.
+
+Tokens are opaque and differ; a `Lease` pairs them. What time decides alone is compared after every call by reading
+every id. Clean-up runs on the real store only: nobody may notice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from dueline.engine.job import Held, Job, Line, State
+from dueline.engine.store import (
+    Code,
+    Control,
+    Done,
+    Edit,
+    Extend,
+    Pull,
+    Pulled,
+    Purge,
+    Query,
+    Ref,
+    Release,
+    Revive,
+    SendItem,
+    StalePolicy,
+    Stats,
+    Store,
+)
+from dueline.store.memory import MemoryStore
+from tests.kit.bed import Recorder, valkey_store
+from tests.kit.clock import Clock
+
+IDS = ("a", "b", "0123456789abcdef0123456789abcdef", "", "é")
+NEVER = "no-such-lease"
+_topics = itertools.count()
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """One delivery: the token that each store gave for it."""
+
+    id: str
+    model: str
+    real: str
+
+
+class Bench:
+    """What all examples of a machine share: one loop, one connected store. `patch` breaks a script on purpose."""
+
+    def __init__(self, url: str, patch: Callable[[str, str], str] | None = None, *, sleepers: int = 0) -> None:
+        self.clock = Clock()
+        self.loop = asyncio.new_event_loop()
+        self.real: Any = valkey_store(url, self.clock, lua_patch=patch)
+        self.sleepers: list[Any] = [valkey_store(url, self.clock, lua_patch=patch) for _ in range(sleepers)]
+
+    def run(self, work: Awaitable[Any]) -> Any:
+        return self.loop.run_until_complete(work)
+
+    def start(self) -> None:
+        for store in (self.real, *self.sleepers):
+            store.events = Recorder()
+            self.run(store.start())
+
+    def stop(self) -> None:
+        for store in (self.real, *self.sleepers):
+            self.run(store.stop())
+        self.loop.close()
+
+
+class Twins:
+    """A fresh line in both stores."""
+
+    def __init__(self, bench: Bench, repeat_every: int = 0) -> None:
+        bench.clock.__init__()
+        bench.real.repeat_every = repeat_every
+        self.bench, self.clock, self.run = bench, bench.clock, bench.run
+        self.model = MemoryStore(bench.clock)
+        self.real: Any = bench.real
+        self.line = Line("model", f"t{next(_topics)}-{id(bench)}")
+        self.repeats = repeat_every > 0
+        self.leases: list[Lease] = []
+        self.policy_version = 0
+
+    def both(self, call: Callable[[Store], Awaitable[Any]]) -> Any:
+        """One call on both stores; the answers must be equal, also when they are refusals of the whole call."""
+
+        async def answer(store: Store) -> Any:
+            try:
+                return await call(store)
+            except StalePolicy as stale:
+                return ("stale policy", stale.version)
+
+        expected, got = self.run(answer(self.model)), self.run(answer(self.real))
+        assert _plain(got) == _plain(expected), f"real {got}, model {expected}"
+        return expected
+
+    def paired(self, call: Callable[[Store, Callable[[Lease | None], str | None]], Awaitable[Any]]) -> Any:
+        """One call that names leases: each store gets its own tokens."""
+
+        def of_model(lease: Lease | None) -> str | None:
+            return None if lease is None else lease.model
+
+        def of_real(lease: Lease | None) -> str | None:
+            return None if lease is None else lease.real
+
+        return self.both(lambda store: call(store, of_model if store is self.model else of_real))
+
+    def send(self, items: Sequence[SendItem], policy_version: int | None = None) -> None:
+        version = self.policy_version if policy_version is None else policy_version
+        self.both(lambda store: store.send(self.line, items, version))
+
+    def pull(self, pull: Pull, real: Any = None) -> Pulled:
+        """The same jobs in the same order. The real next time may be early, never late; it is past only for a job."""
+        expected: Pulled = self.run(self.model.pull(self.line, pull))
+        got: Pulled = self.run((real or self.real).pull(self.line, pull))
+        assert [self._bare(held) for held in got.jobs] == [self._bare(held) for held in expected.jobs]
+        assert got.now_ms == expected.now_ms
+        assert not got.more
+        if not self.repeats:
+            assert got.leases_lost == expected.leases_lost
+        if expected.next_ms is not None:
+            assert got.next_ms is not None, f"told to sleep for ever, but {expected.next_ms} could be served"
+            assert got.next_ms <= expected.next_ms
+        wanted = sum(credit.max for credit in pull.credits)
+        if len(got.jobs) < wanted:
+            assert got.next_ms is None or got.next_ms > got.now_ms, "told to come back at once for nothing"
+        for model, real_held in zip(expected.jobs, got.jobs, strict=True):
+            self.leases.append(Lease(model.id, model.lease, real_held.lease))
+        return got
+
+    def _bare(self, held: Held) -> Held:
+        return replace(held, lease="", late_ms=0 if self.repeats else held.late_ms)
+
+    def ack(self, refs: Sequence[tuple[str, Lease | None]]) -> None:
+        self.paired(lambda store, token: store.ack(self.line, [Ref(id, token(lease)) for id, lease in refs]))
+
+    def release(self, id: str, lease: Lease | None, **words: Any) -> None:
+        self.paired(lambda store, token: store.release(self.line, [Release(id, token(lease), **words)]))
+
+    def extend(self, id: str, lease: Lease, lease_ms: int) -> None:
+        self.paired(lambda store, token: store.extend(self.line, [Extend(id, token(lease) or NEVER, lease_ms)]))
+
+    def cancel(self, ids: Sequence[str], forget: bool) -> None:
+        self.both(lambda store: store.cancel(self.line, ids, forget))
+
+    def edit(self, edits: Sequence[Edit]) -> None:
+        self.both(lambda store: store.edit(self.line, edits))
+
+    def revive(self, revive: Revive) -> None:
+        self.both(lambda store: store.revive(self.line, revive))
+
+    def purge(self, ids: tuple[str, ...]) -> None:
+        self.both(lambda store: store.purge(self.line, Purge(ids)))
+
+    def control(self, **words: Any) -> None:
+        self.both(lambda store: store.control(self.line, Control(**words)))
+
+    def clean(self) -> None:
+        """On the real store only: clean-up writes down what is true, so the model needs none."""
+        while self.run(self.real.clean(self.line)).more:
+            pass
+
+    def retire(self) -> None:
+        """After clean-up both agree whether anything is left; versions begin anew in both."""
+        self.clean()
+        self.both(lambda store: store.retire(self.line))
+
+    def jobs(self) -> list[Job | None]:
+        return self.both(lambda store: store.read(self.line, IDS))
+
+    def check_figures(self) -> None:
+        """I10: after clean-up the counts are those of the jobs that are there, and lists have exactly these jobs."""
+        self.clean()
+        self.both(lambda store: self._figures(store))
+        for state in (None, *State):
+            self.both(lambda store, state=state: self._listed(store, Query(state=state, limit=3)))
+        self.both(lambda store: self._listed(store, Query(tag="t", limit=2)))
+
+    async def _figures(self, store: Store) -> Stats:
+        return replace(await store.stats(self.line, [10, 100]), waiting=False)
+
+    async def _listed(self, store: Store, query: Query) -> list[Job]:
+        """All pages. Only waiting jobs have a promised order; the others are compared as a set."""
+        jobs: list[Job] = []
+        cursor: bytes | None = b""
+        while cursor is not None:
+            page = await store.list(self.line, replace(query, cursor=cursor))
+            jobs += page.jobs
+            cursor = page.cursor
+        ordered = query.state in (State.SCHEDULED, State.READY) and query.tag is None
+        over = any(job.deliveries for job in jobs)  # lost leases stand in another index than waiting jobs
+        return jobs if ordered and not over else sorted(jobs, key=lambda job: job.id)
+
+
+def _plain(answer: Any) -> Any:
+    """Refusals are compared by their code alone: what else they carry is not promised."""
+    if isinstance(answer, Done) and answer.code >= Code.NOT_FOUND:
+        return answer.code
+    if isinstance(answer, list | tuple):
+        return [_plain(one) for one in answer]
+    return answer
