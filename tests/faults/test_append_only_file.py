@@ -88,7 +88,7 @@ async def a_busy_morning(store: ValkeyStore, file: Path) -> list[tuple[int, Stat
             id = dice.choice(sorted(live))
             await store.cancel(LINE, [id])
             states[id] = ("cancelled", states[id][1])
-        marks.append((os.stat(file).st_size, dict(states)))  # noqa: ASYNC240
+        marks.append((os.stat(file).st_size, dict(states)))
     return marks
 
 

@@ -1,0 +1,126 @@
+"""A whole server in this process whose store breaks one promise on purpose: the positive controls of load and checker.
+
+Everything but the breakage is the real thing: front, dialect, engine, scripts, a private Valkey.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from dueline.dialects.native.dialect import NativeDialect
+from dueline.engine.engine import Engine
+from dueline.engine.job import Line
+from dueline.engine.limits import Limits
+from dueline.engine.store import Code, Done, OnConflict, Pull, Pulled, Ref, Release, SendItem, SendResult
+from dueline.server.front import Front
+from dueline.server.router import Router
+from dueline.store.valkey.store import ValkeyStore
+
+replace = msgspec.structs.replace
+
+
+class Sound(ValkeyStore):
+    """Nothing is broken. `chance(p)` is for those that are broken only sometimes."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._dice = random.Random(11)
+
+    def chance(self, p: float) -> bool:
+        return self._dice.random() < p
+
+
+class LosesSends(Sound):
+    async def send(self, line: Line, items: Sequence[SendItem], policy_version: int = 0) -> list[SendResult]:
+        results = await super().send(line, items, policy_version)
+        if self.chance(0.2):
+            await self.cancel(line, [item.id for item in items], forget=True)
+        return results
+
+
+class IsEarly(Sound):
+    async def send(self, line: Line, items: Sequence[SendItem], policy_version: int = 0) -> list[SendResult]:
+        early = [replace(item, delay_ms=max(0, item.delay_ms - 20)) for item in items]
+        return await super().send(line, early, policy_version)
+
+
+class AltersBodies(Sound):
+    async def pull(self, line: Line, pull: Pull) -> Pulled:
+        pulled = await super().pull(line, pull)
+        return replace(pulled, jobs=[replace(job, body=job.body.replace(b"x", b"y")) for job in pulled.jobs])
+
+
+class ForgetsAcks(Sound):
+    async def ack(self, line: Line, items: Sequence[Ref]) -> list[Done]:
+        return [Done(Code.OK) for _ in items] if self.chance(0.3) else await super().ack(line, items)
+
+
+class ForgetsCancels(Sound):
+    async def cancel(self, line: Line, ids: Sequence[str], forget: bool = False) -> list[Done]:
+        return [Done(Code.OK) for _ in ids]
+
+
+class LeasesTwice(Sound):
+    async def pull(self, line: Line, pull: Pull) -> Pulled:
+        pulled = await super().pull(line, pull)
+        if self.chance(0.3):
+            await super().release(line, [Release(job.id, job.lease, delay_ms=0) for job in pulled.jobs])
+        return pulled
+
+
+class RefusesHolders(Sound):
+    async def ack(self, line: Line, items: Sequence[Ref]) -> list[Done]:
+        return [Done(Code.LEASE_LOST) for _ in items] if self.chance(0.2) else await super().ack(line, items)
+
+
+class IgnoresTokens(Sound):
+    async def ack(self, line: Line, items: Sequence[Ref]) -> list[Done]:
+        return await super().ack(line, [Ref(item.id, None) for item in items])
+
+    async def release(self, line: Line, items: Sequence[Release]) -> list[Done]:
+        return await super().release(line, [replace(item, token=None) for item in items])
+
+
+class RepeatsNumbers(Sound):
+    async def pull(self, line: Line, pull: Pull) -> Pulled:
+        pulled = await super().pull(line, pull)
+        return replace(pulled, jobs=[replace(job, delivery=1) for job in pulled.jobs])
+
+
+class TriesTooOften(Sound):
+    async def send(self, line: Line, items: Sequence[SendItem], policy_version: int = 0) -> list[SendResult]:
+        patient = [replace(item, policy=replace(item.policy, max_attempts=99)) for item in items]
+        return await super().send(line, patient, policy_version)
+
+
+class TakesAnyBody(Sound):
+    async def send(self, line: Line, items: Sequence[SendItem], policy_version: int = 0) -> list[SendResult]:
+        return await super().send(line, [replace(item, on_live=OnConflict.KEEP) for item in items], policy_version)
+
+
+@asynccontextmanager
+async def served(store: ValkeyStore) -> AsyncIterator[tuple[str, int]]:
+    """The store behind the native API, in this process; the address of it."""
+    engine = Engine(store)
+    limits = Limits()
+    front = Front(Router([NativeDialect(engine, limits, no_info)]))
+    sock = socket.socket()
+    sock.bind(("127.0.0.1", 0))
+    await store.start()
+    await engine.start()
+    await front.start(sock)
+    try:
+        yield sock.getsockname()
+    finally:
+        await front.drain(1.0)
+        await engine.stop()
+        await store.stop()
+
+
+def no_info():
+    raise NotImplementedError("no test of this kind asks for /v1/info")

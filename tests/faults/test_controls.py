@@ -1,0 +1,74 @@
+"""The fault tests can see: each promise broken on purpose is noticed by load and checker, and nothing else is.
+
+A blind test is worse than none. The same load and the same checker judge the crash tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+import pytest
+
+from dueline.testing.checker import Kind, Report, check
+from dueline.testing.history import Recorder
+from dueline.testing.load import Load, Plan
+
+from ..kit.valkey import PrivateValkey
+from . import broken
+from .broken import served
+
+
+def judged(store: broken.Sound, jobs: int = 220) -> Report:
+    async def run() -> Report:
+        recorder = Recorder()
+        async with served(store) as address:
+            plan = Plan(
+                topics=(f"a-{uuid.uuid4().hex}", f"b-{uuid.uuid4().hex}"),
+                max_delay_ms=120,
+                lease_ms=(80, 150),
+                wait_ms=60,
+                pause_ms=1.0,
+                max_jobs=jobs,
+            )
+            load = Load(plan, [address], recorder, seed=3)
+            await load.start()
+            await load.acknowledged_reaches(jobs - 20, 10)
+            await load.stop_sending()
+            await load.drained(3.0)
+            await load.stop()
+            final = await load.dump()
+            assert load.bugs == []
+        return check(recorder.events, final)
+
+    return asyncio.run(run())
+
+
+def test_a_sound_server_is_found_sound(private_valkey: PrivateValkey) -> None:
+    report = judged(broken.Sound(private_valkey.url), jobs=500)
+    assert report.violations == ()
+    assert (report.left, report.unknown) == (0, 0)
+    assert report.deliveries > report.sends_ok > 400
+    assert report.redeliveries > 0, "nothing was released, forgotten or held too long: the load is too tame"
+
+
+@pytest.mark.parametrize(
+    ("store", "kind"),
+    [
+        (broken.LosesSends, Kind.LOST),
+        (broken.IsEarly, Kind.EARLY),
+        (broken.AltersBodies, Kind.ALTERED),
+        (broken.ForgetsAcks, Kind.AFTER_DONE),
+        (broken.ForgetsCancels, Kind.AFTER_DONE),
+        (broken.LeasesTwice, Kind.TWO_LEASES),
+        (broken.RefusesHolders, Kind.HOLDER_REFUSED),
+        (broken.IgnoresTokens, Kind.STALE_TOKEN_OK),
+        (broken.RepeatsNumbers, Kind.NUMBER_REPEATED),
+        (broken.TriesTooOften, Kind.ATTEMPTS_OVER),
+        (broken.TakesAnyBody, Kind.CONFLICT_ACCEPTED),
+    ],
+)
+def test_a_server_that_breaks_a_promise_is_found_out(
+    store: type[broken.Sound], kind: Kind, private_valkey: PrivateValkey
+) -> None:
+    assert judged(store(private_valkey.url)).count(kind) > 0

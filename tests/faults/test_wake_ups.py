@@ -1,0 +1,105 @@
+"""Wake-ups across processes: a parked poll hears of a send anywhere, whatever happened to the subscription before.
+
+A wake-up may be lost only with its connection, and then every line of it is woken once. Here nobody polls: a line
+that is not woken stays asleep, and the test fails on its time limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+import pytest
+import redis
+
+from dueline.engine.job import Line
+from dueline.engine.store import Credit, Pull
+from dueline.store.valkey.store import ValkeyStore
+
+from ..kit.bed import item
+from ..kit.valkey import PrivateValkey
+
+
+class Ears:
+    """Notes which lines were woken."""
+
+    def __init__(self) -> None:
+        self.heard: dict[Line, asyncio.Event] = {}
+
+    def of(self, line: Line) -> asyncio.Event:
+        return self.heard.setdefault(line, asyncio.Event())
+
+    def woken(self, line: Line) -> None:
+        self.of(line).set()
+
+    def noted(self, line: Line, at_ms: int) -> None: ...
+    def unlisted(self, line: Line) -> None: ...
+    def policy_changed(self, line: Line, version: int) -> None: ...
+
+
+def lines(n: int) -> list[Line]:
+    return [Line("default", f"{uuid.uuid4().hex}-{i}") for i in range(n)]
+
+
+async def wait_on(store: ValkeyStore, line: Line) -> None:
+    """What an engine does for its first waiter: subscribe, then pull, then sleep."""
+    await store.watch(line)
+    assert (await store.pull(line, Pull((Credit(1, None),), 30_000, wait_ms=60_000))).jobs == []
+
+
+@pytest.mark.parametrize("apart", range(0, 16, 3))
+def test_lines_that_are_first_watched_at_the_same_moment_are_all_woken(
+    apart: int, private_valkey: PrivateValkey
+) -> None:
+    """`apart`: how many turns of the event loop lie between them, so that each step of connecting is interrupted."""
+
+    async def watch_later(store: ValkeyStore, line: Line, turns: int) -> None:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await wait_on(store, line)
+
+    async def run() -> None:
+        for _ in range(4):
+            listener, sender = ValkeyStore(private_valkey.url), ValkeyStore(private_valkey.url)
+            ears = listener.events = Ears()
+            await listener.start()
+            await sender.start()
+            watched = lines(4)
+            await asyncio.gather(*(watch_later(listener, line, apart * i) for i, line in enumerate(watched)))
+            for line in watched:
+                await sender.send(line, [item("a")])
+            async with asyncio.timeout(5):
+                await asyncio.gather(*(ears.of(line).wait() for line in watched))
+            await listener.stop()
+            await sender.stop()
+
+    asyncio.run(run())
+
+
+def test_after_its_subscription_was_killed_every_waiting_line_is_woken_and_hears_again(
+    private_valkey: PrivateValkey,
+) -> None:
+    async def run() -> None:
+        listener, sender = ValkeyStore(private_valkey.url), ValkeyStore(private_valkey.url)
+        ears = listener.events = Ears()
+        await listener.start()
+        await sender.start()
+        watched = lines(4)
+        for line in watched:
+            await wait_on(listener, line)
+        for turn in range(3):
+            ears.heard.clear()
+            # While nobody listens, a send is published to nobody: the lines must be woken by the new subscription.
+            assert redis.from_url(private_valkey.url).client_kill_filter(_type="pubsub") >= 1
+            await sender.send(watched[0], [item(f"lost-{turn}", delay_ms=60_000)])
+            async with asyncio.timeout(8):
+                await asyncio.gather(*(ears.of(line).wait() for line in watched))
+            ears.heard.clear()
+            await sender.send(watched[1], [item(f"heard-{turn}")])
+            async with asyncio.timeout(5):
+                await ears.of(watched[1]).wait()
+            await listener.pull(watched[1], Pull((Credit(10, None),), 30_000, wait_ms=60_000))
+        await listener.stop()
+        await sender.stop()
+
+    asyncio.run(run())
