@@ -13,7 +13,7 @@ from typing import Any
 
 from ..dialects.http import Request, Response, plain_error
 from ..engine.errors import BodyTooLarge
-from .connection import Headers
+from .connection import Headers, join_headers
 from .front import Answered
 from .router import Found, Router
 
@@ -53,7 +53,7 @@ class AsgiApp:
 
     async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
         begun_s = asyncio.get_running_loop().time()
-        raw = _joined(scope["headers"])
+        raw = join_headers(scope["headers"])
         # The path must be the escaped one: "%2F" inside an id is not a separator.
         path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1").partition("?")[0]
         method: str = scope["method"]
@@ -128,14 +128,6 @@ class AsgiApp:
 
 class Gone:
     """The client went away while it was sending."""
-
-
-def _joined(headers: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    raw: dict[bytes, bytes] = {}
-    for name, value in headers:
-        name = name.lower()
-        raw[name] = value if name not in raw else raw[name] + b", " + value
-    return raw
 
 
 async def _read(receive: Receive, limit: int) -> bytes | Gone | None:

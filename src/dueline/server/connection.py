@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 import httptools
@@ -25,7 +25,7 @@ import msgspec
 from ..dialects.http import Request, Response, plain_error
 from ..engine.errors import BodyTooLarge
 from .deadlines import NEVER
-from .router import Found, internal_error
+from .router import Found, fixed_route, internal_error
 
 if TYPE_CHECKING:
     from .front import Front
@@ -36,6 +36,8 @@ IDLE, HEAD, BODY = 0, 1, 2
 QUEUED_REQUESTS = 32  # parsed ahead; more pauses reading
 BIG_ANSWER_BYTES = 64 * 1024
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+MALFORMED = Found(fixed_route("malformed", internal_error()), None)
+NO_REQUEST = Request("-", "", "", {}, b"")
 
 
 class Headers(Mapping[str, str]):
@@ -56,11 +58,22 @@ class Headers(Mapping[str, str]):
         return len(self._raw)
 
 
+def join_headers(pairs: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Headers by lower-case name; repeated ones joined with a comma."""
+    raw = {name.lower(): value for name, value in pairs}
+    if len(raw) != len(pairs):
+        raw = {}
+        for name, value in pairs:
+            name = name.lower()
+            raw[name] = raw[name] + b", " + value if name in raw else value
+    return raw
+
+
 class Exchange(msgspec.Struct):
     """One request and how to answer it. `answer` is there already when the reading half refused the request."""
 
-    found: Found | None
-    request: Request | None
+    found: Found
+    request: Request
     keep_alive: bool
     old: bool = False  # HTTP/1.0
     answer: Response | None = None
@@ -101,9 +114,8 @@ class Connection(asyncio.Protocol):
         self._state = IDLE
         self._timed_state = IDLE
         self._url = b""
-        self._raw: dict[bytes, bytes] = {}
-        self._head_bytes = 0
-        self._head_count = 0
+        self._pairs: list[tuple[bytes, bytes]] = []
+        self._head_chunks = 0
         self._progress = False
         self._stuck_bytes = 0
         self._found: Found | None = None
@@ -128,7 +140,7 @@ class Connection(asyncio.Protocol):
                 "The server has all the connections it takes.",
                 headers=(("retry-after", "1"),),
             )
-            self._write(Exchange(None, None, False), refusal)
+            self._write(Exchange(MALFORMED, NO_REQUEST, False), refusal, self._loop.time())
             self._close()
             return
         self._idle_due_s = self._loop.time() + self._limits.idle_timeout_s
@@ -138,8 +150,12 @@ class Connection(asyncio.Protocol):
         if self._deaf:
             return
         self._progress = False
+        self._head_chunks += 1 if len(data) <= self._limits.max_header_bytes else 2
         try:
-            self._feed(data)
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                self._stay(data[cast(int, upgrade.args[0]) :])
         except httptools.HttpParserCallbackError as error:
             if not isinstance(error.__context__, _Refused):
                 log.error("unexpected error while reading a request", exc_info=error.__context__)
@@ -230,8 +246,8 @@ class Connection(asyncio.Protocol):
         self._progress = True
         self._read_due_s = NEVER
         self._url = b""
-        self._raw = {}
-        self._head_bytes = self._head_count = 0
+        self._pairs = []
+        self._head_chunks = 1
 
     def on_url(self, url: bytes) -> None:
         self._progress = True
@@ -242,31 +258,30 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._progress = True
-        self._head_bytes += len(name) + len(value) + 4
-        self._head_count += 1
-        if self._head_bytes > self._limits.max_header_bytes or self._head_count > self._limits.max_headers:
+        pairs = self._pairs
+        pairs.append((name, value))
+        if len(pairs) > self._limits.max_headers:
             self._refuse_head()
             raise _Refused
-        if self._state == HEAD:  # else a trailer: counted, not kept
-            raw = self._raw
-            name = name.lower()
-            raw[name] = value if name not in raw else raw[name] + b", " + value
 
     def on_headers_complete(self) -> None:
         self._state = BODY
         self._progress = True
         self._chunks = []
         self._body_bytes = 0
-        raw = self._raw
-        version = self._parser.get_http_version()
+        if self._head_chunks > 1 and self._head_bytes() > self._limits.max_header_bytes:
+            self._refuse_head()
+            raise _Refused
+        raw = join_headers(self._pairs)
+        parser = self._parser
+        version = parser.get_http_version()
         self._old = version == "1.0"
         wrong = _head_fault(version, raw)
         if wrong is not None:
             self._refuse(plain_error(400, "bad_request", wrong))
             raise _Refused
-        method = self._parser.get_method().decode()
-        path, query = _target(self._url)
-        self._found = found = self._front.router.find(method, path)
+        method, path, query, found = self._front.router.locate(parser.get_method(), self._url)
+        self._found = found
         self._request = Request(method, path, query, Headers(raw), b"", found.params)
         own = found.route.max_body_bytes
         self._max_body_bytes = self._limits.max_body_bytes if own is None else own
@@ -274,10 +289,7 @@ class Connection(asyncio.Protocol):
         if declared is not None and int(declared) > self._max_body_bytes:
             self._refuse_body()
         if b"expect" in raw and raw[b"expect"].lower() == b"100-continue" and not self._old:
-            if self._current is None and not self._queue and self._transport is not None:
-                self._transport.write(CONTINUE)
-            else:
-                self._continue_due = True
+            self._expected()
 
     def on_body(self, chunk: bytes) -> None:
         self._progress = True
@@ -289,15 +301,15 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         self._state = IDLE
         self._continue_due = False
-        request = self._request
-        if request is None:
+        request, found = self._request, self._found
+        if request is None or found is None:
             return
         chunks = self._chunks
         if chunks:
             request.body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
             self._chunks = []
         keep_alive = self._parser.should_keep_alive() and request.method != "CONNECT"
-        self._queue.append(Exchange(self._found, request, keep_alive, self._old, None, self._loop.time()))
+        self._queue.append(Exchange(found, request, keep_alive, self._old, None, self._loop.time()))
         self._queued_bytes += self._body_bytes
         self._request = None
         if not keep_alive:
@@ -305,22 +317,30 @@ class Connection(asyncio.Protocol):
 
     # -- the reading half -----------------------------------------------------------------------------------------
 
-    def _feed(self, data: bytes) -> None:
-        while True:
+    def _stay(self, rest: bytes) -> None:
+        """The client offered another protocol (h2c), which we do not take: the connection goes on as it is."""
+        while not self._deaf:
+            self._parser = httptools.HttpRequestParser(self)
             try:
-                self._parser.feed_data(data)
+                self._parser.feed_data(rest)
                 return
             except httptools.HttpParserUpgrade as upgrade:
-                # An offer to change the protocol (h2c) that we do not take: the connection goes on as it is.
-                self._parser = httptools.HttpRequestParser(self)
-                data = data[cast(int, upgrade.args[0]) :]
-                if self._deaf or not data:
-                    return
+                rest = rest[cast(int, upgrade.args[0]) :]
+
+    def _expected(self) -> None:
+        """The client waits for leave to send its body: give it, after the answers that are still due."""
+        if self._current is None and not self._queue and self._transport is not None:
+            self._transport.write(CONTINUE)
+        else:
+            self._continue_due = True
+
+    def _head_bytes(self) -> int:
+        return len(self._url) + sum(len(name) + len(value) + 4 for name, value in self._pairs)
 
     def _partly_read(self, size: int) -> None:
         """A request is not whole yet: bound what may be kept of its head, and how long it may take."""
         self._stuck_bytes = 0 if self._progress else self._stuck_bytes + size
-        if self._stuck_bytes > self._limits.max_header_bytes:
+        if self._stuck_bytes > self._limits.max_header_bytes or self._head_bytes() > self._limits.max_header_bytes:
             self._refuse_head()
             return
         timeout_s = self._limits.header_timeout_s if self._state == HEAD else self._limits.body_timeout_s
@@ -343,7 +363,7 @@ class Connection(asyncio.Protocol):
         self._refuse(self._front.router.failed(found, request, error), found, request)
         raise _Refused
 
-    def _refuse(self, answer: Response, found: Found | None = None, request: Request | None = None) -> None:
+    def _refuse(self, answer: Response, found: Found = MALFORMED, request: Request = NO_REQUEST) -> None:
         self._deaf = True
         self._state = IDLE
         self._chunks = []
@@ -365,16 +385,33 @@ class Connection(asyncio.Protocol):
     # -- the answering half ---------------------------------------------------------------------------------------
 
     async def _serve(self) -> None:
+        front, queue, respond = self._front, self._queue, self._front.router.respond
         try:
             while self._transport is not None:
-                if self._queue:
-                    if not await self._answer(self._queue.popleft()):
+                if not queue:
+                    if self._ended or (self._retiring and self._state == IDLE):
+                        self._close()
                         return
-                elif self._ended or (self._retiring and self._state == IDLE):
-                    self._close()
-                    return
-                else:
                     await self._rest()
+                    continue
+                exchange = queue.popleft()
+                answer = exchange.answer
+                if answer is None:
+                    self._current = exchange
+                    answer = await respond(exchange.found, exchange.request)
+                    self._current = None
+                now_s = self._loop.time()
+                if front.answered is not None:
+                    route = exchange.found.route.name
+                    front.answered(route, exchange.request.method, answer.status, now_s - exchange.begun_s)
+                if self._retiring:
+                    exchange.keep_alive = False
+                self._write(exchange, answer, now_s)
+                if not exchange.keep_alive:
+                    self._close() if exchange.answer is None or self._ended else self._linger()
+                    return
+                if self._writable is not None:
+                    await self._writable
         except asyncio.CancelledError:
             self._close()
         except Exception:
@@ -400,42 +437,19 @@ class Connection(asyncio.Protocol):
         self._wake = wake = self._loop.create_future()
         await wake
 
-    async def _answer(self, exchange: Exchange) -> bool:
-        """Answer one request. False: that was the last one on this connection."""
-        answer = exchange.answer
-        found, request = exchange.found, exchange.request
-        if answer is None and found is not None and request is not None:
-            self._current = exchange
-            answer = await self._front.router.respond(found, request)
-            self._current = None
-        elif answer is None:
-            answer = internal_error()
-        self._front.answered(exchange, answer.status, self._loop.time() - exchange.begun_s)
-        last = not exchange.keep_alive or self._retiring
-        if last:
-            exchange.keep_alive = False
-        self._write(exchange, answer)
-        if last:
-            refused = exchange.answer is not None
-            self._linger() if refused and not self._ended else self._close()
-            return False
-        if self._writable is not None:
-            await self._writable
-        return True
-
-    def _write(self, exchange: Exchange, answer: Response) -> None:
+    def _write(self, exchange: Exchange, answer: Response, now_s: float) -> None:
         transport = self._transport
         if transport is None or transport.is_closing():
             if answer.undelivered is not None:
                 answer.undelivered()
             return
         try:
-            head, body = self._front.encode(answer, exchange.keep_alive, exchange.old)
+            head = self._front.encode_head(answer, exchange.keep_alive, exchange.old, now_s)
         except ValueError:
             log.exception("an answer cannot be written")
-            head, body = self._front.encode(internal_error(), exchange.keep_alive, exchange.old)
-        if exchange.request is not None and exchange.request.method == "HEAD":
-            body = b""
+            answer = internal_error()
+            head = self._front.encode_head(answer, exchange.keep_alive, exchange.old, now_s)
+        body = b"" if exchange.request.method == "HEAD" else answer.body
         if len(body) > BIG_ANSWER_BYTES:
             transport.writelines((head, body))
         else:
@@ -468,7 +482,7 @@ class Connection(asyncio.Protocol):
                 transport.close()
 
     def _parks(self, exchange: Exchange) -> bool:
-        return exchange.found is not None and exchange.found.route.parks
+        return exchange.found.route.parks
 
     def _cancel(self) -> None:
         if self._task is not None:
@@ -495,15 +509,3 @@ def _head_fault(version: str, raw: dict[bytes, bytes]) -> str | None:
     if length is not None and not (length.isdigit() and len(length) <= 19):
         return "Content-Length is not a number"
     return None
-
-
-def _target(url: bytes) -> tuple[str, str]:
-    """Path and query of a request target, as on the wire. The parser lets only ASCII through."""
-    if url[:1] != b"/" and b"://" in url:
-        parsed = httptools.parse_url(url)
-        return (parsed.path or b"/").decode("latin-1"), (parsed.query or b"").decode("latin-1")
-    text = url.decode("latin-1")
-    if "#" in text:
-        text = text[: text.index("#")]
-    path, _, query = text.partition("?")
-    return path, query

@@ -22,13 +22,14 @@ from http import HTTPStatus
 import msgspec
 
 from ..dialects.http import Response
-from .connection import Connection, Exchange
+from .connection import Connection
 from .deadlines import Deadlines
 from .router import Router
 
 Answered = Callable[[str, str, int, float], None]
 
 BACKLOG = 2048
+_KNOWN = frozenset(status.value for status in HTTPStatus)
 HANDSHAKE_TIMEOUT_S = 10.0
 
 
@@ -68,7 +69,7 @@ class Front:
             limits.linger_timeout_s,
         )
         self.deadlines = Deadlines(grain_s=min(1.0, max(0.01, shortest_s / 4)))
-        self._answered = answered
+        self.answered = answered
         self._tls = tls
         self._servers: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
@@ -129,39 +130,33 @@ class Front:
         if self._emptied is not None and not self._connections:
             self._emptied.set()
 
-    def answered(self, exchange: Exchange, status: int, seconds: float) -> None:
-        if self._answered is not None:
-            route = exchange.found.route.name if exchange.found is not None else "malformed"
-            method = exchange.request.method if exchange.request is not None else "-"
-            self._answered(route, method, status, seconds)
-
-    def encode(self, answer: Response, keep_alive: bool, old: bool) -> tuple[bytes, bytes]:
-        """Head and body as they go out."""
-        body = answer.body
-        head = self._head(answer.status, answer.content_type)
-        extra = b"".join(_header_line(name, value) for name, value in answer.headers) if answer.headers else b""
-        if not keep_alive:
-            extra += b"connection: close\r\n"
-        elif old:
-            extra += b"connection: keep-alive\r\n"
-        if answer.status == HTTPStatus.NO_CONTENT or answer.status == HTTPStatus.NOT_MODIFIED:
-            return head + extra + b"\r\n", b""
-        return b"%bcontent-length: %d\r\n%b\r\n" % (head, len(body), extra), body
-
-    def _head(self, status: int, content_type: str) -> bytes:
-        """Status line, date and content type: made once a second for each pair that occurs."""
-        now_s = asyncio.get_running_loop().time()
+    def encode_head(self, answer: Response, keep_alive: bool, old: bool, now_s: float) -> bytes:
+        """Everything before the body. ValueError: a header cannot stand in HTTP."""
         if now_s >= self._heads_until_s:
             self._heads.clear()
             self._heads_until_s = now_s + 1.0
-        head = self._heads.get((status, content_type))
+        status = answer.status
+        head = self._heads.get((status, answer.content_type))
         if head is None:
-            phrase = HTTPStatus(status).phrase if status in HTTPStatus.__members__.values() else "Unknown"
-            head = b"HTTP/1.1 %d %b\r\n" % (status, phrase.encode()) + _header_line("date", formatdate(usegmt=True))
-            if content_type:
-                head += _header_line("content-type", content_type)
-            self._heads[(status, content_type)] = head
-        return head
+            head = self._heads[(status, answer.content_type)] = _first_lines(status, answer.content_type)
+        if keep_alive and not old and not answer.headers and status != 204 and status != 304:
+            return b"%bcontent-length: %d\r\n\r\n" % (head, len(answer.body))
+        lines = [head, *(_header_line(name, value) for name, value in answer.headers)]
+        if not keep_alive:
+            lines.append(b"connection: close\r\n")
+        elif old:
+            lines.append(b"connection: keep-alive\r\n")
+        if status != 204 and status != 304:
+            lines.append(b"content-length: %d\r\n" % len(answer.body))
+        lines.append(b"\r\n")
+        return b"".join(lines)
+
+
+def _first_lines(status: int, content_type: str) -> bytes:
+    """Status line, date and content type: made once a second for each pair that occurs."""
+    phrase = HTTPStatus(status).phrase if status in _KNOWN else "Unknown"
+    lines = b"HTTP/1.1 %d %b\r\n" % (status, phrase.encode()) + _header_line("date", formatdate(usegmt=True))
+    return lines + _header_line("content-type", content_type) if content_type else lines
 
 
 def _header_line(name: str, value: str) -> bytes:

@@ -23,7 +23,7 @@ log = logging.getLogger("dueline.server")
 Guard = Callable[[Request, Route], None]
 """Asked before every handler: may set `request.namespace`, may raise Unauthorized or Forbidden."""
 
-RECENT_PATHS = 4096
+RECENT_TARGETS = 4096
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -32,6 +32,9 @@ class Found(msgspec.Struct, frozen=True):
     route: Route
     dialect: Dialect | None  # None: a route of the router itself
     params: tuple[str, ...] = ()
+
+
+Target = tuple[str, str, str, Found]
 
 
 class _Node:
@@ -52,10 +55,10 @@ class Router:
         self._guard = guard
         self._exact: dict[str, _Node] = {}
         self._root = _Node()
-        # Sends name few topics often: remember walks with one placeholder. Bounded, because clients choose the paths.
-        self._recent: dict[tuple[str, str], Found] = {}
+        # Few targets are asked for often (sends to a topic): remember them. Bounded, because clients choose the paths.
+        self._recent: dict[tuple[bytes, bytes], Target] = {}
         self._missing = Found(
-            _fixed_route("no_route", plain_error(404, "no_route", "There is nothing at this path.")), None
+            fixed_route("no_route", plain_error(404, "no_route", "There is nothing at this path.")), None
         )
         for dialect in dialects:
             for route in dialect.routes():
@@ -73,25 +76,29 @@ class Router:
                 nodes.append(node.placeholder)
         return found
 
+    def locate(self, method: bytes, url: bytes) -> Target:
+        """(method, path, query, Found) of a request line. The parser lets only ASCII through."""
+        target = self._recent.get((method, url))
+        if target is not None:
+            return target
+        verb = method.decode()
+        path, query = _split(url)
+        found = self.find(verb, path)
+        target = (verb, path, query, found)
+        if len(found.params) == 1 and not query:
+            if len(self._recent) >= RECENT_TARGETS:
+                self._recent.clear()
+            self._recent[(method, url)] = target
+        return target
+
     def find(self, method: str, path: str) -> Found:
         """The route for a request. `path` is as on the wire."""
-        found = self._recent.get((method, path))
-        if found is not None:
-            return found
         node = self._exact.get(path)
         if node is not None:
             return self._at(node, method, ())
         segments = path.split("/")
         walked = self._walk(self._root, segments, 1) if segments[0] == "" and len(segments) > 1 else None
-        if walked is None:
-            return self._missing
-        node, escaped = walked
-        found = self._at(node, method, escaped)
-        if len(found.params) == 1:
-            if len(self._recent) >= RECENT_PATHS:
-                self._recent.clear()
-            self._recent[(method, path)] = found
-        return found
+        return self._missing if walked is None else self._at(walked[0], method, walked[1])
 
     async def respond(self, found: Found, request: Request) -> Response:
         """Run the handler. A refusal is answered by the dialect, anything unexpected by 500 `internal`."""
@@ -169,6 +176,14 @@ def internal_error() -> Response:
 _TRANSPORT_STATUS = {"body_too_large": 413, "unauthorized": 401, "forbidden": 403}
 
 
+def _split(url: bytes) -> tuple[str, str]:
+    """Path and query of a request target, as on the wire."""
+    if url[:1] != b"/" and b"://" in url:
+        url = b"/" + url.partition(b"://")[2].partition(b"/")[2]
+    path, _, query = url.decode("latin-1").partition("#")[0].partition("?")
+    return path, query
+
+
 def _is_placeholder(segment: str) -> bool:
     return segment.startswith("{")
 
@@ -186,7 +201,9 @@ def _unescape(segment: str) -> str:
         raise InvalidField("is not UTF-8", "path") from None
 
 
-def _fixed_route(name: str, response: Response) -> Route:
+def fixed_route(name: str, response: Response) -> Route:
+    """A route that always answers the same."""
+
     async def answer(_request: Request) -> Response:
         return response
 
@@ -196,7 +213,7 @@ def _fixed_route(name: str, response: Response) -> Route:
 def _not_allowed(methods: dict[str, tuple[Route, Dialect]]) -> Route:
     allowed = ", ".join(sorted({*methods, "HEAD"} if "GET" in methods else methods))
     response = plain_error(405, "method_not_allowed", f"This path takes {allowed}.", headers=(("allow", allowed),))
-    return _fixed_route("method_not_allowed", response)
+    return fixed_route("method_not_allowed", response)
 
 
 def _refusing(route: Route, error: DuelineError) -> Route:

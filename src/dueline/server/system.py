@@ -4,8 +4,8 @@ The seam to the wiring (server/app):
 
     SystemRoutes(version, reasons=health.reasons, metrics=metrics)
 
-`reasons()` returns why the process is not ready, empty when it is; the items are anything msgspec can encode (a text, or
-a struct with code and message). `await metrics(accept)` returns (body, content type) for the given Accept header.
+`reasons()` returns why the process is not ready, empty when it is; the items are anything msgspec can encode (a text,
+or a struct with code and message). `await metrics(accept)` returns (body, content type) for the given Accept header.
 """
 
 from __future__ import annotations
