@@ -36,7 +36,7 @@ _short = struct.Struct(">H")
 
 
 def pack_id(id: str) -> bytes:
-    """Hex ids of 32 as 16 bytes, UUIDs as 17, others behind a byte 2 (3 3 where that would make 16): no two alike."""
+    """Hex ids of 32 as 16 bytes, UUIDs as 17, others as they are; 2 or 3 3 stands before what could be mistaken."""
     size = len(id)
     if size == 32:
         try:
@@ -54,16 +54,19 @@ def pack_id(id: str) -> bytes:
         if packed.hex() == plain and len(packed) == 16:
             return b"\x01" + packed
     text = id.encode()
+    if len(text) != 16 and text[:1] > b"\x03":
+        return text
     return b"\x03\x03" + text if len(text) == 15 else b"\x02" + text
 
 
 def unpack_id(packed: bytes) -> str:
     if len(packed) == 16:
         return packed.hex()
-    if packed[0] == 1:
+    kind = packed[0]
+    if kind == 1:
         h = packed[1:].hex()
         return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
-    return packed[2 if packed[0] == 3 else 1 :].decode()
+    return packed[kind - 1 if kind < 4 else 0 :].decode()
 
 
 def checksum(body: bytes) -> int:
