@@ -29,6 +29,7 @@ class _Node:
         self.confirmed: set[str] = set()
         self.waiting: dict[str, list[asyncio.Future[None]]] = {}
         self.task: asyncio.Task[None] | None = None
+        self.writing = asyncio.Lock()  # redis-py's PubSub connects at its first command: one at a time
 
 
 class Wakeups:
@@ -58,7 +59,8 @@ class Wakeups:
             node.task = asyncio.get_running_loop().create_task(self._listen(node))
         else:
             try:
-                await node.pubsub.ssubscribe(channel)
+                async with node.writing:
+                    await node.pubsub.ssubscribe(channel)
             except (RedisError, OSError):
                 pass  # the listener notices and subscribes to everything anew
         await asyncio.wait([confirmed], timeout=2.0)
@@ -73,7 +75,8 @@ class Wakeups:
             await self._close(self._nodes.pop(str(name)))
             return
         try:
-            await node.pubsub.sunsubscribe(channel)
+            async with node.writing:
+                await node.pubsub.sunsubscribe(channel)
         except (RedisError, OSError):
             pass
 
@@ -97,12 +100,13 @@ class Wakeups:
         pause, first = 0.05, True
         while True:
             try:
-                if not first:
-                    self.reconnects += 1
-                    await node.pubsub.aclose()
-                    node.pubsub = node.client.pubsub()
-                for channel in list(node.lines):
-                    await node.pubsub.ssubscribe(channel)
+                async with node.writing:
+                    if not first:
+                        self.reconnects += 1
+                        await node.pubsub.aclose()
+                        node.pubsub = node.client.pubsub()
+                    for channel in list(node.lines):
+                        await node.pubsub.ssubscribe(channel)
                 await self._hear(node, not first)
             except (TimeoutError, RedisError, OSError, LinkLost):
                 node.confirmed.clear()
@@ -118,7 +122,8 @@ class Wakeups:
                 if silent:
                     raise OSError("no answer to a ping")
                 silent = True
-                await node.pubsub.ping()
+                async with node.writing:
+                    await node.pubsub.ping()
                 continue
             silent = False
             kind, channel = message["type"], _text(message["channel"])
