@@ -19,7 +19,7 @@ from . import broken
 from .broken import served
 
 
-def judged(store: broken.Sound, jobs: int = 220) -> Report:
+def judged(store: broken.Sound, jobs: int = 400) -> Report:
     async def run() -> Report:
         recorder = Recorder()
         async with served(store) as address:
@@ -28,8 +28,12 @@ def judged(store: broken.Sound, jobs: int = 220) -> Report:
                 max_delay_ms=120,
                 lease_ms=(80, 150),
                 wait_ms=60,
-                pause_ms=1.0,
+                pause_ms=8.0,
                 max_jobs=jobs,
+                plain_share=0.5,
+                stale_share=1.0,
+                conflict_share=0.1,
+                few_attempts_share=0.5,
             )
             load = Load(plan, [address], recorder, seed=3)
             await load.start()
@@ -45,10 +49,10 @@ def judged(store: broken.Sound, jobs: int = 220) -> Report:
 
 
 def test_a_sound_server_is_found_sound(private_valkey: PrivateValkey) -> None:
-    report = judged(broken.Sound(private_valkey.url), jobs=500)
+    report = judged(broken.Sound(private_valkey.url), jobs=800)
     assert report.violations == ()
     assert (report.left, report.unknown) == (0, 0)
-    assert report.deliveries > report.sends_ok > 400
+    assert report.deliveries > report.sends_ok > 700
     assert report.redeliveries > 0, "nothing was released, forgotten or held too long: the load is too tame"
 
 

@@ -18,6 +18,7 @@ Not judged: histories in which an id is replaced or revived, or used again after
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from enum import StrEnum
 
@@ -27,6 +28,7 @@ from .history import Ack, AnyEvent, Cancel, Deliver, Extend, Fault, Final, Move,
 
 NS_PER_MS = 1_000_000
 _HOLDER_CODES = frozenset({"lease_lost", "not_found", "already_done"})
+UNAVAILABLE = frozenset({"store_down", "loading", "draining", "rate_limited"})
 _LIVE = frozenset({"scheduled", "ready", "leased"})
 
 
@@ -64,9 +66,11 @@ class Violation(msgspec.Struct, frozen=True):
 
 class Report(msgspec.Struct, frozen=True):
     """What a history amounts to. `sends_ok`: jobs with an acknowledged send.
-    `recovered`: jobs whose sends are all of unknown outcome and which were there all the same.
+    `recovered`: jobs that a send of unknown outcome had made, as a repeat (`kept`) or a delivery showed.
     `redeliveries`: deliveries of a job beyond its first (legal; the price of at-least-once).
-    `left`: live jobs in the final dump (0 after a full drain)."""
+    `left`: live jobs in the final dump (0 after a full drain). `unavailable`: refusals by a server or store that was
+    not there. `under_way`: operations that had begun and had no answer yet at the moment of a fault: if it is 0, the
+    faults met nothing."""
 
     violations: tuple[Violation, ...]
     sends_ok: int
@@ -77,8 +81,10 @@ class Report(msgspec.Struct, frozen=True):
     redeliveries: int
     ends_ok: int
     failed: int
+    unavailable: int
     unknown: int
     faults: int
+    under_way: int
     left: int
 
     @property
@@ -349,14 +355,9 @@ def _word(event: Ack | Release | Extend | Cancel) -> str:
 def check(events: Iterable[AnyEvent], final: Final, drift_ppm: int = 500) -> Report:
     """Judge a whole history. `final` is everything that the server still knows after the drain, tombstones included."""
     tracks: dict[tuple[str, str], _Track] = {}
-    faults = failed = unknown = 0
-    for event in events:
-        if isinstance(event, Fault):
-            faults += 1
-            continue
-        failed += event.outcome is Outcome.FAIL
-        unknown += event.outcome is Outcome.INFO
-        if isinstance(event, Pull):
+    history = list(events)
+    for event in history:
+        if isinstance(event, Pull | Fault):
             continue
         track = tracks.get(event.job)
         if track is None:
@@ -367,19 +368,17 @@ def check(events: Iterable[AnyEvent], final: Final, drift_ppm: int = 500) -> Rep
     violations: list[Violation] = []
     for (topic, id), track in tracks.items():
         violations += _Judge(topic, id, track, final, drift_ppm).run()
-    return _report(tracks, final, violations, failed, unknown, faults)
+    return _report(history, tracks, final, violations)
 
 
 def _report(
-    tracks: dict[tuple[str, str], _Track],
-    final: Final,
-    violations: list[Violation],
-    failed: int,
-    unknown: int,
-    faults: int,
+    history: list[AnyEvent], tracks: dict[tuple[str, str], _Track], final: Final, violations: list[Violation]
 ) -> Report:
     sends = [s for t in tracks.values() for s in t.sends]
     deliveries = [len(t.deliveries) for t in tracks.values()]
+    struck_ns = sorted(e.invoke_ns for e in history if isinstance(e, Fault))
+    calls = [e for e in history if not isinstance(e, Fault)]
+    failed = [e for e in calls if e.outcome is Outcome.FAIL]
     return Report(
         violations=tuple(violations),
         sends_ok=sum(1 for t in tracks.values() if any(_ok(s) for s in t.sends)),
@@ -389,12 +388,16 @@ def _report(
         deliveries=sum(deliveries),
         redeliveries=sum(n - 1 for n in deliveries if n),
         ends_ok=sum(1 for t in tracks.values() if any(_ok(e) for e in (*t.acks, *t.cancels))),
-        failed=failed,
-        unknown=unknown,
-        faults=faults,
+        failed=len(failed),
+        unavailable=sum(1 for e in failed if e.code in UNAVAILABLE or e.code.startswith("not sent")),
+        unknown=sum(1 for e in calls if e.outcome is Outcome.INFO),
+        faults=len(struck_ns),
+        under_way=sum(1 for e in calls if bisect_left(struck_ns, e.invoke_ns) < bisect_left(struck_ns, e.complete_ns)),
         left=sum(1 for kept in final.values() if kept.state in _LIVE),
     )
 
 
 def _recovered(track: _Track, kept: bool) -> bool:
-    return bool(track.deliveries or kept) and bool(track.sends) and not any(_ok(s) for s in track.sends)
+    unknown = any(s.outcome is Outcome.INFO for s in track.sends)
+    answered = [s.result for s in track.sends if _ok(s)]
+    return unknown and "created" not in answered and bool(answered or track.deliveries or kept)

@@ -7,8 +7,8 @@ store, both, or the whole process group; then it starts what does not start by i
 again, and goes on. At the end: stop the producers, drain, dump every job, stop, fsck, and judge (`checker`).
 
 Exit status 0 means: no violation, no finding, no orphan, everything drained, AND the run was worth something: jobs were
-delivered, every round's fault happened, and at least one operation failed or was of unknown outcome. A run that shows
-nothing is red.
+delivered, every round's fault happened, and operations were under way, refused or of unknown outcome because of it. A
+run that shows nothing is red.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Result(msgspec.Struct, frozen=True):
             reasons.append(f"only {self.struck} of {self.rounds} faults happened: this run shows nothing")
         if report.deliveries == 0:
             reasons.append("nothing was delivered: this run shows nothing")
-        if self.rounds and report.failed + report.unknown == 0:
-            reasons.append("no operation failed or was unknown: the faults did nothing")
+        if self.rounds and report.under_way + report.unavailable + report.unknown == 0:
+            reasons.append("no operation was under way, refused or unknown at a fault: the faults met nothing")
         return reasons
 
     def table(self) -> str:
@@ -79,7 +79,8 @@ class Result(msgspec.Struct, frozen=True):
             ("sends acknowledged", report.sends_ok),
             ("deliveries (of them again)", f"{report.deliveries} ({report.redeliveries})"),
             ("jobs acked or cancelled", report.ends_ok),
-            ("operations refused", report.failed),
+            ("operations under way at a kill", report.under_way),
+            ("operations refused as unavailable", report.unavailable),
             ("operations of unknown outcome", report.unknown),
             ("unknown sends that had been done", report.recovered),
             ("lost", report.count(Kind.LOST)),

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
+from .checker import UNAVAILABLE
 from .history import Final, Outcome, Recorder
 from .wire import NoAnswer
 from .witness import Grip, Job, Verdict, Witness
@@ -36,7 +37,12 @@ class Plan(msgspec.Struct, frozen=True):
     retry_s: float = 20.0
     body_bytes: int = 60
     timeout_s: float = 4.0
-    wild: bool = True  # releases, cancels, stale acks and the like
+    wild: bool = True  # releases, cancels, stale acks and the like, by these shares:
+    plain_share: float = 0.75  # deliveries that are simply acked
+    cancel_share: float = 0.03  # of the sends
+    conflict_share: float = 0.01
+    stale_share: float = 0.3  # of the pulls that gave something: one more call with an old token
+    few_attempts_share: float = 0.05  # jobs with two attempts instead of fifty
 
 
 class Load:
@@ -144,7 +150,7 @@ class Load:
         id = f"p{producer}-{self._made}-{dice.getrandbits(40):010x}"
         body = msgspec.json.encode({"job": id, "pad": "x" * dice.randint(0, self.plan.body_bytes * 2)})
         delay_ms = 0 if dice.random() < 0.4 else dice.randint(1, max(1, self.plan.max_delay_ms))
-        few = self.plan.wild and dice.random() < 0.05
+        few = self.plan.wild and dice.random() < self.plan.few_attempts_share
         return Job(id, body, delay_ms, max_attempts=2 if few else 50)
 
     async def _send_until_certain(self, witness: Witness, topic: str, jobs: list[Job], dice: random.Random) -> None:
@@ -159,14 +165,14 @@ class Load:
                     self._news.notify_all()
             jobs = [job for job, verdict in zip(jobs, verdicts, strict=True) if _worth_repeating(verdict)]
             if jobs:
-                await asyncio.sleep(dice.uniform(0.01, 0.08))
+                await asyncio.sleep(dice.uniform(0.03, 0.15))
 
     async def _misbehave(self, witness: Witness, topic: str, job: Job, dice: random.Random) -> None:
         roll = dice.random()
-        if roll < 0.03:
+        if roll < self.plan.cancel_share:
             await asyncio.sleep(dice.uniform(0, 0.05))
             await witness.cancel(topic, job.id)
-        elif roll < 0.04:
+        elif roll < self.plan.cancel_share + self.plan.conflict_share:
             await witness.send(topic, [Job(job.id, b'{"another":"body"}', job.delay_ms, job.max_attempts)])
 
     # Consumers
@@ -186,19 +192,19 @@ class Load:
                 wait_ms=0 if dice.random() < 0.2 else self.plan.wait_ms,
             )
             if grips is None:
-                await asyncio.sleep(dice.uniform(0.01, 0.05))
+                await asyncio.sleep(dice.uniform(0.03, 0.15))
             elif self._draining or not self.plan.wild:
                 await self._ack_until_certain(witness, grips, dice)
             else:
                 await self._work(witness, grips, stale, dice)
 
     async def _work(self, witness: Witness, grips: list[Grip], stale: list[Grip], dice: random.Random) -> None:
-        plain = [grip for grip in grips if dice.random() < 0.75]
+        plain = [grip for grip in grips if dice.random() < self.plan.plain_share]
         await self._ack_until_certain(witness, plain, dice)
         for grip in grips:
             if grip not in plain:
                 await dice.choices(_DEEDS, _WEIGHTS)[0](self, witness, grip, stale, dice)
-        if stale and dice.random() < 0.3:
+        if stale and dice.random() < self.plan.stale_share:
             old = stale.pop(dice.randrange(len(stale)))
             await dice.choice((self._late_ack, self._late_release, self._late_extend))(witness, old)
 
@@ -241,5 +247,4 @@ _WEIGHTS = (3, 3, 2)
 def _worth_repeating(verdict: Verdict) -> bool:
     if verdict.outcome is Outcome.INFO:
         return True
-    unavailable = ("store_down", "loading", "draining", "rate_limited")
-    return verdict.outcome is Outcome.FAIL and (verdict.code in unavailable or verdict.code.startswith("not sent"))
+    return verdict.outcome is Outcome.FAIL and (verdict.code in UNAVAILABLE or verdict.code.startswith("not sent"))

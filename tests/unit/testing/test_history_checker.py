@@ -381,12 +381,13 @@ def test_the_figures_count_jobs_deliveries_and_outcomes() -> None:
         deliver(1500, 1501, 2),
         ack(1502, 1503, 1, FAIL, "lease_lost"),
         ack(1504, 1505, 2),
-        h.Fault(**{**at(1, 1), "topic": "", "id": ""}),
+        h.Fault(**{**at(6.5, 6.6), "topic": "", "id": ""}),
     ]
     report = check(events, kept("done", 2))
     figures = (report.sends_ok, report.sends_unknown, report.sends_failed, report.deliveries, report.redeliveries)
     assert figures == (1, 1, 0, 2, 1)
-    assert (report.ends_ok, report.failed, report.unknown, report.faults, report.left) == (1, 1, 2, 1, 0)
+    assert (report.ends_ok, report.failed, report.unavailable, report.unknown, report.left) == (1, 1, 0, 2, 0)
+    assert (report.faults, report.under_way, report.recovered) == (1, 1, 1)
     unknown = check([send(0, 1, INFO), ack(2, 3, outcome=INFO)], kept("ready"))
     assert (unknown.sends_ok, unknown.recovered, unknown.ends_ok, unknown.left) == (0, 1, 0, 1)
 
