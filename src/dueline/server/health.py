@@ -19,6 +19,7 @@ from ..store.valkey.embedded import Status, StoreState
 from .store_check import Facts, Probe, Refused, StoreLoading, StoreSilent, may_evict
 
 EVERY_S = 5.0
+AGAIN_S = 0.5  # while it is down: to be ready again as soon as it is
 
 
 class Phase(Enum):
@@ -79,8 +80,10 @@ class Health:
         except (StoreSilent, Refused) as error:
             self._trouble = Reason("store_down", f"the store does not answer: {error}")
         self.up = self._trouble is None
-        if self._trouble != before and (self._trouble is None) != (before is None):
-            self._log.info("the store answers" if self.up else "the store does not answer", reason=self._trouble)
+        if before is None and self._trouble is not None:
+            self._log.warning("the store does not serve", reason=self._trouble.code, detail=self._trouble.message)
+        elif before is not None and before.code != "starting" and self._trouble is None:
+            self._log.info("the store serves again")
         return self.facts if self.up else None
 
     def reasons(self) -> list[Reason]:
@@ -119,7 +122,7 @@ class Health:
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(EVERY_S if self.up else AGAIN_S)
             try:
                 await self.look()
             except Exception:

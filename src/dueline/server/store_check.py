@@ -12,7 +12,7 @@ from redis.exceptions import BusyLoadingError, RedisError
 
 from ..store.valkey.link import LinkLost, link_for
 
-REPLY_TIMEOUT_S = 5.0
+REPLY_TIMEOUT_S = 2.0
 LEAST_VERSION = {"redis": (7, 0), "valkey": (7, 2)}
 
 

@@ -155,7 +155,9 @@ class EmbeddedStore:
                 await self._rewrite_if_worth(STOP_REWRITE_S)
             await self._end_child()
         await self._link.close()
-        self._lock.free()
+        if self._lock.held:  # else the folder may be another server's
+            files.tidy(self.data)
+            self._lock.free()
         if self.status.state is not StoreState.FAILED:
             self._become(StoreState.STOPPED)
 

