@@ -99,7 +99,7 @@ def _written(command: Send) -> bytes:
 
 
 def _fingerprint(command: Send, options: bytes) -> int:
-    """32 bits over the request as written: body, kind, time and options, not the id and not what a conflict does."""
+    """64 bits over the request as written: body, kind, time and options, not the id and not what a conflict does."""
     text = b"%d %d %d %d " % (
         command.kind,
         -1 if command.delay_ms is None else command.delay_ms,

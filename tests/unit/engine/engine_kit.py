@@ -1,0 +1,149 @@
+"""An engine on the reference store whose time is moved by hand: no test here sleeps."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from dueline.engine.commands import Pull, Send
+from dueline.engine.engine import Engine
+from dueline.engine.job import BodyKind, Held, Line
+from dueline.engine.limits import Limits
+from dueline.engine.store import Pull as StorePull
+from dueline.engine.store import Pulled
+from dueline.store.memory import MemoryStore
+from dueline.testing.clock import VirtualClock
+
+NS = "default"
+
+
+class VirtualHandle:
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self.callback: Callable[[], object] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class VirtualTimer:
+    """Timers on the store's virtual clock. `sleeping` are the moments (ms from the start) that something waits for."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
+        self.start_ms = clock.now_ms
+        self._now_s = 0.0
+        self._numbers = itertools.count()
+        self._heap: list[tuple[float, int, VirtualHandle]] = []
+
+    def time(self) -> float:
+        return self._now_s
+
+    def call_later(self, delay_s: float, callback: Callable[[], object], /) -> VirtualHandle:
+        handle = VirtualHandle(callback)
+        heapq.heappush(self._heap, (self.time() + delay_s, next(self._numbers), handle))
+        return handle
+
+    @property
+    def sleeping(self) -> list[int]:
+        return sorted(round(at * 1000) for at, _, handle in self._heap if handle.callback is not None)
+
+    async def advance(self, by_ms: int) -> None:
+        """Let time pass, stopping at every timer on the way, and let everything that follows from it happen."""
+        await settled()
+        end_s = self.time() + by_ms / 1000
+        while self._heap and self._heap[0][0] <= end_s + 1e-9:
+            at_s, _, handle = heapq.heappop(self._heap)
+            self._move(at_s)
+            if handle.callback is not None:
+                handle.callback()
+            await settled()
+        self._move(end_s)
+        await settled()
+
+    def _move(self, now_s: float) -> None:
+        self._now_s = max(self._now_s, now_s)
+        self.clock.advance_to(self.start_ms + int(self._now_s * 1000 + 1e-6))
+
+
+async def settled() -> None:
+    """Run the event loop until what was set off has happened. The reference store never really waits."""
+    for _ in range(40):
+        await asyncio.sleep(0)
+
+
+class ToldStore(MemoryStore):
+    """The reference store, with a record of its pulls, a gate to hold them, and failures on demand."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        super().__init__(clock)
+        self.pulls: list[tuple[Line, StorePull]] = []
+        self.calls: list[str] = []
+        self.gate: asyncio.Event | None = None
+        self.failures: list[Exception] = []
+        self.on_duty = True
+
+    async def watch(self, line: Line) -> None:
+        self.calls.append(f"watch {line.topic}")
+        await super().watch(line)
+
+    async def unwatch(self, line: Line) -> None:
+        self.calls.append(f"unwatch {line.topic}")
+        await super().unwatch(line)
+
+    async def pull(self, line: Line, pull: StorePull) -> Pulled:
+        self.pulls.append((line, pull))
+        self.calls.append(f"pull {line.topic}")
+        if self.failures:
+            raise self.failures.pop(0)
+        pulled = await super().pull(line, pull)
+        if self.gate is not None:
+            await self.gate.wait()  # the answer is on its way
+        if not self.on_duty:
+            pulled = Pulled(pulled.jobs, pulled.next_ms, pulled.more, pulled.now_ms, on_duty=False)
+        return pulled
+
+
+class World:
+    """One engine, its store and its time."""
+
+    def __init__(self, limits: Limits = Limits(), **options: Any) -> None:
+        self.clock = VirtualClock()
+        self.timer = VirtualTimer(self.clock)
+        self.store = ToldStore(self.clock)
+        self.engine = Engine(self.store, limits, timer=self.timer, **options)
+
+    async def send(self, topic: str, id: str, delay_ms: int | None = None, **options: Any) -> int:
+        """The due time, counted from the start of the world."""
+        command = Send(id, b'"body"', BodyKind.JSON, delay_ms=delay_ms, **options)
+        sent = await self.engine.send(NS, topic, command)
+        return sent.due_at_ms - self.timer.start_ms
+
+    def pull(
+        self, *topics: str, max: int = 1, lease_ms: int | None = None, wait_ms: int = 0
+    ) -> asyncio.Task[list[Held]]:
+        return asyncio.ensure_future(self.engine.pull(Pull(NS, topics, max, lease_ms, wait_ms)))
+
+    async def advance(self, by_ms: int) -> None:
+        await self.timer.advance(by_ms)
+
+
+def run(test: Callable[[World], Coroutine[Any, Any, None]], **options: Any) -> None:
+    """Run one test body in a world of its own; the engine is stopped whatever happens."""
+
+    async def body() -> None:
+        world = World(**options)
+        try:
+            await asyncio.wait_for(test(world), 20)
+        finally:
+            if world.store.gate is not None:
+                world.store.gate.set()
+            await world.engine.stop()
+
+    asyncio.run(body())
+
+
+def ids(jobs: list[Held]) -> list[str]:
+    return [job.id for job in jobs]

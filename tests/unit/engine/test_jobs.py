@@ -1,0 +1,315 @@
+"""Calls on jobs that exist: patch, fire, list, revive, purge, and bulk calls by filter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from engine_kit import NS, World, run
+
+from dueline.engine.commands import Bulk, Filter, Patch, TopicPatch
+from dueline.engine.errors import AlreadyDone, JobLeased, NotFound, UnknownOutcome, VersionMismatch
+from dueline.engine.job import Job, Line, Reason, State
+from dueline.engine.policy import Backoff, JobPolicy, Ladder, TopicPolicy
+from dueline.engine.store import Code, Done, Edit, Page, Query, Ref, Release
+
+
+async def kill(world: World, topic: str, *ids: str, **options: Any) -> None:
+    """Make dead jobs."""
+    for id in ids:
+        await world.send(topic, id, **options)
+    jobs = await world.pull(topic, max=len(ids))
+    await world.engine.release(NS, topic, [Release(job.id, job.lease, dead=Reason.REJECTED) for job in jobs])
+
+
+def test_a_patch_moves_and_edits_and_answers_with_the_job_after() -> None:
+    async def test(world: World) -> None:
+        await world.send("mail", "a", 1_000, ttl_ms=500)
+        before = await world.engine.get(NS, "mail", "a")
+        patch = Patch("a", delay_ms=50, body=b"new", tags=("x",), headers=(("h", "1"),), max_attempts=3)
+        job = await world.engine.patch(NS, "mail", patch)
+        assert (job.due_at_ms, job.body, job.tags, job.headers) == (
+            world.clock.now_ms + 50,
+            b"new",
+            ("x",),
+            b'{"h":"1"}',
+        )
+        assert (job.policy.max_attempts, job.expires_at_ms) == (3, job.due_at_ms + 500)
+        assert job.version > before.version
+
+    run(test)
+
+
+def test_a_patch_takes_away_what_is_said_to_be_none() -> None:
+    async def test(world: World) -> None:
+        await world.send("mail", "a", ttl_ms=500, tags=("x",), headers=(("h", "1"),), lease_ms=9, max_attempts=2)
+        patch = Patch("a", ttl_ms=None, tags=(), headers=(), lease_ms=None, max_attempts=None)
+        job = await world.engine.patch(NS, "mail", patch)
+        assert (job.expires_at_ms, job.tags, job.headers, job.policy) == (None, (), b"", JobPolicy(max_attempts=None))
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("sent", "patch", "expected"),
+    [
+        ({}, {"retry": Ladder((1,) * 12)}, 13),
+        ({"max_attempts": 4}, {"retry": Ladder((1,) * 12)}, 4),
+        ({"retry": Ladder((1, 2))}, {"retry": None}, 10),
+        ({"retry": Ladder((1, 2))}, {"retry": Backoff(5)}, 10),
+        ({"retry": Ladder((1, 2))}, {"max_attempts": 2}, 2),
+        ({"max_attempts": 4}, {"lease_ms": 7}, 4),
+    ],
+)
+def test_a_patched_ladder_decides_the_attempts_unless_the_job_has_its_own(
+    sent: dict[str, Any], patch: dict[str, Any], expected: int
+) -> None:
+    async def test(world: World) -> None:
+        await world.send("mail", "a", **sent)
+        assert (await world.engine.patch(NS, "mail", Patch("a", **patch))).policy.max_attempts == expected
+
+    run(test)
+
+
+@pytest.mark.parametrize("option", [{"delay_ms": 5}, {"max_attempts": 5}])
+def test_a_patch_is_refused_as_the_state_says(option: dict[str, Any]) -> None:
+    async def test(world: World) -> None:
+        with pytest.raises(NotFound):
+            await world.engine.patch(NS, "mail", Patch("a", **option))
+        await world.send("mail", "a")
+        version = (await world.engine.get(NS, "mail", "a")).version
+        with pytest.raises(VersionMismatch):
+            await world.engine.patch(NS, "mail", Patch("a", version=version + 1, **option))
+        [job] = await world.pull("mail")
+        with pytest.raises(JobLeased):
+            await world.engine.patch(NS, "mail", Patch("a", **option))
+        await world.engine.ack(NS, "mail", [Ref("a", job.lease)])
+        with pytest.raises(AlreadyDone):
+            await world.engine.patch(NS, "mail", Patch("a", **option))
+
+    run(test)
+
+
+@pytest.mark.parametrize("with_version", [False, True])
+def test_a_patch_of_the_policy_that_meets_another_change_is_made_again_unless_a_version_was_given(
+    with_version: bool,
+) -> None:
+    async def test(world: World) -> None:
+        await world.send("mail", "a", 1_000)
+        version = (await world.engine.get(NS, "mail", "a")).version
+        real = world.store.edit
+        raced: list[Done] = []
+
+        async def racing(line: Line, items: Any) -> list[Done]:
+            if not raced:
+                raced.extend(await real(line, [Edit("a", body=b"other")]))
+            return await real(line, items)
+
+        world.store.edit = racing  # type: ignore[method-assign]
+        patch = Patch("a", max_attempts=3, version=version if with_version else None)
+        if with_version:
+            with pytest.raises(VersionMismatch):
+                await world.engine.patch(NS, "mail", patch)
+        else:
+            job = await world.engine.patch(NS, "mail", patch)
+            assert (job.body, job.policy.max_attempts) == (b"other", 3)
+
+    run(test)
+
+
+def test_a_patched_job_that_ends_before_it_can_be_read_is_not_called_missing() -> None:
+    async def test(world: World) -> None:
+        await world.send("mail", "a", 1_000)
+
+        async def nothing(line: Line, ids: Any, body: bool = True) -> list[Job | None]:
+            return [None]
+
+        world.store.read = nothing  # type: ignore[method-assign]
+        with pytest.raises(UnknownOutcome):
+            await world.engine.patch(NS, "mail", Patch("a", delay_ms=5))
+
+    run(test)
+
+
+def test_fire_makes_a_job_due_now() -> None:
+    async def test(world: World) -> None:
+        await world.send("mail", "a", 60_000)
+        done = await world.engine.fire(NS, "mail", "a")
+        job = await world.engine.get(NS, "mail", "a")
+        assert (done.at_ms, done.version, job.state) == (world.clock.now_ms, job.version, State.READY)
+        with pytest.raises(NotFound):
+            await world.engine.fire(NS, "mail", "b")
+
+    run(test)
+
+
+def test_a_list_walks_all_partitions_page_by_page() -> None:
+    async def test(world: World) -> None:
+        await world.engine.set_topic(NS, "wide", TopicPatch(TopicPolicy(), partitions=16))
+        sent = {f"job{number}" for number in range(60)}
+        for id in sent:
+            await world.send("wide", id)
+        seen: list[str] = []
+        cursor: bytes | None = b""
+        while cursor is not None:
+            page = await world.engine.list(NS, "wide", Query(cursor=cursor, limit=7))
+            assert len(page.jobs) <= 7
+            seen += [job.id for job in page.jobs]
+            cursor = page.cursor
+        assert (len(seen), set(seen)) == (60, sent)
+
+    run(test)
+
+
+def test_revive_and_purge_answer_for_each_id_in_order() -> None:
+    async def test(world: World) -> None:
+        await kill(world, "mail", "a", "b")
+        await world.send("mail", "live")
+        revived = await world.engine.revive(
+            NS, "mail", ["none", "a", "live"], delay_ms=10, max_attempts=2, set_max_attempts=True
+        )
+        assert [done.code for done in revived] == [Code.NOT_FOUND, Code.OK, Code.NOT_FOUND]
+        job = await world.engine.get(NS, "mail", "a")
+        assert (job.state, job.attempts, job.policy.max_attempts) == (State.SCHEDULED, 0, 2)
+        purged = await world.engine.purge(NS, "mail", ["b", "live"])
+        assert [done.code for done in purged] == [Code.OK, Code.NOT_FOUND]
+        figures = world.engine.figures.of(NS, "mail")
+        assert (figures.revived, figures.purged, figures.dead["rejected"]) == (1, 1, 2)
+
+    run(test)
+
+
+def test_a_bulk_cancel_takes_what_matches_and_a_dry_run_takes_nothing() -> None:
+    async def test(world: World) -> None:
+        await world.engine.set_topic(NS, "wide", TopicPatch(TopicPolicy(), partitions=4))
+        for number in range(700):
+            await world.send("wide", f"x{number}", 1_000 + number, tags=("x",))
+        await world.send("wide", "ready", tags=("x",))
+        await world.send("wide", "held", tags=("x",))
+        await world.send("wide", "other", 1_000)
+        await world.pull("wide")
+        which = Filter(tag="x")
+        assert await world.engine.cancel_matching(NS, "wide", which, True) == Bulk(702, 0, True)
+        assert await world.engine.cancel_matching(NS, "wide", which, False) == Bulk(702, 702, False)
+        view = await world.engine.topic(NS, "wide")
+        assert (view.scheduled, view.ready, view.leased, view.cancelled) == (1, 0, 0, 702)
+        assert await world.engine.cancel_matching(NS, "wide", Filter(), False) == Bulk(1, 1, False)
+
+    run(test)
+
+
+def test_a_bulk_cancel_by_state_and_time_leaves_the_rest() -> None:
+    async def test(world: World) -> None:
+        for number in range(10):
+            await world.send("mail", f"job{number}", number * 1_000)
+        start = world.timer.start_ms
+        which = Filter(state=State.SCHEDULED, due_after_ms=start + 3_000, due_before_ms=start + 6_000)
+        assert await world.engine.cancel_matching(NS, "mail", which, False) == Bulk(3, 3, False)
+        page = await world.engine.list(NS, "mail", Query(state=State.CANCELLED))
+        assert sorted(job.id for job in page.jobs) == ["job3", "job4", "job5"]
+
+    run(test)
+
+
+def test_a_bulk_call_stops_after_its_time_and_the_next_one_goes_on() -> None:
+    async def test(world: World) -> None:
+        for number in range(1_200):
+            await world.send("mail", f"job{number}", 60_000)
+        real = world.store.list
+
+        async def slow(line: Line, query: Query) -> Page:
+            await world.advance(1_100)
+            return await real(line, query)
+
+        world.store.list = slow  # type: ignore[method-assign]
+        first = await world.engine.cancel_matching(NS, "mail", Filter(state=State.SCHEDULED), False)
+        assert (first.complete, first.changed) == (False, 1_000)
+        second = await world.engine.cancel_matching(NS, "mail", Filter(state=State.SCHEDULED), False)
+        assert (second.complete, second.changed) == (True, 200)
+
+    run(test)
+
+
+def test_a_job_that_changed_after_it_was_listed_is_judged_again() -> None:
+    async def test(world: World) -> None:
+        await world.send("mail", "a")
+        await world.send("mail", "b")
+        real = world.store.cancel
+
+        async def racing(line: Line, ids: Any, forget: bool = False) -> list[Done]:
+            await world.engine.ack(NS, "mail", [Ref("a")])
+            return await real(line, ids, forget)
+
+        world.store.cancel = racing  # type: ignore[method-assign]
+        assert await world.engine.cancel_matching(NS, "mail", Filter(state=State.READY), False) == Bulk(2, 1, False)
+        assert (await world.engine.get(NS, "mail", "a")).state is State.DONE
+
+    run(test)
+
+
+def test_bulk_revive_and_purge_mean_the_dead() -> None:
+    async def test(world: World) -> None:
+        await kill(world, "mail", "a", "b", tags=("x",))
+        await kill(world, "mail", "c")
+        await world.send("mail", "live", 60_000, tags=("x",))
+        assert await world.engine.revive_matching(NS, "mail", Filter(tag="x"), True) == Bulk(2, 0, True)
+        assert await world.engine.revive_matching(NS, "mail", Filter(tag="x"), False, delay_ms=5) == Bulk(2, 2, False)
+        assert await world.engine.purge_matching(NS, "mail", Filter(), False) == Bulk(1, 1, False)
+        page = await world.engine.list(NS, "mail", Query())
+        assert {job.id: job.state for job in page.jobs} == {
+            "a": State.SCHEDULED,
+            "b": State.SCHEDULED,
+            "live": State.SCHEDULED,
+        }
+
+    run(test)
+
+
+def test_a_release_without_a_delay_is_given_a_jitter_draw() -> None:
+    async def test(world: World) -> None:
+        waits: set[int] = set()
+        for number in range(20):
+            await world.send("mail", f"job{number}", retry=Backoff(100_000, jitter=1.0))
+            [job] = await world.pull("mail")
+            [done] = await world.engine.release(NS, "mail", [Release(job.id, job.lease)])
+            waits.add(done.at_ms - world.clock.now_ms)
+        assert len(waits) > 5
+        assert max(waits) <= 100_000
+
+    run(test)
+
+
+def test_calls_over_partitions_answer_in_order() -> None:
+    async def test(world: World) -> None:
+        await world.engine.set_topic(NS, "wide", TopicPatch(TopicPolicy(), partitions=8))
+        for number in range(30):
+            await world.send("wide", f"job{number}")
+        jobs = await world.pull("wide", max=30)
+        refs = [Ref(job.id, job.lease) for job in jobs]
+        refs[7] = Ref("none", "t")
+        refs[11] = Ref(refs[11].id, "stale")
+        results = await world.engine.ack(NS, "wide", refs)
+        expected = [Code.OK] * 30
+        expected[7], expected[11] = Code.NOT_FOUND, Code.LEASE_LOST
+        assert [done.code for done in results] == expected
+
+    run(test)
+
+
+def test_when_one_of_several_partitions_fails_nobody_claims_that_nothing_was_done() -> None:
+    async def test(world: World) -> None:
+        from dueline.engine.errors import StoreDown
+
+        await world.engine.set_topic(NS, "wide", TopicPatch(TopicPolicy(), partitions=8))
+        real = world.store.cancel
+
+        async def failing(line: Line, ids: Any, forget: bool = False) -> list[Done]:
+            if line.partition == 0:
+                raise StoreDown
+            return await real(line, ids, forget)
+
+        world.store.cancel = failing  # type: ignore[method-assign]
+        with pytest.raises(UnknownOutcome):
+            await world.engine.cancel(NS, "wide", [f"job{number}" for number in range(50)])
+
+    run(test)

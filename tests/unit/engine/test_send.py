@@ -1,0 +1,298 @@
+"""A send from command to answer: ids, policies, conflicts, many at once, stale policies, unknown outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from engine_kit import NS, ToldStore, World, run
+
+from dueline.engine.commands import Send, Sent, TopicPatch
+from dueline.engine.errors import BodyTooLarge, DuelineError, IdExists, StoreDown, UnknownOutcome
+from dueline.engine.headers import pack_headers, unpack_headers
+from dueline.engine.ids import new_id, partition_of
+from dueline.engine.job import BodyKind, Line, State
+from dueline.engine.policy import Backoff, JobPolicy, Ladder, TopicPolicy
+from dueline.engine.store import OnConflict, SendItem, SendResult
+
+
+def a_send(id: str | None = "a", body: bytes = b"1", **options: Any) -> Send:
+    return Send(id, body, BodyKind.JSON, **options)
+
+
+class Taking(ToldStore):
+    """Remembers every item; fails as told."""
+
+    items: list[SendItem]
+    errors: list[Exception]
+
+    async def send(self, line: Line, items: Sequence[SendItem], policy_version: int = 0) -> list[SendResult]:
+        self.items.extend(items)
+        if self.errors:
+            raise self.errors.pop(0)
+        return await super().send(line, items, policy_version)
+
+
+def taking(world: World) -> Taking:
+    world.store.__class__ = Taking
+    store = world.store
+    assert isinstance(store, Taking)
+    store.items, store.errors = [], []
+    return store
+
+
+def test_made_ids_are_32_hex_characters_in_the_order_of_their_making() -> None:
+    ids = [new_id() for _ in range(2_000)]
+    assert len(set(ids)) == 2_000
+    assert all(len(id) == 32 and int(id, 16) and id[12] == "7" and id[16] in "89ab" for id in ids)
+    assert [id[:12] for id in ids] == sorted(id[:12] for id in ids)
+
+
+def test_partitions_share_the_ids_evenly() -> None:
+    counts = [0] * 8
+    for _ in range(8_000):
+        counts[partition_of(new_id(), 8)] += 1
+    assert min(counts) > 800
+    assert partition_of("anything", 1) == 0
+
+
+def test_headers_come_back_as_they_were_given() -> None:
+    headers = (("Content-Type", "text/plain"), ("x-b", "é"))
+    assert unpack_headers(pack_headers(headers)) == headers
+    assert (pack_headers(()), unpack_headers(b"")) == (b"", ())
+
+
+def test_a_send_answers_with_what_was_stored() -> None:
+    async def test(world: World) -> None:
+        sent = await world.engine.send(NS, "mail", a_send("a", delay_ms=500))
+        due_ms = world.clock.now_ms + 500
+        assert sent == Sent("a", "mail", "created", State.SCHEDULED, due_ms, sent.version)
+        made = await world.engine.send(NS, "mail", a_send(None))
+        assert (await world.engine.get(NS, "mail", made.id)).state is State.READY
+
+    run(test)
+
+
+def test_the_policy_is_the_jobs_then_the_topics_then_the_default() -> None:
+    async def test(world: World) -> None:
+        store = taking(world)
+        await world.engine.send(NS, "plain", a_send("1"))
+        topic = TopicPolicy(max_attempts=5, ttl_ms=9, retain_ms=7, retry=Ladder((1, 2)), on_conflict="keep")
+        await world.engine.set_topic(NS, "own", TopicPatch(topic))
+        await world.engine.send(NS, "own", a_send("2"))
+        job = {"max_attempts": None, "ttl_ms": None, "retain_ms": 1, "retry": None, "lease_ms": 4}
+        await world.engine.send(NS, "own", a_send("3", on_conflict=OnConflict.REPLACE, keep_body=True, **job))
+        await world.engine.send(NS, "own", a_send("4", retry=Ladder((1,) * 12)))
+        await world.engine.send(NS, "plain", a_send("5", retry=Ladder((1,) * 12)))
+        assert [(item.policy, item.ttl_ms, item.on_live, item.on_ended) for item in store.items] == [
+            (JobPolicy(), None, OnConflict.REJECT, OnConflict.REJECT),
+            (JobPolicy(max_attempts=3, retain_ms=7, retry=Ladder((1, 2))), 9, OnConflict.KEEP, OnConflict.KEEP),
+            (
+                JobPolicy(lease_ms=4, max_attempts=None, retain_ms=1, keep_body=True),
+                None,
+                OnConflict.REPLACE,
+                OnConflict.REPLACE,
+            ),
+            (JobPolicy(max_attempts=5, retain_ms=7, retry=Ladder((1,) * 12)), 9, OnConflict.KEEP, OnConflict.KEEP),
+            (JobPolicy(max_attempts=13, retry=Ladder((1,) * 12)), None, OnConflict.REJECT, OnConflict.REJECT),
+        ]
+
+    run(test)
+
+
+def test_equal_policies_are_the_same_object() -> None:
+    async def test(world: World) -> None:
+        store = taking(world)
+        for number in range(2):
+            await world.engine.send(NS, "mail", a_send(f"p{number}"))
+            await world.engine.send(NS, "mail", a_send(f"o{number}", max_attempts=3, retry=Backoff(10)))
+        plain, own, plain_again, own_again = (item.policy for item in store.items)
+        assert plain is plain_again
+        assert own is own_again
+
+    run(test)
+
+
+def test_the_same_request_again_is_kept_and_another_one_is_refused() -> None:
+    async def test(world: World) -> None:
+        request = a_send("a", delay_ms=500, tags=("x",), max_attempts=3)
+        first = await world.engine.send(NS, "mail", request)
+        await world.advance(10)
+        again = await world.engine.send(NS, "mail", request)
+        assert (again.result, again.due_at_ms, again.version) == ("kept", first.due_at_ms, first.version)
+        with pytest.raises(IdExists):
+            await world.engine.send(NS, "mail", a_send("a", delay_ms=501, tags=("x",), max_attempts=3))
+
+    run(test)
+
+
+OTHERS = [
+    a_send(body=b"2"),
+    a_send(delay_ms=0),
+    a_send(at_ms=0),
+    a_send(tags=("x",)),
+    a_send(headers=(("x", "1"),)),
+    a_send(lease_ms=None),
+    a_send(ttl_ms=None),
+    a_send(ttl_ms=10),
+    a_send(max_attempts=10),
+    a_send(retry=None),
+    a_send(retry=Ladder((1, 2))),
+    a_send(retry=Ladder((1, 3))),
+    a_send(retry=Backoff(1)),
+    a_send(retain_ms=60_000),
+    Send("a", b"1", BodyKind.TEXT),
+]
+
+
+def test_every_part_of_a_request_is_in_its_fingerprint() -> None:
+    async def test(world: World) -> None:
+        store = taking(world)
+        for number, command in enumerate([a_send(), *OTHERS]):
+            await world.engine.send(NS, f"t{number}", command)
+        assert len({item.fingerprint for item in store.items}) == len(OTHERS) + 1
+        assert all(0 <= item.fingerprint < 1 << 64 for item in store.items)
+
+    run(test)
+
+
+def test_neither_the_id_nor_the_conflict_rule_is_in_the_fingerprint() -> None:
+    async def test(world: World) -> None:
+        store = taking(world)
+        for command in (a_send("a"), a_send("b"), a_send(None), a_send("c", on_conflict=OnConflict.KEEP)):
+            await world.engine.send(NS, "mail", command)
+        assert len({item.fingerprint for item in store.items}) == 1
+
+    run(test)
+
+
+def test_spread_moves_the_time_but_not_the_fingerprint() -> None:
+    async def test(world: World) -> None:
+        store = taking(world)
+        await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(spread_ms=1_000)))
+        for number in range(50):
+            await world.engine.send(NS, "mail", a_send(f"d{number}", delay_ms=100))
+        assert len({item.fingerprint for item in store.items}) == 1
+        assert len({item.delay_ms for item in store.items}) > 5
+        assert all(100 <= item.delay_ms <= 1_100 for item in store.items)
+        await world.engine.send(NS, "mail", a_send("past", at_ms=1))
+        at_ms = store.items[-1].at_ms
+        assert at_ms is not None
+        assert 0 <= at_ms - world.clock.now_ms <= 1_000
+
+    run(test)
+
+
+def test_a_topic_may_lower_and_raise_the_limit_of_bodies() -> None:
+    async def test(world: World) -> None:
+        await world.engine.set_topic(NS, "small", TopicPatch(TopicPolicy(max_body_bytes=3)))
+        await world.engine.set_topic(NS, "large", TopicPatch(TopicPolicy(max_body_bytes=1 << 20)))
+        with pytest.raises(BodyTooLarge):
+            await world.engine.send(NS, "small", a_send(body=b"1234"))
+        await world.engine.send(NS, "large", a_send(body=b"x" * (1 << 20)))
+
+    run(test)
+
+
+def test_many_sends_over_partitions_answer_in_order_each_for_itself() -> None:
+    async def test(world: World) -> None:
+        await world.engine.set_topic(NS, "wide", TopicPatch(TopicPolicy(), partitions=4))
+        await world.send("wide", "job3")
+        commands = [a_send(f"job{number}", str(number).encode()) for number in range(900)]
+        results = await world.engine.send_many(NS, "wide", commands)
+        assert isinstance(results[3], IdExists)
+        assert [result.id for result in results if isinstance(result, Sent)] == [
+            f"job{number}" for number in range(900) if number != 3
+        ]
+        view = await world.engine.topic(NS, "wide")
+        assert (view.ready, view.partitions) == (900, 4)
+
+    run(test)
+
+
+def test_no_sends_are_no_work() -> None:
+    async def test(world: World) -> None:
+        assert await world.engine.send_many(NS, "mail", []) == []
+        assert await world.engine.topics(NS, "", 10) == ([], None)
+
+    run(test)
+
+
+def test_a_stale_policy_is_read_again_before_anything_is_stored() -> None:
+    async def test(world: World) -> None:
+        await world.send("mail", "before")
+        setter = type(world.engine)(world.store, timer=world.timer)  # another process on the same store
+        await setter.set_topic(NS, "mail", TopicPatch(TopicPolicy(max_attempts=2)))
+        world.store.events = world.engine
+        assert await world.engine.send(NS, "mail", a_send("one"))
+        results = await world.engine.send_many(NS, "mail", [a_send("two"), a_send("three")])
+        assert all(isinstance(result, Sent) for result in results)
+        jobs = [await world.engine.get(NS, "mail", id) for id in ("before", "one", "two", "three")]
+        assert [job.policy.max_attempts for job in jobs] == [10, 2, 2, 2]
+
+    run(test)
+
+
+def test_many_sends_with_a_stale_policy_are_all_stored() -> None:
+    async def test(world: World) -> None:
+        await world.send("mail", "before")
+        setter = type(world.engine)(world.store, timer=world.timer)
+        await setter.set_topic(NS, "mail", TopicPatch(TopicPolicy(max_attempts=2)))
+        world.store.events = world.engine
+        results = await world.engine.send_many(NS, "mail", [a_send("two"), a_send("before", b"other")])
+        assert [type(result) for result in results] == [Sent, IdExists]
+
+    run(test)
+
+
+def test_a_line_that_is_ahead_of_a_directory_which_lost_its_config_still_takes_sends() -> None:
+    async def test(world: World) -> None:
+        await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(max_attempts=2)))
+        fresh = type(world.engine)(world.store, timer=world.timer)
+        world.store.directory._topics.clear()
+        assert (await fresh.send(NS, "mail", a_send())).result == "created"
+
+    run(test)
+
+
+def test_an_unknown_outcome_names_the_made_id_of_its_own_send() -> None:
+    async def test(world: World) -> None:
+        store = taking(world)
+        shared = UnknownOutcome()
+        store.errors = [shared, shared]
+        seen: list[str | None] = []
+        for _ in range(2):
+            with pytest.raises(UnknownOutcome) as unknown:
+                await world.engine.send(NS, "mail", a_send(None))
+            seen.append(unknown.value.id)
+        assert seen == [item.id for item in store.items]
+        assert shared.id is None
+
+    run(test)
+
+
+def test_a_failed_batch_is_the_answer_of_each_of_its_jobs() -> None:
+    async def test(world: World) -> None:
+        store = taking(world)
+        store.errors = [UnknownOutcome()]
+        results = await world.engine.send_many(NS, "mail", [a_send("a"), a_send("b")])
+        assert [(type(result), getattr(result, "id", None)) for result in results] == [
+            (UnknownOutcome, "a"),
+            (UnknownOutcome, "b"),
+        ]
+
+    run(test)
+
+
+def test_a_send_whose_topic_could_not_be_registered_was_certainly_not_done() -> None:
+    async def test(world: World) -> None:
+        async def lost(topics: object) -> None:
+            raise UnknownOutcome
+
+        world.store.directory.register = lost  # type: ignore[method-assign]
+        with pytest.raises(DuelineError) as refused:
+            await world.engine.send(NS, "mail", a_send())
+        assert (type(refused.value), refused.value.done) == (StoreDown, False)
+
+    run(test)

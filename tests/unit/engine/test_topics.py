@@ -1,0 +1,205 @@
+"""Topics: config, pause, views, and what other processes learn about them."""
+
+from __future__ import annotations
+
+import pytest
+from engine_kit import NS, World, ids, run, settled
+
+from dueline.engine.commands import Send, TopicPatch
+from dueline.engine.engine import Engine
+from dueline.engine.errors import InvalidField, StoreDown
+from dueline.engine.job import BodyKind, Line, Reason
+from dueline.engine.limits import LAST_MS
+from dueline.engine.policy import Backoff, Ladder, TopicPolicy
+from dueline.engine.store import Control, Release, TopicEntry
+from dueline.engine.topics import TopicConfig, pack_config, unpack_config
+
+FULL = TopicPolicy(
+    lease_ms=1,
+    max_attempts=2,
+    ttl_ms=3,
+    retain_ms=4,
+    dead_retain_ms=5,
+    retry=Backoff(6, 2.5, 70, 0.5),
+    on_conflict="keep",
+    spread_ms=8,
+    max_body_bytes=9,
+)
+
+
+@pytest.mark.parametrize("policy", [TopicPolicy(), FULL, TopicPolicy(retry=Ladder((1, 2)))])
+def test_a_config_comes_back_as_it_was_stored(policy: TopicPolicy) -> None:
+    config = TopicConfig(policy, 16, LAST_MS)
+    assert unpack_config(pack_config(config)) == config
+    assert unpack_config(b"") == TopicConfig()
+
+
+def test_setting_a_topic_shows_it_and_says_whether_it_is_new() -> None:
+    async def test(world: World) -> None:
+        view, is_new = await world.engine.set_topic(NS, "mail", TopicPatch(FULL, partitions=3))
+        assert (view.policy, view.partitions, is_new) == (FULL, 3, True)
+        view, is_new = await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=3))
+        assert (view.policy, view.partitions, is_new) == (TopicPolicy(), 3, False)
+        with pytest.raises(InvalidField) as refused:
+            await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=4))
+        assert refused.value.field == "partitions"
+
+    run(test)
+
+
+def test_a_view_sums_the_partitions() -> None:
+    async def test(world: World) -> None:
+        await world.engine.set_topic(NS, "wide", TopicPatch(TopicPolicy(), partitions=4))
+        for number in range(20):
+            await world.send("wide", f"r{number}")
+            await world.send("wide", f"s{number}", 1_000 + number)
+        jobs = await world.pull("wide", max=5)
+        dead = [Release(job.id, job.lease, dead=Reason.REJECTED) for job in jobs[:2]]
+        await world.engine.release(NS, "wide", dead)
+        await world.engine.cancel(NS, "wide", ["s0"])
+        await world.advance(3)
+        view = await world.engine.topic(NS, "wide")
+        counts = (view.scheduled, view.ready, view.leased, view.done, view.dead, view.cancelled)
+        assert counts == (19, 15, 3, 0, 2, 1)
+        assert view.dead_by_reason["rejected"] == 2
+        assert view.next_due_at_ms == world.timer.start_ms + 1_001
+        assert view.oldest_ready_at_ms == world.timer.start_ms
+
+    run(test)
+
+
+def test_waiters_are_counted_while_they_wait_and_not_after() -> None:
+    async def test(world: World) -> None:
+        await world.send("mail", "later", 60_000)
+        pulls = [world.pull("mail", wait_ms=1_000) for _ in range(2)]
+        await settled()
+        assert (await world.engine.topic(NS, "mail")).waiters == 2
+        await world.advance(1_000)
+        assert [await pull for pull in pulls] == [[], []]
+        assert (await world.engine.topic(NS, "mail")).waiters == 0
+
+    run(test)
+
+
+def test_waiters_of_another_process_are_shown_as_one() -> None:
+    async def test(world: World) -> None:
+        other = Engine(world.store, timer=world.timer)
+        world.store.events = world.engine
+        await world.send("mail", "later", 60_000)
+        pulls = [world.pull("mail", wait_ms=1_000) for _ in range(2)]
+        await settled()
+        assert (await other.topic(NS, "mail")).waiters == 1
+        for pull in pulls:
+            pull.cancel()
+
+    run(test)
+
+
+def test_topics_are_listed_by_name_in_pages() -> None:
+    async def test(world: World) -> None:
+        for name in ("b", "a", "c"):
+            await world.send(name, "job")
+        first, cursor = await world.engine.topics(NS, "", 2)
+        assert ([view.topic for view in first], cursor) == (["a", "b"], "b")
+        rest, cursor = await world.engine.topics(NS, "b", 2)
+        assert ([view.topic for view in rest], cursor) == (["c"], None)
+        assert await world.engine.topics("other", "", 2) == ([], None)
+
+    run(test)
+
+
+def test_a_pause_holds_all_partitions_and_says_until_when() -> None:
+    async def test(world: World) -> None:
+        await world.engine.set_topic(NS, "wide", TopicPatch(TopicPolicy(), partitions=4))
+        for number in range(10):
+            await world.send("wide", f"job{number}")
+        until_ms = world.clock.now_ms + 1_000
+        await world.engine.pause(NS, "wide", until_ms)
+        assert await world.pull("wide", max=10) == []
+        view = await world.engine.topic(NS, "wide")
+        assert (view.paused, view.paused_until_ms) == (True, until_ms)
+        await world.advance(1_000)
+        view = await world.engine.topic(NS, "wide")
+        assert (view.paused, view.paused_until_ms) == (False, None)
+        await world.engine.pause(NS, "wide", None)
+        view = await world.engine.topic(NS, "wide")
+        assert (view.paused, view.paused_until_ms) == (True, None)
+        await world.engine.resume(NS, "wide")
+        await world.engine.resume(NS, "wide")
+        assert len(await world.pull("wide", max=10)) == 10
+
+    run(test)
+
+
+def test_a_new_policy_keeps_the_pause() -> None:
+    async def test(world: World) -> None:
+        await world.send("mail", "a")
+        await world.engine.pause(NS, "mail", None)
+        view, _ = await world.engine.set_topic(NS, "mail", TopicPatch(FULL))
+        assert view.paused
+        assert await world.pull("mail") == []
+
+    run(test)
+
+
+def test_a_pause_that_was_cut_short_is_completed_by_the_next_look() -> None:
+    async def test(world: World) -> None:
+        await world.engine.set_topic(NS, "wide", TopicPatch(TopicPolicy(), partitions=2))
+        for number in range(10):
+            await world.send("wide", f"job{number}")
+        real = world.store.control
+
+        async def failing(line: Line, control: Control) -> None:
+            if line.partition == 1:
+                raise StoreDown
+            await real(line, control)
+
+        world.store.control = failing  # type: ignore[method-assign]
+        with pytest.raises(StoreDown):
+            await world.engine.pause(NS, "wide", None)
+        world.store.control = real  # type: ignore[method-assign]
+        assert (await world.engine.topic(NS, "wide")).paused
+        assert await world.pull("wide", max=10) == []
+
+    run(test)
+
+
+def test_two_processes_that_change_a_topic_at_once_both_get_their_way() -> None:
+    async def test(world: World) -> None:
+        await world.send("mail", "a")
+        real = world.store.directory.set_config
+        other = Engine(world.store, timer=world.timer)
+        raced = False
+
+        async def racing(namespace: str, topic: str, config: bytes, expected_version: int | None) -> TopicEntry | None:
+            nonlocal raced
+            if not raced:
+                raced = True
+                await other.pause(NS, "mail", None)
+            return await real(namespace, topic, config, expected_version)
+
+        world.store.directory.set_config = racing  # type: ignore[method-assign]
+        view, _ = await world.engine.set_topic(NS, "mail", TopicPatch(FULL))
+        assert (view.paused, view.policy) == (True, FULL)
+
+    run(test)
+
+
+def test_a_process_that_only_pulls_learns_a_new_lease_within_half_a_minute() -> None:
+    async def test(world: World) -> None:
+        await world.send("mail", "a")
+        puller = Engine(world.store, timer=world.timer)
+        setter = Engine(world.store, timer=world.timer)
+        world.store.events = puller
+        world.engine = puller
+        assert ids(await world.pull("mail")) == ["a"]
+        await setter.set_topic(NS, "mail", TopicPatch(TopicPolicy(lease_ms=5_000)))
+        world.store.events = puller
+        await world.advance(31_000)
+        await world.pull("mail", max=10)
+        await settled()
+        await setter.send(NS, "mail", Send("b", b"1", BodyKind.JSON))
+        [job] = await world.pull("mail")
+        assert job.lease_until_ms - world.clock.now_ms == 5_000
+
+    run(test)
