@@ -55,10 +55,10 @@ class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str | None, Meta(description="Program of the embedded store: another valkey-server or redis-server.")
     ] = None
     durability: Annotated[
-        Literal["fsync", "replicated", "standard"] | None,
+        Literal["fsync", "standard"] | None,
         Meta(
-            description="What a success means: fsync (on disk), replicated (on a second node), standard (as the store "
-            "is configured). Empty: fsync when embedded, else standard."
+            description="What a success means: fsync (on disk) or standard (as that store is configured). Empty: fsync "
+            "when embedded, else standard."
         ),
     ] = None
     prefix: Annotated[

@@ -66,7 +66,7 @@ class App:
         )
         self.engine = Engine(self.store, settings.limits, idle_ms=settings.topics.idle_ms)
         self._probe = Probe(store_url, settings.store.prefix)
-        self.health = Health(self._probe, self.durability, embedded, lambda: self.store.clock.stepped)
+        self.health = Health(self._probe, self.durability, embedded, lambda: self.store.clock.stepped, self.store.check)
         self._embedded = embedded
         self._siblings = Siblings(folder, index, self.snapshot)
         self._facts: Facts | None = None

@@ -9,13 +9,15 @@ be another process) is read when it is asked for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import Enum
 
 import msgspec
 import structlog
 
+from ..engine.errors import DuelineError
 from ..store.valkey.embedded import Status, StoreState
+from ..store.valkey.store import WrongStore
 from .store_check import Facts, Probe, Refused, StoreLoading, StoreSilent, may_evict
 
 EVERY_S = 5.0
@@ -38,14 +40,18 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class Health:
-    """What is known about this process and its store. `durability`: the level that was promised."""
+    """What is known about this process and its store.
+
+    `durability`: the level that was promised. `check` looks at the data itself; raises WrongStore.
+    """
 
     def __init__(
         self,
         probe: Probe,
         durability: str,
         embedded: Callable[[], Status | None],
-        clock_stepped: Callable[[], bool] = lambda: False,
+        clock_stepped: Callable[[], bool],
+        check: Callable[[], Awaitable[None]],
     ) -> None:
         self.phase = Phase.STARTING
         self.facts: Facts | None = None
@@ -54,6 +60,8 @@ class Health:
         self._durability = durability
         self._embedded = embedded
         self._clock_stepped = clock_stepped
+        self._check = check
+        self._wrong: Reason | None = None
         self._trouble: Reason | None = Reason("starting", "the store was not asked yet")
         self._task: asyncio.Task[None] | None = None
         self._log = structlog.get_logger("dueline.health")
@@ -102,6 +110,8 @@ class Health:
             found.append(self._trouble)
         elif self.phase is Phase.STARTING:
             found.append(Reason("starting", "the server is starting"))
+        if self._wrong is not None and not found:
+            found.append(self._wrong)
         if self.facts is not None and not found:
             found += self._about(self.facts)
         return found
@@ -114,16 +124,25 @@ class Health:
             found.append(Reason("store_down", f"the store has become a {facts.role}"))
         if self._durability == "fsync" and not (facts.aof and facts.aof_ok):
             found.append(Reason("not_durable", "the store does not write its append-only file"))
-        if self._durability == "replicated" and facts.replicas < 1:
-            found.append(Reason("not_durable", "the store has no replica"))
         if self._clock_stepped():
             found.append(Reason("clock_step", "the store's clock jumped; nothing is done until the time is confirmed"))
         return found
+
+    async def _look_inside(self) -> None:
+        """Is it still our store, and what time has it?"""
+        try:
+            await self._check()
+            self._wrong = None
+        except WrongStore as error:
+            self._wrong = Reason("store_down", str(error))
+        except DuelineError:
+            pass  # it went away in this moment: the next look says so
 
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(EVERY_S if self.up else AGAIN_S)
             try:
-                await self.look()
+                if await self.look() is not None:
+                    await self._look_inside()
             except Exception:
                 self._log.exception("the health check failed")
