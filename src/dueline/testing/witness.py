@@ -1,7 +1,8 @@
 """A client of the native API that writes down everything it does: one history event per job and call.
 
 It repeats nothing by itself and hides nothing: what was unknown stays `info` in the history, and the caller decides
-whether to try again. An answer of 500 is a bug of the server; it is kept in `bugs`.
+whether to try again. An answer of 500 is a bug of the server, and so is an answer that belongs to somebody else's call;
+both are kept in `bugs`.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from .wire import Answer, Connection, NoAnswer, NotSent
 
 
 class Job(msgspec.Struct, frozen=True):
-    """One job to send. The body is JSON text."""
+    """One job to send. The body is JSON text. With `at_ms` it is due at that moment of the store's clock, which the
+    history cannot compare with its own: such a job is never found early."""
 
     id: str
     body: bytes
     delay_ms: int = 0
     max_attempts: int | None = 10
+    at_ms: int | None = None
 
 
 class Grip(msgspec.Struct, frozen=True):
@@ -105,7 +108,7 @@ class Witness:
         items = [_item(job) for job in jobs]
         body = items[0] if len(items) == 1 else b"[" + b",".join(items) + b"]"
         begin_ns = self.recorder.now_ns()
-        verdicts = self._verdicts(await self._call("POST", f"/v1/topics/{topic}/jobs", body), len(jobs))
+        verdicts = self._verdicts(await self._call("POST", f"/v1/topics/{topic}/jobs", body), [j.id for j in jobs])
         for job, verdict in zip(jobs, verdicts, strict=True):
             self.recorder.add(
                 h.Send(
@@ -124,7 +127,7 @@ class Witness:
         begin_ns = self.recorder.now_ns()
         answer = await self._call("POST", f"/v1/topics/{topic}/pull", wish, wait_ms / 1000)
         if isinstance(answer, Verdict) or answer.status != 200:
-            self.recorder.add(h.Pull(**self._common(topic, "", begin_ns, self._verdicts(answer, 1)[0])))
+            self.recorder.add(h.Pull(**self._common(topic, "", begin_ns, self._verdicts(answer, [""])[0])))
             return None
         jobs = msgspec.json.decode(answer.body, type=_Pulled).jobs
         if not jobs:
@@ -174,7 +177,7 @@ class Witness:
 
     async def cancel(self, topic: str, id: str) -> Verdict:
         begin_ns = self.recorder.now_ns()
-        [verdict] = self._verdicts(await self._call("DELETE", f"/v1/topics/{topic}/jobs/{id}", b""), 1)
+        [verdict] = self._verdicts(await self._call("DELETE", f"/v1/topics/{topic}/jobs/{id}", b""), [id])
         self.recorder.add(h.Cancel(**self._common(topic, id, begin_ns, verdict)))
         return verdict
 
@@ -205,7 +208,8 @@ class Witness:
 
     async def _change(self, verb: str, grips: Sequence[Grip], items: Sequence[Mapping[str, object]]) -> list[Verdict]:
         body = msgspec.json.encode({"jobs": items})
-        return self._verdicts(await self._call("POST", f"/v1/topics/{grips[0].topic}/{verb}", body), len(grips))
+        answer = await self._call("POST", f"/v1/topics/{grips[0].topic}/{verb}", body)
+        return self._verdicts(answer, [grip.id for grip in grips])
 
     async def _call(self, method: str, path: str, body: bytes, wait_s: float = 0.0) -> Answer | Verdict:
         try:
@@ -218,18 +222,21 @@ class Witness:
             self.bugs.append(f"{method} {path}: {answer.body[:300].decode(errors='replace')}")
         return answer
 
-    def _verdicts(self, answer: Answer | Verdict, n: int) -> list[Verdict]:
-        """One verdict per item. A call with one list item, or none, answers alike for our purpose."""
+    def _verdicts(self, answer: Answer | Verdict, ids: Sequence[str]) -> list[Verdict]:
+        """One verdict per item, each checked to be about the item that was asked for."""
         if isinstance(answer, Verdict):
-            return [answer] * n
+            return [answer] * len(ids)
         if answer.status in (500, 502, 504):
-            return [Verdict(Outcome.INFO, str(answer.status))] * n
+            return [Verdict(Outcome.INFO, str(answer.status))] * len(ids)
         many = msgspec.json.decode(answer.body, type=_Many)
-        if many.results is not None:
-            return [_verdict(result) for result in many.results]
-        if many.error is not None:
-            return [_refused(many.error.code)] * n
-        return [_verdict(msgspec.json.decode(answer.body, type=_Result))] * n
+        if many.results is None and many.error is not None:
+            return [_refused(many.error.code)] * len(ids)
+        results = many.results
+        if results is None:
+            results = [msgspec.json.decode(answer.body, type=_Result)]
+        if [result.id for result in results] != list(ids):
+            self.bugs.append(f"asked about {ids}, the answer is about {[result.id for result in results]}")
+        return [_verdict(result) for result in results]
 
     def _common(self, topic: str, id: str, begin_ns: int, verdict: Verdict) -> h.Common:
         return {
@@ -255,5 +262,6 @@ def _refused(code: str) -> Verdict:
 
 
 def _item(job: Job) -> bytes:
-    rest = {"id": job.id, "delay_ms": job.delay_ms, "max_attempts": job.max_attempts}
+    due = {"delay_ms": job.delay_ms} if job.at_ms is None else {"at_ms": job.at_ms}
+    rest = {"id": job.id, "max_attempts": job.max_attempts, **due}
     return msgspec.json.encode({**rest, "body": msgspec.Raw(job.body)})

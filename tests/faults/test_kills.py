@@ -1,0 +1,53 @@
+"""K1, K2, K3: kill -9 of the server, of its store, of both, of the whole process group, at random instants under load.
+
+Short forms of `python -m dueline.testing.crash`: the same run, fewer rounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from dueline.testing.crash import CrashRun, Result
+from dueline.testing.load import Plan
+from dueline.testing.process import NotStarted, ServerProcess, ended, free_port
+
+from .kit import serving
+
+PLAN = Plan(max_delay_ms=1_000, retry_s=15.0)
+
+
+def crashed(folder: Path, what: str, rounds: int, workers: int = 1) -> Result:
+    run = CrashRun(folder, rounds=rounds, seed=7, what=what, workers=workers, plan=PLAN)
+    return asyncio.run(run.run())
+
+
+@pytest.mark.parametrize(("what", "rounds"), [("server", 2), ("store", 4), ("both", 2), ("group", 2)])
+def test_nothing_acknowledged_is_lost_by_kill_9(what: str, rounds: int, folder: Path) -> None:
+    result = crashed(folder, what, rounds)
+    assert result.failures() == [], result.table()
+    assert (result.report.faults, result.struck) == (rounds, rounds)
+
+
+def test_nothing_acknowledged_is_lost_when_a_server_of_several_workers_is_killed(folder: Path) -> None:
+    result = crashed(folder, "group", 1, workers=2)
+    assert result.failures() == [], result.table()
+
+
+def test_a_folder_in_use_is_refused_and_a_dead_servers_folder_is_taken_over(folder: Path) -> None:
+    async def run() -> None:
+        async with serving(folder / "data") as first:
+            second = ServerProcess(folder / "data", free_port())
+            with pytest.raises(NotStarted, match=f"in use by another dueline server, pid {first.pid}"):
+                await second.start()
+            store = first.store_pid()
+            assert store is not None
+            await first.kill()
+            await second.start()
+            assert await ended(store, 5.0), "the store of the killed server still runs"
+            assert second.store_pid() not in (None, store)
+            assert await second.stop() == 0
+
+    asyncio.run(run())
