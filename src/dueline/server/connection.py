@@ -115,7 +115,9 @@ class Connection(asyncio.Protocol):
         self._timed_state = IDLE
         self._url = b""
         self._pairs: list[tuple[bytes, bytes]] = []
-        self._head_chunks = 0
+        self._chunk_bytes = 0
+        self._count_head = False
+        self._replay = b""
         self._progress = False
         self._stuck_bytes = 0
         self._found: Found | None = None
@@ -130,8 +132,10 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        # Told at once when the kernel's buffer is full: so "not paused" means "all of it is in the kernel".
-        self._transport.set_write_buffer_limits(high=0)
+        if transport.get_extra_info("ssl_object") is None:
+            # Told at once when the kernel's buffer is full: so "not paused" means "all of it is in the kernel".
+            # Not with TLS, where uvloop would pause for every answer and not resume.
+            self._transport.set_write_buffer_limits(high=0)
         if not self._front.admit(self):
             self._deaf = True
             refusal = plain_error(
@@ -150,7 +154,9 @@ class Connection(asyncio.Protocol):
         if self._deaf:
             return
         self._progress = False
-        self._head_chunks += 1 if len(data) <= self._limits.max_header_bytes else 2
+        self._chunk_bytes = len(data)
+        if self._state == HEAD:
+            self._count_head = True
         try:
             try:
                 self._parser.feed_data(data)
@@ -215,7 +221,7 @@ class Connection(asyncio.Protocol):
         if self._transport is None:
             return
         now_s = self._loop.time()
-        busy = self._current is not None or bool(self._queue)
+        busy = self._current is not None or bool(self._queue) or self._writable is not None
         idle_due_s = now_s + self._limits.idle_timeout_s if busy else self._idle_due_s
         if self._write_due_s <= now_s:
             self._transport.abort()
@@ -247,7 +253,8 @@ class Connection(asyncio.Protocol):
         self._read_due_s = NEVER
         self._url = b""
         self._pairs = []
-        self._head_chunks = 1
+        # A head that came in one small piece cannot be too large: no need to count.
+        self._count_head = self._chunk_bytes > self._limits.max_header_bytes
 
     def on_url(self, url: bytes) -> None:
         self._progress = True
@@ -269,7 +276,7 @@ class Connection(asyncio.Protocol):
         self._progress = True
         self._chunks = []
         self._body_bytes = 0
-        if self._head_chunks > 1 and self._head_bytes() > self._limits.max_header_bytes:
+        if self._count_head and self._head_bytes() > self._limits.max_header_bytes:
             self._refuse_head()
             raise _Refused
         raw = join_headers(self._pairs)
@@ -280,6 +287,8 @@ class Connection(asyncio.Protocol):
         if wrong is not None:
             self._refuse(plain_error(400, "bad_request", wrong))
             raise _Refused
+        if b"upgrade" in raw and self._declined():
+            return
         method, path, query, found = self._front.router.locate(parser.get_method(), self._url)
         self._found = found
         self._request = Request(method, path, query, Headers(raw), b"", found.params)
@@ -317,9 +326,23 @@ class Connection(asyncio.Protocol):
 
     # -- the reading half -----------------------------------------------------------------------------------------
 
+    def _declined(self) -> bool:
+        """The client offers another protocol (h2c), which we do not take. The parser would take the body for that
+        protocol, so the head is kept without the offer, to be read again by a fresh parser."""
+        if not self._parser.should_upgrade() or self._parser.get_method() == b"CONNECT":
+            return False
+        lines = [b"%b %b HTTP/%b" % (self._parser.get_method(), self._url, self._parser.get_http_version().encode())]
+        offer = (b"upgrade", b"connection", b"http2-settings")
+        lines += [name + b": " + value for name, value in self._pairs if name.lower() not in offer]
+        if not self._parser.should_keep_alive():
+            lines.append(b"Connection: close")
+        self._replay = b"\r\n".join(lines) + b"\r\n\r\n"
+        return True
+
     def _stay(self, rest: bytes) -> None:
-        """The client offered another protocol (h2c), which we do not take: the connection goes on as it is."""
+        """Go on as HTTP/1.1 after an offer of another protocol."""
         while not self._deaf:
+            rest, self._replay = self._replay + rest, b""
             self._parser = httptools.HttpRequestParser(self)
             try:
                 self._parser.feed_data(rest)
@@ -474,12 +497,12 @@ class Connection(asyncio.Protocol):
         """An orderly end: what is written still goes out, within the write deadline."""
         self._deaf = True
         transport = self._transport
-        if transport is not None and not transport.is_closing():
-            if self._writable is None:
-                transport.close()
-            else:
-                self._write_due_s = self._loop.time() + self._limits.write_timeout_s
-                transport.close()
+        if transport is None or transport.is_closing():
+            return
+        if self._writable is not None:
+            self._write_due_s = self._loop.time() + self._limits.write_timeout_s
+            self._front.deadlines.watch(self, min(self.deadline_s, self._write_due_s))
+        transport.close()
 
     def _parks(self, exchange: Exchange) -> bool:
         return exchange.found.route.parks

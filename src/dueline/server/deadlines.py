@@ -66,7 +66,8 @@ class Deadlines:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_slot = slot
-        self._timer = asyncio.get_running_loop().call_at(slot * self._grain_s, self._turn)
+        # A little late: a loop's clock has whole milliseconds, and a slot that is not reached would be asked for again.
+        self._timer = asyncio.get_running_loop().call_at(slot * self._grain_s + 0.002, self._turn)
 
     def _turn(self) -> None:
         self._timer = None

@@ -1,0 +1,234 @@
+"""A real Front on a loopback port with a few plain routes, and a client that speaks in bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import ssl
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from dueline.dialects.http import Request, Response, Route, plain_error
+from dueline.engine.errors import DuelineError, InvalidField
+from dueline.server.front import Front, FrontLimits
+from dueline.server.router import Router
+
+OK = b"GET /echo HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@dataclass
+class Probe:
+    """A dialect that shows what arrives. Events say what happened, so that tests wait on signals."""
+
+    name: str = "probe"
+    seen: list[Request] = field(default_factory=list)
+    parked: asyncio.Event = field(default_factory=asyncio.Event)
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+    undelivered: asyncio.Event = field(default_factory=asyncio.Event)
+    release: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("*", "/echo", self.echo, "echo"),
+            Route("POST", "/small", self.echo, "small", max_body_bytes=10),
+            Route("*", "/things/{name}", self.echo, "thing"),
+            Route("GET", "/park", self.park, "park", parks=True),
+            Route("GET", "/hold", self.hold, "hold"),
+            Route("GET", "/big", self.big, "big"),
+            Route("GET", "/broken", self.broken, "broken"),
+            Route("GET", "/refused", self.refused, "refused"),
+            Route("GET", "/injected", self.injected, "injected"),
+            Route("GET", "/nothing", self.nothing, "nothing"),
+        ]
+
+    def failed(self, request: Request, error: DuelineError) -> Response:
+        return plain_error(413 if error.code == "body_too_large" else 400, error.code, error.message, error.field)
+
+    async def echo(self, request: Request) -> Response:
+        self.seen.append(request)
+        shown = {
+            "method": request.method,
+            "path": request.path,
+            "query": request.query,
+            "params": request.params,
+            "headers": dict(request.headers),
+            "body": request.body.decode("latin-1"),
+        }
+        return Response(200, json.dumps(shown).encode())
+
+    async def park(self, request: Request) -> Response:
+        self.seen.append(request)
+        self.parked.set()
+        try:
+            await self.release.wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        return Response(200, b"{}", undelivered=self.undelivered.set)
+
+    async def hold(self, request: Request) -> Response:
+        self.parked.set()
+        await self.release.wait()
+        return Response(200, b'{"held":true}', undelivered=self.undelivered.set)
+
+    async def big(self, request: Request) -> Response:
+        return Response(200, b"x" * (32 << 20), undelivered=self.undelivered.set)
+
+    async def broken(self, request: Request) -> Response:
+        raise RuntimeError("secret detail")
+
+    async def refused(self, request: Request) -> Response:
+        raise InvalidField("no", "x")
+
+    async def injected(self, request: Request) -> Response:
+        return Response(200, b"{}", headers=(("x-a", "b\r\nx-evil: 1"),))
+
+    async def nothing(self, request: Request) -> Response:
+        return Response(204)
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class Client:
+    """One connection. Reading waits for what the server really sends."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def answer(self, head_only: bool = False) -> Answer:
+        head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        headers = {}
+        for line in head[1:-2]:
+            name, _, value = line.partition(": ")
+            headers[name.lower()] = value
+        size = int(headers.get("content-length", 0))
+        body = b"" if head_only else await self.reader.readexactly(size)
+        return Answer(int(head[0].split(" ")[1]), headers, body)
+
+    async def ask(self, data: bytes) -> Answer:
+        await self.send(data)
+        return await self.answer()
+
+    async def press(self, pieces: Iterable[bytes]) -> Answer:
+        """Send on until the answer is there."""
+        answer = asyncio.ensure_future(self.answer())
+        with contextlib.suppress(ConnectionError):
+            for piece in pieces:
+                if answer.done():
+                    break
+                await self.send(piece)
+                await asyncio.sleep(0)
+        return await answer
+
+    async def closed(self) -> bytes:
+        """What comes until the server ends the connection."""
+        try:
+            return await self.reader.read()
+        except ConnectionResetError:
+            return b""
+
+    def close(self) -> None:
+        self.writer.close()
+
+    def reset(self) -> None:
+        """Vanish: the server's next look at this connection finds it broken, not ended."""
+        sock = self.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+
+
+@dataclass
+class Site:
+    """A running front and what can be seen of it."""
+
+    front: Front
+    probe: Probe
+    port: int
+    answered: list[tuple[str, str, int]]
+    tls: ssl.SSLContext | None = None
+    clients: list[Client] = field(default_factory=list)
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def client(self) -> Client:
+        name = "localhost" if self.tls else None
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=self.tls, server_hostname=name)
+        self.clients.append(Client(reader, writer))
+        return self.clients[-1]
+
+    async def empty(self, but: int = 0) -> None:
+        """Until the front has no connection left, but so many."""
+        while self.front.connections > but:
+            self.left.clear()
+            await self.left.wait()
+
+
+@contextlib.asynccontextmanager
+async def site(
+    limits: FrontLimits = FrontLimits(),
+    server_tls: ssl.SSLContext | None = None,
+    client_tls: ssl.SSLContext | None = None,
+) -> AsyncIterator[Site]:
+    probe = Probe()
+    answered: list[tuple[str, str, int]] = []
+    front = Front(
+        Router([probe]),
+        limits,
+        answered=lambda route, method, status, _seconds: answered.append((route, method, status)),
+        tls=server_tls,
+    )
+    sock = socket.create_server(("127.0.0.1", 0))
+    await front.start(sock)
+    running = Site(front, probe, sock.getsockname()[1], answered, client_tls)
+    dismiss = front.dismiss
+
+    def dismiss_and_tell(connection: Any) -> None:
+        dismiss(connection)
+        running.left.set()
+
+    front.dismiss = dismiss_and_tell
+    try:
+        yield running
+    finally:
+        probe.release.set()
+        for client in running.clients:
+            client.close()
+        await front.drain(1)
+
+
+def run(scenario: Callable[[Site], Awaitable[None]], limits: FrontLimits = FrontLimits()) -> None:
+    """Run a scenario against a fresh front, on the loop that `dueline serve` uses."""
+    import uvloop
+
+    async def whole() -> None:
+        async with site(limits) as running:
+            await asyncio.wait_for(scenario(running), 20)
+
+    uvloop.run(whole())
+
+
+def assert_error(answer: Answer, status: int, code: str) -> None:
+    """The one error shape."""
+    body = answer.json()
+    assert answer.status == status, body
+    assert set(body) == {"error"}
+    assert set(body["error"]) == {"code", "message", "field"}
+    assert body["error"]["code"] == code
+    assert body["error"]["message"]
+    assert answer.headers["content-type"] == "application/json"

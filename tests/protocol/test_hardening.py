@@ -1,0 +1,348 @@
+"""Broken, oversized, slow and hostile clients: a clear refusal, nothing kept, nobody else disturbed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from dueline.server.front import FrontLimits
+
+from .kit import OK, Site, assert_error, run
+
+QUICK = FrontLimits(
+    header_timeout_s=0.1, body_timeout_s=0.15, idle_timeout_s=0.2, write_timeout_s=0.2, linger_timeout_s=0.1
+)
+P = b"POST /echo HTTP/1.1\r\nHost: x\r\n"
+
+BROKEN = {
+    "length and coding": P + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "coding and length": P + b"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
+    "two lengths": P + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+    "two equal lengths": P + b"Content-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+    "signed length": P + b"Content-Length: +3\r\n\r\nabc",
+    "negative length": P + b"Content-Length: -3\r\n\r\nabc",
+    "length list": P + b"Content-Length: 3, 3\r\n\r\nabc",
+    "hex length": P + b"Content-Length: 0x3\r\n\r\nabc",
+    "huge length": P + b"Content-Length: " + b"9" * 40 + b"\r\n\r\nabc",
+    "unknown coding": P + b"Transfer-Encoding: gzip\r\n\r\n",
+    "coding before chunked": P + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    "coding after chunked": P + b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+    "chunked in old HTTP": b"POST /echo HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "bad chunk size": P + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n0\r\n\r\n",
+    "bare LF chunks": P + b"Transfer-Encoding: chunked\r\n\r\n3\nabc\n0\n\n",
+    "bare LF head": b"GET /echo HTTP/1.1\nHost: x\n\n",
+    "folded header": b"GET /echo HTTP/1.1\r\nHost: x\r\n y: z\r\n\r\n",
+    "space before colon": b"GET /echo HTTP/1.1\r\nHost : x\r\n\r\n",
+    "NUL in a header": b"GET /echo HTTP/1.1\r\nHost: x\0\r\n\r\n",
+    "NUL in the path": b"GET /ec\0ho HTTP/1.1\r\nHost: x\r\n\r\n",
+    "NUL alone": b"\0",
+    "bytes in the path": b"GET /\xc3\xa9 HTTP/1.1\r\nHost: x\r\n\r\n",
+    "no host": b"GET /echo HTTP/1.1\r\n\r\n",
+    "two hosts": b"GET /echo HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+    "HTTP/0.9": b"GET /echo\r\n\r\n",
+    "HTTP/2 preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "HTTP/3.7": b"GET /echo HTTP/3.7\r\nHost: x\r\n\r\n",
+    "unknown method": b"BREW /echo HTTP/1.1\r\nHost: x\r\n\r\n",
+    "TLS hello": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    "too little": b"GET\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("request_bytes", BROKEN.values(), ids=BROKEN.keys())
+def test_what_is_not_http_is_refused_and_the_connection_ends(request_bytes: bytes) -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        assert_error(await client.ask(request_bytes), 400, "bad_request")
+        assert await client.closed() == b""
+        assert site.probe.seen == []
+        assert site.answered == [("malformed", "-", 400)]
+
+    run(scenario)
+
+
+def test_a_declared_body_over_the_limit_is_refused_before_it_arrives() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        await client.send(P + b"Content-Length: 4194305\r\n\r\n")
+        assert_error(await client.answer(), 413, "body_too_large")
+        assert site.answered == [("echo", "POST", 413)]
+
+    run(scenario)
+
+
+def test_a_body_at_the_limit_is_taken_and_one_byte_more_is_not() -> None:
+    limits = FrontLimits(max_body_bytes=1000)
+
+    async def scenario(site: Site) -> None:
+        for chunked in (False, True):
+            for size in (999, 1000, 1001):
+                client = await site.client()
+                body = b"b" * size
+                if chunked:
+                    pieces = b"".join(
+                        b"64\r\n" + body[at : at + 100].ljust(100, b"b") + b"\r\n" for at in range(0, 1000, 100)
+                    )
+                    extra = b"1\r\nb\r\n" if size > 1000 else b""
+                    request = P + b"Transfer-Encoding: chunked\r\n\r\n" + pieces + extra + b"0\r\n\r\n"
+                else:
+                    request = P + b"Content-Length: %d\r\n\r\n" % size + body
+                answer = await client.ask(request)
+                if size > 1000:
+                    assert_error(answer, 413, "body_too_large")
+                else:
+                    assert len(answer.json()["body"]) == (1000 if chunked else size)
+
+    run(scenario, limits)
+
+
+def test_an_endless_chunked_body_is_refused_when_it_passes_the_limit() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        await client.send(P + b"Transfer-Encoding: chunked\r\n\r\n")
+        chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
+        assert_error(await client.press(chunk for _ in range(2000)), 413, "body_too_large")
+        assert await client.closed() == b""
+        assert site.probe.seen == []
+
+    run(scenario)
+
+
+def test_a_route_can_have_a_smaller_limit_of_its_own() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        assert (
+            await client.ask(b"POST /small HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n0123456789")
+        ).status == 200
+        answer = await client.ask(b"POST /small HTTP/1.1\r\nHost: x\r\nContent-Length: 11\r\n\r\n01234567890")
+        assert_error(answer, 413, "body_too_large")
+
+    run(scenario)
+
+
+def test_a_body_shorter_than_declared_never_reaches_a_handler() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        await client.send(P + b"Content-Length: 10\r\n\r\nabc")
+        client.writer.write_eof()
+        assert await client.closed() == b""
+        assert site.probe.seen == []
+
+    run(scenario)
+
+
+def test_a_body_longer_than_declared_is_a_broken_next_request() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        await client.send(P + b"Content-Length: 3\r\n\r\nabcdef")
+        assert (await client.answer()).json()["body"] == "abc"
+        assert_error(await client.answer(), 400, "bad_request")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("head", "status", "code"),
+    [
+        (b"X-Big: " + b"a" * (1 << 20), 431, "headers_too_large"),
+        (b"X" * (1 << 20), 431, "headers_too_large"),
+        (b"\r\n".join(b"X-%d: y" % n for n in range(5000)), 431, "headers_too_large"),
+        (b"\r\n".join(b"X-%d: %s" % (n, b"y" * 1000) for n in range(60)), 431, "headers_too_large"),
+    ],
+    ids=["1 MB value", "1 MB name", "5,000 headers", "60 headers of 1 KB"],
+)
+@pytest.mark.parametrize("piece", [1 << 20, 1000], ids=["at once", "in pieces"])
+def test_too_much_head_is_refused(head: bytes, status: int, code: str, piece: int) -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        request = b"GET /echo HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n\r\n"
+        answer = await client.press(request[at : at + piece] for at in range(0, len(request), piece))
+        assert_error(answer, status, code)
+        assert site.probe.seen == []
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("piece", [1 << 20, 1000], ids=["at once", "in pieces"])
+def test_a_giant_url_is_refused(piece: int) -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        request = b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"
+        for at in range(0, len(request), piece):
+            await client.send(request[at : at + piece])
+        assert_error(await client.answer(), 414, "url_too_long")
+
+    run(scenario)
+
+
+def test_a_head_within_the_limits_is_taken_also_in_pieces() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        head = b"".join(b"X-%d: %s\r\n" % (n, b"y" * 300) for n in range(98))
+        request = b"GET /echo HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n"
+        for at in range(0, len(request), 777):
+            await client.send(request[at : at + 777])
+        assert len((await client.answer()).json()["headers"]) == 99
+
+    run(scenario)
+
+
+def test_a_large_body_before_a_cut_head_does_not_count_against_the_head() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        await client.send(P + b"Content-Length: 200000\r\n\r\n" + b"b" * 200000 + OK[:20])
+        assert (await client.answer()).status == 200
+        assert (await client.ask(OK[20:])).status == 200
+
+    run(scenario)
+
+
+def test_a_head_that_drips_is_cut_at_its_deadline() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        await client.send(OK[:10])
+        assert_error(await client.answer(), 408, "request_timeout")
+        assert await client.closed() == b""
+
+    run(scenario, QUICK)
+
+
+def test_dripping_bytes_do_not_move_the_deadline_of_a_head() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        await client.send(b"GET /echo HTTP/1.1\r\nHost: x\r\n")
+
+        async def drip() -> None:
+            while True:
+                await client.send(b"X-A: b\r\n")
+                await asyncio.sleep(0.02)
+
+        dripping = asyncio.create_task(drip())
+        assert_error(await client.answer(), 408, "request_timeout")
+        dripping.cancel()
+
+    run(scenario, QUICK)
+
+
+def test_a_body_that_drips_is_cut_at_its_deadline() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        await client.send(P + b"Content-Length: 100\r\n\r\nabc")
+        assert_error(await client.answer(), 408, "request_timeout")
+        assert await client.closed() == b""
+        assert site.probe.seen == []
+
+    run(scenario, QUICK)
+
+
+def test_an_idle_connection_is_closed_without_a_word() -> None:
+    async def scenario(site: Site) -> None:
+        fresh, used = await site.client(), await site.client()
+        assert (await used.ask(OK)).status == 200
+        assert (await fresh.closed(), await used.closed()) == (b"", b"")
+
+    run(scenario, QUICK)
+
+
+def test_line_ends_between_requests_do_not_keep_a_connection_alive() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+
+        async def drip() -> None:
+            while True:
+                await client.send(b"\r\n")
+                await asyncio.sleep(0.02)
+
+        dripping = asyncio.create_task(drip())
+        await client.closed()
+        dripping.cancel()
+        await asyncio.gather(dripping, return_exceptions=True)
+
+    run(scenario, QUICK)
+
+
+def test_a_handler_that_takes_longer_than_every_deadline_is_not_cut() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        await client.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
+        await site.probe.parked.wait()
+        other = await site.client()
+        assert await other.closed() == b""  # its idle deadline came later than the held one's would have
+        site.probe.release.set()
+        assert (await client.answer()).json() == {"held": True}
+        assert (await client.ask(OK)).status == 200
+
+    run(scenario, QUICK)
+
+
+def test_more_connections_than_the_cap_are_told_so() -> None:
+    async def scenario(site: Site) -> None:
+        inside = [await site.client() for _ in range(3)]
+        for client in inside:
+            assert (await client.ask(OK)).status == 200
+        outside = await site.client()
+        answer = await outside.answer()
+        assert_error(answer, 503, "too_many_connections")
+        assert answer.headers["retry-after"] == "1"
+        assert await outside.closed() == b""
+        inside[0].close()
+        await site.empty(but=2)
+        assert (await (await site.client()).ask(OK)).status == 200
+
+    run(scenario, FrontLimits(max_connections=3))
+
+
+def test_a_flood_of_silent_connections_is_let_go_and_others_are_served() -> None:
+    async def scenario(site: Site) -> None:
+        silent = [await site.client() for _ in range(300)]
+        for client in silent[::2]:
+            await client.send(OK[:7])
+        assert (await (await site.client()).ask(OK)).status == 200
+        await site.empty()
+
+    run(scenario, QUICK)
+
+
+def test_a_client_that_does_not_read_is_cut_and_its_answer_counts_as_undelivered() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        client.writer.transport.pause_reading()
+        await client.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+        await site.probe.undelivered.wait()
+        await site.empty()
+
+    run(scenario, QUICK)
+
+
+def test_a_client_that_reads_slowly_enough_still_gets_everything() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        answer = await client.ask(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert len(answer.body) == 32 << 20
+        assert (await client.ask(OK)).status == 200
+        assert not site.probe.undelivered.is_set()
+
+    run(scenario)
+
+
+def test_an_unexpected_error_is_a_500_without_details_and_the_connection_goes_on() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        answer = await client.ask(b"GET /broken HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert_error(answer, 500, "internal")
+        assert b"secret" not in answer.body
+        assert b"Traceback" not in answer.body
+        assert (await client.ask(OK)).status == 200
+        assert site.answered == [("broken", "GET", 500), ("echo", "GET", 200)]
+
+    run(scenario)
+
+
+def test_an_answer_with_a_line_end_in_a_header_is_never_written() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        answer = await client.ask(b"GET /injected HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert_error(answer, 500, "internal")
+        assert "x-evil" not in answer.headers
+
+    run(scenario)
