@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from dueline.store.valkey.embedded import EmbeddedStore
+from dueline.store.valkey.embedded_files import default_binary
 from dueline.testing.process import DUELINE, ServerProcess, ended, free_port, kill_store
-from dueline.testing.wire import Connection
+from dueline.testing.wire import Connection, NotSent
 
 
 def serving(server: ServerProcess, check: Callable[[ServerProcess, Connection], Awaitable[Any]]) -> Any:
@@ -304,3 +305,64 @@ def test_ctrl_c_ends_the_server_with_0(tmp_path: Path, workers: str) -> None:
         return await server.stop(timeout_s=10)
 
     assert asyncio.run(run()) == 0
+
+
+async def until_deaf(server: ServerProcess) -> None:
+    """Until it listens no more, which is the first thing that a signal does."""
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                _, probe = await asyncio.open_connection(*server.address)
+            except ConnectionRefusedError:
+                return
+            probe.close()
+
+
+def test_a_second_signal_cuts_the_wait_for_a_slow_client(tmp_path: Path) -> None:
+    async def run() -> tuple[bool, int]:
+        server = ServerProcess(tmp_path, env={"DUELINE_SERVER__DRAIN_MS": "600000"})
+        await server.start()
+        reader, writer = await asyncio.open_connection(*server.address)
+        writer.write(
+            b"POST /v1/topics/t/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n{"
+        )
+        assert b"100 Continue" in await reader.readline()  # the server reads this request now
+        server.signal(signal.SIGTERM)
+        await until_deaf(server)
+        waits = server.running
+        server.signal(signal.SIGTERM)
+        code = await server.stop(timeout_s=10)
+        writer.close()
+        return waits, code
+
+    assert asyncio.run(run()) == (True, 0)
+
+
+def test_while_it_starts_the_server_lives_and_says_that_it_is_loading(tmp_path: Path) -> None:
+    slow = tmp_path / "slow-store"
+    slow.write_text(f'#!/bin/sh\nread line < {tmp_path}/go\nexec {default_binary()} "$@"\n')
+    slow.chmod(0o700)
+    os.mkfifo(tmp_path / "go")
+
+    async def run() -> list[Any]:
+        server = ServerProcess(tmp_path / "data", env={"DUELINE_STORE__BINARY": str(slow)})
+        starting = asyncio.create_task(server.start())
+        connection = Connection(*server.address)
+        async with asyncio.timeout(20):
+            while True:
+                try:
+                    alive = await connection.request("GET", "/healthz")
+                    break
+                except NotSent:
+                    await asyncio.sleep(0.02)
+        ready = await connection.request("GET", "/readyz")
+        sent = await connection.request("POST", "/v1/topics/t/jobs", body(body=1))
+        await asyncio.to_thread((tmp_path / "go").write_text, "go\n")
+        await starting
+        after = await connection.request("POST", "/v1/topics/t/jobs", body(body=1))
+        connection.close()
+        await server.stop()
+        reasons = [reason["code"] for reason in ready.json()["reasons"]]
+        return [alive.status, ready.status, reasons, sent.status, sent.json()["error"]["code"], after.status]
+
+    assert asyncio.run(run()) == [200, 503, ["loading"], 503, "loading", 201]
