@@ -19,7 +19,7 @@ if again then
   return again
 end
 local ids, tokens = refs(2)
-if not known then
+if not known and not topic then
   return nobody(#ids, 1)
 end
 local jobs, results = load(ids), {}
@@ -27,6 +27,8 @@ for i, job in ipairs(jobs) do
   local token, state, code = tokens[i], job.state, nil
   if state == nil then
     code = NOT_FOUND
+  elseif state == 'E' then
+    code = ELSEWHERE
   elseif state == 'D' then
     code = token == '' and ALREADY_DONE or (token == job.token and OK or LEASE_LOST)
   elseif state == 'X' or state == 'C' then

@@ -19,7 +19,7 @@ if again then
   return again
 end
 local ids, _, N = refs(3)
-if not known then
+if not known and not topic then
   return nobody(#ids, 1)
 end
 local jobs, results = load(ids), {}
@@ -27,6 +27,8 @@ for i, job in ipairs(jobs) do
   local state, gone = job.state, N[3 * i] == 1
   if state == nil then
     results[i] = NOT_FOUND
+  elseif state == 'E' then
+    results[i] = ELSEWHERE
   elseif state == 's' or state == 'r' or state == 'l' then
     results[i] = OK
     if gone then

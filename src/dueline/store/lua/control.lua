@@ -6,7 +6,7 @@
 --                 1: pause until (-1 leave, 0 resume), max in flight (-1 leave), policy version (-1 leave)   2: time
 -- RETURN status now note extra numbers (1 = done) ""
 -- BOUND  O(log N)
-local FIELDS = { 'pv', 'nD', 'nC', 'nB' }
+local FIELDS = { 'pv' }
 -- include head
 local N = cmsgpack.unpack(ARGV[5])
 if N[1] == 1 then
@@ -39,12 +39,21 @@ elseif N[1] == 3 and known then
   redis.call('HSET', m, 'reg', '1')
 elseif N[1] == 4 then
   local extra = permanent and 1 or 0
-  if waited or (M.pu and tonumber(M.pu) > now) or (M.mif and tonumber(M.mif) > 0) or M.pv or tonumber(M.nB or 0) > 0
-    or (known and (redis.call('HLEN', j) > extra or redis.call('HLEN', r) > extra)) then
+  local needed = waited or (M.pu and tonumber(M.pu) > now) or limited or M.pv
+  for _, index in ipairs({ s, l, a, d }) do
+    needed = needed or redis.call('ZCARD', index) > extra
+  end
+  if not topic then -- in a wide namespace other topics share the records
+    needed = needed or redis.call('HLEN', j) > extra or redis.call('HLEN', r) > extra
+  end
+  if needed then
     return { 0, now, 0, 0, cmsgpack.pack({ 0 }), '' }
   end
-  if known then
-    redis.call('DEL', m, j, r, s, l, a, d, g, k) -- last and at once: nothing is touched after it is gone
+  -- Last and at once: nothing is touched after it is gone.
+  if topic then
+    redis.call('DEL', m, s, l, a, d, g, k)
+  else
+    redis.call('DEL', m, j, r, s, l, a, d, g, k)
   end
 end
 return { 0, now, 0, 0, cmsgpack.pack({ 1 }), '' }

@@ -62,9 +62,11 @@ local function revive(job)
 end
 
 local results, pieces = {}, {}
-for _, job in ipairs(known and load(ids) or {}) do
+for _, job in ipairs((known or topic) and load(ids) or {}) do
   local code, due, state = OK, 0, job.state
-  if what == 1 then
+  if state == 'E' then
+    code = ELSEWHERE
+  elseif what == 1 then
     if state == 'X' then
       due = revive(job)
     else
@@ -79,7 +81,7 @@ for _, job in ipairs(known and load(ids) or {}) do
   put(results, due, code == OK and what == 1 and seq or 0)
   put(pieces, job.id)
 end
-if not known then
+if not known and not topic then
   for _, id in ipairs(ids) do
     put(results, #id, NOT_FOUND)
     put(results, 0, 0)

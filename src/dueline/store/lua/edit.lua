@@ -21,7 +21,7 @@ if again then
 end
 local WIDTH = 12
 local ids, _, N, at = refs(WIDTH)
-if not known then
+if not known and not topic then
   return nobody(#ids, 3)
 end
 local jobs, results = load(ids), {}
@@ -46,6 +46,8 @@ for i, job in ipairs(jobs) do
   local state, code, due = job.state, OK, 0
   if state == nil then
     code = NOT_FOUND
+  elseif state == 'E' then
+    code = ELSEWHERE
   elseif state == 'l' then
     code = JOB_LEASED
   elseif state ~= 's' and state ~= 'r' then

@@ -18,7 +18,7 @@ if again then
   return again
 end
 local ids, tokens, N = refs(3)
-if not known then
+if not known and not topic then
   return nobody(#ids, 2)
 end
 local jobs, results = load(ids), {}
@@ -26,6 +26,8 @@ for i, job in ipairs(jobs) do
   local code, deadline = OK, 0
   if job.state == nil then
     code = NOT_FOUND
+  elseif job.state == 'E' then
+    code = ELSEWHERE
   elseif job.phase ~= 'L' or job.state == 'X' or tokens[i] ~= job.token then
     code = LEASE_LOST
   else

@@ -87,7 +87,7 @@ while index <= #walk and not place do
     end
   end
   for n, job in ipairs(load(ids)) do
-    if job.state and (wanted == 0 or STATE[job.state] == wanted) and (after < 0 or job.due >= after) and (before < 0 or job.due < before)
+    if job.state and job.state ~= 'E' and (wanted == 0 or STATE[job.state] == wanted) and (after < 0 or job.due >= after) and (before < 0 or job.due < before)
       and (letter ~= 'a' or job.written) then
       show(job, with_body)
       found = found + 1

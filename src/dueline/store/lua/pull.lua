@@ -6,7 +6,8 @@
 --        blob     token base (8 bytes)
 -- RETURN status now note extra (1 unlisted, 2 off duty)   numbers   blob
 --        numbers  next (-1 = none), more (0/1), over leases taken, expired, exhausted, broken, then per job:
---                 id size, record size, deliveries, uncounted, deadline, due, since when it could be delivered, max, number in the token
+--                 id size, record size, deliveries, uncounted, deadline, due, since when it could be delivered, max, number in the token,
+--                 expires (0 = never)
 --        blob     per job: id, record
 -- BOUND  max + 100 entries inspected, 1 MiB of records
 local FIELDS = { 'dp', 'du' }
@@ -23,7 +24,7 @@ local function give(job)
   put(got, job.deliveries, job.uncounted)
   put(got, job.time, job.due)
   put(got, job.since or job.due, job.policy.max)
-  put(got, (struct.unpack('>I4', job.token, 9)))
+  put(got, (struct.unpack('>I4', job.token, 9)), job.exp)
   put(pieces, job.id, job.raw)
   jobs = jobs + 1
 end

@@ -1,10 +1,11 @@
 #!lua flags=no-writes
 -- read: jobs by id, as they are at this moment.
 -- KEYS   m j r s l a d g k
--- ARGV   1 now_ms or ""   2 ""   3 ""   4 ""   5 numbers   6 blob
+-- ARGV   1 now_ms or ""   2 ""   3 ""   4 ""   5 numbers   6 blob   10 topic (wide namespaces)
 --        numbers  with body (0/1), then the sizes of the ids
 --        blob     the ids
--- RETURN status now 0 0 numbers blob                (lib/show; an id that is not there has the one number 0)
+-- RETURN status now 0 0 numbers blob                (lib/show; an id that is not there has the number 0,
+--        one that lives in another topic 7 and the size of its name)
 -- BOUND  n <= 500
 local FIELDS = {}
 -- include head
@@ -18,7 +19,10 @@ for i = 2, #N do
   at = at + N[i]
 end
 for _, job in ipairs(load(ids)) do
-  if job.state then
+  if job.state == 'E' then
+    put(numbers, 7, #job.topic)
+    put(pieces, job.topic)
+  elseif job.state then
     show(job, N[1] == 1)
   else
     put(numbers, 0)

@@ -20,7 +20,7 @@ if again then
 end
 local MAX_REFUNDS = 100
 local ids, tokens, N, at = refs(7)
-if not known then
+if not known and not topic then
   return nobody(#ids, 3)
 end
 local jobs, results = load(ids), {}
@@ -32,6 +32,8 @@ for i, job in ipairs(jobs) do
   local code, due, reason = OK, 0, 0
   if state == nil then
     code = NOT_FOUND
+  elseif state == 'E' then
+    code = ELSEWHERE
   elseif job.phase ~= 'L' or state == 'X' or (token == '' and state ~= 'l') or (token ~= '' and token ~= job.token) then
     code = LEASE_LOST
   else

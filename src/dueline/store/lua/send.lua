@@ -5,7 +5,10 @@
 --        numbers  policy_version, count of policies, their sizes, count of jobs, then per job:
 --                 id size, rest size, flags, policy index, when (delay, or -at), ttl, on_live, on_ended
 --        blob     the policies, then per job: id, rest (crc, fingerprint, sections, body)
+--        9 ""   10 topic   11 another topic whose keys m s l a d g k are KEYS 10-16   12 its channel   (wide namespaces)
 -- RETURN status now note extra numbers (per job: code, state, due, version)   blob
+--        code ELSEWHERE: the id lives in another topic (size of its name instead of due; blob: the names); nothing was done with it.
+--        State 0: call again with that topic as the second one; else this is the answer.
 -- BOUND  O(n log N), n <= 500 jobs and 1 MiB
 local N = cmsgpack.unpack(ARGV[5])
 local texts, at = {}, 1
@@ -21,6 +24,7 @@ end
 -- include judge
 -- include ends
 -- include codes
+-- include elsewhere
 local again = remembered()
 if again then
   return again
@@ -47,7 +51,7 @@ for i = 1, N[2] do
 end
 
 local base, n = 3 + N[2], N[3 + N[2]]
-local ids, rests, results = {}, {}, {}
+local ids, rests, results, names = {}, {}, {}, {}
 for i = 1, n do
   local o = base + (i - 1) * 8
   ids[i] = string.sub(blob, at, at + N[o + 1] - 1)
@@ -102,7 +106,18 @@ for i = 1, n do
   else
     local o = base + (i - 1) * 8
     local old = load({ ids[i] })[1]
-    if old.state == nil then
+    if old.state == 'E' or (old.home and old.home ~= m) then
+      local live = old.state == 's' or old.state == 'r' or old.state == 'l'
+      if old.state ~= 'E' and (old.state == nil or (live and N[o + 7] or N[o + 8]) == 2) then
+        leave_other(old)
+        put(out.dr, old.id)
+        store(i, old.state and REPLACED or CREATED)
+      else
+        put(results, ELSEWHERE, STATE[old.state] or 0)
+        put(results, #old.topic, 0)
+        put(names, old.topic)
+      end
+    elseif old.state == nil then
       if old.phase then
         forget(old) -- gone by its retention, only not yet cleaned away
       elseif old.raw then
@@ -123,4 +138,4 @@ for i = 1, n do
     end
   end
 end
-return finish(results, '')
+return finish(results, table.concat(names))

@@ -18,7 +18,7 @@ import msgspec
 
 from ...engine.job import BodyKind, Held, Job, Reason, State
 from ...engine.policy import Backoff, JobPolicy, Ladder
-from ...engine.store import SendItem
+from ...engine.store import Code, SendItem, SendResult
 
 pack_numbers = msgspec.msgpack.Encoder().encode
 unpack_numbers = msgspec.msgpack.Decoder(list[int]).decode
@@ -29,6 +29,7 @@ REASONS = (None, Reason.EXHAUSTED, Reason.EXPIRED, Reason.REJECTED, Reason.CORRU
 REASON_NUMBER = {reason: number for number, reason in enumerate(REASONS)}
 KINDS = (BodyKind.JSON, BodyKind.TEXT, BodyKind.BYTES)
 
+_CODES = {int(code): code for code in Code}
 _TTL, _HEADERS, _TAGS, _EDITED, _INLINE, _TOPIC = 4, 8, 16, 32, 64, 128
 HEAD_BYTES = 25
 _crc_and_fingerprint = struct.Struct(">IQ").pack
@@ -159,6 +160,36 @@ def encode_send(items: Sequence[SendItem], policy_version: int, topic: bytes | N
     return pack_numbers(numbers), b"".join(texts + pieces)
 
 
+def decode_sent(numbers: Sequence[int], blob: bytes) -> list[tuple[SendResult, bool]]:
+    """Results of send.lua; False: the id lives in another topic and nothing was decided yet."""
+    results: list[tuple[SendResult, bool]] = []
+    at = 0
+    for i in range(0, len(numbers), 4):
+        code, state, due, version = numbers[i : i + 4]
+        if code == Code.ELSEWHERE:
+            topic = blob[at : at + due].decode()
+            at += due
+            results.append((SendResult(Code.ELSEWHERE, STATES[state] or State.READY, 0, 0, topic), state != 0))
+        else:
+            results.append((SendResult(_CODES[code], STATES[state] or State.READY, due, version), True))
+    return results
+
+
+def decode_topics(numbers: Sequence[int], blob: bytes) -> list[str | None]:
+    """Where ids live: the answer of read.lua on a line without a topic."""
+    topics: list[str | None] = []
+    at = 0
+    rest = iter(numbers)
+    for state in rest:
+        if state == 0:
+            topics.append(None)
+        else:
+            size = next(rest)
+            topics.append(blob[at : at + size].decode())
+            at += size
+    return topics
+
+
 class Record(msgspec.Struct, frozen=True):
     """A stored record taken apart. `intact`: its body has the checksum it was stored with."""
 
@@ -170,15 +201,18 @@ class Record(msgspec.Struct, frozen=True):
     tags: tuple[str, ...]
     body: bytes
     intact: bool
+    ttl_ms: int | None = None
 
 
 _UNREADABLE = Record(BodyKind.BYTES, 0, 0, None, b"", (), b"", False)
 
 
-def decode_record(raw: bytes, whole: bool = True) -> Record:
-    flags = raw[0]
+def decode_record(raw: bytes, whole: bool = True, head_only: bool = False) -> Record:
+    """`whole`: the body is there and its checksum counts. `head_only`: a tombstone, without the sections."""
+    flags = raw[0] & (_INLINE | _TOPIC | 3) if head_only else raw[0]
     at = HEAD_BYTES
     topic: str | None = None
+    ttl_ms: int | None = None
     headers, tags = b"", ()
     if flags & ~3:
         if flags & _INLINE:
@@ -187,7 +221,10 @@ def decode_record(raw: bytes, whole: bool = True) -> Record:
             size = int.from_bytes(raw[at : at + 2], "big")
             topic = raw[at + 2 : at + 2 + size].decode()
             at += 2 + size
-        at += 6 * bool(flags & _TTL) + 6 * bool(flags & _EDITED)
+        if flags & _TTL:
+            ttl_ms = int.from_bytes(raw[at : at + 6], "big")
+            at += 6
+        at += 6 * bool(flags & _EDITED)
         if flags & _HEADERS:
             size = int.from_bytes(raw[at : at + 2], "big")
             headers = raw[at + 2 : at + 2 + size]
@@ -199,7 +236,7 @@ def decode_record(raw: bytes, whole: bool = True) -> Record:
     body = raw[at:]
     intact = not whole or zlib.crc32(body) == int.from_bytes(raw[13:17], "big")
     seq, created = int.from_bytes(raw[2:7], "big"), int.from_bytes(raw[7:13], "big")
-    return Record(KINDS[flags & 3], seq, created, topic, headers, tags, body, intact)
+    return Record(KINDS[flags & 3], seq, created, topic, headers, tags, body, intact, ttl_ms)
 
 
 def decode_shown(numbers: Sequence[int], blob: bytes, topic: str, at: int = 0) -> list[Job | None]:
@@ -207,7 +244,9 @@ def decode_shown(numbers: Sequence[int], blob: bytes, topic: str, at: int = 0) -
     jobs: list[Job | None] = []
     rest = iter(numbers)
     for state in rest:
-        if state == 0:
+        if state in (0, 7):
+            if state == 7:
+                at += next(rest)  # the name of the topic where it lives
             jobs.append(None)
             continue
         n = list(islice(rest, 14))
@@ -220,11 +259,7 @@ def decode_shown(numbers: Sequence[int], blob: bytes, topic: str, at: int = 0) -
         error = blob[at : at + n[13]].decode(errors="replace")
         at += n[13]
         holds = n[11]
-        if holds:
-            record = decode_record(raw, holds == 2)
-        else:
-            seq, created = int.from_bytes(raw[2:7], "big"), int.from_bytes(raw[7:13], "big")
-            record = Record(KINDS[raw[0] & 3], seq, created, None, b"", (), b"", True)
+        record = decode_record(raw, holds == 2, head_only=holds == 0)
         jobs.append(
             Job(
                 id=id,
@@ -247,6 +282,7 @@ def decode_shown(numbers: Sequence[int], blob: bytes, topic: str, at: int = 0) -
                 retain_until_ms=n[9] or None,
                 version=record.version,
                 last_error=error or None,
+                ttl_ms=record.ttl_ms,
             )
         )
     return jobs
@@ -259,8 +295,8 @@ def decode_pulled(
     good: list[Held] = []
     corrupt: list[Held] = []
     at = 0
-    for i in range(6, len(numbers), 9):
-        id_size, size, deliveries, uncounted, deadline, due, since, most, place = numbers[i : i + 9]
+    for i in range(6, len(numbers), 10):
+        id_size, size, deliveries, uncounted, deadline, due, since, most, place, expires = numbers[i : i + 10]
         id = unpack_id(blob[at : at + id_size])
         at += id_size
         try:
@@ -283,6 +319,8 @@ def decode_pulled(
             due_at_ms=due,
             created_at_ms=record.created_at_ms,
             late_ms=now_ms - since,
+            expires_at_ms=expires or None,
+            ttl_ms=record.ttl_ms,
         )
         (good if record.intact else corrupt).append(held)
     return good, corrupt

@@ -121,10 +121,24 @@ async def _read(client: Any, prefix: str, line: Line) -> _Contents:
     async def of_zset(key: str) -> dict[bytes, float]:
         return {member: score async for member, score in client.zscan_iter(key, count=1000) if member}
 
+    records, runs = await of_hash(j), await of_hash(r)
+    if line.wide:  # shared by all topics of the namespace: only this topic's are judged here
+        mine = {id for id in records.keys() | runs.keys() if _topic_of(records.get(id), runs.get(id)) == line.topic}
+        records = {id: raw for id, raw in records.items() if id in mine}
+        runs = {id: raw for id, raw in runs.items() if id in mine}
     return _Contents(
-        await of_hash(m), await of_hash(j), await of_hash(r), await of_zset(s), await of_zset(l),
+        await of_hash(m), records, runs, await of_zset(s), await of_zset(l),
         await of_zset(a), await of_zset(d), await of_zset(k),
     )  # fmt: skip
+
+
+def _topic_of(record: bytes | None, run: bytes | None) -> str | None:
+    """The topic that a record of a wide namespace names; a tombstone keeps the record's head."""
+    raw = record if record is not None else run[47:] if run is not None and run[:1] in b"dc" else None
+    try:
+        return None if raw is None else codec.decode_record(raw, False, head_only=record is None).topic
+    except (IndexError, UnicodeDecodeError, struct.error):
+        return None
 
 
 class _Run(msgspec.Struct):

@@ -2,22 +2,20 @@
 
     Store method -> Batcher (one call in flight per operation and line) -> numbers + blob -> script -> results
 
-Healing is in one place (`_healed`): a missing script is sent along, a lost connection is reopened and the call repeated
-with the same nonce (the script answers a repeat from its memory), a loading store is waited for. What cannot be healed
-in `patience_s` ends as StoreDown (certainly not done) or UnknownOutcome (its bytes had left).
+A line of a wide namespace with the topic "" stands for "wherever the id lives": the id is looked up first, then the
+operation runs on its topic's line, again if the job moved meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from redis.exceptions import BusyLoadingError, NoScriptError, OutOfMemoryError, ReadOnlyError, ResponseError
+from msgspec.structs import replace
 
-from ...engine.errors import ClockStep, Loading, StoreDown, StoreFull, UnknownOutcome
+from ...engine.errors import StoreDown, Unavailable
 from ...engine.job import Job, Line, Reason, State
 from ...engine.limits import LAST_MS, PULL_BYTES, Limits
 from ...engine.store import (
@@ -38,24 +36,22 @@ from ...engine.store import (
     Revive,
     SendItem,
     SendResult,
-    StalePolicy,
     Stats,
 )
 from . import codec
 from .batching import Batcher
-from .clock import StoreClock
+from .calls import Calls, WrongStore
 from .directory import ValkeyDirectory
-from .keys import DATA_VERSION, directory_keys, line_keys, meta_key
+from .keys import line_keys
 from .link import LinkLost, link_for
-from .scripts import OPERATIONS, Patch, load_scripts
+from .scripts import Patch
 from .wakeups import Wakeups
 
+__all__ = ["ValkeyStore", "WrongStore"]
+
+MOVES = 8  # how often a job may change its topic while one call looks for it
 _CODES = {int(code): code for code in Code}
-_LETTER = {name: chr(97 + place) for place, name in enumerate(OPERATIONS)}
-
-
-class WrongStore(Exception):
-    """The store holds data that this version must not touch, or is not the one this process began with."""
+Item = TypeVar("Item")
 
 
 class ValkeyStore:
@@ -76,64 +72,45 @@ class ValkeyStore:
         self.url = url
         self.prefix = prefix
         self.limits = limits
-        self.clock = StoreClock()
-        self.events: Events | None = None
-        self.directory = ValkeyDirectory(self._directory, self._registered)
-        self.repeat_every = 0
-        self.on_call = on_call
-        self.reconnects = 0
-        self.epoch: str | None = None
-        self._test_clock = clock
-        self._patience_s = patience_s
         self._link = link_for(url, reply_timeout_s)
-        self._scripts = load_scripts(lua_patch)
-        self._process = os.urandom(6).hex()
-        self._nonce = int.from_bytes(os.urandom(4), "big") << 24
+        self._calls = Calls(self._link, prefix, clock, patience_s, lua_patch, on_call)
+        self.directory = ValkeyDirectory(self._calls.directory, self._registered)
+        self.clock = self._calls.clock
+        self.check = self._calls.check
+        self.now_ms = self._calls.now_ms
         self._wakeups = Wakeups(self._link, self._woken)
         self._batchers: dict[tuple[str, Line], Batcher[Any, Any]] = {}
         self._locks: dict[tuple[str, Line], asyncio.Lock] = {}
-        self._unlisted: dict[tuple[str, str], set[Line]] = {}
+
+    @property
+    def events(self) -> Events | None:
+        return self._calls.events
+
+    @events.setter
+    def events(self, events: Events | None) -> None:
+        self._calls.events = events
+
+    @property
+    def repeat_every(self) -> int:
+        return self._calls.repeat_every
+
+    @repeat_every.setter
+    def repeat_every(self, n: int) -> None:
+        self._calls.repeat_every = n
+
+    @property
+    def reconnects(self) -> int:
+        return self._calls.reconnects
 
     # --- life ---
 
     async def start(self) -> None:
         """Connects and checks the data version; raises StoreDown, Loading or WrongStore."""
-        await self._link.start()
-        key = meta_key(self.prefix)
-        await self._plain(key, "HSETNX", key, "version", DATA_VERSION)
-        await self._plain(key, "HSETNX", key, "epoch", os.urandom(8).hex())
-        await self.check()
-
-    async def check(self) -> None:
-        """One look at the store (health): its clock, its data version, and that it is still the same store."""
-        key = meta_key(self.prefix)
-        reply = await self._plain(key, "TIME")
-        if self._test_clock is None:
-            self.clock.observe(int(reply[0]) * 1000 + int(reply[1]) // 1000)
-        found = await self._plain(key, "HGETALL", key)
-        fields: dict[bytes, bytes] = (
-            found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))
-        )
-        version = fields.get(b"version", b"").decode()
-        if fields and version != DATA_VERSION:
-            raise WrongStore(
-                f"the store holds data of version {version or '?'}, this program reads {DATA_VERSION}: "
-                "use the matching version"
-            )
-        epoch = fields.get(b"epoch", b"").decode()
-        if self.epoch is None:
-            self.epoch = epoch
-        elif epoch != self.epoch:
-            raise WrongStore(
-                "the store is not the one this server began with (emptied or replaced): restart the server to accept it"
-            )
+        await self._calls.start()
 
     async def stop(self) -> None:
         await self._wakeups.stop()
         await self._link.stop()
-
-    def now_ms(self) -> int:
-        return self._test_clock() if self._test_clock else self.clock.now_ms()
 
     async def watch(self, line: Line) -> None:
         try:
@@ -148,110 +125,7 @@ class ValkeyStore:
         if self.events is not None:
             self.events.woken(line)
 
-    # --- calls ---
-
-    async def _plain(self, key: str, *command: Any) -> Any:
-        return await self._healed(lambda _: self._link.call(key, *command), "plain")
-
-    async def _healed(self, attempt: Callable[[bool], Awaitable[Any]], name: str) -> Any:
-        """Repeats `attempt(with_source)` until it answers. Only this place knows what can be healed."""
-        started = time.monotonic()
-        deadline = started + self._patience_s
-        with_source = written = loading = False
-        message, pause = "", 0.01
-        while True:
-            try:
-                reply = await attempt(with_source)
-                if self.on_call is not None:
-                    self.on_call(name, time.monotonic() - started)
-                return reply
-            except NoScriptError:
-                with_source = True
-                continue
-            except OutOfMemoryError:
-                raise StoreFull() from None
-            except (LinkLost, BusyLoadingError, ReadOnlyError) as error:
-                self.reconnects += isinstance(error, LinkLost)
-                written = written or (isinstance(error, LinkLost) and error.written)
-                loading = isinstance(error, BusyLoadingError) or (isinstance(error, LinkLost) and error.loading)
-                message = str(error)
-            except ResponseError as error:
-                message = str(error)
-                if message.startswith(("OOM", "MISCONF")):
-                    raise StoreFull(f"the store refuses writes: {message}") from None
-                if not message.startswith(("TRYAGAIN", "CLUSTERDOWN", "NOREPLICAS", "MASTERDOWN", "LOADING", "BUSY")):
-                    raise
-            if time.monotonic() + pause > deadline:
-                if written:
-                    raise UnknownOutcome()
-                raise (Loading() if loading else StoreDown(f"the store does not answer: {message}"))
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, 0.5)
-
-    async def _call(
-        self, name: str, line: Line, numbers: bytes, blob: bytes = b"", *extra: Any, variant: int = 0
-    ) -> tuple[int, int, list[int], bytes]:
-        """One changing script call: (now_ms, extra, numbers, blob). Events for the engine leave here.
-        `variant` tells callers of one operation apart that may be in flight together."""
-        script, keys = self._scripts[name], line_keys(self.prefix, line)
-        self._nonce += 1
-        nonce = self._nonce.to_bytes(8, "big")
-        permanent = "1" if self._link.permanent_keys else ""
-        caller = f"{self._process}{_LETTER[name]}{variant or ''}"
-
-        async def attempt(with_source: bool) -> Any:
-            head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
-            now, expected = (
-                ("", self.clock.expectation()) if self._test_clock is None else (str(self._test_clock()), "")
-            )
-            args = (now, expected, caller, nonce, numbers, blob, keys.channel, permanent, *extra)
-            return await self._link.call(keys.keys[0], *head, 9, *keys.keys, *args)
-
-        reply = await self._healed(attempt, name)
-        if self.repeat_every and self._nonce % self.repeat_every == 0:
-            reply = await self._healed(attempt, name)
-        status, now_ms, note_ms, said, packed, answer = reply
-        if self._test_clock is None:
-            in_time = self.clock.observe(now_ms)
-            if status == 1:
-                if not in_time:
-                    raise ClockStep()
-                return await self._call(name, line, numbers, blob, *extra, variant=variant)
-        if status == 2:
-            if self.events is not None:
-                self.events.policy_changed(line, said)
-            raise StalePolicy(said)
-        if self.events is not None:
-            if note_ms:
-                self.events.noted(line, note_ms)
-            if said & 1:
-                self._unlisted.setdefault((line.namespace, line.topic), set()).add(line)
-                self.events.unlisted(line)
-        return now_ms, said, codec.unpack_numbers(packed), answer
-
-    async def _look(self, name: str, line: Line, numbers: bytes, blob: bytes = b"") -> tuple[int, list[int], bytes]:
-        """One reading script call: (now_ms, numbers, blob)."""
-        script, keys = self._scripts[name], line_keys(self.prefix, line)
-
-        async def attempt(with_source: bool) -> Any:
-            head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
-            now = "" if self._test_clock is None else str(self._test_clock())
-            return await self._link.call(keys.keys[0], *head, 9, *keys.keys, now, "", "", "", numbers, blob, "", "")
-
-        reply = await self._healed(attempt, name)
-        return reply[1], codec.unpack_numbers(reply[4]), reply[5]
-
-    async def _directory(self, what: int, numbers: bytes, blob: bytes) -> tuple[bytes, bytes]:
-        script, keys = self._scripts["directory"], directory_keys(self.prefix)
-        permanent = "1" if self._link.permanent_keys else ""
-
-        async def attempt(with_source: bool) -> Any:
-            head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
-            now = "" if self._test_clock is None else str(self._test_clock())
-            return await self._link.call(keys[0], *head, len(keys), *keys, now, what, numbers, blob, permanent)
-
-        reply = await self._healed(attempt, "directory")
-        return reply[1], reply[2]
+    # --- one call at a time ---
 
     def _batcher(
         self,
@@ -278,19 +152,70 @@ class ValkeyStore:
             self._locks = {key: lock for key, lock in self._locks.items() if lock.locked()}
         return self._locks.setdefault((name, line), asyncio.Lock())
 
+    # --- wide namespaces ---
+
+    async def _topics_of(self, line: Line, ids: Sequence[str]) -> list[str | None]:
+        """The topic where each id of a wide partition lives, None where there is no such job."""
+        packed = [codec.pack_id(id) for id in ids]
+        numbers = codec.pack_numbers([0, *map(len, packed)])
+        _, n, blob = await self._calls.look("read", replace(line, topic=""), numbers, b"".join(packed))
+        return codec.decode_topics(n, blob)
+
+    async def _anywhere(
+        self,
+        line: Line,
+        items: Sequence[Item],
+        id_of: Callable[[Item], str],
+        run: Callable[[Line, list[Item]], Awaitable[list[Done]]],
+    ) -> list[Done]:
+        """Runs an operation on items of which only the ids are known."""
+        results = [Done(Code.NOT_FOUND)] * len(items)
+        places = list(range(len(items)))
+        for _ in range(MOVES):
+            topics = await self._topics_of(line, [id_of(items[place]) for place in places])
+            by_topic: dict[str, list[int]] = {}
+            for place, topic in zip(places, topics, strict=True):
+                if topic is not None:
+                    by_topic.setdefault(topic, []).append(place)
+                else:
+                    results[place] = Done(Code.NOT_FOUND)
+            places = []
+            for topic, some in by_topic.items():
+                done = await run(replace(line, topic=topic), [items[place] for place in some])
+                for place, one in zip(some, done, strict=True):
+                    results[place] = one
+                    if one.code is Code.ELSEWHERE:
+                        places.append(place)  # it moved meanwhile
+            if not places:
+                return results
+        raise Unavailable("the job keeps moving between topics; nothing was done")
+
+    async def _send_over(self, line: Line, item: SendItem, policy_version: int, elsewhere: str) -> SendResult:
+        """A send whose id lives in another topic: both lines in one call, again if it moved meanwhile."""
+        for _ in range(MOVES):
+            async with self._alone("send over", line):
+                encoded = codec.encode_send([item], policy_version, line.topic.encode())
+                other = replace(line, topic=elsewhere)
+                _, _, n, blob = await self._calls.change("send", line, *encoded, variant=-1, other=other)
+            [(result, final)] = codec.decode_sent(n, blob)
+            if final:
+                return result
+            elsewhere = result.elsewhere or ""
+        raise Unavailable("the job keeps moving between topics; nothing was done")
+
     # --- operations ---
 
     async def send(self, line: Line, items: Sequence[SendItem], policy_version: int = 0) -> list[SendResult]:
         # The version is part of the batch's identity: a batch is refused whole when the line knows a newer one.
         async def run(line: Line, items: list[SendItem]) -> list[SendResult]:
-            topic = line.topic.encode() if line.wide else None
-            encoded = codec.encode_send(items, policy_version, topic)
-            _, _, n, _ = await self._call("send", line, *encoded, variant=policy_version)
-            states = codec.STATES
-            return [
-                SendResult(_CODES[n[i]], states[n[i + 1]] or State.READY, n[i + 2], n[i + 3])
-                for i in range(0, len(n), 4)
-            ]
+            encoded = codec.encode_send(items, policy_version, line.topic.encode() if line.wide else None)
+            _, _, n, blob = await self._calls.change("send", line, *encoded, variant=policy_version)
+            results: list[SendResult] = []
+            for item, (result, final) in zip(items, codec.decode_sent(n, blob), strict=True):
+                if not final:
+                    result = await self._send_over(line, item, policy_version, result.elsewhere or "")
+                results.append(result)
+            return results
 
         name = f"send{policy_version}" if policy_version else "send"
         return await self._batcher(name, line, run, _send_size).call(items)
@@ -301,7 +226,7 @@ class ValkeyStore:
         for credit in pull.credits:
             numbers += (credit.max, credit.lease_ms or 0)
         async with self._alone("pull", line):
-            now_ms, said, n, blob = await self._call("pull", line, codec.pack_numbers(numbers), base, self._process)
+            now_ms, said, n, blob = await self._calls.change("pull", line, codec.pack_numbers(numbers), base)
         jobs, corrupt = codec.decode_pulled(n, blob, line.topic, base, now_ms)
         if corrupt:
             dead = [
@@ -314,9 +239,11 @@ class ValkeyStore:
 
     async def ack(self, line: Line, items: Sequence[Ref]) -> list[Done]:
         async def run(line: Line, items: list[Ref]) -> list[Done]:
-            _, _, n, _ = await self._call("ack", line, *_refs(items))
+            _, _, n, _ = await self._calls.change("ack", line, *_refs(items))
             return [Done(_CODES[code]) for code in n]
 
+        if line.wide and not line.topic:
+            return await self._anywhere(line, items, _id_of, self.ack)
         return await self._batcher("ack", line, run, _id_size).call(items)
 
     async def release(self, line: Line, items: Sequence[Release]) -> list[Done]:
@@ -338,9 +265,13 @@ class ValkeyStore:
                 )
                 pieces += (id, token)
                 errors.append(error)
-            _, _, n, _ = await self._call("release", line, codec.pack_numbers(numbers), b"".join(pieces + errors))
+            _, _, n, _ = await self._calls.change(
+                "release", line, codec.pack_numbers(numbers), b"".join(pieces + errors)
+            )
             return [Done(_CODES[n[i]], n[i + 1], codec.REASONS[n[i + 2]]) for i in range(0, len(n), 3)]
 
+        if line.wide and not line.topic:
+            return await self._anywhere(line, items, _id_of, self.release)
         return await self._batcher("release", line, run, _id_size).call(items)
 
     async def extend(self, line: Line, items: Sequence[Extend]) -> list[Done]:
@@ -351,33 +282,45 @@ class ValkeyStore:
                 id, token = codec.pack_id(item.id), codec.token_bytes(item.token)
                 numbers += (len(id), len(token), item.lease_ms)
                 pieces += (id, token)
-            _, _, n, _ = await self._call("extend", line, codec.pack_numbers(numbers), b"".join(pieces))
+            _, _, n, _ = await self._calls.change("extend", line, codec.pack_numbers(numbers), b"".join(pieces))
             return [Done(_CODES[n[i]], n[i + 1]) for i in range(0, len(n), 2)]
 
+        if line.wide and not line.topic:
+            return await self._anywhere(line, items, _id_of, self.extend)
         return await self._batcher("extend", line, run, _id_size).call(items)
 
     async def cancel(self, line: Line, ids: Sequence[str], forget: bool = False) -> list[Done]:
         async def run(line: Line, items: list[Ref]) -> list[Done]:
             packed = [codec.pack_id(item.id) for item in items]
             numbers = [n for id in packed for n in (len(id), 0, int(forget))]
-            _, _, n, _ = await self._call("cancel", line, codec.pack_numbers(numbers), b"".join(packed), variant=forget)
+            _, _, n, _ = await self._calls.change(
+                "cancel", line, codec.pack_numbers(numbers), b"".join(packed), variant=forget
+            )
             return [Done(_CODES[code]) for code in n]
 
+        if line.wide and not line.topic:
+            return await self._anywhere(line, ids, str, lambda line, ids: self.cancel(line, ids, forget))
         return await self._batcher(f"cancel{forget:d}", line, run, _id_size).call([Ref(id) for id in ids])
 
     async def edit(self, line: Line, items: Sequence[Edit]) -> list[Done]:
         async def run(line: Line, items: list[Edit]) -> list[Done]:
-            _, _, n, _ = await self._call("edit", line, *_edits(items))
+            _, _, n, _ = await self._calls.change("edit", line, *_edits(items))
             return [Done(_CODES[n[i]], n[i + 1], version=n[i + 2]) for i in range(0, len(n), 3)]
 
         return await self._batcher("edit", line, run, lambda item: len(item.body or b"")).call(items)
 
     async def read(self, line: Line, ids: Sequence[str], body: bool = True) -> list[Job | None]:
         jobs: list[Job | None] = []
+        if line.wide and not line.topic:
+            topics = await self._topics_of(line, ids)
+            return [
+                None if topic is None else (await self.read(replace(line, topic=topic), [id], body))[0]
+                for id, topic in zip(ids, topics, strict=True)
+            ]
         for start in range(0, len(ids), 500):
             packed = [codec.pack_id(id) for id in ids[start : start + 500]]
             numbers = [int(body), *map(len, packed)]
-            _, n, blob = await self._look("read", line, codec.pack_numbers(numbers), b"".join(packed))
+            _, n, blob = await self._calls.look("read", line, codec.pack_numbers(numbers), b"".join(packed))
             jobs += codec.decode_shown(n, blob, line.topic)
         return jobs
 
@@ -390,12 +333,12 @@ class ValkeyStore:
         after = -1 if query.due_after_ms is None else query.due_after_ms
         before = -1 if query.due_before_ms is None else query.due_before_ms
         numbers = [state, query.limit, int(query.body), after, before, len(tag), len(query.cursor)]
-        now_ms, n, blob = await self._look("list", line, codec.pack_numbers(numbers), tag + query.cursor)
+        now_ms, n, blob = await self._calls.look("list", line, codec.pack_numbers(numbers), tag + query.cursor)
         jobs = codec.decode_shown(n[1:], blob, line.topic, n[0])
         return Page([job for job in jobs if job is not None], blob[: n[0]] or None, now_ms)
 
     async def stats(self, line: Line, bands_ms: Sequence[int] = ()) -> Stats:
-        now_ms, n, _ = await self._look("stats", line, codec.pack_numbers(list(bands_ms)))
+        now_ms, n, _ = await self._calls.look("stats", line, codec.pack_numbers(list(bands_ms)))
         reasons = {reason.value: count for reason, count in zip(Reason, n[6:10], strict=True)}
         return Stats(
             scheduled=n[0], ready=n[1], leased=n[2], done=n[3], dead=sum(n[6:10]), cancelled=n[4], broken=n[5],
@@ -406,7 +349,7 @@ class ValkeyStore:
 
     async def _control(self, line: Line, *numbers: int) -> bool:
         async with self._alone("control", line):
-            _, _, n, _ = await self._call("control", line, codec.pack_numbers(list(numbers)))
+            _, _, n, _ = await self._calls.change("control", line, codec.pack_numbers(list(numbers)))
         return bool(n[0])
 
     async def control(self, line: Line, control: Control) -> None:
@@ -419,7 +362,7 @@ class ValkeyStore:
     async def _registered(self, topics: Sequence[tuple[str, str]]) -> None:
         """The directory has these topics: their lines need not say any more that they are not listed."""
         for topic in topics:
-            for line in self._unlisted.pop(topic, ()):
+            for line in self._calls.unlisted.pop(topic, ()):
                 await self._control(line, 3)
 
     async def retire(self, line: Line) -> bool:
@@ -434,7 +377,7 @@ class ValkeyStore:
             packed = [codec.pack_id(id) for id in part]
             numbers = [what, 0 if ids is not None else min(limit, 500), delay, most, *map(len, packed)]
             async with self._alone("dead", line):
-                _, _, n, blob = await self._call("dead", line, codec.pack_numbers(numbers), b"".join(packed))
+                _, _, n, blob = await self._calls.change("dead", line, codec.pack_numbers(numbers), b"".join(packed))
             at = 0
             for i in range(0, len(n), 4):
                 id = codec.unpack_id(blob[at : at + n[i]])
@@ -451,8 +394,12 @@ class ValkeyStore:
 
     async def clean(self, line: Line, limit: int = 200) -> Cleaned:
         async with self._alone("clean", line):
-            _, _, n, _ = await self._call("clean", line, codec.pack_numbers([min(limit, 200)]))
+            _, _, n, _ = await self._calls.change("clean", line, codec.pack_numbers([min(limit, 200)]))
         return Cleaned(n[0], n[1], n[2], n[3], None if n[4] < 0 else n[4], bool(n[5]))
+
+
+def _id_of(item: Ref | Release | Extend) -> str:
+    return item.id
 
 
 def _send_size(item: SendItem) -> int:

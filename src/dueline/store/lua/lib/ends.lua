@@ -82,6 +82,9 @@ local function close(job, phase)
     if job.inline then
       head = head .. struct.pack('>I2', #job.inline) .. job.inline
     end
+    if job.topic then
+      head = head .. struct.pack('>I2', #job.topic) .. job.topic
+    end
     put(out.hr, job.id, run_text(job, string.lower(phase), head))
     put(out.dj, job.id)
   end

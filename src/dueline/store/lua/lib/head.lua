@@ -3,6 +3,9 @@
 local m, j, r, s, l, a, d, g, k = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local caller, nonce, blob, channel, permanent = ARGV[3], ARGV[4], ARGV[6], ARGV[7], ARGV[8] == '1'
 local LAST = 253402300799999
+-- Wide namespaces: ids are unique over all topics, so a record names its topic. `topic` is this line's own ('' = none: the caller
+-- knows only the id), `other` a second line whose keys stand behind the first nine (m s l a d g k).
+local topic, other = ARGV[10], ARGV[11]
 
 local now, start -- what is over is judged by the past millisecond, what begins counts from the next one
 if ARGV[1] ~= '' then

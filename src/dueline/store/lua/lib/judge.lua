@@ -1,6 +1,7 @@
 -- judge: the one place that derives a state (engine/lifecycle.py says the same in Python). Clean-up only writes down
 -- what this already says, so what a caller sees never depends on whether it has run.
 -- job.state: s scheduled, r ready, l leased, D done, C cancelled, X dead, nil nothing (never was, or gone by retention).
+-- E elsewhere (wide namespaces: the id lives in another topic, job.topic).
 -- job.at: when it became that. job.written: an end that stands in the store, not only in time.
 local EXHAUSTED, EXPIRED, REJECTED, CORRUPT = 1, 2, 3, 4
 
@@ -35,9 +36,32 @@ local function judge(job)
   end
 end
 
+-- Whose policies and schedule a job belongs to: this line's, or those of the second one. Nil: of a line that is not here.
+local function home_of(job)
+  if job.topic == nil or job.topic == topic then
+    return m, s
+  elseif job.topic == other then
+    return KEYS[10], KEYS[11]
+  end
+end
+
 local function read_whole(job, raw)
   read_record(job, raw)
-  job.policy = policy(job.number, job.inline)
+  job.home, job.schedule = home_of(job)
+  if job.home then
+    job.policy = policy(job.number, job.inline, job.home)
+  end
+end
+
+-- A job that nobody pulled yet has no run: everything follows from its place in the schedule.
+local function started(job, score)
+  if score then
+    score = tonumber(score)
+    job.phase, job.reason, job.deliveries, job.uncounted, job.given = 'W', 0, 0, 0, 0
+    job.time, job.due, job.exp, job.fresh = score, score, job.ttl and score + job.ttl or 0, true
+    job.changed, job.token, job.error = job.edited or job.created, NO_TOKEN, ''
+    judge(job)
+  end
 end
 
 -- The jobs of `ids` as they are now; one that never was has state nil and no record.
@@ -56,13 +80,24 @@ local function load(ids)
       end
       if run and not job.unreadable then
         read_run(job, run)
-        if record or job.head then
-          job.policy = job.policy or policy(job.number, job.inline)
+        if job.head then
+          job.home = home_of(job)
+          job.policy = job.home and policy(job.number, job.inline, job.home)
+        end
+        if job.policy then
           judge(job)
+        elseif record or job.head then
+          job.state = 'E'
         end
       elseif record then
-        unstarted[#unstarted + 1] = job
-        members[#members + 1] = member(job.seq, job.id)
+        if job.home == m then
+          unstarted[#unstarted + 1] = job
+          members[#members + 1] = member(job.seq, job.id)
+        elseif job.home then
+          started(job, redis.call('ZSCORE', job.schedule, member(job.seq, job.id)))
+        else
+          job.state = 'E'
+        end
       end
     end
   end
@@ -70,14 +105,7 @@ local function load(ids)
     local to = math.min(from + 3899, #members)
     local scores = redis.call('ZMSCORE', s, unpack(members, from, to))
     for i = from, to do
-      local job, score = unstarted[i], scores[i - from + 1]
-      if score then
-        score = tonumber(score)
-        job.phase, job.reason, job.deliveries, job.uncounted, job.given = 'W', 0, 0, 0, 0
-        job.time, job.due, job.exp, job.fresh = score, score, job.ttl and score + job.ttl or 0, true
-        job.changed, job.token, job.error = job.edited or job.created, NO_TOKEN, ''
-        judge(job)
-      end
+      started(unstarted[i], scores[i - from + 1])
     end
   end
   return jobs

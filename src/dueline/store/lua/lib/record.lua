@@ -3,18 +3,18 @@
 --
 -- j[id]  flags policy seq:5 created:6 crc:4 fingerprint:8 | [policy bytes] [topic] [ttl:6] [edited:6] [headers] [tags] body
 --        flags: 0-1 body kind, 4 ttl, 8 headers, 16 tags, 32 edited, 64 policy inline, 128 topic (wide namespaces)
--- r[id]  phase reason deliveries:4 uncounted:4 given:1 time:6 due:6 exp:6 changed:6 token:12 | [record head:25, with its policy bytes if inline] error
+-- r[id]  phase reason deliveries:4 uncounted:4 given:1 time:6 due:6 exp:6 changed:6 token:12 | [record head:25, with its policy bytes if inline, its topic if wide] error
 --        phase: L leased, W waits, D done, C cancelled, X dead; lower case d, c: tombstone, no record in j, its head is here
 -- time   L deadline; W next delivery; ended: end of the retention
 local RUN, HEAD, NO_TOKEN = '>BBI4I4BI6I6I6I6', '>BBI5I6', string.rep('\0', 12)
 local policies = {}
 
 -- lease, max (0 = none), retain, dead_retain, flags (1 = keep the body), jitter, waits...
-local function policy(number, inline)
-  local key = inline or number
+local function policy(number, inline, home)
+  local key = inline or (home == m and number) or home .. number
   local p = policies[key]
   if p == nil then
-    local text = inline or redis.call('HGET', m, 'p' .. number)
+    local text = inline or redis.call('HGET', home, 'p' .. number)
     local lease, max, retain, dead, flags, jitter, n = struct.unpack('>I4I4I6I6BdB', text)
     p = { lease = lease, max = max, retain = retain, dead = dead, keep = flags % 2 == 1, jitter = jitter, n = n, text = text }
     policies[key] = p
@@ -84,6 +84,12 @@ local function read_run(job, raw)
     if bit.band(job.flags, 64) > 0 then
       local size = struct.unpack('>I2', raw, at)
       job.inline = string.sub(raw, at + 2, at + 1 + size)
+      job.head = job.head .. string.sub(raw, at, at + 1 + size)
+      at = at + 2 + size
+    end
+    if bit.band(job.flags, 128) > 0 then
+      local size = struct.unpack('>I2', raw, at)
+      job.topic = string.sub(raw, at + 2, at + 1 + size)
       job.head = job.head .. string.sub(raw, at, at + 1 + size)
       at = at + 2 + size
     end

@@ -1,0 +1,20 @@
+-- elsewhere: takes a job out of the second line of this call (KEYS 10-16: m s l a d g k), whatever its state. Its record and run are
+-- shared by both lines and are overwritten by the caller. Written at once: a move between topics is rare and must be whole.
+local function leave_other(job)
+  local om, os, ol, oa, od, ok = KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[16]
+  if job.phase then
+    redis.call('ZREM', os, member(job.seq, job.id))
+    redis.call('ZREM', ol, member(job.seq, job.id))
+    redis.call('ZREM', oa, 'x' .. job.id, 'e' .. job.id, 't' .. job.id)
+    if job.phase == 'L' and job.time > now and tonumber(redis.call('HGET', om, 'mif') or 0) > 0 then
+      redis.call('SPUBLISH', ARGV[12], '') -- a place became free there
+    end
+    if job.written then
+      redis.call('ZREM', od, 'x' .. job.id)
+      redis.call('HINCRBY', om, job.phase == 'X' and COUNTER[job.reason] or (string.upper(job.phase) == 'D' and 'nD' or 'nC'), -1)
+    end
+  end
+  each_tag(job, function(entry)
+    redis.call('ZREM', ok, entry)
+  end)
+end

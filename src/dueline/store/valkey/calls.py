@@ -1,0 +1,211 @@
+"""Script calls on the store, healed in one place.
+
+A missing script is sent along, a lost connection is reopened and the call repeated with the same nonce (the script
+answers a repeat from its memory), a loading store is waited for. What cannot be healed in `patience_s` ends as
+StoreDown (certainly not done) or UnknownOutcome (its bytes had left).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from redis.exceptions import BusyLoadingError, NoScriptError, OutOfMemoryError, ReadOnlyError, ResponseError
+
+from ...engine.errors import ClockStep, Loading, StoreDown, StoreFull, UnknownOutcome
+from ...engine.job import Line
+from ...engine.store import Events, StalePolicy
+from . import codec
+from .clock import StoreClock
+from .keys import DATA_VERSION, LETTERS, directory_keys, line_keys, meta_key
+from .link import Link, LinkLost
+from .scripts import OPERATIONS, Patch, load_scripts
+
+_LETTER = {name: chr(97 + place) for place, name in enumerate(OPERATIONS)}
+
+
+class WrongStore(Exception):
+    """The store holds data that this version must not touch, or is not the one this process began with."""
+
+
+class Calls:
+    """`test_clock`: a test's own time, given to every script. `repeat_every`: repeat each n-th change (tests)."""
+
+    def __init__(
+        self,
+        link: Link,
+        prefix: str,
+        test_clock: Callable[[], int] | None,
+        patience_s: float,
+        lua_patch: Patch | None,
+        on_call: Callable[[str, float], None] | None,
+    ) -> None:
+        self.link = link
+        self.clock = StoreClock()
+        self.events: Events | None = None
+        self.repeat_every = 0
+        self.reconnects = 0
+        self.unlisted: dict[tuple[str, str], set[Line]] = {}  # lines that wait for their topic to be registered
+        self._prefix = prefix
+        self._test_clock = test_clock
+        self._patience_s = patience_s
+        self._on_call = on_call
+        self._scripts = load_scripts(lua_patch)
+        self._process = os.urandom(6).hex()
+        self._nonce = int.from_bytes(os.urandom(4), "big") << 24
+        self._epoch: str | None = None
+
+    def now_ms(self) -> int:
+        return self._test_clock() if self._test_clock else self.clock.now_ms()
+
+    async def start(self) -> None:
+        """Connects and checks the data version; raises StoreDown, Loading or WrongStore."""
+        await self.link.start()
+        key = meta_key(self._prefix)
+        await self._plain(key, "HSETNX", key, "version", DATA_VERSION)
+        await self._plain(key, "HSETNX", key, "epoch", os.urandom(8).hex())
+        await self.check()
+
+    async def check(self) -> None:
+        """One look at the store (health): its clock, its data version, and that it is still the same store."""
+        key = meta_key(self._prefix)
+        reply = await self._plain(key, "TIME")
+        if self._test_clock is None:
+            self.clock.observe(int(reply[0]) * 1000 + int(reply[1]) // 1000)
+        found = await self._plain(key, "HGETALL", key)
+        fields: dict[bytes, bytes] = (
+            found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))
+        )
+        version = fields.get(b"version", b"").decode()
+        if fields and version != DATA_VERSION:
+            raise WrongStore(
+                f"the store holds data of version {version or '?'}, this program reads {DATA_VERSION}: "
+                "use the matching version"
+            )
+        epoch = fields.get(b"epoch", b"").decode()
+        if self._epoch is None:
+            self._epoch = epoch
+        elif epoch != self._epoch:
+            raise WrongStore(
+                "the store is not the one this server began with (emptied or replaced): restart the server to accept it"
+            )
+
+    async def _plain(self, key: str, *command: Any) -> Any:
+        return await self._healed(lambda _: self.link.call(key, *command), "plain")
+
+    async def _healed(self, attempt: Callable[[bool], Awaitable[Any]], name: str) -> Any:
+        """Repeats `attempt(with_source)` until it answers. Only this place knows what can be healed."""
+        started = time.monotonic()
+        deadline = started + self._patience_s
+        with_source = written = loading = False
+        message, pause = "", 0.01
+        while True:
+            try:
+                reply = await attempt(with_source)
+                if self._on_call is not None:
+                    self._on_call(name, time.monotonic() - started)
+                return reply
+            except NoScriptError:
+                with_source = True
+                continue
+            except OutOfMemoryError:
+                raise StoreFull() from None
+            except (LinkLost, BusyLoadingError, ReadOnlyError) as error:
+                self.reconnects += isinstance(error, LinkLost)
+                written = written or (isinstance(error, LinkLost) and error.written)
+                loading = isinstance(error, BusyLoadingError) or (isinstance(error, LinkLost) and error.loading)
+                message = str(error)
+            except ResponseError as error:
+                message = str(error)
+                if message.startswith(("OOM", "MISCONF")):
+                    raise StoreFull(f"the store refuses writes: {message}") from None
+                if not message.startswith(("TRYAGAIN", "CLUSTERDOWN", "NOREPLICAS", "MASTERDOWN", "LOADING", "BUSY")):
+                    raise
+            if time.monotonic() + pause > deadline:
+                if written:
+                    raise UnknownOutcome()
+                raise (Loading() if loading else StoreDown(f"the store does not answer: {message}"))
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 0.5)
+
+    async def change(
+        self, name: str, line: Line, numbers: bytes, blob: bytes = b"", variant: int = 0, other: Line | None = None
+    ) -> tuple[int, int, list[int], bytes]:
+        """One changing script call: (now_ms, extra, numbers, blob). Events for the engine leave here.
+        `variant` tells callers of one operation apart that may be in flight together; `other` is a second line of the
+        same wide partition."""
+        script, keys = self._scripts[name], line_keys(self._prefix, line)
+        self._nonce += 1
+        nonce = self._nonce.to_bytes(8, "big")
+        permanent = "1" if self.link.permanent_keys else ""
+        caller = f"{self._process}{_LETTER[name]}{variant or ''}"
+        named: tuple[str, ...] = keys.keys
+        extra: tuple[str, ...] = (self._process,)
+        if line.wide:
+            extra += (line.topic,)
+            if other is not None:
+                second = line_keys(self._prefix, other)
+                named += tuple(key for key, letter in zip(second.keys, LETTERS, strict=True) if letter not in "jr")
+                extra += (other.topic, second.channel)
+
+        async def attempt(with_source: bool) -> Any:
+            head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
+            now, expected = (
+                ("", self.clock.expectation()) if self._test_clock is None else (str(self._test_clock()), "")
+            )
+            args = (now, expected, caller, nonce, numbers, blob, keys.channel, permanent, *extra)
+            return await self.link.call(named[0], *head, len(named), *named, *args)
+
+        reply = await self._healed(attempt, name)
+        if self.repeat_every and self._nonce % self.repeat_every == 0:
+            reply = await self._healed(attempt, name)
+        status, now_ms, note_ms, said, packed, answer = reply
+        if self._test_clock is None:
+            in_time = self.clock.observe(now_ms)
+            if status == 1:
+                if not in_time:
+                    raise ClockStep()
+                return await self.change(name, line, numbers, blob, variant, other)
+        if status == 2:
+            if self.events is not None:
+                self.events.policy_changed(line, said)
+            raise StalePolicy(said)
+        if self.events is not None:
+            if note_ms:
+                self.events.noted(line, note_ms)
+            if said & 1:
+                self.unlisted.setdefault((line.namespace, line.topic), set()).add(line)
+                self.events.unlisted(line)
+        return now_ms, said, codec.unpack_numbers(packed), answer
+
+    async def look(self, name: str, line: Line, numbers: bytes, blob: bytes = b"") -> tuple[int, list[int], bytes]:
+        """One reading script call: (now_ms, numbers, blob)."""
+        script, keys = self._scripts[name], line_keys(self._prefix, line)
+
+        async def attempt(with_source: bool) -> Any:
+            head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
+            now = "" if self._test_clock is None else str(self._test_clock())
+            args = (
+                (now, "", "", "", numbers, blob, "", "", "", line.topic)
+                if line.wide
+                else (now, "", "", "", numbers, blob)
+            )
+            return await self.link.call(keys.keys[0], *head, 9, *keys.keys, *args)
+
+        reply = await self._healed(attempt, name)
+        return reply[1], codec.unpack_numbers(reply[4]), reply[5]
+
+    async def directory(self, what: int, numbers: bytes, blob: bytes) -> tuple[bytes, bytes]:
+        script, keys = self._scripts["directory"], directory_keys(self._prefix)
+        permanent = "1" if self.link.permanent_keys else ""
+
+        async def attempt(with_source: bool) -> Any:
+            head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
+            now = "" if self._test_clock is None else str(self._test_clock())
+            return await self.link.call(keys[0], *head, len(keys), *keys, now, what, numbers, blob, permanent)
+
+        reply = await self._healed(attempt, "directory")
+        return reply[1], reply[2]
