@@ -13,8 +13,8 @@ from typing import Any
 
 from ..dialects.http import Request, Response, plain_error
 from ..engine.errors import BodyTooLarge
-from .connection import Headers, join_headers
 from .front import Answered
+from .head import Headers, join_headers
 from .router import Found, Router
 
 log = logging.getLogger("dueline.server")

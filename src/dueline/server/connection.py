@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 import httptools
@@ -25,6 +25,7 @@ import msgspec
 from ..dialects.http import Request, Response, plain_error
 from ..engine.errors import BodyTooLarge
 from .deadlines import NEVER
+from .head import Headers, head_fault, join_headers
 from .router import Found, fixed_route, internal_error
 
 if TYPE_CHECKING:
@@ -38,35 +39,6 @@ BIG_ANSWER_BYTES = 64 * 1024
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 MALFORMED = Found(fixed_route("malformed", internal_error()), None)
 NO_REQUEST = Request("-", "", "", {}, b"")
-
-
-class Headers(Mapping[str, str]):
-    """Request headers, decoded when they are asked for. Repeated ones are joined with a comma."""
-
-    __slots__ = ("_raw",)
-
-    def __init__(self, raw: dict[bytes, bytes]) -> None:
-        self._raw = raw
-
-    def __getitem__(self, name: str) -> str:
-        return self._raw[name.encode("latin-1", "replace")].decode("latin-1")
-
-    def __iter__(self) -> Iterator[str]:
-        return (name.decode("latin-1") for name in self._raw)
-
-    def __len__(self) -> int:
-        return len(self._raw)
-
-
-def join_headers(pairs: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """Headers by lower-case name; repeated ones joined with a comma."""
-    raw = {name.lower(): value for name, value in pairs}
-    if len(raw) != len(pairs):
-        raw = {}
-        for name, value in pairs:
-            name = name.lower()
-            raw[name] = raw[name] + b", " + value if name in raw else value
-    return raw
 
 
 class Exchange(msgspec.Struct):
@@ -283,7 +255,7 @@ class Connection(asyncio.Protocol):
         parser = self._parser
         version = parser.get_http_version()
         self._old = version == "1.0"
-        wrong = _head_fault(version, raw)
+        wrong = head_fault(version, raw)
         if wrong is not None:
             self._refuse(plain_error(400, "bad_request", wrong))
             raise _Refused
@@ -510,25 +482,3 @@ class Connection(asyncio.Protocol):
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
-
-
-def _head_fault(version: str, raw: dict[bytes, bytes]) -> str | None:
-    """What is wrong with a head that the parser let through. Together with the parser: nothing that two readers of one
-    byte stream could understand differently."""
-    if version != "1.1" and version != "1.0":
-        return f"HTTP/{version} is not spoken here"
-    host = raw.get(b"host")
-    if host is None and version == "1.1":
-        return "The Host header is missing"
-    if host is not None and b"," in host:
-        return "There is more than one Host header"
-    coding = raw.get(b"transfer-encoding")
-    length = raw.get(b"content-length")
-    if coding is not None:
-        if length is not None:
-            return "Content-Length and Transfer-Encoding exclude each other"
-        if coding.lower() != b"chunked" or version == "1.0":
-            return "The only transfer coding is chunked, in HTTP/1.1"
-    if length is not None and not (length.isdigit() and len(length) <= 19):
-        return "Content-Length is not a number"
-    return None

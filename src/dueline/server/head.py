@@ -1,0 +1,56 @@
+"""The head of a request: its headers as a handler sees them, and what may not stand in it. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+
+class Headers(Mapping[str, str]):
+    """Request headers, decoded when they are asked for. Repeated ones are joined with a comma."""
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, raw: dict[bytes, bytes]) -> None:
+        self._raw = raw
+
+    def __getitem__(self, name: str) -> str:
+        return self._raw[name.encode("latin-1", "replace")].decode("latin-1")
+
+    def __iter__(self) -> Iterator[str]:
+        return (name.decode("latin-1") for name in self._raw)
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+
+def join_headers(pairs: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Headers by lower-case name; repeated ones joined with a comma."""
+    raw = {name.lower(): value for name, value in pairs}
+    if len(raw) != len(pairs):
+        raw = {}
+        for name, value in pairs:
+            name = name.lower()
+            raw[name] = raw[name] + b", " + value if name in raw else value
+    return raw
+
+
+def head_fault(version: str, raw: dict[bytes, bytes]) -> str | None:
+    """What is wrong with a head that the parser let through. Together with the parser: nothing that two readers of one
+    byte stream could understand differently."""
+    if version != "1.1" and version != "1.0":
+        return f"HTTP/{version} is not spoken here"
+    host = raw.get(b"host")
+    if host is None and version == "1.1":
+        return "The Host header is missing"
+    if host is not None and b"," in host:
+        return "There is more than one Host header"
+    coding = raw.get(b"transfer-encoding")
+    length = raw.get(b"content-length")
+    if coding is not None:
+        if length is not None:
+            return "Content-Length and Transfer-Encoding exclude each other"
+        if coding.lower() != b"chunked" or version == "1.0":
+            return "The only transfer coding is chunked, in HTTP/1.1"
+    if length is not None and not (length.isdigit() and len(length) <= 19):
+        return "Content-Length is not a number"
+    return None
