@@ -166,6 +166,18 @@ class Engine:
     async def extend(self, namespace: str, topic: str, items: Sequence[Extend]) -> list[Done]:
         return await self._jobs.extend(await self._topic(namespace, topic), items)
 
+    # -- by id alone, in wide namespaces
+
+    async def ack_by_id(self, namespace: str, ids: Sequence[str]) -> list[Done]:
+        """Done, wherever the job is and whatever its live state. For protocols that know neither topic nor token."""
+        return await self._jobs.ack(self._topics.everywhere(namespace), [Ref(id) for id in ids])
+
+    async def cancel_by_id(self, namespace: str, ids: Sequence[str], forget: bool = False) -> list[Done]:
+        return await self._jobs.cancel(self._topics.everywhere(namespace), ids, forget)
+
+    async def get_by_id(self, namespace: str, id: str) -> Job:
+        return await self._jobs.get(self._topics.everywhere(namespace), id)
+
     # -- jobs from outside
 
     async def cancel(self, namespace: str, topic: str, ids: Sequence[str], forget: bool = False) -> list[Done]:

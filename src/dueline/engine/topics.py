@@ -13,6 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from .checks import Checks, conflict_rule
+from .errors import InvalidField
 from .figures import Figures, TopicFigures
 from .ids import partition_of
 from .job import Line
@@ -177,6 +178,12 @@ class Topics:
     def is_old(self, topic: Topic) -> bool:
         """Was the config read so long ago that a user who only pulls should have it read again, in the background?"""
         return self._time_s() - topic.read_at_s > OLD_S
+
+    def everywhere(self, namespace: str) -> Topic:
+        """All topics of a wide namespace at once, for callers that know only ids. It is not itself a topic."""
+        if not self.is_wide(namespace):
+            raise InvalidField("ids of this namespace are only known together with their topic", "topic")
+        return Topic(namespace, "", True, self._figures.of(namespace, "(by id)"), self._checks.limits.max_body_bytes)
 
     def is_wide(self, namespace: str) -> bool:
         return namespace in self._wide
