@@ -33,6 +33,20 @@ async def test_a_held_job_carries_everything(bed: Bed) -> None:
     assert (job.deliveries, job.attempts, job.updated_at_ms) == (1, 1, bed.clock.now_ms)
 
 
+async def test_a_held_job_tells_its_ttl_and_when_it_was_first_due_also_after_a_release(bed: Bed) -> None:
+    created_ms = bed.clock.now_ms
+    await bed.send("a", delay_ms=10, ttl_ms=5_000)
+    await bed.advance(10)
+    held = await bed.pull_one()
+    assert (held.expires_at_ms, held.ttl_ms, held.first_due_at_ms) == (created_ms + 5_010, 5_000, created_ms + 10)
+    await bed.advance(7)
+    await bed.release("a", held.lease, delay_ms=0)
+    again = await bed.pull_one()
+    assert (again.due_at_ms, again.first_due_at_ms) == (created_ms + 17, created_ms + 10)
+    job = await bed.job("a")
+    assert (job.ttl_ms, job.expires_at_ms, job.first_due_at_ms) == (5_000, created_ms + 5_010, created_ms + 10)
+
+
 async def test_a_job_without_a_limit_of_attempts_says_so(bed: Bed) -> None:
     await bed.send("a", max_attempts=None)
     assert (await bed.pull_one()).max_attempts is None

@@ -87,10 +87,16 @@ class Job(msgspec.Struct, frozen=True):
     last_error: str | None
     merge_key: str | None = None
     items: tuple[bytes, ...] | None = None
+    ttl_ms: int | None = None  # not known of a tombstone without a body
 
     @property
     def attempts(self) -> int:
         return self.deliveries - self.refunds
+
+    @property
+    def first_due_at_ms(self) -> int:
+        """The due time that the ttl counts from, which no retry moves; without a ttl the present one."""
+        return first_due_at_ms(self.due_at_ms, self.expires_at_ms, self.ttl_ms)
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -112,3 +118,14 @@ class Held(msgspec.Struct, frozen=True):
     late_ms: int  # the script's now - the moment it became deliverable
     merge_key: str | None = None
     items: tuple[bytes, ...] | None = None
+    expires_at_ms: int | None = None
+    ttl_ms: int | None = None
+
+    @property
+    def first_due_at_ms(self) -> int:
+        """As of Job."""
+        return first_due_at_ms(self.due_at_ms, self.expires_at_ms, self.ttl_ms)
+
+
+def first_due_at_ms(due_at_ms: int, expires_at_ms: int | None, ttl_ms: int | None) -> int:
+    return due_at_ms if expires_at_ms is None or ttl_ms is None else expires_at_ms - ttl_ms

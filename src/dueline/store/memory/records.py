@@ -142,6 +142,7 @@ def job_of(record: Record, seen: Seen, body: bool) -> Job:
         retain_until_ms=seen.retain_until_ms,
         version=record.number,
         last_error=record.last_error,
+        ttl_ms=record.ttl_ms if record.body is not None else None,
     )
 
 

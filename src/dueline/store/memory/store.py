@@ -177,6 +177,8 @@ class MemoryStore:
             due_at_ms=record.due_at_ms,
             created_at_ms=record.created_at_ms,
             late_ms=late_ms,
+            expires_at_ms=record.expires_at_ms,
+            ttl_ms=record.ttl_ms,
         )
 
     async def ack(self, line: Line, items: Sequence[Ref]) -> list[Done]:
