@@ -349,6 +349,31 @@ def test_a_store_that_cannot_run_is_refused_with_its_own_words(tmp_path: Path) -
         asyncio.run(no_program())
 
 
+def test_a_folder_with_other_peoples_files_is_neither_taken_nor_closed_to_them(tmp_path: Path) -> None:
+    (tmp_path / "theirs").touch()
+    tmp_path.chmod(0o755)
+
+    async def run() -> None:
+        await EmbeddedStore(tmp_path).start()
+
+    with pytest.raises(EmbeddedError, match="a folder of its own"):
+        asyncio.run(run())
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
+
+
+def test_a_clean_stop_shrinks_a_file_that_has_grown(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = EmbeddedStore(tmp_path)
+        await store.start()
+        async with await with_store(store) as valkey:
+            for _ in range(60):
+                await valkey.set("same", "x" * 100_000)
+        await store.stop()
+
+    asyncio.run(run())
+    assert sum(part.stat().st_size for part in (tmp_path / "appendonlydir").iterdir()) < 1_000_000
+
+
 def test_stopping_twice_or_before_the_start_is_harmless_and_frees_the_folder(tmp_path: Path) -> None:
     async def run() -> StoreState:
         store = EmbeddedStore(tmp_path)

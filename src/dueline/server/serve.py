@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 import shutil
 import socket
 import sys
@@ -39,6 +40,7 @@ STATUS_FILE = "store.json"
 def run(settings: Settings) -> int:
     """Serve until a signal. Returns the exit code; refusals are told on stderr."""
     logs.configure(settings.log.level, settings.log.format)
+    allow_descriptors()
     address = parse_address(settings.server.listen, "server.listen")
     try:
         listener = open_listener(address)
@@ -56,6 +58,16 @@ def work(listener_fd: int, status_fd: int) -> int:
     structlog.contextvars.bind_contextvars(worker=orders.index)
     with socket.socket(fileno=listener_fd) as listener, os.fdopen(status_fd, "w") as status:
         return _run_loop(_work(orders, listener, lambda line: print(line, file=status, flush=True)))
+
+
+def allow_descriptors() -> None:
+    """As many open files as this system lets us have: each connection is one, and the usual default is 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (ValueError, OSError):
+            pass  # macOS refuses "unlimited"; the default stays
 
 
 def open_listener(address: Address) -> socket.socket:

@@ -56,11 +56,10 @@ class HttpFigures:
 
 
 class CallFigures:
-    """Store calls by script: durations and failures."""
+    """Durations of store calls by script."""
 
     def __init__(self) -> None:
         self.durations: dict[str, Histogram] = {}
-        self.errors: dict[str, int] = {}
 
     def called(self, script: str, seconds: float) -> None:
         histogram = self.durations.get(script)
@@ -68,21 +67,9 @@ class CallFigures:
             histogram = self.durations[script] = Histogram(CALL_BOUNDS_S)
         histogram.observe(seconds)
 
-    def failed(self, kind: str) -> None:
-        self.errors[kind] = self.errors.get(kind, 0) + 1
-
     def families(self) -> list[Family]:
-        return [
-            durations(
-                "dueline_store_call_duration_seconds", "One script call, as seen here.", "script", self.durations
-            ),
-            counter(
-                "dueline_store_errors",
-                "Store calls that failed, by kind.",
-                ("kind",),
-                {(kind,): count for kind, count in self.errors.items()},
-            ),
-        ]
+        help = "One script call, as seen here."
+        return [durations("dueline_store_call_duration_seconds", help, "script", self.durations)]
 
 
 def durations(name: str, help: str, label: str, histograms: dict[str, Histogram]) -> Family:

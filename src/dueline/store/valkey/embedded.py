@@ -129,7 +129,9 @@ class EmbeddedStore:
         """
         if self._supervisor is not None:
             return
-        files.make_private(self.data)
+        why_not = files.claim(self.data)
+        if why_not is not None:
+            raise EmbeddedError(why_not)
         if not os.access(self.binary, os.X_OK):
             raise EmbeddedError(f"{self.binary} is not a program that can be run (store.binary)")
         await self._lock.take(self._ask_orphan_to_end, self._orphan_wait_s)

@@ -75,6 +75,23 @@ def make_private(folder: Path) -> None:
     folder.chmod(0o700)
 
 
+def claim(data: Path) -> str | None:
+    """Make the data folder ours and private; the reason when it must not be taken.
+
+    A folder that holds other people's files is never closed to them: `--data /tmp` is a slip, not a wish.
+    """
+    if data.exists():
+        if not data.is_dir():
+            return f"{data} is not a folder"
+        if data.stat().st_uid != os.getuid():
+            return f"the folder {data} belongs to another user"
+        foreign = data.stat().st_mode & 0o077 and not (data / "server.lock").exists() and any(data.iterdir())
+        if foreign:
+            return f"the folder {data} holds other files and is open to others: give the store a folder of its own"
+    make_private(data)
+    return None
+
+
 def runtime_folder() -> Path:
     """Where sockets go that do not fit into the data folder: private to this user."""
     base = os.environ.get("XDG_RUNTIME_DIR")
