@@ -34,6 +34,7 @@ from .shutdown import Signals, unless
 from .workers import Orders, Workers
 
 BACKLOG = 2048
+ENOUGH_DESCRIPTORS = 1 << 20
 STATUS_FILE = "store.json"
 
 
@@ -63,11 +64,12 @@ def work(listener_fd: int, status_fd: int) -> int:
 def allow_descriptors() -> None:
     """As many open files as this system lets us have: each connection is one, and the usual default is 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
+    wanted = ENOUGH_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, ENOUGH_DESCRIPTORS)
+    if soft < wanted:
         try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         except (ValueError, OSError):
-            pass  # macOS refuses "unlimited"; the default stays
+            pass  # the default stays
 
 
 def open_listener(address: Address) -> socket.socket:
