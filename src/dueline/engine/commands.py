@@ -34,6 +34,7 @@ class Send(msgspec.Struct, frozen=True):
     retain_ms: int | None = None
     dead_retain_ms: int | None = None
     keep_body: bool = False
+    max_body_bytes: int | None = None  # the protocol's own limit; the topic's policy stands above it
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -111,6 +112,7 @@ class TopicView(msgspec.Struct, frozen=True):
     policy: TopicPolicy
     push: bool
     dead_by_reason: dict[str, int]
+    bands: tuple[int, ...] = ()  # scheduled ones by how soon they are due, when it was asked for
 
 
 class TopicPatch(msgspec.Struct, frozen=True):

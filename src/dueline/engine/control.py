@@ -7,7 +7,7 @@ If its process dies in between, whoever looks at the topic next sees that a line
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -89,25 +89,27 @@ class TopicControl:
     def _adopt(self, entry: TopicEntry) -> Topic:
         return self._topics.apply((entry.namespace, entry.topic), entry)
 
-    async def topic(self, namespace: str, name: str) -> TopicView:
+    async def topic(self, namespace: str, name: str, bands_ms: Sequence[int] = ()) -> TopicView:
         self._checks.topic_name(namespace, name)
         entry = await self._store.directory.topic(namespace, name)
         if entry is None:
             raise NotFound(f'there is no topic "{name}"')
-        return await self._view(self._adopt(entry))
+        return await self._view(self._adopt(entry), bands_ms)
 
-    async def topics(self, namespace: str, after: str, limit: int) -> tuple[list[TopicView], str | None]:
+    async def topics(
+        self, namespace: str, after: str, limit: int, bands_ms: Sequence[int] = ()
+    ) -> tuple[list[TopicView], str | None]:
         """One page by name; the cursor is the last name of the page."""
         within(limit, 1, 500, "limit")
         entries = await self._store.directory.topics(namespace, after, limit)
         views: list[TopicView] = []
         for start in range(0, len(entries), VIEWS_AT_ONCE):
             some = [self._adopt(entry) for entry in entries[start : start + VIEWS_AT_ONCE]]
-            views += await asyncio.gather(*(self._view(topic) for topic in some))
+            views += await asyncio.gather(*(self._view(topic, bands_ms) for topic in some))
         return views, entries[-1].topic if len(entries) == limit else None
 
-    async def _view(self, topic: Topic) -> TopicView:
-        stats = await asyncio.gather(*(self._store.stats(line) for line in topic.lines))
+    async def _view(self, topic: Topic, bands_ms: Sequence[int] = ()) -> TopicView:
+        stats = await asyncio.gather(*(self._store.stats(line, bands_ms) for line in topic.lines))
         if any((one.paused_until_ms or 0) != _paused_ms(topic, one.now_ms) for one in stats):
             await self._complete(topic)
         waiters = self._waiters.count_on(topic.lines)
@@ -155,4 +157,5 @@ def view_of(topic: Topic, stats: list[Stats], waiters: int) -> TopicView:
         policy=topic.config.policy,
         push=False,
         dead_by_reason=reasons,
+        bands=tuple(map(sum, zip(*(one.bands for one in stats), strict=True))),
     )

@@ -202,13 +202,15 @@ class Engine:
 
     # -- topics
 
-    async def topics(self, namespace: str, after: str, limit: int) -> tuple[list[TopicView], str | None]:
-        return await self._control.topics(namespace, after, limit)
+    async def topics(
+        self, namespace: str, after: str, limit: int, bands_ms: Sequence[int] = ()
+    ) -> tuple[list[TopicView], str | None]:
+        return await self._control.topics(namespace, after, limit, bands_ms)
 
-    async def topic(self, namespace: str, topic: str) -> TopicView:
+    async def topic(self, namespace: str, topic: str, bands_ms: Sequence[int] = ()) -> TopicView:
         """A topic's figures and policy. NotFound when it was never seen. `waiters` are those of this process; 1 when
-        there are only some in other processes."""
-        return await self._control.topic(namespace, topic)
+        there are only some in other processes. `bands_ms`: count what is due up to each of these times from now."""
+        return await self._control.topic(namespace, topic, bands_ms)
 
     async def set_topic(self, namespace: str, topic: str, patch: TopicPatch) -> tuple[TopicView, bool]:
         """The view, and whether the topic is new."""

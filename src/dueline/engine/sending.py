@@ -114,7 +114,8 @@ def send_item(command: Send, id: str, topic: Topic, checks: Checks, now_ms: Call
     if command.id is not None:
         check_name(id, "id")
     if len(command.body) > topic.max_body_bytes:
-        checks.body(command.body, topic.max_body_bytes)
+        own_bytes = command.max_body_bytes if topic.config.policy.max_body_bytes is None else None
+        checks.body(command.body, topic.max_body_bytes if own_bytes is None else own_bytes)
     delay_ms, at_ms = command.delay_ms, command.at_ms
     if delay_ms is not None or at_ms is not None:
         checks.times(delay_ms, at_ms, now_ms)
