@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -90,6 +91,7 @@ def _send_stream(session: Session, topic: str, stream: BinaryIO, total: int | No
     counted: Counter[str] = Counter()
     refused: list[tuple[Line, r.Refusal]] = []
     collected: list[Raw] = []
+    batch: list[Line] = []
     last = 0
     with session.printer.progress() as progress:
         task = progress.add_task(f"sending to {topic}", total=total)
@@ -112,8 +114,16 @@ def _send_stream(session: Session, topic: str, stream: BinaryIO, total: int | No
             raise typer.Exit(USAGE) from wrong
         except DuelineApiError as error:
             session.printer.note(_resume_hint(last))
-            raise reported(session.printer, error, f"lines {last + 1} and on") from error
+            raise reported(session.printer, error, _place(error, batch)) from error
     _show_sent(session, counted, refused, collected)
+
+
+def _place(error: DuelineApiError, batch: list[Line]) -> str:
+    """Where in the file an error of a whole call is: the line of the item that it names, else the lines of the call."""
+    item = re.match(r"\[(\d+)\]", error.field or "")
+    if item is not None and int(item[1]) < len(batch):
+        return f"line {batch[int(item[1])].number}"
+    return f"lines {batch[0].number} to {batch[-1].number}"
 
 
 def _resume_hint(last: int) -> str:
@@ -133,7 +143,7 @@ def _show_sent(
         made = tables.table("RESULT", "JOBS", right=("JOBS",))
         for result, number in sorted(counted.items()):
             tables.add(made, result, number)
-        session.printer.out.print(made)
+        session.printer.table(made)
     for line, refusal in refused[:SHOWN_REFUSALS]:
         session.printer.note(f"line {line.number} ({line.id}): {refusal.message}")
     if refused:

@@ -21,6 +21,7 @@ from .session import FAILURE, Session, connected, hint
 DOCTOR_EXAMPLES = ("dueline doctor", "dueline doctor --url https://queue.example:9277 -o json")
 
 CLOCK_WARN_MS = 1_000
+SHOWN_LIMITS = ("max_body_bytes", "max_request_bytes", "max_items", "max_wait_ms", "max_waiters")
 
 
 class Level(StrEnum):
@@ -65,7 +66,8 @@ def judge_info(info: r.Info) -> list[Finding]:
         )
         findings.append(Finding(Level.WARN if far else Level.OK, "clock", text))
     findings.append(Finding(Level.OK, "namespace", info.namespace or "default"))
-    findings.append(Finding(Level.OK, "limits", ", ".join(f"{name} {value}" for name, value in info.limits.items())))
+    shown = ", ".join(f"{name} {info.limits[name]}" for name in SHOWN_LIMITS if name in info.limits)
+    findings.append(Finding(Level.OK, "limits", f"{shown} (all: -o json)"))
     return findings
 
 

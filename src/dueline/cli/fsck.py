@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -15,6 +15,9 @@ from rich.text import Text
 from . import tables
 from .output import Output, Printer
 from .session import FAILURE
+
+if TYPE_CHECKING:
+    from ..store.valkey.fsck import Report
 
 FSCK_EXAMPLES = (
     "dueline fsck --data ./dueline-data",
@@ -26,18 +29,21 @@ DEFAULT_DATA = Path("dueline-data")
 SHOWN = 50
 
 Progress = Callable[[int, int | None], None]
+Check = Callable[[str, str, Progress], Awaitable["Report"]]
+
+StoreUrl = Annotated[
+    str | None, typer.Argument(metavar="STORE_URL", help="The store, such as redis://127.0.0.1:6379/0.")
+]
+Data = Annotated[
+    Path | None, typer.Option("--data", help="The data folder of a stopped server.", show_default="./dueline-data")
+]
+Prefix = Annotated[str, typer.Option("--prefix", help="First part of all keys (store.prefix of the server).")]
 
 
 def fsck(
-    store: Annotated[
-        str | None, typer.Argument(metavar="STORE_URL", help="The store, such as redis://host:6379/0.")
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option("--data", help="The data folder of a stopped server.", show_default="./dueline-data")
-    ] = None,
-    prefix: Annotated[
-        str | None, typer.Option("--prefix", help="First part of all keys; default: the server's.")
-    ] = None,
+    store: StoreUrl = None,
+    data: Data = None,
+    prefix: Prefix = "dueline",
     output: Annotated[Output, typer.Option("--output", "-o")] = Output.TABLE,
 ) -> None:
     """Check a store: every job in exactly one place, every counter right. It only reads; exit 1 with findings."""
@@ -72,37 +78,33 @@ def fsck(
     show(printer, report)
 
 
-def show(printer: Printer, report: Any) -> None:
+def show(printer: Printer, report: Report) -> None:
     """Print the findings; exit 1 when there are any."""
-    findings = list(report.findings)
+    findings = report.findings
     made = tables.table("#", "FINDING", right=("#",))
     for number, finding in enumerate(findings[:SHOWN], 1):
-        tables.add(made, number, _text(finding))
+        tables.add(made, number, finding)
     style = "bold red" if findings else "green"
-    said = Text(f"{report.jobs} jobs read, {len(findings)} findings", style=style)
-    raw = msgspec.json.encode({"jobs": report.jobs, "findings": findings}, enc_hook=str)
-    printer.result(raw, Group(made, said) if findings else said, rows="findings")
+    said = Text(f"{report.jobs} jobs in {report.lines} lines read, {len(findings)} findings", style=style)
+    printer.result(msgspec.json.encode(report), Group(made, said) if findings else said, rows="findings")
+    if len(findings) > SHOWN:
+        printer.note(f"the first {SHOWN} are shown; -o jsonl has all")
     if findings:
         raise typer.Exit(FAILURE)
 
 
-async def _run(check: Any, store: str | None, folder: Path | None, prefix: str | None, progress: Progress) -> Any:
+async def _run(check: Check, store: str | None, folder: Path | None, prefix: str, progress: Progress) -> Report:
     """Check a store that runs, or start the one of a data folder for as long as it takes."""
-    extra = {} if prefix is None else {"prefix": prefix}
     if folder is None:
-        return await check(store, progress=progress, **extra)
+        return await check(store or "", prefix, progress)
     from ..store.valkey.embedded import EmbeddedStore
 
     embedded = EmbeddedStore(folder)
     try:
         await embedded.start()
-        return await check(embedded.url, progress=progress, **extra)
+        return await check(embedded.url, prefix, progress)
     finally:
         await embedded.stop()
-
-
-def _text(finding: Any) -> str:
-    return finding if isinstance(finding, str) else msgspec.json.encode(finding, enc_hook=str).decode()
 
 
 def _is_expected(wrong: Exception) -> bool:
@@ -110,8 +112,7 @@ def _is_expected(wrong: Exception) -> bool:
     import redis.exceptions
 
     from ..engine.errors import DuelineError
-    from ..store.valkey.embedded import EmbeddedError
-    from ..store.valkey.embedded_lock import FolderInUse
+    from ..store.valkey.embedded import EmbeddedError, FolderInUse
 
     known = (OSError, ValueError, redis.exceptions.RedisError, DuelineError, EmbeddedError, FolderInUse)
     return isinstance(wrong, known)

@@ -28,7 +28,7 @@ class Output(StrEnum):
 
 
 class Printer:
-    """Writes results and notes. `color` None: as the terminal can (NO_COLOR is honoured by the console)."""
+    """Writes results and notes. Colour is what the terminal can; NO_COLOR is honoured by the console."""
 
     def __init__(self, output: Output) -> None:
         self.output = output
@@ -38,11 +38,21 @@ class Printer:
     def result(self, raw: bytes, table: RenderableType, rows: str | None = None) -> None:
         """Print one answer. `rows` names the list in it that jsonl takes apart; None: the whole is one row."""
         if self.output is Output.TABLE:
-            self.out.print(table)
+            self.table(table)
         elif self.output is Output.JSONL and rows is not None:
             self.lines(msgspec.json.decode(raw, type=dict[str, msgspec.Raw])[rows])
         else:
             self.line(raw)
+
+    def table(self, table: RenderableType) -> None:
+        """Print something for people; what goes to a file or a pipe has no filling at the ends of its lines."""
+        if self.out.is_terminal:
+            self.out.print(table)
+            return
+        with self.out.capture() as captured:
+            self.out.print(table)
+        sys.stdout.write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
+        sys.stdout.flush()
 
     def lines(self, array: bytes | msgspec.Raw) -> None:
         """Every element of a JSON array on a line of its own, byte for byte."""

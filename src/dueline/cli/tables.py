@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from rich import box
+import msgspec
 from rich.table import Table
 from rich.text import Text
 
@@ -26,7 +26,7 @@ NOTHING = "-"
 
 def table(*columns: str, right: Sequence[str] = ()) -> Table:
     """An empty table in the house look. `right` names the columns of numbers."""
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
         made.add_column(column, justify="right" if column in right else "left", overflow="fold")
     return made
@@ -34,7 +34,7 @@ def table(*columns: str, right: Sequence[str] = ()) -> Table:
 
 def facts(rows: Mapping[str, Any]) -> Table:
     """One thing as name and value, what does not apply left out."""
-    made = Table(box=None, pad_edge=False, show_header=False)
+    made = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     made.add_column(style="bold")
     made.add_column(overflow="fold")
     for name, value in rows.items():
@@ -44,7 +44,12 @@ def facts(rows: Mapping[str, Any]) -> Table:
 
 
 def cell(value: Any) -> Text:
-    return value if isinstance(value, Text) else Text(NOTHING if value is None else safe(str(value)))
+    """A value for people: JSON for what has parts, control characters spelled out."""
+    if isinstance(value, Text):
+        return value
+    if isinstance(value, dict | list):
+        return Text(safe(msgspec.json.encode(value).decode()))
+    return Text(NOTHING if value is None else safe(str(value)))
 
 
 def add(made: Table, *values: Any) -> None:

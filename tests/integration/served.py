@@ -1,0 +1,42 @@
+"""A real `dueline serve` for tests of what people type: its own folder, its own port."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+DUELINE = (sys.executable, "-m", "dueline.cli.main")
+READY = re.compile(r"ready on (http://\S+)")
+
+
+@contextmanager
+def served(data: Path) -> Iterator[str]:
+    """The address of a server that runs until the end of the block."""
+    log = data.with_suffix(".log")
+    with log.open("w") as stderr:
+        server = subprocess.Popen(
+            [*DUELINE, "serve", "--listen", "127.0.0.1:0", "--data", str(data)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
+    with server:
+        try:
+            assert server.stdout is not None
+            ready = READY.search(server.stdout.readline())
+            assert ready is not None, log.read_text()
+            yield ready[1]
+        finally:
+            server.terminate()
+
+
+def environment(url: str, **more: str) -> dict[str, str]:
+    """The environment of a user whose server is at `url`."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DUELINE_")}
+    return {**kept, "DUELINE_URL": url, "NO_COLOR": "1", **more}
