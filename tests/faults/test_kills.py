@@ -24,7 +24,7 @@ def crashed(folder: Path, what: str, rounds: int, workers: int = 1) -> Result:
     return asyncio.run(run.run())
 
 
-@pytest.mark.parametrize(("what", "rounds"), [("server", 2), ("store", 4), ("both", 2), ("group", 2)])
+@pytest.mark.parametrize(("what", "rounds"), [("all", 4), ("store", 4)])
 def test_nothing_acknowledged_is_lost_by_kill_9(what: str, rounds: int, folder: Path) -> None:
     result = crashed(folder, what, rounds)
     assert result.failures() == [], result.table()

@@ -44,8 +44,8 @@ async def judged_after_restart(data: Path, recorder: Recorder) -> Report:
 
 async def next_sync(log: Path) -> None:
     """Return just after the store has synced."""
-    seen = log.stat().st_size
-    while log.stat().st_size == seen:  # noqa: ASYNC110 - the shim can only write a file
+    seen = os.stat(log).st_size
+    while os.stat(log).st_size == seen:  # noqa: ASYNC110 - the shim can only write a file
         await asyncio.sleep(0.01)
 
 

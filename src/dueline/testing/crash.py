@@ -119,6 +119,7 @@ class CrashRun:
         self.restart_ms: list[float] = []
         self.orphans: list[int] = []
         self._dice = random.Random(f"{seed}/nemesis")
+        self._schedule: list[str] = []
         self._struck = 0
 
     async def run(self) -> Result:
@@ -140,7 +141,7 @@ class CrashRun:
         return await self._judge(final, drained)
 
     async def _round(self, number: int) -> None:
-        what = self.what if self.what != "all" else self._dice.choice(WHAT[:-1])
+        what = self._next()
         began_ns = self.recorder.now_ns()
         store = self.server.store_pid()
         if what in ("store", "both"):
@@ -158,6 +159,14 @@ class CrashRun:
                 self.orphans.append(store)
         await self._back_in_service(number)
         self.restart_ms.append((self.recorder.now_ns() - began_ns) / 1e6)
+
+    def _next(self) -> str:
+        """What is killed now. `all`: each kind once in every four rounds, in random order."""
+        if self.what != "all":
+            return self.what
+        if not self._schedule:
+            self._schedule = self._dice.sample(WHAT[:-1], len(WHAT) - 1)
+        return self._schedule.pop()
 
     async def _back_in_service(self, number: int, timeout_s: float = 30.0) -> None:
         """Try a send until it is answered with success; it belongs to the history like any other."""
@@ -202,7 +211,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m dueline.testing.crash", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rounds", type=int, default=20, help="how many kills (default 20)")
     parser.add_argument("--seed", type=int, default=None, help="same seed, same schedule (default: random)")
-    parser.add_argument("--what", choices=WHAT, default="all", help="what is killed (default all: any, at random)")
+    parser.add_argument("--what", choices=WHAT, default="all", help="what is killed (default all: in turn, at random)")
     parser.add_argument("--workers", type=int, default=1, help="server processes (default 1)")
     options = parser.parse_args(argv)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 31)

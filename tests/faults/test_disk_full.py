@@ -1,0 +1,89 @@
+"""D1: the disk is full. Nothing acknowledged is lost, readiness says so, and it goes on by itself when there is room.
+
+The first line of defence, which refuses sends while little room is left, is switched off here, so that the disk really
+fills: then the store ends rather than acknowledge what it cannot keep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dueline.testing.checker import check
+from dueline.testing.history import Outcome, Recorder
+from dueline.testing.load import Load, Plan
+from dueline.testing.storecheck import findings_of
+from dueline.testing.wire import Connection
+
+from .kit import serving
+
+SENDERS = Plan(consumers=0, producers=4, max_delay_ms=0, pause_ms=1.0, body_bytes=4000, wild=False, timeout_s=1.0)
+
+
+@pytest.fixture
+def small_disk(folder: Path) -> Iterator[Path]:
+    """A file system of 4 MiB. Needs root and mount(8)."""
+    path = folder / "disk"
+    path.mkdir()
+    try:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", path], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"cannot mount a tmpfs here, so no disk can be filled (needs root): {error}")
+    yield path
+    subprocess.run(["umount", "-l", path], check=True)
+
+
+def grow(disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,size=256m", disk], check=True)
+
+
+async def until_ready(address: tuple[str, int], ready: bool) -> str:
+    http = Connection(*address)
+    async with asyncio.timeout(25):
+        while True:
+            answer = await http.request("GET", "/readyz")
+            if (answer.status == 200) is ready:
+                http.close()
+                return answer.body.decode()
+            await asyncio.sleep(0.05)
+
+
+async def until_somebody_gave_up(recorder: Recorder) -> None:
+    """Keep the disk full until a client has run out of patience."""
+    async with asyncio.timeout(10):
+        while not any(e.outcome is Outcome.INFO for e in recorder.events[-50:]):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+def test_a_full_disk_loses_nothing_and_heals_when_there_is_room(small_disk: Path) -> None:
+    async def run() -> None:
+        recorder = Recorder()
+        data = small_disk / "data"
+        async with serving(data, env={"DUELINE_STORE__MIN_FREE_BYTES": "0"}) as server:
+            load = Load(SENDERS, [server.address], recorder, seed=8)
+            await load.start()
+            said = await until_ready(server.address, ready=False)
+            recorder.fault("disk full", recorder.now_ns())
+            assert "disk_full" in said
+            await until_somebody_gave_up(recorder)
+            grow(small_disk)
+            await until_ready(server.address, ready=True)
+            await load.acknowledged_reaches(load.acknowledged + 20)
+            await load.stop_sending()
+            drain = Load(Plan(producers=0, wild=False), [server.address], recorder)
+            await drain.start()
+            assert await drain.drained(20)
+            await drain.stop()
+            report = check(recorder.events, await load.dump())
+            await load.stop()
+            assert await server.stop() == 0
+        assert report.violations == ()
+        assert report.deliveries > 100
+        assert report.under_way > 0
+        assert await findings_of(data) == []
+
+    asyncio.run(run())

@@ -1,0 +1,160 @@
+"""M1, M2, M3, P3: a store that is full, that may delete jobs, that forgets scripts and connections, that stands still.
+
+Each server here is a real `dueline serve` on a private store of ours, whose settings the test may change at run time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import redis
+
+from dueline.testing.checker import Report, check
+from dueline.testing.history import Outcome, Recorder, Send
+from dueline.testing.load import Load, Plan
+from dueline.testing.process import ServerProcess
+from dueline.testing.storecheck import findings_at
+from dueline.testing.wire import Connection
+from dueline.testing.witness import Job, Witness
+
+from ..kit.valkey import PrivateValkey
+from .kit import serving
+
+PLAN = Plan(max_delay_ms=300, lease_ms=(300, 500), wait_ms=200)
+
+
+@pytest.fixture
+def own_valkey() -> Iterator[PrivateValkey]:
+    server = PrivateValkey()
+    server.start()
+    yield server
+    server.stop()
+
+
+@asynccontextmanager
+async def loaded(
+    folder: Path, valkey: PrivateValkey, plan: Plan, recorder: Recorder
+) -> AsyncIterator[tuple[ServerProcess, Load]]:
+    async with serving(folder, store_url=valkey.url) as server:
+        load = Load(plan, [server.address], recorder, seed=9)
+        try:
+            await load.start()
+            await load.acknowledged_reaches(50)
+            yield server, load
+        finally:
+            await load.stop()
+
+
+async def ended_well(load: Load, recorder: Recorder, valkey: PrivateValkey) -> Report:
+    """Stop sending, drain, dump, check, fsck."""
+    await load.stop_sending()
+    assert await load.drained(20.0)
+    await load.stop()
+    report = check(recorder.events, await load.dump())
+    assert report.violations == ()
+    assert report.left == 0
+    assert report.deliveries > 0
+    assert load.bugs == []
+    assert await findings_at(valkey.url) == []
+    return report
+
+
+def test_forgotten_scripts_and_killed_connections_are_invisible_to_callers(
+    folder: Path, own_valkey: PrivateValkey
+) -> None:
+    async def run() -> None:
+        recorder, operator = Recorder(), redis.from_url(own_valkey.url)
+        async with loaded(folder, own_valkey, PLAN, recorder) as (_, load):
+            killed = 0
+            for turn in range(30):
+                began_ns = recorder.now_ns()
+                operator.script_flush()
+                if turn % 3 == 0:
+                    killed += operator.client_kill_filter(_type="normal", skipme=True)
+                if turn % 10 == 5:
+                    killed += operator.client_kill_filter(_type="pubsub", skipme=True)
+                recorder.fault("script flush, connections killed", began_ns)
+                await load.acknowledged_reaches(load.acknowledged + 15)
+            report = await ended_well(load, recorder, own_valkey)
+        assert (report.unknown, report.unavailable) == (0, 0)
+        assert killed > 10
+        assert report.under_way > 0, "nothing was under way when connections were killed: this test shows nothing"
+
+    asyncio.run(run())
+
+
+def test_a_full_store_refuses_sends_and_drains(folder: Path, own_valkey: PrivateValkey) -> None:
+    async def run() -> None:
+        recorder, operator = Recorder(), redis.from_url(own_valkey.url)
+        plan = Plan(consumers=0, max_delay_ms=0, pause_ms=0.5, body_bytes=6000, wild=False)
+        async with serving(folder, store_url=own_valkey.url) as server:
+            operator.config_set("maxmemory", int(operator.info("memory")["used_memory"]) + 3_000_000)
+            load = Load(plan, [server.address], recorder, seed=4)
+            await load.start()
+            while not any(e.code == "store_full" for e in recorder.events):  # noqa: ASYNC110 - the load tells nobody
+                await asyncio.sleep(0.02)
+            await load.stop_sending()
+            full = [e for e in recorder.events if isinstance(e, Send) and e.outcome is Outcome.FAIL]
+            assert {e.code for e in full} == {"store_full"}
+            drain = Load(Plan(producers=0, wild=False), [server.address], recorder, seed=4)
+            await drain.start()
+            report = await ended_well(drain, recorder, own_valkey)
+            assert report.deliveries == report.sends_ok > 100, "each once, and none that was refused"
+            witness = Witness("after", *server.address, recorder)
+            assert [v.outcome for v in await witness.send(plan.topics[0], [Job("after", b"1")])] == [Outcome.OK]
+            witness.close()
+            await load.stop()
+
+    asyncio.run(run())
+
+
+def test_a_store_that_may_delete_jobs_makes_the_server_unready(folder: Path, own_valkey: PrivateValkey) -> None:
+    async def run() -> None:
+        operator = redis.from_url(own_valkey.url)
+        async with serving(folder, store_url=own_valkey.url) as server:
+            http = Connection(*server.address)
+            assert (await http.request("GET", "/readyz")).status == 200
+            operator.config_set("maxmemory", "1gb")
+            operator.config_set("maxmemory-policy", "allkeys-lru")
+            async with asyncio.timeout(30):
+                while True:
+                    answer = await http.request("GET", "/readyz")
+                    if answer.status != 200:
+                        break
+                    await asyncio.sleep(0.1)
+            assert answer.status == 503
+            assert "eviction" in answer.body.decode()
+            http.close()
+            await server.stop()
+            with pytest.raises(Exception, match="noeviction"):
+                await ServerProcess(folder, store_url=own_valkey.url).start()
+
+    asyncio.run(run())
+
+
+def test_a_store_that_stands_still_leaves_unknowns_and_no_contradiction(
+    folder: Path, own_valkey: PrivateValkey
+) -> None:
+    async def run() -> None:
+        recorder = Recorder()
+        pid = int(redis.from_url(own_valkey.url).info("server")["process_id"])
+        impatient = Plan(max_delay_ms=300, lease_ms=(300, 500), wait_ms=200, timeout_s=0.5)
+        async with loaded(folder, own_valkey, impatient, recorder) as (_, load):
+            for _ in range(2):
+                began_ns = recorder.now_ns()
+                os.kill(pid, signal.SIGSTOP)
+                await asyncio.sleep(2.0)
+                os.kill(pid, signal.SIGCONT)
+                recorder.fault("store stopped for 2 s", began_ns)
+                await load.acknowledged_reaches(load.acknowledged + 50)
+            report = await ended_well(load, recorder, own_valkey)
+        assert report.unknown > 0, "nobody noticed the pause: this test shows nothing"
+        assert report.recovered > 0, "no unknown send had been done: this test shows little"
+
+    asyncio.run(run())
