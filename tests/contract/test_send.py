@@ -48,6 +48,7 @@ async def test_a_sent_job_reads_back_whole(bed: Bed) -> None:
         retain_until_ms=None,
         version=sent.version,
         last_error=None,
+        ttl_ms=500,
     )
 
 

@@ -45,7 +45,7 @@ from .directory import MemoryDirectory
 from .figures import count
 from .lines import LineState, Shelf
 from .listing import list_page
-from .records import Record, due_ms, job_of, judged, look
+from .records import Record, Seen, due_ms, job_of, judged, look
 
 LOST = Done(Code.LEASE_LOST)
 NOT_FOUND = Done(Code.NOT_FOUND)
@@ -62,6 +62,14 @@ class Change:
     @property
     def shelf(self) -> Shelf:
         return self.state.shelf
+
+    def find(self, id: str) -> tuple[Record, Seen] | Done:
+        """The job under this id, or why it is not this line's to change. A line without a topic is everybody's."""
+        found = self.shelf.find(id, self.now_ms)
+        if found is None:
+            return NOT_FOUND
+        topic = self.state.line.topic
+        return found if found[0].topic == topic or not topic else Done(Code.ELSEWHERE)
 
 
 class MemoryStore:
@@ -107,9 +115,11 @@ class MemoryStore:
         old, seen = found
         rule = item.on_live if seen.live else item.on_ended
         if rule is OnConflict.REPLACE:
-            return _sent(Code.REPLACED, self._store(change, item), change, old)
+            return _sent(Code.REPLACED, self._store(change, item), change)
+        if old.topic != change.state.line.topic:
+            return SendResult(Code.ELSEWHERE, seen.state, 0, 0, old.topic)
         same = rule is OnConflict.KEEP or item.fingerprint == old.fingerprint
-        return _sent(Code.KEPT if same else Code.ID_EXISTS, old, change, old)
+        return _sent(Code.KEPT if same else Code.ID_EXISTS, old, change)
 
     def _store(self, change: Change, item: SendItem) -> Record:
         record = Record(
@@ -186,9 +196,9 @@ class MemoryStore:
             return [self._ack(change, item) for item in items]
 
     def _ack(self, change: Change, item: Ref) -> Done:
-        found = change.shelf.find(item.id, change.now_ms)
-        if found is None:
-            return NOT_FOUND
+        found = change.find(item.id)
+        if isinstance(found, Done):
+            return found
         record, seen = found
         if not seen.live:
             if item.token is None:
@@ -205,9 +215,9 @@ class MemoryStore:
             return [self._release(change, item) for item in items]
 
     def _release(self, change: Change, item: Release) -> Done:
-        found = change.shelf.find(item.id, change.now_ms)
-        if found is None:
-            return NOT_FOUND
+        found = change.find(item.id)
+        if isinstance(found, Done):
+            return found
         record, seen = found
         current = seen.state is State.LEASED if item.token is None else item.token == record.token
         if not seen.live or not current:
@@ -240,9 +250,9 @@ class MemoryStore:
             return [self._extend(change, item) for item in items]
 
     def _extend(self, change: Change, item: Extend) -> Done:
-        found = change.shelf.find(item.id, change.now_ms)
-        if found is None:
-            return NOT_FOUND
+        found = change.find(item.id)
+        if isinstance(found, Done):
+            return found
         record, seen = found
         if not seen.live or item.token != record.token:
             return LOST
@@ -256,9 +266,9 @@ class MemoryStore:
             return [self._cancel(change, id, forget) for id in ids]
 
     def _cancel(self, change: Change, id: str, forget: bool) -> Done:
-        found = change.shelf.find(id, change.now_ms)
-        if found is None:
-            return NOT_FOUND
+        found = change.find(id)
+        if isinstance(found, Done):
+            return found
         record, seen = found
         if seen.live:
             record.end(State.CANCELLED, None, change.now_ms)
@@ -272,9 +282,9 @@ class MemoryStore:
             return [self._edit(change, item) for item in items]
 
     def _edit(self, change: Change, item: Edit) -> Done:
-        found = change.shelf.find(item.id, change.now_ms)
-        if found is None:
-            return NOT_FOUND
+        found = change.find(item.id)
+        if isinstance(found, Done):
+            return found
         record, seen = found
         if seen.state is State.LEASED:
             return Done(Code.JOB_LEASED)
@@ -307,10 +317,12 @@ class MemoryStore:
             return [(id, self._revive(change, id, revive)) for id in ids]
 
     def _revive(self, change: Change, id: str, revive: Revive) -> Done:
-        found = change.shelf.find(id, change.now_ms)
-        if found is None or found[1].state is not State.DEAD:
+        found = change.find(id)
+        if isinstance(found, Done):
+            return found
+        record, seen = found
+        if seen.state is not State.DEAD:
             return NOT_FOUND
-        record = found[0]
         if revive.set_max_attempts:
             record.policy = replace(record.policy, max_attempts=revive.max_attempts)
         record.ended = record.reason = None
@@ -325,8 +337,10 @@ class MemoryStore:
             return [(id, self._purge(change, id)) for id in ids]
 
     def _purge(self, change: Change, id: str) -> Done:
-        found = change.shelf.find(id, change.now_ms)
-        if found is None or found[1].live:
+        found = change.find(id)
+        if isinstance(found, Done):
+            return found
+        if found[1].live:
             return NOT_FOUND
         del change.shelf.records[id]
         return Done(Code.OK)
@@ -349,7 +363,8 @@ class MemoryStore:
     async def read(self, line: Line, ids: Sequence[str], body: bool = True) -> list[Job | None]:
         now_ms, shelf = self._clock(), self._state(line).shelf
         found = [shelf.find(id, now_ms) for id in ids]
-        return [None if one is None else job_of(*one, body) for one in found]
+        mine = [one if one is not None and (one[0].topic == line.topic or not line.topic) else None for one in found]
+        return [None if one is None else job_of(*one, body) for one in mine]
 
     async def list(self, line: Line, query: Query) -> Page:
         return list_page(self._state(line), query, self._clock())
@@ -420,9 +435,8 @@ def _shelf_name(line: Line) -> tuple[str, str | None, int]:
     return line.namespace, None if line.wide else line.topic, line.partition
 
 
-def _sent(code: Code, record: Record, change: Change, old: Record | None = None) -> SendResult:
-    elsewhere = old.topic if old is not None and old.topic != change.state.line.topic else None
-    return SendResult(code, judged(record, change.now_ms).state, record.due_at_ms, record.number, elsewhere)
+def _sent(code: Code, record: Record, change: Change) -> SendResult:
+    return SendResult(code, judged(record, change.now_ms).state, record.due_at_ms, record.number)
 
 
 def _tidy(shelf: Shelf, record: Record, now_ms: int) -> Iterator[str]:
