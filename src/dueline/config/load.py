@@ -75,13 +75,11 @@ def load(
 
 def check(settings: Settings) -> None:
     """What holds between keys. Raises ConfigError."""
-    address = parse_address(settings.server.listen, "server.listen")
-    if not address.loopback and not settings.server.insecure:
-        raise ConfigError(
-            f"server.listen = {settings.server.listen}: others could reach this address, and the server asks nobody "
-            f"for a token. Listen on 127.0.0.1:{address.port} (behind a proxy that checks its callers), or say "
-            "--insecure (server.insecure = true) if everyone who can reach it may read and change every job."
-        )
+    _check_reach(settings, settings.server.listen, "server.listen")
+    for name in msgspec.structs.asdict(settings.dialects):
+        listen: str | None = getattr(getattr(settings.dialects, name), "listen", None)
+        if listen is not None:
+            _check_reach(settings, listen, f"dialects.{name}.listen")
     url = settings.store.url
     if url is not None:
         scheme = url.split("://", 1)[0]
@@ -96,6 +94,17 @@ def check(settings: Settings) -> None:
         raise ConfigError(f'store.durability: the embedded store is "fsync", not "{settings.store.durability}"')
     if settings.limits.max_body_bytes > settings.limits.max_request_bytes:
         raise ConfigError("limits.max_body_bytes: is more than limits.max_request_bytes")
+
+
+def _check_reach(settings: Settings, listen: str, path: str) -> None:
+    """Nobody but this machine may reach a server that asks for no token, unless that is wanted."""
+    address = parse_address(listen, path)
+    if not address.loopback and not settings.server.insecure:
+        raise ConfigError(
+            f"{path} = {listen}: others could reach this address, and the server asks nobody "
+            f"for a token. Listen on 127.0.0.1:{address.port} (behind a proxy that checks its callers), or say "
+            "--insecure (server.insecure = true) if everyone who can reach it may read and change every job."
+        )
 
 
 SCHEMES = ("unix", *(kind + way for kind in ("redis", "rediss", "valkey", "valkeys") for way in ("", "+cluster")))

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from ..engine.limits import Limits
+from ..engine.policy import TEN_YEARS_MS
 
 DEFAULT_LISTEN = "127.0.0.1:9277"
 DEFAULT_DATA = "./dueline-data"
@@ -36,7 +37,8 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int, Meta(ge=0, le=600_000, description="How long calls that are under way may take to end after SIGTERM.")
     ] = 5_000
     max_connections: Annotated[
-        int, Meta(ge=1, le=1_000_000, description="Open client connections per process; more are turned away.")
+        int,
+        Meta(ge=1, le=1_000_000, description="Open client connections per process and address; more are turned away."),
     ] = 10_000
 
 
@@ -96,10 +98,57 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: Annotated[bool, Meta(description="Whether this dialect is spoken.")] = True
 
 
+Namespace = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9._:-]{1,128}$",
+        description="Where its jobs are kept. Two dialects with one namespace share their jobs.",
+    ),
+]
+
+
+class ForeignDialect(Dialect, frozen=True, forbid_unknown_fields=True):
+    """A protocol of another delay queue. One that has a listener of its own answers there only."""
+
+    namespace: Namespace = "default"
+    listen: Annotated[
+        str | None,
+        Meta(description="An address of its own, HOST:PORT or [IPV6]:PORT; it then answers nowhere else."),
+    ] = None
+
+
+class Camellia(ForeignDialect, frozen=True, forbid_unknown_fields=True):
+    """camellia-delay-queue. The keys of its own configuration are named in docs/dialects/camellia.md."""
+
+    namespace: Namespace = "camellia"
+    ttl_ms: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=TEN_YEARS_MS,
+            description="How long a job can be consumed from its due time on, if it does not say.",
+        ),
+    ] = 3_600_000
+    max_retry: Annotated[
+        int, Meta(ge=0, le=9_999, description="Deliveries after the first one, for a job that does not say.")
+    ] = 10
+    ack_timeout_ms: Annotated[int, Meta(ge=1, description="Time for the ack, for a pull that does not say.")] = 30_000
+    long_poll_ms: Annotated[
+        int, Meta(ge=1, le=3_600_000, description="How long a long poll is held, for one that does not say.")
+    ] = 10_000
+    retain_ms: Annotated[int, Meta(ge=0, le=TEN_YEARS_MS, description="How long an ended job can still be read.")] = (
+        300_000
+    )
+    monitor_window_ms: Annotated[
+        int, Meta(ge=100, le=86_400_000, description="Length of a window of getMonitorData and of its metrics.")
+    ] = 60_000
+
+
 class Dialects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The wire protocols."""
 
     native: Dialect = Dialect()
+    camellia: Camellia = Camellia()
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
