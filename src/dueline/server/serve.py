@@ -161,6 +161,7 @@ async def _serve_with_workers(settings: Settings, listener: socket.socket) -> in
         except (FolderInUse, EmbeddedError, StartRefused) as error:
             return _refuse(str(error))
         finally:
+            listener.close()  # new clients are refused from now on, not kept waiting for a server that ends
             await workers.stop(signals.hasten, settings.server.drain_ms / 1000)
             if starting is not None and not starting.done():
                 starting.cancel()
