@@ -7,7 +7,7 @@ A handler that raises a DuelineError is answered by its dialect's `failed`. A ca
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -60,6 +60,14 @@ class Dialect(Protocol):
     def failed(self, request: Request, error: DuelineError) -> Response:
         """The answer for a refusal, in this dialect's words."""
         ...
+
+
+@runtime_checkable
+class SpaceOwner(Dialect, Protocol):
+    """A dialect that has words for all paths below `space`, also for those that do not exist: its `failed` is asked
+    with NoRoute and MethodNotAllowed there."""
+
+    space: str
 
 
 def plain_error(

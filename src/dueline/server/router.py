@@ -4,7 +4,8 @@
 
 One table is built from the routes of all dialects. Paths without placeholders are one dictionary look-up; the rest is a
 walk over segments. A placeholder is one segment, percent-decoded; bytes that are not UTF-8 are refused in the words
-of the route's dialect. No two dialects may claim one (method, path).
+of the route's dialect. No two dialects may claim one (method, path). What nobody claims is answered by the router, in
+the space of a dialect that has words for it (SpaceOwner) by that dialect.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from ..dialects.http import Dialect, Handler, Request, Response, Route, plain_error
-from ..engine.errors import DuelineError, InvalidField
+from ..dialects.http import Dialect, Handler, Request, Response, Route, SpaceOwner, plain_error
+from ..engine.errors import DuelineError, InvalidField, MethodNotAllowed, NoRoute
 
 log = logging.getLogger("dueline.server")
 
@@ -49,10 +50,15 @@ class _Node:
 
 
 class Router:
-    """The whole surface of a listener. `respond` never raises but CancelledError."""
+    """The whole surface of a listener. `respond` never raises but CancelledError. `owner`: all of it is its own."""
 
-    def __init__(self, dialects: Sequence[Dialect], *, guard: Guard | None = None) -> None:
+    def __init__(
+        self, dialects: Sequence[Dialect], *, guard: Guard | None = None, owner: SpaceOwner | None = None
+    ) -> None:
         self._guard = guard
+        self._spaces = [(dialect.space, dialect) for dialect in dialects if isinstance(dialect, SpaceOwner)]
+        if owner is not None:
+            self._spaces.append(("", owner))
         self._exact: dict[str, _Node] = {}
         self._root = _Node()
         # Few targets are asked for often (sends to a topic): remember them. Bounded, because clients choose the paths.
@@ -98,7 +104,7 @@ class Router:
             return self._at(node, method, ())
         segments = path.split("/")
         walked = self._walk(self._root, segments, 1) if segments[0] == "" and len(segments) > 1 else None
-        return self._missing if walked is None else self._at(walked[0], method, walked[1])
+        return self._nowhere(path) if walked is None else self._at(walked[0], method, walked[1])
 
     async def respond(self, found: Found, request: Request) -> Response:
         """Run the handler. A refusal is answered by the dialect, anything unexpected by 500 `internal`."""
@@ -121,6 +127,12 @@ class Router:
             log.exception("unexpected error while refusing in %s", found.route.name)
             return internal_error()
         return plain_error(_TRANSPORT_STATUS.get(error.code, 400), error.code, error.message, error.field)
+
+    def _nowhere(self, path: str) -> Found:
+        for space, dialect in self._spaces:
+            if path.startswith(space):
+                return Found(_refusing(Route("*", "", self._missing.route.handler, "no_route"), NoRoute()), dialect)
+        return self._missing
 
     def _add(self, route: Route, dialect: Dialect) -> None:
         segments = route.pattern.split("/")[1:]
@@ -158,7 +170,7 @@ class Router:
         methods = node.methods
         pair = methods.get(method) or (methods.get("GET") if method == "HEAD" else None) or methods.get("*")
         if pair is None:
-            return Found(_not_allowed(methods), None)
+            return _not_allowed(methods)
         route, dialect = pair
         if not escaped:
             return Found(route, dialect)
@@ -210,10 +222,20 @@ def fixed_route(name: str, response: Response) -> Route:
     return Route("*", "", answer, name)
 
 
-def _not_allowed(methods: dict[str, tuple[Route, Dialect]]) -> Route:
+def _not_allowed(methods: dict[str, tuple[Route, Dialect]]) -> Found:
     allowed = ", ".join(sorted({*methods, "HEAD"} if "GET" in methods else methods))
-    response = plain_error(405, "method_not_allowed", f"This path takes {allowed}.", headers=(("allow", allowed),))
-    return fixed_route("method_not_allowed", response)
+    text, header = f"This path takes {allowed}.", ("allow", allowed)
+    _, dialect = next(iter(methods.values()))
+    if not isinstance(dialect, SpaceOwner):
+        answer = plain_error(405, "method_not_allowed", text, headers=(header,))
+        return Found(fixed_route("method_not_allowed", answer), None)
+
+    async def refuse(request: Request) -> Response:
+        answer = dialect.failed(request, MethodNotAllowed(text))
+        answer.headers = (*answer.headers, header)
+        return answer
+
+    return Found(Route("*", "", refuse, "method_not_allowed"), dialect)
 
 
 def _refusing(route: Route, error: DuelineError) -> Route:
