@@ -180,8 +180,9 @@ def test_a_killed_store_is_started_again_with_all_its_data(tmp_path: Path, polic
             async with await with_store(store) as valkey:
                 await valkey.set("kept", "yes")
             os.kill(first, signal.SIGKILL)
-            await store.until(StoreState.DOWN)
-            await store.until_ready()
+            async with asyncio.timeout(30):
+                await store.until(StoreState.DOWN)
+                await store.until_ready()
             async with await with_store(store) as valkey:
                 return await valkey.get("kept"), store.pid == first, store.status.restarts
         finally:
