@@ -1,0 +1,73 @@
+"""Run the rows, print one table, keep all figures.
+
+Exit 0 whatever the figures are; 1 when a row did not work or a job was early; 2 for a row that there is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+
+from . import machine, report
+from .broken import Broken
+from .report import RowResult
+from .rows import ROWS, Row
+from .servers import folder
+from .sizes import FULL, SHORT, Sizes
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure the targets; see docs/benchmarks.md.")
+    parser.add_argument("--full", action="store_true", help="the sizes of the targets instead of the short form")
+    parser.add_argument("--only", default="", metavar="ROW,...", help=f"some of: {', '.join(ROWS)}")
+    asked = parser.parse_args()
+    names: list[str] = [name for name in str(asked.only).split(",") if name] or list(ROWS)
+    unknown = [name for name in names if name not in ROWS]
+    if unknown:
+        parser.error(f"no such row: {', '.join(unknown)}; there are {', '.join(ROWS)}")
+    sizes = FULL if asked.full else SHORT
+    facts = machine.facts(machine.share_two_cores())
+    with folder() as place:
+        facts["fsync_ms"] = machine.fsync_ms(place)
+    print(
+        f"{facts['cpu']}, cores {facts['cores_used']} of {facts['cores_of_machine']}, load {facts['load_before']:.1f}, "
+        f"fsync {facts['fsync_ms']:.2f} ms, Python {facts['python']}, commit {facts['commit'][:10]}",
+        flush=True,
+    )
+    results = [_run(name, ROWS[name], sizes) for name in names]
+    report.print_table(results)
+    print(f"written to {report.write(results, facts, sizes.full)}")
+    _explain(results, facts["set_loader"])
+    return 1 if any(result.wrong for result in results) else 0
+
+
+def _run(name: str, row: Row, sizes: Sizes) -> RowResult:
+    """One row. What breaks it is told in its place of the table; the others still run."""
+    print(f"{name} ...", end=" ", flush=True)
+    begun_s = time.monotonic()
+    lines: Sequence[report.Line] = ()
+    wrong = ""
+    try:
+        lines = row(sizes)
+    except Broken as error:
+        wrong = str(error)
+    except Exception:
+        wrong = traceback.format_exc(limit=-3)
+    seconds = time.monotonic() - begun_s
+    print(f"{'broke' if wrong else 'done'} in {seconds:.0f} s", flush=True)
+    return RowResult(name, lines, seconds, wrong)
+
+
+def _explain(results: Sequence[RowResult], set_loader: str) -> None:
+    if set_loader == "own" and any(result.row == "throughput" for result in results):
+        print(
+            "redis-benchmark is not on the PATH (Debian: apt-get install redis-tools): SET was measured with our own "
+            "loader, which is slower, so the ratios to it read a little high."
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""Starting the load generator (load.py) as a process of its own and reading what it reports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from .broken import Broken
+
+GENERATOR = Path(__file__).with_name("load.py")
+
+
+class Orders(msgspec.Struct, frozen=True):
+    """What the generator shall do: for `seconds`, or until `count` is done. Keys are explained where they are used."""
+
+    work: str
+    port: int = 0
+    socket: str = ""  # of the store, for the work "set"
+    topic: str = "bench"
+    connections: int = 64
+    seconds: float = 0.0
+    warm_s: float = 0.0
+    count: int | None = None
+    body_bytes: int = 100  # 0: every length in body_range
+    body_range: tuple[int, int] = (64, 160)
+    id: str = "hex"
+    delay_ms: tuple[int, int] = (3_600_000, 3_600_000)
+    jobs_per_call: int = 100
+
+
+class Done(msgspec.Struct, frozen=True):
+    """What it did."""
+
+    done: int
+    seconds: float
+    errors: int
+    first_error: str
+    notes: dict[str, Any]
+
+    @property
+    def per_s(self) -> float:
+        return self.done / self.seconds if self.seconds else 0.0
+
+
+class Load:
+    """A generator that runs."""
+
+    def __init__(self, orders: Orders) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-S", "-E", str(GENERATOR), msgspec.json.encode(orders).decode()], stdout=subprocess.PIPE
+        )
+
+    def result(self) -> Done:
+        """Waits for its end. Raises Broken when it met an answer that it did not expect."""
+        out, _ = self._process.communicate()
+        if self._process.returncode != 0:
+            raise Broken(f"the load generator ended with {self._process.returncode}")
+        done = msgspec.json.decode(out, type=Done)
+        if done.errors:
+            raise Broken(f"{done.errors} unexpected answers, the first: {done.first_error}")
+        return done
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+
+def run(orders: Orders) -> Done:
+    """Start it and wait."""
+    load = Load(orders)
+    try:
+        return load.result()
+    finally:
+        load.kill()

@@ -1,0 +1,149 @@
+"""What a row says, and the table and file that all rows together make."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+RESULTS = Path(__file__).with_name("results")
+
+
+class Bound(Enum):
+    """Which side of its target is good."""
+
+    AT_LEAST = ">="
+    AT_MOST = "<="
+    BELOW = "<"
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What DESIGN 10 asks of a figure."""
+
+    bound: Bound
+    value: float
+
+    def met(self, figure: float) -> bool:
+        if self.bound is Bound.AT_LEAST:
+            return figure >= self.value
+        return figure <= self.value if self.bound is Bound.AT_MOST else figure < self.value
+
+    def __str__(self) -> str:
+        return f"{self.bound.value} {shown(self.value)}"
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line of the table. With a base the target speaks of the ratio, without one of the measured figure."""
+
+    what: str
+    measured: float
+    unit: str
+    base: float | None = None
+    target: Target | None = None
+    note: str = ""
+    details: dict[str, Any] = {}
+
+    @property
+    def ratio(self) -> float | None:
+        return self.measured / self.base if self.base else None
+
+    @property
+    def met(self) -> bool | None:
+        """None: there is no target, the figure is only told."""
+        if self.target is None:
+            return None
+        return self.target.met(self.measured if self.base is None else self.ratio or 0.0)
+
+
+class RowResult(msgspec.Struct, frozen=True):
+    """A row that ran. `wrong`: a promise was broken (a job was early), or the row itself did not work."""
+
+    row: str
+    lines: Sequence[Line] = ()
+    seconds: float = 0.0
+    wrong: str = ""
+
+
+def at_least(value: float) -> Target:
+    return Target(Bound.AT_LEAST, value)
+
+
+def at_most(value: float) -> Target:
+    return Target(Bound.AT_MOST, value)
+
+
+def below(value: float) -> Target:
+    return Target(Bound.BELOW, value)
+
+
+def shown(figure: float | None) -> str:
+    """Three digits that matter."""
+    if figure is None:
+        return "-"
+    if figure == 0 or not math.isfinite(figure):
+        return f"{figure:.0f}"
+    digits = max(0, 2 - math.floor(math.log10(abs(figure))))
+    return f"{figure:,.{digits}f}"
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value below which this share lies (nearest rank)."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, math.ceil(share * len(ordered)) - 1))]
+
+
+def middle(values: Sequence[float]) -> float:
+    return median(values) if values else 0.0
+
+
+def table(results: Sequence[RowResult]) -> Table:
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    made.add_column("what", overflow="fold")
+    for name in ("measured", "base", "ratio", "target"):
+        made.add_column(name, justify="right", no_wrap=True)
+    made.add_column("met", no_wrap=True)
+    made.add_column("note", overflow="fold")
+    for result in results:
+        for line in result.lines:
+            met = "" if line.met is None else "[green]yes[/]" if line.met else "[yellow]no[/]"
+            ratio = "-" if line.ratio is None else f"{line.ratio:.2f} x"
+            target = "" if line.target is None else str(line.target) + ("" if line.base is None else " x")
+            measured = f"{shown(line.measured)} {line.unit}".strip()
+            made.add_row(line.what, measured, shown(line.base), ratio, target, met, line.note)
+        if result.wrong:
+            made.add_row(result.row, "", "", "", "", "[red]broke[/]", result.wrong)
+    return made
+
+
+def print_table(results: Sequence[RowResult]) -> None:
+    console = Console()
+    # Piped into a file or a log, the table must not be cut to 80 columns.
+    console = console if console.is_terminal else Console(width=160)
+    console.print(table(results))
+
+
+def write(results: Sequence[RowResult], facts: dict[str, Any], full: bool) -> Path:
+    """All figures with what they were measured on."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.json"
+    rows = [
+        {
+            "row": result.row,
+            "seconds": result.seconds,
+            "wrong": result.wrong,
+            "lines": [{**msgspec.to_builtins(line), "ratio": line.ratio, "met": line.met} for line in result.lines],
+        }
+        for result in results
+    ]
+    value = {"form": "full" if full else "short", "machine": facts, "rows": rows}
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+    return path

@@ -1,0 +1,29 @@
+"""The rows of the table: each measures one promise and gives its lines. A new row is a function and a place here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..report import Line
+from ..sizes import Sizes
+from .depth import depth
+from .idle import idle
+from .lateness import lateness
+from .memory import memory
+from .restart import restart
+from .throughput import throughput
+from .transport import transport
+from .wakeup import wakeup
+
+Row = Callable[[Sizes], Sequence[Line]]
+
+ROWS: dict[str, Row] = {
+    "throughput": throughput,
+    "lateness": lateness,
+    "memory": memory,
+    "depth": depth,
+    "idle": idle,
+    "restart": restart,
+    "transport": transport,
+    "wakeup": wakeup,
+}

@@ -1,0 +1,53 @@
+"""What many topics with pending jobs cost when nobody waits for them: it should be nothing."""
+
+from __future__ import annotations
+
+import time
+
+from ..loading import Orders, run
+from ..report import Line, below
+from ..servers import StoreLine, cpu_s, descendants, server
+from ..sizes import Sizes
+
+CALM_PER_S = 20
+CALM_WITHIN_S = 60.0
+
+
+def idle(sizes: Sizes) -> list[Line]:
+    with server() as one:
+        done = run(
+            Orders("topics", port=one.port, topic="idle", connections=64, count=sizes.idle_topics)
+        )  # each job is due in an hour
+        store = one.store()
+        calm_s = _until_calm(store)
+        store_pid = int(store.info("server")["process_id"])
+        server_pids = [one.pid, *(pid for pid in descendants(one.pid) if pid != store_pid)]
+        commands, cpu, store_cpu = store.number("total_commands_processed"), _cpu(server_pids), cpu_s(store_pid)
+        begun_s = time.monotonic()
+        time.sleep(sizes.quiet_s)
+        cpu, store_cpu = _cpu(server_pids) - cpu, cpu_s(store_pid) - store_cpu
+        seconds = time.monotonic() - begun_s
+        commands = store.number("total_commands_processed") - commands - 1  # the first look was one
+    note = f"{sizes.idle_topics:,} topics, {seconds:.0f} s"
+    details = {"topics": sizes.idle_topics, "made_per_s": done.per_s, "calm_after_s": calm_s}
+    return [
+        Line("idle topics: store commands", commands / seconds, "/s", None, below(5), note, details),
+        Line("idle topics: server CPU", 100 * cpu / seconds, "%", None, below(1), note),
+        Line("idle topics: store CPU", 100 * store_cpu / seconds, "%", None, None, note),
+    ]
+
+
+def _until_calm(store: StoreLine) -> float:
+    """What the sends left to do is done first; a store that does not calm down is measured as it is."""
+    begun_s = time.monotonic()
+    while time.monotonic() - begun_s < CALM_WITHIN_S:
+        store.settle()
+        before = store.number("total_commands_processed")
+        time.sleep(1)
+        if store.number("total_commands_processed") - before <= CALM_PER_S:
+            break
+    return time.monotonic() - begun_s
+
+
+def _cpu(pids: list[int]) -> float:
+    return sum(cpu_s(pid) for pid in pids)

@@ -1,0 +1,77 @@
+"""How late jobs are that come due evenly over time, taken by long polls and acked.
+
+Judged by the script's own clock (the lease's end less its length, a whole millisecond rounded up). What the client saw
+is told beside it: it has the fsync of the pull and the way back in it. A job before its time is an error, not a figure.
+"""
+
+from __future__ import annotations
+
+import time
+
+from ..broken import Broken
+from ..loading import Load, Orders
+from ..machine import fsync_ms
+from ..report import Line, at_most, percentile
+from ..servers import Client, server
+from ..sizes import Sizes
+
+WAITERS = 16
+JOBS_PER_PULL = 16
+JOBS_PER_CALL = 500
+LEAD_S = 2.0
+
+
+def lateness(sizes: Sizes) -> list[Line]:
+    count = int(sizes.due_jobs_per_s * sizes.lateness_s)
+    with server() as one:
+        before_ms = fsync_ms(one.data)
+        client = one.client()
+        _send_due(client, count, sizes.due_jobs_per_s)
+        load = Load(
+            Orders(
+                "consume",
+                port=one.port,
+                topic="late",
+                connections=WAITERS,
+                count=count,
+                jobs_per_call=JOBS_PER_PULL,
+            )
+        )
+        try:
+            notes = load.result().notes
+        finally:
+            load.kill()
+        fsync = max(before_ms, fsync_ms(one.data))
+        client.close()
+    script_ms: list[int] = notes["script_ms"]
+    client_ms = [late_us / 1000 for late_us in notes["client_us"]]
+    if len(script_ms) != count:
+        raise Broken(f"{len(script_ms)} deliveries of {count} jobs")
+    early = sum(late < 0 for late in script_ms) + sum(late < 0 for late in client_ms)
+    if early:
+        raise Broken(f"{early} jobs of {count} were delivered early, by up to {-min(*script_ms, *client_ms)} ms")
+    note = f"{sizes.due_jobs_per_s:,} due/s, {WAITERS} long polls, early 0; fsync median {fsync:.2f} ms"
+    if fsync > 1:
+        note += " (the target assumes <= 1 ms)"
+    details = {"jobs": count, "early": early, "fsync_ms": fsync, "worst_ms": max(script_ms)}
+    return [
+        Line("lateness p50, script's clock", percentile(script_ms, 0.5), "ms", None, at_most(2), note, details),
+        Line("lateness p99, script's clock", percentile(script_ms, 0.99), "ms", None, at_most(10), "", details),
+        Line("lateness p50, at the client", percentile(client_ms, 0.5), "ms", None, None, "with fsync and way back"),
+        Line("lateness p99, at the client", percentile(client_ms, 0.99), "ms", None, None, ""),
+    ]
+
+
+def _send_due(client: Client, count: int, per_s: int) -> None:
+    """Send all of them ahead: the first is due after all are there."""
+    body = "x" * 98
+    first_ms = time.time() * 1000 + (LEAD_S + count / 5_000) * 1000
+    for start in range(0, count, JOBS_PER_CALL):
+        places = range(start, min(start + JOBS_PER_CALL, count))
+        client.call(
+            "POST",
+            "/v1/topics/late/jobs",
+            [{"at_ms": int(first_ms + place * 1000 / per_s), "body": body} for place in places],
+        )
+    if time.time() * 1000 > first_ms:
+        raise Broken(f"{count} jobs were not sent before the first of them was due: this machine is too busy")

@@ -1,0 +1,93 @@
+"""From starting a server whose predecessor was killed, to its first answered pull.
+
+The append-only file has the worst shape it is allowed: just below the growth that rewrites it, the growth being single
+sends, which cost the most to read back. The short form measures fewer jobs and scales what is above an empty start.
+"""
+
+from __future__ import annotations
+
+import time
+
+from ..broken import Broken
+from ..loading import Orders, run
+from ..report import Line, at_most
+from ..servers import Client, Server, StoreLine, folder
+from ..sizes import Sizes
+
+PROMISED_JOBS = 1_000_000
+GROWTH = 0.38  # of the 40 % at which the embedded store rewrites
+PROBE_SENDS = 2_000
+PATIENCE_S = 120.0
+
+
+def restart(sizes: Sizes) -> list[Line]:
+    with folder() as place:
+        one = Server(place / "data")
+        try:
+            one.start()
+            empty_s = _restart_s(one)
+            growth = _fill(one, sizes.restart_jobs)
+            loaded_s = _restart_s(one)
+            pending = one.client().call("GET", "/v1/topics/bench")["counts"]["scheduled"]
+        finally:
+            one.stop()
+    if pending != sizes.restart_jobs:
+        raise Broken(f"{pending} jobs are pending after the restart, {sizes.restart_jobs} were sent")
+    scaled_s = empty_s + (loaded_s - empty_s) * PROMISED_JOBS / sizes.restart_jobs
+    note = f"append-only file grown by {growth:.0%}; an empty start takes {empty_s:.2f} s"
+    if sizes.restart_jobs != PROMISED_JOBS:
+        note = f"scaled from {loaded_s:.2f} s with {sizes.restart_jobs:,}; {note}"
+    details = {"jobs": sizes.restart_jobs, "seconds": loaded_s, "empty_s": empty_s, "growth": growth}
+    return [Line(f"restart with {PROMISED_JOBS:,} pending", scaled_s, "s", None, at_most(5), note, details)]
+
+
+def _fill(one: Server, jobs: int) -> float:
+    """Fill the store so that its file has grown by GROWTH since the last rewrite; the growth reached."""
+    store = one.store()
+    half = jobs // 2
+    _bulk(one, half)
+    store.rewrite()
+    per_job = _size(store, "aof_base_size") / half
+    before = _size(store, "aof_current_size")
+    run(Orders("send", port=one.port, count=PROBE_SENDS))
+    per_single = (_size(store, "aof_current_size") - before) / PROBE_SENDS
+    singles = int(GROWTH * jobs * per_job / (per_single + GROWTH * per_job))
+    _bulk(one, jobs - half - PROBE_SENDS - singles)
+    store.rewrite()
+    run(Orders("send", port=one.port, count=singles))
+    return _size(store, "aof_current_size") / _size(store, "aof_base_size") - 1
+
+
+def _bulk(one: Server, count: int) -> None:
+    run(Orders("bulk", port=one.port, connections=4, count=count, jobs_per_call=500))
+
+
+def _size(store: StoreLine, name: str) -> int:
+    return store.number(name)
+
+
+def _restart_s(one: Server) -> float:
+    """Kill everything, start again, pull until a job comes."""
+    client = one.client()
+    client.call("POST", "/v1/topics/due/jobs", {"body": 1})
+    client.close()
+    one.kill()
+    begun_s = time.perf_counter()
+    one.launch()
+    while time.perf_counter() - begun_s < PATIENCE_S:
+        try:
+            client = Client(one.port)
+        except OSError:
+            time.sleep(0.005)
+            continue
+        try:
+            client.start("POST", "/v1/topics/due/pull", {"max": 1})
+            status, answer = client.finish()
+            if status == 200 and answer["jobs"]:
+                return time.perf_counter() - begun_s
+        except OSError:
+            pass
+        finally:
+            client.close()
+        time.sleep(0.005)
+    raise Broken(f"no pull was answered {PATIENCE_S:.0f} s after the restart:\n{one.log()[-2000:]}")

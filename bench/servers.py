@@ -1,0 +1,238 @@
+"""Private servers for one row: a folder and a port of their own, ended by pid when the row is over."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from dueline.testing.process import descendants, free_port
+
+from .broken import Broken
+
+DUELINE = (sys.executable, "-c", "from dueline.cli.main import main; main()")
+READY_S = 120.0
+STOP_S = 20.0
+
+
+class StoreLine:
+    """A plain connection to the store, for figures and settings: one command at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._sock = socket.socket(socket.AF_UNIX)
+        self._sock.settimeout(60)
+        self._sock.connect(str(path))
+        self._file = self._sock.makefile("rb")
+
+    def ask(self, *words: str) -> Any:
+        parts = [f"${len(word.encode())}\r\n{word}\r\n" for word in words]
+        self._sock.sendall(f"*{len(words)}\r\n{''.join(parts)}".encode())
+        return self._reply()
+
+    def info(self, section: str = "everything") -> dict[str, str]:
+        text = cast(bytes, self.ask("INFO", section)).decode()
+        return dict(line.split(":", 1) for line in text.split("\r\n") if ":" in line)
+
+    def number(self, name: str) -> int:
+        return int(self.info()[name])
+
+    def rewrite(self) -> None:
+        """Compact the append-only file and wait for the end of it."""
+        self.settle()
+        self.ask("BGREWRITEAOF")
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until no rewrite is under way: its fork would be measured too."""
+        while self.number("aof_rewrite_in_progress") or self.number("aof_rewrite_scheduled"):
+            time.sleep(0.1)
+
+    def close(self) -> None:
+        self._file.close()
+        self._sock.close()
+
+    def _reply(self) -> Any:
+        line = self._file.readline()
+        kind, rest = line[:1], line[1:-2]
+        if kind == b"-" or not line:
+            raise Broken(f"the store said {line!r}")
+        if kind == b"$":
+            return None if rest == b"-1" else self._file.read(int(rest) + 2)[:-2]
+        if kind == b"*":
+            return [self._reply() for _ in range(int(rest))]
+        return int(rest) if kind == b":" else rest
+
+
+class Client:
+    """Blocking HTTP for the few calls that are not the load. One keep-alive connection."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self._sock = socket.create_connection(("127.0.0.1", port), 120)
+        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def start(self, method: str, path: str, value: object = None) -> None:
+        """Write a request."""
+        body = b"" if value is None else msgspec.json.encode(value)
+        head = f"{method} {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
+        self._sock.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
+    def finish(self) -> tuple[int, Any]:
+        """Read its answer: status and value. Raises ConnectionError when the server closes first."""
+        data = b""
+        while (end := data.find(b"\r\n\r\n")) < 0:
+            data += self._more()
+        at = data.index(b"ontent-length: ") + 15
+        length = int(data[at : data.index(b"\r", at)])
+        while len(data) < end + 4 + length:
+            data += self._more()
+        return int(data[9:12]), msgspec.json.decode(data[end + 4 :]) if length else None
+
+    def call(self, method: str, path: str, value: object = None) -> Any:
+        """A whole call that has to succeed."""
+        self.start(method, path, value)
+        status, answer = self.finish()
+        if status >= 300:
+            raise Broken(f"{method} {path} answered {status}: {answer}")
+        return answer
+
+    def close(self) -> None:
+        self._sock.close()
+
+    def _more(self) -> bytes:
+        data = self._sock.recv(65536)
+        if not data:
+            raise ConnectionResetError("the server closed the connection")
+        return data
+
+
+class Server:
+    """One process that serves HTTP: `dueline serve`, or another command that listens on `port`."""
+
+    def __init__(
+        self,
+        data: Path,
+        *,
+        store: str | None = None,
+        command: Sequence[str] | None = None,
+        port: int | None = None,
+    ) -> None:
+        self.data = data
+        self.port = port or free_port()
+        where = ["--store", store] if store else ["--data", str(data)]
+        self._command = command or (*DUELINE, "serve", "--listen", f"127.0.0.1:{self.port}", *where)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lines: list[StoreLine] = []
+        self._output = data.with_name(f"{data.name}.out")
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def socket_path(self) -> Path:
+        """The embedded store's socket."""
+        return self.data / "store.sock"
+
+    @property
+    def store_url(self) -> str:
+        return f"unix://{self.socket_path}"
+
+    def start(self) -> None:
+        """Start it and wait until it says that it is ready to serve."""
+        self.launch()
+        deadline_s = time.monotonic() + READY_S
+        while not self.is_ready():
+            if self._process is None or self._process.poll() is not None or time.monotonic() > deadline_s:
+                self.stop()
+                raise Broken(f"{' '.join(self._command)} did not start:\n{self.log()[-2000:]}")
+            time.sleep(0.05)
+
+    def launch(self) -> None:
+        """Start it without waiting. It leads a process group of its own."""
+        with self._output.open("ab") as out:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            )
+
+    def is_ready(self) -> bool:
+        try:
+            client = Client(self.port)
+        except OSError:
+            return False
+        try:
+            client.start("GET", "/readyz")
+            return client.finish()[0] == 200
+        except (OSError, ValueError):
+            return False
+        finally:
+            client.close()
+
+    def stop(self) -> None:
+        """SIGTERM; after a while SIGKILL to its group. Safe at any time."""
+        for line in self._lines:
+            line.close()
+        self._lines.clear()
+        process, self._process = self._process, None
+        if process is None or process.poll() is not None:
+            return
+        process.terminate()
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def kill(self) -> None:
+        """kill -9 of the server and its store: nothing is tidied up."""
+        process, self._process = self._process, None
+        assert process is not None
+        for pid in [process.pid, *descendants(process.pid)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+
+    def store(self) -> StoreLine:
+        line = StoreLine(self.socket_path)
+        self._lines.append(line)
+        return line
+
+    def client(self) -> Client:
+        return Client(self.port)
+
+    def log(self) -> str:
+        return self._output.read_text(errors="replace")
+
+
+@contextlib.contextmanager
+def folder() -> Generator[Path]:
+    """A folder for one row, on a real disk (BENCH_DIR, else the system's), with a path short enough for a socket."""
+    with tempfile.TemporaryDirectory(prefix="dueline-bench-", dir=os.environ.get("BENCH_DIR")) as name:
+        yield Path(name)
+
+
+@contextlib.contextmanager
+def server(data: Path | None = None, *, store: str | None = None) -> Generator[Server]:
+    """A running `dueline serve`."""
+    with contextlib.ExitStack() as stack:
+        one = Server(data or stack.enter_context(folder()) / "data", store=store)
+        stack.callback(one.stop)
+        one.start()
+        yield one
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
