@@ -12,9 +12,6 @@ import pytest
 
 from dueline.testing.crash import CrashRun, Result
 from dueline.testing.load import Plan
-from dueline.testing.process import NotStarted, ServerProcess, ended, free_port
-
-from .kit import serving
 
 PLAN = Plan(max_delay_ms=1_000, retry_s=15.0)
 
@@ -34,20 +31,3 @@ def test_nothing_acknowledged_is_lost_by_kill_9(what: str, rounds: int, folder: 
 def test_nothing_acknowledged_is_lost_when_a_server_of_several_workers_is_killed(folder: Path) -> None:
     result = crashed(folder, "group", 1, workers=2)
     assert result.failures() == [], result.table()
-
-
-def test_a_folder_in_use_is_refused_and_a_dead_servers_folder_is_taken_over(folder: Path) -> None:
-    async def run() -> None:
-        async with serving(folder / "data") as first:
-            second = ServerProcess(folder / "data", free_port())
-            with pytest.raises(NotStarted, match=f"in use by another dueline server, pid {first.pid}"):
-                await second.start()
-            store = first.store_pid()
-            assert store is not None
-            await first.kill()
-            await second.start()
-            assert await ended(store, 5.0), "the store of the killed server still runs"
-            assert second.store_pid() not in (None, store)
-            assert await second.stop() == 0
-
-    asyncio.run(run())

@@ -1,4 +1,4 @@
-"""M1, M2, M3, P3: a store that is full, that may delete jobs, that forgets scripts and connections, that stands still.
+"""M1, M3, P3: a store that is full, that forgets scripts and connections, that stands still.
 
 Each server here is a real `dueline serve` on a private store of ours, whose settings the test may change at run time.
 """
@@ -20,7 +20,6 @@ from dueline.testing.history import Outcome, Recorder, Send
 from dueline.testing.load import Load, Plan
 from dueline.testing.process import ServerProcess
 from dueline.testing.storecheck import findings_at
-from dueline.testing.wire import Connection
 from dueline.testing.witness import Job, Witness
 
 from ..kit.valkey import PrivateValkey
@@ -110,30 +109,6 @@ def test_a_full_store_refuses_sends_and_drains(folder: Path, own_valkey: Private
             assert [v.outcome for v in await witness.send(plan.topics[0], [Job("after", b"1")])] == [Outcome.OK]
             witness.close()
             await load.stop()
-
-    asyncio.run(run())
-
-
-def test_a_store_that_may_delete_jobs_makes_the_server_unready(folder: Path, own_valkey: PrivateValkey) -> None:
-    async def run() -> None:
-        operator = redis.from_url(own_valkey.url)
-        async with serving(folder, store_url=own_valkey.url) as server:
-            http = Connection(*server.address)
-            assert (await http.request("GET", "/readyz")).status == 200
-            operator.config_set("maxmemory", "1gb")
-            operator.config_set("maxmemory-policy", "allkeys-lru")
-            async with asyncio.timeout(30):
-                while True:
-                    answer = await http.request("GET", "/readyz")
-                    if answer.status != 200:
-                        break
-                    await asyncio.sleep(0.1)
-            assert answer.status == 503
-            assert "eviction" in answer.body.decode()
-            http.close()
-            await server.stop()
-            with pytest.raises(Exception, match="noeviction"):
-                await ServerProcess(folder, store_url=own_valkey.url).start()
 
     asyncio.run(run())
 
