@@ -13,6 +13,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from dueline.cli import commands
+from dueline.cli.main import build
 
 from .scripted import CUT, Scripted, answer
 
@@ -221,6 +222,14 @@ def test_an_ack_after_the_lease_is_a_conflict_also_when_it_is_the_only_one() -> 
     assert (result.exit_code, result.stdout_bytes) == (4, raw + b"\n")
 
 
+@pytest.mark.parametrize("command", ["ack", "release", "extend"])
+def test_a_lease_token_that_begins_with_a_dash_is_no_option(command: str) -> None:
+    with Scripted([answer(200, ACKED)]) as server:
+        result = run(command, "t", "a", "-AoYnhQ_-xxxAAAA", "-o", "json", url=server.url)
+    assert (result.exit_code, result.stdout_bytes) == (0, ACKED + b"\n"), result.stderr
+    assert b'"lease":"-AoYnhQ_-xxxAAAA"' in server.requests[0]
+
+
 def test_a_table_is_never_folded_and_never_coloured_when_it_goes_to_a_file() -> None:
     long = HELD.replace(b'{"n": 1.0}', b'"' + b"x" * 500 + b'"')
     with Scripted([answer(200, b'{"jobs":[' + long + b"]}")]) as server:
@@ -326,11 +335,20 @@ ALL = [
 @pytest.mark.parametrize(("path", "examples"), ALL, ids=[" ".join(path) for path, _ in ALL])
 def test_every_help_has_examples_and_every_example_is_understood(path: tuple[str, ...], examples: list[str]) -> None:
     assert "Examples:" in run(*path, "--help").stdout
-    root = typer.main.get_command(app())
-    for example in examples:
-        words = shlex.split(example.rpartition("| ")[2])
-        assert words[: len(path) + 1] == ["dueline", *path]
-        command, rest = root, words[1:]
-        for name in path:
-            command, rest = command.commands[name], rest[1:]  # pyright: ignore[reportAttributeAccessIssue]
-        command.make_context("dueline", list(rest))  # raises a usage error for an option that does not exist
+    assert [understood(example.rpartition("| ")[2])[: len(path)] for example in examples] == [path] * len(examples)
+
+
+def understood(line: str) -> tuple[str, ...]:
+    """The command that a line names; raises a usage error for an argument or option that it does not have."""
+    command, rest, path = typer.main.get_command(build()), shlex.split(line)[1:], tuple[str, ...]()
+    while hasattr(command, "commands"):
+        path += (rest.pop(0),)
+        command = command.commands[path[-1]]  # pyright: ignore[reportAttributeAccessIssue]
+    command.make_context("dueline", rest)
+    return path
+
+
+def test_the_page_of_the_command_line_has_every_command_and_only_what_exists() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    shown = {understood(line) for line in re.findall(r"^    (dueline .*)$", page, re.MULTILINE)}
+    assert shown == {path for path, _ in ALL} | {("serve",)}

@@ -1,0 +1,104 @@
+"""What the documents show is executed: every `sh` and `python` block of a page, in order, as a reader types them.
+
+A `json` block after a `sh` block is what it answers: the names of all fields must be the same, at every depth.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from .served import DUELINE, environment, served
+
+ROOT = Path(__file__).parents[2]
+ADDRESS = "http://127.0.0.1:9277"
+PAGES = ("README.md", "docs/quick-start.md", "docs/api.md")
+TRANSLATED = {"README.md": "README.zh-CN.md", "docs/quick-start.md": "docs/quick-start.zh-CN.md"}
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MARK = "=== end of block ==="
+
+
+@pytest.fixture(scope="module", params=PAGES)
+def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str, Path]]:
+    """A page, a fresh server, and an empty folder to type in."""
+    folder = tmp_path_factory.mktemp("reader")
+    with served(folder / "data") as url:
+        yield request.param, url, folder
+
+
+def type_all(blocks: list[str], url: str, folder: Path) -> list[str]:
+    """Run blocks one after the other in one shell; what each printed. A failing command, or an HTTP error, ends it."""
+    commands = folder / "bin"
+    commands.mkdir()
+    command = commands / "dueline"
+    command.write_text(f'#!/bin/sh\nexec {" ".join(DUELINE)} "$@"\n')
+    command.chmod(0o755)
+    (folder / ".venv").symlink_to(folder)  # so that .venv/bin/dueline is the command above
+    script = "set -eu\ncurl() { command curl --noproxy '*' \"$@\"; }\n"
+    script += "".join(f"{block.replace(ADDRESS, url)}\necho\necho '{MARK}'\n" for block in blocks)
+    path = f"{commands}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, timeout=100, cwd=folder, env=environment(url, PATH=path)
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.split(MARK)[:-1]
+
+
+def shape(value: Any) -> Any:
+    """The names in a JSON value; of a list, the shape of its first element."""
+    if isinstance(value, dict):
+        return {name: shape(part) for name, part in sorted(value.items())}
+    return [shape(part) for part in value[:1]] if isinstance(value, list) else None
+
+
+def test_everything_that_a_page_shows_works_as_it_stands(page: tuple[str, str, Path]) -> None:
+    name, url, folder = page
+    blocks = BLOCK.findall((ROOT / name).read_text())
+    typed = [text for kind, text in blocks if kind == "sh"]
+    outputs = type_all(typed, url, folder)
+    assert len(outputs) == len(typed) > 0
+    if name.startswith("README"):
+        assert '{"results":[{"id":"welcome-1","result":"acked"}]}' in outputs[0].replace(" ", "")
+    for (kind, text), (following, shown) in itertools.pairwise(blocks):
+        if (kind, following) == ("sh", "json"):
+            answer = outputs[typed.index(text)].strip().splitlines()[-1]
+            expected, found = msgspec.json.decode(shown), msgspec.json.decode(answer)
+            for value in (expected, found):
+                value.pop("limits", None)  # too many to show on a page
+            assert shape(found) == shape(expected), text
+    for kind, text in blocks:
+        if kind == "python":
+            program = text.replace(ADDRESS, url)
+            done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+            assert done.returncode == 0, done.stderr
+
+
+def commands(name: str) -> list[tuple[str, str]]:
+    """The blocks of a page without what a translation may change: comments and quoted words."""
+    blocks = BLOCK.findall((ROOT / name).read_text())
+    return [(kind, re.sub(r"^#.*\n|'[^'{}()]*'", "", text, flags=re.MULTILINE)) for kind, text in blocks]
+
+
+@pytest.mark.parametrize(("page", "translation"), TRANSLATED.items())
+def test_a_translated_page_shows_the_same_commands(page: str, translation: str) -> None:
+    assert commands(translation) == commands(page)
+
+
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+WRITTEN = sorted(str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")))
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_every_link_of_a_page_leads_somewhere(name: str) -> None:
+    text = (ROOT / name).read_text()
+    dead = [link for link in LINK.findall(text) if "://" not in link and not ((ROOT / name).parent / link).exists()]
+    assert dead == []
