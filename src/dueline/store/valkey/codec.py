@@ -29,7 +29,7 @@ REASONS = (None, Reason.EXHAUSTED, Reason.EXPIRED, Reason.REJECTED, Reason.CORRU
 REASON_NUMBER = {reason: number for number, reason in enumerate(REASONS)}
 KINDS = (BodyKind.JSON, BodyKind.TEXT, BodyKind.BYTES)
 
-_CODES = {int(code): code for code in Code}
+CODES = {int(code): code for code in Code}
 _TTL, _HEADERS, _TAGS, _EDITED, _INLINE, _TOPIC = 4, 8, 16, 32, 64, 128
 HEAD_BYTES = 25
 _crc_and_fingerprint = struct.Struct(">IQ").pack
@@ -160,8 +160,13 @@ def encode_send(items: Sequence[SendItem], policy_version: int, topic: bytes | N
     return pack_numbers(numbers), b"".join(texts + pieces)
 
 
-def decode_sent(numbers: Sequence[int], blob: bytes) -> list[tuple[SendResult, bool]]:
-    """Results of send.lua; False: the id lives in another topic and nothing was decided yet."""
+def decode_sent(n: Sequence[int]) -> list[SendResult]:
+    """Results of send.lua."""
+    return [SendResult(CODES[n[i]], STATES[n[i + 1]] or State.READY, n[i + 2], n[i + 3]) for i in range(0, len(n), 4)]
+
+
+def decode_sent_wide(numbers: Sequence[int], blob: bytes) -> list[tuple[SendResult, bool]]:
+    """The same in a wide namespace; False: the id lives in another topic and nothing was decided yet."""
     results: list[tuple[SendResult, bool]] = []
     at = 0
     for i in range(0, len(numbers), 4):
@@ -171,7 +176,7 @@ def decode_sent(numbers: Sequence[int], blob: bytes) -> list[tuple[SendResult, b
             at += due
             results.append((SendResult(Code.ELSEWHERE, STATES[state] or State.READY, 0, 0, topic), state != 0))
         else:
-            results.append((SendResult(_CODES[code], STATES[state] or State.READY, due, version), True))
+            results.append((SendResult(CODES[code], STATES[state] or State.READY, due, version), True))
     return results
 
 

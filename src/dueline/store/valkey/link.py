@@ -148,7 +148,7 @@ class SingleLink:
         try:
             while self._out and self._connection is connection:
                 out, self._out = self._out, []
-                await connection.send_packed_command(out, check_health=False)
+                await connection.send_packed_command(b"".join(out), check_health=False)  # one write, not one per piece
         except (RedisError, OSError) as error:
             self._lose(LinkLost(f"the store connection broke: {error}", True))
         finally:

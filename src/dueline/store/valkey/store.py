@@ -38,7 +38,7 @@ from ...engine.store import (
     SendResult,
     Stats,
 )
-from . import codec
+from . import codec, requests
 from .batching import Batcher
 from .calls import Calls, WrongStore
 from .directory import ValkeyDirectory
@@ -50,7 +50,6 @@ from .wakeups import Wakeups
 __all__ = ["ValkeyStore", "WrongStore"]
 
 MOVES = 8  # how often a job may change its topic while one call looks for it
-_CODES = {int(code): code for code in Code}
 Item = TypeVar("Item")
 
 
@@ -79,7 +78,7 @@ class ValkeyStore:
         self.check = self._calls.check
         self.now_ms = self._calls.now_ms
         self._wakeups = Wakeups(self._link, self._woken)
-        self._batchers: dict[tuple[str, Line], Batcher[Any, Any]] = {}
+        self._batchers: dict[tuple[str, Line, int], Batcher[Any, Any]] = {}
         self._locks: dict[tuple[str, Line], asyncio.Lock] = {}
 
     @property
@@ -127,22 +126,20 @@ class ValkeyStore:
 
     # --- one call at a time ---
 
-    def _batcher(
-        self,
-        name: str,
-        line: Line,
-        run: Callable[[Line, list[Any]], Awaitable[list[Any]]],
-        size_of: Callable[[Any], int],
+    def _joined(
+        self, name: str, line: Line, variant: int, run: Callable[[Line, list[Any], int], Awaitable[list[Any]]]
     ) -> Batcher[Any, Any]:
-        key = (name, line)
+        """The batcher of an operation on a line. `variant` tells calls apart that cannot share a script call."""
+        key = (name, line, variant)
         batcher = self._batchers.get(key)
         if batcher is None:
+            size_of = _body_size if name in ("send", "edit") else _id_size
 
             def idle() -> None:
                 self._batchers.pop(key, None)
 
             batcher = self._batchers[key] = Batcher(
-                lambda items: run(line, items), lambda item: item.id, size_of, idle, self.limits
+                lambda items: run(line, items, variant), _id_of, size_of, idle, self.limits
             )
         return batcher
 
@@ -197,7 +194,7 @@ class ValkeyStore:
                 encoded = codec.encode_send([item], policy_version, line.topic.encode())
                 other = replace(line, topic=elsewhere)
                 _, _, n, blob = await self._calls.change("send", line, *encoded, variant=-1, other=other)
-            [(result, final)] = codec.decode_sent(n, blob)
+            [(result, final)] = codec.decode_sent_wide(n, blob)
             if final:
                 return result
             elsewhere = result.elsewhere or ""
@@ -206,19 +203,20 @@ class ValkeyStore:
     # --- operations ---
 
     async def send(self, line: Line, items: Sequence[SendItem], policy_version: int = 0) -> list[SendResult]:
-        # The version is part of the batch's identity: a batch is refused whole when the line knows a newer one.
-        async def run(line: Line, items: list[SendItem]) -> list[SendResult]:
-            encoded = codec.encode_send(items, policy_version, line.topic.encode() if line.wide else None)
-            _, _, n, blob = await self._calls.change("send", line, *encoded, variant=policy_version)
-            results: list[SendResult] = []
-            for item, (result, final) in zip(items, codec.decode_sent(n, blob), strict=True):
-                if not final:
-                    result = await self._send_over(line, item, policy_version, result.elsewhere or "")
-                results.append(result)
-            return results
+        # A batch is refused whole when the line knows a newer policy, so only sends of one version are joined.
+        return await self._joined("send", line, policy_version, self._send).call(items)
 
-        name = f"send{policy_version}" if policy_version else "send"
-        return await self._batcher(name, line, run, _send_size).call(items)
+    async def _send(self, line: Line, items: list[SendItem], policy_version: int) -> list[SendResult]:
+        encoded = codec.encode_send(items, policy_version, line.topic.encode() if line.wide else None)
+        _, _, n, blob = await self._calls.change("send", line, *encoded, variant=policy_version)
+        if not line.wide:
+            return codec.decode_sent(n)
+        results = codec.decode_sent_wide(n, blob)
+        for place, (result, final) in enumerate(results):
+            if not final:
+                result = await self._send_over(line, items[place], policy_version, result.elsewhere or "")
+                results[place] = (result, True)
+        return [result for result, _ in results]
 
     async def pull(self, line: Line, pull: Pull) -> Pulled:
         base = os.urandom(8)
@@ -238,76 +236,47 @@ class ValkeyStore:
         return Pulled(jobs, None if n[0] < 0 else n[0], bool(n[1]) or bool(corrupt), now_ms, not said & 2, deaths, n[2])
 
     async def ack(self, line: Line, items: Sequence[Ref]) -> list[Done]:
-        async def run(line: Line, items: list[Ref]) -> list[Done]:
-            _, _, n, _ = await self._calls.change("ack", line, *_refs(items))
-            return [Done(_CODES[code]) for code in n]
-
         if line.wide and not line.topic:
             return await self._anywhere(line, items, _id_of, self.ack)
-        return await self._batcher("ack", line, run, _id_size).call(items)
+        return await self._joined("ack", line, 0, self._ack).call(items)
+
+    async def _ack(self, line: Line, items: list[Ref], variant: int) -> list[Done]:
+        _, _, n, _ = await self._calls.change("ack", line, *requests.refs(items))
+        return [Done(codec.CODES[code]) for code in n]
 
     async def release(self, line: Line, items: Sequence[Release]) -> list[Done]:
-        async def run(line: Line, items: list[Release]) -> list[Done]:
-            numbers: list[float] = []
-            pieces: list[bytes] = []
-            errors: list[bytes] = []
-            for item in items:
-                id, token, error = codec.pack_id(item.id), codec.token_bytes(item.token), _error_bytes(item.error)
-                delay = -1 if item.delay_ms is None else item.delay_ms
-                numbers += (
-                    len(id),
-                    len(token),
-                    delay,
-                    int(item.count),
-                    codec.REASON_NUMBER[item.dead],
-                    item.jitter_draw,
-                    len(error),
-                )
-                pieces += (id, token)
-                errors.append(error)
-            _, _, n, _ = await self._calls.change(
-                "release", line, codec.pack_numbers(numbers), b"".join(pieces + errors)
-            )
-            return [Done(_CODES[n[i]], n[i + 1], codec.REASONS[n[i + 2]]) for i in range(0, len(n), 3)]
-
         if line.wide and not line.topic:
             return await self._anywhere(line, items, _id_of, self.release)
-        return await self._batcher("release", line, run, _id_size).call(items)
+        return await self._joined("release", line, 0, self._release).call(items)
+
+    async def _release(self, line: Line, items: list[Release], variant: int) -> list[Done]:
+        _, _, n, _ = await self._calls.change("release", line, *requests.releases(items))
+        return [Done(codec.CODES[n[i]], n[i + 1], codec.REASONS[n[i + 2]]) for i in range(0, len(n), 3)]
 
     async def extend(self, line: Line, items: Sequence[Extend]) -> list[Done]:
-        async def run(line: Line, items: list[Extend]) -> list[Done]:
-            numbers: list[int] = []
-            pieces: list[bytes] = []
-            for item in items:
-                id, token = codec.pack_id(item.id), codec.token_bytes(item.token)
-                numbers += (len(id), len(token), item.lease_ms)
-                pieces += (id, token)
-            _, _, n, _ = await self._calls.change("extend", line, codec.pack_numbers(numbers), b"".join(pieces))
-            return [Done(_CODES[n[i]], n[i + 1]) for i in range(0, len(n), 2)]
-
         if line.wide and not line.topic:
             return await self._anywhere(line, items, _id_of, self.extend)
-        return await self._batcher("extend", line, run, _id_size).call(items)
+        return await self._joined("extend", line, 0, self._extend).call(items)
+
+    async def _extend(self, line: Line, items: list[Extend], variant: int) -> list[Done]:
+        _, _, n, _ = await self._calls.change("extend", line, *requests.extends(items))
+        return [Done(codec.CODES[n[i]], n[i + 1]) for i in range(0, len(n), 2)]
 
     async def cancel(self, line: Line, ids: Sequence[str], forget: bool = False) -> list[Done]:
-        async def run(line: Line, items: list[Ref]) -> list[Done]:
-            packed = [codec.pack_id(item.id) for item in items]
-            numbers = [n for id in packed for n in (len(id), 0, int(forget))]
-            _, _, n, _ = await self._calls.change(
-                "cancel", line, codec.pack_numbers(numbers), b"".join(packed), variant=forget
-            )
-            return [Done(_CODES[code]) for code in n]
-
         if line.wide and not line.topic:
             return await self._anywhere(line, ids, str, lambda line, ids: self.cancel(line, ids, forget))
-        return await self._batcher(f"cancel{forget:d}", line, run, _id_size).call([Ref(id) for id in ids])
+        return await self._joined("cancel", line, int(forget), self._cancel).call([Ref(id) for id in ids])
+
+    async def _cancel(self, line: Line, items: list[Ref], forget: int) -> list[Done]:
+        _, _, n, _ = await self._calls.change("cancel", line, *requests.cancels(items, forget), variant=forget)
+        return [Done(codec.CODES[code]) for code in n]
 
     async def edit(self, line: Line, items: Sequence[Edit]) -> list[Done]:
-        async def run(line: Line, items: list[Edit]) -> list[Done]:
-            _, _, n, _ = await self._calls.change("edit", line, *_edits(items))
-            return [Done(_CODES[n[i]], n[i + 1], version=n[i + 2]) for i in range(0, len(n), 3)]
+        return await self._joined("edit", line, 0, self._edit).call(items)
 
-        return await self._batcher("edit", line, run, lambda item: len(item.body or b"")).call(items)
+    async def _edit(self, line: Line, items: list[Edit], variant: int) -> list[Done]:
+        _, _, n, _ = await self._calls.change("edit", line, *requests.edits(items))
+        return [Done(codec.CODES[n[i]], n[i + 1], version=n[i + 2]) for i in range(0, len(n), 3)]
 
     async def read(self, line: Line, ids: Sequence[str], body: bool = True) -> list[Job | None]:
         jobs: list[Job | None] = []
@@ -382,7 +351,7 @@ class ValkeyStore:
             for i in range(0, len(n), 4):
                 id = codec.unpack_id(blob[at : at + n[i]])
                 at += n[i]
-                results.append((id, Done(_CODES[n[i + 1]], n[i + 2], version=n[i + 3])))
+                results.append((id, Done(codec.CODES[n[i + 1]], n[i + 2], version=n[i + 3])))
         return results
 
     async def revive(self, line: Line, revive: Revive) -> list[tuple[str, Done]]:
@@ -398,51 +367,13 @@ class ValkeyStore:
         return Cleaned(n[0], n[1], n[2], n[3], None if n[4] < 0 else n[4], bool(n[5]))
 
 
-def _id_of(item: Ref | Release | Extend) -> str:
+def _id_of(item: Any) -> str:
     return item.id
 
 
-def _send_size(item: SendItem) -> int:
-    return len(item.body)
+def _body_size(item: SendItem | Edit) -> int:
+    return len(item.body or b"")
 
 
 def _id_size(item: Any) -> int:
     return 64
-
-
-def _error_bytes(error: str | None) -> bytes:
-    """At most 1 KiB, cut between characters."""
-    return (error or "").encode(errors="replace")[:1024].decode(errors="ignore").encode()
-
-
-def _refs(items: Sequence[Ref]) -> tuple[bytes, bytes]:
-    numbers: list[int] = []
-    pieces: list[bytes] = []
-    for item in items:
-        id, token = codec.pack_id(item.id), codec.token_bytes(item.token)
-        numbers += (len(id), len(token))
-        pieces += (id, token)
-    return codec.pack_numbers(numbers), b"".join(pieces)
-
-
-def _edits(items: Sequence[Edit]) -> tuple[bytes, bytes]:
-    numbers: list[int] = []
-    ids: list[bytes] = []
-    pieces: list[bytes] = []
-    for item in items:
-        id = codec.pack_id(item.id)
-        when_kind, when = (
-            (1, item.delay_ms) if item.delay_ms is not None else (2, item.at_ms) if item.at_ms is not None else (0, 0)
-        )
-        body = item.body if item.body is not None else b""
-        kind = -1 if item.body is None else int(item.kind or 0)
-        tags = None if item.tags is None else codec.pack_tags(item.tags)
-        policy = b"" if item.policy is None else codec.pack_policy(item.policy)
-        ttl = -1 if item.ttl_ms is None else item.ttl_ms
-        ids.append(id)
-        pieces += (body, item.headers or b"", tags or b"", policy)
-        numbers += (
-            len(id), 0, item.version or 0, when_kind, when, ttl, kind, codec.checksum(body), len(body),
-            -1 if item.headers is None else len(item.headers), -1 if tags is None else len(tags), len(policy),
-        )  # fmt: skip
-    return codec.pack_numbers(numbers), b"".join(ids + pieces)
