@@ -124,9 +124,10 @@ class NativeHandlers:
 
     async def pause(self, request: Request) -> Response:
         until_ms = decode.json_request(request, r.PauseTopic, optional=True).until_ms
-        topic = request.params[0]
-        await self._engine.pause(decode.namespace_of(request), topic, until_ms)
-        return encode.answer(a.Paused(topic, True, until_ms))
+        namespace, topic = decode.namespace_of(request), request.params[0]
+        await self._engine.pause(namespace, topic, until_ms)
+        now = await self._engine.topic(namespace, topic)  # a time that has passed is no pause
+        return encode.answer(a.Paused(topic, now.paused, now.paused_until_ms))
 
     async def resume(self, request: Request) -> Response:
         decode.json_request(request, r.Nothing, optional=True)

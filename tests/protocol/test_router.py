@@ -1,0 +1,100 @@
+"""Which handler answers: one table from all dialects."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from dueline.dialects.http import Request, Response, Route, plain_error
+from dueline.engine.errors import DuelineError, Forbidden
+from dueline.server.router import RECENT_TARGETS, Router
+
+
+class Dialect:
+    def __init__(self, name: str, *lines: tuple[str, str]) -> None:
+        self.name = name
+        self.lines = lines
+
+    def routes(self) -> list[Route]:
+        return [Route(method, pattern, self.answer, f"{method} {pattern}") for method, pattern in self.lines]
+
+    def failed(self, request: Request, error: DuelineError) -> Response:
+        return plain_error(418, error.code, f"{self.name} refuses")
+
+    async def answer(self, request: Request) -> Response:
+        return Response(200, self.name.encode())
+
+
+@pytest.fixture
+def router() -> Router:
+    one = Dialect("one", ("GET", "/a"), ("POST", "/a/{x}/b"), ("GET", "/a/{x}/b/{y}"), ("GET", "/a/{x}"), ("*", "/"))
+    two = Dialect("two", ("POST", "/a"), ("GET", "/a/lit/b"), ("DELETE", "/a/{x}"))
+    return Router([one, two])
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "name", "params"),
+    [
+        ("GET", "/a", "GET /a", ()),
+        ("HEAD", "/a", "GET /a", ()),
+        ("POST", "/a", "POST /a", ()),
+        ("PUT", "/a", "method_not_allowed", ()),
+        ("GET", "/a/1", "GET /a/{x}", ("1",)),
+        ("DELETE", "/a/1", "DELETE /a/{x}", ("1",)),
+        ("POST", "/a/1/b", "POST /a/{x}/b", ("1",)),
+        ("POST", "/a/%E4%B8%AD%2F%25/b", "POST /a/{x}/b", ("中/%",)),
+        ("GET", "/a/lit/b", "GET /a/lit/b", ()),
+        ("GET", "/a/1/b/2", "GET /a/{x}/b/{y}", ("1", "2")),
+        ("OPTIONS", "/", "* /", ()),
+        ("GET", "/a/", "no_route", ()),
+        ("GET", "/a//b", "no_route", ()),
+        ("GET", "//a", "no_route", ()),
+        ("GET", "/a/1/c", "no_route", ()),
+        ("GET", "/A", "no_route", ()),
+        ("GET", "a", "no_route", ()),
+        ("GET", "*", "no_route", ()),
+    ],
+)
+def test_a_request_finds_its_route(router: Router, method: str, path: str, name: str, params: tuple[str, ...]) -> None:
+    found = router.find(method, path)
+    assert (found.route.name, found.params) == (name, params)
+    again = router.locate(method.encode(), path.encode() + b"?q=1")
+    assert (again[1:3], again[3].route.name, again[3].params) == ((path, "q=1"), name, params)
+    for _ in range(2):  # the second time from memory
+        located = router.locate(method.encode(), path.encode())
+        assert (located[0], located[3].route.name, located[3].params) == (method, name, params)
+
+
+def test_what_is_remembered_is_bounded(router: Router) -> None:
+    for n in range(3 * RECENT_TARGETS):
+        router.locate(b"GET", b"/a/%d" % n)
+    assert len(router._recent) <= RECENT_TARGETS
+
+
+def test_two_dialects_cannot_claim_one_route() -> None:
+    with pytest.raises(ValueError, match="claimed by both one and two"):
+        Router([Dialect("one", ("GET", "/a/{x}")), Dialect("two", ("GET", "/a/{y}"))])
+
+
+def test_a_refusal_speaks_the_words_of_the_routes_dialect(router: Router) -> None:
+    found = router.find("GET", "/a/%FF")
+    request = Request("GET", "/a/%FF", "", {}, b"")
+    response = asyncio.run(router.respond(found, request))
+    assert (response.status, b"one refuses" in response.body) == (418, True)
+
+
+def test_a_guard_is_asked_before_the_handler() -> None:
+    asked: list[str] = []
+
+    def guard(request: Request, route: Route) -> None:
+        asked.append(route.name)
+        request.namespace = "bound"
+        if request.headers.get("authorization") is None:
+            raise Forbidden
+
+    router = Router([Dialect("one", ("GET", "/a"))], guard=guard)
+    found = router.find("GET", "/a")
+    refused = asyncio.run(router.respond(found, Request("GET", "/a", "", {}, b"")))
+    taken = asyncio.run(router.respond(found, Request("GET", "/a", "", {"authorization": "x"}, b"")))
+    assert (refused.status, taken.status, asked) == (418, 200, ["GET /a", "GET /a"])

@@ -1,0 +1,102 @@
+"""When the store fails: 503 says whether the call was certainly not done or nobody knows; 507 says full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dueline.dialects.native import encode
+from dueline.engine import errors
+from dueline.engine.commands import Sent
+from dueline.engine.job import State
+
+from .kit import CODES, Api, Reply, assert_error, assert_refusal
+
+JOBS = "/v1/topics/t/jobs"
+
+
+def failing(error: errors.DuelineError) -> Callable[..., Any]:
+    async def fail(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return fail
+
+
+def every_error() -> list[type[errors.DuelineError]]:
+    found: list[type[errors.DuelineError]] = []
+    todo = [errors.DuelineError]
+    while todo:
+        kind = todo.pop()
+        found.append(kind)
+        todo.extend(kind.__subclasses__())
+    return [kind for kind in found if kind.code not in ("internal", "conflict")]
+
+
+@pytest.mark.parametrize("kind", every_error(), ids=lambda kind: kind.__name__)
+def test_every_refusal_has_its_status_and_the_one_shape(kind: type[errors.DuelineError]) -> None:
+    reply = Reply(encode.failed(kind(field="x")))
+    status = next(status for status, codes in CODES.items() if kind.code in codes)
+    assert_error(reply, status, kind.code, "x")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (errors.StoreDown(), 503, "store_down"),
+        (errors.Loading(), 503, "loading"),
+        (errors.ClockStep(), 503, "store_down"),
+        (errors.StoreFull(), 507, "store_full"),
+        (errors.RateLimited(), 429, "rate_limited"),
+    ],
+    ids=lambda value: str(value),
+)
+def test_a_send_that_was_certainly_not_done_says_so(
+    api: Api, error: errors.DuelineError, status: int, code: str
+) -> None:
+    api.store.send = failing(error)
+    assert_error(api.post(JOBS, {"id": "a", "body": 1}), status, code)
+
+
+def test_a_send_of_unknown_outcome_has_the_id_to_retry_with(api: Api) -> None:
+    api.store.send = failing(errors.UnknownOutcome())
+    reply = api.post(JOBS, {"id": "a", "body": 1})
+    assert_error(reply, 503, "unknown_outcome")
+    assert reply.json["id"] == "a"
+    made = api.post(JOBS, {"body": 1})
+    assert_error(made, 503, "unknown_outcome")
+    assert len(made.json["id"]) == 32
+
+
+def test_many_with_an_unknown_outcome_are_a_503_that_lists_what_is_certain() -> None:
+    sent = Sent("a", "t", "created", State.READY, 1, 1)
+    reply = Reply(encode.many(["a", "b", "c"], [sent, errors.IdExists(), errors.UnknownOutcome()], 201))
+    assert_error(reply, 503, "unknown_outcome", results=True)
+    assert "id" not in reply.json
+    first, second, third = reply.json["results"]
+    assert first["result"] == "created"
+    assert_refusal(second["error"], 409, "id_exists")
+    assert_refusal(third["error"], 503, "unknown_outcome")
+    assert third["id"] == "c"
+
+
+def test_many_of_which_one_succeeded_are_a_success() -> None:
+    sent = Sent("b", "t", "kept", State.READY, 1, 1)
+    reply = Reply(encode.many(["a", "b"], [errors.StoreDown(), sent], 201))
+    assert reply.status == 201
+    assert set(reply.json) == {"results"}
+    assert_refusal(reply.json["results"][0]["error"], 503, "store_down")
+
+
+def test_many_of_which_none_succeeded_have_the_status_of_the_first_error() -> None:
+    reply = Reply(encode.many(["a", "b"], [errors.StoreFull(), errors.IdExists()], 201))
+    assert_error(reply, 507, "store_full", results=True)
+
+
+def test_an_ack_of_unknown_outcome_is_a_503(api: Api) -> None:
+    lease = api.lease()
+    api.store.ack = failing(errors.UnknownOutcome())
+    reply = api.post("/v1/topics/t/ack", {"jobs": [{"id": "a", "lease": lease}]})
+    assert reply.status == 503
+    assert_refusal(reply.json["error"], 503, "unknown_outcome")

@@ -1,0 +1,218 @@
+"""Topics, pause, the dead, and what the server says about itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from dueline.dialects.native.routes import OPERATIONS
+
+from .kit import START_MS, Api, assert_error, assert_refusal
+
+T = "/v1/topics/t"
+DEFAULTS = {
+    "lease_ms": None,
+    "max_attempts": None,
+    "ttl_ms": None,
+    "retain_ms": None,
+    "dead_retain_ms": None,
+    "retry": None,
+    "on_conflict": None,
+    "merge": None,
+    "spread_ms": None,
+    "max_body_bytes": None,
+    "on_dead": None,
+}
+
+
+def dead(api: Api, *ids: str) -> None:
+    for id in ids:
+        lease = api.lease(id)
+        api.post(T + "/release", {"jobs": [{"id": id, "lease": lease, "discard": True}]})
+
+
+def test_a_topic_shows_its_figures_and_policy(api: Api) -> None:
+    assert_error(api.get(T), 404, "not_found")
+    api.send("a", delay_ms=10)
+    api.lease("b")
+    api.send("c")
+    assert api.get(T) == (
+        200,
+        {
+            "topic": "t",
+            "counts": {"scheduled": 1, "ready": 1, "leased": 1, "done": 0, "dead": 0, "cancelled": 0},
+            "next_due_at_ms": START_MS + 10,
+            "oldest_ready_at_ms": START_MS,
+            "waiters": 0,
+            "paused": False,
+            "paused_until_ms": None,
+            "partitions": 1,
+            "policy": DEFAULTS,
+            "push": False,
+        },
+    )
+
+
+def test_a_policy_is_set_as_a_whole(api: Api) -> None:
+    policy = {
+        "lease_ms": 1,
+        "max_attempts": 2,
+        "ttl_ms": 3,
+        "retain_ms": 4,
+        "dead_retain_ms": 5,
+        "retry": {"ladder": ["1m"]},
+        "on_conflict": "keep",
+        "spread_ms": 6,
+        "max_body_bytes": 7,
+    }
+    made = api.put(T, {**policy, "partitions": 1})
+    assert made.status == 201
+    assert made.json["policy"] == {**DEFAULTS, **policy}
+    assert api.get(T) == (200, made.json)
+    changed = api.put(T, {"merge": None, "on_dead": None})
+    assert (changed.status, changed.json["policy"]) == (200, DEFAULTS)
+
+
+def test_what_comes_later_is_refused(api: Api) -> None:
+    for name in ("merge", "on_dead"):
+        assert_error(api.put(T, {name: {"key": "x"}}), 400, "invalid_field", name)
+    assert_error(api.get(T), 404, "not_found")
+    for method in ("GET", "PUT", "DELETE"):
+        assert_error(api.raw(method, T + "/push"), 404, "no_route")
+
+
+def test_topics_are_listed_page_by_page(api: Api) -> None:
+    assert api.get("/v1/topics") == (200, {"topics": [], "next_cursor": None})
+    for topic in "abc":
+        api.put(f"/v1/topics/{topic}", {})
+    first = api.get("/v1/topics?limit=2").json
+    assert [topic["topic"] for topic in first["topics"]] == ["a", "b"]
+    second = api.get(f"/v1/topics?limit=2&cursor={first['next_cursor']}").json
+    assert [topic["topic"] for topic in second["topics"]] == ["c"]
+    assert second["next_cursor"] is None
+    assert first["topics"][0] == api.get("/v1/topics/a").json
+
+
+def test_a_paused_topic_takes_sends_and_gives_nothing(api: Api) -> None:
+    api.send()
+    for _ in range(2):
+        assert api.post(T + "/pause") == (200, {"topic": "t", "paused": True, "paused_until_ms": None})
+    assert api.pull() == []
+    assert api.send("b")["result"] == "created"
+    shown = api.get(T).json
+    assert (shown["paused"], shown["paused_until_ms"]) == (True, None)
+    for _ in range(2):
+        assert api.post(T + "/resume") == (200, {"topic": "t", "paused": False, "paused_until_ms": None})
+    assert len(api.pull()) == 2
+
+
+def test_a_pause_may_have_an_end(api: Api) -> None:
+    api.send()
+    until = START_MS + 5000
+    assert api.post(T + "/pause", {"until_ms": until}) == (
+        200,
+        {"topic": "t", "paused": True, "paused_until_ms": until},
+    )
+    assert api.get(T).json["paused_until_ms"] == until
+    assert api.pull() == []
+    api.clock.advance(5000)
+    assert len(api.pull()) == 1
+
+
+def test_a_pause_until_the_past_is_none(api: Api) -> None:
+    api.send()
+    assert api.post(T + "/pause", {"until_ms": 5}) == (200, {"topic": "t", "paused": False, "paused_until_ms": None})
+    assert len(api.pull()) == 1
+
+
+def test_dead_jobs_are_listed_with_their_reasons(api: Api) -> None:
+    assert api.get(T + "/dead") == (
+        200,
+        {"jobs": [], "next_cursor": None, "by_reason": {"exhausted": 0, "expired": 0, "rejected": 0, "corrupt": 0}},
+    )
+    dead(api, "a", "b")
+    page = api.get(T + "/dead?limit=1").json
+    assert page["by_reason"] == {"exhausted": 0, "expired": 0, "rejected": 2, "corrupt": 0}
+    [job] = page["jobs"]
+    assert (job["id"], job["state"], job["reason"], job["body"]) == ("a", "dead", "rejected", {"n": 1})
+    assert job == api.job("a").json
+    rest = api.get(f"{T}/dead?body=0&cursor={page['next_cursor']}").json
+    assert [one["id"] for one in rest["jobs"]] == ["b"]
+    assert "body" not in rest["jobs"][0]
+
+
+def test_dead_jobs_are_revived_by_id(api: Api) -> None:
+    dead(api, "a")
+    reply = api.post(T + "/dead/revive", {"ids": ["a", "nope"], "delay_ms": 50, "max_attempts": None})
+    revived, missing = reply.json["results"]
+    assert revived == {"id": "a", "result": "revived", "due_at_ms": START_MS + 50}
+    assert_refusal(missing["error"], 404, "not_found")
+    job = api.job().json
+    assert (job["state"], job["attempts"], job["max_attempts"]) == ("scheduled", 0, None)
+
+
+def test_dead_jobs_are_revived_by_filter(api: Api) -> None:
+    dead(api, "a", "b")
+    revive = T + "/dead/revive"
+    assert api.post(revive, {"filter": {}, "dry_run": True}) == (200, {"matched": 2, "revived": 0, "dry_run": True})
+    assert api.post(revive, {"filter": {}}) == (200, {"matched": 2, "revived": 2, "dry_run": False})
+    assert api.counts()["ready"] == 2
+    assert_error(api.post(revive, {}), 400, "missing_field", "ids")
+
+
+def test_dead_jobs_are_purged(api: Api) -> None:
+    dead(api, "a", "b", "c")
+    purge = T + "/dead/purge"
+    assert api.post(purge, {"ids": ["a"]}) == (200, {"results": [{"id": "a", "result": "purged"}]})
+    assert api.post(purge, {"filter": {}, "dry_run": True}) == (200, {"matched": 2, "purged": 0, "dry_run": True})
+    assert api.post(purge, {"filter": {}}) == (200, {"matched": 2, "purged": 2, "dry_run": False})
+    assert_error(api.job("b"), 404, "not_found")
+
+
+def test_the_server_says_what_it_is_and_which_namespace_is_meant(api: Api) -> None:
+    expected = {
+        "version": "0.1.0",
+        "namespace": "mine",
+        "durability": "fsync",
+        "store": "memory",
+        "limits": {"max_body_bytes": 262144},
+        "clock_offset_ms": 0,
+    }
+    assert api.get("/v1/info", **{"dueline-namespace": "mine"}) == (200, expected)
+    assert api.get("/v1/info") == (200, {**expected, "namespace": "default"})
+
+
+def test_what_is_not_there_says_so(api: Api) -> None:
+    for path in ("/", "/v1", "/v1/", "/v1/topics/", "/v1/topics//jobs", "/v2/topics", "/v1/topics/t/jobs/a/b", "*", ""):
+        assert_error(api.get(path), 404, "no_route")
+    reply = api.delete("/v1/topics")
+    assert_error(reply, 405, "method_not_allowed")
+    assert reply.headers["allow"] == "GET, HEAD"
+    assert api.raw("DELETE", T + "/jobs/a/fire").headers["allow"] == "POST"
+
+
+@pytest.mark.parametrize("escaped", ["%FF", "%C3", "%zz", "%", "a%2"])
+def test_a_path_that_is_not_utf_8_is_refused(api: Api, escaped: str) -> None:
+    assert_error(api.get(f"/v1/topics/{escaped}"), 400, "invalid_field", "path")
+
+
+def test_an_id_may_have_a_slash_when_it_is_escaped(api: Api) -> None:
+    assert_error(api.get("/v1/topics/t/jobs/a%2Fb"), 404, "not_found")
+    assert_error(api.get("/v1/topics/t/jobs/" + "x" * 600), 400, "invalid_field", "id")
+    assert_error(api.get("/v1/topics/t/jobs/%00"), 400, "invalid_field", "id")
+
+
+def test_every_operation_refuses_an_unknown_field(api: Api) -> None:
+    for operation in OPERATIONS:
+        if operation.request is not None:
+            path = operation.pattern.format(topic="t", id="a")
+            assert_error(api.raw(operation.method, path, b'{"nope":1}'), 400, "unknown_field", "nope")
+        elif operation.query is not None:
+            assert_error(api.get(operation.pattern.format(topic="t", id="a") + "?nope=1"), 400, "unknown_field", "nope")
+
+
+def test_a_draining_server_refuses_new_work_with_a_time_to_come_back(api: Api) -> None:
+    lease = api.lease()
+    api.run(api.engine.drain())
+    assert_error(api.post(T + "/jobs", {"body": 1}), 503, "draining")
+    assert_error(api.post(T + "/pull"), 503, "draining")
+    assert api.post(T + "/ack", {"jobs": [{"id": "a", "lease": lease}]}).status == 200
