@@ -85,13 +85,11 @@ class Registrar:
         if entry.version:
             return False
         line = Line(entry.namespace, entry.topic, 0, self._topics.is_wide(entry.namespace))
-        topic = self._topics.known(entry.namespace, entry.topic)
-        if topic is not None:
-            topic.registered_until_s = 0.0  # before the line is dropped: the next send here registers first
         if not await self._store.retire(line):
             return False
         if not await self._store.directory.remove(entry.namespace, entry.topic, entry.seen_ms):
             return True  # registered by a sender since; that is newer than what was looked at
+        topic = self._topics.known(entry.namespace, entry.topic)
         if topic is not None:
             topic.listed = False
         # A send may have come between the two calls. One that comes later is told by the store.

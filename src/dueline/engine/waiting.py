@@ -191,7 +191,8 @@ class Waiting:
         while claim := self._claim():
             await self._ask(claim)
         self._busy = False
-        self.arm()
+        if not self.is_due():  # due and nobody free: each of them looks here again before it parks
+            self.arm()
 
     def _claim(self) -> list[tuple[Waiter, int]]:
         """Take the credits of those whose turn is here, in order of arrival, up to one batch."""

@@ -7,7 +7,8 @@ from engine_kit import NS, World, ids, run, settled
 
 from dueline.engine.commands import Send, TopicPatch
 from dueline.engine.engine import Engine
-from dueline.engine.errors import InvalidField, StoreDown
+from dueline.engine.errors import InvalidField, NotFound, StoreDown
+from dueline.engine.ids import partition_of
 from dueline.engine.job import BodyKind, Line, Reason
 from dueline.engine.limits import LAST_MS
 from dueline.engine.policy import Backoff, Ladder, TopicPolicy
@@ -145,7 +146,7 @@ def test_a_new_policy_keeps_the_pause() -> None:
 def test_a_pause_that_was_cut_short_is_completed_by_the_next_look() -> None:
     async def test(world: World) -> None:
         await world.engine.set_topic(NS, "wide", TopicPatch(TopicPolicy(), partitions=2))
-        for number in range(10):
+        for number in range(100):
             await world.send("wide", f"job{number}")
         real = world.store.control
 
@@ -158,8 +159,10 @@ def test_a_pause_that_was_cut_short_is_completed_by_the_next_look() -> None:
         with pytest.raises(StoreDown):
             await world.engine.pause(NS, "wide", None)
         world.store.control = real  # type: ignore[method-assign]
+        before = await world.pull("wide", max=1)
+        assert len(before) == 1
         assert (await world.engine.topic(NS, "wide")).paused
-        assert await world.pull("wide", max=10) == []
+        assert await world.pull("wide", max=100) == []
 
     run(test)
 
@@ -201,5 +204,18 @@ def test_a_process_that_only_pulls_learns_a_new_lease_within_half_a_minute() -> 
         await setter.send(NS, "mail", Send("b", b"1", BodyKind.JSON))
         [job] = await world.pull("mail")
         assert job.lease_until_ms - world.clock.now_ms == 5_000
+
+    run(test)
+
+
+def test_a_process_that_looked_for_a_topic_before_it_existed_finds_its_jobs() -> None:
+    async def test(world: World) -> None:
+        early = Engine(world.store, timer=world.timer)
+        job_id = next(f"job{n}" for n in range(100) if partition_of(f"job{n}", 4) == 3)
+        with pytest.raises(NotFound):
+            await early.get(NS, "new", job_id)
+        await world.engine.set_topic(NS, "new", TopicPatch(TopicPolicy(), partitions=4))
+        await world.send("new", job_id)
+        assert (await early.get(NS, "new", job_id)).id == job_id
 
     run(test)

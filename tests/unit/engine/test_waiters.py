@@ -350,19 +350,46 @@ def test_a_process_off_duty_lets_the_other_one_go_first() -> None:
     run(test)
 
 
-def test_a_clock_that_runs_ahead_of_the_store_costs_calls_but_never_an_early_job() -> None:
+def test_a_clock_that_runs_ahead_of_the_store_costs_a_call_a_millisecond_but_never_an_early_job() -> None:
     async def test(world: World) -> None:
         due = await world.send("mail", "a", 1_000)
+        world.store.now_ms = lambda: world.clock() + 3  # type: ignore[method-assign]
+        pull = world.pull("mail", wait_ms=5_000)
+        await world.advance(1_000)
+        [job] = await pull
+        assert (job.late_ms, job.due_at_ms) == (0, world.timer.start_ms + due)
+        assert len(world.store.pulls) == 5  # at the start, then at 997, 998, 999 and 1000 ms
+
+    run(test)
+
+
+def test_an_alarm_that_rings_before_the_stores_clock_says_so_sleeps_the_rest() -> None:
+    async def test(world: World) -> None:
+        await world.send("mail", "a", 1_000)
         pull = world.pull("mail", wait_ms=5_000)
         await settled()
-        world.store.now_ms = lambda: world.clock() + 3  # type: ignore[method-assign]
-        await world.advance(996)
-        calls = len(world.store.pulls)
-        await world.advance(10)
-        [job] = await pull
-        assert job.late_ms <= 1
-        assert job.due_at_ms == world.timer.start_ms + due
-        assert len(world.store.pulls) <= calls + 5
+        world.store.now_ms = lambda: world.clock() - 5  # type: ignore[method-assign]
+        await world.advance(1_004)
+        assert len(world.store.pulls) == 1
+        await world.advance(1)
+        assert ids(await pull) == ["a"]
+
+    run(test)
+
+
+def test_two_lines_that_are_due_at_once_are_not_both_asked_for_one_credit() -> None:
+    async def test(world: World) -> None:
+        await world.send("a", "first", 100)
+        await world.send("b", "second", 100)
+        pull = world.pull("a", "b", wait_ms=5_000)
+        await settled()
+        world.store.gate = asyncio.Event()
+        await world.advance(100)
+        world.store.gate.set()
+        assert len(await pull) == 1
+        await settled()
+        jobs = [await world.engine.get(NS, *job) for job in (("a", "first"), ("b", "second"))]
+        assert [(job.state, job.deliveries) for job in jobs] == [(State.LEASED, 1), (State.READY, 0)]
 
     run(test)
 
