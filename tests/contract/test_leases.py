@@ -46,6 +46,23 @@ async def test_the_same_ack_again_is_ok_and_another_token_is_not(bed: Bed) -> No
     assert await bed.job("a") == before
 
 
+async def test_a_holder_whose_job_was_acked_without_a_token_is_told_that_it_is_done(bed: Bed) -> None:
+    await bed.send("a")
+    held = await bed.pull_one()
+    assert await bed.ack("a") is Code.OK
+    assert await bed.ack("a", held.lease) is Code.OK
+
+
+@pytest.mark.parametrize("token", ["", "x", "A" * 16, "_" * 16, "0" * 24])
+async def test_no_made_up_token_acks_what_nobody_held(bed: Bed, token: str) -> None:
+    await bed.send_many([item("done"), item("ready")])
+    await bed.ack("done")
+    assert await bed.ack("done", token) is Code.LEASE_LOST
+    assert await bed.ack("ready", token) is Code.LEASE_LOST
+    assert (await bed.extend("ready", token, 5)).code is Code.LEASE_LOST
+    assert (await bed.release("ready", token)).code is Code.LEASE_LOST
+
+
 async def test_ack_without_a_token_takes_a_job_from_any_live_state(bed: Bed) -> None:
     await bed.send_many([item("leased"), item("ready"), item("scheduled", delay_ms=1_000)])
     assert await bed.pull_ids(1) == ["leased"]

@@ -24,17 +24,17 @@ POLICIES = (
     JobPolicy(),
     JobPolicy(lease_ms=20, max_attempts=1, retain_ms=30, dead_retain_ms=40),
     JobPolicy(max_attempts=2, retain_ms=0, dead_retain_ms=0),
-    JobPolicy(max_attempts=3, retry=Ladder((10, 60)), keep_body=True),
+    JobPolicy(max_attempts=2, retry=Ladder((10, 60)), keep_body=True),
     JobPolicy(lease_ms=5, max_attempts=None, retry=Backoff(10, 3.0, 100, 0.5), retain_ms=100),
 )
 
 ids = st.sampled_from(IDS)
-delays = st.sampled_from([0, 0, 1, 10, 50])
+delays = st.sampled_from([0, 0, 0, 1, 10, 50])
 leases_ms = st.sampled_from([None, 1, 10, 10, 60])
 conflicts = st.sampled_from(OnConflict)
 policies = st.sampled_from(POLICIES)
 tags = st.sampled_from([(), ("t",), ("t", "u")])
-steps_ms = st.sampled_from([1, 1, 5, 10, 20, 100, 20_000])
+recent = st.sampled_from([0, 0, 0, 1, 2])  # how many deliveries back
 
 
 @st.composite
@@ -45,7 +45,7 @@ def send_items(draw: st.DrawFn) -> SendItem:
         kind=draw(st.sampled_from(BodyKind)),
         delay_ms=draw(delays),
         policy=draw(policies),
-        ttl_ms=draw(st.sampled_from([None, None, 5, 30])),
+        ttl_ms=draw(st.sampled_from([None, 5, 30])),
         on_live=draw(conflicts),
         on_ended=draw(conflicts),
         tags=draw(tags),
@@ -80,68 +80,83 @@ class Programme(RuleBasedStateMachine):
     bench: Bench
     twins: Twins
 
-    @initialize(repeat_every=st.sampled_from([0, 1, 2, 3]))
-    def begin(self, repeat_every: int) -> None:
-        self.twins = Twins(self.bench, repeat_every)
+    @initialize()
+    def begin(self) -> None:
+        self.twins = Twins(self.bench)
 
-    def lease_of(self, id: str, which: str, draw: int) -> Lease | None:
-        """current: the last delivery of this id; stale: an older one; foreign: of another id; none."""
-        mine = [lease for lease in self.twins.leases if lease.id == id]
-        foreign = [lease for lease in self.twins.leases if lease.id != id]
-        if which == "current" and mine:
-            return mine[-1]
-        if which == "stale" and mine[:-1]:
-            return mine[draw % len(mine[:-1])]
-        if which == "foreign" and foreign:
-            return foreign[draw % len(foreign)]
-        return None
+    @rule(every_call=st.booleans())
+    def answers_are_lost_and_calls_repeated(self, every_call: bool) -> None:
+        self.twins.repeat(every_call)
+
+    def delivery(self, back: int) -> Lease:
+        """One of the last deliveries. Its token may be current, stale, or of a job that is long gone."""
+        leases = self.twins.leases
+        return leases[-1 - back % len(leases)]
 
     @rule(items=st.lists(send_items(), min_size=1, max_size=4))
     def send(self, items: list[SendItem]) -> None:
         self.twins.send(items)
 
+    @rule(id=ids, policy=policies, ttl_ms=st.sampled_from([None, 5, 30]))
+    def send_a_new_one(self, id: str, policy: JobPolicy, ttl_ms: int | None) -> None:
+        self.twins.send([item(id, policy=policy, ttl_ms=ttl_ms, on_live=OnConflict.REPLACE)])
+
     @rule(credits=st.lists(st.builds(Credit, st.integers(1, 3), leases_ms), min_size=1, max_size=2))
     def pull(self, credits: list[Credit]) -> None:
         self.twins.pull(Pull(tuple(credits), 15))
 
-    @rule(
-        id=ids,
-        which=st.sampled_from(["current", "current", "stale", "foreign", "none"]),
-        draw=st.integers(0, 9),
-        twice=st.booleans(),
-    )
-    def ack(self, id: str, which: str, draw: int, twice: bool) -> None:
-        ref = (id, self.lease_of(id, which, draw))
-        self.twins.ack([ref, ref] if twice else [ref])
+    @rule(lease_ms=leases_ms)
+    def pull_one(self, lease_ms: int | None) -> None:
+        self.twins.pull(Pull((Credit(1, lease_ms),), 15))
+
+    @rule(lease_ms=leases_ms)
+    def pull_again_after_a_while(self, lease_ms: int | None) -> None:
+        self.bench.clock.advance(10)
+        self.twins.pull(Pull((Credit(3, lease_ms),), 15))
 
     @precondition(lambda self: self.twins.leases)
-    @rule(draw=st.integers(0, 99))
-    def ack_any_lease_ever_given(self, draw: int) -> None:
-        lease = self.twins.leases[draw % len(self.twins.leases)]
-        self.twins.ack([(lease.id, lease)])
+    @rule(back=recent, twice=st.booleans())
+    def ack(self, back: int, twice: bool) -> None:
+        lease = self.delivery(back)
+        self.twins.ack([(lease.id, lease)] * (2 if twice else 1))
 
+    @rule(id=ids)
+    def ack_without_a_token(self, id: str) -> None:
+        self.twins.ack([(id, None)])
+
+    @precondition(lambda self: self.twins.leases)
+    @rule(id=ids, draw=st.integers(0, 99), lease_ms=st.sampled_from([1, 100]))
+    def use_any_token_ever_given_for_any_job(self, id: str, draw: int, lease_ms: int) -> None:
+        lease = self.twins.leases[draw % len(self.twins.leases)]
+        self.twins.extend(id, lease, lease_ms)
+        self.twins.release(id, lease, delay_ms=0)
+        self.twins.ack([(id, lease)])
+
+    @precondition(lambda self: self.twins.leases)
     @rule(
-        id=ids,
-        which=st.sampled_from(["current", "current", "current", "stale", "foreign", "none"]),
-        draw=st.integers(0, 9),
+        back=recent,
+        with_token=st.sampled_from([True, True, True, False]),
         delay_ms=st.sampled_from([None, None, 0, 10]),
         error=st.sampled_from([None, "", "é" * 3]),
         count=st.sampled_from([True, True, False]),
-        dead=st.sampled_from([None, None, None, Reason.REJECTED, Reason.CORRUPT]),
+        dead=st.sampled_from([None, None, None, None, Reason.REJECTED, Reason.CORRUPT]),
         jitter_draw=st.sampled_from([0.0, 0.25, 1.0]),
     )
-    def release(self, id: str, which: str, draw: int, error: str | None, **words: Any) -> None:
-        self.twins.release(id, self.lease_of(id, which, draw), error=error or None, **words)
+    def release(self, back: int, with_token: bool, error: str | None, **words: Any) -> None:
+        lease = self.delivery(back)
+        self.twins.release(lease.id, lease if with_token else None, error=error or None, **words)
 
-    @rule(
-        id=ids,
-        which=st.sampled_from(["current", "stale", "foreign"]),
-        draw=st.integers(0, 9),
-        lease_ms=st.sampled_from([1, 10, 100]),
-    )
-    def extend(self, id: str, which: str, draw: int, lease_ms: int) -> None:
-        lease = self.lease_of(id, which, draw) or Lease(id, "none", "none")
-        self.twins.extend(id, lease, lease_ms)
+    @precondition(lambda self: self.twins.leases)
+    @rule(back=recent)
+    def release_by_the_retry_policy(self, back: int) -> None:
+        lease = self.delivery(back)
+        self.twins.release(lease.id, lease)
+
+    @precondition(lambda self: self.twins.leases)
+    @rule(back=recent, lease_ms=st.sampled_from([1, 10, 100]))
+    def extend(self, back: int, lease_ms: int) -> None:
+        lease = self.delivery(back)
+        self.twins.extend(lease.id, lease, lease_ms)
 
     @rule(chosen=st.lists(ids, min_size=1, max_size=3), forget=st.sampled_from([False, False, True]))
     def cancel(self, chosen: list[str], forget: bool) -> None:
@@ -158,22 +173,34 @@ class Programme(RuleBasedStateMachine):
         given = {"set_max_attempts": True, "max_attempts": most or None} if most >= 0 else {}
         self.twins.revive(Revive(tuple(chosen), delay_ms=delay_ms, **given))
 
+    @rule()
+    def revive_all_the_dead(self) -> None:
+        self.twins.revive(Revive(IDS))
+
     @rule(chosen=st.lists(ids, min_size=1, max_size=2, unique=True))
     def purge(self, chosen: list[str]) -> None:
         self.twins.purge(tuple(chosen))
 
-    @rule(until=st.sampled_from(["resume", "resume", "ever", "soon"]))
+    @rule(until=st.sampled_from(["resume", "resume", "resume", "soon", "ever"]))
     def pause(self, until: str) -> None:
         until_ms = {"resume": 0, "ever": LAST_MS, "soon": self.bench.clock.now_ms + 15}[until]
         self.twins.control(pause_until_ms=until_ms)
 
-    @rule(most=st.sampled_from([0, 0, 1, 2]))
+    @rule(most=st.sampled_from([0, 0, 0, 1, 2]))
     def limit(self, most: int) -> None:
         self.twins.control(max_in_flight=most)
 
-    @rule(ms=steps_ms)
+    @rule(ms=st.sampled_from([1, 1, 5, 10, 20, 30, 100]))
     def time_goes_on(self, ms: int) -> None:
         self.bench.clock.advance(ms)
+
+    @rule(ms=st.sampled_from([5, 10]))
+    def a_moment_later(self, ms: int) -> None:
+        self.bench.clock.advance(ms)
+
+    @rule()
+    def much_later(self) -> None:
+        self.bench.clock.advance(20_000)
 
     @rule()
     def clean(self) -> None:
@@ -185,7 +212,7 @@ class Programme(RuleBasedStateMachine):
 
 
 class Life(Programme):
-    """The life cycle: replies, states, figures, versions, retirement."""
+    """The life cycle: replies, states, figures, versions, retirement; at the end the stored structure itself."""
 
     @rule()
     def figures(self) -> None:
@@ -203,7 +230,9 @@ class Life(Programme):
 
     def teardown(self) -> None:
         if hasattr(self, "twins"):
+            self.twins.check_structure()
             self.twins.check_figures()
+            self.twins.check_structure()
 
 
 def machine_settings(examples: int = EXAMPLES, steps: int = STEPS, *, shrink: bool = True) -> settings:
@@ -213,6 +242,7 @@ def machine_settings(examples: int = EXAMPLES, steps: int = STEPS, *, shrink: bo
         stateful_step_count=steps,
         derandomize=True,
         database=None,
+        report_multiple_bugs=False,
         deadline=None,
         suppress_health_check=list(HealthCheck),
         phases=[Phase.generate, Phase.shrink] if shrink else [Phase.generate],

@@ -1,25 +1,42 @@
-"""The reference and the real store answer every random programme alike."""
+"""The reference and the real store answer every random programme alike, and mutants of the scripts are found."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.kit.valkey import PrivateValkey
 
-from .machine import Life, machine_settings
+from .machine import Life, Programme, machine_settings
+from .mutants import MUTANTS, Mutant
+from .sleepers import Sleepers
 from .twins import Bench
 
+MACHINES: dict[str, type[Programme]] = {"life": Life, "sleepers": Sleepers}
 
-@pytest.fixture
-def bench(private_valkey: PrivateValkey) -> Iterator[Bench]:
-    bench = Bench(private_valkey.url)
+
+@contextmanager
+def machine(name: str, url: str, mutant: Mutant | None = None) -> Iterator[type[Programme]]:
+    """The machine on a started bench, whose scripts carry the mutant."""
+    bench = Bench(url, mutant.patch if mutant else None, sleepers=2 if name == "sleepers" else 0)
     bench.start()
-    yield bench
-    bench.stop()
+    try:
+        yield type(f"Started{name.title()}", (MACHINES[name],), {"bench": bench})
+    finally:
+        bench.stop()
 
 
-def test_both_stores_live_every_programme_alike(bench: Bench) -> None:
-    run_state_machine_as_test(type("LifeOfBoth", (Life,), {"bench": bench}), settings=machine_settings())
+@pytest.mark.parametrize("name", MACHINES)
+def test_both_stores_live_every_programme_alike(private_valkey: PrivateValkey, name: str) -> None:
+    with machine(name, private_valkey.url) as started:
+        run_state_machine_as_test(started, settings=machine_settings())
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_broken_rule_is_found(private_valkey: PrivateValkey, mutant: Mutant) -> None:
+    with machine(mutant.machine, private_valkey.url, mutant) as started, pytest.raises(AssertionError):  # noqa: PT012
+        run_state_machine_as_test(started, settings=machine_settings(300, shrink=False))
+        pytest.fail(f"the model did not notice: {mutant.name}")

@@ -71,7 +71,7 @@ class Record:
             self.last_error = error.encode()[:MAX_ERROR_BYTES].decode(errors="ignore")
 
     def end(self, state: State, reason: Reason | None, now_ms: int, token: str | None = None) -> None:
-        """End it now. Done and cancelled ones become tombstones; `token` is that of the ack, which may be repeated."""
+        """End it now. Done and cancelled ones become tombstones; `token` is that of the holder, who may ack again."""
         self.drop_lease()
         self.ended, self.reason, self.ended_at_ms, self.token = state, reason, now_ms, token
         self.updated_at_ms = now_ms

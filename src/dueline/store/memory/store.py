@@ -206,7 +206,7 @@ class MemoryStore:
             return Done(Code.OK) if seen.state is State.DONE and item.token == record.token else LOST
         if item.token is not None and item.token != record.token:
             return LOST
-        record.end(State.DONE, None, change.now_ms, item.token)
+        record.end(State.DONE, None, change.now_ms, record.token)
         change.touched.append(record)
         return Done(Code.OK)
 
