@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,7 +18,7 @@ import structlog
 
 from .._version import __version__
 from ..config.settings import Settings
-from ..dialects.http import Dialect, Request, Route
+from ..dialects.http import Dialect, Request, Route, SpaceOwner
 from ..dialects.native import InfoView, NativeDialect
 from ..engine.commands import TopicView
 from ..engine.engine import Engine
@@ -32,6 +32,7 @@ from ..telemetry.figures import CallFigures, HttpFigures
 from ..telemetry.siblings import Siblings
 from .front import Front, FrontLimits
 from .health import Health, Phase
+from .listeners import addresses
 from .router import Router
 from .store_check import Facts, Probe, refusal
 from .system import SystemRoutes
@@ -71,23 +72,39 @@ class App:
         self._siblings = Siblings(folder, index, self.snapshot)
         self._facts: Facts | None = None
         self._topics: tuple[float, list[Family]] = (0.0, [])
-        system = SystemRoutes(__version__, self.health.reasons, self.metrics)
-        self._always_open = frozenset(route.name for route in system.routes())
-        dialects: list[Dialect] = [system]
-        if settings.dialects.native.enabled:
-            dialects.append(NativeDialect(self.engine, settings.limits, self.info))
-        limits = FrontLimits(
-            max_body_bytes=settings.limits.max_request_bytes, max_connections=settings.server.max_connections
-        )
-        self.front = Front(Router(dialects, guard=self._guard), limits, answered=self.http.answered)
+        self._always_open: frozenset[str] = frozenset()
+        self._dialects = self._speak()
+        self.fronts = [self._front(address, names) for address, names in addresses(settings).items()]
         self._log = structlog.get_logger("dueline.server")
+
+    # --- what is spoken where ---------------------------------------------------------------------------------------
+
+    def _speak(self) -> dict[str, Dialect]:
+        """Every dialect by its name in the settings, which say whether and where it is spoken (server.listeners)."""
+        settings = self.settings
+        return {"native": NativeDialect(self.engine, settings.limits, self.info)}
+
+    def _front(self, address: str, names: Sequence[str]) -> Front:
+        """A front for one address. Health and metrics are told at each of them."""
+        is_main = address == self.settings.server.listen
+        system = SystemRoutes(__version__, self.health.reasons, self.metrics, documents=is_main)
+        self._always_open |= {route.name for route in system.routes()}
+        dialects = [self._dialects[name] for name in names if name in self._dialects]
+        alone = dialects[0] if not is_main and len(dialects) == 1 else None
+        router = Router([system, *dialects], guard=self._guard, owner=alone if isinstance(alone, SpaceOwner) else None)
+        limits = FrontLimits(
+            max_body_bytes=self.settings.limits.max_request_bytes, max_connections=self.settings.server.max_connections
+        )
+        return Front(router, limits, answered=self.http.answered)
 
     # --- life -------------------------------------------------------------------------------------------------------
 
-    async def listen(self, listener: socket.socket) -> None:
-        """Take connections. Until `open`, calls are answered with 503 "loading"."""
+    async def listen(self, listeners: Sequence[socket.socket]) -> None:
+        """Take connections, on a socket for each address (server.listeners). Until `open`, calls are answered with
+        503 "loading"."""
         await self._siblings.start()
-        await self.front.start(listener)
+        for front, listener in zip(self.fronts, listeners, strict=True):
+            await front.start(listener)
 
     async def open(self) -> None:
         """Wait for the store, judge it, connect. Raises StartRefused."""
@@ -108,7 +125,7 @@ class App:
     async def stop(self, hasten: asyncio.Event) -> None:
         """Drain and end. `hasten` cuts the wait for calls that are under way."""
         self.health.phase = Phase.DRAINING
-        draining = asyncio.create_task(self.front.drain(self.settings.server.drain_ms / 1000))
+        draining = asyncio.ensure_future(self._drain(self.settings.server.drain_ms / 1000))
         await self.engine.drain()
         hurry = asyncio.create_task(hasten.wait())
         await asyncio.wait((draining, hurry), return_when=asyncio.FIRST_COMPLETED)
@@ -116,7 +133,7 @@ class App:
         if not draining.done():
             draining.cancel()
             await asyncio.gather(draining, return_exceptions=True)
-            await self.front.drain(0)
+            await self._drain(0)
         # With the store gone, the engine's last calls would wait for it: they get a moment, then the connection is cut.
         ending = asyncio.create_task(self.engine.stop())
         await asyncio.wait([ending], timeout=LAST_CALLS_S)
@@ -125,6 +142,9 @@ class App:
         ending.cancel()
         await asyncio.gather(ending, return_exceptions=True)
         await self._siblings.stop()
+
+    async def _drain(self, timeout_s: float) -> None:
+        await asyncio.gather(*(front.drain(timeout_s) for front in self.fronts))
 
     async def _until_store(self) -> Facts:
         deadline_s = asyncio.get_running_loop().time() + STORE_WAIT_S
@@ -181,7 +201,11 @@ class App:
             gather.of_build("embedded" if self.settings.store.url is None else "external", self.durability),
             *gather.of_engine(self.engine.figures, self.engine.waiters),
             *self.http.families(),
-            gauge("dueline_http_connections", "Open client connections.", {(): self.front.connections}),
+            gauge(
+                "dueline_http_connections",
+                "Open client connections.",
+                {(): sum(front.connections for front in self.fronts)},
+            ),
             *self.calls.families(),
             *self._of_store(),
             *gather.of_process(),

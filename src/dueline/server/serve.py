@@ -1,7 +1,7 @@
 """`dueline serve`: the process model.
 
     workers 1   one process: supervisor of the embedded store, engine, front
-    workers N   the parent opens the address and supervises; N executed workers serve (server.workers)
+    workers N   the parent opens the addresses and supervises; N executed workers serve (server.workers)
 
     exit 0  ended by SIGTERM or SIGINT, after draining       1  address or folder in use, store refused, store damaged
 Only the ready line goes to stdout.
@@ -24,16 +24,15 @@ import msgspec
 import structlog
 
 from .._version import __version__
-from ..config.load import Address, parse_address
 from ..config.settings import Settings
 from ..store.valkey.embedded import EmbeddedError, EmbeddedStore, FolderInUse, Status, StoreState
 from ..store.valkey.embedded_files import make_private, runtime_folder
 from ..telemetry import logs
 from .app import App, StartRefused, durability_of, shown_url
+from .listeners import CannotListen, elsewhere, opened, url_of
 from .shutdown import Signals, unless
 from .workers import Orders, Workers
 
-BACKLOG = 2048
 ENOUGH_DESCRIPTORS = 1 << 20
 STATUS_FILE = "store.json"
 
@@ -42,23 +41,22 @@ def run(settings: Settings) -> int:
     """Serve until a signal. Returns the exit code; refusals are told on stderr."""
     logs.configure(settings.log.level, settings.log.format)
     allow_descriptors()
-    address = parse_address(settings.server.listen, "server.listen")
+    serving = _serve_alone if settings.server.workers == 1 else _serve_with_workers
     try:
-        listener = open_listener(address)
-    except OSError as error:
-        return _refuse(f"cannot listen on {address}: {error.strerror or error}")
-    with listener:
-        serving = _serve_alone if settings.server.workers == 1 else _serve_with_workers
-        return _run_loop(serving(settings, listener))
+        with opened(settings) as listeners:
+            return _run_loop(serving(settings, listeners))
+    except CannotListen as error:
+        return _refuse(str(error))
 
 
-def work(listener_fd: int, status_fd: int) -> int:
+def work(status_fd: int, *listener_fds: int) -> int:
     """The main function of a worker process (server.workers)."""
     orders = msgspec.json.decode(sys.stdin.buffer.read(), type=Orders)
     logs.configure(orders.settings.log.level, orders.settings.log.format)
     structlog.contextvars.bind_contextvars(worker=orders.index)
-    with socket.socket(fileno=listener_fd) as listener, os.fdopen(status_fd, "w") as status:
-        return _run_loop(_work(orders, listener, lambda line: print(line, file=status, flush=True)))
+    with contextlib.ExitStack() as stack, os.fdopen(status_fd, "w") as status:
+        listeners = [stack.enter_context(socket.socket(fileno=number)) for number in listener_fds]
+        return _run_loop(_work(orders, listeners, lambda line: print(line, file=status, flush=True)))
 
 
 def allow_descriptors() -> None:
@@ -72,53 +70,33 @@ def allow_descriptors() -> None:
             pass  # the default stays
 
 
-def open_listener(address: Address) -> socket.socket:
-    """A listening socket that nobody shares: without SO_REUSEPORT a second server gets "address in use"."""
-    family, kind, proto, _, where = socket.getaddrinfo(
-        address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    listener = socket.socket(family, kind, proto)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listener.bind(where)
-        listener.listen(BACKLOG)
-        listener.setblocking(False)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
-
-
-def ready_line(settings: Settings, listener: socket.socket) -> str:
+def ready_line(settings: Settings, listeners: list[socket.socket]) -> str:
     """What people and scripts wait for."""
-    host, port = listener.getsockname()[:2]
     store = "embedded" if settings.store.url is None else shown_url(settings.store.url)
     data = f", data {settings.store.data}" if settings.store.url is None else ""
     return (
-        f"dueline {__version__} ready on http://{Address(host, port)} "
-        f"(store {store}, durability {durability_of(settings)}{data})"
+        f"dueline {__version__} ready on {url_of(listeners[0])} "
+        f"(store {store}, durability {durability_of(settings)}{data}{elsewhere(settings, listeners)})"
     )
 
 
 # --- one process --------------------------------------------------------------------------------------------------
 
 
-async def _serve_alone(settings: Settings, listener: socket.socket) -> int:
+async def _serve_alone(settings: Settings, listeners: list[socket.socket]) -> int:
     signals = Signals()
     signals.install()
     embedded = _embedded(settings)
     url = embedded.url if embedded is not None else settings.store.url or ""
     app = App(settings, url, lambda: embedded.status if embedded is not None else None)
     try:
-        await app.listen(listener)
+        await app.listen(listeners)
         if embedded is not None:
             await unless(signals.stop, embedded.start())
         if not signals.stop.is_set():
             await unless(signals.stop, app.open())
         if not signals.stop.is_set():
-            print(ready_line(settings, listener), flush=True)
+            print(ready_line(settings, listeners), flush=True)
             await _until_told(signals, embedded)
         return _verdict(embedded)
     except (FolderInUse, EmbeddedError, StartRefused) as error:
@@ -132,13 +110,13 @@ async def _serve_alone(settings: Settings, listener: socket.socket) -> int:
 # --- parent and workers -------------------------------------------------------------------------------------------
 
 
-async def _serve_with_workers(settings: Settings, listener: socket.socket) -> int:
+async def _serve_with_workers(settings: Settings, listeners: list[socket.socket]) -> int:
     signals = Signals()
     signals.install()
     with meeting_folder() as folder:
         embedded = _embedded(settings, lambda status: _write_status(folder, status))
         url = embedded.url if embedded is not None else settings.store.url or ""
-        workers = Workers(settings, listener, url, folder)
+        workers = Workers(settings, listeners, url, folder)
         starting: asyncio.Task[None] | None = None
         try:
             if embedded is not None:
@@ -153,7 +131,7 @@ async def _serve_with_workers(settings: Settings, listener: socket.socket) -> in
                 workers.start()
                 await unless(signals.stop, _until_serving(starting, workers))
             if not signals.stop.is_set():
-                print(ready_line(settings, listener), flush=True)
+                print(ready_line(settings, listeners), flush=True)
                 await _until_told(signals, embedded, workers)
             if workers.refused is not None and workers.refused.done():
                 return _refuse(workers.refused.result())
@@ -161,7 +139,8 @@ async def _serve_with_workers(settings: Settings, listener: socket.socket) -> in
         except (FolderInUse, EmbeddedError, StartRefused) as error:
             return _refuse(str(error))
         finally:
-            listener.close()  # new clients are refused from now on, not kept waiting for a server that ends
+            for listener in listeners:  # new clients are refused from now on, not kept waiting for a server that ends
+                listener.close()
             await workers.stop(signals.hasten, settings.server.drain_ms / 1000)
             if starting is not None and not starting.done():
                 starting.cancel()
@@ -204,7 +183,7 @@ async def _until_serving(starting: asyncio.Task[None] | None, workers: Workers) 
         ready.cancel()
 
 
-async def _work(orders: Orders, listener: socket.socket, say: Callable[[str], None]) -> int:
+async def _work(orders: Orders, listeners: list[socket.socket], say: Callable[[str], None]) -> int:
     signals = Signals()
     signals.install()
     settings, folder = orders.settings, Path(orders.folder)
@@ -217,7 +196,7 @@ async def _work(orders: Orders, listener: socket.socket, say: Callable[[str], No
         folder,
     )
     try:
-        await app.listen(listener)
+        await app.listen(listeners)
         await unless(signals.stop, app.open())
         if not signals.stop.is_set():
             say("ready")

@@ -26,24 +26,26 @@ Metrics = Callable[[str], Awaitable[tuple[bytes, str]]]
 
 
 class SystemRoutes:
-    """A dialect in form: a few routes without a queue behind them."""
+    """A dialect in form: a few routes without a queue behind them. `documents`: with those about the native API."""
 
     name = "system"
 
-    def __init__(self, version: str, reasons: Reasons, metrics: Metrics) -> None:
+    def __init__(self, version: str, reasons: Reasons, metrics: Metrics, documents: bool = True) -> None:
         self._version = version
         self._reasons = reasons
         self._metrics = metrics
+        self._documents = documents
         self._document: bytes | None = None
 
     def routes(self) -> Sequence[Route]:
-        return (
+        told = (
             Route("GET", "/healthz", self.healthz, "healthz"),
             Route("GET", "/readyz", self.readyz, "readyz"),
             Route("GET", "/metrics", self.metrics, "metrics"),
-            Route("GET", "/openapi.json", self.openapi, "openapi"),
-            *docs_routes(),
         )
+        if not self._documents:
+            return told
+        return (*told, Route("GET", "/openapi.json", self.openapi, "openapi"), *docs_routes())
 
     def failed(self, request: Request, error: DuelineError) -> Response:
         return encode.failed(error)

@@ -1,7 +1,7 @@
 """Several server processes behind one address: the parent opens the socket and watches, the workers serve.
 
-    parent   opens the socket (without SO_REUSEPORT), runs the embedded store, starts workers, restarts the dead ones
-    worker   a fresh Python process: inherits the socket, gets its orders on stdin, says "ready" or "refused ..."
+    parent   opens the sockets (without SO_REUSEPORT), runs the embedded store, starts workers, restarts the dead ones
+    worker   a fresh Python process: inherits the sockets, gets its orders on stdin, says "ready" or "refused ..."
 
 A worker is executed, not only forked: it shares no event loop, lock descriptor or memory with the parent. All have the
 parent-death signal: kill -9 of the parent ends them. Each has a session of its own, so that Ctrl-C reaches the parent
@@ -51,11 +51,11 @@ class Worker:
 
 
 class Workers:
-    """N workers on one listening socket. `refused` has the reason when a worker cannot be started at all."""
+    """N workers on the same listening sockets. `refused` has the reason when a worker cannot be started at all."""
 
-    def __init__(self, settings: Settings, listener: socket.socket, store_url: str, folder: Path) -> None:
+    def __init__(self, settings: Settings, listeners: list[socket.socket], store_url: str, folder: Path) -> None:
         self._settings = settings
-        self._listener = listener
+        self._listeners = listeners
         self._store_url = store_url
         self._folder = folder
         self._tasks: list[asyncio.Task[None]] = []
@@ -114,12 +114,13 @@ class Workers:
     def _spawn(self) -> tuple[subprocess.Popen[bytes], int]:
         """A new process, and the pipe on which it speaks."""
         reading, writing = os.pipe()
+        numbers = (writing, *(listener.fileno() for listener in self._listeners))
         try:
             child = subprocess.Popen(
-                [sys.executable, "-c", _MAIN, str(self._listener.fileno()), str(writing)],
+                [sys.executable, "-c", _MAIN, *map(str, numbers)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
-                pass_fds=(self._listener.fileno(), writing),
+                pass_fds=numbers,
                 start_new_session=True,
                 preexec_fn=ends_with_parent(signal.SIGTERM),
             )
@@ -154,7 +155,7 @@ class Workers:
         return said
 
 
-_MAIN = "import sys; from dueline.server.serve import work; sys.exit(work(int(sys.argv[1]), int(sys.argv[2])))"
+_MAIN = "import sys; from dueline.server.serve import work; sys.exit(work(*map(int, sys.argv[1:])))"
 
 
 async def _lines(descriptor: int, heard: Callable[[str], None]) -> None:
