@@ -36,6 +36,8 @@ class TopicControl:
         """Put a policy in the place of the old one; the view, and whether the topic is new."""
         self._checks.topic_patch(patch)
         self._checks.topic_name(namespace, name)
+        if patch.partitions not in (None, 1) and self._topics.is_wide(namespace):
+            raise InvalidField("the partitions of this namespace belong to all its topics", "partitions")
 
         def change(config: TopicConfig, is_new: bool) -> TopicConfig:
             partitions = config.partitions if patch.partitions is None else patch.partitions

@@ -219,3 +219,13 @@ def test_a_process_that_looked_for_a_topic_before_it_existed_finds_its_jobs() ->
         assert (await early.get(NS, "new", job_id)).id == job_id
 
     run(test)
+
+
+def test_a_topic_of_a_namespace_with_wide_ids_has_no_partitions_of_its_own() -> None:
+    async def test(world: World) -> None:
+        with pytest.raises(InvalidField) as refused:
+            await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=2))
+        assert refused.value.field == "partitions"
+        await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=1))
+
+    run(test, wide=frozenset({NS}))

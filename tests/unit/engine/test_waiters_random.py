@@ -1,0 +1,112 @@
+"""Random programmes of senders, holders and waiters: nobody sleeps past the moment at which it could be served."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+from engine_kit import NS, World, run, settled
+
+from dueline.engine.commands import TopicPatch
+from dueline.engine.job import Held
+from dueline.engine.policy import TopicPolicy
+from dueline.engine.store import Code, Ref, Release
+
+TOPICS = ("a", "b", "c")
+
+
+class Programme:
+    """One run: what was sent, who waits, who holds what."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.world = world
+        self.random = random.Random(seed)
+        self.pulls: list[tuple[asyncio.Task[list[Held]], tuple[str, ...], int]] = []
+        self.held: list[Held] = []
+        self.sent = 0
+        self.acked = 0
+
+    async def step(self) -> None:
+        choice = self.random.choices(
+            (self.send, self.wait, self.leave, self.finish, self.give, self.pause, self.pass_time),
+            (6, 6, 1, 3, 2, 1, 6),
+        )[0]
+        await choice()
+        await settled()
+        for entry in [entry for entry in self.pulls if entry[0].done()]:
+            self.pulls.remove(entry)
+            if not entry[0].cancelled():
+                jobs = entry[0].result()
+                assert len(jobs) <= entry[2]
+                self.held += jobs
+
+    async def send(self) -> None:
+        self.sent += 1
+        delay_ms = self.random.choice((0, 0, 1, 5, 50, 500))
+        await self.world.send(self.random.choice(TOPICS), f"job{self.sent}", delay_ms, max_attempts=None)
+
+    async def wait(self) -> None:
+        topics = tuple(self.random.sample(TOPICS, self.random.randint(1, 3)))
+        most = self.random.choice((1, 1, 2, 5))
+        lease_ms = self.random.choice((None, 20, 300))
+        wait_ms = self.random.choice((0, 40, 1_000, 1_000))
+        self.pulls.append((self.world.pull(*topics, max=most, lease_ms=lease_ms, wait_ms=wait_ms), topics, most))
+        if self.random.random() < 0.5:
+            await settled()
+
+    async def leave(self) -> None:
+        if self.pulls:
+            self.random.choice(self.pulls)[0].cancel()
+
+    def _take_held(self) -> Held | None:
+        return self.held.pop(self.random.randrange(len(self.held))) if self.held else None
+
+    async def finish(self) -> None:
+        if job := self._take_held():
+            [done] = await self.world.engine.ack(NS, job.topic, [Ref(job.id, job.lease)])
+            self.acked += done.code is Code.OK
+
+    async def give(self) -> None:
+        if job := self._take_held():
+            delay_ms = self.random.choice((0, 10, 200))
+            await self.world.engine.release(NS, job.topic, [Release(job.id, job.lease, delay_ms=delay_ms)])
+
+    async def pause(self) -> None:
+        topic = self.random.choice(TOPICS)
+        if self.random.random() < 0.5:
+            await self.world.engine.pause(NS, topic, self.world.clock.now_ms + self.random.choice((10, 100)))
+        else:
+            await self.world.engine.resume(NS, topic)
+
+    async def pass_time(self) -> None:
+        await self.world.advance(self.random.choice((1, 1, 5, 30, 100)))
+
+    async def check(self) -> None:
+        views = {name: await self.world.engine.topic(NS, name) for name in TOPICS}
+        for pull, topics, _ in self.pulls:
+            if not pull.done():
+                waiting_for = {name: views[name].ready for name in topics if not views[name].paused}
+                assert sum(waiting_for.values()) == 0
+        live = {job.lease for job in self.held if job.lease_until_ms > self.world.clock.now_ms}
+        assert sum(view.leased for view in views.values()) == len(live)
+        assert self.world.engine.waiters == len(self.pulls)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_every_waiter_is_served_as_soon_as_it_can_be_and_nothing_is_leased_to_nobody(seed: int) -> None:
+    async def test(world: World) -> None:
+        for name, partitions in zip(TOPICS, (1, 3, 1), strict=True):
+            await world.engine.set_topic(NS, name, TopicPatch(TopicPolicy(lease_ms=200), partitions=partitions))
+        programme = Programme(world, seed)
+        for _ in range(150):
+            await programme.step()
+            await programme.check()
+        for name in TOPICS:
+            await world.engine.resume(NS, name)
+        await world.advance(2_000)
+        views = [await world.engine.topic(NS, name) for name in TOPICS]
+        assert world.engine.waiters == 0
+        assert sum(view.scheduled + view.ready + view.leased for view in views) == programme.sent - programme.acked
+
+    run(test)
