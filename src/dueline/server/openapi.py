@@ -29,6 +29,7 @@ BODY_ERRORS = (
 )
 
 _PATH_PARAMETERS = {"topic": "The topic, percent-encoded.", "id": "The id of the job, percent-encoded."}
+_PLAIN_NAME = {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,128}$"}
 _EITHER_BODY = {"oneOf": [{"required": ["body"]}, {"required": ["body_base64"]}]}
 _ADDED: dict[str, dict[str, Any]] = {
     "SendJob": _EITHER_BODY,
@@ -141,6 +142,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
         by_status.setdefault(STATUS[code], []).append(code)
     for status, names in sorted(by_status.items()):
         responses[str(status)] = _error_response(status, names)
+    responses["default"] = _error_response(0, ["bad_request", "request_timeout", "url_too_long", "headers_too_large"])
     return responses
 
 
@@ -157,12 +159,14 @@ def _error_response(status: int, codes: list[str]) -> dict[str, Any]:
 def _path_parameters(operation: Operation) -> Iterator[dict[str, Any]]:
     for name, description in _PATH_PARAMETERS.items():
         if f"{{{name}}}" in operation.pattern:
+            # What exists may have come through another dialect; what a native call makes has a plain name.
+            makes = operation.name in ("send", "put_topic")
             yield {
                 "name": name,
                 "in": "path",
                 "required": True,
                 "description": description,
-                "schema": {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,128}$"},
+                "schema": _PLAIN_NAME if makes else {"type": "string", "minLength": 1, "maxLength": 512},
                 "example": "orders" if name == "topic" else "order-1042",
             }
 
@@ -187,7 +191,7 @@ def _namespace_parameter() -> dict[str, Any]:
         "in": "header",
         "required": False,
         "description": 'The namespace, "default" when missing.',
-        "schema": {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,128}$"},
+        "schema": _PLAIN_NAME,
     }
 
 

@@ -326,6 +326,14 @@ def test_a_query_that_is_not_understood_is_refused(api: Api, query: str, code: s
     assert_error(api.get(f"{JOBS}?{query}"), 400, code, field)
 
 
+def test_a_query_takes_texts_as_they_are(api: Api) -> None:
+    api.send(tags=["null", "7"])
+    for query in ("tag=null", "tag=7", "tag=7&body=true", "tag=7&body=0"):
+        assert [job["id"] for job in api.get(f"{JOBS}?{query}").json["jobs"]] == ["a"]
+    for query in ("limit=null", "body=null", "state=null", "due_after_ms=%20", "limit=%EF%BC%91", "limit=5.0"):
+        assert_error(api.get(f"{JOBS}?{query}"), 400, "invalid_field", query.partition("=")[0])
+
+
 def test_only_json_is_taken(api: Api) -> None:
     body = b'{"body":1}'
     for kind in ("text/plain", "application/x-www-form-urlencoded", "application/json; charset=utf-16", "json", ""):

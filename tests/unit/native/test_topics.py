@@ -119,6 +119,7 @@ def test_a_pause_may_have_an_end(api: Api) -> None:
 
 
 def test_a_pause_until_the_past_is_none(api: Api) -> None:
+    assert api.post(T + "/pause", {"until_ms": 5}) == (200, {"topic": "t", "paused": False, "paused_until_ms": None})
     api.send()
     assert api.post(T + "/pause", {"until_ms": 5}) == (200, {"topic": "t", "paused": False, "paused_until_ms": None})
     assert len(api.pull()) == 1

@@ -39,6 +39,7 @@ T = TypeVar("T")
 MAX_DEPTH = 64
 DEFAULT_NAMESPACE = "default"
 _NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
+_WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
 _PLACE = re.compile(r"(.*?)(?: - at (?:key in )?`\$(.*)`)?", re.DOTALL)
 _NAMED = re.compile(r"Object (missing required|contains unknown) field `(.*)`", re.DOTALL)
 _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -58,12 +59,12 @@ def namespace_of(request: Request) -> str:
         return DEFAULT_NAMESPACE if bound is None else bound
     if bound is not None and named != bound:
         raise Forbidden("This token belongs to another namespace.")
-    return named
+    return plain_name(named, "namespace")
 
 
 @lru_cache(4096)
-def new_name(name: str, field: str) -> str:
-    """A topic or namespace that a native call may bring into being."""
+def plain_name(name: str, field: str) -> str:
+    """A namespace, or a topic that a native call may bring into being."""
     if _NAME.fullmatch(name) is None:
         raise InvalidField("must be 1 to 128 of A-Z a-z 0-9 . _ : -", field)
     return name
@@ -229,14 +230,23 @@ def query_string(request: Request, kind: type[T]) -> T:
     except ValueError:
         raise InvalidField("is not a query in UTF-8", "query") from None
     values: dict[str, Any] = {}
-    for name, value in pairs:
+    for name, text in pairs:
         if name in values:
             raise InvalidField("is given twice", name)
-        values[name] = value
+        values[name] = _query_value(name, text)
     try:
-        return msgspec.convert(values, kind, strict=False)
+        return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
         raise _refusal(error) from None
+
+
+def _query_value(name: str, text: str) -> Any:
+    """A text of a query as the JSON value it stands for; what does not fit stays a text and is refused as one."""
+    if name in ("limit", "due_after_ms", "due_before_ms") and _WHOLE.fullmatch(text):
+        return int(text)
+    if name == "body":
+        return {"1": True, "true": True, "0": False, "false": False}.get(text, text)
+    return text
 
 
 def cursor_bytes(text: str | None) -> bytes:

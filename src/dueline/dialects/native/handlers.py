@@ -36,8 +36,8 @@ class NativeHandlers:
         self._giving_back: set[asyncio.Task[None]] = set()
 
     async def send(self, request: Request) -> Response:
-        namespace = decode.new_name(decode.namespace_of(request), "namespace")
-        topic = decode.new_name(request.params[0], "topic")
+        namespace = decode.namespace_of(request)
+        topic = decode.plain_name(request.params[0], "topic")
         command = decode.sends(request, self._limits.max_items)
         if isinstance(command, commands.Send):
             return encode.sent(await self._engine.send(namespace, topic, command))
@@ -117,8 +117,8 @@ class NativeHandlers:
         return encode.answer(encode.topic_view(view))
 
     async def put_topic(self, request: Request) -> Response:
-        namespace = decode.new_name(decode.namespace_of(request), "namespace")
-        topic = decode.new_name(request.params[0], "topic")
+        namespace = decode.namespace_of(request)
+        topic = decode.plain_name(request.params[0], "topic")
         view, new = await self._engine.set_topic(namespace, topic, decode.topic_patch(request))
         return encode.answer(encode.topic_view(view), 201 if new else 200)
 
@@ -126,7 +126,10 @@ class NativeHandlers:
         until_ms = decode.json_request(request, r.PauseTopic, optional=True).until_ms
         namespace, topic = decode.namespace_of(request), request.params[0]
         await self._engine.pause(namespace, topic, until_ms)
-        now = await self._engine.topic(namespace, topic)  # a time that has passed is no pause
+        try:
+            now = await self._engine.topic(namespace, topic)
+        except NotFound:  # a time that has passed is no pause, and brings no topic into being
+            return encode.answer(a.Paused(topic, False, None))
         return encode.answer(a.Paused(topic, now.paused, now.paused_until_ms))
 
     async def resume(self, request: Request) -> Response:
