@@ -305,8 +305,15 @@ class Directory(Protocol):
 class Store(Protocol):
     """Everything the engine may ask of a store."""
 
-    directory: Directory
-    events: Events | None
+    @property
+    def directory(self) -> Directory: ...
+    @property
+    def events(self) -> Events | None:
+        """Whom to tell; set by the engine."""
+        ...
+
+    @events.setter
+    def events(self, events: Events | None) -> None: ...
 
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
