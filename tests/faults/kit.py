@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,36 @@ async def serving(data: Path, **options: Any) -> AsyncIterator[ServerProcess]:
         yield server
     finally:
         await server.kill()
+
+
+class Rig:
+    """Servers that several tests share: they live in one event loop, in which the tests run one after the other."""
+
+    def __init__(self, runner: asyncio.Runner, servers: list[ServerProcess]) -> None:
+        self.servers = servers
+        self._runner = runner
+
+    def run(self, test: Coroutine[Any, Any, None]) -> None:
+        self._runner.run(test)
+
+
+@contextmanager
+def shared_servers(number: int, store_url: str) -> Iterator[Rig]:
+    """That many servers on one store."""
+    with short_folder() as folder, asyncio.Runner() as runner:
+        servers = [ServerProcess(folder / str(n), store_url=store_url) for n in range(number)]
+
+        async def start() -> None:
+            await asyncio.gather(*(server.start() for server in servers))
+
+        async def kill() -> None:
+            await asyncio.gather(*(server.kill() for server in servers))
+
+        try:
+            runner.run(start())
+            yield Rig(runner, servers)
+        finally:
+            runner.run(kill())
 
 
 def build_shim(folder: Path) -> Path:

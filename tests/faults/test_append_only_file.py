@@ -100,6 +100,7 @@ def test_a_file_cut_anywhere_starts_with_exactly_the_operations_that_are_whole_i
             marks = await a_busy_morning(store, file)
             assert await states_of(store) == marks[-1][1]
             saved = folder / "saved"
+            saved.mkdir(mode=0o700)
             shutil.copytree(data / "appendonlydir", saved / "appendonlydir")
         length = marks[-1][0]
         offsets = [*sorted(random.Random(24).sample(range(1, length), CUTS - 2)), length - 1, length]

@@ -18,6 +18,7 @@ from dueline.testing.history import Recorder
 from dueline.testing.load import Load, Plan
 from dueline.testing.process import ServerProcess, ended
 
+from .broken import Sound, served
 from .kit import append_only_file, cut, serving, synced_length
 
 # Producers only, nothing due during the test: every acknowledged job must be found again.
@@ -36,9 +37,11 @@ async def loaded_until(server: ServerProcess, recorder: Recorder, jobs: int) -> 
 
 
 async def judged_after_restart(data: Path, recorder: Recorder) -> Report:
-    async with serving(data) as server:
-        final = await Load(PLAN, [server.address], recorder).dump()
-        assert await server.stop() == 0
+    store = EmbeddedStore(data)
+    await store.start()
+    async with served(Sound(store.url)) as address:
+        final = await Load(PLAN, [address], recorder).dump()
+    await store.stop()
     return check(recorder.events, final)
 
 

@@ -1,6 +1,6 @@
 """M1, M3, P3: a store that is full, that forgets scripts and connections, that stands still.
 
-Each server here is a real `dueline serve` on a private store of ours, whose settings the test may change at run time.
+One real `dueline serve` on a private store of ours, whose settings the tests change at run time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 import redis
@@ -18,17 +17,16 @@ import redis
 from dueline.testing.checker import Report, check
 from dueline.testing.history import Outcome, Recorder, Send
 from dueline.testing.load import Load, Plan
-from dueline.testing.process import ServerProcess
 from dueline.testing.storecheck import findings_at
 from dueline.testing.witness import Job, Witness
 
 from ..kit.valkey import PrivateValkey
-from .kit import serving
+from .kit import Rig, shared_servers
 
-PLAN = Plan(max_delay_ms=300, lease_ms=(300, 500), wait_ms=200)
+PLAN = Plan(topics=("flush-a", "flush-b"), max_delay_ms=300, lease_ms=(300, 500), wait_ms=200)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def own_valkey() -> Iterator[PrivateValkey]:
     server = PrivateValkey()
     server.start()
@@ -36,18 +34,21 @@ def own_valkey() -> Iterator[PrivateValkey]:
     server.stop()
 
 
+@pytest.fixture(scope="module")
+def rig(own_valkey: PrivateValkey) -> Iterator[Rig]:
+    with shared_servers(1, own_valkey.url) as rig:
+        yield rig
+
+
 @asynccontextmanager
-async def loaded(
-    folder: Path, valkey: PrivateValkey, plan: Plan, recorder: Recorder
-) -> AsyncIterator[tuple[ServerProcess, Load]]:
-    async with serving(folder, store_url=valkey.url) as server:
-        load = Load(plan, [server.address], recorder, seed=9)
-        try:
-            await load.start()
-            await load.acknowledged_reaches(50)
-            yield server, load
-        finally:
-            await load.stop()
+async def loaded(rig: Rig, plan: Plan, recorder: Recorder) -> AsyncIterator[Load]:
+    load = Load(plan, [rig.servers[0].address], recorder, seed=9)
+    try:
+        await load.start()
+        await load.acknowledged_reaches(50)
+        yield load
+    finally:
+        await load.stop()
 
 
 async def ended_well(load: Load, recorder: Recorder, valkey: PrivateValkey) -> Report:
@@ -64,12 +65,10 @@ async def ended_well(load: Load, recorder: Recorder, valkey: PrivateValkey) -> R
     return report
 
 
-def test_forgotten_scripts_and_killed_connections_are_invisible_to_callers(
-    folder: Path, own_valkey: PrivateValkey
-) -> None:
+def test_forgotten_scripts_and_killed_connections_are_invisible_to_callers(rig: Rig, own_valkey: PrivateValkey) -> None:
     async def run() -> None:
         recorder, operator = Recorder(), redis.from_url(own_valkey.url)
-        async with loaded(folder, own_valkey, PLAN, recorder) as (_, load):
+        async with loaded(rig, PLAN, recorder) as load:
             killed = 0
             for turn in range(30):
                 began_ns = recorder.now_ns()
@@ -85,42 +84,43 @@ def test_forgotten_scripts_and_killed_connections_are_invisible_to_callers(
         assert killed > 10
         assert report.under_way > 0, "nothing was under way when connections were killed: this test shows nothing"
 
-    asyncio.run(run())
+    rig.run(run())
 
 
-def test_a_full_store_refuses_sends_and_drains(folder: Path, own_valkey: PrivateValkey) -> None:
+def test_a_full_store_refuses_sends_and_drains(rig: Rig, own_valkey: PrivateValkey) -> None:
     async def run() -> None:
         recorder, operator = Recorder(), redis.from_url(own_valkey.url)
-        plan = Plan(consumers=0, max_delay_ms=0, pause_ms=0.5, body_bytes=6000, wild=False)
-        async with serving(folder, store_url=own_valkey.url) as server:
-            operator.config_set("maxmemory", int(operator.info("memory")["used_memory"]) + 3_000_000)
-            load = Load(plan, [server.address], recorder, seed=4)
-            await load.start()
-            while not any(e.code == "store_full" for e in recorder.events):  # noqa: ASYNC110 - the load tells nobody
-                await asyncio.sleep(0.02)
-            await load.stop_sending()
-            full = [e for e in recorder.events if isinstance(e, Send) and e.outcome is Outcome.FAIL]
-            assert {e.code for e in full} == {"store_full"}
-            drain = Load(Plan(producers=0, wild=False), [server.address], recorder, seed=4)
-            await drain.start()
-            report = await ended_well(drain, recorder, own_valkey)
-            assert report.deliveries == report.sends_ok > 100, "each once, and none that was refused"
-            witness = Witness("after", *server.address, recorder)
-            assert [v.outcome for v in await witness.send(plan.topics[0], [Job("after", b"1")])] == [Outcome.OK]
-            witness.close()
-            await load.stop()
+        plan = Plan(topics=("full",), consumers=0, max_delay_ms=0, pause_ms=0.5, body_bytes=6000, wild=False)
+        server = rig.servers[0]
+        operator.config_set("maxmemory", int(operator.info("memory")["used_memory"]) + 3_000_000)
+        load = Load(plan, [server.address], recorder, seed=4)
+        await load.start()
+        while not any(e.code == "store_full" for e in recorder.events):  # noqa: ASYNC110 - the load tells nobody
+            await asyncio.sleep(0.02)
+        await load.stop_sending()
+        full = [e for e in recorder.events if isinstance(e, Send) and e.outcome is Outcome.FAIL]
+        assert {e.code for e in full} == {"store_full"}
+        drain = Load(Plan(topics=("full",), producers=0, wild=False), [server.address], recorder, seed=4)
+        await drain.start()
+        report = await ended_well(drain, recorder, own_valkey)
+        assert report.deliveries == report.sends_ok > 100, "each once, and none that was refused"
+        witness = Witness("after", *server.address, recorder)
+        assert [v.outcome for v in await witness.send(plan.topics[0], [Job("after", b"1")])] == [Outcome.OK]
+        witness.close()
+        await load.stop()
+        operator.config_set("maxmemory", 0)
 
-    asyncio.run(run())
+    rig.run(run())
 
 
-def test_a_store_that_stands_still_leaves_unknowns_and_no_contradiction(
-    folder: Path, own_valkey: PrivateValkey
-) -> None:
+def test_a_store_that_stands_still_leaves_unknowns_and_no_contradiction(rig: Rig, own_valkey: PrivateValkey) -> None:
     async def run() -> None:
         recorder = Recorder()
         pid = int(redis.from_url(own_valkey.url).info("server")["process_id"])
-        impatient = Plan(max_delay_ms=300, lease_ms=(300, 500), wait_ms=200, timeout_s=0.5)
-        async with loaded(folder, own_valkey, impatient, recorder) as (_, load):
+        impatient = Plan(
+            topics=("still-a", "still-b"), max_delay_ms=300, lease_ms=(300, 500), wait_ms=200, timeout_s=0.5
+        )
+        async with loaded(rig, impatient, recorder) as load:
             for _ in range(2):
                 began_ns = recorder.now_ns()
                 os.kill(pid, signal.SIGSTOP)
@@ -132,4 +132,4 @@ def test_a_store_that_stands_still_leaves_unknowns_and_no_contradiction(
         assert report.unknown > 0, "nobody noticed the pause: this test shows nothing"
         assert report.recovered > 0, "no unknown send had been done: this test shows little"
 
-    asyncio.run(run())
+    rig.run(run())
