@@ -48,6 +48,7 @@ class Route(msgspec.Struct, frozen=True):
     name: str  # the label in metrics and the operation id in OpenAPI
     parks: bool = False  # may wait long (a long poll): cancelled when the client goes away; others run to their end
     max_body_bytes: int | None = None  # None: the server's limit; more is answered with `failed(BodyTooLarge)`
+    always: bool = False  # also while the server is starting and its store is not there
 
 
 class Dialect(Protocol):

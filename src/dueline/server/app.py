@@ -18,6 +18,7 @@ import structlog
 
 from .._version import __version__
 from ..config.settings import Settings
+from ..dialects.camellia import CamelliaDialect, CamelliaOptions
 from ..dialects.http import Dialect, Request, Route, SpaceOwner
 from ..dialects.native import InfoView, NativeDialect
 from ..engine.commands import TopicView
@@ -30,6 +31,7 @@ from ..telemetry.exposition import exposed
 from ..telemetry.families import Family, Kind, Merge, counter, gauge, merged
 from ..telemetry.figures import CallFigures, HttpFigures
 from ..telemetry.siblings import Siblings
+from .camellia import CamelliaMetrics, CamelliaNode, families_of
 from .front import Front, FrontLimits
 from .health import Health, Phase
 from .listeners import addresses
@@ -73,6 +75,9 @@ class App:
         self._facts: Facts | None = None
         self._topics: tuple[float, list[Family]] = (0.0, [])
         self._always_open: frozenset[str] = frozenset()
+        node = CamelliaNode(folder, lambda: not self.health.reasons(), self._families)
+        self._camellia = CamelliaDialect(self.engine, settings.limits, camellia_options(settings), node)
+        self._camellia_metrics = CamelliaMetrics(self._camellia)
         self._dialects = self._speak()
         self.fronts = [self._front(address, names) for address, names in addresses(settings).items()]
         self._log = structlog.get_logger("dueline.server")
@@ -81,15 +86,17 @@ class App:
 
     def _speak(self) -> dict[str, Dialect]:
         """Every dialect by its name in the settings, which say whether and where it is spoken (server.listeners)."""
-        settings = self.settings
-        return {"native": NativeDialect(self.engine, settings.limits, self.info)}
+        return {
+            "native": NativeDialect(self.engine, self.settings.limits, self.info),
+            "camellia": self._camellia,
+        }
 
     def _front(self, address: str, names: Sequence[str]) -> Front:
         """A front for one address. Health and metrics are told at each of them."""
         is_main = address == self.settings.server.listen
         system = SystemRoutes(__version__, self.health.reasons, self.metrics, documents=is_main)
         self._always_open |= {route.name for route in system.routes()}
-        dialects = [self._dialects[name] for name in names if name in self._dialects]
+        dialects = [self._dialects[name] for name in names]
         alone = dialects[0] if not is_main and len(dialects) == 1 else None
         router = Router([system, *dialects], guard=self._guard, owner=alone if isinstance(alone, SpaceOwner) else None)
         limits = FrontLimits(
@@ -119,12 +126,14 @@ class App:
                 self._log.warning("the store is not ready yet", error=error.message)
                 await asyncio.sleep(0.2)
         await self.engine.start()
+        self._camellia.monitor.start()
         self.health.phase = Phase.SERVING
         await self.health.start()
 
     async def stop(self, hasten: asyncio.Event) -> None:
         """Drain and end. `hasten` cuts the wait for calls that are under way."""
         self.health.phase = Phase.DRAINING
+        self._camellia.monitor.stop()
         draining = asyncio.ensure_future(self._drain(self.settings.server.drain_ms / 1000))
         await self.engine.drain()
         hurry = asyncio.create_task(hasten.wait())
@@ -163,7 +172,7 @@ class App:
         return msgspec.structs.replace(facts, appendfsync=await self._probe.appendfsync())
 
     def _guard(self, request: Request, route: Route) -> None:
-        if self.health.phase is Phase.STARTING and route.name not in self._always_open:
+        if self.health.phase is Phase.STARTING and not route.always and route.name not in self._always_open:
             raise Loading("the server is starting; nothing was done")
 
     # --- what it tells ----------------------------------------------------------------------------------------------
@@ -191,9 +200,16 @@ class App:
 
     async def metrics(self, accept: str) -> tuple[bytes, str]:
         """The whole server's metrics: this process, its siblings, and what the store holds."""
-        others = await self._siblings.others()
-        families = merged([self.snapshot(), *others])
+        families = await self._families()
+        if self.settings.dialects.camellia.enabled:
+            families = await self._camellia_metrics.page(families, self._asks_store())
         return exposed([*families, *await self._stored()], accept)
+
+    async def _families(self) -> list[Family]:
+        return merged([self.snapshot(), *await self._siblings.others()])
+
+    def _asks_store(self) -> bool:
+        return self.health.phase is Phase.SERVING and self.health.up
 
     def snapshot(self) -> list[Family]:
         """What this process alone knows."""
@@ -207,6 +223,7 @@ class App:
                 {(): sum(front.connections for front in self.fronts)},
             ),
             *self.calls.families(),
+            *(families_of(self._camellia.monitor.report()) if self.settings.dialects.camellia.enabled else ()),
             *self._of_store(),
             *gather.of_process(),
         ]
@@ -246,7 +263,7 @@ class App:
         """Figures of up to 200 topics, asked of the store at most every 5 s."""
         now_s = asyncio.get_running_loop().time()
         until_s, families = self._topics
-        if now_s < until_s or self.health.phase is not Phase.SERVING or not self.health.up:
+        if now_s < until_s or not self._asks_store():
             return families
         try:
             async with asyncio.timeout(2.0):
@@ -267,6 +284,11 @@ class App:
 
 def _counter_max(name: str, help: str, value: float) -> Family:
     return Family(name, Kind.COUNTER, help, (), Merge.MAX, numbers={(): value})
+
+
+def camellia_options(settings: Settings) -> CamelliaOptions:
+    asked = settings.dialects.camellia
+    return CamelliaOptions(**{name: getattr(asked, name) for name in CamelliaOptions.__struct_fields__})
 
 
 def durability_of(settings: Settings) -> str:

@@ -1,0 +1,8 @@
+"""The protocol of camellia-delay-queue. `CamelliaDialect` is what the server wires."""
+
+from .dialect import CamelliaDialect
+from .monitor import Counts, Report, merged
+from .options import CamelliaOptions
+from .pages import Node
+
+__all__ = ["CamelliaDialect", "CamelliaOptions", "Counts", "Node", "Report", "merged"]

@@ -1,0 +1,106 @@
+"""From camellia's forms to commands of the engine. No I/O.
+
+What the document demands is checked here (empty topic, msg, msgId: code 400); what the product can hold is checked by
+the engine. Numbers that only say "a lot" are cut to what it can hold; a delay is not: that would be early delivery.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ...engine import commands
+from ...engine.errors import InvalidField
+from ...engine.job import BodyKind
+from ...engine.limits import Limits
+from ...engine.policy import TEN_YEARS_MS
+from ...engine.store import OnConflict
+from ..http import Request
+from .form import INT, LONG, Form
+from .options import MAX_FORM_BYTES, CamelliaOptions
+
+
+class SendMsg(msgspec.Struct, frozen=True):
+    """A send, and the numbers that its answer repeats."""
+
+    topic: str
+    msg: str
+    delay_ms: int
+    ttl_ms: int
+    max_attempts: int | None
+    command: commands.Send
+
+
+class MsgRef(msgspec.Struct, frozen=True):
+    """One message of a topic. `flag` is `ack` or `release`."""
+
+    topic: str
+    msg_id: str
+    flag: bool = False
+
+
+def send_msg(request: Request, options: CamelliaOptions, limits: Limits) -> SendMsg:
+    form = Form(request)
+    topic, msg, msg_id = form.text("topic"), form.text("msg"), form.optional_text("msgId")
+    delay_ms = max(0, form.number("delayMillis", LONG))
+    asked_ttl_ms = form.optional_number("ttlMillis", LONG) or 0
+    asked_retry = form.optional_number("maxRetry", INT)
+    _filled(topic, "topic")
+    _filled(msg, "msg")
+    ttl_ms = min(asked_ttl_ms, TEN_YEARS_MS) if asked_ttl_ms > 0 else options.ttl_ms
+    retry = options.max_retry if asked_retry is None or asked_retry < 0 else asked_retry
+    max_attempts = retry + 1 if retry < limits.max_attempts else None
+    command = commands.Send(
+        id=msg_id or None,
+        body=msg.encode(),
+        kind=BodyKind.TEXT,
+        delay_ms=delay_ms,
+        ttl_ms=ttl_ms,
+        max_attempts=max_attempts,
+        retry=None,
+        on_conflict=OnConflict.KEEP,
+        on_ended=OnConflict.REPLACE,
+        retain_ms=options.retain_ms,
+        dead_retain_ms=options.retain_ms,
+        keep_body=True,
+        max_body_bytes=MAX_FORM_BYTES,
+    )
+    return SendMsg(topic, msg, delay_ms, ttl_ms, max_attempts, command)
+
+
+def pull_msg(request: Request, options: CamelliaOptions, limits: Limits, waits: bool) -> commands.Pull:
+    form = Form(request)
+    topic = form.text("topic")
+    lease_ms = _positive(form.optional_number("ackTimeoutMillis", LONG), options.ack_timeout_ms)
+    batch = _positive(form.optional_number("batch", INT), 1)
+    wait_ms = _positive(form.optional_number("longPollingTimeoutMillis", LONG), options.long_poll_ms) if waits else 0
+    _filled(topic, "topic")
+    return commands.Pull(
+        options.namespace,
+        (topic,),
+        min(batch, limits.max_pull),
+        min(lease_ms, limits.max_lease_ms),
+        min(wait_ms, limits.max_wait_ms),
+    )
+
+
+def msg_ref(request: Request, flag: str | None = None, default: bool = False) -> MsgRef:
+    """topic and msgId, and the truth that is called `flag`."""
+    form = Form(request)
+    topic, msg_id = form.text("topic"), form.text("msgId")
+    truth = form.truth(flag, default) if flag is not None else False
+    _filled(topic, "topic")
+    _filled(msg_id, "msgId")
+    return MsgRef(topic, msg_id, truth)
+
+
+def topic_of(request: Request) -> str:
+    return Form(request).text("topic")
+
+
+def _positive(asked: int | None, default: int) -> int:
+    return default if asked is None or asked <= 0 else asked
+
+
+def _filled(value: str, name: str) -> None:
+    if not value:
+        raise InvalidField(f"{name} is empty", name)

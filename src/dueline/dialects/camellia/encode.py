@@ -1,0 +1,198 @@
+"""From the engine's values to camellia's answers. No I/O.
+
+The application's result stands in `code` and HTTP says 200; what the framework refuses is its own error page with a
+real HTTP status. An answer is never empty: the Java SDK's pull thread would end.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from ...engine.commands import Sent, TopicView
+from ...engine.errors import BadRequest, BodyTooLarge, DuelineError, NotFound
+from ...engine.job import BodyKind, Held, Job, State
+from ...engine.limits import LAST_MS
+from ..http import Request, Response
+from .decode import SendMsg
+from .form import FrameworkRefusal
+from .monitor import Counts
+
+MAX_INT = (1 << 31) - 1
+MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
+BANDS_MS = (
+    MINUTE_MS, 10 * MINUTE_MS, 30 * MINUTE_MS, HOUR_MS, 6 * HOUR_MS, DAY_MS, 7 * DAY_MS, 30 * DAY_MS
+)  # fmt: skip
+BANDS = ("0To1min", "1minTo10min", "10minTo30min", "30minTo1hour", "1hourTo6hour", "6hourTo1day", "1dayTo7day",
+         "7dayTo30day", "30dayToInfinite")  # fmt: skip
+
+OK = Response(200, b'{"code":200,"msg":"success"}')
+HEALTHY, SICK = Response(200, b'{"code":200}'), Response(500, b'{"code":500}')
+_FRAMEWORK = {"no_route": 404, "method_not_allowed": 405, "unauthorized": 401, "forbidden": 403}
+
+_to_json = msgspec.json.Encoder().encode
+
+
+class DelayMsg(msgspec.Struct, frozen=True, rename="camel"):
+    """A message on the wire: these nine fields and no other."""
+
+    topic: str
+    msg_id: str
+    msg: str
+    produce_time: int
+    trigger_time: int
+    expire_time: int
+    max_retry: int
+    retry: int
+    status: int
+
+
+def sent(asked: SendMsg, done: Sent) -> Response:
+    """The answer of a send that stored its message."""
+    due_ms = done.due_at_ms
+    return one(
+        DelayMsg(
+            asked.topic,
+            done.id,
+            asked.msg,
+            due_ms - asked.delay_ms,
+            due_ms,
+            due_ms + asked.ttl_ms,
+            _max_retry(asked.max_attempts),
+            0,
+            1 if done.state is State.SCHEDULED else 2,
+        )
+    )
+
+
+def one(msg: DelayMsg) -> Response:
+    return Response(200, _to_json({"code": 200, "msg": "success", "delayMsg": msg}))
+
+
+def pulled(jobs: Sequence[Held]) -> Response:
+    msgs = [held_msg(job) for job in jobs]
+    return Response(200, _to_json({"code": 200, "msg": "success", "delayMsgList": msgs}))
+
+
+def held_msg(job: Held) -> DelayMsg:
+    due_ms = job.first_due_at_ms
+    return DelayMsg(
+        job.topic,
+        job.id,
+        _text(job.body, job.kind),
+        min(job.created_at_ms, due_ms),
+        due_ms,
+        LAST_MS if job.expires_at_ms is None else job.expires_at_ms,
+        _max_retry(job.max_attempts),
+        job.attempt,
+        3,
+    )
+
+
+def job_msg(job: Job, now_ms: int) -> DelayMsg:
+    due_ms = job.first_due_at_ms
+    return DelayMsg(
+        job.topic,
+        job.id,
+        _text(job.body or b"", job.kind),
+        min(job.created_at_ms, due_ms),
+        due_ms,
+        LAST_MS if job.expires_at_ms is None else job.expires_at_ms,
+        _max_retry(job.policy.max_attempts),
+        job.attempts,
+        status_of(job, now_ms),
+    )
+
+
+_STATUS = {State.SCHEDULED: 1, State.READY: 2, State.LEASED: 3, State.DONE: 4, State.CANCELLED: 7}
+
+
+def status_of(job: Job, now_ms: int) -> int:
+    """One of the seven. A consuming message whose time is over is shown as dropped, although its ack still counts:
+    it is delivered to nobody else any more."""
+    if job.state is State.LEASED and job.expires_at_ms is not None and job.expires_at_ms <= now_ms:
+        return 6
+    if job.state is State.DEAD:
+        return 6 if job.attempts else 5
+    return _STATUS[job.state]
+
+
+def failed(request: Request, error: DuelineError) -> Response:
+    """The answer for a refusal."""
+    status = 400 if isinstance(error, FrameworkRefusal) else _FRAMEWORK.get(error.code)
+    if status is not None:
+        return framework_page(status, request.path)
+    code = 500
+    if isinstance(error, BadRequest | BodyTooLarge):
+        code = 400
+    elif isinstance(error, NotFound):
+        code = 404
+    text = f"{error.field}: {error.message}" if error.field and error.field not in error.message else error.message
+    return Response(200, _to_json({"code": code, "msg": text}))
+
+
+def framework_page(status: int, path: str) -> Response:
+    """Spring Boot's error page."""
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    page = {"timestamp": at, "status": status, "error": HTTPStatus(status).phrase, "path": path}
+    return Response(status, _to_json(page))
+
+
+# --- monitor pages
+
+
+def data(value: Any) -> Response:
+    return Response(200, _to_json({"code": 200, "data": value}))
+
+
+def text(value: Any) -> Response:
+    return Response(200, _to_json(value), "text/plain;charset=UTF-8")
+
+
+def topic_info(topic: str, view: TopicView | None) -> dict[str, Any]:
+    """The three queues of a topic; zeros when there is no such topic."""
+    bands = view.bands if view is not None else (0,) * len(BANDS)
+    return {
+        "topic": topic,
+        "waitingQueueSize": view.scheduled if view is not None else 0,
+        "waitingQueueInfo": {f"sizeOf{name}": size for name, size in zip(BANDS, bands, strict=True)},
+        "readyQueueSize": view.ready if view is not None else 0,
+        "ackQueueSize": view.leased if view is not None else 0,
+    }
+
+
+def request_stats(counts: dict[str, Counts]) -> list[dict[str, Any]]:
+    return [{"topic": topic, **one.calls()} for topic, one in counts.items()]
+
+
+def pull_gaps(counts: dict[str, Counts]) -> list[dict[str, Any]]:
+    """From trigger time to pull."""
+    return [
+        {"topic": topic, "count": one.gaps, "avg": one.gap_sum_ms / one.gaps, "max": one.gap_max_ms}
+        for topic, one in counts.items()
+        if one.gaps
+    ]
+
+
+def ready_gaps(counts: dict[str, Counts]) -> list[dict[str, Any]]:
+    """From trigger time to ready: nothing moves a message here, it is ready when its time comes."""
+    return [
+        {"topic": topic, "count": one.trigger_msg_ready, "avg": 0.0, "max": 0}
+        for topic, one in counts.items()
+        if one.trigger_msg_ready
+    ]
+
+
+def _max_retry(max_attempts: int | None) -> int:
+    return MAX_INT if max_attempts is None else max_attempts - 1
+
+
+def _text(body: bytes, kind: BodyKind) -> str:
+    if kind is BodyKind.BYTES:
+        return base64.b64encode(body).decode()
+    return body.decode(errors="replace")

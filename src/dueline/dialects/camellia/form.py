@@ -1,0 +1,107 @@
+"""Parameters as the original's framework hands them to its code: Spring on Tomcat. No I/O.
+
+They come from the query and, with the form's content type, from the body; the query's stand first. UTF-8 always, also
+when another charset is declared (Spring Boot forces it): bytes that are not UTF-8 become U+FFFD. A parameter with a
+broken escape is dropped. A text that is given twice is joined with a comma, of a number or truth the first one counts.
+
+A parameter that is missing or cannot be converted is refused by the framework, not by the application: HTTP 400.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote_to_bytes
+
+from ...engine.errors import BadRequest
+from ..http import Request
+
+FORM = "application/x-www-form-urlencoded"
+MAX_PARAMETERS = 10_000
+MAX_DIGITS = 1_000
+INT, LONG = 31, 63
+
+_BROKEN = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_DECIMAL = re.compile(r"[+-]?\d+")  # any digits that Unicode knows, as in Java
+_HEX = re.compile(r"-?(?:0[xX]|#)([0-9A-Fa-f]+)", re.ASCII)
+_TRUTH = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
+
+
+class FrameworkRefusal(BadRequest):
+    """A parameter is missing or has a value of another type."""
+
+
+class Form:
+    """The parameters of one request. Each method takes one out in its type, or refuses."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, request: Request) -> None:
+        self._values: dict[str, list[str]] = {}
+        room = self._read(request.query.encode("latin-1", "replace"), MAX_PARAMETERS)
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind == FORM and request.method == "POST":
+            self._read(request.body, room)
+
+    def _read(self, text: bytes, room: int) -> int:
+        if not text:
+            return room
+        for pair in text.split(b"&", room):
+            if room == 0:
+                break
+            room -= 1
+            name, _, value = pair.partition(b"=")
+            if name and not (_BROKEN.search(name) or _BROKEN.search(value)):
+                self._values.setdefault(_text(name), []).append(_text(value))
+        return room
+
+    def text(self, name: str) -> str:
+        """A text that must be there; it may be empty."""
+        found = self.optional_text(name)
+        if found is None:
+            raise FrameworkRefusal("is missing", name)
+        return found
+
+    def optional_text(self, name: str) -> str | None:
+        values = self._values.get(name)
+        return None if values is None else ",".join(values)
+
+    def number(self, name: str, bits: int) -> int:
+        """A number that must be there."""
+        found = self.optional_number(name, bits)
+        if found is None:
+            raise FrameworkRefusal("is missing", name)
+        return found
+
+    def optional_number(self, name: str, bits: int) -> int | None:
+        """None when it is absent or empty."""
+        values = self._values.get(name)
+        if values is None or values[0] == "":
+            return None
+        number = _number("".join(values[0].split()))
+        if number is None or not -(1 << bits) <= number < 1 << bits:
+            raise FrameworkRefusal("is not a number of its type", name)
+        return number
+
+    def truth(self, name: str, default: bool) -> bool:
+        values = self._values.get(name)
+        word = "" if values is None else values[0].strip().lower()
+        if word == "":
+            return default
+        if word not in _TRUTH:
+            raise FrameworkRefusal("is neither true nor false", name)
+        return _TRUTH[word]
+
+
+def _text(raw: bytes) -> str:
+    return unquote_to_bytes(raw.replace(b"+", b" ")).decode(errors="replace")
+
+
+def _number(word: str) -> int | None:
+    if len(word) > MAX_DIGITS:  # int() of a very long text is slow, and no number of these types is so long
+        return None
+    if _DECIMAL.fullmatch(word):
+        return int(word)
+    found = _HEX.fullmatch(word)
+    if found is None:
+        return None
+    return -int(found[1], 16) if word.startswith("-") else int(found[1], 16)

@@ -1,0 +1,117 @@
+"""The six operations: decode, ask the engine, encode. Nothing is decided here.
+
+Acks carry no token: ack=true ends a message in any live state, whoever holds it; ack=false gives back only what is
+being consumed. Both always answer success.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from functools import partial
+
+from ...engine.engine import Engine
+from ...engine.errors import Draining, NotFound, Unavailable
+from ...engine.job import Held, Reason, State
+from ...engine.limits import Limits
+from ...engine.store import Code, Ref, Release
+from ..http import Request, Response
+from . import decode, encode
+from .monitor import Monitor
+from .options import CamelliaOptions
+
+log = logging.getLogger("dueline.camellia")
+
+CALM_S = 1.0  # before a long poll is told of a failure: the SDK asks again without a pause
+SEND_TRIES = 4
+
+
+class CamelliaHandlers:
+    """A method has the name of its route."""
+
+    def __init__(self, engine: Engine, limits: Limits, options: CamelliaOptions, monitor: Monitor) -> None:
+        self._engine = engine
+        self._limits = limits
+        self._options = options
+        self._namespace = options.namespace
+        self._monitor = monitor
+        self._giving_back: set[asyncio.Task[None]] = set()
+
+    async def send_msg(self, request: Request) -> Response:
+        asked = decode.send_msg(request, self._options, self._limits)
+        response = await self._send(asked)
+        self._monitor.of(asked.topic).send_msg += 1
+        return response
+
+    async def pull_msg(self, request: Request) -> Response:
+        command = decode.pull_msg(request, self._options, self._limits, waits=False)
+        jobs = await self._engine.pull(command)
+        return self._pulled(command.topics[0], jobs)
+
+    async def long_polling_msg(self, request: Request) -> Response:
+        command = decode.pull_msg(request, self._options, self._limits, waits=True)
+        try:
+            jobs = await self._engine.pull(command)
+        except Unavailable as error:
+            if not isinstance(error, Draining):
+                await asyncio.sleep(min(CALM_S, command.wait_ms / 1000))
+            raise
+        return self._pulled(command.topics[0], jobs)
+
+    async def ack_msg(self, request: Request) -> Response:
+        ref = decode.msg_ref(request, "ack", default=True)
+        if ref.flag:
+            await self._engine.ack(self._namespace, ref.topic, [Ref(ref.msg_id, None)])
+        else:
+            [done] = await self._engine.release(self._namespace, ref.topic, [Release(ref.msg_id, None, delay_ms=0)])
+            if done.code is Code.DEAD and done.reason is Reason.EXHAUSTED:
+                self._monitor.rejected(ref.topic)
+        self._monitor.of(ref.topic).ack_msg += 1
+        return encode.OK
+
+    async def delete_msg(self, request: Request) -> Response:
+        ref = decode.msg_ref(request, "release")
+        job = await self._engine.get(self._namespace, ref.topic, ref.msg_id)
+        [done] = await self._engine.cancel(self._namespace, ref.topic, [ref.msg_id], forget=ref.flag)
+        if done.code is not Code.OK or job.state is State.CANCELLED:
+            raise NotFound("there is no such message that could be deleted")
+        self._monitor.of(ref.topic).delete_msg += 1
+        return encode.OK
+
+    async def get_msg(self, request: Request) -> Response:
+        ref = decode.msg_ref(request)
+        job = await self._engine.get(self._namespace, ref.topic, ref.msg_id)
+        self._monitor.of(ref.topic).get_msg += 1
+        return encode.one(encode.job_msg(job, self._engine.store.now_ms()))
+
+    async def _send(self, asked: decode.SendMsg) -> Response:
+        """Stored, or the message that has this id already and lives, as it is."""
+        for _ in range(SEND_TRIES):
+            done = await self._engine.send(self._namespace, asked.topic, asked.command)
+            if done.result != "kept":
+                return encode.sent(asked, done)
+            try:
+                job = await self._engine.get(self._namespace, asked.topic, done.id)
+            except NotFound:
+                continue  # it ended and was forgotten between the two calls: now the id is free
+            return encode.one(encode.job_msg(job, self._engine.store.now_ms()))
+        raise Unavailable("the message with this id keeps coming and going; nothing was done")
+
+    def _pulled(self, topic: str, jobs: Sequence[Held]) -> Response:
+        response = encode.pulled(jobs)
+        if jobs:
+            self._monitor.of(topic).pulled(jobs, self._engine.store.now_ms())
+            response.undelivered = partial(self._give_back, jobs)
+        return response
+
+    def _give_back(self, jobs: Sequence[Held]) -> None:
+        """The client was gone: another one gets the messages at once, and no retry is lost."""
+        task = asyncio.get_running_loop().create_task(self._engine.give_back(self._namespace, jobs))
+        self._giving_back.add(task)
+        task.add_done_callback(self._given_back)
+
+    def _given_back(self, task: asyncio.Task[None]) -> None:
+        self._giving_back.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.warning("undelivered jobs could not be given back; their leases will end", exc_info=task.exception())

@@ -1,0 +1,159 @@
+"""What happened in the last complete window, by topic. No I/O.
+
+Windows are cut by the store's clock (every whole minute), so that those of several processes of one server fit
+together; before the first one is over there is nothing to show. What callers asked is counted when it is answered.
+What time did (leases that ended, messages that died) is taken from the engine's own figures when a window is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from ...engine.figures import Figures
+from ...engine.job import Held, Reason
+
+MAX_TOPICS = 1_000
+
+
+class Counts(msgspec.Struct):
+    """Figures of one topic in one window. Gaps are from trigger time to pull."""
+
+    send_msg: int = 0
+    pull_msg: int = 0
+    delete_msg: int = 0
+    ack_msg: int = 0
+    get_msg: int = 0
+    trigger_msg_ready: int = 0
+    trigger_msg_end_life: int = 0
+    trigger_msg_timeout: int = 0
+    gaps: int = 0
+    gap_sum_ms: int = 0
+    gap_max_ms: int = 0
+
+    def calls(self) -> dict[str, int]:
+        """The eight counters by their names on the wire."""
+        return {wire: getattr(self, name) for name, wire in CALLS.items()}
+
+    def add(self, other: Counts) -> None:
+        for name in _SUMMED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.gap_max_ms = max(self.gap_max_ms, other.gap_max_ms)
+
+    def pulled(self, jobs: Sequence[Held], now_ms: int) -> None:
+        self.pull_msg += len(jobs)
+        for job in jobs:
+            gap_ms = max(0, now_ms - job.first_due_at_ms)
+            self.gaps += 1
+            self.gap_sum_ms += gap_ms
+            self.gap_max_ms = max(self.gap_max_ms, gap_ms)
+            self.trigger_msg_ready += job.delivery == 1 and job.created_at_ms < job.first_due_at_ms
+
+
+CALLS = {
+    "send_msg": "sendMsg",
+    "pull_msg": "pullMsg",
+    "delete_msg": "deleteMsg",
+    "ack_msg": "ackMsg",
+    "get_msg": "getMsg",
+    "trigger_msg_ready": "triggerMsgReady",
+    "trigger_msg_end_life": "triggerMsgEndLife",
+    "trigger_msg_timeout": "triggerMsgTimeout",
+}
+_SUMMED = (*CALLS, "gaps", "gap_sum_ms")
+
+
+class Report(msgspec.Struct):
+    """What a process has to say: its last complete window, and when somebody last used this dialect (0: never)."""
+
+    topics: dict[str, Counts] = {}
+    last_use_ms: int = 0
+
+
+def merged(reports: Iterable[Report]) -> Report:
+    """What all processes of one server say together."""
+    whole = Report()
+    for report in reports:
+        for topic, counts in report.topics.items():
+            whole.topics.setdefault(topic, Counts()).add(counts)
+        whole.last_use_ms = max(whole.last_use_ms, report.last_use_ms)
+    return whole
+
+
+class Monitor:
+    """`start` cuts windows until `stop`; both may be called twice."""
+
+    def __init__(self, namespace: str, window_ms: int, now_ms: Callable[[], int], figures: Figures) -> None:
+        self._namespace = namespace
+        self._window_ms = window_ms
+        self._now_ms = now_ms
+        self._figures = figures
+        self._number: int | None = None  # of the window that is being filled
+        self._filling: dict[str, Counts] = {}
+        self._last: dict[str, Counts] = {}
+        self._seen: dict[str, tuple[int, int]] = {}  # leases over and deaths that were counted already, by topic
+        self._rejected: dict[str, int] = {}  # messages that ended by an ack=false: deaths without a lease that ended
+        self._alarm: asyncio.TimerHandle | None = None
+        self.last_use_ms = 0
+
+    def start(self) -> None:
+        if self._alarm is None:
+            self._tick()
+
+    def stop(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def of(self, topic: str) -> Counts:
+        """The counts to add to. The topics of a window are bounded: what is above is counted nowhere."""
+        self.last_use_ms = now_ms = self._now_ms()
+        self.close_windows(now_ms)
+        found = self._filling.get(topic)
+        if found is None:
+            found = Counts()
+            if len(self._filling) < MAX_TOPICS:
+                self._filling[topic] = found
+        return found
+
+    def rejected(self, topic: str) -> None:
+        """An ack=false ended a message."""
+        if topic in self._rejected or len(self._rejected) < MAX_TOPICS:
+            self._rejected[topic] = self._rejected.get(topic, 0) + 1
+
+    def report(self) -> Report:
+        self.close_windows(self._now_ms())
+        return Report(self._last, self.last_use_ms)
+
+    def close_windows(self, now_ms: int) -> None:
+        number = now_ms // self._window_ms
+        if self._number is None:
+            self._number = number
+        if number == self._number:
+            return
+        self._count_what_time_did()
+        self._last = self._filling if number == self._number + 1 else {}
+        self._filling = {}
+        self._number = number
+
+    def _count_what_time_did(self) -> None:
+        for (namespace, topic), figures in self._figures.topics.items():
+            if namespace != self._namespace:
+                continue
+            exhausted = figures.dead[Reason.EXHAUSTED]
+            over = figures.leases_lost + exhausted - self._rejected.get(topic, 0)
+            deaths = figures.dead[Reason.EXPIRED] + exhausted
+            seen_over, seen_deaths = self._seen.get(topic, (0, 0))
+            self._seen[topic] = (over, deaths)
+            if over > seen_over or deaths > seen_deaths:
+                counts = self._filling.setdefault(topic, Counts())
+                counts.trigger_msg_timeout += max(0, over - seen_over)
+                counts.trigger_msg_end_life += max(0, deaths - seen_deaths)
+
+    def _tick(self) -> None:
+        now_ms = self._now_ms()
+        self.close_windows(now_ms)
+        rest_ms = self._window_ms - now_ms % self._window_ms
+        self._alarm = asyncio.get_running_loop().call_later(rest_ms / 1000, self._tick)

@@ -1,0 +1,102 @@
+"""The pages for people and load balancers: monitor data, topics, health. They belong to a server, not to one process:
+what its processes share comes through `Node`."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from ...engine.engine import Engine
+from ...engine.errors import InvalidField, NotFound
+from ..http import Request, Response
+from . import decode, encode
+from .monitor import Report
+
+PAGE = 500
+MAX_TOPICS = 10_000
+IDLE_MS = 20_000
+
+
+class Node(Protocol):
+    """The server that this process is a part of."""
+
+    def ready(self) -> bool:
+        """Can it take sends and pulls?"""
+        ...
+
+    def online(self) -> bool: ...
+
+    def set_online(self, online: bool) -> None: ...
+
+    async def report(self) -> Report:
+        """The figures of all its processes."""
+        ...
+
+
+class CamelliaPages:
+    """A method has the name of its route."""
+
+    def __init__(self, engine: Engine, namespace: str, node: Node) -> None:
+        self._engine = engine
+        self._namespace = namespace
+        self._node = node
+
+    async def get_monitor_data(self, _request: Request) -> Response:
+        counts = (await self._node.report()).topics
+        return encode.data(
+            {
+                "requestStatsList": encode.request_stats(counts),
+                "pullMsgTimeGapStatsList": encode.pull_gaps(counts),
+                "readyQueueTimeGapStatsList": encode.ready_gaps(counts),
+            }
+        )
+
+    async def get_topic_info(self, request: Request) -> Response:
+        topic = decode.topic_of(request)
+        try:
+            view = await self._engine.topic(self._namespace, topic, encode.BANDS_MS)
+        except (NotFound, InvalidField):
+            view = None
+        return encode.data(encode.topic_info(topic, view))
+
+    async def get_topic_info_list(self, _request: Request) -> Response:
+        return encode.data(await self.topic_infos(MAX_TOPICS))
+
+    async def get_monitor_string(self, _request: Request) -> Response:
+        counts = (await self._node.report()).topics
+        infos = await self.topic_infos(MAX_TOPICS)
+        sizes = ("topic", "waitingQueueSize", "ackQueueSize", "readyQueueSize")
+        return encode.text(
+            {
+                "requestStats": encode.request_stats(counts),
+                "pullMsgTimeGapStats": encode.pull_gaps(counts),
+                "readyQueueTimeGapStats": encode.ready_gaps(counts),
+                "topicInfoStats": [{name: info[name] for name in sizes} for info in infos],
+                "waitingQueueStats": [{"topic": info["topic"], **info["waitingQueueInfo"]} for info in infos],
+            }
+        )
+
+    async def topic_infos(self, most: int) -> list[dict[str, Any]]:
+        """Every topic that is used, by name, up to a bound."""
+        infos: list[dict[str, Any]] = []
+        after: str | None = ""
+        while after is not None and len(infos) < most:
+            limit = min(PAGE, most - len(infos))
+            views, after = await self._engine.topics(self._namespace, after, limit, encode.BANDS_MS)
+            infos += [encode.topic_info(view.topic, view) for view in views]
+        return infos
+
+    async def health_status(self, _request: Request) -> Response:
+        return encode.HEALTHY if self._node.online() and self._node.ready() else encode.SICK
+
+    async def health_check(self, _request: Request) -> Response:
+        return encode.HEALTHY
+
+    async def health_online(self, _request: Request) -> Response:
+        self._node.set_online(True)
+        return encode.HEALTHY
+
+    async def health_offline(self, _request: Request) -> Response:
+        """Ask again until it says 200: then nobody has used this server for 20 s, and it may be stopped."""
+        self._node.set_online(False)
+        idle_ms = self._engine.store.now_ms() - (await self._node.report()).last_use_ms
+        return encode.HEALTHY if idle_ms > IDLE_MS else encode.SICK
