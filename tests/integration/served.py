@@ -38,5 +38,6 @@ def served(data: Path) -> Iterator[str]:
 
 def environment(url: str, **more: str) -> dict[str, str]:
     """The environment of a user whose server is at `url`."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("DUELINE_")}
+    foreign = ("PYTHONDONTWRITEBYTECODE",)  # a reader's Python keeps its bytecode, which is most of a quick start
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DUELINE_", *foreign))}
     return {**kept, "DUELINE_URL": url, "NO_COLOR": "1", **more}

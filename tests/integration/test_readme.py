@@ -47,7 +47,12 @@ def type_all(blocks: list[str], url: str, folder: Path) -> list[str]:
     script += "".join(f"{block.replace(ADDRESS, url)}\necho\necho '{MARK}'\n" for block in blocks)
     path = f"{commands}:{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-c", script], capture_output=True, text=True, timeout=100, cwd=folder, env=environment(url, PATH=path)
+        ["bash", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        cwd=folder,
+        env=environment(url, PATH=path, PYTHONPYCACHEPREFIX=str(folder / "bytecode")),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.split(MARK)[:-1]
