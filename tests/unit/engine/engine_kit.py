@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from dueline.engine.commands import Pull, Send
@@ -84,6 +84,7 @@ class ToldStore(MemoryStore):
         self.gate: asyncio.Event | None = None
         self.failures: list[Exception] = []
         self.on_duty = True
+        self.hesitate: Callable[[], Awaitable[None]] | None = None  # on the way there and on the way back
 
     async def watch(self, line: Line) -> None:
         self.calls.append(f"watch {line.topic}")
@@ -98,7 +99,11 @@ class ToldStore(MemoryStore):
         self.calls.append(f"pull {line.topic}")
         if self.failures:
             raise self.failures.pop(0)
+        if self.hesitate is not None:
+            await self.hesitate()
         pulled = await super().pull(line, pull)
+        if self.hesitate is not None:
+            await self.hesitate()
         if self.gate is not None:
             await self.gate.wait()  # the answer is on its way
         if not self.on_duty:
