@@ -58,6 +58,8 @@ def _run(name: str, row: Row, sizes: Sizes) -> RowResult:
         wrong = traceback.format_exc(limit=-3)
     seconds = time.monotonic() - begun_s
     print(f"{'broke' if wrong else 'done'} in {seconds:.0f} s", flush=True)
+    if wrong:
+        print(wrong, file=sys.stderr, flush=True)
     return RowResult(name, lines, seconds, wrong)
 
 

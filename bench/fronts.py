@@ -28,7 +28,7 @@ def asgi() -> AsgiApp:
     async def shutdown() -> None:
         await app.stop(asyncio.Event())
 
-    return AsgiApp(app.front.router, answered=app.http.answered, startup=app.open, shutdown=shutdown)
+    return AsgiApp(app.fronts[0].router, answered=app.http.answered, startup=app.open, shutdown=shutdown)
 
 
 class RsgiApp:
@@ -36,7 +36,7 @@ class RsgiApp:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._router = app.front.router
+        self._router = app.fronts[0].router
         self._answered = app.http.answered
 
     def __rsgi_init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -5,7 +5,8 @@ not parsed. Each connection is a generator: it yields a request's bytes and is s
 only moves bytes. Standard library only, started with `-S -E`: no site packages, no project code.
 
     python -S -E load.py '{"work": "send", "port": 9277, ...}'       the keys are those of `Orders` in loading.py
-    prints one line of JSON: done, seconds, errors, first_error, and what the work itself noted
+    prints one line of JSON: what was done after the warm-up and in how many seconds, what was done in all, its own
+    CPU time, unexpected answers, and what the work itself noted
 """
 
 from __future__ import annotations
@@ -311,8 +312,8 @@ def run(orders: dict[str, Any]) -> dict[str, Any]:
         if orders["seconds"] and not cold and now_s - from_s >= orders["seconds"]:
             break
     seconds = time.perf_counter() - from_s
-    result = {"done": tally.done - done_before, "seconds": seconds, "errors": tally.errors}
-    return {**result, "first_error": tally.first_error, "notes": tally.notes}
+    result = {"done": tally.done - done_before, "seconds": seconds, "in_all": tally.done, "cpu_s": time.process_time()}
+    return {**result, "errors": tally.errors, "first_error": tally.first_error, "notes": tally.notes}
 
 
 def turns(

@@ -31,12 +31,18 @@ class Orders(msgspec.Struct, frozen=True):
     delay_ms: tuple[int, int] = (3_600_000, 3_600_000)
     jobs_per_call: int = 100
 
+    def lasting(self, seconds: float) -> Orders:
+        """The same for so long."""
+        return msgspec.structs.replace(self, seconds=seconds)
+
 
 class Done(msgspec.Struct, frozen=True):
-    """What it did."""
+    """What it did: `done` in `seconds` after the warm-up; `in_all` with it, for `cpu_s` of its own CPU time."""
 
     done: int
     seconds: float
+    in_all: int
+    cpu_s: float
     errors: int
     first_error: str
     notes: dict[str, Any]

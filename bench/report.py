@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 RESULTS = Path(__file__).with_name("results")
@@ -120,7 +121,7 @@ def table(results: Sequence[RowResult]) -> Table:
             measured = f"{shown(line.measured)} {line.unit}".strip()
             made.add_row(line.what, measured, shown(line.base), ratio, target, met, line.note)
         if result.wrong:
-            made.add_row(result.row, "", "", "", "", "[red]broke[/]", result.wrong)
+            made.add_row(result.row, "", "", "", "", "[red]broke[/]", escape(result.wrong.strip().splitlines()[-1]))
     return made
 
 

@@ -10,7 +10,7 @@ import time
 
 from ..broken import Broken
 from ..loading import Orders, run
-from ..report import Line, at_most
+from ..report import Line, at_most, middle
 from ..servers import Client, Server, StoreLine, folder
 from ..sizes import Sizes
 
@@ -18,6 +18,7 @@ PROMISED_JOBS = 1_000_000
 GROWTH = 0.38  # of the 40 % at which the embedded store rewrites
 PROBE_SENDS = 2_000
 PATIENCE_S = 120.0
+TIMES = 3
 
 
 def restart(sizes: Sizes) -> list[Line]:
@@ -25,15 +26,15 @@ def restart(sizes: Sizes) -> list[Line]:
         one = Server(place / "data")
         try:
             one.start()
-            empty_s = _restart_s(one)
+            empty_s = middle([_restart_s(one) for _ in range(TIMES)])
             growth = _fill(one, sizes.restart_jobs)
-            loaded_s = _restart_s(one)
+            loaded_s = middle([_restart_s(one) for _ in range(TIMES)])
             pending = one.client().call("GET", "/v1/topics/bench")["counts"]["scheduled"]
         finally:
             one.stop()
     if pending != sizes.restart_jobs:
         raise Broken(f"{pending} jobs are pending after the restart, {sizes.restart_jobs} were sent")
-    scaled_s = empty_s + (loaded_s - empty_s) * PROMISED_JOBS / sizes.restart_jobs
+    scaled_s = empty_s + max(0.0, loaded_s - empty_s) * PROMISED_JOBS / sizes.restart_jobs
     note = f"append-only file grown by {growth:.0%}; an empty start takes {empty_s:.2f} s"
     if sizes.restart_jobs != PROMISED_JOBS:
         note = f"scaled from {loaded_s:.2f} s with {sizes.restart_jobs:,}; {note}"

@@ -2,7 +2,7 @@
 
 One server process with its embedded store (`appendfsync always`), 64 connections, everything on the same two cores.
 Each measurement has a topic of its own and stands right behind a measurement of the base, so that a machine that
-changes its pace changes both.
+changes its pace changes both. The CPU time per job says what limits: it hardly changes when others use the machine.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..base import Base
 from ..loading import Orders, run
 from ..report import Line, at_least, middle
-from ..servers import server
+from ..servers import Server, cpu_s, server
 from ..sizes import Sizes
 
 WARM_S = 0.3
@@ -24,35 +24,41 @@ LINES = {
 }
 
 
+class _Found:
+    """The rounds of one kind of work."""
+
+    def __init__(self) -> None:
+        self.per_s: list[float] = []
+        self.base_per_s: list[float] = []
+        self.cpu_us: dict[str, list[float]] = {"server": [], "store": [], "load": []}
+
+    def measure(self, one: Server, store_pid: int, orders: Orders) -> None:
+        server_s, store_s = cpu_s(one.pid), cpu_s(store_pid)
+        done = run(orders)
+        self.per_s.append(done.per_s)
+        spent_s = {"server": cpu_s(one.pid) - server_s, "store": cpu_s(store_pid) - store_s, "load": done.cpu_s}
+        for name, seconds in spent_s.items():
+            self.cpu_us[name].append(1e6 * seconds / max(1, done.in_all))
+
+
 def throughput(sizes: Sizes) -> list[Line]:
-    measured: dict[str, list[float]] = {work: [] for work in LINES}
-    bases: dict[str, list[float]] = {work: [] for work in LINES}
+    found = {work: _Found() for work in LINES}
     with server() as one:
         base = Base(one.socket_path, sizes.round_s)
         store = one.store()
+        store_pid = int(store.info("server")["process_id"])
         for round in range(sizes.rounds):
             for work, (_, _, connections) in LINES.items():
                 store.settle()
-                bases[work].append(base.per_s())
-                orders = Orders(
-                    work,
-                    port=one.port,
-                    topic=f"{work}-{round}",
-                    connections=connections,
-                    seconds=sizes.round_s,
-                    warm_s=WARM_S,
-                )
-                measured[work].append(run(orders).per_s)
-    note = f"base: SET, 64 connections, {base.name}"
-    return [
-        Line(
-            what,
-            middle(measured[work]),
-            "/s",
-            middle(bases[work]),
-            at_least(target),
-            note,
-            {"rounds": measured[work], "base_rounds": bases[work], "connections": connections},
-        )
-        for work, (what, target, connections) in LINES.items()
-    ]
+                found[work].base_per_s.append(base.per_s())
+                orders = Orders(work, port=one.port, topic=f"{work}-{round}", connections=connections, warm_s=WARM_S)
+                found[work].measure(one, store_pid, orders.lasting(sizes.round_s))
+    return [_line(work, found[work], base.name) for work in LINES]
+
+
+def _line(work: str, found: _Found, base: str) -> Line:
+    what, target, connections = LINES[work]
+    cpu = {name: middle(values) for name, values in found.cpu_us.items()}
+    note = f"base: SET, 64 connections, {base}; CPU us: " + ", ".join(f"{name} {us:.0f}" for name, us in cpu.items())
+    details = {"rounds": found.per_s, "base_rounds": found.base_per_s, "connections": connections, "cpu_us": cpu}
+    return Line(what, middle(found.per_s), "/s", middle(found.base_per_s), at_least(target), note, details)
