@@ -144,11 +144,37 @@ class Camellia(ForeignDialect, frozen=True, forbid_unknown_fields=True):
     ] = 60_000
 
 
+class Ouqiang(ForeignDialect, frozen=True, forbid_unknown_fields=True):
+    """ouqiang/delay-queue. Ids are unique over all topics of its namespace."""
+
+    namespace: Namespace = "ouqiang"
+    hold_ms: Annotated[
+        int, Meta(ge=1, le=300_000, description="How long a pop is held when nothing is ready (queue_block_timeout).")
+    ] = 178_000
+
+
+class Youzan(ForeignDialect, frozen=True, forbid_unknown_fields=True):
+    """The Youzan-style protocol. Ids are unique over all topics of its namespace."""
+
+    namespace: Namespace = "youzan"
+    ttr_ms: Annotated[int, Meta(ge=1_000, description="Time to run, for a job that does not say.")] = 60_000
+    empty_pop_success: Annotated[
+        bool, Meta(description="Whether a pop that finds nothing is a success with id null, or an error.")
+    ] = True
+
+
 class Dialects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The wire protocols."""
 
     native: Dialect = Dialect()
     camellia: Camellia = Camellia()
+    ouqiang: Ouqiang = Ouqiang()
+    youzan: Youzan = Youzan()
+
+
+def wide_namespaces(dialects: Dialects) -> frozenset[str]:
+    """The namespaces whose ids are unique over all topics: those of the protocols that know ids without a topic."""
+    return frozenset(one.namespace for one in (dialects.ouqiang, dialects.youzan) if one.enabled)
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

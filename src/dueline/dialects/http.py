@@ -66,7 +66,7 @@ class Dialect(Protocol):
 @runtime_checkable
 class SpaceOwner(Dialect, Protocol):
     """A dialect that has words for all paths below `space`, also for those that do not exist: its `failed` is asked
-    with NoRoute and MethodNotAllowed there."""
+    with NoRoute and MethodNotAllowed there. An empty space: only a listener of its own, if it has one."""
 
     space: str
 

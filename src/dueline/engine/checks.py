@@ -83,13 +83,16 @@ class Checks:
                 error.field = f"[{place}]"
                 raise
 
-    def times(self, delay_ms: int | None, at_ms: int | None, now_ms: Callable[[], int]) -> None:
+    def times(
+        self, delay_ms: int | None, at_ms: int | None, now_ms: Callable[[], int], max_delay_ms: int | None = None
+    ) -> None:
+        max_delay_ms = self.limits.max_delay_ms if max_delay_ms is None else max_delay_ms
         if delay_ms is not None:
             if at_ms is not None:
                 raise InvalidField("give a delay or a time, not both", "at_ms")
-            within(delay_ms, 0, self.limits.max_delay_ms, "delay_ms")
+            within(delay_ms, 0, max_delay_ms, "delay_ms")
         elif at_ms is not None:
-            if at_ms > now_ms() + self.limits.max_delay_ms:
+            if at_ms > now_ms() + max_delay_ms:
                 raise InvalidField("is more than 10 years ahead", "at_ms")
             within(at_ms, 0, LAST_MS, "at_ms")
 

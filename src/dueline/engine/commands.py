@@ -35,6 +35,7 @@ class Send(msgspec.Struct, frozen=True):
     dead_retain_ms: int | None = None
     keep_body: bool = False
     max_body_bytes: int | None = None  # the protocol's own limit; the topic's policy stands above it
+    any_delay: bool = False  # the protocol knows no longest delay; what is beyond the last time there is, is then
 
 
 class Sent(msgspec.Struct, frozen=True):

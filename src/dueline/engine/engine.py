@@ -157,6 +157,10 @@ class Engine:
         for line, some in by_line.items():
             await self._waiters.give_back(line, some)
 
+    def undelivered(self, namespace: str, jobs: Sequence[Held]) -> None:
+        """The same, from where nobody can wait for it: the client was gone before its answer could be written."""
+        self._spawn(self.give_back(namespace, jobs))
+
     async def ack(self, namespace: str, topic: str, refs: Sequence[Ref]) -> list[Done]:
         return await self._jobs.ack(await self._topic(namespace, topic), refs)
 

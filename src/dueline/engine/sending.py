@@ -18,7 +18,7 @@ from msgspec import UNSET, UnsetType
 from .checks import Checks
 from .commands import Send
 from .headers import pack_headers
-from .limits import check_name
+from .limits import LAST_MS, check_name
 from .policy import JobPolicy, Retry, attempts_allowed
 from .store import SendItem
 from .topics import Topic
@@ -118,7 +118,12 @@ def send_item(command: Send, id: str, topic: Topic, checks: Checks, now_ms: Call
         checks.body(command.body, topic.max_body_bytes if own_bytes is None else own_bytes)
     delay_ms, at_ms = command.delay_ms, command.at_ms
     if delay_ms is not None or at_ms is not None:
-        checks.times(delay_ms, at_ms, now_ms)
+        if command.any_delay:
+            delay_ms = None if delay_ms is None else min(delay_ms, LAST_MS)
+            at_ms = None if at_ms is None else min(at_ms, LAST_MS)
+            checks.times(delay_ms, at_ms, now_ms, LAST_MS)
+        else:
+            checks.times(delay_ms, at_ms, now_ms)
     config = topic.config.policy
     ttl_ms = config.ttl_ms
     tags, headers = command.tags, command.headers

@@ -17,10 +17,12 @@ import msgspec
 import structlog
 
 from .._version import __version__
-from ..config.settings import Settings
+from ..config.settings import Settings, wide_namespaces
 from ..dialects.camellia import CamelliaDialect, CamelliaOptions
 from ..dialects.http import Dialect, Request, Route, SpaceOwner
 from ..dialects.native import InfoView, NativeDialect
+from ..dialects.ouqiang import OuqiangDialect, OuqiangOptions
+from ..dialects.youzan import YouzanDialect, YouzanOptions
 from ..engine.commands import TopicView
 from ..engine.engine import Engine
 from ..engine.errors import DuelineError, Loading, Unavailable
@@ -67,7 +69,12 @@ class App:
         self.store = ValkeyStore(
             store_url, prefix=settings.store.prefix, limits=settings.limits, on_call=self.calls.called
         )
-        self.engine = Engine(self.store, settings.limits, idle_ms=settings.topics.idle_ms)
+        self.engine = Engine(
+            self.store,
+            settings.limits,
+            wide=wide_namespaces(settings.dialects),
+            idle_ms=settings.topics.idle_ms,
+        )
         self._probe = Probe(store_url, settings.store.prefix)
         self.health = Health(self._probe, self.durability, embedded, lambda: self.store.clock.stepped, self.store.check)
         self._embedded = embedded
@@ -89,6 +96,8 @@ class App:
         return {
             "native": NativeDialect(self.engine, self.settings.limits, self.info),
             "camellia": self._camellia,
+            "ouqiang": OuqiangDialect(self.engine, _ouqiang(self.settings)),
+            "youzan": YouzanDialect(self.engine, self.settings.limits, _youzan(self.settings)),
         }
 
     def _front(self, address: str, names: Sequence[str]) -> Front:
@@ -303,3 +312,13 @@ def shown_url(url: str) -> str:
         return f"unix://{parts.path}"
     host = f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else parts.hostname or ""
     return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}{parts.path}"
+
+
+def _ouqiang(settings: Settings) -> OuqiangOptions:
+    told = settings.dialects.ouqiang
+    return OuqiangOptions(told.namespace, told.hold_ms)
+
+
+def _youzan(settings: Settings) -> YouzanOptions:
+    told = settings.dialects.youzan
+    return YouzanOptions(told.namespace, told.ttr_ms, told.empty_pop_success)

@@ -1,0 +1,46 @@
+"""Answers as Go writes them: code, message, data in this order; <, > and & escaped; always HTTP 200. No I/O."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ...engine.errors import BodyTooLarge, DuelineError, NoRoute
+from ...engine.job import BodyKind, Held, Job
+from ..body import text_of
+from ..http import Response
+
+ADDED, DONE = "添加成功", "操作成功"
+_ESCAPES = (
+    (b"<", b"\\u003c"),
+    (b">", b"\\u003e"),
+    (b"&", b"\\u0026"),
+    ("\u2028".encode(), b"\\u2028"),
+    ("\u2029".encode(), b"\\u2029"),
+)
+
+
+def answer(code: int, message: str, data: Any = None) -> Response:
+    body = msgspec.json.encode({"code": code, "message": message, "data": data})
+    for plain, escaped in _ESCAPES:
+        body = body.replace(plain, escaped)
+    return Response(200, body, "application/json; charset=utf-8")
+
+
+def held(job: Held) -> Response:
+    return answer(0, DONE, {"id": job.id, "body": text_of(job.body, job.kind)})
+
+
+def found(job: Job) -> Response:
+    """`delay` is the whole second of its due time, as stored; `ttr` the seconds of its lease."""
+    body = text_of(job.body or b"", job.kind if job.body is not None else BodyKind.TEXT)
+    ttr_s = -(-(job.policy.lease_ms or 30_000) // 1000)
+    data = {"topic": job.topic, "id": job.id, "delay": job.first_due_at_ms // 1000, "ttr": ttr_s, "body": body}
+    return answer(0, DONE, data)
+
+
+def failed(error: DuelineError) -> Response:
+    if isinstance(error, NoRoute):
+        return Response(404, b"404 page not found\n", "text/plain; charset=utf-8")
+    return answer(1, "request body too large" if isinstance(error, BodyTooLarge) else error.message)
