@@ -23,9 +23,9 @@ class Send(msgspec.Struct, frozen=True):
     kind: BodyKind
     delay_ms: int | None = None
     at_ms: int | None = None
-    lease_ms: int | None | UnsetType = UNSET
-    ttl_ms: int | None | UnsetType = UNSET
-    max_attempts: int | None | UnsetType = UNSET
+    lease_ms: int | UnsetType | None = UNSET
+    ttl_ms: int | UnsetType | None = UNSET
+    max_attempts: int | UnsetType | None = UNSET
     retry: Retry | UnsetType = UNSET
     on_conflict: OnConflict | None = None  # None: the topic's, else REJECT
     on_ended: OnConflict | None = None  # None: the same as on_conflict
@@ -67,9 +67,9 @@ class Patch(msgspec.Struct, frozen=True):
     at_ms: int | None = None
     body: bytes | None = None
     kind: BodyKind | None = None
-    lease_ms: int | None | UnsetType = UNSET
-    ttl_ms: int | None | UnsetType = UNSET
-    max_attempts: int | None | UnsetType = UNSET
+    lease_ms: int | UnsetType | None = UNSET
+    ttl_ms: int | UnsetType | None = UNSET
+    max_attempts: int | UnsetType | None = UNSET
     retry: Retry | UnsetType = UNSET
     tags: tuple[str, ...] | UnsetType = UNSET
     headers: tuple[tuple[str, str], ...] | UnsetType = UNSET
@@ -95,7 +95,7 @@ class Bulk(msgspec.Struct, frozen=True):
 
 
 class TopicView(msgspec.Struct, frozen=True):
-    """A topic's figures and policy, summed over its partitions. None in paused_until_ms: not paused, or without an end."""
+    """A topic's figures and policy, summed over its partitions. paused_until_ms None: not paused, or without an end."""
 
     topic: str
     scheduled: int

@@ -101,7 +101,7 @@ class Pull(msgspec.Struct, frozen=True):
 
 
 class Pulled(msgspec.Struct, frozen=True):
-    """`jobs[i]` goes to the waiter whose credit covers place i. `next_ms`: the earliest moment at which another pull could
+    """`jobs[i]` goes to the waiter whose credit covers place i. `next_ms`: the first moment at which another pull could
     give something (None: only a wake-up can change that). `more`: the bound ended this call, pull again at once.
     `on_duty`: this process serves the line first; others wait a little longer (store.valkey)."""
 
@@ -143,7 +143,7 @@ class Extend(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """Result of ack, release, extend, cancel, edit, revive, purge. `at_ms`: the new due time or deadline where there is one."""
+    """Result of ack, release, extend, cancel, edit, revive, purge. `at_ms`: the new due time or deadline if any."""
 
     code: Code
     at_ms: int = 0
@@ -153,7 +153,7 @@ class Done(msgspec.Struct, frozen=True):
 
 class Edit(msgspec.Struct, frozen=True):
     """Change a scheduled or ready job; None = leave it. Gives it a new version (and place in the order).
-    `at_ms` 0 = now (fire). `policy_*` replace single numbers of its policy. `ttl_ms`: counted from the (new) due time."""
+    `at_ms` 0 = now (fire). `ttl_ms` counts from the (new) due time; 0 = none."""
 
     id: str
     version: int | None = None
@@ -243,7 +243,7 @@ class Cleaned(msgspec.Struct, frozen=True):
 
 
 class TopicEntry(msgspec.Struct, frozen=True):
-    """A topic in the directory. `config` is opaque bytes of the engine (policy, partitions, pause, push); version 0 = none."""
+    """A topic in the directory. `config` is the engine's own (policy, partitions, pause); version 0 = none."""
 
     namespace: str
     topic: str
@@ -294,7 +294,7 @@ class Directory(Protocol):
     async def idle_topics(self, before_ms: int, limit: int) -> list[TopicEntry]: ...
     async def note(self, hints: Sequence[Hint]) -> None: ...
     async def take(self, limit: int, hold_ms: int) -> tuple[list[Hint], int | None]:
-        """Due hints, each moved hold_ms ahead so that no other process takes it meanwhile; and when the next one is due."""
+        """Due hints, each moved hold_ms ahead so that no other process takes it meanwhile; and the time of the next one."""
         ...
 
     async def finish(self, taken: Sequence[Hint]) -> None:

@@ -56,7 +56,9 @@ class Router:
         self, dialects: Sequence[Dialect], *, guard: Guard | None = None, owner: SpaceOwner | None = None
     ) -> None:
         self._guard = guard
-        self._spaces = [(dialect.space, dialect) for dialect in dialects if isinstance(dialect, SpaceOwner) and dialect.space]
+        self._spaces = [
+            (dialect.space, dialect) for dialect in dialects if isinstance(dialect, SpaceOwner) and dialect.space
+        ]
         if owner is not None:
             self._spaces.append(("", owner))
         self._exact: dict[str, _Node] = {}
