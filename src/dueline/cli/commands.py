@@ -11,7 +11,6 @@ import typer
 from typer.core import TyperCommand
 
 from . import bench, dead, doctor, fsck, jobs, leases, top, topics, version
-from .tokens import TokenCommand
 
 Entry = tuple[str, Callable[..., None], Sequence[str]]
 

@@ -75,7 +75,8 @@ def checksum(body: bytes) -> int:
 
 
 def token_text(token: bytes) -> str:
-    return base64.urlsafe_b64encode(token).decode()
+    """16 characters that need no escape in a URL and never look like an option of a command."""
+    return base64.b64encode(token, altchars=b"_~").decode()
 
 
 def token_bytes(text: str | None) -> bytes:
@@ -83,7 +84,7 @@ def token_bytes(text: str | None) -> bytes:
     if text is None:
         return b""
     try:
-        token = base64.b64decode(text.encode(), altchars=b"-_", validate=True)
+        token = base64.b64decode(text.encode(), altchars=b"_~", validate=True)
     except (binascii.Error, ValueError):
         return b"\xff" * 12
     return token if len(token) == 12 and token_text(token) == text else b"\xff" * 12
