@@ -204,7 +204,7 @@ def test_a_head_that_drips_is_cut_at_its_deadline() -> None:
         assert_error(await client.answer(), 408, "request_timeout")
         assert await client.closed() == b""
 
-    run(scenario, QUICK)
+    run(scenario, FrontLimits(header_timeout_s=0.1))
 
 
 def test_dripping_bytes_do_not_move_the_deadline_of_a_head() -> None:
@@ -344,5 +344,47 @@ def test_an_answer_with_a_line_end_in_a_header_is_never_written() -> None:
         answer = await client.ask(b"GET /injected HTTP/1.1\r\nHost: x\r\n\r\n")
         assert_error(answer, 500, "internal")
         assert "x-evil" not in answer.headers
+
+    run(scenario)
+
+
+def test_a_client_that_first_sends_everything_still_reads_why_it_was_refused() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        await client.send(P + b"Content-Length: 400000\r\n\r\n")
+        for _ in range(100):
+            await client.send(b"x" * 4000)
+            await asyncio.sleep(0)
+        assert_error(await client.answer(), 413, "body_too_large")
+
+    run(scenario, FrontLimits(max_body_bytes=1000))
+
+
+def test_a_slow_reader_is_not_idle() -> None:
+    limits = FrontLimits(idle_timeout_s=0.1, write_timeout_s=15)
+
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        client.writer.transport.pause_reading()
+        await client.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+        for _ in range(3):  # each of these is idle for longer than the slow one may be
+            assert await (await site.client()).closed() == b""
+        client.writer.transport.resume_reading()
+        assert len((await client.answer()).body) == 32 << 20
+        assert (await client.ask(OK)).status == 200
+
+    run(scenario, limits)
+
+
+def test_a_client_that_sends_ahead_is_held_back() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        await client.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
+        await site.probe.parked.wait()
+        request = P + b"Content-Length: 1000\r\n\r\n" + b"x" * 1000
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(client.send(request * 20_000), 0.5)
+        [connection] = site.front._connections
+        assert len(connection._queue) < 1000
 
     run(scenario)

@@ -24,7 +24,6 @@ from ...engine.errors import (
     Forbidden,
     InvalidField,
     MissingField,
-    TooManyItems,
     UnknownField,
     UnsupportedMediaType,
 )
@@ -78,7 +77,7 @@ def json_request(request: Request, kind: type[T], *, optional: bool = False) -> 
     return _decoded(kind, request.body)
 
 
-def sends(request: Request, max_items: int) -> commands.Send | list[commands.Send]:
+def sends(request: Request) -> commands.Send | list[commands.Send]:
     """One send (object) or many (array). A malformed item refuses all."""
     _check_media(request)
     body = request.body
@@ -89,8 +88,6 @@ def sends(request: Request, max_items: int) -> commands.Send | list[commands.Sen
         many = _many_sends(body)
     except (msgspec.DecodeError, RecursionError) as error:
         raise _refusal(error) from None
-    if len(many) > max_items:
-        raise TooManyItems(f"at most {max_items} jobs in one call, these are {len(many)}")
     found: list[commands.Send] = []
     for place, job in enumerate(many):
         try:

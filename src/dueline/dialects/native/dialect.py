@@ -24,7 +24,7 @@ class NativeDialect:
     name = "native"
 
     def __init__(self, engine: Engine, limits: Limits, info: Callable[[], InfoView]) -> None:
-        self._routes = routes(NativeHandlers(engine, limits, info))
+        self._routes = routes(NativeHandlers(engine, info), limits.max_request_bytes)
 
     def routes(self) -> Sequence[Route]:
         return self._routes

@@ -15,7 +15,6 @@ from ...engine import commands
 from ...engine.engine import Engine
 from ...engine.errors import DuelineError, NotFound
 from ...engine.job import Held
-from ...engine.limits import Limits
 from ...engine.replies import refusal
 from ...engine.store import Done
 from ..http import Request, Response
@@ -29,16 +28,15 @@ log = logging.getLogger("dueline.native")
 class NativeHandlers:
     """The handlers of `routes.OPERATIONS`; a method has the name of its operation."""
 
-    def __init__(self, engine: Engine, limits: Limits, info: Callable[[], a.InfoView]) -> None:
+    def __init__(self, engine: Engine, info: Callable[[], a.InfoView]) -> None:
         self._engine = engine
-        self._limits = limits
         self._info = info
         self._giving_back: set[asyncio.Task[None]] = set()
 
     async def send(self, request: Request) -> Response:
         namespace = decode.namespace_of(request)
         topic = decode.plain_name(request.params[0], "topic")
-        command = decode.sends(request, self._limits.max_items)
+        command = decode.sends(request)
         if isinstance(command, commands.Send):
             return encode.sent(await self._engine.send(namespace, topic, command))
         outcomes = await self._engine.send_many(namespace, topic, command)

@@ -91,6 +91,8 @@ OPERATIONS: tuple[Operation, ...] = (
 )  # fmt: skip
 
 
-def routes(handlers: NativeHandlers) -> tuple[Route, ...]:
+def routes(handlers: NativeHandlers, max_request_bytes: int) -> tuple[Route, ...]:
     """The table with its handlers."""
-    return tuple(Route(o.method, o.pattern, getattr(handlers, o.name), o.name, o.parks) for o in OPERATIONS)
+    return tuple(
+        Route(o.method, o.pattern, getattr(handlers, o.name), o.name, o.parks, max_request_bytes) for o in OPERATIONS
+    )
