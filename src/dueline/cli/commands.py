@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import typer
-from typer.core import TyperCommand
 
 from . import bench, dead, doctor, fsck, jobs, leases, top, topics, version
 
@@ -25,7 +24,6 @@ JOBS: tuple[Entry, ...] = (
     ("fire", jobs.fire, jobs.FIRE_EXAMPLES),
     ("reschedule", jobs.reschedule, jobs.RESCHEDULE_EXAMPLES),
 )
-TAKE_TOKENS = frozenset({leases.ack, leases.release, leases.extend})
 TOPICS: tuple[Entry, ...] = (
     ("topics", topics.topics, topics.TOPICS_EXAMPLES),
     ("topic", topics.topic, topics.TOPIC_EXAMPLES),
@@ -59,8 +57,7 @@ def register(app: typer.Typer) -> None:
 
 def _add(app: typer.Typer, entries: Sequence[Entry], panel: str | None) -> None:
     for name, command, examples in entries:
-        kind = TokenCommand if command in TAKE_TOKENS else TyperCommand
-        app.command(name, cls=kind, epilog=_epilog(examples), rich_help_panel=panel)(command)
+        app.command(name, epilog=_epilog(examples), rich_help_panel=panel)(command)
 
 
 def _add_group(app: typer.Typer, name: str, help: str, entries: Sequence[Entry], panel: str) -> None:

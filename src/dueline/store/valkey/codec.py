@@ -87,7 +87,7 @@ def token_bytes(text: str | None) -> bytes:
         token = base64.b64decode(text.encode(), altchars=b"_~", validate=True)
     except (binascii.Error, ValueError):
         return b"\xff" * 12
-    return token if len(token) == 12 and token_text(token) == text else b"\xff" * 12
+    return token if len(token) == 12 and any(token) and token_text(token) == text else b"\xff" * 12
 
 
 def _i6(n: int) -> bytes:
