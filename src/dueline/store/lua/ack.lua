@@ -37,7 +37,6 @@ for i, job in ipairs(jobs) do
     code = LEASE_LOST
   else
     code = OK
-    job.token = token == '' and NO_TOKEN or token -- whoever ended it may say so again
     close(job, 'D')
   end
   results[i] = code
