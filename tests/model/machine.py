@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dueline.engine.job import BodyKind, Reason
+from dueline.engine.job import BodyKind, Reason, State
 from dueline.engine.limits import LAST_MS
 from dueline.engine.policy import Backoff, JobPolicy, Ladder
 from dueline.engine.store import Credit, Edit, OnConflict, Pull, Revive, SendItem
@@ -133,6 +133,15 @@ class Programme(RuleBasedStateMachine):
         self.twins.ack([(id, lease)])
 
     @precondition(lambda self: self.twins.leases)
+    @rule(id=ids, policy=policies, draw=st.integers(0, 99))
+    def use_another_token_for_a_new_lease(self, id: str, policy: JobPolicy, draw: int) -> None:
+        lease = self.twins.leases[draw % len(self.twins.leases)]
+        self.twins.send([item(id, policy=policy, on_live=OnConflict.REPLACE)])
+        self.twins.pull(Pull((Credit(3, 10),), 15))
+        self.twins.extend(id, lease, 50)
+        self.twins.ack([(id, lease)])
+
+    @precondition(lambda self: self.twins.leases)
     @rule(
         back=recent,
         with_token=st.sampled_from([True, True, True, False]),
@@ -189,6 +198,36 @@ class Programme(RuleBasedStateMachine):
     @rule(most=st.sampled_from([0, 0, 0, 1, 2]))
     def limit(self, most: int) -> None:
         self.twins.control(max_in_flight=most)
+
+    @rule(most=st.sampled_from([1, 2]), policy=policies)
+    def a_crowd_under_a_limit(self, most: int, policy: JobPolicy) -> None:
+        """Chance alone rarely brings a full line, a waiter and a freed place together."""
+        self.twins.control(pause_until_ms=0, max_in_flight=most)
+        self.twins.send([item(id, policy=policy, on_live=OnConflict.REPLACE) for id in IDS])
+
+    @rule(
+        id=ids,
+        policy=policies,
+        ttl_ms=st.sampled_from([None, 5]),
+        lease_ms=st.sampled_from([1, 60]),
+        ms=st.sampled_from([1, 6]),
+    )
+    def time_passes_over_a_new_lease(
+        self, id: str, policy: JobPolicy, ttl_ms: int | None, lease_ms: int, ms: int
+    ) -> None:
+        """The lease is lost, the ttl passes under it, or both."""
+        self.twins.send([item(id, policy=policy, ttl_ms=ttl_ms, on_live=OnConflict.REPLACE)])
+        self.twins.pull(Pull((Credit(3, lease_ms),), 15))
+        self.bench.clock.advance(ms)
+
+    @rule(id=ids, delay_ms=st.sampled_from([20, 50]))
+    def send_for_later(self, id: str, delay_ms: int) -> None:
+        self.twins.send([item(id, delay_ms=delay_ms, on_live=OnConflict.REPLACE)])
+
+    @rule(delay_ms=st.sampled_from([0, 1, 10]))
+    def move_what_waits(self, delay_ms: int) -> None:
+        waiting = [job.id for job in self.twins.jobs() if job is not None and job.state is State.SCHEDULED]
+        self.twins.edit([Edit(id, delay_ms=delay_ms) for id in waiting[:1]])
 
     @rule(ms=st.sampled_from([1, 1, 5, 10, 20, 30, 100]))
     def time_goes_on(self, ms: int) -> None:
