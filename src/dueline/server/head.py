@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar, overload
+
+T = TypeVar("T")
 
 
 class Headers(Mapping[str, str]):
@@ -15,6 +18,15 @@ class Headers(Mapping[str, str]):
 
     def __getitem__(self, name: str) -> str:
         return self._raw[name.encode("latin-1", "replace")].decode("latin-1")
+
+    @overload
+    def get(self, key: str, /) -> str | None: ...
+    @overload
+    def get(self, key: str, /, default: str | T) -> str | T: ...
+    def get(self, key: str, /, default: Any = None) -> Any:
+        # The inherited one raises and catches for what is not there, which is the usual case.
+        value = self._raw.get(key.encode("latin-1", "replace"))
+        return default if value is None else value.decode("latin-1")
 
     def __iter__(self) -> Iterator[str]:
         return (name.decode("latin-1") for name in self._raw)
