@@ -1,0 +1,57 @@
+"""Coroutine tests of the dialects run side by side: the first one that is called starts all that take its fixture."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+from .kit import Runner
+
+HERE = Path(__file__).parent
+_items = pytest.StashKey[list[pytest.Function]]()
+_started = pytest.StashKey[dict[str, "Future[None]"]]()
+_runner = pytest.StashKey[Runner]()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    session.config.stash[_items] = [
+        item
+        for item in session.items
+        if isinstance(item, pytest.Function)
+        and inspect.iscoroutinefunction(item.obj)
+        and HERE in item.path.parents
+        and not item.get_closest_marker("skip")
+    ]
+    session.config.stash[_started] = {}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    config = pyfuncitem.config
+    if pyfuncitem not in config.stash[_items]:
+        return None
+    started = config.stash[_started]
+    if pyfuncitem.nodeid not in started:
+        names = _arguments(pyfuncitem)
+        values = {name: pyfuncitem.funcargs[name] for name in names}
+        for item in config.stash[_items]:
+            if _arguments(item) == names and not hasattr(item, "callspec"):
+                started[item.nodeid] = config.stash[_runner].submit(item.obj(**values))
+    started[pyfuncitem.nodeid].result()
+    return True
+
+
+@pytest.fixture(scope="session")
+def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
+    """The loop on which servers and coroutine tests of this session run."""
+    runner = request.config.stash[_runner] = Runner()
+    yield runner
+    runner.close()
+
+
+def _arguments(item: pytest.Function) -> tuple[str, ...]:
+    return tuple(inspect.signature(item.obj).parameters)

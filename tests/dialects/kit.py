@@ -1,0 +1,131 @@
+"""What dialect tests share: one real `dueline serve` per dialect, a client that speaks in bytes, cases side by side.
+
+    async def test_case_015_...(camellia: Camellia) -> None:      # one argument: the dialect's session fixture
+
+All coroutine tests that were selected and take the same fixture run at the same time on one loop (conftest); each has
+topics of its own. So the timed cases of a dialect cost as much as the longest of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dueline.testing.process import ServerProcess
+
+T = TypeVar("T")
+PATIENCE_S = 60.0
+_numbers = itertools.count(1)
+
+
+class Runner:
+    """An event loop in a thread of its own, for a whole test session."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="dialect tests", daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.submit(work).result()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Client:
+    """One keep-alive connection. It is never opened a second time: a server that closes it is found out."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def ask(
+        self, method: str, target: str, body: bytes = b"", headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        lines = {"Host": f"127.0.0.1:{self._port}", "Content-Length": str(len(body)), **(headers or {})}
+        head = f"{method} {target} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+        return await self.raw(head.encode() + b"\r\n" + body)
+
+    async def raw(self, data: bytes) -> Answer:
+        """Send these very bytes, read one answer."""
+        if self._streams is None:
+            self._streams = await asyncio.open_connection("127.0.0.1", self._port)
+        reader, writer = self._streams
+        async with asyncio.timeout(PATIENCE_S):
+            writer.write(data)
+            await writer.drain()
+            lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+            found = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:-2])}
+            body = await reader.readexactly(int(found.get("content-length", 0)))
+        return Answer(int(lines[0].split(" ")[1]), found, body)
+
+    def close(self) -> None:
+        if self._streams is not None:
+            self._streams[1].transport.abort()
+
+
+@dataclass
+class Served:
+    """A running server as tests see it."""
+
+    server: ServerProcess
+    clients: list[Client] = field(default_factory=list)
+
+    def client(self, port: int | None = None) -> Client:
+        self.clients.append(Client(self.server.port if port is None else port))
+        return self.clients[-1]
+
+    def topic(self) -> str:
+        """A topic that no other test has."""
+        return f"topic-{next(_numbers)}"
+
+    async def stop(self) -> None:
+        for client in self.clients:
+            client.close()
+        await self.server.stop()
+
+
+async def serve(data: Path, env: Mapping[str, str] | None = None, args: Sequence[str] = ()) -> Served:
+    """Start a private server. `env`: its configuration, as DUELINE_... variables."""
+    server = ServerProcess(data, env=env, args=args)
+    await server.start()
+    return Served(server)
+
+
+class Some:
+    """Stands in an expected answer for every value of one type that passes a check."""
+
+    def __init__(self, kind: type, check: Any = None) -> None:
+        self._kind = kind
+        self._check = check
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is self._kind and (self._check is None or bool(self._check(other)))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<some {self._kind.__name__}>"
