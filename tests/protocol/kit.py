@@ -46,7 +46,8 @@ class Probe:
         ]
 
     def failed(self, request: Request, error: DuelineError) -> Response:
-        return plain_error(413 if error.code == "body_too_large" else 400, error.code, error.message, error.field)
+        status = {"body_too_large": 413, "rate_limited": 429}.get(error.code, 400)
+        return plain_error(status, error.code, error.message, error.field)
 
     async def echo(self, request: Request) -> Response:
         self.seen.append(request)

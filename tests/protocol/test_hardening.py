@@ -388,3 +388,24 @@ def test_a_client_that_sends_ahead_is_held_back() -> None:
         assert len(connection._queue) < 1000
 
     run(scenario)
+
+
+def test_many_unfinished_bodies_together_are_bounded() -> None:
+    half = P + b"Content-Length: 100000\r\n\r\n" + b"x" * 50_000
+
+    async def scenario(site: Site) -> None:
+        first, second, third = [await site.client() for _ in range(3)]
+        await first.send(half)
+        await second.send(half)
+        assert_error(await third.press([half, b"x" * 1000]), 429, "rate_limited")
+        assert len((await first.ask(b"x" * 50_000)).json()["body"]) == 100_000
+        assert len((await second.ask(b"x" * 50_000)).json()["body"]) == 100_000
+        second.reset()
+        await (await site.client()).send(half)
+        await site.empty(but=2)
+        for client in site.clients:
+            client.close()
+        await site.empty()
+        assert site.front.held_bytes == 0
+
+    run(scenario, FrontLimits(max_held_bytes=120_000, linger_timeout_s=0.1))

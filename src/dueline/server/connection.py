@@ -23,7 +23,7 @@ import httptools
 import msgspec
 
 from ..dialects.http import Request, Response, plain_error
-from ..engine.errors import BodyTooLarge
+from ..engine.errors import BodyTooLarge, RateLimited
 from .deadlines import NEVER
 from .head import Headers, head_fault, join_headers
 from .router import Found, fixed_route, internal_error
@@ -96,6 +96,7 @@ class Connection(asyncio.Protocol):
         self._request: Request | None = None
         self._chunks: list[bytes] = []
         self._body_bytes = 0
+        self._held_bytes = 0  # of them, those that are counted in the front
         self._max_body_bytes = 0
         self._old = False
         self._continue_due = False
@@ -163,6 +164,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._deaf = True
+        self._let_go()
         self._front.dismiss(self)
         for undelivered in self._unsent:
             undelivered()
@@ -282,6 +284,7 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         self._state = IDLE
         self._continue_due = False
+        self._let_go()
         request, found = self._request, self._found
         if request is None or found is None:
             return
@@ -338,11 +341,29 @@ class Connection(asyncio.Protocol):
         if self._stuck_bytes > self._limits.max_header_bytes or self._head_bytes() > self._limits.max_header_bytes:
             self._refuse_head()
             return
+        if self._state == BODY and not self._hold():
+            return
         timeout_s = self._limits.header_timeout_s if self._state == HEAD else self._limits.body_timeout_s
         if self._read_due_s == NEVER or self._state != self._timed_state:
             self._timed_state = self._state
             self._read_due_s = self._loop.time() + timeout_s
             self._front.deadlines.watch(self, min(self.deadline_s, self._read_due_s))
+
+    def _hold(self) -> bool:
+        """Count what is kept of a body that is not whole yet: many slow bodies together must not fill the memory."""
+        front = self._front
+        front.held_bytes += self._body_bytes - self._held_bytes
+        self._held_bytes = self._body_bytes
+        if front.held_bytes <= self._limits.max_held_bytes or self._found is None or self._request is None:
+            return True
+        error = RateLimited("Too many unfinished bodies are on their way; retry a little later.")
+        self._refuse(front.router.failed(self._found, self._request, error), self._found, self._request)
+        return False
+
+    def _let_go(self) -> None:
+        if self._held_bytes:
+            self._front.held_bytes -= self._held_bytes
+            self._held_bytes = 0
 
     def _refuse_head(self) -> None:
         limits = self._limits
@@ -361,6 +382,7 @@ class Connection(asyncio.Protocol):
     def _refuse(self, answer: Response, found: Found = MALFORMED, request: Request = NO_REQUEST) -> None:
         self._deaf = True
         self._state = IDLE
+        self._let_go()
         self._chunks = []
         self._read_due_s = NEVER
         self._queue.append(Exchange(found, request, False, False, answer, self._loop.time()))

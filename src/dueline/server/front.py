@@ -37,6 +37,7 @@ class FrontLimits(msgspec.Struct, frozen=True):
     """What one client may ask of the transport. Config may change them."""
 
     max_body_bytes: int = 4 << 20
+    max_held_bytes: int = 256 << 20  # of all bodies that are not whole yet
     max_header_bytes: int = 32 * 1024
     max_headers: int = 100
     max_url_bytes: int = 8 * 1024
@@ -73,6 +74,7 @@ class Front:
         self._tls = tls
         self._servers: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
+        self.held_bytes = 0  # counted by the connections
         self._emptied: asyncio.Event | None = None
         self._draining = False
         self._heads: dict[tuple[int, str], bytes] = {}

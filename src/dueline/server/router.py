@@ -187,7 +187,7 @@ def internal_error() -> Response:
     return plain_error(500, "internal", "Something went wrong on the server; its log has the details.")
 
 
-_TRANSPORT_STATUS = {"body_too_large": 413, "unauthorized": 401, "forbidden": 403}
+_TRANSPORT_STATUS = {"body_too_large": 413, "rate_limited": 429, "unauthorized": 401, "forbidden": 403}
 
 
 def _split(url: bytes) -> tuple[str, str]:

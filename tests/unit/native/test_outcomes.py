@@ -100,3 +100,11 @@ def test_an_ack_of_unknown_outcome_is_a_503(api: Api) -> None:
     reply = api.post("/v1/topics/t/ack", {"jobs": [{"id": "a", "lease": lease}]})
     assert reply.status == 503
     assert_refusal(reply.json["error"], 503, "unknown_outcome")
+
+
+def test_a_cancel_of_unknown_outcome_has_the_id(api: Api) -> None:
+    api.send()
+    api.store.cancel = failing(errors.UnknownOutcome())
+    reply = api.delete(JOBS + "/a")
+    assert_error(reply, 503, "unknown_outcome")
+    assert reply.json["id"] == "a"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...engine.engine import Engine
-from ...engine.errors import DuelineError
+from ...engine.errors import DuelineError, UnknownOutcome
 from ...engine.limits import Limits
 from ..http import Request, Response, Route
 from . import encode
@@ -30,4 +30,6 @@ class NativeDialect:
         return self._routes
 
     def failed(self, request: Request, error: DuelineError) -> Response:
+        if isinstance(error, UnknownOutcome) and error.id is None and len(request.params) == 2:
+            error.id = request.params[1]
         return encode.failed(error)
