@@ -1,8 +1,8 @@
 """The protocol of camellia-delay-queue. `CamelliaDialect` is what the server wires."""
 
 from .dialect import CamelliaDialect
-from .monitor import Counts, Report, merged
+from .monitor import Counts, Report
 from .options import CamelliaOptions
 from .pages import Node
 
-__all__ = ["CamelliaDialect", "CamelliaOptions", "Counts", "Node", "Report", "merged"]
+__all__ = ["CamelliaDialect", "CamelliaOptions", "Counts", "Node", "Report"]

@@ -6,7 +6,6 @@ real HTTP status. An answer is never empty: the Java SDK's pull thread would end
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -15,9 +14,10 @@ from typing import Any
 import msgspec
 
 from ...engine.commands import Sent, TopicView
-from ...engine.errors import BadRequest, BodyTooLarge, DuelineError, NotFound
-from ...engine.job import BodyKind, Held, Job, State
+from ...engine.errors import BadRequest, BodyTooLarge, Conflict, DuelineError, NotFound
+from ...engine.job import Held, Job, State
 from ...engine.limits import LAST_MS
+from ..body import text_of
 from ..http import Request, Response
 from .decode import SendMsg
 from .form import FrameworkRefusal
@@ -84,7 +84,7 @@ def held_msg(job: Held) -> DelayMsg:
     return DelayMsg(
         job.topic,
         job.id,
-        _text(job.body, job.kind),
+        text_of(job.body, job.kind),
         min(job.created_at_ms, due_ms),
         due_ms,
         LAST_MS if job.expires_at_ms is None else job.expires_at_ms,
@@ -99,7 +99,7 @@ def job_msg(job: Job, now_ms: int) -> DelayMsg:
     return DelayMsg(
         job.topic,
         job.id,
-        _text(job.body or b"", job.kind),
+        text_of(job.body or b"", job.kind),
         min(job.created_at_ms, due_ms),
         due_ms,
         LAST_MS if job.expires_at_ms is None else job.expires_at_ms,
@@ -128,7 +128,7 @@ def failed(request: Request, error: DuelineError) -> Response:
     if status is not None:
         return framework_page(status, request.path)
     code = 500
-    if isinstance(error, BadRequest | BodyTooLarge):
+    if isinstance(error, BadRequest | BodyTooLarge | Conflict):  # a conflict: the id is used by another topic
         code = 400
     elif isinstance(error, NotFound):
         code = 404
@@ -190,9 +190,3 @@ def ready_gaps(counts: dict[str, Counts]) -> list[dict[str, Any]]:
 
 def _max_retry(max_attempts: int | None) -> int:
     return MAX_INT if max_attempts is None else max_attempts - 1
-
-
-def _text(body: bytes, kind: BodyKind) -> str:
-    if kind is BodyKind.BYTES:
-        return base64.b64encode(body).decode()
-    return body.decode(errors="replace")

@@ -8,7 +8,7 @@ What time did (leases that ended, messages that died) is taken from the engine's
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -37,11 +37,6 @@ class Counts(msgspec.Struct):
         """The eight counters by their names on the wire."""
         return {wire: getattr(self, name) for name, wire in CALLS.items()}
 
-    def add(self, other: Counts) -> None:
-        for name in _SUMMED:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.gap_max_ms = max(self.gap_max_ms, other.gap_max_ms)
-
     def pulled(self, jobs: Sequence[Held], now_ms: int) -> None:
         self.pull_msg += len(jobs)
         for job in jobs:
@@ -62,7 +57,6 @@ CALLS = {
     "trigger_msg_end_life": "triggerMsgEndLife",
     "trigger_msg_timeout": "triggerMsgTimeout",
 }
-_SUMMED = (*CALLS, "gaps", "gap_sum_ms")
 
 
 class Report(msgspec.Struct):
@@ -70,16 +64,6 @@ class Report(msgspec.Struct):
 
     topics: dict[str, Counts] = {}
     last_use_ms: int = 0
-
-
-def merged(reports: Iterable[Report]) -> Report:
-    """What all processes of one server say together."""
-    whole = Report()
-    for report in reports:
-        for topic, counts in report.topics.items():
-            whole.topics.setdefault(topic, Counts()).add(counts)
-        whole.last_use_ms = max(whole.last_use_ms, report.last_use_ms)
-    return whole
 
 
 class Monitor:
