@@ -67,6 +67,8 @@ class Probe:
         try:
             await self.release.wait()
         except asyncio.CancelledError:
+            for _ in range(20):  # cleaning up takes a while, and must not be cancelled again
+                await asyncio.sleep(0.001)
             self.cancelled.set()
             raise
         return Response(200, b"{}", undelivered=self.undelivered.set)

@@ -409,3 +409,19 @@ def test_many_unfinished_bodies_together_are_bounded() -> None:
         assert site.front.held_bytes == 0
 
     run(scenario, FrontLimits(max_held_bytes=120_000, linger_timeout_s=0.1))
+
+
+def test_waiting_behind_a_slow_answer_does_not_count_against_the_client() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        await client.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
+        await site.probe.parked.wait()
+        await client.send(OK * 40 + P + b"Content-Length: 4\r\n\r\nab")
+        for _ in range(2):  # idle for longer than the head and the body may take
+            assert await (await site.client()).closed() == b""
+        site.probe.release.set()
+        for _ in range(41):
+            assert (await client.answer()).status == 200
+        assert (await client.ask(b"cd")).json()["body"] == "abcd"
+
+    run(scenario, QUICK)

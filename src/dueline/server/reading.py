@@ -1,0 +1,275 @@
+"""The reading half of a connection: bytes in, whole requests out, limits checked before anything is kept.
+
+    feed(data) -> httptools -> on_* -> Exchange appended to the queue
+
+It parses ahead (pipelining). A refusal goes into the same queue, so that answers keep their order; after a refusal it
+is deaf: what still comes is thrown away. It knows no transport; the connection looks at `due_s` after each feed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+import httptools
+import msgspec
+
+from ..dialects.http import Request, Response, plain_error
+from ..engine.errors import BodyTooLarge, RateLimited
+from .deadlines import NEVER
+from .head import Headers, head_fault, join_headers
+from .router import Found, fixed_route, internal_error
+
+if TYPE_CHECKING:
+    from .front import Front
+
+log = logging.getLogger("dueline.server")
+
+IDLE, HEAD, BODY = 0, 1, 2
+MALFORMED = Found(fixed_route("malformed", internal_error()), None)
+NO_REQUEST = Request("-", "", "", {}, b"")
+
+
+class Exchange(msgspec.Struct):
+    """One request and how to answer it. `answer` is there already when the request was refused while it was read."""
+
+    found: Found
+    request: Request
+    keep_alive: bool
+    old: bool = False  # HTTP/1.0
+    answer: Response | None = None
+    begun_s: float = 0.0
+
+
+class _Refused(Exception):
+    """Leaves the parser: a refusal is in the queue."""
+
+
+class Reader:
+    """`queue` takes the exchanges. `expected` is called when the client waits for leave to send a body."""
+
+    def __init__(self, front: Front, queue: deque[Exchange], expected: Callable[[], None]) -> None:
+        self.deaf = False
+        self.due_s = NEVER  # when the request that is being read must be whole (its head, then its body)
+        self.queued_bytes = 0  # of bodies in the queue; set to 0 by the connection when it is empty
+        self._front = front
+        self._limits = front.limits
+        self._loop = asyncio.get_running_loop()
+        self._queue = queue
+        self._expected = expected
+        self._parser = httptools.HttpRequestParser(self)
+        self._state = IDLE
+        self._timed_state = IDLE
+        self._url = b""
+        self._pairs: list[tuple[bytes, bytes]] = []
+        self._chunk_bytes = 0
+        self._count_head = False
+        self._replay = b""
+        self._progress = False
+        self._stuck_bytes = 0
+        self._found: Found | None = None
+        self._request: Request | None = None
+        self._chunks: list[bytes] = []
+        self._body_bytes = 0
+        self._held_bytes = 0  # of them, those that are counted in the front
+        self._max_body_bytes = 0
+        self._old = False
+
+    @property
+    def between(self) -> bool:
+        """No request is half read."""
+        return self._state == IDLE
+
+    def feed(self, data: bytes) -> None:
+        """Read on. Never raises."""
+        self._progress = False
+        self._chunk_bytes = len(data)
+        if self._state == HEAD:
+            self._count_head = True
+        try:
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                self._stay(data[cast(int, upgrade.args[0]) :])
+        except httptools.HttpParserCallbackError as error:
+            if not isinstance(error.__context__, _Refused):
+                log.error("unexpected error while reading a request", exc_info=error.__context__)
+                self.refuse(internal_error())
+        except httptools.HttpParserError as error:
+            if not self.deaf:
+                self.refuse(plain_error(400, "bad_request", f"The request is not valid HTTP/1.1: {error}."))
+        if self._state != IDLE and not self.deaf:
+            self._partly_read(len(data))
+        else:
+            self.due_s = NEVER
+
+    def refuse(self, answer: Response, found: Found = MALFORMED, request: Request = NO_REQUEST) -> None:
+        """Answer so instead of reading on."""
+        self.deaf = True
+        self._state = IDLE
+        self.let_go()
+        self._chunks = []
+        self.due_s = NEVER
+        self._queue.append(Exchange(found, request, False, False, answer, self._loop.time()))
+
+    def restart_clock(self) -> None:
+        """The connection had stopped reading: the client has its whole time again."""
+        if self.due_s != NEVER:
+            self.due_s = self._loop.time() + self._timeout_s()
+
+    def let_go(self) -> None:
+        """Nothing of an unfinished body is kept any more."""
+        if self._held_bytes:
+            self._front.held_bytes -= self._held_bytes
+            self._held_bytes = 0
+
+    # -- the parser's calls
+
+    def on_message_begin(self) -> None:
+        self._state = HEAD
+        self._progress = True
+        self.due_s = NEVER
+        self._url = b""
+        self._pairs = []
+        # A head that came in one small piece cannot be too large: no need to count.
+        self._count_head = self._chunk_bytes > self._limits.max_header_bytes
+
+    def on_url(self, url: bytes) -> None:
+        self._progress = True
+        self._url = self._url + url if self._url else url
+        if len(self._url) > self._limits.max_url_bytes:
+            self.refuse(plain_error(414, "url_too_long", f"The URL has more than {self._limits.max_url_bytes} bytes."))
+            raise _Refused
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._progress = True
+        pairs = self._pairs
+        pairs.append((name, value))
+        if len(pairs) > self._limits.max_headers:
+            self._refuse_head()
+            raise _Refused
+
+    def on_headers_complete(self) -> None:
+        self._state = BODY
+        self._progress = True
+        self._chunks = []
+        self._body_bytes = 0
+        if self._count_head and self._head_bytes() > self._limits.max_header_bytes:
+            self._refuse_head()
+            raise _Refused
+        raw = join_headers(self._pairs)
+        parser = self._parser
+        version = parser.get_http_version()
+        self._old = version == "1.0"
+        wrong = head_fault(version, raw)
+        if wrong is not None:
+            self.refuse(plain_error(400, "bad_request", wrong))
+            raise _Refused
+        if b"upgrade" in raw and self._declined():
+            return
+        method, path, query, found = self._front.router.locate(parser.get_method(), self._url)
+        self._found = found
+        self._request = Request(method, path, query, Headers(raw), b"", found.params)
+        own = found.route.max_body_bytes
+        self._max_body_bytes = self._limits.max_body_bytes if own is None else own
+        declared = raw.get(b"content-length")
+        if declared is not None and int(declared) > self._max_body_bytes:
+            self._refuse_body()
+        if b"expect" in raw and raw[b"expect"].lower() == b"100-continue" and not self._old:
+            self._expected()
+
+    def on_body(self, chunk: bytes) -> None:
+        self._progress = True
+        self._body_bytes += len(chunk)
+        if self._body_bytes > self._max_body_bytes:
+            self._refuse_body()
+        self._chunks.append(chunk)
+
+    def on_message_complete(self) -> None:
+        self._state = IDLE
+        self.let_go()
+        request, found = self._request, self._found
+        if request is None or found is None:
+            return
+        chunks = self._chunks
+        if chunks:
+            request.body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            self._chunks = []
+        keep_alive = self._parser.should_keep_alive() and request.method != "CONNECT"
+        self._queue.append(Exchange(found, request, keep_alive, self._old, None, self._loop.time()))
+        self.queued_bytes += self._body_bytes
+        self._request = None
+        if not keep_alive:
+            self.deaf = True
+
+    # -- parts
+
+    def _declined(self) -> bool:
+        """The client offers another protocol (h2c), which we do not take. The parser would take the body for that
+        protocol, so the head is kept without the offer, to be read again by a fresh parser."""
+        if not self._parser.should_upgrade() or self._parser.get_method() == b"CONNECT":
+            return False
+        lines = [b"%b %b HTTP/%b" % (self._parser.get_method(), self._url, self._parser.get_http_version().encode())]
+        offer = (b"upgrade", b"connection", b"http2-settings")
+        lines += [name + b": " + value for name, value in self._pairs if name.lower() not in offer]
+        if not self._parser.should_keep_alive():
+            lines.append(b"Connection: close")
+        self._replay = b"\r\n".join(lines) + b"\r\n\r\n"
+        return True
+
+    def _stay(self, rest: bytes) -> None:
+        """Go on as HTTP/1.1 after an offer of another protocol."""
+        while not self.deaf:
+            rest, self._replay = self._replay + rest, b""
+            self._parser = httptools.HttpRequestParser(self)
+            try:
+                self._parser.feed_data(rest)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                rest = rest[cast(int, upgrade.args[0]) :]
+
+    def _head_bytes(self) -> int:
+        return len(self._url) + sum(len(name) + len(value) + 4 for name, value in self._pairs)
+
+    def _partly_read(self, size: int) -> None:
+        """A request is not whole yet: bound what may be kept of its head, and how long it may take."""
+        self._stuck_bytes = 0 if self._progress else self._stuck_bytes + size
+        if self._stuck_bytes > self._limits.max_header_bytes or self._head_bytes() > self._limits.max_header_bytes:
+            self._refuse_head()
+            return
+        if self._state == BODY and not self._hold():
+            return
+        if self.due_s == NEVER or self._state != self._timed_state:
+            self._timed_state = self._state
+            self.due_s = self._loop.time() + self._timeout_s()
+
+    def _timeout_s(self) -> float:
+        return self._limits.header_timeout_s if self._state == HEAD else self._limits.body_timeout_s
+
+    def _hold(self) -> bool:
+        """Count what is kept of a body that is not whole yet: many slow bodies together must not fill the memory."""
+        front = self._front
+        front.held_bytes += self._body_bytes - self._held_bytes
+        self._held_bytes = self._body_bytes
+        if front.held_bytes <= self._limits.max_held_bytes or self._found is None or self._request is None:
+            return True
+        error = RateLimited("Too many unfinished bodies are on their way; retry a little later.")
+        self.refuse(front.router.failed(self._found, self._request, error), self._found, self._request)
+        return False
+
+    def _refuse_head(self) -> None:
+        limits = self._limits
+        message = f"The headers have more than {limits.max_header_bytes} bytes or {limits.max_headers} lines."
+        self.refuse(plain_error(431, "headers_too_large", message))
+
+    def _refuse_body(self) -> None:
+        """Too large: refused before it is kept, in the words of the dialect that it was meant for."""
+        found, request = self._found, self._request
+        if found is None or request is None:
+            raise _Refused
+        error = BodyTooLarge(f"The body has more than {self._max_body_bytes} bytes.")
+        self.refuse(self._front.router.failed(found, request, error), found, request)
+        raise _Refused
