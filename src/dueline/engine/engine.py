@@ -65,6 +65,7 @@ class Engine:
         self._cleaner = Cleaner(store, self._registrar, self.figures, timer, idle_ms / 3000)
         self._background: set[asyncio.Task[None]] = set()
         self._draining = False
+        self._drained = asyncio.Event()
         self._time_s = timer.time
         self._topics.widened = self._waiters.widened
         store.events = self
@@ -80,6 +81,7 @@ class Engine:
     async def drain(self) -> None:
         """Answer parked pulls with nothing and refuse new sends and pulls. Acks and releases are still taken."""
         self._draining = True
+        self._drained.set()
         self._waiters.drain()
 
     async def stop(self) -> None:
@@ -147,6 +149,16 @@ class Engine:
             if self._topics.is_old(topic):
                 self._reload(topic)
         return await self._waiters.pull(topics, command.max, command.lease_ms, command.wait_ms)
+
+    async def idle(self, wait_ms: int) -> None:
+        """Wait as a pull does for which nothing comes: until the time is over, or the engine drains."""
+        if self._draining:
+            raise Draining
+        try:
+            async with asyncio.timeout(wait_ms / 1000):
+                await self._drained.wait()
+        except TimeoutError:
+            pass
 
     async def give_back(self, namespace: str, jobs: Sequence[Held]) -> None:
         """Release jobs whose answer could not be written, without costing an attempt."""

@@ -50,3 +50,12 @@ def check_name(name: str, field: str) -> str:
     if not name.isprintable() and any(ord(c) < 32 or ord(c) == 127 for c in name):
         raise InvalidField("has a control character", field)
     return name
+
+
+def is_name(name: str) -> bool:
+    """Whether there can be a topic or job of this name. Protocols without limits ask for names that never were."""
+    try:
+        check_name(name, "name")
+    except InvalidField:
+        return False
+    return True
