@@ -1,14 +1,16 @@
 """Requests as Go's encoding/json would decode them into the original's structs. No I/O.
 
-Keys match in any case, unknown ones are ignored, a missing or null field is its zero value, a wrong type or anything behind the
-object fails the whole request. Bytes that are not UTF-8 and lone surrogates become U+FFFD. Texts are trimmed as Go trims them.
+Keys match in any case, unknown ones are ignored, a missing or null field is its zero value, the last of several counts.
+A wrong type (in any of several, too) or anything behind the object fails the whole request. Each byte that is not UTF-8
+and each lone surrogate becomes U+FFFD. Texts are trimmed as Go trims them, after the types were judged.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from typing import Any, NoReturn
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -23,11 +25,19 @@ BAD_TTR = "ttr 取值范围1 - 86400"
 
 MAX_DELAY_S = 1 << 31  # one more than its message says: the original compares with >
 MAX_TTR_S = 86_400
-_SPACES = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+
+_SPACES = (
+    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_NO_INT64: Final = object()  # a number that does not fit the original's integer: 1.5, 3600.0, 1e3, 2^63
+_JOB: Final[Mapping[str, str | int]] = {"topic": "", "id": "", "delay": 0, "ttr": 0, "body": ""}
 
 
 class Push(msgspec.Struct, frozen=True):
+    """A job. Times in seconds, as they came."""
+
     topic: str
     id: str
     delay_s: int
@@ -36,73 +46,73 @@ class Push(msgspec.Struct, frozen=True):
 
 
 def push(raw: bytes) -> Push:
-    fields = _fields(raw)
-    id, topic = _text(fields, "id"), _text(fields, "topic")
-    delay, ttr, body = _whole(fields, "delay"), _whole(fields, "ttr"), _text(fields, "body")
-    if not id:
+    """The checks have the original's order: what is told is the first fault."""
+    fields = _fields(raw, _JOB)
+    job = Push(fields["topic"], fields["id"], fields["delay"], fields["ttr"], fields["body"])
+    if not job.id:
         raise BadRequest(NO_ID)
-    if not topic:
+    if not job.topic:
         raise BadRequest(NO_TOPIC)
-    if not 0 < delay <= MAX_DELAY_S:
+    if not 0 < job.delay_s <= MAX_DELAY_S:
         raise BadRequest(BAD_DELAY)
-    if not 0 < ttr <= MAX_TTR_S:
+    if not 0 < job.ttr_s <= MAX_TTR_S:
         raise BadRequest(BAD_TTR)
-    return Push(topic, id, delay, ttr, body)
+    return job
 
 
 def pop(raw: bytes) -> tuple[str, ...]:
-    """The topics, in order of priority. They are not trimmed one by one; a repeated one counts once."""
-    topic = _text(_fields(raw), "topic")
+    """The topics, in order of priority, each once. They are not trimmed one by one."""
+    topic: str = _fields(raw, {"topic": ""})["topic"]
     if not topic:
         raise BadRequest(NO_POP_TOPIC)
-    return tuple(dict.fromkeys(name for name in topic.split(",") if name))
+    return tuple(dict.fromkeys(topic.split(",")))
 
 
 def job_id(raw: bytes) -> str:
-    id = _text(_fields(raw), "id")
+    id: str = _fields(raw, {"id": ""})["id"]
     if not id:
         raise BadRequest(NO_ID)
     return id
 
 
-def _refuse(_: object = None) -> NoReturn:
-    raise BadRequest(UNREADABLE)
+def _fields(raw: bytes, zeros: Mapping[str, str | int]) -> dict[str, Any]:
+    """The fields that `zeros` names, each in the type of its zero value."""
+    fields: dict[str, Any] = dict(zeros)
+    for key, value in _pairs(raw):
+        name = key.lower()
+        if name not in zeros or value is None:
+            continue
+        if type(value) is not type(zeros[name]):
+            _refuse()
+        fields[name] = _SURROGATE.sub("\ufffd", value).strip(_SPACES) if isinstance(value, str) else value
+    return fields
 
 
-class _Fraction:
-    """A number that is no integer in Go's eyes: 1.5, 3600.0, 1e3."""
-
-
-def _fields(raw: bytes) -> dict[str, Any]:
+def _pairs(raw: bytes) -> list[tuple[str, Any]]:
+    """Keys and values of the object in their order. `null` is an object without any."""
     try:
         value = json.loads(
-            raw.decode(errors="replace"),
+            raw.decode(errors="surrogateescape"),
             object_pairs_hook=list,
-            parse_float=lambda _: _Fraction(),
+            parse_int=_int64,
+            parse_float=lambda _: _NO_INT64,
             parse_constant=_refuse,
         )
     except (ValueError, RecursionError):
         _refuse()
     if value is None:
-        return {}
+        return []
     if not isinstance(value, list) or raw.lstrip(b" \t\r\n")[:1] != b"{":
         _refuse()
-    fields: dict[str, Any] = {}
-    for key, one in value:
-        if one is not None:  # null leaves a field as it is
-            fields[_SURROGATE.sub("�", key).casefold()] = one
-    return fields
+    return value  # pyright: ignore[reportUnknownVariableType]
 
 
-def _text(fields: dict[str, Any], name: str) -> str:
-    value = fields.get(name, "")
-    if not isinstance(value, str):
-        _refuse()
-    return _SURROGATE.sub("�", value).strip(_SPACES)
+def _int64(text: str) -> object:
+    if len(text) > 20:  # far too long, and too long for int() maybe
+        return _NO_INT64
+    number = int(text)
+    return number if -(1 << 63) <= number < 1 << 63 else _NO_INT64
 
 
-def _whole(fields: dict[str, Any], name: str) -> int:
-    value = fields.get(name, 0)
-    if not isinstance(value, int) or isinstance(value, bool) or not -(1 << 63) <= value < 1 << 63:
-        _refuse()
-    return value
+def _refuse(_: object = None) -> NoReturn:
+    raise BadRequest(UNREADABLE)

@@ -7,11 +7,13 @@ from typing import Any
 import msgspec
 
 from ...engine.errors import BodyTooLarge, DuelineError, NoRoute
-from ...engine.job import BodyKind, Held, Job
+from ...engine.job import Held, Job
+from ...engine.topics import DEFAULT_LEASE_MS
 from ..body import text_of
 from ..http import Response
 
 ADDED, DONE = "添加成功", "操作成功"
+UNREAD = "读取request body失败"
 _ESCAPES = (
     (b"<", b"\\u003c"),
     (b">", b"\\u003e"),
@@ -33,14 +35,18 @@ def held(job: Held) -> Response:
 
 
 def found(job: Job) -> Response:
-    """`delay` is the whole second of its due time, as stored; `ttr` the seconds of its lease."""
-    body = text_of(job.body or b"", job.kind if job.body is not None else BodyKind.TEXT)
-    ttr_s = -(-(job.policy.lease_ms or 30_000) // 1000)
+    """`delay` is the whole second of its due time; `ttr` the seconds of its lease (of another protocol: rounded up)."""
+    ttr_s = -(-(job.policy.lease_ms or DEFAULT_LEASE_MS) // 1000)
+    body = text_of(job.body or b"", job.kind)
     data = {"topic": job.topic, "id": job.id, "delay": job.first_due_at_ms // 1000, "ttr": ttr_s, "body": body}
     return answer(0, DONE, data)
 
 
 def failed(error: DuelineError) -> Response:
+    """Code 1 is the only failure there is; its text names the field where the original has no words for it."""
     if isinstance(error, NoRoute):
-        return Response(404, b"404 page not found\n", "text/plain; charset=utf-8")
-    return answer(1, "request body too large" if isinstance(error, BodyTooLarge) else error.message)
+        text = b"404 page not found\n"
+        return Response(404, text, "text/plain; charset=utf-8", headers=(("x-content-type-options", "nosniff"),))
+    if isinstance(error, BodyTooLarge) and error.field is None:
+        return answer(1, UNREAD)  # the request as a whole, of which nothing was kept
+    return answer(1, f"{error.field}: {error.message}" if error.field else error.message)

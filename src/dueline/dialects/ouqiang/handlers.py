@@ -1,6 +1,8 @@
 """The five operations: decode, ask the engine, encode. Nothing is decided here.
 
-Ids are unique over all topics and calls carry no token, so finish and delete end a job wherever it is, whoever holds it.
+Ids are unique over all topics and calls carry no token: finish and delete end a job wherever it is, whoever holds it.
+The original has no limits for names: one that we cannot hold is refused by a push, and for all others it is a name that
+nobody has pushed.
 """
 
 from __future__ import annotations
@@ -8,10 +10,12 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+from ...engine.checks import HARD_BODY_BYTES
 from ...engine.commands import Pull, Send
 from ...engine.engine import Engine
-from ...engine.errors import NotFound, Unavailable
-from ...engine.job import BodyKind
+from ...engine.errors import Draining, DuelineError, NotFound
+from ...engine.job import ENDED, BodyKind, Held
+from ...engine.limits import is_name
 from ...engine.store import OnConflict
 from ..http import Request, Response
 from . import decode, encode
@@ -26,7 +30,7 @@ class OuqiangHandlers:
     def __init__(self, engine: Engine, options: OuqiangOptions) -> None:
         self._engine = engine
         self._namespace = options.namespace
-        self._hold_ms = options.hold_ms
+        self._hold_ms = min(options.hold_ms, engine.limits.max_wait_ms)
 
     async def push(self, request: Request) -> Response:
         asked = decode.push(request.body)
@@ -41,20 +45,19 @@ class OuqiangHandlers:
             retry=None,
             on_conflict=OnConflict.REPLACE,
             retain_ms=0,
+            max_body_bytes=HARD_BODY_BYTES,
             any_delay=True,
         )
         await self._engine.send(self._namespace, asked.topic, command)
         return encode.answer(0, encode.ADDED)
 
     async def pop(self, request: Request) -> Response:
-        topics = decode.pop(request.body)
-        if not topics:
-            await asyncio.sleep(self._hold_ms / 1000)  # only commas: no topic that a job could stand in
-            return encode.answer(0, encode.DONE)
+        topics = tuple(name for name in decode.pop(request.body) if is_name(name))
         try:
-            jobs = await self._engine.pull(Pull(self._namespace, topics, 1, None, self._hold_ms))
-        except Unavailable:
-            await asyncio.sleep(CALM_S)
+            jobs = await self._pull(topics)
+        except DuelineError as error:
+            if not isinstance(error, Draining):
+                await asyncio.sleep(min(CALM_S, self._hold_ms / 1000))
             raise
         if not jobs:
             return encode.answer(0, encode.DONE)
@@ -63,13 +66,29 @@ class OuqiangHandlers:
         return response
 
     async def finish(self, request: Request) -> Response:
-        """Finish and delete are one: the record goes, whatever the job's state; an unknown id is fine."""
-        await self._engine.cancel_by_id(self._namespace, [decode.job_id(request.body)], forget=True)
+        """Done, in whatever state the job is; an unknown id is fine."""
+        id = decode.job_id(request.body)
+        if is_name(id):
+            await self._engine.ack_by_id(self._namespace, [id])
+        return encode.answer(0, encode.DONE)
+
+    async def delete(self, request: Request) -> Response:
+        """To a client the same as finish. To us it was not done but withdrawn."""
+        id = decode.job_id(request.body)
+        if is_name(id):
+            await self._engine.cancel_by_id(self._namespace, [id])
         return encode.answer(0, encode.DONE)
 
     async def get(self, request: Request) -> Response:
+        id = decode.job_id(request.body)
         try:
-            job = await self._engine.get_by_id(self._namespace, decode.job_id(request.body))
+            job = await self._engine.get_by_id(self._namespace, id) if is_name(id) else None
         except NotFound:
-            return encode.answer(0, encode.DONE)
-        return encode.answer(0, encode.DONE) if job.ended_at_ms is not None else encode.found(job)
+            job = None
+        return encode.answer(0, encode.DONE) if job is None or job.state in ENDED else encode.found(job)
+
+    async def _pull(self, topics: tuple[str, ...]) -> list[Held]:
+        if not topics:  # only commas, for instance: no job can stand there
+            await self._engine.idle(self._hold_ms)
+            return []
+        return await self._engine.pull(Pull(self._namespace, topics, 1, None, self._hold_ms))

@@ -11,6 +11,6 @@ def routes(h: OuqiangHandlers) -> tuple[Route, ...]:
         Route("*", "/push", h.push, "ouqiang_push"),
         Route("*", "/pop", h.pop, "ouqiang_pop", parks=True),
         Route("*", "/finish", h.finish, "ouqiang_finish"),
-        Route("*", "/delete", h.finish, "ouqiang_delete"),
+        Route("*", "/delete", h.delete, "ouqiang_delete"),
         Route("*", "/get", h.get, "ouqiang_get"),
     )

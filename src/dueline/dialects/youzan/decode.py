@@ -1,6 +1,7 @@
 """One request: strict JSON, keys in any case, numbers also as numeric text. No I/O.
 
-What the document leaves open follows its sibling (ouqiang) where it can: ids and topics are trimmed, a missing body is "".
+What the document leaves open follows its sibling (ouqiang) where it can: ids and topics are trimmed, a missing or null
+field is as if it were not there, the last of several counts, a missing body is "".
 """
 
 from __future__ import annotations
@@ -8,16 +9,17 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import msgspec
 
-from ...engine.errors import BadRequest, DuelineError
+from ...engine.errors import BadRequest
+from ...engine.limits import LAST_MS
 
-MAX_S = 1e10  # seconds; far beyond the last time there is
-_NUMBER = re.compile(r"[+-]?\d{1,30}(?:\.\d{1,30})?", re.ASCII)
-_SURROGATE = re.compile("[\ud800-\udfff]")
+MAX_S = LAST_MS / 1000  # longer is then
 COMMANDS = {"add": "add", "put": "add", "push": "add", "pop": "pop", "finish": "finish", "delete": "delete"}
+_NUMERAL = re.compile(r"\s*[+-]?\d{1,30}(?:\.\d{1,30})?\s*", re.ASCII)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Refused(BadRequest):
@@ -25,7 +27,7 @@ class Refused(BadRequest):
 
     def __init__(self, message: str, id: str | None = None) -> None:
         super().__init__(message)
-        self.id = id
+        self.id = id or None
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -40,74 +42,89 @@ class Asked(msgspec.Struct, frozen=True):
     wait_ms: int = 0
 
 
+class _Number(str):
+    """A JSON number as it was written: a body that is an object keeps its numbers digit for digit."""
+
+
+class _Object(list[tuple[str, Any]]):
+    """A JSON object as pairs."""
+
+
 def asked(raw: bytes) -> Asked:
+    """Raises Refused with the stable text of the first fault: command, topic, id, delay, ttr."""
     fields = _fields(raw)
-    name = fields.get("command")
-    command = COMMANDS.get(name) if isinstance(name, str) else None
-    id = _name(fields, "id")
+    name, id = fields.get("command"), _name(fields, "id")
+    command = COMMANDS.get(name) if type(name) is str else None
     if command is None:
-        raise Refused("unknown command", id or None)
-    if command == "pop":
-        return Asked(command, _required(fields, "topic"), wait_ms=_ms(fields, "timeout", 0, id) or 0)
-    if command != "add":
-        return Asked(command, id=_required(fields, "id"))
-    topic, id = _name(fields, "topic"), _required(fields, "id")
-    if not topic:
+        raise Refused("unknown command", id)
+    topic = _name(fields, "topic")
+    if command in ("add", "pop") and not topic:
         raise Refused("topic required", id)
-    delay_ms = _ms(fields, "delay", None, id)
+    if command == "pop":
+        return Asked(command, topic, wait_ms=max(0, _ms(fields, "timeout", id) or 0))
+    if not id:
+        raise Refused("id required")
+    if command != "add":
+        return Asked(command, id=id)
+    delay_ms, ttr_ms = _ms(fields, "delay", id), _ms(fields, "ttr", id)
     if delay_ms is None or delay_ms < 0:
         raise Refused("delay invalid", id)
-    ttr_ms = _ms(fields, "ttr", None, id)
     if ttr_ms is not None and ttr_ms < 1000:
         raise Refused("ttr invalid", id)
-    return Asked(command, topic, id, delay_ms, ttr_ms, _body(fields.get("body")))
-
-
-def _constant(_: str) -> NoReturn:
-    raise ValueError
+    return Asked(command, topic, id, delay_ms, ttr_ms, _body(fields.get("body", "")))
 
 
 def _fields(raw: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(raw.decode(), parse_constant=_constant)
+        value = json.loads(
+            raw.decode(),
+            object_pairs_hook=_Object,
+            parse_int=_Number,
+            parse_float=_Number,
+            parse_constant=_constant,
+        )
     except (ValueError, RecursionError):
         raise Refused("invalid json") from None
-    if not isinstance(value, dict):
+    if not isinstance(value, _Object):
         raise Refused("invalid json")
-    return {str(key).casefold(): one for key, one in value.items() if one is not None}
+    return {key.lower(): one for key, one in value if one is not None}
+
+
+def _constant(_: str) -> NoReturn:
+    """NaN and Infinity are not JSON."""
+    raise ValueError
 
 
 def _name(fields: dict[str, Any], name: str) -> str:
     value = fields.get(name, "")
-    return _SURROGATE.sub("�", value).strip() if isinstance(value, str) else ""
+    return _SURROGATE.sub("\ufffd", value).strip() if type(value) is str else ""
 
 
-def _required(fields: dict[str, Any], name: str) -> str:
-    value = _name(fields, name)
-    if not value:
-        raise Refused(f"{name} required", _name(fields, "id") or None)
-    return value
-
-
-def _ms(fields: dict[str, Any], name: str, default: int | None, id: str) -> int | None:
-    """Seconds to whole milliseconds, rounded up: never early."""
+def _ms(fields: dict[str, Any], name: str, id: str) -> int | None:
+    """Seconds to whole milliseconds, rounded up: never early. None: not given."""
     value = fields.get(name)
     if value is None:
-        return default
-    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
-        value = float(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not -MAX_S <= value <= MAX_S:
-        raise Refused(f"{name} invalid", id or None)
-    return math.ceil(round(value * 1000, 6))
+        return None
+    if not isinstance(value, _Number) and not (isinstance(value, str) and _NUMERAL.fullmatch(value)):
+        raise Refused(f"{name} invalid", id)
+    seconds = max(-MAX_S, min(float(value), MAX_S))
+    return math.ceil(round(seconds * 1000, 6))
 
 
 def _body(value: Any) -> str:
-    """A text as it is; an object or array as its compact JSON text."""
-    if value is None:
-        return ""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return _SURROGATE.sub("�", text)
+    """A text as it is; anything else as its compact JSON text."""
+    try:
+        return _SURROGATE.sub("\ufffd", value if type(value) is str else _compact(value))
+    except RecursionError:
+        raise Refused("invalid json") from None
 
 
-def id_of(error: DuelineError) -> str | None:
-    return error.id if isinstance(error, Refused) else None
+def _compact(value: Any) -> str:
+    if isinstance(value, _Number):
+        return str(value)
+    if isinstance(value, _Object):
+        inside = ",".join(f"{_compact(key)}:{_compact(one)}" for key, one in dict(value).items())
+        return "{" + inside + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(_compact(one) for one in cast(list[Any], value)) + "]"
+    return json.dumps(value, ensure_ascii=False)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from ...engine.errors import BodyTooLarge, DuelineError, MethodNotAllowed, NoRoute
+from ...engine.errors import BodyTooLarge, DuelineError
 from ...engine.job import Held
 from ..body import text_of
-from ..http import Response, plain_error
-from .decode import Refused, id_of
-
-_JSON = "application/json; charset=utf-8"
+from ..http import Response
+from .decode import Refused
 
 
 def done(id: str) -> Response:
@@ -26,24 +24,17 @@ def nothing(success: bool) -> Response:
 
 
 def failed(error: DuelineError) -> Response:
-    if isinstance(error, NoRoute):
-        return plain_error(404, error.code, error.message)
-    if isinstance(error, MethodNotAllowed):
-        return plain_error(405, error.code, error.message)
-    text = (
-        error.message
-        if isinstance(error, Refused)
-        else "body too large"
-        if isinstance(error, BodyTooLarge)
-        else _reason(error)
-    )
-    return _answer(False, text, id_of(error), None)
+    id = error.id if isinstance(error, Refused) else None
+    return _answer(False, reason_of(error), id, None)
 
 
-def _reason(error: DuelineError) -> str:
+def reason_of(error: DuelineError) -> str:
+    """A stable text of ours; for what the product cannot hold, with the name of the field."""
+    if isinstance(error, BodyTooLarge):
+        return "body too large"
     return f"{error.field}: {error.message}" if error.field else error.message
 
 
 def _answer(success: bool, error: str, id: str | None, value: str | None) -> Response:
     body = msgspec.json.encode({"success": success, "error": error, "id": id, "value": value})
-    return Response(200, body, _JSON)
+    return Response(200, body, "application/json; charset=utf-8")

@@ -1,17 +1,19 @@
 """One handler for all commands: decode, ask the engine, encode. Nothing is decided here.
 
-Ids are unique over all topics and calls carry no token, so finish and delete end a job wherever it is, whoever holds it.
+Ids are unique over all topics and calls carry no token: finish and delete end a job wherever it is, whoever holds it.
+A name that we cannot hold is refused by add, and for all others it is a name that nobody has added.
 """
 
 from __future__ import annotations
 
 from functools import partial
 
+from ...engine.checks import HARD_BODY_BYTES
 from ...engine.commands import Pull, Send
 from ...engine.engine import Engine
-from ...engine.errors import BadRequest, DuelineError
+from ...engine.errors import DuelineError
 from ...engine.job import BodyKind
-from ...engine.limits import Limits
+from ...engine.limits import Limits, is_name
 from ...engine.store import OnConflict
 from ..http import Request, Response
 from . import decode, encode
@@ -19,6 +21,8 @@ from .options import YouzanOptions
 
 
 class YouzanHandlers:
+    """The commands behind `routes`."""
+
     def __init__(self, engine: Engine, limits: Limits, options: YouzanOptions) -> None:
         self._engine = engine
         self._limits = limits
@@ -32,42 +36,42 @@ class YouzanHandlers:
                 return await self._add(asked)
             if asked.command == "pop":
                 return await self._pop(asked)
-            await self._engine.cancel_by_id(self._namespace, [asked.id], forget=True)
-            return encode.done(asked.id)
-        except BadRequest as error:
-            raise decode.Refused(
-                error.message if error.field is None else f"{error.field} {error.message}", asked.id or None
-            ) from None
+            return await self._end(asked)
+        except DuelineError as error:  # whatever it is, the answer tells which job it was
+            raise decode.Refused(encode.reason_of(error), asked.id) from None
 
     async def browse(self, request: Request) -> Response:
         """A browser that opens the address: GET without a body. With one it is a command like any other."""
         if request.body:
             return await self.command(request)
-        return Response(302, b"", "text/plain; charset=utf-8", headers=(("Location", "/ui/"),))
+        return Response(302, b"", "text/plain; charset=utf-8", headers=(("location", "/ui/"),))
 
     async def _add(self, asked: decode.Asked) -> Response:
-        ttr_ms = self._options.ttr_ms if asked.ttr_ms is None else asked.ttr_ms
+        ttr_ms = asked.ttr_ms or min(self._options.ttr_ms, self._limits.max_lease_ms)
+        if ttr_ms > self._limits.max_lease_ms:  # cut, it would be delivered again sooner than was asked
+            raise decode.Refused("ttr invalid", asked.id)
         command = Send(
             id=asked.id,
             body=asked.body.encode(),
             kind=BodyKind.TEXT,
             delay_ms=asked.delay_ms,
-            lease_ms=min(ttr_ms, self._limits.max_lease_ms),
+            lease_ms=ttr_ms,
             ttl_ms=None,
             max_attempts=None,
             retry=None,
             on_conflict=OnConflict.REPLACE,
             retain_ms=0,
+            max_body_bytes=HARD_BODY_BYTES,
             any_delay=True,
         )
-        try:
-            await self._engine.send(self._namespace, asked.topic, command)
-        except DuelineError as error:
-            raise _named(error, asked.id) from None
+        await self._engine.send(self._namespace, asked.topic, command)
         return encode.done(asked.id)
 
     async def _pop(self, asked: decode.Asked) -> Response:
-        wait_ms = max(0, min(asked.wait_ms, self._limits.max_wait_ms))
+        wait_ms = min(asked.wait_ms, self._limits.max_wait_ms)
+        if not is_name(asked.topic):
+            await self._engine.idle(wait_ms)
+            return encode.nothing(self._options.empty_pop_success)
         jobs = await self._engine.pull(Pull(self._namespace, (asked.topic,), 1, None, wait_ms))
         if not jobs:
             return encode.nothing(self._options.empty_pop_success)
@@ -75,7 +79,9 @@ class YouzanHandlers:
         response.undelivered = partial(self._engine.undelivered, self._namespace, jobs)
         return response
 
-
-def _named(error: DuelineError, id: str) -> decode.Refused:
-    """Any refusal of an add tells which job it was."""
-    return decode.Refused(error.message if error.field is None else f"{error.field} {error.message}", id)
+    async def _end(self, asked: decode.Asked) -> Response:
+        """finish: done. delete: withdrawn. Both in any state; an unknown id is fine."""
+        end = self._engine.ack_by_id if asked.command == "finish" else self._engine.cancel_by_id
+        if is_name(asked.id):
+            await end(self._namespace, [asked.id])
+        return encode.done(asked.id)
