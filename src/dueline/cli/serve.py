@@ -15,6 +15,7 @@ SERVE_EXAMPLES = (
     "dueline serve",
     "dueline serve --listen 127.0.0.1:9300 --data /var/lib/dueline --workers 2",
     "dueline serve --store redis://127.0.0.1:6379/0 --config /etc/dueline.toml",
+    "dueline serve --ouqiang-config /etc/delay-queue.conf --insecure",
 )
 
 
@@ -41,10 +42,17 @@ def serve(
             "--insecure", help="Listen on an address that others can reach, without tokens.", show_default=False
         ),
     ] = None,
+    ouqiang_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--ouqiang-config", metavar="FILE", help="Configuration file of ouqiang/delay-queue, to move it over."
+        ),
+    ] = None,
 ) -> None:
     """Run the server in the foreground until SIGTERM or Ctrl-C."""
     try:
         from ..config.load import ConfigError, load
+        from ..config.ouqiang_ini import Unreadable, read
         from ..server.serve import run
     except ModuleNotFoundError as missing:
         if (missing.name or "").startswith("dueline"):
@@ -63,8 +71,11 @@ def serve(
         "store.data": data,
     }
     try:
-        settings = load(flags, os.environ, config)
-    except ConfigError as error:
+        ouqiang = None if ouqiang_config is None else read(ouqiang_config)
+        settings = load(flags, os.environ, config, ouqiang)
+    except (ConfigError, Unreadable) as error:
         print(f"dueline: {error}", file=sys.stderr)
         raise typer.Exit(USAGE) from None
+    for note in ouqiang.notes if ouqiang is not None else ():
+        print(f"dueline: {note}", file=sys.stderr)
     raise typer.Exit(run(settings))

@@ -1,4 +1,5 @@
-"""Settings from four places: flags over `DUELINE_<SECTION>__<KEY>` variables over a TOML file over the defaults.
+"""Settings from five places: flags over `DUELINE_<SECTION>__<KEY>` variables over a configuration file of
+ouqiang/delay-queue (config.ouqiang_ini) over a TOML file over the defaults.
 
 Nothing is guessed: an unknown key, a wrong type or a value out of its bounds is a ConfigError that names the key, where
 it stands and, for a slip of the pen, the key that was probably meant.
@@ -12,11 +13,13 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
-from .settings import SECRET, Settings
+from .ouqiang_ini import OuqiangFile
+from .settings import DEFAULT_LISTEN, SECRET, Settings
 from .table import Key, keys
 
 
@@ -48,12 +51,16 @@ def load(
     flags: Mapping[str, Any] | None = None,
     env: Mapping[str, str] | None = None,
     file: Path | None = None,
+    ouqiang: OuqiangFile | None = None,
 ) -> Settings:
     """Read, merge and check. `flags` maps paths ("server.listen") to values; None means "not given"."""
     table = keys()
     values: dict[str, tuple[Any, str]] = {}
     if file is not None:
         values.update(_from_file(file, table))
+    if ouqiang is not None:
+        for path, (value, origin) in ouqiang.values.items():
+            values[path] = (_convert(table[path], value, origin, strict=True), origin)
     values.update(_from_env(env or {}, table))
     for path, value in (flags or {}).items():
         if value is not None:
@@ -61,6 +68,8 @@ def load(
                 _convert(table[path], value, table[path].flag or path, strict=False),
                 table[path].flag or path,
             )
+    if ouqiang is not None:
+        _share_port(values, ouqiang)
     nested: dict[str, Any] = {}
     for path, (value, _) in values.items():
         *sections, name = path.split(".")
@@ -69,17 +78,26 @@ def load(
             target = target.setdefault(section, {})
         target[name] = value
     settings = msgspec.convert(nested, Settings)
-    check(settings)
+    check(settings, {path: origin for path, (_, origin) in values.items()})
     return settings
 
 
-def check(settings: Settings) -> None:
-    """What holds between keys. Raises ConfigError."""
-    _check_reach(settings, settings.server.listen, "server.listen")
+def _share_port(values: dict[str, tuple[Any, str]], ouqiang: OuqiangFile) -> None:
+    """The original's port is ours, too: where nobody said where we listen, it is there, not beside it."""
+    own = ouqiang.values.get("dialects.ouqiang.listen")
+    if own is None or values["dialects.ouqiang.listen"] != own or "server.listen" in values:
+        return
+    if parse_address(own[0], "bind_address").port == parse_address(DEFAULT_LISTEN, "server.listen").port:
+        values["server.listen"] = own
+
+
+def check(settings: Settings, origins: Mapping[str, str] = MappingProxyType({})) -> None:
+    """What holds between keys. Raises ConfigError. `origins`: where the value of a key comes from."""
+    _check_reach(settings, settings.server.listen, "server.listen", origins)
     for name in msgspec.structs.asdict(settings.dialects):
         listen: str | None = getattr(getattr(settings.dialects, name), "listen", None)
         if listen is not None:
-            _check_reach(settings, listen, f"dialects.{name}.listen")
+            _check_reach(settings, listen, f"dialects.{name}.listen", origins)
     url = settings.store.url
     if url is not None:
         scheme = url.split("://", 1)[0]
@@ -96,8 +114,10 @@ def check(settings: Settings) -> None:
         raise ConfigError("limits.max_body_bytes: is more than limits.max_request_bytes")
 
 
-def _check_reach(settings: Settings, listen: str, path: str) -> None:
+def _check_reach(settings: Settings, listen: str, path: str, origins: Mapping[str, str]) -> None:
     """Nobody but this machine may reach a server that asks for no token, unless that is wanted."""
+    origin = origins.get(path, "")
+    path = origin if origin.startswith("bind_address") else path
     address = parse_address(listen, path)
     if not address.loopback and not settings.server.insecure:
         raise ConfigError(
