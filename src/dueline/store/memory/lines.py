@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ...engine.job import Line, State
 from ...engine.limits import LAST_MS
-from .records import Record, Seen, look, servable_from_ms, tidy_from_ms
+from .records import Record, Seen, judged, look, servable_from_ms, tidy_from_ms
 
 AGENDA_GRAIN_MS = 10_000
 
@@ -32,6 +32,18 @@ class Shelf:
         record = self.records.get(id)
         seen = None if record is None else look(record, now_ms)
         return None if record is None or seen is None else (record, seen)
+
+    def tidy(self, record: Record, now_ms: int) -> Iterator[str]:
+        """Write down one record's death, or drop it; yields what was counted."""
+        seen = judged(record, now_ms)
+        if look(record, now_ms) is None:
+            del self.records[record.id]
+            yield "trimmed" if seen.state is State.DEAD else "purged"
+            yield "work"
+        elif record.ended is None and not seen.live:
+            record.end(State.DEAD, seen.reason, seen.at_ms)
+            yield str(seen.reason)
+            yield "work"
 
 
 @dataclass(slots=True)

@@ -132,7 +132,7 @@ def job_of(record: Record, seen: Seen, body: bool) -> Job:
         tags=record.tags,
         due_at_ms=record.due_at_ms,
         created_at_ms=record.created_at_ms,
-        updated_at_ms=max(record.updated_at_ms, ended_at_ms or 0),
+        updated_at_ms=record.updated_at_ms if ended_at_ms is None else ended_at_ms,
         ended_at_ms=ended_at_ms,
         deliveries=record.deliveries,
         refunds=record.refunds,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -45,7 +45,7 @@ from .directory import MemoryDirectory
 from .figures import count
 from .lines import LineState, Shelf
 from .listing import list_page
-from .records import Record, Seen, due_ms, job_of, judged, look
+from .records import Record, Seen, due_ms, job_of, judged
 
 LOST = Done(Code.LEASE_LOST)
 NOT_FOUND = Done(Code.NOT_FOUND)
@@ -380,7 +380,7 @@ class MemoryStore:
         for record in [record for record in state.shelf.records.values() if record.topic == line.topic]:
             if counts["work"] >= limit:
                 break
-            counts.update(_tidy(state.shelf, record, now_ms))
+            counts.update(state.shelf.tidy(record, now_ms))
         next_ms = state.tidy_ms()
         state.agenda_at_ms = next_ms or 0
         return Cleaned(
@@ -437,16 +437,3 @@ def _shelf_name(line: Line) -> tuple[str, str | None, int]:
 
 def _sent(code: Code, record: Record, change: Change) -> SendResult:
     return SendResult(code, judged(record, change.now_ms).state, record.due_at_ms, record.number)
-
-
-def _tidy(shelf: Shelf, record: Record, now_ms: int) -> Iterator[str]:
-    """Write down one record's death, or drop it; yields what was counted."""
-    seen = judged(record, now_ms)
-    if look(record, now_ms) is None:
-        del shelf.records[record.id]
-        yield "trimmed" if seen.state is State.DEAD else "purged"
-        yield "work"
-    elif record.ended is None and not seen.live:
-        record.end(State.DEAD, seen.reason, seen.at_ms)
-        yield str(seen.reason)
-        yield "work"
