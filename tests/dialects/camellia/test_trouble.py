@@ -1,0 +1,101 @@
+"""When the server cannot: HTTP 200 with a code, because the SDK leaks a connection at any other status."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, cast
+
+import pytest
+
+from dueline.dialects.camellia import encode
+from dueline.dialects.camellia.handlers import CamelliaHandlers
+from dueline.dialects.camellia.monitor import Monitor, Report
+from dueline.dialects.camellia.options import CamelliaOptions
+from dueline.dialects.camellia.pages import CamelliaPages
+from dueline.dialects.http import Request
+from dueline.engine import errors
+from dueline.engine.engine import Engine
+from dueline.engine.figures import Figures
+from dueline.engine.limits import Limits
+
+POLL = Request("POST", "/camellia/delayQueue/longPollingMsg", "topic=t&longPollingTimeoutMillis=60000", {}, b"")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.StoreDown(), 500),
+        (errors.UnknownOutcome(id="x"), 500),
+        (errors.StoreFull(), 500),
+        (errors.Loading(), 500),
+        (errors.Draining(), 500),
+        (errors.RateLimited(), 500),
+        (errors.IdExists(), 400),
+        (errors.InvalidField("too long", "id"), 400),
+        (errors.BodyTooLarge(), 400),
+        (errors.NotFound(), 404),
+    ],
+)
+def test_refusals_of_the_engine_are_codes(error: errors.DuelineError, code: int) -> None:
+    answer = encode.failed(POLL, error)
+    assert (answer.status, b'{"code":%d,"msg":"' % code in answer.body) == (200, True)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "phrase"),
+    [
+        (errors.NoRoute(), 404, "Not Found"),
+        (errors.MethodNotAllowed(), 405, "Method Not Allowed"),
+        (errors.Unauthorized(), 401, "Unauthorized"),
+        (errors.Forbidden(), 403, "Forbidden"),
+    ],
+)
+def test_refusals_before_the_application_are_the_frameworks_pages(
+    error: errors.DuelineError, status: int, phrase: str
+) -> None:
+    answer = encode.failed(POLL, error)
+    assert (answer.status, f'"error":"{phrase}"'.encode() in answer.body) == (status, True)
+
+
+class Refusing:
+    """An engine that cannot."""
+
+    def __init__(self, error: errors.DuelineError) -> None:
+        self._error = error
+
+    async def pull(self, command: Any) -> Any:
+        raise self._error
+
+
+@pytest.mark.parametrize(("error", "least_s"), [(errors.StoreDown(), 0.99), (errors.Draining(), 0.0)])
+def test_a_long_poll_is_told_of_trouble_after_a_moment_so_that_the_sdk_does_not_run_hot(
+    error: errors.DuelineError, least_s: float
+) -> None:
+    monitor = Monitor("camellia", 60_000, lambda: 0, Figures())
+    handlers = CamelliaHandlers(cast(Engine, Refusing(error)), Limits(), CamelliaOptions(), monitor)
+    began_s = time.monotonic()
+    with pytest.raises(type(error)):
+        asyncio.run(handlers.long_polling_msg(POLL))
+    assert time.monotonic() - began_s >= least_s
+
+
+class Unready:
+    """A server that is up and cannot serve."""
+
+    def ready(self) -> bool:
+        return False
+
+    def online(self) -> bool:
+        return True
+
+    def set_online(self, online: bool) -> None: ...
+
+    async def report(self) -> Report:
+        return Report()
+
+
+def test_a_server_that_is_not_ready_is_not_online() -> None:
+    pages = CamelliaPages(cast(Engine, None), "camellia", Unready())
+    assert asyncio.run(pages.health_status(POLL)).status == 500
+    assert asyncio.run(pages.health_check(POLL)).status == 200
