@@ -8,6 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
+from dueline.config.load import ConfigError, load
+from dueline.server.listeners import addresses
 from dueline.testing.process import free_port
 
 from ..kit import Served, serve
@@ -54,6 +58,21 @@ async def test_a_dialect_with_an_address_answers_there_only_and_its_workers_are_
         for one, id in zip(reversed(many), pulled, strict=True):
             assert await one.post("ackMsg", topic="t", msgId=id, ack="true") == (200, SUCCESS)
         assert await q.empty("t")
+
+
+def test_an_address_that_others_can_reach_is_refused_like_the_main_one() -> None:
+    with pytest.raises(ConfigError, match=r"dialects\.camellia\.listen = 0\.0\.0\.0:8080: .*--insecure"):
+        load(env={"DUELINE_DIALECTS__CAMELLIA__LISTEN": "0.0.0.0:8080"})
+    load({"server.insecure": True}, {"DUELINE_DIALECTS__CAMELLIA__LISTEN": "0.0.0.0:8080"})
+
+
+def test_a_dialect_is_spoken_at_its_own_address_or_at_the_main_one_or_nowhere() -> None:
+    main = load().server.listen
+    assert "camellia" in addresses(load())[main]
+    own = addresses(load(env={"DUELINE_DIALECTS__CAMELLIA__LISTEN": "127.0.0.1:8080"}))
+    assert (own["127.0.0.1:8080"], "camellia" in own[main], next(iter(own))) == (("camellia",), False, main)
+    off = addresses(load(env={"DUELINE_DIALECTS__CAMELLIA__ENABLED": "false"}))
+    assert not any("camellia" in names for names in off.values())
 
 
 async def _sends_of_all_workers(q: Camellia) -> int:
