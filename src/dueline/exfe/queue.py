@@ -1,0 +1,171 @@
+"""The six actions of EXFE's Redis interface, for producers (push) and workers (the others).
+
+    absent ──push──▶ scheduled ──its time, schedule──▶ started ──get──▶ leased ──complete──▶ absent, or scheduled again
+                         ▲                                │               │
+                         │              nobody gets it ───┴──▶ purged     │
+                         └─────────────── release, or the lease ends ─────┘
+
+A queue is a list of tasks under a key; all tasks of a key have one time. Get reads and locks, complete removes. Every
+action but `wait` is one script, so nobody ever sees half of one. Times are whole unix seconds on the store's clock.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from types import TracebackType
+
+from .errors import Invalid, Locked
+from .holds import Hold, Holds
+from .link import Link, Word
+from .listener import Listener
+from .objects import Objects
+
+PURGE_AFTER_S = 5
+MAX_SECONDS = 1 << 53  # a sorted set's score is a double: larger whole numbers would be rounded
+
+
+class ExfeQueue:
+    """One prefix on one Redis.
+
+    `url` is `redis://`, `rediss://` or `unix://` (or the valkey spelling), `timeout` the lease of a get in seconds.
+    `purge_after`: schedule drops a queue that it has offered for so many seconds without any worker taking it, as the
+    document demands; None never drops one. May be shared between threads. Connects at the first action.
+    """
+
+    def __init__(self, url: str, prefix: str, timeout: int, *, purge_after: int | None = PURGE_AFTER_S) -> None:
+        if timeout <= 0:
+            raise Invalid(f"invalid timeout: {timeout}", "timeout")
+        if purge_after is not None and purge_after <= 0:
+            raise Invalid(f"invalid purge_after: {purge_after}", "purge_after")
+        self.objects = Objects(prefix)
+        self.timeout = timeout
+        self._purge_after = purge_after
+        self._link = Link(url)
+        self._holds = Holds()
+        self._listeners: dict[int, Listener] = {}
+
+    def push(
+        self,
+        key: str,
+        task: str | bytes,
+        data: Mapping[str, str | bytes] | None = None,
+        ontime: float = 0,
+        overwrite: str = "once",
+        *,
+        now: float | None = None,
+    ) -> None:
+        """Append a task; merge `data` into the queue's hash; wake the workers.
+
+        The queue's time becomes `ontime` (0 or less: now; a fraction is rounded up, never early) if the queue is new,
+        if `overwrite` is "always" (any other word is "once"), or if this is the first push since a get.
+        """
+        names = self.objects
+        if not key or key.endswith(names.ENDINGS):
+            raise Invalid(f"invalid key: {key!r} is empty or ends like another queue's object", "key")
+        pairs: list[Word] = []
+        for field, value in (data or {}).items():
+            pairs += (field, value)
+        keys = (names.timer, names.queue(key), names.data(key), names.overwrite(key), names.start(key))
+        arguments = (_now(now), names.channel, key, task, _ontime(ontime), overwrite, *pairs)
+        self._link.run("push", keys, arguments)
+
+    def get(self, key: str, number: int, random: str | None = None, *, now: float | None = None) -> list[bytes]:
+        """Lock the queue for `timeout` seconds and read its first `number` tasks; they stay in it until complete.
+
+        A negative number reads all, 0 reads one. The same `random` again is let in again, without more time. Raises
+        `Locked` when another random holds the queue; nothing is changed then.
+        """
+        names = self.objects
+        token = random or f"{int(time.time())}.{secrets.randbits(63)}"
+        keys = (names.timer, names.queue(key), names.locker(key), names.overwrite(key), names.start(key))
+        tasks: list[bytes] | None = self._link.run("get", keys, (_now(now), key, token, self.timeout, number))
+        if tasks is None:
+            raise Locked()
+        self._holds.take(key, Hold(token, len(tasks)))
+        return tasks
+
+    def complete(self, key: str, number: int, random: str | None = None) -> bool:
+        """Remove the first `number` tasks and unlock. False: the lock was lost or never there, nothing was changed.
+
+        A negative number removes what this client's get returned; if it made none, everything. The lock must be the one
+        of that get, or of `random`; a client that knows neither may complete under any lock, as in the original.
+        """
+        names = self.objects
+        hold = self._holds.of(key, random)
+        token = random or (hold.random if hold else "")
+        count = hold.count if hold is not None and number < 0 else number
+        locks = (names.locker(key), names.overwrite(key), names.start(key))
+        keys = (names.timer, names.queue(key), names.data(key), *locks)
+        done = bool(self._link.run("complete", keys, (key, count, token)))
+        if done:
+            self._holds.forget(key, token)
+        return done
+
+    def release(self, key: str, ontime: float | None = None, random: str | None = None) -> bool:
+        """Unlock and keep the tasks; with `ontime` the queue is due again then. False: another worker has the lock."""
+        names = self.objects
+        hold = self._holds.of(key, random)
+        token = random or (hold.random if hold else "")
+        keys = (names.timer, names.queue(key), names.locker(key), names.start(key))
+        again = "" if ontime is None else _ontime(ontime)
+        done = bool(self._link.run("release", keys, (names.channel, key, again, token)))
+        if done:
+            self._holds.forget(key, token)
+        return done
+
+    def schedule(self, now: float | None = None) -> tuple[int, str]:
+        """What to do next: (0, key) get that key; (n, "") nothing for n seconds; (-1, "") nothing at all.
+
+        A due key is answered to everybody until somebody gets it; a locked one is passed over until its lock ends.
+        """
+        names = self.objects
+        self._listener().listen()
+        limit = "" if self._purge_after is None else self._purge_after
+        arguments = (_now(now), limit, names.queue(""), *names.ENDINGS)
+        seconds, key = self._link.run("schedule", (names.timer,), arguments)
+        return int(seconds), key.decode("utf-8", "surrogateescape")
+
+    def wait(self, timeout: float) -> bool:
+        """True at the first push or release since this thread's last schedule; False after `timeout` seconds."""
+        return self._listener().heard(max(0.0, timeout))
+
+    def data(self, key: str) -> dict[bytes, bytes]:
+        """The queue's data hash as it is now."""
+        flat: list[bytes] = self._link.command("HGETALL", self.objects.data(key))
+        return dict(zip(flat[::2], flat[1::2], strict=True))
+
+    def close(self) -> None:
+        """Close all connections. Locks that are held stay until they run out."""
+        for listener in list(self._listeners.values()):
+            listener.close()
+        self._listeners.clear()
+        self._link.close()
+
+    def __enter__(self) -> ExfeQueue:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _listener(self) -> Listener:
+        """This thread's own: what one worker has heard, another still has to hear."""
+        return self._listeners.setdefault(threading.get_ident(), Listener(self._link, self.objects.channel))
+
+
+def _now(now: float | None) -> int | str:
+    """The argument of a script: whole seconds, or "" for the store's clock."""
+    return "" if now is None else _seconds(now, "now", up=False)
+
+
+def _ontime(ontime: float) -> int:
+    return _seconds(ontime, "ontime", up=True)
+
+
+def _seconds(value: float, field: str, *, up: bool) -> int:
+    if not math.isfinite(value) or abs(value) > MAX_SECONDS:
+        raise Invalid(f"invalid {field}: {value}", field)
+    return math.ceil(value) if up else math.floor(value)
