@@ -222,14 +222,6 @@ def test_an_ack_after_the_lease_is_a_conflict_also_when_it_is_the_only_one() -> 
     assert (result.exit_code, result.stdout_bytes) == (4, raw + b"\n")
 
 
-@pytest.mark.parametrize("command", ["ack", "release", "extend"])
-def test_a_lease_token_that_begins_with_a_dash_is_no_option(command: str) -> None:
-    with Scripted([answer(200, ACKED)]) as server:
-        result = run(command, "t", "a", "-AoYnhQ_-xxxAAAA", "-o", "json", url=server.url)
-    assert (result.exit_code, result.stdout_bytes) == (0, ACKED + b"\n"), result.stderr
-    assert b'"lease":"-AoYnhQ_-xxxAAAA"' in server.requests[0]
-
-
 def test_a_table_is_never_folded_and_never_coloured_when_it_goes_to_a_file() -> None:
     long = HELD.replace(b'{"n": 1.0}', b'"' + b"x" * 500 + b'"')
     with Scripted([answer(200, b'{"jobs":[' + long + b"]}")]) as server:

@@ -144,7 +144,7 @@ def test_a_new_server_waits_for_the_store_of_a_dead_one_and_finds_its_data(tmp_p
     second = Host(tmp_path)
     hosts.append(second)
     assert second.process.stdout is not None
-    ready, _, _ = select.select([second.process.stdout], [], [], 1.5)
+    ready, _, _ = select.select([second.process.stdout], [], [], 60)
     line = second.process.stdout.readline() if ready else ""
     assert "still runs" in line, "it must wait for the orphan, and say so"
     os.kill(int(pid), signal.SIGCONT)

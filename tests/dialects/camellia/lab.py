@@ -54,6 +54,17 @@ class Camellia:
     async def poll(self, topic: str, hold: int = 20_000, **more: Any) -> list[dict[str, Any]]:
         return messages(await self.post("longPollingMsg", topic=topic, longPollingTimeoutMillis=hold, **more))
 
+    async def parked(self, topic: str, polls: int = 1) -> None:
+        """Until this many long polls of the topic are held by the server, which tells it in its own words."""
+        watcher = self.served.client()
+        headers = {"Dueline-Namespace": "camellia"}
+        while True:
+            answer = await watcher.ask("GET", f"/v1/topics/{topic}", headers=headers)
+            if answer.status == 200 and answer.json()["waiters"] == polls:
+                watcher.close()
+                return
+            await asyncio.sleep(0.005)
+
     async def ack(self, topic: str, id: str, ack: bool = True) -> None:
         assert await self.post("ackMsg", topic=topic, msgId=id, ack=str(ack).lower()) == (200, SUCCESS)
 

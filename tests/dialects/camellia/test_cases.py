@@ -288,7 +288,7 @@ async def test_case_031_a_send_wakes_the_long_poll(camellia: Camellia) -> None:
     q, other, topic = camellia.another(), camellia.another(), camellia.topic()
     began_s = time.monotonic()
     polling = asyncio.create_task(q.poll(topic, hold=55_000))
-    await asyncio.sleep(0.3)
+    await other.parked(topic)
     msg = await other.send(topic)
     assert await polling == [{**msg, "status": 3, "retry": 1}]
     assert time.monotonic() - began_s < 40, "it was the poll's own end that answered"

@@ -26,7 +26,7 @@ async def test_a_parked_long_poll_is_woken_by_a_due_time(camellia: Camellia) -> 
     q, other, topic = camellia.another(), camellia.another(), camellia.topic()
     began_s = time.monotonic()
     polling = asyncio.create_task(q.poll(topic, hold=55_000))
-    await asyncio.sleep(0.1)
+    await other.parked(topic)
     msg = await other.send(topic, delay=500)
     assert ids(await polling) == [msg["msgId"]]
     assert time.monotonic() - began_s < 40
@@ -38,7 +38,7 @@ async def test_a_parked_long_poll_is_woken_by_ack_false(camellia: Camellia) -> N
     await other.pull(topic)
     began_s = time.monotonic()
     polling = asyncio.create_task(q.poll(topic, hold=55_000))
-    await asyncio.sleep(0.2)
+    await other.parked(topic)
     await other.ack(topic, msg["msgId"], ack=False)
     assert await polling == [{**msg, "status": 3, "retry": 2}]
     assert time.monotonic() - began_s < 25, "it was the ack timeout of 30 s that woke it"
@@ -56,9 +56,9 @@ async def test_a_parked_long_poll_is_woken_by_an_ack_timeout(camellia: Camellia)
 async def test_waiters_are_served_in_their_order_and_each_message_goes_to_one(camellia: Camellia) -> None:
     topic, sender = camellia.topic(), camellia.another()
     polls = []
-    for _ in range(5):
+    for n in range(1, 6):
         polls.append(asyncio.create_task(camellia.another().poll(topic)))
-        await asyncio.sleep(0.1)
+        await sender.parked(topic, n)
     sent = [(await sender.send(topic, str(n)))["msgId"] for n in range(5)]
     assert [id for poll in polls for id in ids(await poll)] == sent
 
@@ -127,10 +127,9 @@ async def test_ttl_counts_from_the_trigger_time_and_no_retry_moves_it(camellia: 
 async def test_a_client_that_vanishes_costs_its_message_nothing(camellia: Camellia) -> None:
     topic, gone, q = camellia.topic(), camellia.another(), camellia.another()
     polling = asyncio.create_task(gone.poll(topic))
-    await asyncio.sleep(0.3)
+    await q.parked(topic)
     polling.cancel()
     gone.client.close()
-    await asyncio.sleep(0.1)
     msg = await q.send(topic)
     assert await q.poll(topic) == [{**msg, "status": 3, "retry": 1}]
 
