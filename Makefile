@@ -38,8 +38,9 @@ dev: .venv/.dev
 serve: setup
 	exec $(BIN)/dueline serve $(ARGS)
 
+# Two processes, each file in one of them: what a file starts (a store, a server) is started once.
 test: dev
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
 
 format: dev
 	$(BIN)/ruff format
