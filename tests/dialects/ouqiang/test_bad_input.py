@@ -13,7 +13,8 @@ DELAY, TTR = refused("delay 取值范围1 - (2^31 - 1)"), refused("ttr 取值范
 
 NOT_AN_OBJECT = (
     b"", b" ", b"nul", b"{", b"}", b"[]", b"[{}]", b'"text"', b"1", b"1.5", b"true", b"NaN", b"Infinity", b"{}{}",
-    b"{} x", b"null null", b"{'id':'x'}", b"{id:'x'}", b'{"id":"x",}', b'{"id"}', b'{"id":}', b'{"id":"x"', b'{"id":"\n"}',
+    b"{} x", b"null null",
+    b"{'id':'x'}", b"{id:'x'}", b'{"id":"x",}', b'{"id"}', b'{"id":}', b'{"id":"x"', b'{"id":"\n"}',
     b'{"id":"\\x"}', b'{"id":"\\u12"}', b'{"id":01}', b'{"id":+1}', b'{"id":.5}', b'{"id":NaN}', b'{"id":-Infinity}',
     b"\xef\xbb\xbf{}", b"\xff{}", b"\x00", b"topic=a&id=b", b"<xml/>", b"{" * 100_000, b"[" * 100_000,
 )  # fmt: skip

@@ -1,0 +1,43 @@
+"""A thousand jobs by each protocol through two server processes on one store, one of which is killed twice."""
+
+from __future__ import annotations
+
+import asyncio
+
+from .crowd import CamelliaWords, Consumed, OuqiangWords, Words, YouzanWords, consumed, sent, two_servers
+from .kit import Runner
+
+JOBS = 1_000
+PROTOCOLS: tuple[Words, ...] = (CamelliaWords(), OuqiangWords(), YouzanWords())
+OPTIONS = {"DUELINE_DIALECTS__OUQIANG__HOLD_MS": "1000"}
+
+
+def test_a_killed_server_loses_nothing_and_nothing_comes_after_its_finish(runner: Runner) -> None:
+    runner.run(_life())
+
+
+async def _life() -> None:
+    ids = {words.name: [f"{words.name}-{number}" for number in range(JOBS)] for words in PROTOCOLS}
+    seen = {words.name: Consumed() for words in PROTOCOLS}
+    async with two_servers(OPTIONS) as servers:
+        doomed = servers[1].server
+
+        sending = asyncio.gather(*(sent(words, servers, words.name, ids[words.name], 4) for words in PROTOCOLS))
+        await asyncio.sleep(0.2)
+        assert not sending.done()
+        await doomed.kill()
+        await sending
+        await doomed.start()
+
+        consuming = asyncio.gather(
+            *(consumed(words, servers, words.name, JOBS, seen[words.name], 4) for words in PROTOCOLS)
+        )
+        while min(len(one.finished) for one in seen.values()) < JOBS // 4:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert not consuming.done()
+        await doomed.kill()
+        await consuming
+
+        for words in PROTOCOLS:
+            found = seen[words.name]
+            assert (sorted(found.deliveries), found.after_finish) == (sorted(ids[words.name]), []), words.name
