@@ -7,7 +7,6 @@ being consumed. Both always answer success.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from functools import partial
 
@@ -21,7 +20,6 @@ from . import decode, encode
 from .monitor import Monitor
 from .options import CamelliaOptions
 
-log = logging.getLogger("dueline.camellia")
 
 CALM_S = 1.0  # before a long poll is told of a failure: the SDK asks again without a pause
 SEND_TRIES = 4
@@ -36,7 +34,6 @@ class CamelliaHandlers:
         self._options = options
         self._namespace = options.namespace
         self._monitor = monitor
-        self._giving_back: set[asyncio.Task[None]] = set()
 
     async def send_msg(self, request: Request) -> Response:
         asked = decode.send_msg(request, self._options, self._limits)
@@ -102,16 +99,5 @@ class CamelliaHandlers:
         response = encode.pulled(jobs)
         if jobs:
             self._monitor.of(topic).pulled(jobs, self._engine.store.now_ms())
-            response.undelivered = partial(self._give_back, jobs)
+            response.undelivered = partial(self._engine.undelivered, self._namespace, jobs)
         return response
-
-    def _give_back(self, jobs: Sequence[Held]) -> None:
-        """The client was gone: another one gets the messages at once, and no retry is lost."""
-        task = asyncio.get_running_loop().create_task(self._engine.give_back(self._namespace, jobs))
-        self._giving_back.add(task)
-        task.add_done_callback(self._given_back)
-
-    def _given_back(self, task: asyncio.Task[None]) -> None:
-        self._giving_back.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.warning("undelivered jobs could not be given back; their leases will end", exc_info=task.exception())

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -14,7 +12,6 @@ from msgspec import UNSET
 from ...engine import commands
 from ...engine.engine import Engine
 from ...engine.errors import DuelineError, NotFound
-from ...engine.job import Held
 from ...engine.replies import refusal
 from ...engine.store import Done
 from ..http import Request, Response
@@ -22,7 +19,6 @@ from . import answers as a
 from . import decode, encode
 from . import requests as r
 
-log = logging.getLogger("dueline.native")
 
 
 class NativeHandlers:
@@ -31,7 +27,6 @@ class NativeHandlers:
     def __init__(self, engine: Engine, info: Callable[[], a.InfoView]) -> None:
         self._engine = engine
         self._info = info
-        self._giving_back: set[asyncio.Task[None]] = set()
 
     async def send(self, request: Request) -> Response:
         namespace = decode.namespace_of(request)
@@ -178,19 +173,8 @@ class NativeHandlers:
         jobs = await self._engine.pull(command)
         if not jobs:
             return Response(200, b'{"jobs":[]}')
-        undelivered = partial(self._give_back, command.namespace, jobs)
+        undelivered = partial(self._engine.undelivered, command.namespace, jobs)
         return Response(200, encode.held(jobs), undelivered=undelivered)
-
-    def _give_back(self, namespace: str, jobs: Sequence[Held]) -> None:
-        """The client was gone: another one gets the jobs at once, and no attempt is lost."""
-        task = asyncio.get_running_loop().create_task(self._engine.give_back(namespace, jobs))
-        self._giving_back.add(task)
-        task.add_done_callback(self._given_back)
-
-    def _given_back(self, task: asyncio.Task[None]) -> None:
-        self._giving_back.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.warning("undelivered jobs could not be given back; their leases will end", exc_info=task.exception())
 
 
 def _succeeded(done: Done) -> Done:
