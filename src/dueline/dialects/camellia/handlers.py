@@ -20,7 +20,6 @@ from . import decode, encode
 from .monitor import Monitor
 from .options import CamelliaOptions
 
-
 CALM_S = 1.0  # before a long poll is told of a failure: the SDK asks again without a pause
 SEND_TRIES = 4
 

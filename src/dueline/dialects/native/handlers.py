@@ -20,7 +20,6 @@ from . import decode, encode
 from . import requests as r
 
 
-
 class NativeHandlers:
     """The handlers of `routes.OPERATIONS`; a method has the name of its operation."""
 
