@@ -37,8 +37,11 @@ def main() -> int:
         f"fsync {facts['fsync_ms']:.2f} ms, Python {facts['python']}, commit {facts['commit'][:10]}",
         flush=True,
     )
+    stolen = machine.Stolen()
     results = [_run(name, ROWS[name], sizes) for name in names]
+    facts["stolen_share"] = stolen.share()
     report.print_table(results)
+    print(f"the host of this machine kept {facts['stolen_share']:.1%} of its time for others")
     print(f"written to {report.write(results, facts, sizes.full)}")
     _explain(results, facts["set_loader"])
     return 1 if any(result.wrong for result in results) else 0
