@@ -14,7 +14,7 @@ from dueline.config.settings import Settings, Store
 from dueline.dialects.http import Request
 from dueline.server.app import App
 from dueline.server.asgi import AsgiApp
-from dueline.server.connection import Headers, join_headers
+from dueline.server.head import Headers, join_headers
 
 
 def _app() -> App:
