@@ -1,7 +1,7 @@
 """What this client's own gets took: the random that locked a queue, and how many tasks came with it.
 
-Complete's arguments say neither, and both matter: a late worker must not complete another worker's lease, and
-"complete all" means all that was read, not what was pushed meanwhile.
+Complete's arguments say neither, and both matter: a late worker must not complete another worker's lease, and what was
+pushed after the read must not be removed with it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,17 @@ KEPT_AT_MOST = 10_000  # leases that run out are never given back: the oldest ar
 
 @dataclass(frozen=True)
 class Hold:
+    """`count` tasks were read under `random`; `whole`: they were all there were."""
+
     random: str
     count: int
+    whole: bool
+
+    def removes(self, number: int) -> int:
+        """How many tasks "complete `number`" means. Beyond a read that saw the whole queue there is only newer work."""
+        if number < 0:
+            return self.count
+        return min(number, self.count) if self.whole else number
 
 
 class Holds:

@@ -37,7 +37,6 @@ class Link:
             "socket_connect_timeout": CONNECT_TIMEOUT_S,
             "retry": Retry(NoBackoff(), 0),
             "protocol": 2,
-            "encoding_errors": "surrogateescape",
         }
         spelled = "redis" + url.removeprefix("valkey") if url.startswith(("valkey://", "valkeys://")) else url
         try:
@@ -71,7 +70,7 @@ class Link:
         """One command, sent once."""
         connection = self.connection()
         try:
-            connection.send_command(*words)
+            connection.send_command(*(_bytes(word) for word in words))
             return connection.read_response()
         except redis.BusyLoadingError as error:
             raise Loading() from error
@@ -87,6 +86,11 @@ class Link:
 
     def close(self) -> None:
         self._pool.disconnect()
+
+
+def _bytes(word: Word) -> bytes | int:
+    """Text as UTF-8; what was not UTF-8 when it was read goes back as the bytes it was."""
+    return word.encode("utf-8", "surrogateescape") if isinstance(word, str) else word
 
 
 def _source_of(action: str) -> str:

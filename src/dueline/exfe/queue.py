@@ -85,19 +85,20 @@ class ExfeQueue:
         tasks: list[bytes] | None = self._link.run("get", keys, (_now(now), key, token, self.timeout, number))
         if tasks is None:
             raise Locked()
-        self._holds.take(key, Hold(token, len(tasks)))
+        self._holds.take(key, Hold(token, len(tasks), whole=number < 0 or len(tasks) < max(number, 1)))
         return tasks
 
     def complete(self, key: str, number: int, random: str | None = None) -> bool:
         """Remove the first `number` tasks and unlock. False: the lock was lost or never there, nothing was changed.
 
-        A negative number removes what this client's get returned; if it made none, everything. The lock must be the one
-        of that get, or of `random`; a client that knows neither may complete under any lock, as in the original.
+        A negative number removes what this client's get returned; if it made none, everything. When that get returned
+        fewer tasks than it asked for, later ones are never removed with them. The lock must be the one of that get, or
+        of `random`; a client that knows neither may complete under any lock, as in the original.
         """
         names = self.objects
         hold = self._holds.of(key, random)
         token = random or (hold.random if hold else "")
-        count = hold.count if hold is not None and number < 0 else number
+        count = hold.removes(number) if hold else number
         locks = (names.locker(key), names.overwrite(key), names.start(key))
         keys = (names.timer, names.queue(key), names.data(key), *locks)
         done = bool(self._link.run("complete", keys, (key, count, token)))

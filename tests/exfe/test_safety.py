@@ -1,0 +1,242 @@
+"""Where the original loses or doubles work, and the library does not."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import redis
+
+from dueline.engine.errors import DuelineError, InvalidField
+from dueline.exfe import ExfeQueue, Invalid, Locked
+
+from .lab import LONG, Lab
+
+
+def test_a_locked_queue_is_never_purged_and_gets_its_full_time_when_the_lock_is_gone(lab: Lab) -> None:
+    queue = lab.queue()
+    queue.push("k", "one", None, 1000, "once")
+    queue.get("k", 1, now=1000)
+    queue.push("k", "two", None, 1000, "always")
+    lab.raw.set(lab.names.start("k"), "1000")  # left by an original that offered the locked queue
+    for now in (1000, 1005, 1100):
+        assert queue.schedule(now)[1] == ""
+    lab.raw.delete(lab.names.locker("k"))
+    assert queue.schedule(1101) == (0, "k")
+    assert queue.schedule(1105) == (0, "k")
+    assert queue.get("k", -1) == [b"one", b"two"]
+
+
+def test_a_locked_queue_does_not_hold_up_the_queues_behind_it(lab: Lab) -> None:
+    queue = lab.queue()
+    for i in range(40):
+        queue.push(f"busy{i:02}", "task", None, 1000, "once")
+        queue.get(f"busy{i:02}", 1)
+        queue.push(f"busy{i:02}", "more", None, 1000, "once")
+    queue.push("free", "task", None, 1001, "once")
+    assert queue.schedule(1001) == (0, "free")
+
+
+def test_with_only_locked_queues_due_schedule_says_when_the_first_lock_ends(lab: Lab) -> None:
+    queue = lab.queue(timeout=300)
+    queue.push("k", "one", None, 1000, "once")
+    queue.get("k", 1)
+    queue.push("k", "two", None, 1000, "once")
+    seconds, key = queue.schedule(1000)
+    assert (0 < seconds <= 300, key) == (True, "")
+    queue.push("soon", "task", None, 1002, "once")
+    assert queue.schedule(1000) == (2, "")
+
+
+def test_a_push_that_moves_the_time_starts_the_waiting_for_a_worker_anew(lab: Lab) -> None:
+    queue = lab.queue()
+    queue.push("k", "one", None, 1000, "once")
+    assert queue.schedule(1000) == (0, "k")
+    queue.push("k", "two", None, 1060, "always")
+    assert queue.schedule(1060) == (0, "k")
+    assert lab.state()["queue:k"] == ["one", "two"]
+
+
+def test_a_queue_that_nobody_takes_is_kept_when_purging_is_off(lab: Lab) -> None:
+    queue = lab.queue(purge_after=None)
+    queue.push("k", "one", None, 1000, "once")
+    assert [queue.schedule(now) for now in (1000, 1005, 900_000)] == [(0, "k")] * 3
+    assert queue.get("k", 1) == [b"one"]
+
+
+def test_complete_all_removes_what_was_read_and_not_what_came_meanwhile(lab: Lab) -> None:
+    queue = lab.queue()
+    for task in ("one", "two"):
+        queue.push("k", task, {"a": "1"}, 1000, "once")
+    queue.get("k", -1)
+    queue.push("k", "three", None, 5000, "once")
+    assert queue.complete("k", -1) is True
+    assert lab.state() == {"timer": {"k": 5000}, "queue:k": ["three"], "queue:k:data": {"a": "1"}}
+
+
+def test_complete_with_the_number_of_the_get_does_not_remove_what_came_after_a_short_read(lab: Lab) -> None:
+    queue = lab.queue()
+    queue.push("k", "one", None, 1000, "once")
+    assert queue.get("k", 10) == [b"one"]
+    queue.push("k", "two", None, 5000, "once")
+    assert queue.complete("k", 10) is True
+    assert lab.state() == {"timer": {"k": 5000}, "queue:k": ["two"]}
+
+
+def test_complete_may_remove_more_than_a_full_read_returned(lab: Lab) -> None:
+    queue = lab.queue()
+    for task in ("one", "two", "three"):
+        queue.push("k", task, None, 1000, "once")
+    queue.get("k", 1)
+    assert queue.complete("k", 2) is True
+    assert lab.state()["queue:k"] == ["three"]
+
+
+def test_complete_all_by_a_client_that_read_nothing_removes_everything(lab: Lab) -> None:
+    queue = lab.queue()
+    for task in ("one", "two"):
+        queue.push("k", task, None, 1000, "once")
+    lab.queue().get("k", 1)
+    assert queue.complete("k", -1) is True
+    assert lab.state() == {}
+
+
+def test_a_late_worker_neither_completes_nor_releases_the_lease_of_another(lab: Lab) -> None:
+    late, second = lab.queue(), lab.queue()
+    late.push("k", "one", None, 1000, "once")
+    late.get("k", 1)
+    lab.raw.delete(lab.names.locker("k"))  # its lease ends
+    second.get("k", 1)
+    before = lab.state()
+    assert late.complete("k", 1) is False
+    assert late.complete("k", 1) is False
+    assert late.release("k", 2000) is False
+    assert lab.state() == before
+    assert second.complete("k", 1) is True
+
+
+def test_a_random_given_to_complete_and_release_must_hold_the_lock(lab: Lab) -> None:
+    worker, helper = lab.queue(), lab.queue()
+    worker.push("k", "one", None, 1000, "once")
+    worker.get("k", 1, "r1")
+    before = lab.state()
+    assert helper.complete("k", 1, "r2") is False
+    assert helper.release("k", 2000, "r2") is False
+    assert lab.state() == before
+    assert helper.complete("k", 1, "r1") is True
+
+
+def test_a_client_that_did_not_get_completes_under_any_lock_as_in_the_original(lab: Lab) -> None:
+    worker, helper = lab.queue(), lab.queue()
+    worker.push("k", "one", None, 1000, "once")
+    worker.get("k", 1)
+    assert helper.complete("k", 1) is True
+    assert lab.state() == {}
+
+
+def test_a_release_of_a_key_without_tasks_schedules_nothing(lab: Lab) -> None:
+    queue = lab.queue()
+    lab.raw.set(lab.names.locker("k"), "somebody", ex=LONG)
+    assert queue.release("k", 2000) is True
+    assert lab.state() == {}
+
+
+def test_a_release_with_a_time_wakes_a_waiting_worker(lab: Lab) -> None:
+    worker, other = lab.queue(), lab.queue()
+    worker.push("k", "one", None, 1000, "once")
+    worker.get("k", 1)
+    other.schedule(0)
+    worker.release("k", 1)
+    assert other.wait(60) is True
+
+
+def test_a_push_between_schedule_and_wait_is_not_slept_over(lab: Lab) -> None:
+    worker = lab.queue()
+    assert worker.schedule(1000) == (-1, "")
+    lab.queue().push("k", "one", None, 1000, "once")
+    assert worker.wait(60) is True
+    assert worker.schedule(1000) == (0, "k")
+    assert worker.wait(0) is False
+
+
+def test_two_threads_that_wait_on_one_client_both_hear_a_push(lab: Lab) -> None:
+    queue = lab.queue()
+    heard: list[bool] = []
+    ready = threading.Barrier(3)
+
+    def work() -> None:
+        queue.schedule(1000)
+        ready.wait(60)
+        heard.append(queue.wait(60))
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    ready.wait(60)
+    queue.push("k", "one", None, 1000, "once")
+    for thread in threads:
+        thread.join(60)
+    assert heard == [True, True]
+
+
+def test_workers_side_by_side_take_every_task_once(lab: Lab) -> None:
+    producer = lab.queue()
+    expected = {f"{key}{i}".encode() for key in "abcdef" for i in range(10)}
+    for task in sorted(expected):
+        producer.push(chr(task[0]), task, None, 0, "once")
+    done: list[bytes] = []
+
+    def work() -> None:
+        with ExfeQueue(lab.url, lab.prefix, LONG) as worker:
+            while (answer := worker.schedule())[0] == 0:
+                try:
+                    done.extend(worker.get(answer[1], -1))
+                except Locked:
+                    continue
+                worker.complete(answer[1], -1)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(done) == sorted(expected)
+    assert lab.state() == {}
+
+
+@pytest.mark.parametrize("name", ["timer", "queue", "data"])
+def test_an_object_of_a_wrong_type_fails_the_push_before_it_changes_anything(lab: Lab, name: str) -> None:
+    queue = lab.queue()
+    objects = {"timer": lab.names.timer, "queue": lab.names.queue("k"), "data": lab.names.data("k")}
+    lab.raw.set(objects[name], "not what it should be")
+    before = lab.state()
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        queue.push("k", "one", {"a": "1"}, 1000, "once")
+    assert lab.state() == before
+
+
+@pytest.mark.parametrize("key", ["", "a:data", "a:locker", "a:overwrite", "a:start"])
+def test_a_key_whose_queue_would_be_another_queues_object_is_refused(lab: Lab, key: str) -> None:
+    with pytest.raises(Invalid, match=r"^invalid key: ") as refused:
+        lab.queue().push(key, "one", None, 1000, "once")
+    assert isinstance(refused.value, ValueError)
+    assert isinstance(refused.value, InvalidField)
+    assert lab.state() == {}
+
+
+@pytest.mark.parametrize("ontime", [float("nan"), float("inf"), 2**60])
+def test_a_time_that_the_timer_cannot_hold_is_refused(lab: Lab, ontime: float) -> None:
+    queue = lab.queue()
+    with pytest.raises(Invalid, match=r"^invalid ontime: "):
+        queue.push("k", "one", None, ontime, "once")
+    with pytest.raises(Invalid, match=r"^invalid ontime: "):
+        queue.release("k", ontime)
+    with pytest.raises(Invalid, match=r"^invalid now: "):
+        queue.schedule(ontime)
+    assert lab.state() == {}
+
+
+@pytest.mark.parametrize("timeout", [0, -3])
+def test_a_lease_without_time_is_refused(timeout: int) -> None:
+    with pytest.raises(DuelineError, match=f"^invalid timeout: {timeout}$"):
+        ExfeQueue("redis://127.0.0.1", "p", timeout)
