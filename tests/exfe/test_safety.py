@@ -33,8 +33,8 @@ def test_a_locked_queue_does_not_hold_up_the_queues_behind_it(lab: Lab) -> None:
         queue.push(f"busy{i:02}", "task", None, 1000, "once")
         queue.get(f"busy{i:02}", 1)
         queue.push(f"busy{i:02}", "more", None, 1000, "once")
-    queue.push("free", "task", None, 1001, "once")
-    assert queue.schedule(1001) == (0, "free")
+    queue.push("busy19 but not this one", "task", None, 1000, "once")
+    assert queue.schedule(1000) == (0, "busy19 but not this one")
 
 
 def test_with_only_locked_queues_due_schedule_says_when_the_first_lock_ends(lab: Lab) -> None:
@@ -46,6 +46,19 @@ def test_with_only_locked_queues_due_schedule_says_when_the_first_lock_ends(lab:
     assert (0 < seconds <= 300, key) == (True, "")
     queue.push("soon", "task", None, 1002, "once")
     assert queue.schedule(1000) == (2, "")
+
+
+def test_a_queue_that_a_worker_had_is_offered_for_the_full_time_again(lab: Lab) -> None:
+    """Also when an original has offered it under the lock, and so has set its start."""
+    queue = lab.queue(timeout=100)
+    for task in ("one", "two", "three"):
+        queue.push("k", task, None, 1000, "once")
+    for end in (lambda: queue.complete("k", 1), lambda: queue.release("k", 1100)):
+        queue.get("k", 1, now=1000)
+        lab.raw.set(lab.names.start("k"), "1000")
+        assert end() is True
+        assert [queue.schedule(now) for now in (1100, 1104)] == [(0, "k"), (0, "k")]
+    assert queue.get("k", -1) == [b"two", b"three"]
 
 
 def test_a_push_that_moves_the_time_starts_the_waiting_for_a_worker_anew(lab: Lab) -> None:
@@ -159,6 +172,15 @@ def test_a_push_between_schedule_and_wait_is_not_slept_over(lab: Lab) -> None:
     assert worker.wait(0) is False
 
 
+def test_a_push_that_schedule_has_seen_does_not_end_the_next_wait(lab: Lab) -> None:
+    worker = lab.queue()
+    assert worker.schedule(1000) == (-1, "")
+    lab.queue().push("k", "one", None, 2000, "once")
+    lab.raw.ping()  # one turn of the store later, its word has left
+    assert worker.schedule(1000) == (1000, "")
+    assert worker.wait(0) is False
+
+
 def test_two_threads_that_wait_on_one_client_both_hear_a_push(lab: Lab) -> None:
     queue = lab.queue()
     heard: list[bool] = []
@@ -209,9 +231,29 @@ def test_an_object_of_a_wrong_type_fails_the_push_before_it_changes_anything(lab
     queue = lab.queue()
     objects = {"timer": lab.names.timer, "queue": lab.names.queue("k"), "data": lab.names.data("k")}
     lab.raw.set(objects[name], "not what it should be")
+    lab.raw.set(lab.names.overwrite("k"), "1")
     before = lab.state()
     with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
         queue.push("k", "one", {"a": "1"}, 1000, "once")
+    assert lab.state() == before
+
+
+@pytest.mark.parametrize("name", ["timer", "queue"])
+def test_an_object_of_a_wrong_type_fails_a_workers_action_before_it_changes_anything(lab: Lab, name: str) -> None:
+    queue = lab.queue()
+    lab.raw.set({"timer": lab.names.timer, "queue": lab.names.queue("k")}[name], "not what it should be")
+    before = lab.state()
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        queue.get("k", 1)
+    assert lab.state() == before
+    lab.raw.set(lab.names.locker("k"), "r1", ex=LONG)
+    lab.raw.set(lab.names.overwrite("k"), "1")
+    before = lab.state()
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        queue.complete("k", 1)
+    if name == "timer":
+        with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+            queue.release("k", 1000)
     assert lab.state() == before
 
 

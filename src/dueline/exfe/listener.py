@@ -41,7 +41,6 @@ class Listener:
             return self._said(self._connection, timeout_s)
         except LOST:
             self.close()
-            self._connection = self._subscribe()
             return True
 
     def close(self) -> None:
