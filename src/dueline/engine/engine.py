@@ -13,7 +13,7 @@ Whoever wires them starts the store before the engine and stops it after the eng
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any
 
 from .bulk import BulkCalls
@@ -124,11 +124,11 @@ class Engine:
 
     # -- sending
 
-    async def send(self, namespace: str, topic: str, command: Send) -> Sent:
+    def send(self, namespace: str, topic: str, command: Send) -> Awaitable[Sent]:
         """Store one job. Raises a DuelineError when it was refused."""
         if self._draining:
             raise Draining
-        return await self._sender.send(namespace, topic, command)
+        return self._sender.send(namespace, topic, command)
 
     async def send_many(self, namespace: str, topic: str, commands: Sequence[Send]) -> list[Sent | DuelineError]:
         """Store many; each has its own result, in order. A malformed one raises (field "[3].id"), nothing is stored."""

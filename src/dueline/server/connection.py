@@ -1,9 +1,11 @@
 """One client connection: requests in, answers back in order.
 
-    data_received -> Reader -> queue -> one task per connection -> router -> write
+    data_received -> Reader -> queue -> at once, or one task per connection -> router -> write
 
-Reading (server/reading) and answering are two halves that meet in the queue. The answering half is one task for the
-life of the connection: a task per request would cost more than the parsing. It runs one handler at a time.
+Reading (server/reading) and answering are two halves that meet in the queue; one handler runs at a time. A lone request
+whose handler does not park is answered at once: its coroutine is stepped from where its bytes arrived and from the
+futures it waits for, without a task. Everything else (a queue, a poll that parks, a slow reader, an end) is the work of
+one task for the life of the connection.
 
 The client is gone at EOF or when the connection is lost: a handler that parks is cancelled then, any other one runs to
 its end (a send is never half done). An answer that did not reach the kernel calls `Response.undelivered`.
@@ -14,8 +16,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from ..dialects.http import Response, plain_error
 from .deadlines import NEVER
@@ -88,7 +91,10 @@ class Connection(asyncio.Protocol):
         if reader.due_s < self.deadline_s:
             self._front.deadlines.watch(self, reader.due_s)
         if self._queue:
-            self._hand_over()
+            if len(self._queue) == 1 and self._idle and not self._queue[0].found.route.parks:
+                self._answer_at_once(self._queue.popleft())
+            else:
+                self._hand_over()
 
     def eof_received(self) -> bool:
         self._ended = True
@@ -170,11 +176,70 @@ class Connection(asyncio.Protocol):
         else:
             self._continue_due = True
 
+    @property
+    def _idle(self) -> bool:
+        """Nothing is under way and nothing is held up: the next request may be answered at once."""
+        resting = self._task is None or self._wake is not None
+        return resting and self._current is None and self._writable is None and not self._retiring
+
+    def _answer_at_once(self, exchange: Exchange) -> None:
+        if exchange.answer is not None:
+            self._queue.append(exchange)  # refused while it was read: its end is the task's work
+            self._hand_over()
+            return
+        self._current = exchange
+        self._step(self._front.router.respond(exchange.found, exchange.request), exchange)
+
+    def _step(self, handler: Coroutine[Any, Any, Response], exchange: Exchange, _: object = None) -> None:
+        """Run a handler up to the next future it waits for, and from there on when that is done."""
+        try:
+            waits_for = handler.send(None)
+        except StopIteration as end:
+            self._finish(exchange, end.value)
+        except BaseException:
+            log.exception("unexpected error on a connection")
+            self._current = None
+            self.abort()
+        else:
+            if waits_for is None:
+                self._loop.call_soon(self._step, handler, exchange)
+            else:
+                waits_for._asyncio_future_blocking = False  # taken note of, as a task would
+                waits_for.add_done_callback(partial(self._step, handler, exchange))
+
+    def _finish(self, exchange: Exchange, answer: Response) -> None:
+        self._current = None
+        self._answered(exchange, answer)
+        if self._queue or self._ended or self._reading_paused or self._continue_due or self._writable is not None:
+            self._hand_over()
+        else:
+            self._reader.queued_bytes = 0
+            if self.deadline_s == NEVER and self._transport is not None:
+                self._front.deadlines.watch(self, self._idle_due_s)
+
+    def _answered(self, exchange: Exchange, answer: Response) -> bool:
+        """Count and write an answer; False: it was the last one of this connection."""
+        now_s = self._loop.time()
+        self._idle_due_s = now_s + self._limits.idle_timeout_s
+        if self._front.answered is not None:
+            self._front.answered(
+                exchange.found.route.name, exchange.request.method, answer.status, now_s - exchange.begun_s
+            )
+        if self._retiring:
+            exchange.keep_alive = False
+        self._write(exchange, answer, now_s)
+        if exchange.keep_alive:
+            return True
+        self._close() if exchange.answer is None or self._ended else self._linger()
+        return False
+
     def _hand_over(self) -> None:
-        """There is something in the queue: start or wake the answering half; stop reading when it is behind."""
+        """There is something for the task to do: start or wake it, unless a request is being answered at once, whose
+        end hands over. Stop reading when answers are behind."""
         if self._task is None:
-            self._task = self._loop.create_task(self._serve())
-        elif self._wake is not None:
+            if self._current is None:
+                self._task = self._loop.create_task(self._serve())
+        elif self._wake is not None and self._current is None:
             self._wake.set_result(None)
             self._wake = None
         behind = len(self._queue) >= QUEUED_REQUESTS or self._reader.queued_bytes > self._limits.max_body_bytes
@@ -183,9 +248,12 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     async def _serve(self) -> None:
-        front, queue, respond = self._front, self._queue, self._front.router.respond
+        queue, respond = self._queue, self._front.router.respond
         try:
             while self._transport is not None:
+                if self._writable is not None:
+                    await self._writable
+                    continue
                 if not queue:
                     if self._ended or (self._retiring and self._reader.between):
                         self._close()
@@ -198,18 +266,8 @@ class Connection(asyncio.Protocol):
                     self._current = exchange
                     answer = await respond(exchange.found, exchange.request)
                     self._current = None
-                now_s = self._loop.time()
-                if front.answered is not None:
-                    route = exchange.found.route.name
-                    front.answered(route, exchange.request.method, answer.status, now_s - exchange.begun_s)
-                if self._retiring:
-                    exchange.keep_alive = False
-                self._write(exchange, answer, now_s)
-                if not exchange.keep_alive:
-                    self._close() if exchange.answer is None or self._ended else self._linger()
+                if not self._answered(exchange, answer):
                     return
-                if self._writable is not None:
-                    await self._writable
         except asyncio.CancelledError:
             self._close()
         except Exception:

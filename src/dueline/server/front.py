@@ -24,6 +24,7 @@ import msgspec
 from ..dialects.http import Response
 from .connection import Connection
 from .deadlines import Deadlines
+from .reading import KnownHead
 from .router import Router
 
 Answered = Callable[[str, str, int, float], None]
@@ -75,6 +76,7 @@ class Front:
         self._servers: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
         self.held_bytes = 0  # counted by the connections
+        self.heads: dict[bytes, KnownHead] = {}  # heads of requests that came before; bounded by the readers
         self._emptied: asyncio.Event | None = None
         self._draining = False
         self._heads: dict[tuple[int, str], bytes] = {}

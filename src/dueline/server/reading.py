@@ -4,6 +4,8 @@
 
 It parses ahead (pipelining). A refusal goes into the same queue, so that answers keep their order; after a refusal it
 is deaf: what still comes is thrown away. It knows no transport; the connection looks at `due_s` after each feed.
+
+Clients repeat themselves: a head that came before, byte for byte, is not parsed again (`Front.heads`).
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("dueline.server")
 
 IDLE, HEAD, BODY = 0, 1, 2
+MAX_KNOWN_HEADS = 2048
+MAX_KNOWN_HEAD_BYTES = 1024
+UNUSUAL = ("expect", "upgrade", "transfer-encoding")
 MALFORMED = Found(fixed_route("malformed", internal_error()), None)
 NO_REQUEST = Request("-", "", "", {}, b"")
 
@@ -42,6 +47,17 @@ class Exchange(msgspec.Struct):
     old: bool = False  # HTTP/1.0
     answer: Response | None = None
     begun_s: float = 0.0
+
+
+class KnownHead(msgspec.Struct, frozen=True):
+    """What a head was found to say. Its bytes end with the first empty line, and its body has exactly this size."""
+
+    found: Found
+    method: str
+    path: str
+    query: str
+    headers: Headers
+    body_bytes: int
 
 
 class _Refused(Exception):
@@ -77,6 +93,7 @@ class Reader:
         self._held_bytes = 0  # of them, those that are counted in the front
         self._max_body_bytes = 0
         self._old = False
+        self._whole: Exchange | None = None  # the last request that this feed completed
 
     @property
     def between(self) -> bool:
@@ -85,6 +102,17 @@ class Reader:
 
     def feed(self, data: bytes) -> None:
         """Read on. Never raises."""
+        fresh = self._state == IDLE  # `data` begins with a new request
+        if fresh:
+            end = data.find(b"\r\n\r\n") + 4
+            known = self._front.heads.get(data[:end]) if end > 4 else None
+            if known is not None and len(data) == end + known.body_bytes:
+                found = known.found
+                request = Request(known.method, known.path, known.query, known.headers, data[end:], found.params)
+                self._queue.append(Exchange(found, request, True, False, None, self._loop.time()))
+                self.queued_bytes += known.body_bytes
+                return
+        self._whole = None
         self._progress = False
         self._chunk_bytes = len(data)
         if self._state == HEAD:
@@ -105,6 +133,8 @@ class Reader:
             self._partly_read(len(data))
         else:
             self.due_s = NEVER
+            if fresh and self._whole is not None and not self.deaf:
+                self._remember(data, self._whole)
 
     def refuse(self, answer: Response, found: Found = MALFORMED, request: Request = NO_REQUEST) -> None:
         """Answer so instead of reading on."""
@@ -199,13 +229,38 @@ class Reader:
             request.body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
             self._chunks = []
         keep_alive = self._parser.should_keep_alive() and request.method != "CONNECT"
-        self._queue.append(Exchange(found, request, keep_alive, self._old, None, self._loop.time()))
+        exchange = Exchange(found, request, keep_alive, self._old, None, self._loop.time())
+        self._queue.append(exchange)
+        self._whole = exchange
         self.queued_bytes += self._body_bytes
         self._request = None
         if not keep_alive:
             self.deaf = True
 
     # -- parts
+
+    def _remember(self, data: bytes, exchange: Exchange) -> None:
+        """Keep what the head of this request says, if all of `data` was this one request and nothing about it is
+        unusual: then the same bytes mean the same next time."""
+        request = exchange.request
+        end = data.find(b"\r\n\r\n") + 4
+        headers = cast(Headers, request.headers)
+        if (
+            end + len(request.body) == len(data)
+            and end <= MAX_KNOWN_HEAD_BYTES
+            and exchange.keep_alive
+            and not exchange.old
+            and exchange.answer is None
+            and headers.get("content-length", "0") == str(len(request.body))
+            and not any(name in headers for name in UNUSUAL)
+        ):
+            heads = self._front.heads
+            if len(heads) >= MAX_KNOWN_HEADS:
+                heads.clear()
+            found = exchange.found
+            heads[data[:end]] = KnownHead(
+                found, request.method, request.path, request.query, headers, len(request.body)
+            )
 
     def _declined(self) -> bool:
         """The client offers another protocol (h2c), which we do not take. The parser would take the body for that

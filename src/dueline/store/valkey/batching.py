@@ -50,13 +50,14 @@ class Batcher(Generic[Item, Result]):
         self._bytes = 0
         self._task: asyncio.Task[None] | None = None
 
-    async def call(self, items: Sequence[Item]) -> list[Result]:
+    def call(self, items: Sequence[Item]) -> Awaitable[list[Result]]:
         """Results in the order of the items. Items with one id run in separate calls, in order."""
         if len(items) == 1:
-            return await self._enqueue(items, self._size_of(items[0]))
+            return self._enqueue(items, self._size_of(items[0]))
         parts = self._parts(items)
-        if len(parts) == 1:
-            return await self._enqueue(*parts[0])
+        return self._enqueue(*parts[0]) if len(parts) == 1 else self._in_parts(parts)
+
+    async def _in_parts(self, parts: list[tuple[Sequence[Item], int]]) -> list[Result]:
         results = await asyncio.gather(*(self._enqueue(*part) for part in parts), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
@@ -122,10 +123,16 @@ class Batcher(Generic[Item, Result]):
             entry = queue[0]
             if batch and (len(items) + len(entry.items) > BATCH_JOBS or size + entry.size > BATCH_BYTES):
                 break
-            ids = [id_of(item) for item in entry.items]
-            if batch and not seen.isdisjoint(ids):
-                break
-            seen.update(ids)
+            if len(entry.items) == 1:
+                id = id_of(entry.items[0])
+                if id in seen:
+                    break
+                seen.add(id)
+            else:
+                ids = [id_of(item) for item in entry.items]
+                if batch and not seen.isdisjoint(ids):
+                    break
+                seen.update(ids)
             queue.popleft()
             batch.append(entry)
             items += entry.items

@@ -228,6 +228,11 @@ class ClusterLink:
             await cluster.aclose()
 
     async def call(self, key: str, *args: Any) -> Any:
+        if asyncio.current_task() is None:  # redis-py's cluster client uses asyncio.timeout, which needs a task
+            return await asyncio.ensure_future(self._call(key, *args))
+        return await self._call(key, *args)
+
+    async def _call(self, key: str, *args: Any) -> Any:
         if self._cluster is None:
             raise LinkLost("the store connection is closed", False)
         try:

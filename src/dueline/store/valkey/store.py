@@ -202,9 +202,9 @@ class ValkeyStore:
 
     # --- operations ---
 
-    async def send(self, line: Line, items: Sequence[SendItem], policy_version: int = 0) -> list[SendResult]:
+    def send(self, line: Line, items: Sequence[SendItem], policy_version: int = 0) -> Awaitable[list[SendResult]]:
         # A batch is refused whole when the line knows a newer policy, so only sends of one version are joined.
-        return await self._joined("send", line, policy_version, self._send).call(items)
+        return self._joined("send", line, policy_version, self._send).call(items)
 
     async def _send(self, line: Line, items: list[SendItem], policy_version: int) -> list[SendResult]:
         encoded = codec.encode_send(items, policy_version, line.topic.encode() if line.wide else None)
@@ -235,10 +235,10 @@ class ValkeyStore:
         deaths = (Reason.EXPIRED,) * n[3] + (Reason.EXHAUSTED,) * n[4] + (Reason.CORRUPT,) * len(corrupt)
         return Pulled(jobs, None if n[0] < 0 else n[0], bool(n[1]) or bool(corrupt), now_ms, not said & 2, deaths, n[2])
 
-    async def ack(self, line: Line, items: Sequence[Ref]) -> list[Done]:
+    def ack(self, line: Line, items: Sequence[Ref]) -> Awaitable[list[Done]]:
         if line.wide and not line.topic:
-            return await self._anywhere(line, items, _id_of, self.ack)
-        return await self._joined("ack", line, 0, self._ack).call(items)
+            return self._anywhere(line, items, _id_of, self.ack)
+        return self._joined("ack", line, 0, self._ack).call(items)
 
     async def _ack(self, line: Line, items: list[Ref], variant: int) -> list[Done]:
         _, _, n, _ = await self._calls.change("ack", line, *requests.refs(items))

@@ -1,0 +1,88 @@
+"""A head that came before is not parsed again. What is remembered must mean the same every time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from .kit import Site, assert_error, run
+
+HEAD = b"POST /echo HTTP/1.1\r\nHost: x\r\nX-Kind: y\r\nContent-Length: 5\r\n\r\n"
+
+
+def test_a_repeated_head_is_remembered_once_and_carries_its_own_body_each_time() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        for body in (b"hello", b"world", b"again"):
+            shown = (await client.ask(HEAD + body)).json()
+            assert (shown["body"], shown["headers"]["x-kind"]) == (body.decode(), "y")
+        assert list(site.front.heads) == [HEAD]
+        other = await site.client()
+        assert (await other.ask(HEAD + b"other")).json()["body"] == "other"
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("cut", range(1, len(HEAD)))
+def test_the_second_half_of_a_request_is_never_taken_for_a_head(cut: int) -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        await client.send(HEAD[:cut])
+        while not any(not connection._reader.between for connection in site.front._connections):
+            await asyncio.sleep(0)  # until the server has read it: the two halves must not arrive as one
+        assert (await client.ask(HEAD[cut:] + b"hello")).json()["body"] == "hello"
+        assert HEAD[cut:] not in site.front.heads
+
+    run(scenario)
+
+
+def test_what_is_unusual_is_parsed_every_time() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        chunked = b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+        for _ in range(2):
+            assert (await client.ask(chunked)).json()["body"] == "hello"
+        two = HEAD + b"hello" + HEAD + b"world"
+        await client.send(two)
+        assert [(await client.answer()).json()["body"] for _ in range(2)] == ["hello", "world"]
+        assert site.front.heads == {}
+        assert (await client.ask(HEAD.replace(b"x\r\n", b"x\r\nConnection: close\r\n") + b"hello")).status == 200
+        assert site.front.heads == {}
+
+    run(scenario)
+
+
+def test_a_known_head_with_another_length_of_body_is_read_on() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        assert (await client.ask(HEAD + b"hello")).status == 200
+        await client.send(HEAD + b"wor")
+        assert (await client.ask(b"ld")).json()["body"] == "world"
+        await client.send(HEAD + b"hello" + HEAD + b"again")
+        assert [(await client.answer()).json()["body"] for _ in range(2)] == ["hello", "again"]
+
+    run(scenario)
+
+
+def test_a_refused_head_is_not_remembered() -> None:
+    async def scenario(site: Site) -> None:
+        both = HEAD.replace(b"Content-Length", b"Transfer-Encoding: chunked\r\nContent-Length")
+        for _ in range(2):
+            assert_error(await (await site.client()).ask(both + b"hello"), 400, "bad_request")
+        assert site.front.heads == {}
+
+    run(scenario)
+
+
+def test_the_memory_of_heads_is_bounded() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        for number in range(2100):
+            assert (await client.ask(HEAD.replace(b": y", b": %d" % number) + b"hello")).status == 200
+        assert len(site.front.heads) <= 2048
+        long = HEAD.replace(b": y", b": " + b"y" * 2000)
+        assert (await client.ask(long + b"hello")).status == 200
+        assert long not in site.front.heads
+
+    run(scenario)
