@@ -8,8 +8,9 @@ _HEAD = """# Configuration
 
 Made from the settings' own table (`python -m dueline.config.docs`); do not edit by hand.
 
-A key is set by a flag of `dueline serve`, else by its environment variable, else in the TOML file given with
-`--config`, else it has its default. An unknown key, a wrong type or a value out of bounds stops the server with exit
+A key is set by a flag of `dueline serve`, else by its environment variable, else by a file of another delay queue
+(`--ouqiang-config`, see [its page](dialects/ouqiang.md)), else in the TOML file given with `--config`, else it has its
+default. An unknown key, a wrong type or a value out of bounds stops the server with exit
 code 2 and the name of the key.
 """
 
