@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tempfile
 from pathlib import Path
 
-from ..kit import Runner, Served, serve
+from ..kit import Served, serve
 from .conftest import HOLD_MS, OPTIONS
 from .lab import ADDED, DONE, NOWHERE, Ouqiang, now_ms, refused
 
@@ -274,7 +275,7 @@ async def test_case_033_the_types_are_those_that_strict_clients_want(ouqiang: Ou
         assert answer.headers["content-type"] == "application/json; charset=utf-8"
 
 
-def test_case_034_a_restart_loses_neither_a_waiting_nor_a_reserved_job(runner: Runner, tmp_path: Path) -> None:
+async def test_case_034_a_restart_loses_neither_a_waiting_nor_a_reserved_job(ouqiang: Ouqiang) -> None:
     async def restart(served: Served, kill: bool) -> Ouqiang:
         if kill:
             await served.server.kill_group()
@@ -297,16 +298,15 @@ def test_case_034_a_restart_loses_neither_a_waiting_nor_a_reserved_job(runner: R
         await q.finish(id)
         assert await q.counts(topic) == NOWHERE
 
-    async def both() -> None:
-        ends = {"stopped": False, "killed": True}
-        servers = [await serve(tmp_path / name, OPTIONS) for name in ends]
+    async def served(folder: Path, kill: bool) -> None:
+        one = await serve(folder, OPTIONS)
         try:
-            await asyncio.gather(*(life(served, kill) for served, kill in zip(servers, ends.values(), strict=True)))
+            await life(one, kill)
         finally:
-            for served in servers:
-                await served.stop()
+            await one.stop()
 
-    runner.run(both())
+    with tempfile.TemporaryDirectory() as stopped, tempfile.TemporaryDirectory() as killed:
+        await asyncio.gather(served(Path(stopped), False), served(Path(killed), True))
 
 
 async def test_case_035_the_ladder_of_seven_waits(ouqiang: Ouqiang) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,10 +15,10 @@ from dueline.config.ouqiang_ini import Unreadable, read
 from dueline.config.settings import Dialects, Server, Settings, Store
 from dueline.config.settings import Ouqiang as OuqiangSettings
 from dueline.server.listeners import addresses
-from dueline.testing.process import DUELINE, ServerProcess, free_port
+from dueline.testing.process import DUELINE, free_port
 
 from ...kit.valkey import PrivateValkey
-from ..kit import Runner, Served
+from ..kit import Served, serve
 from .lab import DONE, NOWHERE, Ouqiang, now_ms
 
 SAMPLE = """\ufeff; a comment
@@ -129,11 +131,10 @@ def test_on_our_own_default_port_there_is_one_listener_for_all(tmp_path: Path) -
     assert list(addresses(said)) == ["127.0.0.1:9300", "0.0.0.0:9277"]
 
 
-def test_a_server_is_started_with_nothing_but_the_originals_file(runner: Runner, tmp_path: Path) -> None:
+async def test_a_server_is_started_with_nothing_but_the_originals_file(ouqiang: Ouqiang) -> None:
     """Its listener, its Redis with password and database, its hold time; and only its five paths at that address."""
-    port = free_port()
-    store = PrivateValkey(port=free_port(), options=("--requirepass", "p@s;s#/w"))
-    store.start()
+    store, port = PrivateValkey(port=free_port(), options=("--requirepass", "p@s;s#/w")), free_port()
+    await asyncio.to_thread(store.start)
     lines = (
         f"bind_address = 127.0.0.1:{port}",
         "bucket_size = 5",
@@ -142,38 +143,34 @@ def test_a_server_is_started_with_nothing_but_the_originals_file(runner: Runner,
         "redis.db = 3",
         "redis.password = `p@s;s#/w`",
     )
-    args = ["--ouqiang-config", str(written(tmp_path, "\n".join(lines)))]
-
-    async def life() -> None:
-        server = ServerProcess(tmp_path / "unused", args=args)
-        served = Served(server)
-        await server.start()
+    with tempfile.TemporaryDirectory() as folder:
+        file = written(Path(folder), "\n".join(lines))
+        served = await serve(Path(folder) / "unused", args=["--ouqiang-config", str(file)])
         try:
-            text = "\n".join(server.output)
+            text = "\n".join(served.server.output)
             assert "without effect here: bucket_size" in text
             assert f", ouqiang on http://127.0.0.1:{port})" in text
             assert f"(store redis://127.0.0.1:{store.port}/3, durability standard" in text
-            q, before_ms = Ouqiang(served, served.client(port)), now_ms()
-            assert await q.ask("pop", topic="t") == DONE
-            assert now_ms() >= before_ms + 1000
-            await q.push("t", "one", 3600)
-            for path in ("nothing", "v1/info", "camellia/delayQueue/getMsg", "push/", ""):
-                answer = await q.raw(path, b"{}")
-                assert (answer.status, answer.body) == (404, b"404 page not found\n"), path
-                assert answer.headers["content-type"] == "text/plain; charset=utf-8"
-            main = Ouqiang(served)
-            assert (await main.raw("get", b'{"id":"one"}')).status == 404, "also spoken at the main address"
-            assert await main.counts("t") == {**NOWHERE, "scheduled": 1}
+            await _spoken_there_only(served, port)
+            with redis.Redis(port=store.port, db=3, password="p@s;s#/w") as client:
+                assert client.dbsize() > 0
+            assert not (Path(folder) / "unused").exists()
         finally:
             await served.stop()
+            await asyncio.to_thread(store.stop)
 
-    try:
-        runner.run(life())
-        with redis.Redis(port=store.port, db=3, password="p@s;s#/w") as client:
-            assert client.dbsize() > 0
-        assert not (tmp_path / "unused").exists()
-    finally:
-        store.stop()
+
+async def _spoken_there_only(served: Served, port: int) -> None:
+    q, main, before_ms = Ouqiang(served, served.client(port)), Ouqiang(served), now_ms()
+    assert await q.ask("pop", topic="t") == DONE
+    assert now_ms() >= before_ms + 1000
+    await q.push("t", "one", 3600)
+    for path in ("nothing", "v1/info", "camellia/delayQueue/getMsg", "push/", ""):
+        answer = await q.raw(path, b"{}")
+        assert (answer.status, answer.body) == (404, b"404 page not found\n"), path
+        assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert (await main.raw("get", b'{"id":"one"}')).status == 404, "also spoken at the main address"
+    assert await main.counts("t") == {**NOWHERE, "scheduled": 1}
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
-from ..kit import Runner, serve
+from ..kit import serve
 from .lab import NOTHING, NOWHERE, Youzan, done, now_ms, refused
 
 NOT_AN_OBJECT = (
@@ -168,14 +169,10 @@ async def test_a_wrong_request_leaves_the_connection_usable(youzan: Youzan) -> N
     assert await q.pop(topic) == (id, "x")
 
 
-def test_the_options_are_a_time_to_run_and_what_an_empty_pop_is(runner: Runner, tmp_path: Path) -> None:
-    async def life() -> None:
-        env = {
-            "DUELINE_DIALECTS__YOUZAN__TTR_MS": "5000",
-            "DUELINE_DIALECTS__YOUZAN__EMPTY_POP_SUCCESS": "false",
-            "DUELINE_DIALECTS__YOUZAN__NAMESPACE": "youzan",
-        }
-        served = await serve(tmp_path, env)
+async def test_the_options_are_a_time_to_run_and_what_an_empty_pop_is(youzan: Youzan) -> None:
+    env = {"DUELINE_DIALECTS__YOUZAN__TTR_MS": "5000", "DUELINE_DIALECTS__YOUZAN__EMPTY_POP_SUCCESS": "false"}
+    with tempfile.TemporaryDirectory() as folder:
+        served = await serve(Path(folder), env)
         try:
             q = Youzan(served)
             assert await q.ask(command="pop", topic="t") == refused("no job ready")
@@ -183,5 +180,3 @@ def test_the_options_are_a_time_to_run_and_what_an_empty_pop_is(runner: Runner, 
             assert (await q.job("t", "i") or {})["lease_ms"] == 5000
         finally:
             await served.stop()
-
-    runner.run(life())

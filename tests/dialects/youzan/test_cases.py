@@ -11,7 +11,6 @@ import json
 import time
 
 from ..crowd import Consumed, YouzanWords, consumed, sent, two_servers
-from ..kit import Runner
 from .lab import NOTHING, NOWHERE, Youzan, done, now_ms, refused
 
 BODY = '{"a":1}'
@@ -189,19 +188,16 @@ async def test_case_022_every_answer_has_four_fields_and_success_is_a_boolean(yo
     ]
 
 
-def test_case_023_two_servers_on_one_store_deliver_a_thousand_jobs_once_each(runner: Runner) -> None:
-    async def life() -> None:
-        due_s = time.monotonic() + 6.0  # all together, whenever each was added
+async def test_case_023_two_servers_on_one_store_deliver_a_thousand_jobs_once_each(youzan: Youzan) -> None:
+    ids, seen = [f"one-{number}" for number in range(1000)], Consumed()
+    async with two_servers() as servers:
+        due_s = time.monotonic() + 5.0  # all together, whenever each was added
         words = YouzanWords(lambda: max(0.0, due_s - time.monotonic()), ttr_s=600)
-        ids, seen = [f"one-{number}" for number in range(1000)], Consumed()
-        async with two_servers() as servers:
-            consuming = asyncio.create_task(consumed(words, servers, "t", len(ids), seen, 8, ends=False))
-            await sent(words, servers, "t", ids, 8)
-            await consuming
-            assert dict(seen.deliveries) == dict.fromkeys(ids, 1)
-            assert await Youzan(servers[0]).counts("t") == {**NOWHERE, "leased": 1000}
-
-    runner.run(life())
+        consuming = asyncio.create_task(consumed(words, servers, "t", len(ids), seen, 8, ends=False))
+        await sent(words, servers, "t", ids, 8)
+        await consuming
+        assert dict(seen.deliveries) == dict.fromkeys(ids, 1)
+        assert await Youzan(servers[0]).counts("t") == {**NOWHERE, "leased": 1000}
 
 
 async def test_case_025_a_finish_that_comes_late_ends_a_job_that_another_one_holds(youzan: Youzan) -> None:
