@@ -25,6 +25,7 @@ class Probe:
     """A dialect that shows what arrives. Events say what happened, so that tests wait on signals."""
 
     name: str = "probe"
+    taskless: bool = False  # how its routes that do not park are run; `run` tries both ways
     seen: list[Request] = field(default_factory=list)
     parked: asyncio.Event = field(default_factory=asyncio.Event)
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
@@ -33,16 +34,16 @@ class Probe:
 
     def routes(self) -> list[Route]:
         return [
-            Route("*", "/echo", self.echo, "echo"),
-            Route("POST", "/small", self.echo, "small", max_body_bytes=10),
-            Route("*", "/things/{name}", self.echo, "thing"),
+            Route("*", "/echo", self.echo, "echo", taskless=self.taskless),
+            Route("POST", "/small", self.echo, "small", max_body_bytes=10, taskless=self.taskless),
+            Route("*", "/things/{name}", self.echo, "thing", taskless=self.taskless),
             Route("GET", "/park", self.park, "park", parks=True),
-            Route("GET", "/hold", self.hold, "hold"),
-            Route("GET", "/big", self.big, "big"),
-            Route("GET", "/broken", self.broken, "broken"),
-            Route("GET", "/refused", self.refused, "refused"),
-            Route("GET", "/injected", self.injected, "injected"),
-            Route("GET", "/nothing", self.nothing, "nothing"),
+            Route("GET", "/hold", self.hold, "hold", taskless=self.taskless),
+            Route("GET", "/big", self.big, "big", taskless=self.taskless),
+            Route("GET", "/broken", self.broken, "broken", taskless=self.taskless),
+            Route("GET", "/refused", self.refused, "refused", taskless=self.taskless),
+            Route("GET", "/injected", self.injected, "injected", taskless=self.taskless),
+            Route("GET", "/nothing", self.nothing, "nothing", taskless=self.taskless),
         ]
 
     def failed(self, request: Request, error: DuelineError) -> Response:
@@ -187,8 +188,9 @@ async def site(
     limits: FrontLimits = FrontLimits(),
     server_tls: ssl.SSLContext | None = None,
     client_tls: ssl.SSLContext | None = None,
+    taskless: bool = False,
 ) -> AsyncIterator[Site]:
-    probe = Probe()
+    probe = Probe(taskless=taskless)
     answered: list[tuple[str, str, int]] = []
     front = Front(
         Router([probe]),
@@ -216,14 +218,15 @@ async def site(
 
 
 def run(scenario: Callable[[Site], Awaitable[None]], limits: FrontLimits = FrontLimits()) -> None:
-    """Run a scenario against a fresh front, on the loop that `dueline serve` uses."""
+    """Run a scenario against a fresh front, on the loop that `dueline serve` uses: with a task and without one."""
     import uvloop
 
-    async def whole() -> None:
-        async with site(limits) as running:
+    async def whole(taskless: bool) -> None:
+        async with site(limits, taskless=taskless) as running:
             await asyncio.wait_for(scenario(running), 20)
 
-    uvloop.run(whole())
+    for taskless in (False, True):
+        uvloop.run(whole(taskless))
 
 
 def assert_error(answer: Answer, status: int, code: str) -> None:

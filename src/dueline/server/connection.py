@@ -3,9 +3,9 @@
     data_received -> Reader -> queue -> at once, or one task per connection -> router -> write
 
 Reading (server/reading) and answering are two halves that meet in the queue; one handler runs at a time. A lone request
-whose handler does not park is answered at once: its coroutine is stepped from where its bytes arrived and from the
-futures it waits for, without a task. Everything else (a queue, a poll that parks, a slow reader, an end) is the work of
-one task for the life of the connection.
+whose route is `taskless` is answered at once: its coroutine is stepped from where its bytes arrived and from the
+futures it waits for. Everything else (a queue, a poll that parks, a slow reader, an end) is the work of one task for
+the life of the connection.
 
 The client is gone at EOF or when the connection is lost: a handler that parks is cancelled then, any other one runs to
 its end (a send is never half done). An answer that did not reach the kernel calls `Response.undelivered`.
@@ -91,7 +91,7 @@ class Connection(asyncio.Protocol):
         if reader.due_s < self.deadline_s:
             self._front.deadlines.watch(self, reader.due_s)
         if self._queue:
-            if len(self._queue) == 1 and self._idle and not self._queue[0].found.route.parks:
+            if len(self._queue) == 1 and self._idle and self._queue[0].found.route.taskless:
                 self._answer_at_once(self._queue.popleft())
             else:
                 self._hand_over()

@@ -44,6 +44,7 @@ J = T + "/jobs"
 SEND, TAKE, TOPICS, DEAD = "Sending", "Consuming", "Topics", "Dead jobs"
 ENDED = ("not_found", "job_leased", "already_done")
 LEASES = ("lease_lost", "not_found")
+OFTEN = frozenset({"send", "ack", "release", "extend"})  # a job's own way, without parking
 LEASE = {"id": "order-1042", "lease": "the token of the pull"}
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -94,5 +95,8 @@ OPERATIONS: tuple[Operation, ...] = (
 def routes(handlers: NativeHandlers, max_request_bytes: int) -> tuple[Route, ...]:
     """The table with its handlers."""
     return tuple(
-        Route(o.method, o.pattern, getattr(handlers, o.name), o.name, o.parks, max_request_bytes) for o in OPERATIONS
+        Route(
+            o.method, o.pattern, getattr(handlers, o.name), o.name, o.parks, max_request_bytes, taskless=o.name in OFTEN
+        )
+        for o in OPERATIONS
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 from ...engine.errors import RateLimited
@@ -91,27 +92,20 @@ class Batcher(Generic[Item, Result]):
         return future
 
     async def _work(self) -> None:
+        # The next call leaves before the answers of the last one are handed out: the store works while we write them.
+        loop = asyncio.get_running_loop()
+        last: Callable[[], None] = _nothing
         try:
             while self._queue:
                 batch, items = self._take()
-                try:
-                    results = await self._run(items)
-                except BaseException as error:
-                    for entry in batch:
-                        if not entry.future.done():
-                            entry.future.set_exception(error)
-                    if not isinstance(error, Exception):
-                        raise
-                    continue
-                at = 0
-                for entry in batch:
-                    until = at + len(entry.items)
-                    if not entry.future.done():
-                        entry.future.set_result(results[at:until])
-                    at = until
+                call = loop.create_task(_result(self._run(items)))
+                last()
+                results = await call
+                last = partial(_settle, batch, results)
         finally:
             self._task = None
             self._idle()
+            last()
 
     def _take(self) -> tuple[list[_Entry[Item, Result]], list[Item]]:
         batch: list[_Entry[Item, Result]] = []
@@ -140,3 +134,27 @@ class Batcher(Generic[Item, Result]):
             self._jobs -= len(entry.items)
             self._bytes -= entry.size
         return batch, items
+
+
+def _nothing() -> None:
+    """Before the first call there is nothing to hand out."""
+
+
+async def _result(call: Awaitable[list[Result]]) -> list[Result] | Exception:
+    try:
+        return await call
+    except Exception as error:
+        return error
+
+
+def _settle(batch: list[_Entry[Item, Result]], results: list[Result] | Exception) -> None:
+    """Hand out the results of a call, or its failure."""
+    at = 0
+    for entry in batch:
+        until = at + len(entry.items)
+        if not entry.future.done():
+            if isinstance(results, Exception):
+                entry.future.set_exception(results)
+            else:
+                entry.future.set_result(results[at:until])
+        at = until

@@ -1,8 +1,8 @@
 """The way to a store's node: one connection, many calls in flight, replies in order.
 
-redis-py does the protocol (RESP, auth, TLS, Cluster routing); this adds what a shared connection needs: calls that
-are ready at the same moment leave in one write, a call is never cancelled in flight, a silent connection is closed,
-and a lost one fails every call that was on it, saying whether its bytes had left.
+redis-py does the protocol (RESP, auth, TLS, Cluster routing); this adds what a shared connection needs: a call leaves
+at once and is never cancelled in flight, a silent connection is closed, and a lost one fails every call that was on it,
+saying whether its bytes had left.
 """
 
 from __future__ import annotations
@@ -80,9 +80,7 @@ class SingleLink:
         self._connection: AbstractConnection | None = None
         self._connecting: asyncio.Task[AbstractConnection] | None = None
         self._reader: asyncio.Task[None] | None = None
-        self._writer: asyncio.Task[None] | None = None
         self._pending: deque[tuple[asyncio.Future[Any], float]] = deque()
-        self._out: list[bytes] = []
         self._watchdog: asyncio.TimerHandle | None = None
         self._stopped = False
 
@@ -92,11 +90,11 @@ class SingleLink:
     async def stop(self) -> None:
         self._stopped = True
         self._lose(LinkLost("the store connection was closed", True))
-        for task in (self._reader, self._writer, self._connecting):
+        for task in (self._reader, self._connecting):
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait([task])
-        self._reader = self._writer = self._connecting = None
+        self._reader = self._connecting = None
 
     async def call(self, key: str, *args: Any) -> Any:
         connection = self._connection
@@ -105,9 +103,7 @@ class SingleLink:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         self._pending.append((future, loop.time()))
-        self._out += connection.pack_command(*args)
-        if self._writer is None:
-            self._writer = loop.create_task(self._write(connection))
+        self._write(connection, connection.pack_command(*args))
         if self._watchdog is None:
             self._watchdog = loop.call_later(self._reply_timeout_s, self._look_for_silence)
         return await future
@@ -144,15 +140,14 @@ class SingleLink:
         self._reader = asyncio.get_running_loop().create_task(self._read(connection))
         return connection
 
-    async def _write(self, connection: AbstractConnection) -> None:
-        try:
-            while self._out and self._connection is connection:
-                out, self._out = self._out, []
-                await connection.send_packed_command(b"".join(out), check_health=False)  # one write, not one per piece
-        except (RedisError, OSError) as error:
-            self._lose(LinkLost(f"the store connection broke: {error}", True))
-        finally:
-            self._writer = None
+    def _write(self, connection: AbstractConnection, pieces: list[bytes]) -> None:
+        """At once, and without waiting: what may be on its way is bounded by the batchers. (redis-py's own way to send
+        is a coroutine, which would leave in a later turn of the loop.)"""
+        writer = connection._writer
+        if writer is None:
+            self._lose(LinkLost("the store connection broke", True))
+        else:
+            writer.write(b"".join(pieces))
 
     async def _read(self, connection: AbstractConnection) -> None:
         try:
@@ -188,7 +183,6 @@ class SingleLink:
     def _lose(self, error: LinkLost) -> None:
         connection, self._connection = self._connection, None
         pending, self._pending = self._pending, deque()
-        self._out = []
         if self._watchdog is not None:
             self._watchdog.cancel()
             self._watchdog = None
