@@ -56,6 +56,7 @@ types: dev
 
 docs: setup
 	$(BIN)/python -m dueline.config.docs > docs/config.md
+	$(BIN)/python -m dueline.engine.lifecycle > docs/lifecycle.md
 
 check: lint types test
 

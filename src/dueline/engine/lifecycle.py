@@ -79,3 +79,34 @@ def judge(
     if time_ms > now_ms:
         return Verdict(State.SCHEDULED, None, time_ms)
     return Verdict(State.READY, None, time_ms)
+
+
+def page() -> str:
+    """docs/lifecycle.md, made from the table (`make docs`)."""
+    rows = [
+        f"| {_names(move.before) or '(no job)'} | {move.event} | {_names(move.after) or '(gone)'}"
+        f"{f', reason {move.reason}' if move.reason else ''} |"
+        for move in MOVES
+    ]
+    text = (
+        "# States and the moves between them",
+        "",
+        "Made from the table in `src/dueline/engine/lifecycle.py` by `make docs`; do not edit.",
+        "",
+        "`ready` is not stored: a job is ready when it is not leased and its time has come. In the same way a lease",
+        "that is over, an expired job and one without attempts left are derived from the record and the time; clean-up",
+        "only writes down what is already true.",
+        "",
+        "| from | what happens | to |",
+        "|---|---|---|",
+        *rows,
+    )
+    return "\n".join(text) + "\n"
+
+
+def _names(states: tuple[State, ...]) -> str:
+    return ", ".join(states)
+
+
+if __name__ == "__main__":
+    print(page(), end="")

