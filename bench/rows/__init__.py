@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from ..report import Line
 from ..sizes import Sizes
 from .depth import depth
+from .dialects import dialects
 from .idle import idle
 from .lateness import lateness
 from .memory import memory
@@ -26,4 +27,5 @@ ROWS: dict[str, Row] = {
     "restart": restart,
     "transport": transport,
     "wakeup": wakeup,
+    "dialects": dialects,
 }
