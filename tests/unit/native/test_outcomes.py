@@ -30,7 +30,7 @@ def every_error() -> list[type[errors.DuelineError]]:
     while todo:
         kind = todo.pop()
         found.append(kind)
-        todo.extend(kind.__subclasses__())
+        todo.extend(other for other in kind.__subclasses__() if other.__module__ == errors.__name__)
     return [kind for kind in found if kind.code not in ("internal", "conflict")]
 
 
