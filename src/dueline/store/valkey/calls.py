@@ -65,17 +65,17 @@ class Calls:
         """Connects and checks the data version; raises StoreDown, Loading or WrongStore."""
         await self.link.start()
         key = meta_key(self._prefix)
-        await self._plain(key, "HSETNX", key, "version", DATA_VERSION)
-        await self._plain(key, "HSETNX", key, "epoch", os.urandom(8).hex())
+        await self.plain(key, "HSETNX", key, "version", DATA_VERSION)
+        await self.plain(key, "HSETNX", key, "epoch", os.urandom(8).hex())
         await self.check()
 
     async def check(self) -> None:
         """One look at the store (health): its clock, its data version, and that it is still the same store."""
         key = meta_key(self._prefix)
-        reply = await self._plain(key, "TIME")
+        reply = await self.plain(key, "TIME")
         if self._test_clock is None:
             self.clock.observe(int(reply[0]) * 1000 + int(reply[1]) // 1000)
-        found = await self._plain(key, "HGETALL", key)
+        found = await self.plain(key, "HGETALL", key)
         fields: dict[bytes, bytes] = (
             found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))
         )
@@ -93,7 +93,8 @@ class Calls:
                 "the store is not the one this server began with (emptied or replaced): restart the server to accept it"
             )
 
-    async def _plain(self, key: str, *command: Any) -> Any:
+    async def plain(self, key: str, *command: Any) -> Any:
+        """One command on a key, healed as every call is."""
         return await self._healed(lambda _: self.link.call(key, *command), "plain")
 
     async def _healed(self, attempt: Callable[[bool], Awaitable[Any]], name: str) -> Any:

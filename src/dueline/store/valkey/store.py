@@ -76,6 +76,7 @@ class ValkeyStore:
         self.directory = ValkeyDirectory(self._calls.directory, self._registered)
         self.clock = self._calls.clock
         self.check = self._calls.check
+        self.plain = self._calls.plain
         self.now_ms = self._calls.now_ms
         self._wakeups = Wakeups(self._link, self._woken)
         self._batchers: dict[tuple[str, Line, int], Batcher[Any, Any]] = {}
