@@ -11,7 +11,7 @@ the space of a dialect that has words for it (SpaceOwner) by that dialect.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -21,8 +21,9 @@ from ..engine.errors import DuelineError, InvalidField, MethodNotAllowed, NoRout
 
 log = logging.getLogger("dueline.server")
 
-Guard = Callable[[Request, Route], None]
-"""Asked before every handler: may set `request.namespace`, may raise Unauthorized or Forbidden."""
+Guard = Callable[[Request, Route], Awaitable[None] | None]
+"""Asked before every handler: may set `request.namespace`, may raise Unauthorized or Forbidden. What it returns, if
+anything, is waited for before the handler is called, and may raise the same."""
 
 RECENT_TARGETS = 4096
 
@@ -111,8 +112,8 @@ class Router:
     async def respond(self, found: Found, request: Request) -> Response:
         """Run the handler. A refusal is answered by the dialect, anything unexpected by 500 `internal`."""
         try:
-            if self._guard is not None:
-                self._guard(request, found.route)
+            if self._guard is not None and (waiting := self._guard(request, found.route)) is not None:
+                await waiting
             return await found.route.handler(request)
         except DuelineError as error:
             return self.failed(found, request, error)
