@@ -1,6 +1,7 @@
 """One server process, wired: the only place where store, engine, dialects, front and telemetry meet.
 
-listen   the front answers: /healthz and /readyz at once, everything else "loading" until it is open
+listen   the front answers: /healthz and /readyz at once, everything else "loading" until it is open; a poll hears it
+         a second later, because whoever polls asks again at once
 open     the store is there, judged and connected; the engine runs
 stop     parked polls are answered empty, what is under way is finished, connections close; engine and store end
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -45,6 +46,8 @@ STORE_WAIT_S = 30.0  # for an external store at the start
 TOPICS_SHOWN = 200
 TOPICS_FRESH_S = 5.0
 LAST_CALLS_S = 2.0
+LOADING = "the server is starting; nothing was done"
+CALM_S = 1.0  # how long a poll is held while the server is starting
 
 
 class StartRefused(Exception):
@@ -82,6 +85,7 @@ class App:
         self._facts: Facts | None = None
         self._topics: tuple[float, list[Family]] = (0.0, [])
         self._always_open: frozenset[str] = frozenset()
+        self._started = asyncio.Event()  # or given up: nobody need wait for the start any more
         node = CamelliaNode(folder, lambda: not self.health.reasons(), self._families)
         self._camellia = CamelliaDialect(self.engine, settings.limits, camellia_options(settings), node)
         self._camellia_metrics = CamelliaMetrics(self._camellia)
@@ -137,11 +141,13 @@ class App:
         await self.engine.start()
         self._camellia.monitor.start()
         self.health.phase = Phase.SERVING
+        self._started.set()
         await self.health.start()
 
     async def stop(self, hasten: asyncio.Event) -> None:
         """Drain and end. `hasten` cuts the wait for calls that are under way."""
         self.health.phase = Phase.DRAINING
+        self._started.set()
         self._camellia.monitor.stop()
         draining = asyncio.ensure_future(self._drain(self.settings.server.drain_ms / 1000))
         await self.engine.drain()
@@ -180,9 +186,21 @@ class App:
             raise StartRefused(why)
         return msgspec.structs.replace(facts, appendfsync=await self._probe.appendfsync())
 
-    def _guard(self, request: Request, route: Route) -> None:
-        if self.health.phase is Phase.STARTING and not route.always and route.name not in self._always_open:
-            raise Loading("the server is starting; nothing was done")
+    def _guard(self, request: Request, route: Route) -> Awaitable[None] | None:
+        if self.health.phase is not Phase.STARTING or route.always or route.name in self._always_open:
+            return None
+        if route.parks:
+            return self._until_started()
+        raise Loading(LOADING)
+
+    async def _until_started(self) -> None:
+        """Clients of long polls ask again without a pause when they are refused: the pause is ours. A poll that the
+        start falls into goes on as one that came after it."""
+        try:
+            async with asyncio.timeout(CALM_S):
+                await self._started.wait()
+        except TimeoutError:
+            raise Loading(LOADING) from None
 
     # --- what it tells ----------------------------------------------------------------------------------------------
 
