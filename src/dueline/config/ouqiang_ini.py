@@ -2,7 +2,7 @@
 
     bind_address                     dialects.ouqiang.listen
     queue_block_timeout              dialects.ouqiang.hold_ms (seconds there)
-    redis.host, .db, .password       store.url; without any redis.* key jobs are kept in the embedded store
+    redis.host, .db, .password       store.url; without any of them jobs are kept in the embedded store
     all else                         has no effect here, which is reported
 
 It is an INI file of which only the keys before the first section count. An empty value or a number that is none means
@@ -22,7 +22,8 @@ import msgspec
 LONGEST_HOLD_S = 300
 DEFAULT_HOLD_S = 178
 DEFAULT_HOST, DEFAULT_DB = "127.0.0.1:6379", 1
-USED = frozenset({"bind_address", "queue_block_timeout", "redis.host", "redis.db", "redis.password"})
+STORE = frozenset({"redis.host", "redis.db", "redis.password"})
+USED = STORE | {"bind_address", "queue_block_timeout"}
 UNUSED = (
     "bucket_size",
     "bucket_name",
@@ -64,10 +65,10 @@ def read(file: Path) -> OuqiangFile:
         hold_s, note = _hold_s(keys["queue_block_timeout"])
         values["dialects.ouqiang.hold_ms"] = (hold_s * 1000, f"queue_block_timeout in {file}")
         notes += [note] if note else []
-    if any(name.startswith("redis.") for name in keys):
+    if not STORE.isdisjoint(keys):
         values["store.url"] = (_store_url(keys), f"redis.* in {file}")
     else:
-        notes.append("no redis.* key: jobs are kept in the embedded store")
+        notes.append("no redis.host, redis.db or redis.password: jobs are kept in the embedded store")
     return OuqiangFile(values, tuple(f"{file}: {note}" for note in notes))
 
 
