@@ -18,7 +18,7 @@ from ...engine.limits import LAST_MS
 
 MAX_S = LAST_MS / 1000  # longer is then
 COMMANDS = {"add": "add", "put": "add", "push": "add", "pop": "pop", "finish": "finish", "delete": "delete"}
-_NUMERAL = re.compile(r"\s*[+-]?\d{1,30}(?:\.\d{1,30})?\s*", re.ASCII)
+_NUMERAL = re.compile(r"\s*[+-]?(?:\d{1,30}(?:\.\d{1,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,9})?\s*", re.ASCII)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -101,14 +101,14 @@ def _name(fields: dict[str, Any], name: str) -> str:
 
 
 def _ms(fields: dict[str, Any], name: str, id: str) -> int | None:
-    """Seconds to whole milliseconds, rounded up: never early. None: not given."""
+    """Seconds to whole milliseconds, rounded up: never early. Less than 0 stays less. None: not given."""
     value = fields.get(name)
     if value is None:
         return None
     if not isinstance(value, _Number) and not (isinstance(value, str) and _NUMERAL.fullmatch(value)):
         raise Refused(f"{name} invalid", id)
     seconds = max(-MAX_S, min(float(value), MAX_S))
-    return math.ceil(round(seconds * 1000, 6))
+    return math.floor(seconds * 1000) if seconds < 0 else math.ceil(round(seconds * 1000, 6))
 
 
 def _body(value: Any) -> str:

@@ -40,12 +40,6 @@ class YouzanHandlers:
         except DuelineError as error:  # whatever it is, the answer tells which job it was
             raise decode.Refused(encode.reason_of(error), asked.id) from None
 
-    async def browse(self, request: Request) -> Response:
-        """A browser that opens the address: GET without a body. With one it is a command like any other."""
-        if request.body:
-            return await self.command(request)
-        return Response(302, b"", "text/plain; charset=utf-8", headers=(("location", "/ui/"),))
-
     async def _add(self, asked: decode.Asked) -> Response:
         ttr_ms = asked.ttr_ms or min(self._options.ttr_ms, self._limits.max_lease_ms)
         if ttr_ms > self._limits.max_lease_ms:  # cut, it would be delivered again sooner than was asked

@@ -1,4 +1,4 @@
-"""The whole surface on one page: the document names no path, so there are two."""
+"""The whole surface on one page: the document names neither path nor verb, so there are two paths for any verb."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from .handlers import YouzanHandlers
 
 def routes(h: YouzanHandlers) -> tuple[Route, ...]:
     return (
-        Route("POST", "/", h.command, "youzan_command", parks=True),
-        Route("GET", "/", h.browse, "youzan_browse", parks=True),
+        Route("*", "/", h.command, "youzan_command", parks=True),
         Route("*", "/delay-queue", h.command, "youzan_command_named", parks=True),
     )
