@@ -11,6 +11,8 @@ import json
 import tempfile
 from pathlib import Path
 
+from dueline.testing.process import free_port
+
 from ..kit import Served, serve
 from .conftest import HOLD_MS, OPTIONS
 from .lab import ADDED, DONE, NOWHERE, Ouqiang, now_ms, refused
@@ -211,6 +213,18 @@ async def test_case_026_another_path_is_not_found(ouqiang: Ouqiang) -> None:
     q = ouqiang.another()
     for path in ("nothing", "push/", "Push"):
         assert (await q.raw(path, b"{}")).status == 404
+    port = free_port()
+    with tempfile.TemporaryDirectory() as data:
+        served = await serve(Path(data), {"DUELINE_DIALECTS__OUQIANG__LISTEN": f"127.0.0.1:{port}"})
+        alone = Ouqiang(served, served.client(port))
+        try:
+            for path in ("nothing", "push/", "Push", "", "v1/info"):
+                for method in ("POST", "GET", "PUT"):
+                    answer = await alone.raw(path, b"{}", method)
+                    assert (answer.status, answer.body) == (404, b"404 page not found\n"), (method, path)
+            assert await alone.said("get", b'{"id":"x"}') == DONE
+        finally:
+            await served.stop()
 
 
 async def test_case_027_a_second_push_moves_the_job_and_it_is_delivered_once(ouqiang: Ouqiang) -> None:
