@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from .job import Held, Reason
 from .store import Cleaned, Code, Done
@@ -14,6 +15,8 @@ from .store import Cleaned, Code, Done
 LATE_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 MAX_TOPICS = 200
 OTHER = ("other", "other")
+
+Word = Literal["acked", "extended", "cancelled", "revived", "purged"]
 
 _LATE_BOUNDS_MS = tuple(int(bound * 1000) for bound in LATE_BOUNDS_S)
 
@@ -47,6 +50,9 @@ class TopicFigures:
         self.late_sum_ms = 0
         self.pulled = self.acked = self.released = self.extended = self.leases_lost = 0
         self.cancelled = self.revived = self.purged = self.dead_trimmed = 0
+
+    def count(self, word: Word, number: int) -> None:
+        setattr(self, word, getattr(self, word) + number)
 
     def count_pulled(self, jobs: Sequence[Held], deaths: Iterable[Reason], leases_lost: int) -> None:
         self.pulled += len(jobs)

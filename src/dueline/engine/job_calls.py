@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from zlib import crc32
 
 from msgspec.structs import replace
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from .checks import Checks, cut_error, within
 from .commands import Patch
 from .errors import AlreadyDone, InvalidField, JobLeased, NotFound, UnknownOutcome, VersionMismatch
-from .figures import succeeded
+from .figures import Word, succeeded
 from .job import ENDED, Job, Line, State
 from .limits import check_name
 from .patching import changes_policy, edit_of, patched_policy
@@ -41,23 +41,17 @@ class JobCalls:
 
     async def ack(self, topic: Topic, refs: Sequence[Ref]) -> list[Done]:
         self._checks.refs(refs)
-        results = await over_lines(topic, refs, _id_of, self._store.ack)
-        topic.figures.acked += succeeded(results)
-        return results
+        return await over_lines(topic, refs, _id_of, self._store.ack, _counter(topic, "acked"))
 
     async def release(self, topic: Topic, items: Sequence[Release]) -> list[Done]:
         """Without a jitter draw of its own an item gets one here; error texts are cut to 1 KiB."""
         self._checks.refs(items)
         items = [_drawn(item) for item in items]
-        results = await over_lines(topic, items, _id_of, self._store.release)
-        topic.figures.count_released(results)
-        return results
+        return await over_lines(topic, items, _id_of, self._store.release, topic.count_released)
 
     async def extend(self, topic: Topic, items: Sequence[Extend]) -> list[Done]:
         self._checks.refs(items)
-        results = await over_lines(topic, items, _id_of, self._store.extend)
-        topic.figures.extended += succeeded(results)
-        return results
+        return await over_lines(topic, items, _id_of, self._store.extend, _counter(topic, "extended"))
 
     async def cancel(self, topic: Topic, ids: Sequence[str], forget: bool) -> list[Done]:
         self._checks.ids(ids)
@@ -65,9 +59,7 @@ class JobCalls:
         async def call(line: Line, some: Sequence[str]) -> list[Done]:
             return await self._store.cancel(line, some, forget)
 
-        results = await over_lines(topic, ids, _same, call)
-        topic.figures.cancelled += succeeded(results)
-        return results
+        return await over_lines(topic, ids, _same, call, _counter(topic, "cancelled"))
 
     async def revive(
         self, topic: Topic, ids: Sequence[str], delay_ms: int, max_attempts: int | None, set_max_attempts: bool
@@ -79,9 +71,7 @@ class JobCalls:
             revive = Revive(tuple(some), 0, delay_ms, max_attempts, set_max_attempts)
             return [done for _, done in await self._store.revive(line, revive)]
 
-        results = await over_lines(topic, ids, _same, call)
-        topic.figures.revived += succeeded(results)
-        return results
+        return await over_lines(topic, ids, _same, call, _counter(topic, "revived"))
 
     def check_revive(self, delay_ms: int, max_attempts: int | None) -> None:
         within(delay_ms, 0, self._checks.limits.max_delay_ms, "delay_ms")
@@ -94,9 +84,7 @@ class JobCalls:
         async def call(line: Line, some: Sequence[str]) -> list[Done]:
             return [done for _, done in await self._store.purge(line, Purge(tuple(some)))]
 
-        results = await over_lines(topic, ids, _same, call)
-        topic.figures.purged += succeeded(results)
-        return results
+        return await over_lines(topic, ids, _same, call, _counter(topic, "purged"))
 
     async def get(self, topic: Topic, id: str) -> Job:
         check_name(id, "id")
@@ -180,6 +168,10 @@ def _unpack_cursor(cursor: bytes, partitions: int) -> tuple[int, bytes]:
     if len(place) < 2 or crc32(place) != int.from_bytes(cursor[:4], "big") or partition >= partitions:
         raise InvalidField("is not a cursor of this list", "cursor")
     return partition, place[2:]
+
+
+def _counter(topic: Topic, word: Word) -> Callable[[Sequence[Done]], None]:
+    return lambda results: topic.count(word, succeeded(results))
 
 
 def _drawn(item: Release) -> Release:

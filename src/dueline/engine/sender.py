@@ -14,7 +14,7 @@ from .limits import BATCH_BYTES, BATCH_JOBS
 from .registrar import Registrar
 from .replies import RESULTS, refusal
 from .sending import send_item
-from .spreading import Batch, split
+from .spreading import Batch, error_for, split
 from .store import Code, SendItem, SendResult, StalePolicy, Store
 from .timer import Timer
 from .topics import Topic, Topics
@@ -44,7 +44,7 @@ class Sender:
         except StalePolicy as stale:
             [answer] = await self._send_again(topic, [command], [id], stale.version)
         except UnknownOutcome as error:
-            raise _copied(error, id) from None  # one error object may stand for many jobs of a batch
+            raise error_for(error, id) from None
         else:
             answer = self._answer(topic, id, results[0])
         if isinstance(answer, DuelineError):
@@ -102,7 +102,7 @@ class Sender:
         except StalePolicy as stale:
             return await self._send_again(topic, commands, [item.id for item in items], stale.version)
         except DuelineError as error:
-            return [_copied(error, item.id) for item in items]
+            return [error_for(error, item.id) for item in items]
         return [self._answer(topic, item.id, result) for item, result in zip(items, results, strict=True)]
 
     async def _send_again(
@@ -118,7 +118,7 @@ class Sender:
             try:
                 answers.append(await self._send_one_again(topic, command, id, version))
             except DuelineError as error:
-                answers.append(_copied(error, id))
+                answers.append(error_for(error, id))
         return answers
 
     async def _send_one_again(self, topic: Topic, command: Send, id: str, version: int) -> Sent | DuelineError:
@@ -145,10 +145,3 @@ class Sender:
             return refusal(result.code) or DuelineError()
         sent[said] += 1
         return Sent(id, topic.name, said, result.state, result.due_at_ms, result.version)
-
-
-def _copied(error: DuelineError, id: str) -> DuelineError:
-    """The error of a whole call, for one of its jobs."""
-    if isinstance(error, UnknownOutcome):
-        return type(error)(error.message, error.field, error.id or id)
-    return type(error)(error.message, error.field)

@@ -1,30 +1,24 @@
 """One call with many jobs over the lines that hold them: split, run, and put the results back in order.
 
-Jobs of one line go in order, at most a batch at a time; lines go side by side.
+Jobs of one line go in order, at most a batch at a time; lines go side by side. A store call that fails is the failure
+of its own jobs; the other calls are made all the same.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
 from .errors import DuelineError, UnknownOutcome
 from .job import Line
 from .limits import BATCH_BYTES, BATCH_JOBS
+from .store import Done
 from .topics import Topic
 
-
-class Named(Protocol):
-    @property
-    def id(self) -> str: ...
-
-
 I = TypeVar("I")  # noqa: E741
-N = TypeVar("N", bound=Named)
-R = TypeVar("R")
 
 
 class Batch(msgspec.Struct, Generic[I]):
@@ -53,26 +47,54 @@ def split(
     return found
 
 
+class PartlyDone(UnknownOutcome):
+    """Not all store calls of this call were answered. `results` has for each item what is known of it."""
+
+    def __init__(self, results: Sequence[Done | DuelineError]) -> None:
+        super().__init__()
+        self.results = results
+
+
 async def over_lines(
-    topic: Topic, items: Sequence[I], id_of: Callable[[I], str], call: Callable[[Line, Sequence[I]], Awaitable[list[R]]]
-) -> list[R]:
-    """The results of `call` in the order of the items. When one of several calls fails, nobody knows what was done."""
-    if len(items) <= BATCH_JOBS and len(topic.lines) == 1:
-        return await call(topic.lines[0], items) if items else []
-    results: dict[int, R] = {}
-    failures: list[DuelineError] = []
+    topic: Topic,
+    items: Sequence[I],
+    id_of: Callable[[I], str],
+    call: Callable[[Line, Sequence[I]], Awaitable[list[Done]]],
+    count: Callable[[Sequence[Done]], None],
+) -> list[Done]:
+    """The results of `call` in the order of the items; `count` is told those of every store call that was answered.
+
+    A failed store call is raised, never returned, so that nobody takes a failed item for a done one: as it is when
+    there was only this one, else as PartlyDone with an error for each of its items.
+    """
+    if not items:
+        return []
+    if len(items) <= BATCH_JOBS and (len(items) == 1 or len(topic.lines) == 1):
+        results = await call(topic.line_of(id_of(items[0])), items)
+        count(results)
+        return results
+    found: dict[int, Done | DuelineError] = {}
 
     async def run(line: Line, batches: list[Batch[I]]) -> None:
         for batch in batches:
             try:
                 done = await call(line, batch.items)
             except DuelineError as error:
-                failures.append(error)
-                return
-            results.update(zip(batch.places, done, strict=True))
+                found.update((place, error_for(error, id_of(items[place]))) for place in batch.places)
+            else:
+                count(done)
+                found.update(zip(batch.places, done, strict=True))
 
     await asyncio.gather(*(run(*entry) for entry in split(topic, items, id_of).items()))
-    if failures:
-        certain = not results and all(error.done is False for error in failures)
-        raise failures[0] if certain else UnknownOutcome("a part of the call was not answered; the rest was done")
-    return [results[place] for place in range(len(items))]
+    ordered = [found[place] for place in range(len(items))]
+    results = [one for one in ordered if isinstance(one, Done)]
+    if len(results) < len(ordered):
+        raise PartlyDone(ordered)
+    return results
+
+
+def error_for(error: DuelineError, id: str) -> DuelineError:
+    """The failure of a whole store call, for one of its jobs: one error object may stand for many."""
+    if isinstance(error, UnknownOutcome):
+        return UnknownOutcome(error.message, error.field, error.id or id)
+    return type(error)(error.message, error.field)

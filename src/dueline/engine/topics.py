@@ -8,17 +8,17 @@ A topic without a config has version 0, one partition and the server's defaults.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from .checks import Checks, conflict_rule
 from .errors import InvalidField
-from .figures import Figures, TopicFigures
+from .figures import Figures, TopicFigures, Word
 from .ids import partition_of
 from .job import Line
 from .policy import Backoff, JobPolicy, Ladder, TopicPolicy, attempts_allowed
-from .store import OnConflict, Store, TopicEntry
+from .store import Code, Done, OnConflict, Store, TopicEntry
 
 DEFAULT_LEASE_MS = 30_000
 DEFAULTS = JobPolicy()
@@ -150,6 +150,14 @@ class Topic:
         """The line where a job with this id stands."""
         lines = self.lines
         return lines[0] if len(lines) == 1 else lines[partition_of(id, len(lines))]
+
+    def count(self, word: Word, number: int) -> None:
+        if number:
+            self.figures.count(word, number)
+
+    def count_released(self, results: Sequence[Done]) -> None:
+        if any(result.code in (Code.OK, Code.DEAD) for result in results):
+            self.figures.count_released(results)
 
 
 class Topics:

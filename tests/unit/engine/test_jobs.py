@@ -8,9 +8,18 @@ import pytest
 from engine_kit import NS, World, run
 
 from dueline.engine.commands import Bulk, Filter, Patch, TopicPatch
-from dueline.engine.errors import AlreadyDone, JobLeased, NotFound, UnknownOutcome, VersionMismatch
+from dueline.engine.errors import (
+    AlreadyDone,
+    DuelineError,
+    JobLeased,
+    NotFound,
+    StoreDown,
+    UnknownOutcome,
+    VersionMismatch,
+)
 from dueline.engine.job import Job, Line, Reason, State
 from dueline.engine.policy import Backoff, JobPolicy, Ladder, TopicPolicy
+from dueline.engine.spreading import PartlyDone
 from dueline.engine.store import Code, Done, Edit, Page, Query, Ref, Release
 
 
@@ -296,20 +305,36 @@ def test_calls_over_partitions_answer_in_order() -> None:
     run(test)
 
 
-def test_when_one_of_several_partitions_fails_nobody_claims_that_nothing_was_done() -> None:
+@pytest.mark.parametrize("failure", [StoreDown, UnknownOutcome])
+def test_when_one_of_several_partitions_fails_the_results_of_the_others_are_known(
+    failure: type[DuelineError],
+) -> None:
     async def test(world: World) -> None:
-        from dueline.engine.errors import StoreDown
-
         await world.engine.set_topic(NS, "wide", TopicPatch(TopicPolicy(), partitions=8))
+        ids = [f"job{number}" for number in range(50)]
+        for id in ids:
+            await world.send("wide", id)
         real = world.store.cancel
+        lost: list[str] = []
 
-        async def failing(line: Line, ids: Any, forget: bool = False) -> list[Done]:
+        async def failing(line: Line, some: Any, forget: bool = False) -> list[Done]:
             if line.partition == 0:
-                raise StoreDown
-            return await real(line, ids, forget)
+                lost.extend(some)
+                raise failure
+            return await real(line, some, forget)
 
         world.store.cancel = failing  # type: ignore[method-assign]
-        with pytest.raises(UnknownOutcome):
-            await world.engine.cancel(NS, "wide", [f"job{number}" for number in range(50)])
+        with pytest.raises(PartlyDone) as raised:
+            await world.engine.cancel(NS, "wide", ids)
+        assert raised.value.done is None
+        for id, result in zip(ids, raised.value.results, strict=True):
+            if id in lost:
+                assert type(result) is failure
+                assert getattr(result, "id", id) == id
+            else:
+                assert isinstance(result, Done)
+                assert result.code is Code.OK
+        assert lost
+        assert world.engine.figures.of(NS, "wide").cancelled == 50 - len(lost)
 
     run(test)

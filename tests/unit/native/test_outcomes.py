@@ -94,12 +94,85 @@ def test_many_of_which_none_succeeded_have_the_status_of_the_first_error() -> No
     assert_error(reply, 507, "store_full", results=True)
 
 
-def test_an_ack_of_unknown_outcome_is_a_503(api: Api) -> None:
-    lease = api.lease()
-    api.store.ack = failing(errors.UnknownOutcome())
-    reply = api.post("/v1/topics/t/ack", {"jobs": [{"id": "a", "lease": lease}]})
-    assert reply.status == 503
-    assert_refusal(reply.json["error"], 503, "unknown_outcome")
+MANY: dict[str, tuple[str, str, Callable[[list[str]], dict[str, Any]]]] = {
+    "ack": ("ack", "ack", lambda ids: {"jobs": [{"id": id, "lease": "x"} for id in ids]}),
+    "release": ("release", "release", lambda ids: {"jobs": [{"id": id, "lease": "x"} for id in ids]}),
+    "extend": ("extend", "extend", lambda ids: {"jobs": [{"id": id, "lease": "x", "lease_ms": 5} for id in ids]}),
+    "cancel": ("cancel", "cancel", lambda ids: {"ids": ids}),
+    "revive": ("dead/revive", "revive", lambda ids: {"ids": ids}),
+    "purge": ("dead/purge", "purge", lambda ids: {"ids": ids}),
+}
+
+
+@pytest.mark.parametrize("name", MANY)
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (errors.UnknownOutcome(), 503, "unknown_outcome"),
+        (errors.StoreDown(), 503, "store_down"),
+        (errors.StoreFull(), 507, "store_full"),
+    ],
+    ids=lambda value: str(value),
+)
+def test_many_in_one_store_call_that_fails_have_a_result_each(
+    api: Api, name: str, error: errors.DuelineError, status: int, code: str
+) -> None:
+    path, operation, body = MANY[name]
+    setattr(api.store, operation, failing(error))
+    reply = api.post(f"/v1/topics/t/{path}", body(["a", "b"]))
+    assert_error(reply, status, code, results=True)
+    assert [result["id"] for result in reply.json["results"]] == ["a", "b"]
+    for result in reply.json["results"]:
+        assert_refusal(result["error"], status, code)
+
+
+def test_a_malformed_item_of_many_refuses_the_call_without_results(api: Api) -> None:
+    reply = api.post("/v1/topics/t/ack", {"jobs": [{"id": "a", "lease": "x"}, {"id": "", "lease": "x"}]})
+    assert_error(reply, 400, "invalid_field", "jobs[1].id")
+
+
+def acks_of_600(api: Api, *failures: errors.DuelineError | None) -> Reply:
+    """600 jobs are sent, pulled and acked in two store calls, of which each may fail."""
+    for start in (0, 300):
+        jobs = [{"id": f"job{number}", "body": 1} for number in range(start, start + 300)]
+        assert api.post(JOBS, jobs).status == 201
+    jobs = api.pull(1000)
+    real, wanted = api.store.ack, list(failures)
+
+    async def ack(line: Any, refs: Any) -> Any:
+        failure = wanted.pop(0)
+        if failure is not None:
+            raise failure
+        return await real(line, refs)
+
+    api.store.ack = ack
+    return api.post("/v1/topics/t/ack", {"jobs": [{"id": job["id"], "lease": job["lease"]} for job in jobs]})
+
+
+def test_an_ack_whose_second_store_call_was_certainly_not_done_is_a_success_that_lists_it(api: Api) -> None:
+    reply = acks_of_600(api, None, errors.StoreDown())
+    assert (reply.status, set(reply.json)) == (200, {"results"})
+    results = reply.json["results"]
+    assert [result.get("result") for result in results] == ["acked"] * 500 + [None] * 100
+    for result in results[500:]:
+        assert_refusal(result["error"], 503, "store_down")
+    assert api.counts()["leased"] == 100
+
+
+def test_an_ack_whose_first_store_call_is_unknown_lists_the_certain_results_of_the_second(api: Api) -> None:
+    reply = acks_of_600(api, errors.UnknownOutcome(), None)
+    assert_error(reply, 503, "unknown_outcome", results=True)
+    results = reply.json["results"]
+    assert [result.get("result") for result in results] == [None] * 500 + ["acked"] * 100
+    for result in results[:500]:
+        assert_refusal(result["error"], 503, "unknown_outcome")
+
+
+def test_an_ack_of_which_no_store_call_was_done_has_the_status_of_the_first_error(api: Api) -> None:
+    reply = acks_of_600(api, errors.StoreFull(), errors.StoreDown())
+    assert_error(reply, 507, "store_full", results=True)
+    codes = [result["error"]["code"] for result in reply.json["results"]]
+    assert codes == ["store_full"] * 500 + ["store_down"] * 100
 
 
 def test_a_cancel_of_unknown_outcome_has_the_id(api: Api) -> None:

@@ -78,9 +78,15 @@ def many(ids: Sequence[str | None], outcomes: Sequence[Any], success: int = 200)
     return Response(status_of(failure), body, headers=error_headers(failure))
 
 
-def many_done(ids: Sequence[str], done: Sequence[Done], view: Callable[[str, Done], Any]) -> Response:
-    """Many, from result codes of the store."""
-    return many(ids, [refusal(one.code) or view(id, one) for id, one in zip(ids, done, strict=True)])
+def many_done(ids: Sequence[str], done: Sequence[Done | DuelineError], view: Callable[[str, Done], Any]) -> Response:
+    """Many, from result codes of the store, or from the failure of the call that would have had one."""
+    return many(
+        ids,
+        [
+            one if isinstance(one, DuelineError) else refusal(one.code) or view(id, one)
+            for id, one in zip(ids, done, strict=True)
+        ],
+    )
 
 
 def released(id: str, done: Done) -> a.Released | a.Died:

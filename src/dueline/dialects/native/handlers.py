@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,8 +11,9 @@ from msgspec import UNSET
 
 from ...engine import commands
 from ...engine.engine import Engine
-from ...engine.errors import DuelineError, NotFound
+from ...engine.errors import BadRequest, DuelineError, NotFound
 from ...engine.replies import refusal
+from ...engine.spreading import PartlyDone, error_for
 from ...engine.store import Done
 from ..http import Request, Response
 from . import answers as a
@@ -72,20 +73,21 @@ class NativeHandlers:
 
     async def ack(self, request: Request) -> Response:
         refs = decode.acks(request)
-        done = await _in("jobs", self._engine.ack(decode.namespace_of(request), request.params[0], refs))
-        return encode.many_done([ref.id for ref in refs], done, lambda id, _: a.Acked(id=id))
+        ids = [ref.id for ref in refs]
+        done = await _each("jobs", ids, self._engine.ack(decode.namespace_of(request), request.params[0], refs))
+        return encode.many_done(ids, done, lambda id, _: a.Acked(id=id))
 
     async def release(self, request: Request) -> Response:
         items = decode.releases(request)
-        done = await _in("jobs", self._engine.release(decode.namespace_of(request), request.params[0], items))
-        return encode.many_done([item.id for item in items], done, encode.released)
+        ids = [item.id for item in items]
+        done = await _each("jobs", ids, self._engine.release(decode.namespace_of(request), request.params[0], items))
+        return encode.many_done(ids, done, encode.released)
 
     async def extend(self, request: Request) -> Response:
         items = decode.extends(request)
-        done = await _in("jobs", self._engine.extend(decode.namespace_of(request), request.params[0], items))
-        return encode.many_done(
-            [item.id for item in items], done, lambda id, one: a.Extended(id=id, lease_until_ms=one.at_ms)
-        )
+        ids = [item.id for item in items]
+        done = await _each("jobs", ids, self._engine.extend(decode.namespace_of(request), request.params[0], items))
+        return encode.many_done(ids, done, lambda id, one: a.Extended(id=id, lease_until_ms=one.at_ms))
 
     async def cancel_jobs(self, request: Request) -> Response:
         asked = decode.json_request(request, r.CancelJobs)
@@ -94,7 +96,7 @@ class NativeHandlers:
         if isinstance(which, commands.Filter):
             bulk = await self._engine.cancel_matching(namespace, topic, which, bool(asked.dry_run))
             return encode.answer(a.BulkCancelled(bulk.matched, bulk.changed, bulk.dry_run, _complete(bulk)))
-        done = await _in("ids", self._engine.cancel(namespace, topic, which))
+        done = await _each("ids", which, self._engine.cancel(namespace, topic, which))
         return encode.many_done(which, done, lambda id, _: a.Cancelled(id=id))
 
     async def list_topics(self, request: Request) -> Response:
@@ -152,7 +154,7 @@ class NativeHandlers:
                 namespace, topic, which, bool(asked.dry_run), delay_ms, attempts, given
             )
             return encode.answer(a.BulkRevived(bulk.matched, bulk.changed, bulk.dry_run, _complete(bulk)))
-        done = await _in("ids", self._engine.revive(namespace, topic, which, delay_ms, attempts, given))
+        done = await _each("ids", which, self._engine.revive(namespace, topic, which, delay_ms, attempts, given))
         return encode.many_done(which, done, lambda id, one: a.Revived(id=id, due_at_ms=one.at_ms))
 
     async def purge(self, request: Request) -> Response:
@@ -162,7 +164,7 @@ class NativeHandlers:
         if isinstance(which, commands.Filter):
             bulk = await self._engine.purge_matching(namespace, topic, which, bool(asked.dry_run))
             return encode.answer(a.BulkPurged(bulk.matched, bulk.changed, bulk.dry_run, _complete(bulk)))
-        done = await _in("ids", self._engine.purge(namespace, topic, which))
+        done = await _each("ids", which, self._engine.purge(namespace, topic, which))
         return encode.many_done(which, done, lambda id, _: a.Purged(id=id))
 
     async def info(self, request: Request) -> Response:
@@ -187,11 +189,18 @@ def _complete(bulk: commands.Bulk) -> Any:
     return UNSET if bulk.complete else False
 
 
-async def _in(name: str, call: Coroutine[Any, Any, list[Done]]) -> list[Done]:
-    """The call, whose refusals name items of the list `name` ("[3].lease" is "jobs[3].lease" on the wire)."""
+async def _each(name: str, ids: Sequence[str], call: Coroutine[Any, Any, list[Done]]) -> Sequence[Done | DuelineError]:
+    """What became of each of the jobs, also when store calls failed. What is wrong with the request itself is raised,
+    and names items of the list `name` ("[3].lease" is "jobs[3].lease" on the wire)."""
     try:
         return await call
-    except DuelineError as error:
+    except PartlyDone as partly:
+        return partly.results
+    except BadRequest as error:
         if error.field is not None and error.field.startswith("["):
             error.field = name + error.field
         raise
+    except DuelineError as error:
+        if not ids:
+            raise
+        return [error_for(error, id) for id in ids]
