@@ -29,7 +29,7 @@ class BulkCalls:
     async def cancel(self, topic: Topic, which: Filter, dry_run: bool) -> Bulk:
         """Cancel what matches and is live."""
         done = await self._run(topic, which, (which.state,), LIVE, dry_run, self._store.cancel)
-        topic.figures.cancelled += done.changed
+        topic.count("cancelled", done.changed)
         return done
 
     async def revive(
@@ -42,7 +42,7 @@ class BulkCalls:
             return [done for _, done in await self._store.revive(line, revive)]
 
         done = await self._run(topic, which, (State.DEAD,), frozenset({State.DEAD}), dry_run, operation)
-        topic.figures.revived += done.changed
+        topic.count("revived", done.changed)
         return done
 
     async def purge(self, topic: Topic, which: Filter, dry_run: bool) -> Bulk:
@@ -53,7 +53,7 @@ class BulkCalls:
 
         state = State.DEAD if which.state is None else which.state
         done = await self._run(topic, which, (state,), frozenset({state}), dry_run, operation)
-        topic.figures.purged += done.changed
+        topic.count("purged", done.changed)
         return done
 
     async def _run(

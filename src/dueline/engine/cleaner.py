@@ -127,11 +127,11 @@ class Cleaner:
                 return
 
     async def _tidy_line(self, hint: Hint) -> None:
-        figures = self._figures.of(hint.line.namespace, hint.line.topic)
         next_ms: int | None = None
         for _ in range(STEPS_PER_LINE):
             cleaned = await self._store.clean(hint.line)
-            figures.count_cleaned(cleaned)
+            if cleaned.expired or cleaned.exhausted or cleaned.dead_trimmed:
+                self._figures.of(hint.line.namespace, hint.line.topic).count_cleaned(cleaned)
             next_ms = None if cleaned.next_ms is None else -(-cleaned.next_ms // GRAIN_MS) * GRAIN_MS
             if not cleaned.more:
                 break

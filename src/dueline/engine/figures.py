@@ -1,6 +1,7 @@
 """What this process counted, as plain numbers for telemetry to show. No I/O.
 
-At most 200 topics have figures of their own; the rest is counted together under `OTHER`.
+A topic has figures from its first counted change until it is gone: names that were only asked for take no place. At
+most 200 topics have figures of their own; the rest is counted together under `OTHER`.
 """
 
 from __future__ import annotations
@@ -87,10 +88,14 @@ class Figures:
         key = (namespace, topic)
         found = self.topics.get(key)
         if found is None:
-            if len(self.topics) >= MAX_TOPICS:
+            if len(self.topics) - (OTHER in self.topics) >= MAX_TOPICS:
                 key = OTHER
             found = self.topics.setdefault(key, TopicFigures())
         return found
+
+    def drop(self, namespace: str, topic: str) -> None:
+        """The topic is gone; its place is free for another."""
+        self.topics.pop((namespace, topic), None)
 
 
 def succeeded(results: Iterable[Done]) -> int:

@@ -78,6 +78,7 @@ class Registrar:
             seen += len(entries)
             if len(entries) < PAGE:
                 break
+        await self._topics.check_counted()
         return removed
 
     async def _remove(self, entry: TopicEntry) -> bool:
@@ -89,9 +90,7 @@ class Registrar:
             return False
         if not await self._store.directory.remove(entry.namespace, entry.topic, entry.seen_ms):
             return True  # registered by a sender since; that is newer than what was looked at
-        topic = self._topics.known(entry.namespace, entry.topic)
-        if topic is not None:
-            topic.listed = False
+        self._topics.gone(entry.namespace, entry.topic)
         # A send may have come between the two calls. One that comes later is told by the store.
         return await self._store.retire(line)
 

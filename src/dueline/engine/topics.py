@@ -14,7 +14,7 @@ import msgspec
 
 from .checks import Checks, conflict_rule
 from .errors import InvalidField
-from .figures import Figures, TopicFigures, Word
+from .figures import OTHER, Figures, TopicFigures, Word
 from .ids import partition_of
 from .job import Line
 from .policy import Backoff, JobPolicy, Ladder, TopicPolicy, attempts_allowed
@@ -23,6 +23,7 @@ from .store import Code, Done, OnConflict, Store, TopicEntry
 DEFAULT_LEASE_MS = 30_000
 DEFAULTS = JobPolicy()
 MAX_KNOWN = 200_000
+BY_ID = "(by id)"  # where calls are counted that name no topic
 OLD_S = 30.0
 
 
@@ -101,8 +102,9 @@ class Topic:
     """One topic as this process knows it. The one mutable value: a newer config is applied in place."""
 
     __slots__ = (
+        "_figures",
+        "_label",
         "config",
-        "figures",
         "job_policy",
         "lease_ms",
         "lines",
@@ -117,11 +119,14 @@ class Topic:
         "wide",
     )
 
-    def __init__(self, namespace: str, name: str, wide: bool, figures: TopicFigures, max_body_bytes: int) -> None:
+    def __init__(
+        self, namespace: str, name: str, wide: bool, figures: Figures, max_body_bytes: int, label: str | None = None
+    ) -> None:
         self.namespace = namespace
         self.name = name
         self.wide = wide
-        self.figures = figures
+        self._figures = figures
+        self._label = name if label is None else label
         self.registered_until_s = 0.0  # on the loop's clock; see engine.registrar
         self.listed = False  # the directory had it when it was last read: its partitions are fixed from then on
         self.read_at_s = 0.0
@@ -150,6 +155,11 @@ class Topic:
         """The line where a job with this id stands."""
         lines = self.lines
         return lines[0] if len(lines) == 1 else lines[partition_of(id, len(lines))]
+
+    @property
+    def figures(self) -> TopicFigures:
+        """Where a change is counted. Not to be touched when there is nothing to count: it takes one of few places."""
+        return self._figures.of(self.namespace, self._label)
 
     def count(self, word: Word, number: int) -> None:
         if number:
@@ -191,7 +201,7 @@ class Topics:
         """All topics of a wide namespace at once, for callers that know only ids. It is not itself a topic."""
         if not self.is_wide(namespace):
             raise InvalidField("ids of this namespace are only known together with their topic", "topic")
-        return Topic(namespace, "", True, self._figures.of(namespace, "(by id)"), self._checks.limits.max_body_bytes)
+        return Topic(namespace, "", True, self._figures, self._checks.limits.max_body_bytes, label=BY_ID)
 
     def is_wide(self, namespace: str) -> bool:
         return namespace in self._wide
@@ -221,17 +231,32 @@ class Topics:
         topic = self._known.get(key)
         server_bytes = self._checks.limits.max_body_bytes
         if topic is None:
-            topic = Topic(*key, self.is_wide(key[0]), self._figures.of(*key), server_bytes)
+            topic = Topic(*key, self.is_wide(key[0]), self._figures, server_bytes)
             if len(self._known) >= MAX_KNOWN:
                 self._known.pop(next(iter(self._known)))
             self._known[key] = topic
         topic.listed = entry is not None
-        if entry is not None and entry.version > topic.version:
+        if entry is None:
+            self._figures.drop(*key)
+        elif entry.version > topic.version:
             lines = len(topic.lines)
             topic.apply(unpack_config(entry.config), entry.version, server_bytes)
             if len(topic.lines) > lines and self.widened is not None:
                 self.widened(topic)
         return topic
+
+    def gone(self, namespace: str, topic: str) -> None:
+        """This process took the topic out of the directory."""
+        found = self._known.get((namespace, topic))
+        if found is not None:
+            found.listed = False
+        self._figures.drop(namespace, topic)
+
+    async def check_counted(self) -> None:
+        """Read the topics anew that have figures: another process may have removed some."""
+        for key in list(self._figures.topics):
+            if key != OTHER and key[1] != BY_ID:
+                self.apply(key, await self._store.directory.topic(*key))
 
     async def stop(self) -> None:
         if self._loading:

@@ -234,7 +234,8 @@ class Waiting:
             self._answered(claim, pulled)
 
     def _answered(self, claim: list[tuple[Waiter, int]], pulled: Pulled) -> None:
-        self.topic.figures.count_pulled(pulled.jobs, pulled.deaths, pulled.leases_lost)
+        if pulled.jobs or pulled.deaths or pulled.leases_lost:
+            self.topic.figures.count_pulled(pulled.jobs, pulled.deaths, pulled.leases_lost)
         self._failures = 0
         self._on_duty = pulled.on_duty
         self._plan(pulled)

@@ -7,13 +7,14 @@ import asyncio
 import pytest
 from engine_kit import NS, World, ids, run, settled
 
-from dueline.engine.commands import Pull, Send, TopicPatch
+from dueline.engine.commands import Filter, Pull, Send, TopicPatch
 from dueline.engine.engine import Engine
-from dueline.engine.errors import Draining, StoreDown
+from dueline.engine.errors import Draining, NotFound, StoreDown
 from dueline.engine.figures import LATE_BOUNDS_S, MAX_TOPICS, OTHER, Figures
 from dueline.engine.job import BodyKind, Line, State
 from dueline.engine.policy import TopicPolicy
-from dueline.engine.store import Code, Query, Ref
+from dueline.engine.registrar import IDLE_MS
+from dueline.engine.store import Code, Query, Ref, Release
 
 MINUTE_MS = 60_000
 
@@ -350,3 +351,55 @@ def test_figures_are_bounded() -> None:
     assert len(figures.topics) == MAX_TOPICS + 1
     assert figures.topics[OTHER].acked == 50
     assert figures.of(NS, "t0") is figures.topics[(NS, "t0")]
+
+
+def test_topics_that_are_only_asked_for_take_no_figures() -> None:
+    async def test(world: World) -> None:
+        for number in range(MAX_TOPICS + 50):
+            ghost = f"ghost{number}"
+            with pytest.raises(NotFound):
+                await world.engine.get(NS, ghost, "x")
+            await world.engine.list(NS, ghost, Query())
+            assert await world.pull(ghost) == []
+            await world.engine.ack(NS, ghost, [Ref("x", "t")])
+            await world.engine.release(NS, ghost, [Release("x", "t")])
+            await world.engine.cancel(NS, ghost, ["x"])
+            await world.engine.cancel_matching(NS, ghost, Filter(), False)
+            await world.engine.purge_matching(NS, ghost, Filter(), False)
+        assert world.engine.figures.topics == {}
+        await world.send("payments", "a")
+        assert {key: figures.sent["created"] for key, figures in world.engine.figures.topics.items()} == {
+            (NS, "payments"): 1
+        }
+
+    run(test)
+
+
+def test_a_topic_that_is_gone_gives_its_figures_back() -> None:
+    async def test(world: World) -> None:
+        await world.engine.start()
+        for number in range(MAX_TOPICS + 1):
+            await world.send(f"t{number}", "a")
+        assert OTHER in world.engine.figures.topics
+        for number in range(MAX_TOPICS + 1):
+            await world.engine.cancel(NS, f"t{number}", ["a"], forget=True)
+        await world.advance(IDLE_MS * 2)
+        assert world.engine.figures.topics.keys() <= {OTHER}
+        for number in range(MAX_TOPICS):
+            await world.send(f"u{number}", "a")
+        assert set(world.engine.figures.topics) - {OTHER} == {(NS, f"u{number}") for number in range(MAX_TOPICS)}
+
+    run(test)
+
+
+def test_a_topic_that_another_process_removed_gives_its_figures_back() -> None:
+    async def test(world: World) -> None:
+        await world.engine.start()
+        await world.send("gone", "a")
+        await world.engine.cancel(NS, "gone", ["a"], forget=True)
+        [entry] = await world.store.directory.topics(NS, "", 10)
+        assert await world.store.directory.remove(NS, "gone", entry.seen_ms)
+        await world.advance(IDLE_MS * 2)
+        assert world.engine.figures.topics == {}
+
+    run(test)
