@@ -122,7 +122,8 @@ class Ref(msgspec.Struct, frozen=True):
 
 
 class Release(msgspec.Struct, frozen=True):
-    """Give back. delay_ms None: the retry policy decides. `count` False: costs no attempt (at most 100 times a job).
+    """Give back. delay_ms None: the retry policy decides. `count` False: costs no attempt (at most 100 times a job);
+    with delay_ms 0 the job then goes back to the place it had.
     `dead`: end it as REJECTED or CORRUPT instead. A release on the last counted attempt ends it as EXHAUSTED."""
 
     id: str

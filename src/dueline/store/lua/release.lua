@@ -67,6 +67,9 @@ for i, job in ipairs(jobs) do
         end
       end
       due = wait == 0 and now or math.min(start + wait, LAST)
+      if delay == 0 and not counts_one then
+        due = math.min(job.due, now) -- given back unused: to the place it had
+      end
       put(out.rl, member(job.seq, job.id))
       put(out.zs, int(due), member(job.seq, job.id))
       freed = freed or job.time > now

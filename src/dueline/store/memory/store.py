@@ -241,7 +241,10 @@ class MemoryStore:
         if wait_ms is None:
             wait_ms = wait_after(record.policy, record.attempts, item.jitter_draw)
         record.drop_lease()
-        record.due_at_ms = record.time_ms = due_ms(now_ms, wait_ms, None)
+        due_at_ms = due_ms(now_ms, wait_ms, None)
+        if item.delay_ms == 0 and not counted:
+            due_at_ms = min(record.due_at_ms, now_ms)  # given back unused: to the place it had
+        record.due_at_ms = record.time_ms = due_at_ms
         record.updated_at_ms = now_ms
         return Done(Code.OK, record.due_at_ms)
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
-from ...engine.errors import RateLimited
+from ...engine.errors import RateLimited, UnknownOutcome
 from ...engine.limits import BATCH_BYTES, BATCH_JOBS, Limits
 
 Item = TypeVar("Item")
@@ -53,17 +53,15 @@ class Batcher(Generic[Item, Result]):
 
     def call(self, items: Sequence[Item]) -> Awaitable[list[Result]]:
         """Results in the order of the items. Items with one id run in separate calls, in order."""
+        if self._jobs >= self._limits.max_queued_jobs or self._bytes > self._limits.max_queued_bytes:
+            raise RateLimited()
         if len(items) == 1:
             return self._enqueue(items, self._size_of(items[0]))
         parts = self._parts(items)
         return self._enqueue(*parts[0]) if len(parts) == 1 else self._in_parts(parts)
 
-    async def _in_parts(self, parts: list[tuple[Sequence[Item], int]]) -> list[Result]:
-        results = await asyncio.gather(*(self._enqueue(*part) for part in parts), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
-        return [one for part in results if not isinstance(part, BaseException) for one in part]
+    def _in_parts(self, parts: list[tuple[Sequence[Item], int]]) -> Awaitable[list[Result]]:
+        return _together([self._enqueue(*part) for part in parts])  # all of them or none: there was room for the call
 
     def _parts(self, items: Sequence[Item]) -> list[tuple[Sequence[Item], int]]:
         parts: list[tuple[Sequence[Item], int]] = []
@@ -80,8 +78,6 @@ class Batcher(Generic[Item, Result]):
         return parts
 
     def _enqueue(self, items: Sequence[Item], size: int) -> asyncio.Future[list[Result]]:
-        if self._jobs >= self._limits.max_queued_jobs or self._bytes > self._limits.max_queued_bytes:
-            raise RateLimited()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[Result]] = loop.create_future()
         self._queue.append(_Entry(items, size, future))
@@ -134,6 +130,16 @@ class Batcher(Generic[Item, Result]):
             self._jobs -= len(entry.items)
             self._bytes -= entry.size
         return batch, items
+
+
+async def _together(parts: Sequence[asyncio.Future[list[Result]]]) -> list[Result]:
+    """The results of a call that took several script calls. When some were done and some were not, nobody can say of
+    the whole that it was certainly not done."""
+    outcomes = await asyncio.gather(*parts, return_exceptions=True)
+    failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    if failures:
+        raise failures[0] if len(failures) == len(outcomes) else UnknownOutcome() from failures[0]
+    return [one for outcome in outcomes if not isinstance(outcome, BaseException) for one in outcome]
 
 
 def _nothing() -> None:

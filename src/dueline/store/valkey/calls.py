@@ -112,8 +112,6 @@ class Calls:
             except NoScriptError:
                 with_source = True
                 continue
-            except OutOfMemoryError:
-                raise StoreFull() from None
             except (LinkLost, BusyLoadingError, ReadOnlyError) as error:
                 self.reconnects += isinstance(error, LinkLost)
                 written = written or (isinstance(error, LinkLost) and error.written)
@@ -121,9 +119,11 @@ class Calls:
                 message = str(error)
             except ResponseError as error:
                 message = str(error)
-                if message.startswith(("OOM", "MISCONF")):
-                    raise StoreFull(f"the store refuses writes: {message}") from None
                 if not message.startswith(("TRYAGAIN", "CLUSTERDOWN", "NOREPLICAS", "MASTERDOWN", "LOADING", "BUSY")):
+                    if written:  # refused now, but an earlier try may have been done
+                        raise UnknownOutcome() from error
+                    if isinstance(error, OutOfMemoryError) or message.startswith(("OOM", "MISCONF")):
+                        raise StoreFull(f"the store refuses writes: {message}") from None
                     raise
             if time.monotonic() + pause > deadline:
                 if written:
@@ -160,16 +160,17 @@ class Calls:
             args = (now, expected, caller, nonce, numbers, blob, keys.channel, permanent, *extra)
             return await self.link.call(named[0], *head, len(named), *named, *args)
 
-        reply = await self._healed(attempt, name)
-        if self.repeat_every and self._nonce % self.repeat_every == 0:
+        while True:
             reply = await self._healed(attempt, name)
-        status, now_ms, note_ms, said, packed, answer = reply
-        if self._test_clock is None:
-            in_time = self.clock.observe(now_ms)
-            if status == 1:
-                if not in_time:
-                    raise ClockStep()
-                return await self.change(name, line, numbers, blob, variant, other)
+            if self.repeat_every and self._nonce % self.repeat_every == 0:
+                reply = await self._healed(attempt, name)
+            status, now_ms, note_ms, said, packed, answer = reply
+            in_time = self._test_clock is not None or self.clock.observe(now_ms)
+            if status != 1:
+                break
+            if not in_time:
+                raise ClockStep()
+            # It only waited long on its way: again, with the same nonce, for it must not be done twice.
         if status == 2:
             if self.events is not None:
                 self.events.policy_changed(line, said)

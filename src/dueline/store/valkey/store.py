@@ -49,6 +49,7 @@ from .wakeups import Wakeups
 
 __all__ = ["ValkeyStore", "WrongStore"]
 
+CLEAN_STEPS = 20  # before a list that shows dead jobs; what is left is derived at the next one
 MOVES = 8  # how often a job may change its topic while one call looks for it
 Item = TypeVar("Item")
 
@@ -63,8 +64,8 @@ class ValkeyStore:
         prefix: str = "dueline",
         clock: Callable[[], int] | None = None,
         limits: Limits = Limits(),
-        patience_s: float = 15.0,
-        reply_timeout_s: float = 10.0,
+        patience_s: float = 4.5,  # clients of foreign protocols give up after 5 s
+        reply_timeout_s: float = 2.5,
         lua_patch: Patch | None = None,
         on_call: Callable[[str, float], None] | None = None,
     ) -> None:
@@ -296,8 +297,9 @@ class ValkeyStore:
 
     async def list(self, line: Line, query: Query) -> Page:
         if query.state in (None, State.DEAD) and not query.cursor:
-            while (await self.clean(line)).more:
-                pass  # deaths by time are written down first, so that they stand in the index
+            for _ in range(CLEAN_STEPS):  # deaths by time are written down first, so that they stand in the index
+                if not (await self.clean(line)).more:
+                    break
         tag = (query.tag or "").encode()
         state = 0 if query.state is None else codec.STATE_NUMBER[query.state]
         after = -1 if query.due_after_ms is None else query.due_after_ms

@@ -17,11 +17,10 @@ else
   now = tonumber(t[1]) * 1000 + math.floor(us / 1000)
   start = us % 1000 > 0 and now + 1 or now
 end
+local stepped = false -- this clock is not where the caller expects it: nothing may be changed by it
 if ARGV[2] ~= '' then
   local expected, tolerance = string.match(ARGV[2], '^(%d+):(%d+)$')
-  if math.abs(now - tonumber(expected)) > tonumber(tolerance) then
-    return { 1, now, 0, 0, '', '' }
-  end
+  stepped = math.abs(now - tonumber(expected)) > tonumber(tolerance)
 end
 
 local function put(list, x, y)
@@ -42,6 +41,10 @@ do
   for i = 1, #fields do
     M[i == 1 and 'memo' or fields[i]] = values[i] or nil
   end
+end
+-- A repeat is answered from memory whatever the clock says: a call that waited long must not run a second time.
+if stepped and not (M.memo and string.sub(M.memo, 1, 8) == nonce) then
+  return { 1, now, 0, 0, '', '' }
 end
 local waited = M.wu ~= nil and tonumber(M.wu) > now -- somebody waits: wake-ups are wanted
 local limited = M.mif ~= nil and tonumber(M.mif) > 0

@@ -1,0 +1,198 @@
+"""What a caller is told about a call whose answer came late or never: done once, certainly not done, or unknown."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from redis.exceptions import OutOfMemoryError
+
+from dueline.engine.errors import ClockStep, RateLimited, StoreDown, StoreFull, UnknownOutcome
+from dueline.engine.job import BodyKind, Line
+from dueline.engine.limits import Limits
+from dueline.engine.policy import JobPolicy
+from dueline.engine.store import Code, Credit, OnConflict, Pull, Ref, SendItem
+from dueline.store.valkey.link import LinkLost
+from dueline.store.valkey.store import ValkeyStore
+from tests.kit.valkey import PrivateValkey
+
+LINE = Line("default", "sure")
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PrivateValkey]:
+    server = PrivateValkey()
+    server.start()
+    yield server
+    server.stop()
+
+
+def item(id: str, **policy: Any) -> SendItem:
+    told = JobPolicy(**policy)
+    return SendItem(id, b"x", BodyKind.TEXT, 0, None, told, None, OnConflict.REJECT, OnConflict.REJECT, 7)
+
+
+class Late:
+    """The next script call of a store is done but its answer is lost; its repeat runs `late_ms` after it was sent."""
+
+    def __init__(self, store: ValkeyStore, late_ms: int, then: Exception | None = None) -> None:
+        self.calls = 0
+        self._through = store._link.call
+        self._store = store
+        self._late_ms = late_ms
+        self._then = then
+        store._link.call = self  # type: ignore[method-assign, assignment]
+
+    async def __call__(self, key: str, *args: Any) -> Any:
+        if args[0] not in ("EVALSHA", "EVAL"):
+            return await self._through(key, *args)
+        self.calls += 1
+        if self.calls == 1:
+            await self._through(key, *args)
+            raise LinkLost("the store was silent", written=True)
+        if self.calls == 2 and self._then is not None:
+            raise self._then
+        if self.calls == 2 and self._late_ms:
+            # The repeat waits in front of a store that stalls: its expectation is old when it runs.
+            changed = list(args)
+            place = 3 + int(args[2]) + 1
+            expected, tolerance = str(changed[place]).split(":")
+            changed[place] = f"{int(expected) - self._late_ms}:{tolerance}"
+            return await self._through(key, *changed)
+        return await self._through(key, *args)
+
+
+def run(server: PrivateValkey, scenario: Any, prefix: str, **options: Any) -> None:
+    async def whole() -> None:
+        store = ValkeyStore(server.url, prefix=prefix, **options)
+        await store.start()
+        try:
+            await scenario(store)
+        finally:
+            await store.stop()
+
+    asyncio.run(whole())
+
+
+def test_a_pull_whose_repeat_comes_late_is_not_done_twice(server: PrivateValkey) -> None:
+    async def scenario(store: ValkeyStore) -> None:
+        await store.send(LINE, [item(f"j{n}", max_attempts=1) for n in range(3)])
+        late = Late(store, 13_000)
+        pulled = await store.pull(LINE, Pull((Credit(1, None),), 5_000))
+        assert [job.id for job in pulled.jobs] == ["j0"]
+        assert late.calls >= 2
+        stats = await store.stats(LINE)
+        assert (stats.ready, stats.leased) == (2, 1)
+
+    run(server, scenario, "late-pull")
+
+
+def test_an_ack_whose_repeat_comes_late_is_told_that_it_was_done(server: PrivateValkey) -> None:
+    async def scenario(store: ValkeyStore) -> None:
+        await store.send(LINE, [item("a", retain_ms=0)])
+        [held] = (await store.pull(LINE, Pull((Credit(1, None),), 5_000))).jobs
+        Late(store, 13_000)
+        assert [done.code for done in await store.ack(LINE, [Ref("a", held.lease)])] == [Code.OK]
+
+    run(server, scenario, "late-ack")
+
+
+@pytest.mark.parametrize("refusal", [OutOfMemoryError("OOM command not allowed"), ClockStep()], ids=["full", "step"])
+def test_a_refusal_after_a_lost_answer_is_unknown_and_never_certainly_not_done(
+    server: PrivateValkey, refusal: Exception
+) -> None:
+    async def scenario(store: ValkeyStore) -> None:
+        if isinstance(refusal, ClockStep):
+            Late(store, 0)
+            store.clock._offset_ms = (store.clock._offset_ms or 0) + HOUR_MS
+            with pytest.raises(ClockStep):
+                await store.send(LINE, [item("a")])
+            store.clock._offset_ms -= HOUR_MS
+            assert await store.read(LINE, ["a"]) == [None]
+            return
+        Late(store, 0, refusal)
+        with pytest.raises(UnknownOutcome):
+            await store.send(LINE, [item("a")])
+        [job] = await store.read(LINE, ["a"])
+        assert job is not None
+
+    run(server, scenario, f"refused-{type(refusal).__name__}")
+
+
+def test_a_refusal_of_the_first_try_is_certain(server: PrivateValkey) -> None:
+    async def scenario(store: ValkeyStore) -> None:
+        through = store._link.call
+
+        async def full(key: str, *args: Any) -> Any:
+            raise OutOfMemoryError("OOM command not allowed")
+
+        store._link.call = full  # type: ignore[method-assign, assignment]
+        with pytest.raises(StoreFull):
+            await store.send(LINE, [item("a")])
+        store._link.call = through  # type: ignore[method-assign]
+        assert await store.read(LINE, ["a"]) == [None]
+
+    run(server, scenario, "first-try")
+
+
+def test_a_clock_that_jumped_changes_nothing(server: PrivateValkey) -> None:
+    async def scenario(store: ValkeyStore) -> None:
+        await store.send(LINE, [item("kept")])
+        assert store.clock._offset_ms is not None
+        for step_ms in (HOUR_MS, -HOUR_MS):
+            store.clock._offset_ms += step_ms
+            for call in (store.send(LINE, [item("new")]), store.pull(LINE, Pull((Credit(1, None),), 1_000))):
+                with pytest.raises(ClockStep):
+                    await call
+            store.clock._offset_ms -= step_ms
+        assert store.clock.steps >= 1
+        stats = await store.stats(LINE)
+        assert (stats.ready, stats.leased) == (1, 0)
+        assert [job.id for job in (await store.pull(LINE, Pull((Credit(5, None),), 1_000))).jobs] == ["kept"]
+
+    run(server, scenario, "jumped")
+
+
+def test_a_call_in_parts_is_unknown_when_only_some_parts_were_done(server: PrivateValkey) -> None:
+    async def scenario(store: ValkeyStore) -> None:
+        through = store._link.call
+        calls = 0
+
+        async def second_fails(key: str, *args: Any) -> Any:
+            nonlocal calls
+            calls += args[0] in ("EVAL", "EVALSHA")
+            if calls > 1:
+                raise LinkLost("gone", written=False)
+            return await through(key, *args)
+
+        store._link.call = second_fails  # type: ignore[method-assign, assignment]
+        with pytest.raises(UnknownOutcome):
+            await store.send(LINE, [item("a"), item("a")])
+        store._link.call = through  # type: ignore[method-assign]
+        [job] = await store.read(LINE, ["a"])
+        assert job is not None
+
+        async def down(key: str, *args: Any) -> Any:
+            raise LinkLost("gone", written=False)
+
+        store._link.call = down  # type: ignore[method-assign, assignment]
+        with pytest.raises(StoreDown):
+            await store.send(LINE, [item("b"), item("b")])
+
+    run(server, scenario, "parts", patience_s=0.2)
+
+
+def test_a_call_in_parts_has_room_for_all_of_them_or_is_refused_whole(server: PrivateValkey) -> None:
+    async def scenario(store: ValkeyStore) -> None:
+        first = asyncio.ensure_future(store.send(LINE, [item("x")]))
+        with pytest.raises(RateLimited):
+            await store.send(LINE, [item("a"), item("a")])
+        await first
+        assert await store.read(LINE, ["a"]) == [None]
+        results = await store.send(LINE, [item("a"), item("a")])
+        assert [one.code for one in results] == [Code.CREATED, Code.KEPT]
+
+    run(server, scenario, "room", limits=Limits(max_queued_jobs=1))

@@ -1,0 +1,81 @@
+"""The store's clock as a process knows it: what is a step, what is only a slow answer, and when a step is believed."""
+
+from __future__ import annotations
+
+from dueline.store.valkey.clock import StoreClock
+
+HOUR_MS = 3_600_000
+
+
+class Times:
+    """Monotonic and wall time, moved by hand."""
+
+    def __init__(self) -> None:
+        self.mono_s = 100.0
+        self.wall_s = 1_700_000_000.0
+
+    def pass_s(self, seconds: float) -> None:
+        self.mono_s += seconds
+        self.wall_s += seconds
+
+
+def clock_of(times: Times) -> StoreClock:
+    clock = StoreClock(monotonic=lambda: times.mono_s, wall=lambda: times.wall_s)
+    assert clock.expectation() == ""
+    assert clock.observe(1_700_000_000_000)
+    return clock
+
+
+def test_the_expected_time_goes_on_with_monotonic_time() -> None:
+    times = Times()
+    clock = clock_of(times)
+    times.pass_s(2.5)
+    assert (clock.now_ms(), clock.expectation()) == (1_700_000_002_500, "1700000002500:1000")
+
+
+def test_a_small_difference_is_followed() -> None:
+    times = Times()
+    clock = clock_of(times)
+    times.pass_s(1)
+    assert clock.observe(1_700_000_001_900)
+    assert clock.now_ms() == 1_700_000_001_900
+    assert not clock.stepped
+
+
+def test_a_slow_answer_is_no_step() -> None:
+    times = Times()
+    clock = clock_of(times)
+    times.pass_s(13)  # the call waited so long; the store's time went on as ours did
+    assert clock.observe(1_700_000_013_000)
+    assert clock.steps == 0
+
+
+def test_a_step_that_this_machine_does_not_see_is_never_believed() -> None:
+    times = Times()
+    clock = clock_of(times)
+    for _ in range(20):
+        times.pass_s(1)
+        assert not clock.observe(int(times.wall_s * 1000) + HOUR_MS)
+    assert (clock.stepped, clock.steps) == (True, 1)
+    assert clock.now_ms() == int(times.wall_s * 1000)
+
+
+def test_a_step_that_this_machine_sees_too_is_believed_after_a_grace() -> None:
+    times = Times()
+    clock = clock_of(times)
+    times.wall_s += 3600
+    assert not clock.observe(int(times.wall_s * 1000))
+    times.pass_s(4.9)
+    assert not clock.observe(int(times.wall_s * 1000))
+    times.pass_s(0.2)
+    assert clock.observe(int(times.wall_s * 1000))
+    assert (clock.stepped, clock.now_ms()) == (False, int(times.wall_s * 1000))
+
+
+def test_a_clock_that_comes_back_is_believed_at_once() -> None:
+    times = Times()
+    clock = clock_of(times)
+    assert not clock.observe(1_700_000_000_000 - HOUR_MS)
+    times.pass_s(1)
+    assert clock.observe(1_700_000_001_000)
+    assert not clock.stepped
