@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 from urllib.parse import quote_from_bytes, urlencode
 
-from .lab import BASE, FORM, SUCCESS, WRONG, Camellia, framework_page, refused, shown
+from .lab import BASE, FORM, SUCCESS, TEXT, WRONG, Camellia, framework_page, now_ms, refused, shown
+
+LAST_MS = 253_402_300_799_999  # of the year 9999
+TEN_YEARS_MS = 10 * 366 * 86_400_000
 
 NO_NUMBERS = (
     "abc",
@@ -86,18 +90,38 @@ async def test_empty_texts_are_code_400_and_empty_options_their_default(camellia
     assert await q.status(topic, msg["msgId"]) == 4
 
 
-async def test_names_that_cannot_be_kept_are_code_400(camellia: Camellia) -> None:
+async def test_names_that_cannot_be_kept_are_refused_by_a_send_and_unknown_to_the_rest(camellia: Camellia) -> None:
+    """The original has no limits, and its SDK asks again without a pause when a poll is refused."""
     q, topic = camellia.another(), camellia.topic()
-    for operation, form in WHOLE.items():
-        for name in {"topic", "msgId"} & {"topic", *form}:
-            for value in NO_NAME:
-                assert await q.post(operation, **{"topic": topic, **form, name: value}) == WRONG, (
-                    operation,
-                    name,
-                    value,
-                )
+    nothing = (200, {**SUCCESS, "delayMsgList": []})
+    for bad in NO_NAME:
+        for name in ("topic", "msgId"):
+            status, body = await q.post("sendMsg", **{"topic": topic, **WHOLE["sendMsg"], name: bad})
+            assert (status, body) == (200, {"code": 400, "msg": TEXT})
+            assert body["msg"].startswith(f"{name}: "), body
+            ref = {"topic": topic, "msgId": "id", name: bad}
+            for ack in ("true", "false"):
+                assert await q.post("ackMsg", **ref, ack=ack) == (200, SUCCESS), (name, bad)
+            for operation in ("deleteMsg", "getMsg"):
+                assert await q.post(operation, **ref) == (200, {"code": 404, "msg": TEXT}), (operation, name, bad)
+        assert await q.post("pullMsg", topic=bad) == nothing
+        before_ms = now_ms()
+        assert await q.post("longPollingMsg", topic=bad, longPollingTimeoutMillis=200) == nothing
+        assert now_ms() >= before_ms + 190, "answered at once: the SDK would run hot"
     assert await q.empty(topic)
     assert (await q.info("a\nb"))["waitingQueueSize"] == 0
+
+
+async def test_refusals_speak_of_the_parameters_by_their_own_names(camellia: Camellia) -> None:
+    q, topic = camellia.another(), camellia.topic()
+    native = q.served.client()
+    policy = {"max_body_bytes": 3}
+    headers = {"Dueline-Namespace": "camellia", "Content-Type": "application/json"}
+    made = await native.ask("PUT", f"/v1/topics/{topic}", json.dumps(policy).encode(), headers)
+    assert made.status in (200, 201), made
+    status, body = await q.post("sendMsg", topic=topic, msg="abcd", delayMillis=0)
+    assert (status, body) == (200, {"code": 400, "msg": "msg: the body has 4 bytes, the limit is 3"})
+    assert await q.empty(topic)
 
 
 async def test_numbers_that_say_a_lot_are_cut_to_what_can_be_held(camellia: Camellia) -> None:
@@ -113,9 +137,16 @@ async def test_numbers_that_say_a_lot_are_cut_to_what_can_be_held(camellia: Came
     assert [one["msgId"] for one in low] == [least["msgId"]]
 
 
-async def test_a_delay_that_cannot_be_kept_is_refused_rather_than_cut(camellia: Camellia) -> None:
+async def test_any_delay_is_taken_up_to_the_last_moment_there_is_and_told_as_it_is_stored(camellia: Camellia) -> None:
     q, topic = camellia.another(), camellia.topic()
-    assert await q.post("sendMsg", topic=topic, msg="x", delayMillis=(1 << 63) - 1) == WRONG
+    year_ms = 365 * 86_400_000
+    for delay, ttl in ((11 * year_ms, 1000), (7900 * year_ms, 1000 * year_ms), ((1 << 63) - 1, 1000), (LAST_MS, 1)):
+        before_ms = now_ms()
+        msg = await q.send(topic, delay=delay, ttlMillis=ttl)
+        assert msg == await q.get(topic, msg["msgId"])
+        assert (msg["triggerTime"] >= min(before_ms + delay, LAST_MS), msg["status"]) == (True, 1)
+        assert before_ms <= msg["produceTime"] <= now_ms()
+        assert msg["expireTime"] == msg["triggerTime"] + min(ttl, TEN_YEARS_MS)
     assert (await q.send(topic, delay=-(1 << 63)))["status"] == 2
 
 

@@ -1,7 +1,8 @@
 """From camellia's forms to commands of the engine. No I/O.
 
-What the document demands is checked here (empty topic, msg, msgId: code 400); what the product can hold is checked by
-the engine. Numbers that only say "a lot" are cut to what it can hold; a delay is not: that would be early delivery.
+What the document demands is checked here (empty topic, msg, msgId: code 400), and the names of a send, so that they are
+refused by camellia's own words for them. To the other operations a name that cannot be held is one that nobody sent.
+Numbers that only say "a lot" are cut to what can be held.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import msgspec
 from ...engine import commands
 from ...engine.errors import InvalidField
 from ...engine.job import BodyKind
-from ...engine.limits import Limits
+from ...engine.limits import Limits, check_name, is_name
 from ...engine.policy import TEN_YEARS_MS
 from ...engine.store import OnConflict
 from ..http import Request
@@ -37,6 +38,10 @@ class MsgRef(msgspec.Struct, frozen=True):
     msg_id: str
     flag: bool = False
 
+    def can_be(self) -> bool:
+        """Whether there can be such a message."""
+        return is_name(self.topic) and is_name(self.msg_id)
+
 
 def send_msg(request: Request, options: CamelliaOptions, limits: Limits) -> SendMsg:
     form = Form(request)
@@ -46,6 +51,9 @@ def send_msg(request: Request, options: CamelliaOptions, limits: Limits) -> Send
     asked_retry = form.optional_number("maxRetry", INT)
     _filled(topic, "topic")
     _filled(msg, "msg")
+    check_name(topic, "topic")
+    if msg_id:
+        check_name(msg_id, "msgId")
     ttl_ms = min(asked_ttl_ms, TEN_YEARS_MS) if asked_ttl_ms > 0 else options.ttl_ms
     retry = options.max_retry if asked_retry is None or asked_retry < 0 else asked_retry
     max_attempts = retry + 1 if retry < limits.max_attempts else None
@@ -63,6 +71,7 @@ def send_msg(request: Request, options: CamelliaOptions, limits: Limits) -> Send
         dead_retain_ms=options.retain_ms,
         keep_body=True,
         max_body_bytes=MAX_FORM_BYTES,
+        any_delay=True,
     )
     return SendMsg(topic, msg, delay_ms, ttl_ms, max_attempts, command)
 

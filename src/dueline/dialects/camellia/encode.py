@@ -33,6 +33,7 @@ BANDS = ("0To1min", "1minTo10min", "10minTo30min", "30minTo1hour", "1hourTo6hour
 
 OK = Response(200, b'{"code":200,"msg":"success"}')
 HEALTHY, SICK = Response(200, b'{"code":200}'), Response(500, b'{"code":500}')
+_PARAMETERS = {"id": "msgId", "body": "msg"}  # the engine's words for what a send carries
 _FRAMEWORK = {"no_route": 404, "method_not_allowed": 405, "unauthorized": 401, "forbidden": 403}
 
 _to_json = msgspec.json.Encoder().encode
@@ -53,7 +54,7 @@ class DelayMsg(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def sent(asked: SendMsg, done: Sent) -> Response:
-    """The answer of a send that stored its message."""
+    """The answer of a send that stored its message, which is due after exactly the delay that was asked for."""
     due_ms = done.due_at_ms
     return one(
         DelayMsg(
@@ -132,7 +133,8 @@ def failed(request: Request, error: DuelineError) -> Response:
         code = 400
     elif isinstance(error, NotFound):
         code = 404
-    text = f"{error.field}: {error.message}" if error.field and error.field not in error.message else error.message
+    field = _PARAMETERS.get(error.field or "", error.field)
+    text = f"{field}: {error.message}" if field and not error.message.startswith(field) else error.message
     return Response(200, _to_json({"code": code, "msg": text}))
 
 

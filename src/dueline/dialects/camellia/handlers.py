@@ -1,7 +1,8 @@
 """The six operations: decode, ask the engine, encode. Nothing is decided here.
 
 Acks carry no token: ack=true ends a message in any live state, whoever holds it; ack=false gives back only what is
-being consumed. Both always answer success.
+being consumed. Both always answer success. The original has no limits for names: one that we cannot hold is refused by
+a send, and for all others it is a name that nobody has sent.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
+from ...engine.commands import Pull
 from ...engine.engine import Engine
 from ...engine.errors import Draining, NotFound, Unavailable
 from ...engine.job import Held, Reason, State
-from ...engine.limits import Limits
+from ...engine.limits import LAST_MS, Limits, is_name
 from ...engine.store import Code, Ref, Release
 from ..http import Request, Response
 from . import decode, encode
@@ -42,21 +44,21 @@ class CamelliaHandlers:
 
     async def pull_msg(self, request: Request) -> Response:
         command = decode.pull_msg(request, self._options, self._limits, waits=False)
-        jobs = await self._engine.pull(command)
-        return self._pulled(command.topics[0], jobs)
+        return await self._pull(command)
 
     async def long_polling_msg(self, request: Request) -> Response:
         command = decode.pull_msg(request, self._options, self._limits, waits=True)
         try:
-            jobs = await self._engine.pull(command)
+            return await self._pull(command)
         except Unavailable as error:
             if not isinstance(error, Draining):
                 await asyncio.sleep(min(CALM_S, command.wait_ms / 1000))
             raise
-        return self._pulled(command.topics[0], jobs)
 
     async def ack_msg(self, request: Request) -> Response:
         ref = decode.msg_ref(request, "ack", default=True)
+        if not ref.can_be():
+            return encode.OK
         if ref.flag:
             await self._engine.ack(self._namespace, ref.topic, [Ref(ref.msg_id, None)])
         else:
@@ -67,7 +69,7 @@ class CamelliaHandlers:
         return encode.OK
 
     async def delete_msg(self, request: Request) -> Response:
-        ref = decode.msg_ref(request, "release")
+        ref = _known(decode.msg_ref(request, "release"))
         job = await self._engine.get(self._namespace, ref.topic, ref.msg_id)
         [done] = await self._engine.cancel(self._namespace, ref.topic, [ref.msg_id], forget=ref.flag)
         if done.code is not Code.OK or job.state is State.CANCELLED:
@@ -76,16 +78,17 @@ class CamelliaHandlers:
         return encode.OK
 
     async def get_msg(self, request: Request) -> Response:
-        ref = decode.msg_ref(request)
+        ref = _known(decode.msg_ref(request))
         job = await self._engine.get(self._namespace, ref.topic, ref.msg_id)
         self._monitor.of(ref.topic).get_msg += 1
         return encode.one(encode.job_msg(job, self._engine.store.now_ms()))
 
     async def _send(self, asked: decode.SendMsg) -> Response:
-        """Stored, or the message that has this id already and lives, as it is."""
+        """Stored, or the message that has this id already and lives, as it is. One that is not due after its delay but
+        at the last moment there is, is told as it is stored, too."""
         for _ in range(SEND_TRIES):
             done = await self._engine.send(self._namespace, asked.topic, asked.command)
-            if done.result != "kept":
+            if done.result != "kept" and done.due_at_ms < LAST_MS:
                 return encode.sent(asked, done)
             try:
                 job = await self._engine.get(self._namespace, asked.topic, done.id)
@@ -94,9 +97,22 @@ class CamelliaHandlers:
             return encode.one(encode.job_msg(job, self._engine.store.now_ms()))
         raise Unavailable("the message with this id keeps coming and going; nothing was done")
 
+    async def _pull(self, command: Pull) -> Response:
+        topic = command.topics[0]
+        if not is_name(topic):
+            await self._engine.idle(command.wait_ms)
+            return encode.pulled([])
+        return self._pulled(topic, await self._engine.pull(command))
+
     def _pulled(self, topic: str, jobs: Sequence[Held]) -> Response:
         response = encode.pulled(jobs)
         if jobs:
             self._monitor.of(topic).pulled(jobs, self._engine.store.now_ms())
             response.undelivered = partial(self._engine.undelivered, self._namespace, jobs)
         return response
+
+
+def _known(ref: decode.MsgRef) -> decode.MsgRef:
+    if not ref.can_be():
+        raise NotFound("there is no such message")
+    return ref
