@@ -39,7 +39,7 @@ from .front import Front, FrontLimits
 from .health import Health, Phase
 from .listeners import addresses
 from .router import Router
-from .store_check import Facts, Probe, refusal
+from .store_check import Facts, Probe, refusal, scope_refusal
 from .system import SystemRoutes
 
 STORE_WAIT_S = 30.0  # for an external store at the start
@@ -79,7 +79,7 @@ class App:
             idle_ms=settings.topics.idle_ms,
         )
         self._probe = Probe(store_url, settings.store.prefix)
-        self.health = Health(self._probe, self.durability, embedded, lambda: self.store.clock.stepped, self.store.check)
+        self.health = Health(self._probe, self.durability, embedded, lambda: self.store.clock.stepped, self._check)
         self._embedded = embedded
         self._siblings = Siblings(folder, index, self.snapshot)
         self._facts: Facts | None = None
@@ -132,6 +132,7 @@ class App:
         while True:
             try:
                 await self.store.start()
+                await self._check()
                 break
             except WrongStore as error:
                 raise StartRefused(str(error)) from None
@@ -169,6 +170,13 @@ class App:
 
     async def _drain(self, timeout_s: float) -> None:
         await asyncio.gather(*(front.drain(timeout_s) for front in self.fronts))
+
+    async def _check(self) -> None:
+        """Is it still our store, and do its jobs lie where these settings look for them? Raises WrongStore."""
+        await self.store.check()
+        why = await scope_refusal(self.store, self.settings.dialects)
+        if why is not None:
+            raise WrongStore(why)
 
     async def _until_store(self) -> Facts:
         deadline_s = asyncio.get_running_loop().time() + STORE_WAIT_S

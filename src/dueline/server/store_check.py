@@ -10,7 +10,10 @@ from typing import Any
 import msgspec
 from redis.exceptions import BusyLoadingError, RedisError
 
+from ..config.settings import Dialects, wide_namespaces
 from ..store.valkey.link import LinkLost, link_for
+from ..store.valkey.scopes import check_scopes
+from ..store.valkey.store import ValkeyStore
 
 REPLY_TIMEOUT_S = 2.0
 LEAST_VERSION = {"redis": (7, 0), "valkey": (7, 2)}
@@ -135,6 +138,32 @@ def refusal(facts: Facts) -> str | None:
             "Set it to noeviction"
         )
     return None
+
+
+async def scope_refusal(store: ValkeyStore, dialects: Dialects) -> str | None:
+    """Why these settings must not serve this store's jobs: they would not see those of some namespace."""
+    clash = await check_scopes(store, wide_namespaces(dialects))
+    if clash is None:
+        return None
+    until = "until all its jobs are ended and no longer retained"
+    if not clash.wide:
+        return (
+            f'the namespace "{clash.namespace}" holds jobs (topic "{clash.topic}") whose ids are unique over all its '
+            "topics, as ouqiang and youzan need it, and these settings give it to neither: enable dialects.ouqiang or "
+            f"dialects.youzan with this namespace again, at least {until}"
+        )
+    named = {"ouqiang": dialects.ouqiang, "youzan": dialects.youzan}
+    names = [name for name, one in named.items() if one.enabled and one.namespace == clash.namespace]
+    who, keys = " and ".join(names), " and ".join(f"dialects.{name}.namespace" for name in names)
+    if clash.partitions > 1:
+        return (
+            f'the topic "{clash.topic}" of the namespace "{clash.namespace}" has {clash.partitions} partitions, which '
+            f"{who} cannot serve: give {keys} another namespace"
+        )
+    return (
+        f'the namespace "{clash.namespace}" holds jobs (topic "{clash.topic}") whose ids are unique in their topic '
+        f"only, which {who} cannot serve: give {keys} another namespace, or run without {who} {until}"
+    )
 
 
 def _text(value: Any) -> str:

@@ -1,0 +1,145 @@
+"""Whether ids are unique in their topic or over a namespace is kept in the store: settings cannot hide its jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dueline.testing.process import NotStarted, ServerProcess
+from dueline.testing.wire import Connection
+from tests.kit.valkey import PrivateValkey
+
+PLAIN = {"DUELINE_DIALECTS__OUQIANG__ENABLED": "false", "DUELINE_DIALECTS__YOUZAN__ENABLED": "false"}
+WIDE = {"DUELINE_DIALECTS__OUQIANG__NAMESPACE": "default"}
+NEEDS_TOPIC = (
+    'dueline: the namespace "default" holds jobs (topic "mail") whose ids are unique in their topic only, which '
+    "ouqiang cannot serve: give dialects.ouqiang.namespace another namespace, or run without ouqiang until all "
+    "its jobs are ended and no longer retained"
+)
+NEEDS_NAMESPACE = (
+    'dueline: the namespace "default" holds jobs (topic "mail") whose ids are unique over all its topics, as ouqiang '
+    "and youzan need it, and these settings give it to neither: enable dialects.ouqiang or dialects.youzan with this "
+    "namespace again, at least until all its jobs are ended and no longer retained"
+)
+
+
+async def call(connection: Connection, method: str, path: str, **fields: Any) -> Any:
+    answer = await connection.request(method, path, json.dumps(fields).encode() if fields else b"")
+    assert answer.status < 300, (answer.status, answer.body)
+    return answer.json() if answer.body else None
+
+
+async def served(server: ServerProcess, work: Callable[[Connection], Awaitable[Any]]) -> Any:
+    """Start it, do this, stop it."""
+    await server.start()
+    connection = Connection(*server.address)
+    try:
+        return await work(connection)
+    finally:
+        connection.close()
+        await server.stop()
+
+
+async def send(connection: Connection) -> None:
+    """A job that leaves nothing behind when it is done."""
+    await call(connection, "PUT", "/v1/topics/mail", retain_ms=0)
+    await call(connection, "POST", "/v1/topics/mail/jobs", id="a", body=1)
+
+
+async def pull(connection: Connection) -> list[str]:
+    pulled = await call(connection, "POST", "/v1/topics/mail/pull", max=5)
+    return [job["id"] for job in pulled["jobs"]]
+
+
+async def drain(connection: Connection) -> None:
+    pulled = await call(connection, "POST", "/v1/topics/mail/pull", max=5)
+    assert [job["id"] for job in pulled["jobs"]] == ["a"]
+    await call(connection, "POST", "/v1/topics/mail/ack", jobs=[{"id": "a", "lease": pulled["jobs"][0]["lease"]}])
+
+
+async def refused(server: ServerProcess) -> str:
+    """The last line of a server that does not start."""
+    with pytest.raises(NotStarted):
+        await server.start()
+    return server.output[-1]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [pytest.param(PLAIN, WIDE, NEEDS_TOPIC, id="widened"), pytest.param(WIDE, PLAIN, NEEDS_NAMESPACE, id="narrowed")],
+)
+def test_settings_that_would_hide_jobs_are_refused_and_the_jobs_are_there_when_they_are_taken_back(
+    tmp_path: Path, before: dict[str, str], after: dict[str, str], words: str
+) -> None:
+    async def run() -> tuple[str, list[str]]:
+        first, second = ServerProcess(tmp_path, env=before), ServerProcess(tmp_path, env=after)
+        await served(first, send)
+        said = await refused(second)
+        return said, await served(first, pull)
+
+    assert asyncio.run(run()) == (words, ["a"])
+
+
+def test_a_server_of_several_workers_refuses_them_too(tmp_path: Path) -> None:
+    async def run() -> str:
+        await served(ServerProcess(tmp_path, env=PLAIN), send)
+        return await refused(ServerProcess(tmp_path, env=WIDE, args=("--workers", "2")))
+
+    assert asyncio.run(run()) == NEEDS_TOPIC
+
+
+def test_a_topic_of_several_partitions_forbids_it_even_when_it_is_empty(tmp_path: Path) -> None:
+    async def run() -> str:
+        divide = lambda connection: call(connection, "PUT", "/v1/topics/mail", partitions=2)  # noqa: E731
+        await served(ServerProcess(tmp_path, env=PLAIN), divide)
+        return await refused(ServerProcess(tmp_path, env=WIDE))
+
+    assert asyncio.run(run()) == (
+        'dueline: the topic "mail" of the namespace "default" has 2 partitions, which ouqiang cannot serve: give '
+        "dialects.ouqiang.namespace another namespace"
+    )
+
+
+def test_a_drained_namespace_may_change_its_scope_and_change_it_back(tmp_path: Path) -> None:
+    async def run() -> list[str]:
+        plain, wide = ServerProcess(tmp_path, env=PLAIN), ServerProcess(tmp_path, env=WIDE)
+        for server in (plain, wide, plain):
+            await served(server, send)
+            await served(server, drain)
+        await served(wide, send)
+        return await served(wide, pull)
+
+    assert asyncio.run(run()) == ["a"]
+
+
+def test_of_two_servers_that_disagree_the_one_that_cannot_see_the_jobs_is_not_ready(tmp_path: Path) -> None:
+    """Both start, since the namespace is empty; the first job tells them apart at the next look at the store."""
+
+    async def run() -> list[dict[str, str]]:
+        store = PrivateValkey()
+        store.start()
+        wide = ServerProcess(tmp_path, env=WIDE, store_url=store.url)
+        plain = ServerProcess(tmp_path, env=PLAIN, store_url=store.url)
+        try:
+            await wide.start()
+            await plain.start()
+            sender, other = Connection(*wide.address), Connection(*plain.address)
+            await send(sender)
+            async with asyncio.timeout(30):
+                while (answer := await other.request("GET", "/readyz")).status == 200:  # noqa: ASYNC110
+                    await asyncio.sleep(0.1)
+            assert (await sender.request("GET", "/readyz")).status == 200
+            sender.close()
+            other.close()
+            return answer.json()["reasons"]
+        finally:
+            await wide.stop()
+            await plain.stop()
+            store.stop()
+
+    assert [reason["message"] for reason in asyncio.run(run())] == [NEEDS_NAMESPACE.removeprefix("dueline: ")]
