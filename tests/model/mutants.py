@@ -16,7 +16,6 @@ class Mutant(msgspec.Struct, frozen=True):
     file: str
     old: str
     new: str
-    quick: bool = True  # found within seconds, so part of every run
 
     def patch(self, name: str, source: str) -> str:
         if name != self.file:
@@ -31,7 +30,7 @@ ATTEMPTS = "elseif job.policy.max > 0 and job.deliveries - job.uncounted >= job.
 MUTANTS = (
     # wake-ups
     Mutant("a release wakes nobody", "sleepers", "release", "deliverable_at(due)", ""),
-    Mutant("an edit wakes nobody", "sleepers", "edit", "deliverable_at(time)", "", quick=False),
+    Mutant("an edit wakes nobody", "sleepers", "edit", "deliverable_at(time)", ""),
     Mutant("a revive wakes nobody", "sleepers", "dead", "  deliverable_at(due)\n", ""),
     Mutant("a send wakes nobody", "sleepers", "send", "deliverable_at(due)", ""),
     Mutant("a freed place wakes nobody", "sleepers", "lib/write", "or (freed and limited)", ""),
@@ -42,7 +41,6 @@ MUTANTS = (
         "control",
         "if before > now and N[2] < before and waited then",
         "if false then",
-        quick=False,
     ),
     Mutant("a raised limit wakes nobody", "sleepers", "control", "if waited and limited and", "if false and"),
     Mutant(
@@ -76,7 +74,6 @@ MUTANTS = (
         "release",
         "job.time, job.due, job.changed = due, due, start",
         "job.time, job.due, job.changed = due, due, start; job.exp = job.exp > 0 and job.exp + due or 0",
-        quick=False,
     ),
     Mutant(
         "extend shortens",
@@ -121,6 +118,5 @@ MUTANTS = (
         "edit",
         "elseif state == 'l' then",
         "elseif state == 'never' then",
-        quick=False,
     ),
 )

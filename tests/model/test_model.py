@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,8 +15,6 @@ from .mutants import MUTANTS, Mutant
 from .sleepers import Sleepers
 from .twins import Bench
 
-# In every run those that are found at once; DUELINE_MODEL_MUTANTS=all runs the others too (minutes).
-CHOSEN = [mutant for mutant in MUTANTS if mutant.quick or os.environ.get("DUELINE_MODEL_MUTANTS") == "all"]
 MACHINES: dict[str, type[Programme]] = {"life": Life, "sleepers": Sleepers}
 
 
@@ -38,7 +35,7 @@ def test_both_stores_live_every_programme_alike(private_valkey: PrivateValkey, n
         run_state_machine_as_test(started, settings=machine_settings())
 
 
-@pytest.mark.parametrize("mutant", CHOSEN, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_broken_rule_is_found(private_valkey: PrivateValkey, mutant: Mutant) -> None:
     with machine(mutant.machine, private_valkey.url, mutant) as started, pytest.raises(AssertionError):  # noqa: PT012
         run_state_machine_as_test(started, settings=machine_settings(300, shrink=False))
