@@ -175,6 +175,30 @@ async def consumed(
     await _with_callers(servers, callers, work)
 
 
+async def came_late(words: Words, servers: Sequence[Served], topic: str, callers: int = 2) -> list[str]:
+    """What still comes while every lease that could be left runs out."""
+    late: list[str] = []
+    until_s = asyncio.get_running_loop().time() + LEASE_S + POLL_S
+
+    async def work(caller: Caller) -> None:
+        while asyncio.get_running_loop().time() < until_s:
+            id = await words.pop(caller, topic)
+            if id is not None:
+                late.append(id)
+
+    await _with_callers(servers, callers, work)
+    return late
+
+
+async def live_jobs(server: Served, namespace: str) -> dict[str, int]:
+    """Live jobs of a namespace by state, over all its topics."""
+    client = server.client()
+    answer = await client.ask("GET", "/v1/topics?limit=500", headers={"Dueline-Namespace": namespace})
+    topics = answer.json()["topics"]
+    assert topics, answer
+    return {state: sum(topic["counts"][state] for topic in topics) for state in ("scheduled", "ready", "leased")}
+
+
 async def _with_callers(servers: Sequence[Served], count: int, work: Callable[[Caller], Awaitable[None]]) -> None:
     callers = [Caller(servers, place) for place in range(count)]
     try:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
-from .crowd import CamelliaWords, Consumed, OuqiangWords, Words, YouzanWords, consumed, sent, two_servers
+from .crowd import (
+    CamelliaWords,
+    Consumed,
+    OuqiangWords,
+    Words,
+    YouzanWords,
+    came_late,
+    consumed,
+    live_jobs,
+    sent,
+    two_servers,
+)
 from .kit import Runner
 
 JOBS = 1_000
@@ -41,3 +52,6 @@ async def _life() -> None:
         for words in PROTOCOLS:
             found = seen[words.name]
             assert (sorted(found.deliveries), found.after_finish) == (sorted(ids[words.name]), []), words.name
+        late = await asyncio.gather(*(came_late(words, servers, words.name) for words in PROTOCOLS))
+        live = await asyncio.gather(*(live_jobs(servers[0], words.name) for words in PROTOCOLS))
+        assert (late, live) == ([[]] * 3, [{"scheduled": 0, "ready": 0, "leased": 0}] * 3)

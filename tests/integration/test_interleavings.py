@@ -14,7 +14,7 @@ import pytest
 
 from dueline.engine.job import BodyKind, Line
 from dueline.engine.policy import JobPolicy
-from dueline.engine.store import OnConflict, Ref, SendItem
+from dueline.engine.store import Credit, OnConflict, Pull, Ref, SendItem
 from dueline.store.valkey.fsck import fsck
 from dueline.store.valkey.store import ValkeyStore
 from tests.kit.valkey import PrivateValkey
@@ -120,12 +120,23 @@ async def every_order(url: str, name: str, before: Call, calls: tuple[Call, Call
         ways = [*taken[:-1], 1]
 
 
-def push(line: Line) -> Call:
+def push(line: Line, delay_ms: int = 1_000) -> Call:
     item = SendItem(
-        "1", line.topic.encode(), BodyKind.TEXT, 1_000, None, JobPolicy(max_attempts=None, retain_ms=0), None,
+        "1", line.topic.encode(), BodyKind.TEXT, delay_ms, None, JobPolicy(max_attempts=None, retain_ms=0), None,
         OnConflict.REPLACE, OnConflict.REPLACE, 7, ("tag",),
     )  # fmt: skip
     return lambda store: store.send(line, [item])
+
+
+def push_and_pull(line: Line) -> Call:
+    """Before the callers meet: the job is held by a consumer."""
+
+    async def call(store: ValkeyStore) -> None:
+        await push(line, delay_ms=0)(store)
+        pulled = await store.pull(line, Pull((Credit(1, 60_000),), 60_000))
+        assert [job.id for job in pulled.jobs] == ["1"]
+
+    return call
 
 
 async def delete(store: ValkeyStore) -> None:
@@ -158,6 +169,11 @@ def any_end(job: Any) -> None:
         ("push-and-delete", push(A), (push(B), delete), any_end),
         ("push-and-finish", push(A), (push(B), finish), any_end),
         ("delete-and-finish", push(A), (delete, finish), any_end),
+        ("two-pushes-over-a-held-one", push_and_pull(A), (push(A), push(B)), one_live),
+        ("two-moves-of-a-held-one", push_and_pull(A), (push(B), push(B)), one_live),
+        ("push-and-delete-of-a-held-one", push_and_pull(A), (push(B), delete), any_end),
+        ("push-and-finish-of-a-held-one", push_and_pull(A), (push(B), finish), any_end),
+        ("delete-and-finish-of-a-held-one", push_and_pull(A), (delete, finish), any_end),
     ],
 )
 def test_every_order_ends_with_at_most_one_live_job_that_its_id_finds(
