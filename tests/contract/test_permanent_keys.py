@@ -1,0 +1,36 @@
+"""On a Cluster a line's keys never go away: a script on a slot that is being moved is refused when one is missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dueline.engine.store import Code
+from dueline.store.valkey.keys import LETTERS, line_keys
+from tests.kit.bed import Bed
+from tests.kit.fixtures import make_bed
+
+
+@pytest.fixture(params=["cluster"])
+def bed(request: pytest.FixtureRequest) -> Bed:
+    """Other stores move no slots and keep no empty keys."""
+    return make_bed(request.param, request)
+
+
+async def kept(bed: Bed) -> str:
+    """The letters of the line's keys that exist."""
+    store: Any = bed.store
+    keys = line_keys(store.prefix, bed.line).keys
+    return "".join([letter for letter, key in zip(LETTERS, keys, strict=True) if await store.plain(key, "EXISTS", key)])
+
+
+async def test_a_line_that_was_used_and_emptied_still_has_its_nine_keys(bed: Bed) -> None:
+    await bed.send("a", retain_ms=0, tags=("tag",), ttl_ms=60_000)
+    assert await kept(bed) == LETTERS
+    held = await bed.pull_one()
+    assert await bed.ack("a", held.lease) is Code.OK
+    await bed.clean()
+    stats = await bed.stats()
+    assert (stats.scheduled, stats.ready, stats.leased, stats.done) == (0, 0, 0, 0)
+    assert await kept(bed) == LETTERS
