@@ -40,6 +40,11 @@ def within(value: int, low: int, high: int, field: str) -> None:
         raise InvalidField(f"must be {low} to {high}, is {value}", field)
 
 
+def at_most(number: int, items: Sequence[object], field: str | None) -> None:
+    if len(items) > number:
+        raise TooManyItems(f"must have at most {number} items, has {len(items)}", field)
+
+
 def conflict_rule(name: str) -> OnConflict:
     """The rule that a topic's policy names."""
     try:
@@ -71,8 +76,7 @@ class Checks:
             raise BodyTooLarge(f"the body has {len(body)} bytes, the limit is {max_bytes}", "body")
 
     def count(self, items: Sequence[object], field: str | None = None) -> None:
-        if len(items) > self.limits.max_items:
-            raise TooManyItems(f"at most {self.limits.max_items} in one call, these are {len(items)}", field)
+        at_most(self.limits.max_items, items, field)
 
     def ids(self, ids: Sequence[str]) -> None:
         self.count(ids, "ids")
@@ -103,8 +107,7 @@ class Checks:
         within(max_attempts, 1, self.limits.max_attempts, "max_attempts")
 
     def tags(self, tags: Sequence[str]) -> None:
-        if len(tags) > self.limits.max_tags:
-            raise TooManyItems(f"at most {self.limits.max_tags} tags, these are {len(tags)}", "tags")
+        at_most(self.limits.max_tags, tags, "tags")
         for tag in tags:
             self.tag(tag, "tags")
         if len(set(tags)) != len(tags):
@@ -118,8 +121,7 @@ class Checks:
             raise InvalidField("a tag has a control character", field)
 
     def headers(self, headers: Sequence[tuple[str, str]]) -> None:
-        if len(headers) > self.limits.max_headers:
-            raise TooManyItems(f"at most {self.limits.max_headers} headers, these are {len(headers)}", "headers")
+        at_most(self.limits.max_headers, headers, "headers")
         size = 0
         for name, value in headers:
             if not _HEADER_NAME.fullmatch(name):
@@ -138,7 +140,9 @@ class Checks:
         if retry is None:
             return
         if isinstance(retry, Ladder):
-            within(len(retry.waits_ms), 1, MAX_WAITS, "retry.ladder")
+            if not retry.waits_ms:
+                raise InvalidField("has no waits", "retry.ladder")
+            at_most(MAX_WAITS, retry.waits_ms, "retry.ladder")
             for wait_ms in retry.waits_ms:
                 within(wait_ms, 0, YEAR_MS, "retry.ladder")
             return
@@ -175,7 +179,9 @@ class Checks:
         within(command.wait_ms, 0, self.limits.max_wait_ms, "wait_ms")
         if command.lease_ms is not None:
             self.lease(command.lease_ms)
-        within(len(command.topics), 1, MAX_PULL_TOPICS, "topics")
+        if not command.topics:
+            raise InvalidField("names no topic", "topics")
+        at_most(MAX_PULL_TOPICS, command.topics, "topics")
         if len(command.topics) > 1 and len(set(command.topics)) != len(command.topics):
             raise InvalidField("has the same topic twice", "topics")
 

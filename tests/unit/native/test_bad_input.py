@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,11 +11,21 @@ from hypothesis import strategies as st
 
 from dueline.dialects.native.decode import depth
 from dueline.dialects.native.routes import OPERATIONS
+from dueline.engine.limits import Limits
 
 from .kit import CODES, Api, Reply, assert_error
 
 JOBS = "/v1/topics/t/jobs"
 DEEP = 100_000
+
+
+def some_names(number: int) -> bytes:
+    return json.dumps([f"n{place}" for place in range(number)]).encode()
+
+
+def some_headers(number: int) -> bytes:
+    return json.dumps({f"n{place}": "x" for place in range(number)}).encode()
+
 
 NOT_JSON = {
     "empty": b"",
@@ -34,9 +45,6 @@ NOT_JSON = {
     "hex": b'{"body":0x10}',
     "control character": b'{"body":"\x01"}',
     "bad escape": b'{"body":"\\x41"}',
-    "lone surrogate": b'{"body":"\\ud800"}',
-    "lone low surrogate": b'{"body":"\\udc00"}',
-    "lone surrogate in an id": b'{"id":"\\ud800","body":1}',
     "bytes that are not UTF-8": b'{"body":"\xff"}',
     "overlong UTF-8": b'{"body":"\xc0\xaf"}',
     "surrogate in UTF-8": b'{"body":"\xed\xa0\x80"}',
@@ -46,6 +54,7 @@ NOT_JSON = {
     "UTF-16 without mark": '{"body":1}'.encode("utf-16-le"),
     "UTF-32": '{"body":1}'.encode("utf-32"),
     "NUL": b"\0",
+    "half a text after a lone surrogate": b'{"body":"\\ud800',
     "deep body": b'{"body":' + b"[" * DEEP + b"]" * DEEP + b"}",
     "deep objects": b'{"body":' + b'{"a":' * DEEP + b"1" + b"}" * DEEP + b"}",
     "deep and broken": b'{"body":' + b"[" * DEEP,
@@ -94,6 +103,12 @@ NOT_A_JOB = {
     "time of offset minute 60": (b'{"body":1,"at":"2030-01-01T00:00:00+00:60"}', "invalid_field", "at"),
     "time before all time": (b'{"body":1,"at":"0001-01-01T00:00:00+23:59"}', None, None),
     "time in other digits": ('{"body":1,"at":"２030-01-01T00:00:00Z"}'.encode(), "invalid_field", "at"),
+    "time over 10 years as a text": (b'{"body":1,"at":"9999-12-31T23:59:59Z"}', "invalid_field", "at"),
+    "time over 10 years in an item": (
+        b'[{"body":1,"at_ms":0},{"body":1,"at":"9999-12-31T23:59:59Z"}]',
+        "invalid_field",
+        "[1].at",
+    ),
     "time over 10 years": (b'{"body":1,"at_ms":99999999999999}', "invalid_field", "at_ms"),
     "base64 with a space": (b'{"body_base64":"AA =="}', "invalid_field", "body_base64"),
     "base64 without padding": (b'{"body_base64":"AA"}', "invalid_field", "body_base64"),
@@ -110,12 +125,23 @@ NOT_A_JOB = {
     "retry that is a list": (b'{"body":1,"retry":["1s"]}', "invalid_field", "retry"),
     "ladder of numbers": (b'{"body":1,"retry":{"ladder":[5]}}', "invalid_field", "retry.ladder[0]"),
     "ladder of no durations": (b'{"body":1,"retry":{"ladder":["1s","x"]}}', "invalid_field", "retry.ladder[1]"),
+    "ladder of 33": (b'{"body":1,"retry":{"ladder":["1s"' + b',"1s"' * 32 + b"]}}", "too_many_items", "retry.ladder"),
+    "long ladder of no durations": (
+        b'{"body":1,"retry":{"ladder":["x"' + b',"x"' * 700_000 + b"]}}",
+        "too_many_items",
+        "retry.ladder",
+    ),
     "empty ladder": (b'{"body":1,"retry":{"ladder":[]}}', "invalid_field", "retry.ladder"),
     "shrinking backoff": (b'{"body":1,"retry":{"base_ms":1,"factor":0.5}}', "invalid_field", "retry.factor"),
     "cap below base": (b'{"body":1,"retry":{"base_ms":10,"max_ms":5}}', "invalid_field", "retry.max_ms"),
     "jitter over 1": (b'{"body":1,"retry":{"base_ms":1,"jitter":1.1}}', "invalid_field", "retry.jitter"),
     "tags as a text": (b'{"body":1,"tags":"x"}', "invalid_field", "tags"),
     "tag of a wrong type": (b'{"body":1,"tags":["x",1]}', "invalid_field", "tags[1]"),
+    "17 tags": (b'{"body":1,"tags":' + some_names(17) + b"}", "too_many_items", "tags"),
+    "many tags": (b'{"body":1,"tags":' + some_names(100_000) + b"}", "too_many_items", "tags"),
+    "33 headers": (b'{"body":1,"headers":' + some_headers(33) + b"}", "too_many_items", "headers"),
+    "many headers": (b'[{"body":1,"headers":' + some_headers(100_000) + b"}]", "too_many_items", "[0].headers"),
+    "1001 jobs": (b'[{"body":1}' + b',{"body":1}' * 1000 + b"]", "too_many_items", None),
     "headers as a list": (b'{"body":1,"headers":[]}', "invalid_field", "headers"),
     "header of a wrong type": (b'{"body":1,"headers":{"a":1}}', "invalid_field", "headers[...]"),
     "header with a line end": (b'{"body":1,"headers":{"a":"b\\r\\nc: d"}}', "invalid_field", "headers"),
@@ -144,6 +170,82 @@ def test_what_is_not_a_job_is_refused_and_the_field_is_named(
     else:
         assert_error(reply, 400, code, field)
         assert_nothing_stored(api)
+
+
+LONE = {
+    "high": (b'{"body":"\\ud800"}', "body"),
+    "low": (b'{"body":{"a":["\\uDC00"]}}', "body"),
+    "high before a letter": (b'{"body":"\\uDBFF\\u0041"}', "body"),
+    "high before a pair": (b'{"body":"\\ud83d\\ud83d\\ude00"}', "body"),
+    "after an escaped backslash": (b'{"body":"\\\\\\ud800"}', "body"),
+    "in a name": (b'{"body":{"\\ud800":1}}', "body"),
+    "in an id": (b'{"id":"\\ud800","body":1}', "id"),
+    "in a tag": (b'{"body":1,"tags":["\\udfff"]}', "tags"),
+    "in an item": (b'[{"body":"\\ud83d\\ude00"},{"body":"!lone0"},{"body":"\\ud800"}]', "[2].body"),
+}
+
+
+@pytest.mark.parametrize(("body", "field"), LONE.values(), ids=LONE.keys())
+def test_a_lone_surrogate_is_called_by_its_name_where_it_stands(api: Api, body: bytes, field: str) -> None:
+    reply = api.raw("POST", JOBS, body)
+    assert_error(reply, 400, "invalid_field", field)
+    assert "lone surrogate" in reply.json["error"]["message"]
+    assert_nothing_stored(api)
+
+
+def test_escapes_that_only_look_like_lone_surrogates_are_taken(api: Api) -> None:
+    assert api.raw("POST", JOBS, b'{"body":["\\\\ud800","\\ud83d\\ude00","\\ud7ff"]}').status == 201
+
+
+@pytest.mark.parametrize("delay", [{"at": "9999-01-01T00:00:00Z"}, {"at_ms": 99999999999999}])
+def test_a_patch_to_a_time_out_of_reach_names_the_field_that_was_sent(api: Api, delay: dict[str, Any]) -> None:
+    api.send()
+    [field] = delay
+    assert_error(api.patch(f"{JOBS}/a", delay), 400, "invalid_field", field)
+
+
+TOO_MANY = {
+    "ack": ({"jobs": [{"id": "a", "lease": "x"}] * 1001}, "jobs"),
+    "release": ({"jobs": [{"id": "a", "lease": "x"}] * 1001}, "jobs"),
+    "extend": ({"jobs": [{"id": "a", "lease": "x", "lease_ms": 1}] * 1001}, "jobs"),
+    "cancel": ({"ids": ["a"] * 1001}, "ids"),
+    "dead/revive": ({"ids": ["a"] * 1001}, "ids"),
+    "dead/purge": ({"ids": ["a"] * 1001}, "ids"),
+}
+
+
+@pytest.mark.parametrize("path", TOO_MANY)
+def test_more_items_than_a_call_may_have_are_refused(api: Api, path: str) -> None:
+    body, field = TOO_MANY[path]
+    assert_error(api.post(f"/v1/topics/t/{path}", body), 400, "too_many_items", field)
+
+
+@pytest.mark.parametrize("path", TOO_MANY)
+def test_the_configured_number_of_items_is_refused_in_the_same_way(path: str) -> None:
+    api = Api(Limits(max_items=10))
+    try:
+        body, field = TOO_MANY[path]
+        few = {name: items[:11] for name, items in body.items()}
+        assert_error(api.post(f"/v1/topics/t/{path}", few), 400, "too_many_items", field)
+    finally:
+        api.close()
+
+
+@pytest.mark.parametrize(
+    ("topics", "code", "field"),
+    [
+        (["", "t"], "invalid_field", "topics[0]"),
+        (["t", "a" * 513], "invalid_field", "topics[1]"),
+        (["t", "a\n"], "invalid_field", "topics[1]"),
+        ([f"t{number}" for number in range(101)], "too_many_items", "topics"),
+        (["t", "t"], "invalid_field", "topics"),
+        ([], "invalid_field", "topics"),
+    ],
+)
+def test_a_pull_of_several_topics_names_the_one_that_is_wrong(
+    api: Api, topics: list[str], code: str, field: str
+) -> None:
+    assert_error(api.post("/v1/pull", {"topics": topics}), 400, code, field)
 
 
 @pytest.mark.parametrize("tags", [["a"] * 17, ["x", "x"], [""], ["y" * 65], ["a\x00"]])

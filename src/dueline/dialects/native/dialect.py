@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...engine.engine import Engine
-from ...engine.errors import DuelineError, UnknownOutcome
+from ...engine.errors import DuelineError, InvalidField, UnknownOutcome
 from ...engine.limits import Limits
 from ..http import Request, Response, Route
-from . import encode
+from . import decode, encode
 from .answers import InfoView
 from .handlers import NativeHandlers
 from .routes import routes
@@ -32,4 +32,6 @@ class NativeDialect:
     def failed(self, request: Request, error: DuelineError) -> Response:
         if isinstance(error, UnknownOutcome) and error.id is None and len(request.params) == 2:
             error.id = request.params[1]
+        if isinstance(error, InvalidField):
+            decode.as_written(request, error)
         return encode.failed(error)

@@ -197,8 +197,8 @@ async def _each(name: str, ids: Sequence[str], call: Coroutine[Any, Any, list[Do
     except PartlyDone as partly:
         return partly.results
     except BadRequest as error:
-        if error.field is not None and error.field.startswith("["):
-            error.field = name + error.field
+        if error.field is None or error.field.startswith("["):
+            error.field = name + (error.field or "")
         raise
     except DuelineError as error:
         if not ids:

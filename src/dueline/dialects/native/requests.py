@@ -1,7 +1,8 @@
 """The shapes of native requests: what the decoder accepts and what OpenAPI shows. No I/O.
 
 Unknown fields are refused. null means "not given", except where a description says what it means. The types
-say what a field can be; what the product can hold (config limits) is checked once, in the engine.
+say what a field can be; what the product can hold (config limits) is checked once, in the engine. The lengths here are
+the most that any config allows, so that a list which cannot be right is not walked.
 """
 
 from __future__ import annotations
@@ -11,7 +12,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType, field
 
+from ...engine.checks import MAX_PULL_TOPICS
+from ...engine.policy import MAX_WAITS
+
 MAX_INT = (1 << 53) - 1  # what every JSON reader holds exactly
+MAX_ITEMS = 1000
 
 Name = Annotated[str, Meta(description="1 to 128 of A-Z a-z 0-9 . _ : -", examples=["order-1042"])]
 Ms = Annotated[int, Meta(ge=0, le=MAX_INT)]
@@ -19,6 +24,9 @@ Count = Annotated[int, Meta(ge=1, le=MAX_INT)]
 Duration = Annotated[
     str, Meta(description='Number and unit, one of ms s m h d, such as "90s" or "1.5h".', examples=["90s"])
 ]
+Tags = Annotated[list[str], Meta(max_length=64)]
+Headers = Annotated[dict[str, str], Meta(max_length=128)]
+Ids = Annotated[list[str], Meta(max_length=MAX_ITEMS)]
 Conflict = Literal["reject", "keep", "replace"]
 
 
@@ -33,7 +41,7 @@ class Nothing(_Closed, kw_only=True, forbid_unknown_fields=True):
 class Retry(_Closed, kw_only=True, forbid_unknown_fields=True):
     """Either a ladder of waits (used up: the job is dead), or an exponential backoff with base_ms."""
 
-    ladder: list[Duration] | None = None
+    ladder: Annotated[list[Duration], Meta(max_length=MAX_WAITS)] | None = None
     base_ms: Count | None = None
     factor: Annotated[float, Meta(ge=1, le=100)] | None = None
     max_ms: Count | None = None
@@ -68,8 +76,11 @@ class SendJob(_Closed, kw_only=True, forbid_unknown_fields=True):
     retry: Retry | UnsetType | None = UNSET
     on_conflict: Conflict | None = None
     merge: Merge | None = None
-    tags: list[str] | None = None
-    headers: dict[str, str] | None = None
+    tags: Tags | None = None
+    headers: Headers | None = None
+
+
+SendJobs = Annotated[list[SendJob], Meta(max_length=MAX_ITEMS)]
 
 
 class PatchJob(_Closed, kw_only=True, forbid_unknown_fields=True):
@@ -85,8 +96,8 @@ class PatchJob(_Closed, kw_only=True, forbid_unknown_fields=True):
     ttl_ms: Count | UnsetType | None = UNSET
     max_attempts: Count | UnsetType | None = UNSET
     retry: Retry | UnsetType | None = UNSET
-    tags: list[str] | UnsetType | None = UNSET
-    headers: dict[str, str] | UnsetType | None = UNSET
+    tags: Tags | UnsetType | None = UNSET
+    headers: Headers | UnsetType | None = UNSET
     version: Ms | None = None
 
 
@@ -103,7 +114,7 @@ class PullJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
 class PullTopics(_Closed, kw_only=True, forbid_unknown_fields=True):
     """Take due jobs of several topics, in order of priority."""
 
-    topics: Annotated[list[str], Meta(min_length=1)]
+    topics: Annotated[list[str], Meta(min_length=1, max_length=MAX_PULL_TOPICS)]
     max: Annotated[int, Meta(ge=1, le=1000)] = 1
     lease_ms: Count | None = None
     wait_ms: Annotated[int, Meta(ge=0, le=300_000)] = 0
@@ -138,19 +149,19 @@ class LeaseExtend(_Closed, kw_only=True, forbid_unknown_fields=True):
 class AckJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
     """The jobs that are done."""
 
-    jobs: list[Lease]
+    jobs: Annotated[list[Lease], Meta(max_length=MAX_ITEMS)]
 
 
 class ReleaseJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
     """The jobs that are given back."""
 
-    jobs: list[LeaseRelease]
+    jobs: Annotated[list[LeaseRelease], Meta(max_length=MAX_ITEMS)]
 
 
 class ExtendJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
     """The jobs that are kept longer."""
 
-    jobs: list[LeaseExtend]
+    jobs: Annotated[list[LeaseExtend], Meta(max_length=MAX_ITEMS)]
 
 
 class Filter(_Closed, kw_only=True, forbid_unknown_fields=True):
@@ -165,7 +176,7 @@ class Filter(_Closed, kw_only=True, forbid_unknown_fields=True):
 class CancelJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
     """ids, or a filter."""
 
-    ids: list[str] | None = None
+    ids: Ids | None = None
     merge_key: str | None = None
     filter: Filter | None = None
     dry_run: bool | None = None
@@ -174,7 +185,7 @@ class CancelJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
 class ReviveJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
     """ids, or a filter, of dead jobs."""
 
-    ids: list[str] | None = None
+    ids: Ids | None = None
     filter: Filter | None = None
     dry_run: bool | None = None
     delay_ms: Ms | None = None
@@ -184,7 +195,7 @@ class ReviveJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
 class PurgeJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
     """ids, or a filter, of dead jobs."""
 
-    ids: list[str] | None = None
+    ids: Ids | None = None
     filter: Filter | None = None
     dry_run: bool | None = None
 
