@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from typing import Any
 
 from .lab import ADDED, DONE, NOWHERE, Ouqiang, now_ms, refused
@@ -190,3 +191,24 @@ async def test_a_client_that_leaves_while_it_is_held_is_forgotten(ouqiang: Ouqia
     await asyncio.gather(polling, return_exceptions=True)
     await q.push(topic, id, 1, 86400)
     assert await q.pop(topic) == (id, "x"), "leased to a client that is gone"
+
+
+async def test_a_job_whose_answer_broke_off_is_given_to_the_next_and_keeps_its_due_time(ouqiang: Ouqiang) -> None:
+    q, topic, id = ouqiang.another(), ouqiang.topic(), ouqiang.id()
+    await q.push(topic, id, 1, 3600, "x" * (3 << 20))
+    told = await q.get(id)
+    with socket.socket() as half:
+        half.setsockopt(
+            socket.SOL_SOCKET, socket.SO_RCVBUF, 4096
+        )  # the answer is not written as long as it is not read
+        half.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(half, ("127.0.0.1", q.served.server.port))
+        body = json.dumps({"topic": topic}).encode()
+        await loop.sock_sendall(half, b"POST /pop HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        assert await loop.sock_recv(half, 8) == b"HTTP/1.1"
+        # Until its due time cannot be taken for the moment of the break.
+        await asyncio.sleep(max(0, (told["delay"] + 2) * 1000 - now_ms()) / 1000)
+    assert (await q.pop(topic) or ("", ""))[0] == id
+    assert await q.get(id) == told
+    await q.finish(id)
