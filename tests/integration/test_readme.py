@@ -1,6 +1,8 @@
 """What the documents show is executed: every `sh` and `python` block of a page, in order, as a reader types them.
 
 A `json` block after a `sh` block is what it answers: the names of all fields must be the same, at every depth.
+
+Pages that use curl are also executed with the stand-in of `curl.py`, which is the only one on a machine without curl.
 """
 
 from __future__ import annotations
@@ -8,9 +10,10 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ import pytest
 from .served import DUELINE, environment, served
 
 ROOT = Path(__file__).parents[2]
+CURL = Path(__file__).with_name("curl.py")
 ADDRESS = "http://127.0.0.1:9277"
 PAGES = ("README.md", "docs/quick-start.md", "docs/api.md")
 TRANSLATED = {"README.md": "README.zh-CN.md", "docs/quick-start.md": "docs/quick-start.zh-CN.md"}
@@ -27,21 +31,30 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MARK = "=== end of block ==="
 
 
-@pytest.fixture(scope="module", params=PAGES)
-def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str, Path]]:
-    """A page, a fresh server, and an empty folder to type in."""
-    folder = tmp_path_factory.mktemp("reader")
-    with served(folder / "data") as url:
-        yield request.param, url, folder
+def ways() -> list[Any]:
+    """The pages, each with the commands of this machine and, where it asks by curl, with the stand-in."""
+    found = [pytest.param(name, False, id=name) for name in PAGES]
+    found += [pytest.param(name, True, id=f"{name} without curl") for name in PAGES if uses_curl(name)]
+    return [way for way in found if shutil.which("curl") or way.values[1] or not uses_curl(way.values[0])]
 
 
-def type_all(blocks: list[str], url: str, folder: Path) -> list[str]:
+def uses_curl(name: str) -> bool:
+    return any("curl " in text for kind, text in BLOCK.findall((ROOT / name).read_text()) if kind == "sh")
+
+
+def put_command(folder: Path, name: str, *words: str) -> None:
+    command = folder / name
+    command.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+    command.chmod(0o755)
+
+
+def type_all(blocks: list[str], url: str, folder: Path, stand_in: bool) -> list[str]:
     """Run blocks one after the other in one shell; what each printed. A failing command, or an HTTP error, ends it."""
     commands = folder / "bin"
     commands.mkdir()
-    command = commands / "dueline"
-    command.write_text(f'#!/bin/sh\nexec {" ".join(DUELINE)} "$@"\n')
-    command.chmod(0o755)
+    put_command(commands, "dueline", *DUELINE)
+    if stand_in:
+        put_command(commands, "curl", sys.executable, str(CURL))
     (folder / ".venv").symlink_to(folder)  # so that .venv/bin/dueline is the command above
     script = "set -eu\ncurl() { command curl --noproxy '*' \"$@\"; }\n"
     script += "".join(f"{block.replace(ADDRESS, url)}\necho\necho '{MARK}'\n" for block in blocks)
@@ -65,11 +78,17 @@ def shape(value: Any) -> Any:
     return [shape(part) for part in value[:1]] if isinstance(value, list) else None
 
 
-def test_everything_that_a_page_shows_works_as_it_stands(page: tuple[str, str, Path]) -> None:
-    name, url, folder = page
+@pytest.mark.parametrize(("name", "stand_in"), ways())
+def test_everything_that_a_page_shows_works_as_it_stands(name: str, stand_in: bool, tmp_path: Path) -> None:
+    with served(tmp_path / "data") as url:
+        execute(name, url, tmp_path, stand_in)
+
+
+def execute(name: str, url: str, folder: Path, stand_in: bool) -> None:
+    """Type a page's commands, run its programs, and compare its answers."""
     blocks = BLOCK.findall((ROOT / name).read_text())
     typed = [text for kind, text in blocks if kind == "sh"]
-    outputs = type_all(typed, url, folder)
+    outputs = type_all(typed, url, folder, stand_in)
     assert len(outputs) == len(typed) > 0
     if name.startswith("README"):
         assert '{"results":[{"id":"welcome-1","result":"acked"}]}' in outputs[0].replace(" ", "")
@@ -85,6 +104,13 @@ def test_everything_that_a_page_shows_works_as_it_stands(page: tuple[str, str, P
             program = text.replace(ADDRESS, url)
             done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
             assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("given", [["-k"], ["--data-raw", "x"], ["-o", "file"], []])
+def test_the_stand_in_for_curl_refuses_what_it_does_not_know(given: list[str]) -> None:
+    url = ["http://127.0.0.1:1/"] if given else []
+    done = subprocess.run([sys.executable, str(CURL), *given, *url], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
 
 
 def commands(name: str) -> list[tuple[str, str]]:
