@@ -318,7 +318,7 @@ async def until_deaf(server: ServerProcess) -> None:
         while True:
             try:
                 _, probe = await asyncio.open_connection(*server.address)
-            except ConnectionRefusedError:
+            except (ConnectionRefusedError, ConnectionResetError):  # reset: it stopped listening in between
                 return
             probe.close()
 

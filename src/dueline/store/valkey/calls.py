@@ -72,9 +72,10 @@ class Calls:
     async def check(self) -> None:
         """One look at the store (health): its clock, its data version, and that it is still the same store."""
         key = meta_key(self._prefix)
+        asked_ms = self.clock.asked()
         reply = await self.plain(key, "TIME")
         if self._test_clock is None:
-            self.clock.observe(int(reply[0]) * 1000 + int(reply[1]) // 1000)
+            self.clock.observe(int(reply[0]) * 1000 + int(reply[1]) // 1000, asked_ms)
         found = await self.plain(key, "HGETALL", key)
         fields: dict[bytes, bytes] = (
             found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))
@@ -152,7 +153,11 @@ class Calls:
                 named += tuple(key for key, letter in zip(second.keys, LETTERS, strict=True) if letter not in "jr")
                 extra += (other.topic, second.channel)
 
+        asked_ms = 0.0
+
         async def attempt(with_source: bool) -> Any:
+            nonlocal asked_ms
+            asked_ms = self.clock.asked()
             head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
             now, expected = (
                 ("", self.clock.expectation()) if self._test_clock is None else (str(self._test_clock()), "")
@@ -165,7 +170,7 @@ class Calls:
             if self.repeat_every and self._nonce % self.repeat_every == 0:
                 reply = await self._healed(attempt, name)
             status, now_ms, note_ms, said, packed, answer = reply
-            in_time = self._test_clock is not None or self.clock.observe(now_ms)
+            in_time = self._test_clock is not None or self.clock.observe(now_ms, asked_ms)
             if status != 1:
                 break
             if not in_time:
