@@ -144,10 +144,12 @@ class SingleLink:
         """At once, and without waiting: what may be on its way is bounded by the batchers. (redis-py's own way to send
         is a coroutine, which would leave in a later turn of the loop.)"""
         writer = connection._writer
-        if writer is None:
-            self._lose(LinkLost("the store connection broke", True))
-        else:
+        try:
+            if writer is None:
+                raise ConnectionResetError("it is closed")
             writer.write(b"".join(pieces))
+        except (OSError, RuntimeError) as error:  # uvloop says RuntimeError of a transport that is closed
+            self._lose(LinkLost(f"the store connection broke: {error}", True))
 
     async def _read(self, connection: AbstractConnection) -> None:
         try:
