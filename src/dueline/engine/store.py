@@ -21,7 +21,7 @@ Refusals are answers, not exceptions: each item has its own `Code`. Exceptions (
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from enum import IntEnum
 from typing import Protocol
 
@@ -352,9 +352,6 @@ class Store(Protocol):
     async def retire(self, line: Line) -> bool:
         """Drop everything a line keeps about itself if it holds no job, no pause, no policy and nobody waits."""
         ...
-
-
-StoreFactory = Callable[[], Store]
 
 
 class StalePolicy(Exception):
