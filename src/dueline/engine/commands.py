@@ -12,7 +12,18 @@ from msgspec import UNSET, UnsetType
 
 from .job import BodyKind, State
 from .policy import Retry, TopicPolicy
-from .store import OnConflict
+from .store import MergeUpdate, OnConflict
+
+
+class MergeInto(msgspec.Struct, frozen=True):
+    """Which group a send joins, and when that is due. UNSET: what the topic's policy says, else the default."""
+
+    key: str
+    quiet_ms: int | UnsetType | None = UNSET
+    max_wait_ms: int | UnsetType | None = UNSET
+    max_items: int | UnsetType = UNSET
+    update: MergeUpdate | UnsetType = UNSET
+    item_id: str | None = None
 
 
 class Send(msgspec.Struct, frozen=True):
@@ -34,6 +45,7 @@ class Send(msgspec.Struct, frozen=True):
     retain_ms: int | None = None
     dead_retain_ms: int | None = None
     keep_body: bool = False
+    merge: MergeInto | None = None  # join a group; excludes id and on_conflict
     max_body_bytes: int | None = None  # the protocol's own limit; the topic's policy stands above it
     any_delay: bool = False  # the protocol knows no longest delay; what is beyond the last time there is, is then
 
@@ -47,6 +59,7 @@ class Sent(msgspec.Struct, frozen=True):
     state: State
     due_at_ms: int
     version: int
+    items_count: int | None = None  # of a group
 
 
 class Pull(msgspec.Struct, frozen=True):

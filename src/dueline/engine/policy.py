@@ -111,6 +111,22 @@ def wait_after(policy: JobPolicy, attempts: int, jitter_draw: float) -> int:
     return int(wait * (1.0 - jitter * jitter_draw))
 
 
+class MergePolicy(msgspec.Struct, frozen=True):
+    """What a topic says about its merge groups, for sends that do not say; None = the default."""
+
+    quiet_ms: int | None = None
+    max_wait_ms: int | None = None
+    max_items: int | None = None
+    update: str | None = None  # once | always
+
+
+class OnDead(msgspec.Struct, frozen=True):
+    """Where a job goes when it dies: to another topic of the namespace, or by a call to a URL. Exactly one is given."""
+
+    topic: str | None = None
+    url: str | None = None
+
+
 class TopicPolicy(msgspec.Struct, frozen=True):
     """What a topic says about its jobs; None = the server default. Applied when a job is sent: a stored job
     keeps the policy it was sent with. Only `lease_ms` is also looked up at the pull, for jobs without their own."""
@@ -124,3 +140,5 @@ class TopicPolicy(msgspec.Struct, frozen=True):
     on_conflict: str | None = None
     spread_ms: int | None = None
     max_body_bytes: int | None = None
+    merge: MergePolicy | None = None
+    on_dead: OnDead | None = None

@@ -58,8 +58,33 @@ class OnConflict(IntEnum):
     REPLACE = 2
 
 
+class MergeUpdate(IntEnum):
+    """What a fixed time of a later send does to the time of its group."""
+
+    ONCE = 0  # the first send's time stays
+    ALWAYS = 1  # the newest one counts
+
+
+class Merge(msgspec.Struct, frozen=True):
+    """Join the open group of `key`, or open one. Each send brings its own wish for the time: `quiet_ms` (from now on),
+    else the fixed time of its item, under the rule `update`. `max_wait_ms` (counted from the opening) and `max_items`
+    are the opening send's; so are policy, ttl, tags and headers. `item_id`: an item that the key has already, in any
+    group that is still readable, is not added again (KEPT)."""
+
+    key: str
+    quiet_ms: int | None = None
+    max_wait_ms: int | None = None
+    max_items: int = 1000
+    max_bytes: int = 256 * 1024  # of all items; an item that does not fit closes the group and opens the next one
+    update: MergeUpdate = MergeUpdate.ONCE
+    item_id: str | None = None
+
+
 class SendItem(msgspec.Struct, frozen=True):
-    """One job to store. Exactly one of delay_ms / at_ms counts: at_ms when it is not None."""
+    """One job to store. Exactly one of delay_ms / at_ms counts: at_ms when it is not None.
+
+    With `merge` it is an item: `body` and `kind` are the item's, `id` is that of the group if one has to be opened.
+    """
 
     id: str
     body: bytes
@@ -73,16 +98,20 @@ class SendItem(msgspec.Struct, frozen=True):
     fingerprint: int  # 64 bits over the request as written (times, policy, tags, headers, body)
     tags: tuple[str, ...] = ()
     headers: bytes = b""
+    merge: Merge | None = None
 
 
 class SendResult(msgspec.Struct, frozen=True):
-    """code: CREATED KEPT REPLACED ID_EXISTS ELSEWHERE. The rest describes the job that is there now."""
+    """code: CREATED KEPT REPLACED APPENDED ID_EXISTS ELSEWHERE. The rest describes the job that is there now.
+    Of a merge also the group's id and the number of its items."""
 
     code: Code
     state: State
     due_at_ms: int
     version: int
     elsewhere: str | None = None
+    group: str | None = None
+    items_count: int = 0
 
 
 class Credit(msgspec.Struct, frozen=True):
@@ -173,6 +202,7 @@ class Query(msgspec.Struct, frozen=True):
 
     state: State | None = None
     tag: str | None = None
+    merge_key: str | None = None  # live groups of this key, open or closed; excludes the other conditions
     due_after_ms: int | None = None
     due_before_ms: int | None = None
     cursor: bytes = b""
@@ -212,6 +242,7 @@ class Control(msgspec.Struct, frozen=True):
 
     pause_until_ms: int | None = None
     max_in_flight: int | None = None  # 0 = no limit
+    rate_per_s: float | None = None  # deliveries a second; 0 = no limit
     policy_version: int | None = None
 
 
@@ -303,11 +334,58 @@ class Directory(Protocol):
         ...
 
 
+class Attempt(msgspec.Struct, frozen=True):
+    """One call of a push target, as its log keeps it. `status` 0: no answer came. `excerpt`: the beginning of what was
+    answered, at most 1 KiB, of failed calls only."""
+
+    id: str
+    attempt: int
+    at_ms: int
+    status: int
+    duration_ms: int
+    ok: bool
+    error: str | None = None
+    excerpt: str | None = None
+
+
+class TargetState(msgspec.Struct, frozen=True):
+    """A push target as all processes together saw it. `failures`: calls that failed one after the other. The breaker is
+    open until `open_until_ms`; from then until the next report it is half open."""
+
+    failures: int = 0
+    open_until_ms: int = 0
+    last_error: str | None = None
+
+
+class PushLog(Protocol):
+    """Operation 15: what happened at a topic's push target. Each method is one atomic call, on the topic's own slot."""
+
+    async def report(
+        self, namespace: str, topic: str, attempts: Sequence[Attempt], breaker_failures: int, breaker_open_ms: int
+    ) -> TargetState:
+        """Append to the log (the newest 2,000 are kept) and count, in order, for the breaker: a success closes it,
+        `breaker_failures` failures in a row open it for breaker_open_ms (0 failures: there is no breaker)."""
+        ...
+
+    async def state(self, namespace: str, topic: str) -> TargetState: ...
+    async def attempts(
+        self, namespace: str, topic: str, id: str | None, cursor: bytes, limit: int
+    ) -> tuple[list[Attempt], bytes | None]:
+        """The newest first, of one job or of all."""
+        ...
+
+    async def reset(self, namespace: str, topic: str) -> None:
+        """Forget the log and the breaker: the target was removed or replaced."""
+        ...
+
+
 class Store(Protocol):
     """Everything the engine may ask of a store."""
 
     @property
     def directory(self) -> Directory: ...
+    @property
+    def pushes(self) -> PushLog: ...
     @property
     def events(self) -> Events | None:
         """Whom to tell; set by the engine."""
@@ -333,8 +411,10 @@ class Store(Protocol):
     def ack(self, line: Line, items: Sequence[Ref]) -> Awaitable[list[Done]]: ...
     async def release(self, line: Line, items: Sequence[Release]) -> list[Done]: ...
     async def extend(self, line: Line, items: Sequence[Extend]) -> list[Done]: ...
-    async def cancel(self, line: Line, ids: Sequence[str], forget: bool = False) -> list[Done]:
-        """OK also when it was cancelled before; ALREADY_DONE when done or dead."""
+    async def cancel(
+        self, line: Line, ids: Sequence[str], forget: bool = False, spare_leased: bool = False
+    ) -> list[Done]:
+        """OK also when it was cancelled before; ALREADY_DONE when done or dead; JOB_LEASED when it was spared."""
         ...
 
     async def edit(self, line: Line, items: Sequence[Edit]) -> list[Done]: ...
