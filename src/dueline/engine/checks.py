@@ -13,8 +13,8 @@ from typing import TypeVar
 from .commands import Filter, Patch, Pull, Send, TopicPatch
 from .errors import BodyTooLarge, DuelineError, InvalidField, TooManyItems
 from .job import State
-from .limits import CELLS, LAST_MS, MAX_ERROR_BYTES, Limits, check_name
-from .policy import MAX_WAITS, TEN_YEARS_MS, Ladder, Retry, TopicPolicy
+from .limits import CELLS, LAST_MS, MAX_ERROR_BYTES, MAX_GROUP_ITEMS, Limits, check_name
+from .policy import MAX_WAITS, TEN_YEARS_MS, Ladder, MergePolicy, Retry, TopicPolicy
 from .store import Extend, OnConflict, Query, Ref, Release
 
 HARD_BODY_BYTES = 4 << 20
@@ -168,6 +168,20 @@ class Checks:
         if job.headers:
             self.headers(job.headers)
 
+    def merge(self, quiet_ms: int | None, max_wait_ms: int | None, max_items: int | None) -> None:
+        """The numbers of a merge group, as a send or a topic says them."""
+        if quiet_ms is not None:
+            within(quiet_ms, 0, self.limits.max_delay_ms, "merge.quiet_ms")
+        if max_wait_ms is not None:
+            within(max_wait_ms, 0, self.limits.max_delay_ms, "merge.max_wait_ms")
+        if max_items is not None:
+            within(max_items, 1, MAX_GROUP_ITEMS, "merge.max_items")
+
+    def merge_policy(self, policy: MergePolicy) -> None:
+        self.merge(policy.quiet_ms, policy.max_wait_ms, policy.max_items)
+        if policy.update not in (None, "once", "always"):
+            raise InvalidField('must be "once" or "always"', "merge.update")
+
     def retention(self, retain_ms: int | None, dead_retain_ms: int | None) -> None:
         if retain_ms is not None:
             within(retain_ms, 0, TEN_YEARS_MS, "retain_ms")
@@ -248,6 +262,8 @@ class Checks:
             within(policy.spread_ms, 0, YEAR_MS, "spread_ms")
         if policy.max_body_bytes is not None:
             within(policy.max_body_bytes, 1, HARD_BODY_BYTES, "max_body_bytes")
+        if policy.merge is not None:
+            self.merge_policy(policy.merge)
 
 
 def cut_error(text: str) -> str:

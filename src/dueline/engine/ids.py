@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import time
+from functools import lru_cache
 from zlib import crc32
 
 from .limits import CELLS
@@ -20,6 +21,32 @@ def new_id() -> str:
     """A fresh id. The module's generator is seeded by the system and again in every forked process."""
     bits = (time.time_ns() // 1_000_000 << 80) | _VERSION_AND_VARIANT | (random.getrandbits(76) & _RANDOM_BITS)
     return f"{bits:032x}"
+
+
+def new_id_in(partition: int, partitions: int) -> str:
+    """A fresh id whose place is in the given partition.
+
+    A checksum over texts of one length is linear: what a change of the last characters does to it does not depend on
+    the characters before them. So the right end is looked up, however many partitions there are, and not searched for.
+    """
+    first = -(-partition * CELLS // partitions)
+    cell = random.randrange(first, -(-(partition + 1) * CELLS // partitions))
+    head = new_id()[:-4]
+    here = crc32(b"0000", crc32(head.encode())) & (CELLS - 1)
+    return head + _ends()[here ^ cell]
+
+
+@lru_cache(1)
+def _ends() -> tuple[str, ...]:
+    """For each difference between two cells: four characters that make it, put in the place of "0000"."""
+    zero = crc32(b"0000")
+    found: dict[int, str] = {}
+    for number in range(1 << 16):
+        end = f"{number:04x}"
+        found.setdefault((crc32(end.encode()) ^ zero) & (CELLS - 1), end)
+        if len(found) == CELLS:
+            break
+    return tuple(found[difference] for difference in range(CELLS))
 
 
 def partition_of(id: str, partitions: int) -> int:

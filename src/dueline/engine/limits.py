@@ -14,6 +14,7 @@ PULL_BYTES = 1 << 20
 PULL_EXTRA = 100  # entries a pull may inspect beyond what it returns
 MAX_REFUNDS = 100
 MAX_ERROR_BYTES = 1024
+MAX_GROUP_ITEMS = 1000  # of one merge group
 CELLS = 1024
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from .checks import Checks, at_place
 from .commands import Send, Sent
 from .errors import DuelineError, IdExists, StoreDown, Unavailable, UnknownOutcome
 from .ids import new_id
 from .job import Line
 from .limits import BATCH_BYTES, BATCH_JOBS
+from .merging import group_id
 from .registrar import Registrar
 from .replies import RESULTS, refusal
 from .sending import send_item
@@ -20,6 +23,12 @@ from .timer import Timer
 from .topics import Topic, Topics
 
 TRIES = 4
+UNKNOWN_NAMED_ITEM = (
+    "The store did not answer in time: the item may have been added. Retry with the same merge.item_id."
+)
+UNKNOWN_ITEM = (
+    "The store did not answer in time: the item may have been added. It has no item_id: a retry may add it twice."
+)
 
 
 class Sender:
@@ -39,12 +48,14 @@ class Sender:
         item = send_item(command, id, topic, self._checks, self._now_ms)
         if self._time_s() >= topic.registered_until_s:
             await self._register(topic)
+        if command.merge is not None:
+            item = _placed(item, topic)
         try:
-            results = await self._store.send(topic.line_of(id), (item,), topic.version)
+            results = await self._store.send(topic.line_of(item.id), (item,), topic.version)
         except StalePolicy as stale:
             [answer] = await self._send_again(topic, [command], [id], stale.version)
         except UnknownOutcome as error:
-            raise error_for(error, id) from None
+            raise _failure(error, command, id) from None
         else:
             answer = self._answer(topic, id, results[0])
         if isinstance(answer, DuelineError):
@@ -60,7 +71,7 @@ class Sender:
             return []
         if self._time_s() >= topic.registered_until_s:
             await self._register(topic)
-        return await self._send_items(topic, commands, items)
+        return await self._send_items(topic, commands, [_placed(item, topic) for item in items])
 
     async def _register(self, topic: Topic) -> None:
         try:
@@ -102,7 +113,7 @@ class Sender:
         except StalePolicy as stale:
             return await self._send_again(topic, commands, [item.id for item in items], stale.version)
         except DuelineError as error:
-            return [error_for(error, item.id) for item in items]
+            return [_failure(error, command, item.id) for command, item in zip(commands, items, strict=True)]
         return [self._answer(topic, item.id, result) for item, result in zip(items, results, strict=True)]
 
     async def _send_again(
@@ -118,17 +129,17 @@ class Sender:
             try:
                 answers.append(await self._send_one_again(topic, command, id, version))
             except DuelineError as error:
-                answers.append(error_for(error, id))
+                answers.append(_failure(error, command, id))
         return answers
 
     async def _send_one_again(self, topic: Topic, command: Send, id: str, version: int) -> Sent | DuelineError:
         for attempt in range(TRIES):
             if topic.version < version:
                 await self._topics.load(topic.namespace, topic.name)
-            item = send_item(command, id, topic, self._checks, self._now_ms)
+            item = _placed(send_item(command, id, topic, self._checks, self._now_ms), topic)
             used = topic.version if attempt < 2 else max(topic.version, version)
             try:
-                [result] = await self._store.send(topic.line_of(id), (item,), used)
+                [result] = await self._store.send(topic.line_of(item.id), (item,), used)
             except StalePolicy as stale:
                 version = stale.version
             else:
@@ -144,4 +155,23 @@ class Sender:
                 return IdExists(f'the id is used in the topic "{result.elsewhere}"', "id")
             return refusal(result.code) or DuelineError()
         sent[said] += 1
-        return Sent(id, topic.name, said, result.state, result.due_at_ms, result.version)
+        group = result.group
+        if group is None:
+            return Sent(id, topic.name, said, result.state, result.due_at_ms, result.version)
+        return Sent(group, topic.name, said, result.state, result.due_at_ms, result.version, result.items_count)
+
+
+def _placed(item: SendItem, topic: Topic) -> SendItem:
+    """The item for the lines that the topic has now: while it was registered it may have got more of them."""
+    if item.merge is None or len(topic.lines) == 1:
+        return item
+    id = group_id(item.merge.key, item.id, topic)
+    return item if id == item.id else replace(item, id=id)
+
+
+def _failure(error: DuelineError, command: Send, id: str) -> DuelineError:
+    """The failure of a store call, for one of its sends. An unknown outcome names the id that makes a repeat safe."""
+    if command.merge is None or not isinstance(error, UnknownOutcome):
+        return error_for(error, id)
+    item_id = command.merge.item_id
+    return UnknownOutcome(UNKNOWN_ITEM if item_id is None else UNKNOWN_NAMED_ITEM, error.field, item_id)

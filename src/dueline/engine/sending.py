@@ -19,6 +19,7 @@ from .checks import Checks
 from .commands import Send
 from .headers import pack_headers
 from .limits import LAST_MS, check_name
+from .merging import merge_of
 from .policy import JobPolicy, Retry, attempts_allowed
 from .store import SendItem
 from .topics import Topic
@@ -116,6 +117,7 @@ def send_item(command: Send, id: str, topic: Topic, checks: Checks, now_ms: Call
     if len(command.body) > topic.max_body_bytes:
         own_bytes = command.max_body_bytes if topic.config.policy.max_body_bytes is None else None
         checks.body(command.body, topic.max_body_bytes if own_bytes is None else own_bytes)
+    merge = None if command.merge is None else merge_of(command, command.merge, topic, checks)
     delay_ms, at_ms = command.delay_ms, command.at_ms
     if delay_ms is not None or at_ms is not None:
         if command.any_delay:
@@ -147,7 +149,7 @@ def send_item(command: Send, id: str, topic: Topic, checks: Checks, now_ms: Call
         fingerprint = _fingerprint(command, _written(command))
         if command.ttl_ms is not UNSET:
             ttl_ms = command.ttl_ms
-    if config.spread_ms:
+    if config.spread_ms and (merge is None or merge.quiet_ms is None):
         share_ms = random.randint(0, config.spread_ms)
         if at_ms is None:
             delay_ms = (delay_ms or 0) + share_ms
@@ -168,4 +170,5 @@ def send_item(command: Send, id: str, topic: Topic, checks: Checks, now_ms: Call
         fingerprint,
         tags,
         pack_headers(headers) if headers else b"",
+        merge,
     )

@@ -1,7 +1,8 @@
 """Topics as this process knows them: config, lines and the numbers that a send needs. No I/O but the store's directory.
 
-A topic's config (policy, partitions, pause) is one JSON value in the directory, with a version. It is read once and
-kept; a line that knows a newer version says so (`StalePolicy`, `events.policy_changed`) and the config is read again.
+A topic's config (policy, partitions, pause, push target) is one JSON value in the directory, with a version. It is read
+once and kept; a line that knows a newer version says so (`StalePolicy`, `events.policy_changed`) and the config is read
+again.
 A topic without a config has version 0, one partition and the server's defaults.
 """
 
@@ -17,7 +18,8 @@ from .errors import InvalidField
 from .figures import OTHER, Figures, TopicFigures, Word
 from .ids import partition_of
 from .job import Line
-from .policy import Backoff, JobPolicy, Ladder, TopicPolicy, attempts_allowed
+from .policy import Backoff, JobPolicy, Ladder, MergePolicy, TopicPolicy, attempts_allowed
+from .push_target import PushTarget, StoredTarget, loaded_target, stored_target
 from .store import Code, Done, OnConflict, Store, TopicEntry
 
 DEFAULT_LEASE_MS = 30_000
@@ -33,6 +35,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
     policy: TopicPolicy = TopicPolicy()
     partitions: int = 1
     paused_until_ms: int = 0
+    push: PushTarget | None = None
 
 
 class _StoredPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -46,12 +49,14 @@ class _StoredPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
     on_conflict: str | None = None
     spread_ms: int | None = None
     max_body_bytes: int | None = None
+    merge: MergePolicy | None = None
 
 
 class _Stored(msgspec.Struct, frozen=True, omit_defaults=True):
     policy: _StoredPolicy = _StoredPolicy()
     partitions: int = 1
     paused_until_ms: int = 0
+    push: StoredTarget | None = None
 
 
 _decode = msgspec.json.Decoder(_Stored).decode
@@ -71,8 +76,10 @@ def pack_config(config: TopicConfig) -> bytes:
         on_conflict=policy.on_conflict,
         spread_ms=policy.spread_ms,
         max_body_bytes=policy.max_body_bytes,
+        merge=policy.merge,
     )
-    return msgspec.json.encode(_Stored(stored, config.partitions, config.paused_until_ms))
+    push = None if config.push is None else stored_target(config.push)
+    return msgspec.json.encode(_Stored(stored, config.partitions, config.paused_until_ms, push))
 
 
 def unpack_config(packed: bytes) -> TopicConfig:
@@ -92,9 +99,11 @@ def unpack_config(packed: bytes) -> TopicConfig:
             on_conflict=policy.on_conflict,
             spread_ms=policy.spread_ms,
             max_body_bytes=policy.max_body_bytes,
+            merge=policy.merge,
         ),
         stored.partitions,
         stored.paused_until_ms,
+        None if stored.push is None else loaded_target(stored.push),
     )
 
 
@@ -136,6 +145,7 @@ class Topic:
     def apply(self, config: TopicConfig, version: int, max_body_bytes: int) -> None:
         """Take over a config. `max_body_bytes` is the server's, for a topic without its own."""
         policy = config.policy
+        retry = config.push.retry if policy.retry is None and config.push is not None else policy.retry
         self.config = config
         self.version = version
         self.lease_ms = DEFAULT_LEASE_MS if policy.lease_ms is None else policy.lease_ms
@@ -143,10 +153,10 @@ class Topic:
         self.on_conflict = OnConflict.REJECT if policy.on_conflict is None else conflict_rule(policy.on_conflict)
         asked = DEFAULTS.max_attempts if policy.max_attempts is None else policy.max_attempts
         self.job_policy = JobPolicy(
-            max_attempts=attempts_allowed(policy.retry, asked, policy.max_attempts is None),
+            max_attempts=attempts_allowed(retry, asked, policy.max_attempts is None),
             retain_ms=DEFAULTS.retain_ms if policy.retain_ms is None else policy.retain_ms,
             dead_retain_ms=DEFAULTS.dead_retain_ms if policy.dead_retain_ms is None else policy.dead_retain_ms,
-            retry=policy.retry,
+            retry=retry,
         )
         if len(self.lines) != config.partitions:
             self.lines = tuple(Line(self.namespace, self.name, p, self.wide) for p in range(config.partitions))
