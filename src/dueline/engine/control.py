@@ -15,6 +15,7 @@ from .checks import Checks, within
 from .commands import TopicPatch, TopicView
 from .errors import Conflict, InvalidField, NotFound
 from .limits import LAST_MS
+from .push_target import limits_of
 from .store import Control, Stats, Store, TopicEntry
 from .topics import Topic, TopicConfig, Topics, pack_config, unpack_config
 from .waiters import Waiters
@@ -45,9 +46,9 @@ class TopicControl:
                 raise InvalidField(
                     f"the topic has {config.partitions}; this can only be set for a new one", "partitions"
                 )
-            return TopicConfig(patch.policy, partitions, config.paused_until_ms)
+            return replace(config, policy=patch.policy, partitions=partitions)
 
-        topic, is_new = await self._change(namespace, name, change)
+        topic, is_new = await self.change(namespace, name, change)
         return await self._view(topic), is_new
 
     async def pause(self, namespace: str, name: str, until_ms: int | None) -> None:
@@ -56,7 +57,7 @@ class TopicControl:
         if until_ms is not None:
             within(until_ms, 1, LAST_MS, "until_ms")
         wanted_ms = LAST_MS if until_ms is None else until_ms
-        await self._change(namespace, name, lambda config, is_new: replace(config, paused_until_ms=wanted_ms))
+        await self.change(namespace, name, lambda config, is_new: replace(config, paused_until_ms=wanted_ms))
 
     async def resume(self, namespace: str, name: str) -> None:
         self._checks.topic_name(namespace, name)
@@ -64,11 +65,12 @@ class TopicControl:
         if entry is None:
             raise NotFound(f'there is no topic "{name}"')
         if unpack_config(entry.config).paused_until_ms:
-            await self._change(namespace, name, lambda config, is_new: replace(config, paused_until_ms=0))
+            await self.change(namespace, name, lambda config, is_new: replace(config, paused_until_ms=0))
 
-    async def _change(
+    async def change(
         self, namespace: str, name: str, change: Callable[[TopicConfig, bool], TopicConfig]
     ) -> tuple[Topic, bool]:
+        """Write what `change` makes of the config (told also whether the topic is new), and tell every line."""
         for _ in range(TRIES):
             entry = await self._store.directory.topic(namespace, name)
             config = TopicConfig() if entry is None else unpack_config(entry.config)
@@ -81,12 +83,24 @@ class TopicControl:
         raise Conflict("others keep changing this topic at the same time")
 
     async def _spread(self, entry: TopicEntry) -> Topic:
-        """Tell every line what the config says."""
-        topic = self._adopt(entry)
-        config = unpack_config(entry.config)
-        control = Control(pause_until_ms=config.paused_until_ms, policy_version=entry.version)
-        await asyncio.gather(*(self._store.control(line, control) for line in topic.lines))
-        return topic
+        """Tell every line what the config says; again if it was changed meanwhile by somebody who may have been faster.
+        So whoever tells the lines last has looked after it."""
+        while True:
+            topic = self._adopt(entry)
+            controls = _controls(unpack_config(entry.config), entry.version)
+            await asyncio.gather(*map(self._store.control, topic.lines, controls))
+            newest = await self._store.directory.topic(entry.namespace, entry.topic)
+            if newest is None or newest.version <= entry.version:
+                return topic
+            entry = newest
+
+    async def tell_lines(self, namespace: str, name: str) -> Topic:
+        """Tell every line what the config says, for a caller who must be sure that they know: whoever wrote it may
+        have died before."""
+        entry = await self._store.directory.topic(namespace, name)
+        if entry is None:
+            raise NotFound(f'there is no topic "{name}"')
+        return await asyncio.shield(asyncio.create_task(self._spread(entry)))
 
     def _adopt(self, entry: TopicEntry) -> Topic:
         return self._topics.apply((entry.namespace, entry.topic), entry)
@@ -128,6 +142,14 @@ class TopicControl:
             self._adopt(entry)
 
 
+def _controls(config: TopicConfig, version: int) -> list[Control]:
+    """What each line is told."""
+    return [
+        Control(config.paused_until_ms, max_in_flight=in_flight, rate_per_s=rate_per_s, policy_version=version)
+        for in_flight, rate_per_s in limits_of(config.push, config.partitions)
+    ]
+
+
 def _paused_ms(topic: Topic, now_ms: int) -> int:
     until_ms = topic.config.paused_until_ms
     return until_ms if until_ms > now_ms else 0
@@ -157,7 +179,7 @@ def view_of(topic: Topic, stats: list[Stats], waiters: int) -> TopicView:
         paused_until_ms=paused_until_ms if 0 < paused_until_ms < LAST_MS else None,
         partitions=len(topic.lines),
         policy=topic.config.policy,
-        push=False,
+        push=topic.config.push is not None,
         dead_by_reason=reasons,
         bands=tuple(map(sum, zip(*(one.bands for one in stats), strict=True))),
     )

@@ -13,7 +13,7 @@ Whoever wires them starts the store before the engine and stops it after the eng
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from .bulk import BulkCalls
@@ -26,6 +26,8 @@ from .figures import Figures
 from .job import ENDED, LIVE, Held, Job, Line, State
 from .job_calls import JobCalls
 from .limits import Limits
+from .push_control import PushControl
+from .push_target import Pushing, PushTarget
 from .registrar import IDLE_MS, Registrar
 from .sender import Sender
 from .store import Done, Extend, Page, Query, Ref, Release, Store
@@ -60,6 +62,7 @@ class Engine:
         self._sender = Sender(store, self._topics, self._registrar, self._checks, timer)
         self._waiters = Waiters(store, timer, limits.max_waiters)
         self._control = TopicControl(store, self._topics, self._waiters, self._checks)
+        self._pushes = PushControl(store, self._control, self._checks)
         self._jobs = JobCalls(store, self._checks)
         self._bulk = BulkCalls(store, timer.time)
         self._cleaner = Cleaner(store, self._registrar, self.figures, timer, idle_ms / 3000)
@@ -237,6 +240,44 @@ class Engine:
 
     async def resume(self, namespace: str, topic: str) -> None:
         await self._control.resume(namespace, topic)
+
+    # -- push targets
+
+    async def set_push(self, namespace: str, topic: str, target: PushTarget) -> tuple[PushTarget, bool]:
+        """Give the topic this target; it, and whether the topic had none."""
+        return await self._pushes.set(namespace, topic, target)
+
+    async def push_target(self, namespace: str, topic: str) -> PushTarget:
+        """NotFound when there is none."""
+        return await self._pushes.get(namespace, topic)
+
+    async def remove_push(self, namespace: str, topic: str) -> None:
+        await self._pushes.remove(namespace, topic)
+
+    async def pause_push(self, namespace: str, topic: str) -> PushTarget:
+        """Make no calls to the target until it is resumed. Pulls of others still get jobs."""
+        return await self._pushes.pause(namespace, topic, True)
+
+    async def resume_push(self, namespace: str, topic: str) -> PushTarget:
+        return await self._pushes.pause(namespace, topic, False)
+
+    async def pushing(self, namespace: str | None, after: str, limit: int) -> tuple[list[Pushing], str | None]:
+        """Topics that have a target, of one namespace or of all, and the cursor of the next page."""
+        return await self._pushes.page(namespace, after, limit)
+
+    async def push_mark(self) -> int:
+        """A number that grows whenever some process has changed some target: one cheap look."""
+        return await self._pushes.mark()
+
+    async def begin_push(self, namespace: str, topic: str) -> Pushing | None:
+        """The target that the topic has now, after its lines have certainly heard its limits. None: it has none."""
+        found = await self._control.tell_lines(namespace, topic)
+        target = found.config.push
+        return None if target is None else Pushing(namespace, topic, found.version, target)
+
+    def when_push_changes(self, told: Callable[[str, str], None] | None) -> None:
+        """Tell this about every change of a target that this process makes: (namespace, topic)."""
+        self._pushes.changed = told
 
     # -- the dead
 

@@ -2,13 +2,16 @@
 
 A target is part of the topic's config: whoever knows the topic knows its target, in every process. How a call is made
 is the business of the push package; `courier` names who there does it.
+
+Its concurrency and rate are told to the topic's lines, split over them, so that the store enforces both exactly over
+all processes (`limits_of`).
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from .policy import Retry
+from .policy import Backoff, Ladder, Retry
 
 MAX_SECRETS = 2
 
@@ -40,3 +43,76 @@ class PushTarget(msgspec.Struct, frozen=True):
     secrets: tuple[str, ...] = ()
     paused: bool = False
     courier: str = "http"
+
+
+class Pushing(msgspec.Struct, frozen=True):
+    """A topic that has a target. `version` is that of its config: another one, maybe another target."""
+
+    namespace: str
+    topic: str
+    version: int
+    target: PushTarget
+
+
+def limits_of(target: PushTarget | None, partitions: int) -> list[tuple[int, float]]:
+    """What each line may have in flight, and its rate: together exactly the target's. Without a target no limits."""
+    if target is None:
+        return [(0, 0.0)] * partitions
+    share, rest = divmod(target.concurrency, partitions)
+    return [(share + (place < rest), target.rate_per_s / partitions) for place in range(partitions)]
+
+
+class StoredTarget(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A target as the directory keeps it. `breaker` empty: none."""
+
+    url: str | None = None
+    service: str | None = None
+    method: str = "POST"
+    headers: tuple[tuple[str, str], ...] = ()
+    timeout_ms: int = 30_000
+    concurrency: int = 16
+    rate_per_s: float = 0.0
+    success: tuple[int, ...] = ()
+    ladder: tuple[int, ...] | None = None
+    backoff: Backoff | None = None
+    breaker: tuple[int, ...] = ()
+    secrets: tuple[str, ...] = ()
+    paused: bool = False
+    courier: str = "http"
+
+
+def stored_target(target: PushTarget) -> StoredTarget:
+    return StoredTarget(
+        url=target.url,
+        service=target.service,
+        method=target.method,
+        headers=target.headers,
+        timeout_ms=target.timeout_ms,
+        concurrency=target.concurrency,
+        rate_per_s=target.rate_per_s,
+        success=target.success,
+        ladder=target.retry.waits_ms if isinstance(target.retry, Ladder) else None,
+        backoff=target.retry if isinstance(target.retry, Backoff) else None,
+        breaker=() if target.breaker is None else (target.breaker.failures, target.breaker.open_ms),
+        secrets=target.secrets,
+        paused=target.paused,
+        courier=target.courier,
+    )
+
+
+def loaded_target(stored: StoredTarget) -> PushTarget:
+    return PushTarget(
+        url=stored.url,
+        service=stored.service,
+        method=stored.method,
+        headers=stored.headers,
+        timeout_ms=stored.timeout_ms,
+        concurrency=stored.concurrency,
+        rate_per_s=stored.rate_per_s,
+        success=stored.success,
+        retry=Ladder(stored.ladder) if stored.ladder is not None else stored.backoff,
+        breaker=Breaker(*stored.breaker) if stored.breaker else None,
+        secrets=stored.secrets,
+        paused=stored.paused,
+        courier=stored.courier,
+    )
