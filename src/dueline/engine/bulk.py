@@ -15,6 +15,7 @@ from .topics import Topic
 
 STEP = 500
 WORK_S = 2.0
+LOOKS = 4  # at the groups of a key: one can only be left when each look met a send, a failure and another send
 
 Operation = Callable[[Line, Sequence[str]], Awaitable[list[Done]]]
 
@@ -31,6 +32,37 @@ class BulkCalls:
         done = await self._run(topic, which, (which.state,), LIVE, dry_run, self._store.cancel)
         topic.count("cancelled", done.changed)
         return done
+
+    async def cancel_groups(self, topic: Topic, key: str, dry_run: bool) -> Bulk:
+        """Cancel the groups of a merge key, but those that somebody holds.
+
+        A group that waits for its retry gives its items to one that a send opens, also between the look and the
+        cancel. So a look follows each cancel: the items that were there at the call are gone, whichever group has them.
+        """
+        line = topic.line_of(key)
+        matched: set[str] = set()
+        cancelled: set[str] = set()
+        for _ in range(LOOKS):
+            groups = await self._groups(line, key)
+            matched.update(groups)
+            free = [id for id, state in groups.items() if state is not State.LEASED]
+            if dry_run or not free:
+                break
+            for start in range(0, len(free), STEP):
+                some = free[start : start + STEP]
+                done = await self._store.cancel(line, some, False, True)
+                cancelled.update(id for id, one in zip(some, done, strict=True) if one.code is Code.OK)
+        topic.count("cancelled", len(cancelled))
+        return Bulk(len(matched), len(cancelled), dry_run)
+
+    async def _groups(self, line: Line, key: str) -> dict[str, State]:
+        found: dict[str, State] = {}
+        cursor: bytes | None = b""
+        while cursor is not None:
+            page = await self._store.list(line, Query(merge_key=key, cursor=cursor, limit=STEP))
+            found.update((job.id, job.state) for job in page.jobs)
+            cursor = page.cursor
+        return found
 
     async def revive(
         self, topic: Topic, which: Filter, dry_run: bool, delay_ms: int, max_attempts: int | None, set_max: bool
@@ -75,7 +107,14 @@ class BulkCalls:
                 while cursor is not None:
                     if self._time_s() >= end_s:
                         return Bulk(matched, changed, dry_run, complete=False)
-                    query = Query(state, which.tag, which.due_after_ms, which.due_before_ms, cursor, STEP)
+                    query = Query(
+                        state=state,
+                        tag=which.tag,
+                        due_after_ms=which.due_after_ms,
+                        due_before_ms=which.due_before_ms,
+                        cursor=cursor,
+                        limit=STEP,
+                    )
                     page = await self._store.list(line, query)
                     ids = [job.id for job in page.jobs if job.state in wanted]
                     matched += len(ids)

@@ -223,6 +223,13 @@ class Checks:
 
     def query(self, query: Query) -> None:
         within(query.limit, 1, MAX_PAGE, "limit")
+        if query.merge_key is not None:
+            check_name(query.merge_key, "merge_key")
+            others = (query.state, query.tag, query.due_after_ms, query.due_before_ms)
+            if any(condition is not None for condition in others):
+                raise InvalidField(
+                    "stands alone: the live groups of a key are asked for without other conditions", "merge_key"
+                )
         self.window(query.tag, query.due_after_ms, query.due_before_ms)
 
     def filter(self, which: Filter, allowed: frozenset[State]) -> None:

@@ -25,7 +25,7 @@ from .errors import Draining, DuelineError
 from .figures import Figures
 from .job import ENDED, LIVE, Held, Job, Line, State
 from .job_calls import JobCalls
-from .limits import Limits
+from .limits import Limits, check_name
 from .push_control import PushControl
 from .push_target import Pushing, PushTarget
 from .registrar import IDLE_MS, Registrar
@@ -205,6 +205,11 @@ class Engine:
     async def cancel_matching(self, namespace: str, topic: str, which: Filter, dry_run: bool) -> Bulk:
         self._checks.filter(which, LIVE)
         return await self._bulk.cancel(await self._topic(namespace, topic), which, dry_run)
+
+    async def cancel_groups(self, namespace: str, topic: str, key: str, dry_run: bool = False) -> Bulk:
+        """Cancel the merge groups of a key, open and closed, but those that a consumer holds."""
+        check_name(key, "merge_key")
+        return await self._bulk.cancel_groups(await self._topic(namespace, topic), key, dry_run)
 
     async def get(self, namespace: str, topic: str, id: str) -> Job:
         return await self._jobs.get(await self._topic(namespace, topic), id)

@@ -106,6 +106,7 @@ class JobCalls:
         self._checks.options(patch)
         if patch.body is not None:
             self._checks.body(patch.body, topic.max_body_bytes)
+            await self._check_body_may_change(topic, patch.id)
         line = topic.line_of(patch.id)
         done = Done(Code.VERSION_MISMATCH)
         for _ in range(EDIT_TRIES):
@@ -117,6 +118,12 @@ class JobCalls:
         if job is None:
             raise UnknownOutcome("the job was changed and has ended since", id=patch.id)
         return job
+
+    async def _check_body_may_change(self, topic: Topic, id: str) -> None:
+        """The items of a group are what was sent: no patch replaces them. Once a group, always a group."""
+        [job] = await self._store.read(topic.line_of(id), (id,), False)
+        if job is not None and job.merge_key is not None:
+            raise InvalidField("a merge group has items, not a body: send with its key to add one", "body")
 
     async def _edit_of(self, topic: Topic, patch: Patch) -> Edit:
         if not changes_policy(patch):
@@ -133,19 +140,21 @@ class JobCalls:
         return edit_of(patch, patched_policy(patch, job.policy, topic.job_policy), job.version)
 
     async def list(self, topic: Topic, query: Query) -> Page:
-        """One page, partition after partition. A cursor is the partition and the store's own cursor in it."""
+        """One page, partition after partition (the groups of a key stand in one). A cursor is the partition and the
+        store's own cursor in it."""
         self._checks.query(query)
-        partition, cursor = _unpack_cursor(query.cursor, len(topic.lines))
+        lines = topic.lines if query.merge_key is None else (topic.line_of(query.merge_key),)
+        partition, cursor = _unpack_cursor(query.cursor, len(lines))
         jobs: list[Job] = []
         now_ms = self._store.now_ms()
         for _ in range(LIST_CALLS):
             asked = replace(query, cursor=cursor, limit=query.limit - len(jobs))
-            page = await self._store.list(topic.lines[partition], asked)
+            page = await self._store.list(lines[partition], asked)
             jobs += page.jobs
             now_ms = page.now_ms
             if page.cursor is not None:
                 cursor = page.cursor
-            elif partition + 1 < len(topic.lines):
+            elif partition + 1 < len(lines):
                 partition, cursor = partition + 1, b""
             else:
                 return Page(jobs, None, now_ms)
