@@ -1,13 +1,15 @@
 #!lua flags=allow-oom
--- control: what a line knows about its topic: pause, limit, policy version, that it is listed, what the directory knows of its agenda; retire.
+-- control: what a line knows about its topic: pause, limits, policy version, that it is listed, what the directory knows of its agenda; retire.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 ""   7 channel   8 permanent
 --        numbers  what (1 set, 2 agenda noted, 3 listed, 4 retire), then
---                 1: pause until (-1 leave, 0 resume), max in flight (-1 leave), policy version (-1 leave)   2: time
+--                 1: pause until (-1 leave, 0 resume), max in flight (-1 leave), policy version (-1 leave),
+--                    deliveries a second (-1 leave, 0 no limit)   2: time
 -- RETURN status now note extra numbers (1 = done) ""
 -- BOUND  O(log N)
-local FIELDS = { 'pv' }
+local FIELDS = { 'pv', 'rt', 'rk', 'ra' }
 -- include head
+-- include rate
 local N = cmsgpack.unpack(ARGV[5])
 if N[1] == 1 then
   open_line()
@@ -27,6 +29,12 @@ if N[1] == 1 then
   if N[4] >= 0 and N[4] > tonumber(M.pv or 0) then
     put(set, 'pv', int(N[4]))
   end
+  if N[5] >= 0 and N[5] ~= (rate or 0) then
+    set_rate(N[5])
+    if waited and (N[5] == 0 or (rate and N[5] > rate)) then
+      redis.call('SPUBLISH', channel, '')
+    end
+  end
   if #set > 0 then
     redis.call('HSET', m, unpack(set))
   end
@@ -39,7 +47,7 @@ elseif N[1] == 3 and known then
   redis.call('HSET', m, 'reg', '1')
 elseif N[1] == 4 then
   local extra = permanent and 1 or 0
-  local needed = waited or (M.pu and tonumber(M.pu) > now) or limited or M.pv
+  local needed = waited or (M.pu and tonumber(M.pu) > now) or limited or rate or M.pv
   for _, index in ipairs({ s, l, a, d }) do
     needed = needed or redis.call('ZCARD', index) > extra
   end

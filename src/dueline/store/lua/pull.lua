@@ -10,12 +10,13 @@
 --                 expires (0 = never)
 --        blob     per job: id, record
 -- BOUND  max + 100 entries inspected, 1 MiB of records
-local FIELDS = { 'dp', 'du' }
+local FIELDS = { 'dp', 'du', 'rt', 'rk', 'ra' }
 -- include head
 -- include write
 -- include record
 -- include judge
 -- include ends
+-- include rate
 local N, base, me = cmsgpack.unpack(ARGV[5]), blob, ARGV[9]
 local got, pieces, jobs = {}, {}, 0
 
@@ -31,24 +32,26 @@ end
 
 local paused = M.pu and tonumber(M.pu) > now
 local full = false -- at the in-flight limit
+local tokens = rate and refilled()
 
 -- When another pull could give something, by what the line holds now; nil: only a wake-up can tell.
 local function next_time()
+  local earliest
   if paused then
-    return tonumber(M.pu) < LAST and tonumber(M.pu) or nil
+    earliest = tonumber(M.pu) < LAST and tonumber(M.pu) or nil
   elseif full then
     local live = redis.call('ZRANGEBYSCORE', l, '(' .. int(now), int(LAST), 'WITHSCORES', 'LIMIT', 0, 1)
-    return live[2] and tonumber(live[2])
-  end
-  local earliest
-  for _, key in ipairs({ s, l }) do
-    local top = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
-    local time = top[2] and tonumber(top[2])
-    if time and time <= LAST and (earliest == nil or time < earliest) then
-      earliest = time
+    earliest = live[2] and tonumber(live[2])
+  else
+    for _, key in ipairs({ s, l }) do
+      local top = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+      local time = top[2] and tonumber(top[2])
+      if time and time <= LAST and (earliest == nil or time < earliest) then
+        earliest = time
+      end
     end
   end
-  return earliest
+  return earliest and rate and math.max(earliest, allowed_at(tokens)) or earliest
 end
 
 if M.memo and string.sub(M.memo, 1, 8) == nonce then
@@ -86,10 +89,11 @@ local want, expired, exhausted, broken, over, more = 0, 0, 0, 0, 0, false
 for i = 4, #N, 2 do
   want = want + N[i]
 end
-local room = want
+local places = want -- by the in-flight limit
 if limited then
-  room = math.min(want, tonumber(M.mif) - redis.call('ZCOUNT', l, '(' .. int(now), int(LAST)))
+  places = math.min(want, tonumber(M.mif) - redis.call('ZCOUNT', l, '(' .. int(now), int(LAST)))
 end
+local room = rate and math.min(places, whole(tokens)) or places
 
 -- The merged head of schedule and over leases, a chunk at a time. Members of both begin with the send number.
 local from_s, from_l = { at = 0 }, { at = 0 }
@@ -191,7 +195,13 @@ end
 local mine = M.dp == me
 local off_duty = wait > 0 and not mine and M.du ~= nil and tonumber(M.du) > now and jobs == 0
 -- `finish` writes; only then the heads are those that remain.
-full = limited and jobs >= room and room < want
+full = limited and jobs >= places and places < want
+if rate then
+  tokens = tokens - jobs
+  if jobs > 0 or tonumber(M.ra) > now then
+    keep_tokens(tokens)
+  end
+end
 if jobs == 0 and wait == 0 then
   M.reg = '1' -- an empty look is no reason to list a topic
 end

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ...engine.job import Line, State
 from ...engine.limits import LAST_MS
+from .rates import Rate
 from .records import Record, Seen, judged, look, servable_from_ms, tidy_from_ms
 
 AGENDA_GRAIN_MS = 10_000
@@ -57,6 +58,7 @@ class LineState:
     policy_version: int = 0
     wait_until_ms: int = 0
     agenda_at_ms: int = 0
+    rate: Rate = field(default_factory=Rate)
 
     def jobs(self, now_ms: int) -> Iterator[tuple[Record, Seen]]:
         """Every job of this topic that is there at this moment."""
@@ -77,7 +79,8 @@ class LineState:
         """How many more jobs may be leased now."""
         if self.paused_until_ms > now_ms:
             return 0
-        return self.max_in_flight - len(self.live_deadlines(now_ms)) if self.max_in_flight else LAST_MS
+        places = self.max_in_flight - len(self.live_deadlines(now_ms)) if self.max_in_flight else LAST_MS
+        return min(places, self.rate.room(now_ms))
 
     def next_ms(self, now_ms: int) -> int | None:
         """The earliest moment at which a pull could give something if nobody does anything until then."""
@@ -92,7 +95,7 @@ class LineState:
         deadlines = self.live_deadlines(now_ms)
         if self.max_in_flight and len(deadlines) >= self.max_in_flight:
             first_ms = max(first_ms, deadlines[len(deadlines) - self.max_in_flight])
-        return first_ms
+        return max(first_ms, self.rate.allowed_ms(now_ms)) if self.rate.per_s else first_ms
 
     def tidy_ms(self) -> int | None:
         """When clean-up has something to write down next."""

@@ -160,6 +160,7 @@ class MemoryStore:
                     break
                 chosen_ms = lease_ms if lease_ms is not None else record.policy.lease_ms
                 jobs.append(self._lease(change, record, pull.default_lease_ms if chosen_ms is None else chosen_ms))
+            state.rate.took(len(jobs), now_ms)
             more = len(jobs) < len(wanted)
             lost -= sum(1 for record in wanted[len(jobs) :] if record.leased)
             return Pulled(jobs, state.next_ms(now_ms), more, now_ms, leases_lost=lost)
@@ -360,6 +361,8 @@ class MemoryStore:
                 state.paused_until_ms = control.pause_until_ms
             if control.max_in_flight is not None:
                 state.max_in_flight = control.max_in_flight
+            if control.rate_per_s is not None:
+                state.rate.set(control.rate_per_s, change.now_ms)
             if control.policy_version is not None:
                 state.policy_version = max(state.policy_version, control.policy_version)
 
@@ -400,7 +403,7 @@ class MemoryStore:
 
     async def retire(self, line: Line) -> bool:
         now_ms, state = self._clock(), self._state(line)
-        kept = state.paused_until_ms > now_ms or state.policy_version or state.max_in_flight
+        kept = state.paused_until_ms > now_ms or state.policy_version or state.max_in_flight or state.rate.per_s
         if kept or state.wait_until_ms > now_ms or any(True for _ in state.jobs(now_ms)):
             return False
         del self._lines[line]

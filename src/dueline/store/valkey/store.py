@@ -319,13 +319,13 @@ class ValkeyStore:
             now_ms=now_ms, bands=tuple(n[14:]) if bands_ms else (),
         )  # fmt: skip
 
-    async def _control(self, line: Line, *numbers: int) -> bool:
+    async def _control(self, line: Line, *numbers: float) -> bool:
         async with self._alone("control", line):
             _, _, n, _ = await self._calls.change("control", line, codec.pack_numbers(list(numbers)))
         return bool(n[0])
 
     async def control(self, line: Line, control: Control) -> None:
-        values = (control.pause_until_ms, control.max_in_flight, control.policy_version)
+        values = (control.pause_until_ms, control.max_in_flight, control.policy_version, control.rate_per_s)
         await self._control(line, 1, *(-1 if value is None else value for value in values))
 
     async def agenda_noted(self, line: Line, at_ms: int) -> None:
