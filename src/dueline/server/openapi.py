@@ -37,6 +37,7 @@ _ADDED: dict[str, dict[str, Any]] = {
     "CancelJobs": {"oneOf": [{"required": ["ids"]}, {"required": ["filter"]}]},
     "ReviveJobs": {"oneOf": [{"required": ["ids"]}, {"required": ["filter"]}]},
     "PurgeJobs": {"oneOf": [{"required": ["ids"]}, {"required": ["filter"]}]},
+    "PutPush": {"oneOf": [{"required": ["url"]}, {"required": ["service"]}]},
 }
 
 
@@ -160,7 +161,7 @@ def _path_parameters(operation: Operation) -> Iterator[dict[str, Any]]:
     for name, description in _PATH_PARAMETERS.items():
         if f"{{{name}}}" in operation.pattern:
             # What exists may have come through another dialect; what a native call makes has a plain name.
-            makes = operation.name in ("send", "put_topic")
+            makes = operation.name in ("send", "put_topic", "put_push")
             yield {
                 "name": name,
                 "in": "path",

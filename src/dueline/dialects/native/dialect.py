@@ -1,7 +1,7 @@
 """The native dialect: JSON over HTTP, everything that Dueline can do.
 
-The seam to the wiring (server/app): `NativeDialect(engine, limits, info)`. `info` is called for each GET /v1/info and
-returns an InfoView; its namespace is filled in here from the request, so give any.
+The seam to the wiring (server/app): `NativeDialect(engine, limits, info, push)`. `info` is called for each GET /v1/info
+and returns an InfoView; its namespace is filled in here from the request, so give any. `push` says what may be called.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from ..http import Request, Response, Route
 from . import decode, encode
 from .answers import InfoView
 from .handlers import NativeHandlers
+from .push_handlers import PushHandlers
+from .push_rules import PushRules
 from .routes import routes
 
 
@@ -23,8 +25,10 @@ class NativeDialect:
 
     name = "native"
 
-    def __init__(self, engine: Engine, limits: Limits, info: Callable[[], InfoView]) -> None:
-        self._routes = routes(NativeHandlers(engine, info), limits.max_request_bytes)
+    def __init__(
+        self, engine: Engine, limits: Limits, info: Callable[[], InfoView], push: PushRules = PushRules()
+    ) -> None:
+        self._routes = routes(NativeHandlers(engine, info), PushHandlers(engine, push), limits.max_request_bytes)
 
     def routes(self) -> Sequence[Route]:
         return self._routes

@@ -11,8 +11,11 @@ import msgspec
 
 from ..http import Route
 from . import answers as a
+from . import push_answers as pa
+from . import push_requests as pr
 from . import requests as r
 from .handlers import NativeHandlers
+from .push_handlers import PushHandlers
 
 
 class Many(msgspec.Struct, frozen=True):
@@ -41,7 +44,8 @@ class Operation(msgspec.Struct, frozen=True):
 
 T = "/v1/topics/{topic}"
 J = T + "/jobs"
-SEND, TAKE, TOPICS, DEAD = "Sending", "Consuming", "Topics", "Dead jobs"
+P = T + "/push"
+SEND, TAKE, TOPICS, DEAD, PUSH = "Sending", "Consuming", "Topics", "Dead jobs", "Push"
 ENDED = ("not_found", "job_leased", "already_done")
 LEASES = ("lease_lost", "not_found")
 OFTEN = frozenset({"send", "ack", "release", "extend"})  # a job's own way, without parking
@@ -88,15 +92,33 @@ OPERATIONS: tuple[Operation, ...] = (
               example={"ids": ["order-1042"]}),
     Operation("POST", T + "/dead/purge", "purge", DEAD, "Forget dead jobs", (Many((a.Purged,)), a.BulkPurged),
               r.PurgeJobs, errors=("not_found",), example={"filter": {}, "dry_run": True}),
+    Operation("GET", P, "get_push", PUSH, "A topic's push target and how it fares", (pa.Push,), errors=("not_found",)),
+    Operation("PUT", P, "put_push", PUSH, "Have a topic's jobs delivered by HTTP calls", (pa.Push,), pr.PutPush,
+              success=(200, 201), errors=("egress_refused",),
+              example={"url": "https://example.com/hook", "retry": {"ladder": ["2m", "10m", "1h"]}}),
+    Operation("DELETE", P, "remove_push", PUSH, "Remove a push target; the jobs stay", (pa.Removed,),
+              errors=("not_found",)),
+    Operation("GET", P + "/attempts", "list_attempts", PUSH, "The calls that were made, the newest first",
+              (pa.AttemptPage,), query=pr.ListAttempts, errors=("not_found",)),
+    Operation("POST", P + "/pause", "pause_push", PUSH, "Make no more calls", (a.Paused,), r.Nothing,
+              errors=("not_found",), body_optional=True, example={}),
+    Operation("POST", P + "/resume", "resume_push", PUSH, "Make calls again", (a.Paused,), r.Nothing,
+              errors=("not_found",), body_optional=True, example={}),
     Operation("GET", "/v1/info", "info", "Server", "What this server is", (a.InfoView,)),
 )  # fmt: skip
 
 
-def routes(handlers: NativeHandlers, max_request_bytes: int) -> tuple[Route, ...]:
+def routes(handlers: NativeHandlers, pushes: PushHandlers, max_request_bytes: int) -> tuple[Route, ...]:
     """The table with its handlers."""
     return tuple(
         Route(
-            o.method, o.pattern, getattr(handlers, o.name), o.name, o.parks, max_request_bytes, taskless=o.name in OFTEN
+            o.method,
+            o.pattern,
+            getattr(pushes if o.group == PUSH else handlers, o.name),
+            o.name,
+            o.parks,
+            max_request_bytes,
+            taskless=o.name in OFTEN,
         )
         for o in OPERATIONS
     )

@@ -1,0 +1,197 @@
+"""One method per native route of push targets: decode, ask the engine, encode. Nothing is decided here.
+
+A PUT replaces the whole target. What a GET masks (secrets, credentials in headers) may be sent back as it was shown and
+then means the one that is there: so a target can be read, changed and written by who does not know its secrets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from msgspec import UNSET
+
+from ...engine.commands import TopicView
+from ...engine.engine import Engine
+from ...engine.errors import DuelineError, InvalidField, MissingField, NotFound
+from ...engine.limits import check_name
+from ...engine.push_target import Breaker, PushTarget
+from ...engine.store import Attempt, TargetState
+from ..http import Request, Response
+from . import answers as a
+from . import decode, encode
+from . import push_answers as pa
+from . import push_requests as pr
+from . import requests as r
+from .push_rules import PushRules
+
+T = TypeVar("T")
+
+HTTP = "http"  # the courier of targets that are set here; others belong to what made them
+CREDENTIALS = frozenset({"authorization", "proxy-authorization", "cookie"})
+_NEW = PushTarget()
+
+
+class PushHandlers:
+    """The handlers of the group "Push" in `routes.OPERATIONS`; a method has the name of its operation."""
+
+    def __init__(self, engine: Engine, rules: PushRules) -> None:
+        self._engine = engine
+        self._rules = rules
+
+    async def get_push(self, request: Request) -> Response:
+        namespace, topic = decode.namespace_of(request), request.params[0]
+        return encode.answer(await self._view(namespace, topic, await self._engine.push_target(namespace, topic)))
+
+    async def put_push(self, request: Request) -> Response:
+        namespace = decode.namespace_of(request)
+        topic = decode.plain_name(request.params[0], "topic")
+        asked = decode.json_request(request, pr.PutPush)
+        try:
+            old = await self._engine.push_target(namespace, topic)
+        except NotFound:
+            old = None
+        target = self._target(asked, old)
+        target, new = await self._engine.set_push(namespace, topic, target)
+        return encode.answer(await self._view(namespace, topic, target), 201 if new else 200)
+
+    async def remove_push(self, request: Request) -> Response:
+        namespace, topic = decode.namespace_of(request), request.params[0]
+        if (await self._engine.push_target(namespace, topic)).courier != HTTP:
+            raise InvalidField("the server itself needs the target of this topic; pause it instead", "topic")
+        await self._engine.remove_push(namespace, topic)
+        return encode.answer(pa.Removed(topic=topic))
+
+    async def pause_push(self, request: Request) -> Response:
+        decode.json_request(request, r.Nothing, optional=True)
+        await self._engine.pause_push(decode.namespace_of(request), request.params[0])
+        return encode.answer(a.Paused(request.params[0], True, None))
+
+    async def resume_push(self, request: Request) -> Response:
+        decode.json_request(request, r.Nothing, optional=True)
+        await self._engine.resume_push(decode.namespace_of(request), request.params[0])
+        return encode.answer(a.Paused(request.params[0], False, None))
+
+    async def list_attempts(self, request: Request) -> Response:
+        namespace, topic = decode.namespace_of(request), request.params[0]
+        asked = decode.query_string(request, pr.ListAttempts)
+        if asked.id is not None:
+            check_name(asked.id, "id")
+        cursor = decode.cursor_bytes(asked.cursor)
+        await self._engine.push_target(namespace, topic)
+        found, after = await self._engine.store.pushes.attempts(namespace, topic, asked.id, cursor, asked.limit)
+        return encode.answer(pa.AttemptPage([_attempt(one) for one in found], encode.cursor_text(after)))
+
+    # -- from the wire
+
+    def _target(self, asked: pr.PutPush, old: PushTarget | None) -> PushTarget:
+        """The target that is asked for, its secrets complete and everything that leaves this server checked."""
+        courier = HTTP if old is None else old.courier
+        self._check_address(asked, courier)
+        headers = self._headers(asked.headers or {}, old)
+        breaker = asked.breaker
+        return PushTarget(
+            url=asked.url,
+            service=asked.service,
+            method=asked.method or _NEW.method,
+            headers=headers,
+            timeout_ms=asked.timeout_ms or _NEW.timeout_ms,
+            concurrency=asked.concurrency or _NEW.concurrency,
+            rate_per_s=asked.rate_per_s or 0.0,
+            success=tuple(asked.success or ()),
+            retry=decode.retry(asked.retry),
+            breaker=_NEW.breaker if breaker is UNSET else breaker and Breaker(breaker.failures, breaker.open_ms),
+            secrets=self._secrets(asked.secrets or [], old),
+            paused=asked.paused is True,
+            courier=courier,
+        )
+
+    def _check_address(self, asked: pr.PutPush, courier: str) -> None:
+        if courier != HTTP:
+            if asked.url is not None or asked.service is not None:
+                field = "url" if asked.url is not None else "service"
+                raise InvalidField("the jobs of this topic know by themselves where they go", field)
+            return
+        if asked.url is None and asked.service is None:
+            raise MissingField("give url or service", "url")
+        if asked.url is not None and asked.service is not None:
+            raise InvalidField("give url or service, not both", "service")
+        if asked.url is not None:
+            _named("url", self._rules.url, asked.url)
+
+    def _headers(self, asked: dict[str, str], old: PushTarget | None) -> tuple[tuple[str, str], ...]:
+        known = {name.lower(): value for name, value in (() if old is None else old.headers)}
+        headers: list[tuple[str, str]] = []
+        for name, value in asked.items():
+            there = known.get(name.lower())
+            if name.lower() in CREDENTIALS and there is not None and value == _masked(there):
+                value = there
+            headers.append((name, value))
+        _named("headers", self._rules.headers, tuple(headers))
+        return tuple(headers)
+
+    def _secrets(self, asked: list[str], old: PushTarget | None) -> tuple[str, ...]:
+        left = [] if old is None else list(old.secrets)
+        secrets: list[str] = []
+        for place, secret in enumerate(asked):
+            shown = next((known for known in left if self._rules.mask(known) == secret), None)
+            if shown is not None:
+                left.remove(shown)
+                secret = shown
+            _named(f"secrets[{place}]", self._rules.secret, secret)
+            if secret in secrets:
+                raise InvalidField("is given twice", f"secrets[{place}]")
+            secrets.append(secret)
+        return tuple(secrets)
+
+    # -- to the wire
+
+    async def _view(self, namespace: str, topic: str, target: PushTarget) -> pa.Push:
+        fares = await self._engine.store.pushes.state(namespace, topic)
+        view = await self._engine.topic(namespace, topic)
+        breaker = target.breaker
+        return pa.Push(
+            url=target.url,
+            service=target.service,
+            method=target.method,
+            headers={name: _masked(value) if name.lower() in CREDENTIALS else value for name, value in target.headers},
+            timeout_ms=target.timeout_ms,
+            concurrency=target.concurrency,
+            rate_per_s=target.rate_per_s or None,
+            success=list(target.success) or None,
+            retry=encode.retry_view(target.retry),
+            breaker=None if breaker is None else pa.Breaker(breaker.failures, breaker.open_ms),
+            secrets=[self._rules.mask(secret) for secret in target.secrets],
+            paused=target.paused,
+            state=state_of(target, fares, view, self._engine.store.now_ms()),
+            in_flight=view.leased,
+            last_error=fares.last_error,
+        )
+
+
+def state_of(target: PushTarget, fares: TargetState, view: TopicView, now_ms: int) -> pa.TargetState:
+    """What happens to a due job now. A paused topic gives nothing either."""
+    if target.paused or view.paused:
+        return "paused"
+    if target.breaker is None or fares.failures < target.breaker.failures:
+        return "ok"
+    return "open" if fares.open_until_ms > now_ms else "half_open"
+
+
+def _attempt(one: Attempt) -> pa.Attempt:
+    return pa.Attempt(one.id, one.attempt, one.at_ms, one.status or None, one.duration_ms, one.error, one.excerpt)
+
+
+def _masked(value: str) -> str:
+    """A credential as it is shown: enough to know it again, only if that leaves enough unknown."""
+    return f"...{value[-4:]}" if len(value) >= 16 else "..."
+
+
+def _named(field: str, check: Callable[[T], object], value: T) -> None:
+    """Run a check that may not know how the field is called here."""
+    try:
+        check(value)
+    except DuelineError as error:
+        if error.field is None or field not in error.field:
+            error.field = field
+        raise

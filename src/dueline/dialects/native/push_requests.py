@@ -1,0 +1,89 @@
+"""The shapes of requests about push targets: what the decoder accepts and what OpenAPI shows. No I/O.
+
+The types say what a field can be; what the product can hold is checked once, in the engine (engine.push_checks).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from ...engine.push_checks import (
+    LEAST_RATE_PER_S,
+    MAX_CONCURRENCY,
+    MAX_RATE_PER_S,
+    MAX_SUCCESS,
+    MAX_TIMEOUT_MS,
+    MAX_URL_CHARS,
+)
+from ...engine.push_target import MAX_SECRETS
+from .requests import Headers, Retry
+
+
+class PutBreaker(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """After so many failed calls in a row nothing is called for open_ms; then one call decides."""
+
+    failures: Annotated[int, Meta(ge=1, le=10_000)] = 10
+    open_ms: Annotated[int, Meta(ge=1, le=86_400_000)] = 30_000
+
+
+class PutPush(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The whole push target of a topic: `url` or `service`; what is missing or null has its default."""
+
+    url: (
+        Annotated[
+            str, Meta(max_length=MAX_URL_CHARS, description="http or https.", examples=["https://example.com/hook"])
+        ]
+        | None
+    ) = None
+    service: Annotated[str, Meta(description="A name that discovery resolves, instead of url.")] | None = None
+    method: Annotated[str, Meta(pattern="^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}$", description="Default POST.")] | None = (
+        None
+    )
+    headers: Annotated[Headers, Meta(description="Sent with every call.")] | None = None
+    timeout_ms: Annotated[int, Meta(ge=1, le=MAX_TIMEOUT_MS, description="Of one call. Default 30000.")] | None = None
+    concurrency: (
+        Annotated[int, Meta(ge=1, le=MAX_CONCURRENCY, description="Calls at once, over all processes. Default 16.")]
+        | None
+    ) = None
+    rate_per_s: (
+        Annotated[
+            float,
+            Meta(
+                ge=LEAST_RATE_PER_S,
+                le=MAX_RATE_PER_S,
+                description="Calls a second, over all processes. null: no limit.",
+            ),
+        ]
+        | None
+    ) = None
+    success: (
+        Annotated[
+            list[Annotated[int, Meta(ge=100, le=599)]],
+            Meta(min_length=1, max_length=MAX_SUCCESS, description="The statuses that mean done. null: every 2xx."),
+        ]
+        | None
+    ) = None
+    retry: (
+        Annotated[Retry, Meta(description="Of jobs sent from now on, unless the job or the topic's policy says.")]
+        | None
+    ) = None
+    breaker: Annotated[PutBreaker, Meta(description="null: no breaker.")] | UnsetType | None = UNSET
+    secrets: (
+        Annotated[
+            list[Annotated[str, Meta(description="whsec_ and base64, or as shown (whsec_...last4) to keep it.")]],
+            Meta(max_length=MAX_SECRETS, description="All of them sign. The newest first."),
+        ]
+        | None
+    ) = None
+    paused: bool | None = None
+
+
+class ListAttempts(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The query of the log of attempts."""
+
+    id: Annotated[str, Meta(description="Of this job only.")] | None = None
+    cursor: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=500)] = 50
