@@ -45,6 +45,14 @@ class BodyKind(IntEnum):
     BYTES = 2
 
 
+class Item(msgspec.Struct, frozen=True):
+    """One part of a merge group: the body of one send."""
+
+    body: bytes
+    kind: BodyKind
+    id: str | None = None
+
+
 class Line(msgspec.Struct, frozen=True, cache_hash=True):
     """Where jobs stand in line: one topic in one partition.
 
@@ -86,7 +94,7 @@ class Job(msgspec.Struct, frozen=True):
     version: int
     last_error: str | None
     merge_key: str | None = None
-    items: tuple[bytes, ...] | None = None
+    items: tuple[Item, ...] | None = None  # of a group, in send order; its body is empty
     ttl_ms: int | None = None  # not known of a tombstone without a body
 
     @property
@@ -117,7 +125,7 @@ class Held(msgspec.Struct, frozen=True):
     created_at_ms: int
     late_ms: int  # the script's now - the moment it became deliverable
     merge_key: str | None = None
-    items: tuple[bytes, ...] | None = None
+    items: tuple[Item, ...] | None = None  # of a group, in send order; its body is empty
     expires_at_ms: int | None = None
     ttl_ms: int | None = None
 
