@@ -12,7 +12,7 @@ nothing is remembered of it. A courier then gives the job back uncounted and ask
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -23,15 +23,15 @@ class Instance(msgspec.Struct, frozen=True):
     """One running copy of a service.
 
     `url` has neither a path nor a slash at its end, unless the configuration gave it one. `tasks`: the task types it
-    says it works on; None: it says nothing about that. `told_tasks`: the same as one text, as it was told. `details`:
-    what else is known, for people to look at.
+    says it works on; None: it says nothing about that. `service` is in lower case. `metadata`: what it tells about
+    itself, as it was told.
     """
 
     url: str
     tasks: tuple[str, ...] | None = None
-    name: str = ""
-    told_tasks: str = ""
-    details: Mapping[str, Any] = {}
+    service: str = ""
+    id: str = ""
+    metadata: Mapping[str, str] = {}
 
 
 class Resolver(Protocol):
@@ -42,8 +42,8 @@ class Resolver(Protocol):
         remembered for more than a second is looked up again."""
         ...
 
-    async def services(self) -> Sequence[str]:
-        """The names of all services that are known, sorted."""
+    async def services(self) -> Mapping[str, Sequence[Instance]]:
+        """All services that are known, by their names in lower case."""
         ...
 
     async def start(self) -> None: ...

@@ -1,0 +1,102 @@
+"""Services by a Eureka registry, through py-eureka-client (the extra `dueline[eureka]`).
+
+We only read. One service is asked for by its name (`apps/<NAME>`, and `vips/<name>` for one that registered under
+another name than it is called by), as often as `remembered` says; the whole registry only when somebody wants to see
+it. Of several addresses the first that answers is asked, and stays the first.
+
+py-eureka-client's transport, requests and list of peers are used, but not its EurekaClient: that one reads XML (see
+`told`), from a thread that cannot be ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote
+
+from . import Instance
+from .remembered import LookUpFailed, Remembered
+from .told import Unreadable, by_service, instances_in
+
+if TYPE_CHECKING:
+    from .eureka_http import RegistryHttp
+
+
+class EurekaMissing(Exception):
+    """The configuration names a Eureka registry, and py-eureka-client is not there: install dueline[eureka]."""
+
+
+class EurekaResolver:
+    """`url`: one address of the registry, or several with commas. `prefer_ip`: call instances by their addresses."""
+
+    def __init__(self, url: str, prefer_ip: bool = False, refresh_ms: int = 10_000, timeout_ms: int = 5_000) -> None:
+        self._url = url
+        self._prefer_ip = prefer_ip
+        self._timeout_s = timeout_ms / 1000
+        self._peers: list[str] = []
+        self._http: RegistryHttp | None = None
+        self._named = Remembered(self._look, self._time_s, refresh_ms)
+        self._all = Remembered(self._look_at_all, self._time_s, refresh_ms)
+
+    async def start(self) -> None:
+        """Nothing is asked yet. Raises EurekaMissing."""
+        try:
+            from .eureka_http import RegistryHttp, peers_of
+        except ImportError:
+            raise EurekaMissing(str(EurekaMissing.__doc__)) from None
+        self._peers = peers_of(self._url)
+        self._http = RegistryHttp()
+
+    async def stop(self) -> None:
+        await self._named.stop()
+        await self._all.stop()
+        http, self._http = self._http, None
+        if http is not None:
+            await http.close()
+
+    async def instances(self, service: str, fresh: bool = False) -> Sequence[Instance]:
+        name = service.lower()
+        return await self._named.instances(name, fresh) if name else ()
+
+    async def services(self) -> Mapping[str, Sequence[Instance]]:
+        return dict(by_service(list(await self._all.instances(""))))
+
+    async def _look(self, service: str) -> Sequence[Instance]:
+        raw = await self._ask(f"apps/{quote(service.upper(), safe='')}")
+        if raw is None:
+            raw = await self._ask(f"vips/{quote(service, safe='')}")
+        return () if raw is None else self._read(raw)
+
+    async def _look_at_all(self, _: str) -> Sequence[Instance]:
+        raw = await self._ask("apps/")
+        return () if raw is None else self._read(raw)
+
+    def _read(self, raw: bytes) -> Sequence[Instance]:
+        try:
+            return instances_in(raw, self._prefer_ip)
+        except Unreadable as error:
+            raise LookUpFailed(str(error)) from None
+
+    async def _ask(self, path: str) -> bytes | None:
+        """The answer of the first peer that has one; None: it knows nothing of that name (404)."""
+        why = "it is not started"
+        for peer in tuple(self._peers):
+            if self._http is None:
+                break
+            try:
+                return await self._http.get(peer + path, self._timeout_s)
+            except HTTPError as error:
+                if error.code == 404:
+                    return None
+                why = f"HTTP {error.code}"
+            except URLError as error:
+                why = str(error.reason)
+            self._peers.remove(peer)
+            self._peers.append(peer)
+        raise LookUpFailed(why)
+
+    @staticmethod
+    def _time_s() -> float:
+        return asyncio.get_running_loop().time()

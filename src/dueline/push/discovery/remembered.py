@@ -1,0 +1,95 @@
+"""What a registry told, kept for a while, so that a delivery does not wait for a registry.
+
+    age of what is remembered       what an asker gets
+    up to refresh_ms (10 s)         that
+    up to 3 x refresh_ms            that, and it is looked up in the background
+    more, or nothing remembered     what a look-up tells now
+    more than 1 s, asked `fresh`    what a look-up tells now: somebody waits for an instance to appear
+
+Look-ups for one service at the same time are one. A look-up that fails leaves what was remembered, for 5 minutes: a
+registry that is being restarted must not stop deliveries. After that there is nobody, until it answers again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from . import Instance
+
+FRESH_S = 1.0
+KEPT_S = 300.0
+MAX_SERVICES = 10_000
+log = logging.getLogger("dueline.push")
+
+Look = Callable[[str], Awaitable[Sequence[Instance]]]
+
+
+class LookUpFailed(Exception):
+    """The registry did not answer, or not in a way that can be read. The message says why."""
+
+
+class _Memory:
+    """One service: what was told, when, and when it was last asked for (told or not)."""
+
+    __slots__ = ("asked_s", "instances", "told_s")
+
+    def __init__(self) -> None:
+        self.instances: Sequence[Instance] = ()
+        self.told_s = -KEPT_S
+        self.asked_s = -KEPT_S
+
+
+class Remembered:
+    """A memory in front of `look`, which raises LookUpFailed when the registry does not answer."""
+
+    def __init__(self, look: Look, time_s: Callable[[], float], refresh_ms: int = 10_000) -> None:
+        self._look = look
+        self._time_s = time_s
+        self._refresh_s = refresh_ms / 1000
+        self._memories: dict[str, _Memory] = {}
+        self._looking: dict[str, asyncio.Task[None]] = {}
+        self._failing = False
+
+    async def instances(self, service: str, fresh: bool = False) -> Sequence[Instance]:
+        memory = self._memories.get(service)
+        if memory is None:
+            if len(self._memories) >= MAX_SERVICES:
+                self._memories.pop(next(iter(self._memories)))
+            memory = self._memories[service] = _Memory()
+        age_s = self._time_s() - memory.asked_s
+        if age_s > (FRESH_S if fresh else 3 * self._refresh_s):
+            await asyncio.shield(self._begin(service, memory))
+        elif age_s > self._refresh_s:
+            self._begin(service, memory)
+        return memory.instances if self._time_s() - memory.told_s < KEPT_S else ()
+
+    async def stop(self) -> None:
+        """End the look-ups that are under way."""
+        looking = list(self._looking.values())
+        for task in looking:
+            task.cancel()
+        await asyncio.gather(*looking, return_exceptions=True)
+
+    def _begin(self, service: str, memory: _Memory) -> asyncio.Task[None]:
+        task = self._looking.get(service)
+        if task is None:
+            task = self._looking[service] = asyncio.create_task(self._look_up(service, memory))
+            task.add_done_callback(lambda _: self._looking.pop(service, None))
+        return task
+
+    async def _look_up(self, service: str, memory: _Memory) -> None:
+        try:
+            memory.instances = tuple(await self._look(service))
+        except LookUpFailed as error:
+            if not self._failing:
+                log.warning("the registry does not answer; what it told before counts for 5 minutes: %s", error)
+            self._failing = True
+        else:
+            memory.told_s = self._time_s()
+            if self._failing:
+                log.warning("the registry answers again")
+            self._failing = False
+        finally:
+            memory.asked_s = self._time_s()

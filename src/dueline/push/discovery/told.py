@@ -1,0 +1,98 @@
+"""What a Eureka registry tells, read from its JSON. No I/O.
+
+The registry is read as JSON and not as XML: the metadata entry that this is all about is called "delay-queue:task", and
+as the name of an XML element that is a prefix without a namespace, which XML readers refuse.
+
+Everything here was written by others, who may be of any version: a registry writes one instance as an object or as a
+list of one, numbers as numbers or as texts. An instance that cannot be called is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, cast
+
+import msgspec
+
+from . import TASK_KEY, Instance, tasks_of
+
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?", re.ASCII)
+_IPV6 = re.compile(r"[0-9A-Fa-f:]{2,39}(?:\.[0-9]{1,3}){0,3}", re.ASCII)
+_decode = msgspec.json.Decoder().decode
+
+
+class Unreadable(Exception):
+    """This is not what a registry tells."""
+
+
+def instances_in(raw: bytes, prefer_ip: bool) -> list[Instance]:
+    """The instances that are up, of one application ({"application": ...}) or of several ({"applications": ...})."""
+    try:
+        told = _decode(raw)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise Unreadable(f"it is not JSON: {error}") from None
+    found = _table(told)
+    if "application" not in found and "applications" not in found:
+        raise Unreadable("it names no applications")
+    applications = _entries(found.get("application")) or _entries(_table(found.get("applications")).get("application"))
+    made = (_instance(_table(one), prefer_ip) for app in applications for one in _entries(_table(app).get("instance")))
+    return [instance for instance in made if instance is not None]
+
+
+def _instance(told: dict[str, Any], prefer_ip: bool) -> Instance | None:
+    if told.get("status") != "UP":
+        return None
+    secure, port = _port(told.get("securePort")), _port(told.get("port"))
+    scheme, number = ("https", secure) if secure is not None else ("http", port)
+    names = (told.get("ipAddr"), told.get("hostName")) if prefer_ip else (told.get("hostName"), told.get("ipAddr"))
+    host = next(filter(None, map(_host, names)), None)
+    if host is None or number is None:
+        return None
+    url = f"{scheme}://{host}:{number}"
+    metadata = {name: str(value) for name, value in _table(told.get("metadata")).items() if value is not None}
+    return Instance(
+        url,
+        tasks_of(metadata.get(TASK_KEY)),
+        service=str(told.get("vipAddress") or told.get("app") or "").lower(),
+        id=str(told.get("instanceId") or told.get("hostName") or url),
+        metadata=metadata,
+    )
+
+
+def _port(told: Any) -> int | None:
+    """The number in {"$": 8080, "@enabled": "true"}; None when it is not in use."""
+    table = _table(told)
+    if str(table.get("@enabled")).lower() != "true":
+        return None
+    text = str(table.get("$"))
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 5 else 0
+    return number if 1 <= number <= 65_535 else None
+
+
+def _host(told: Any) -> str | None:
+    """A host as it stands in a URL; None for what is none, such as one with a path or a user in it."""
+    if not isinstance(told, str):
+        return None
+    if ":" in told:
+        return f"[{told}]" if _IPV6.fullmatch(told) else None
+    return told if _HOST.fullmatch(told) else None
+
+
+def _table(told: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", told) if isinstance(told, dict) else {}
+
+
+def _entries(told: Any) -> list[Any]:
+    if isinstance(told, list):
+        return cast("list[Any]", told)
+    return [told] if isinstance(told, dict) else []
+
+
+def by_service(instances: list[Instance]) -> Iterator[tuple[str, list[Instance]]]:
+    """The instances of each service, which may go by several names ("a,b")."""
+    found: dict[str, list[Instance]] = {}
+    for instance in instances:
+        for name in filter(None, (part.strip() for part in instance.service.split(","))):
+            found.setdefault(name, []).append(instance)
+    yield from sorted(found.items())
