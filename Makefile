@@ -3,6 +3,7 @@
 #   make serve        run the server on 127.0.0.1:9277 with its data in ./dueline-data
 #   make test         all tests
 #   make check        format, lint, types, tests: what CI runs
+#   make test-eureka  the discovery tests against the Eureka registry at EUREKA_URL
 #   make bench        the benchmark's short form; bench-full has the real sizes
 #   make docs         renew the pages that are made from the code
 #   make lock         renew the locked requirements (needs uv)
@@ -14,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILE := uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --no-header --universal \
 	--python-version 3.11 --quiet
 
-.PHONY: setup dev serve test check format lint types docs bench bench-full lock clean
+.PHONY: setup dev serve test test-eureka check format lint types docs bench bench-full lock clean
 
 setup: .venv/.server
 dev: .venv/.dev
@@ -42,6 +43,11 @@ serve: setup
 test: dev
 	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
 
+# Registers and removes instances of its own; nothing else is touched there.
+test-eureka: dev
+	@test -n "$(EUREKA_URL)" || echo "EUREKA_URL is not set: the tests against a real registry will be skipped"
+	EUREKA_URL="$(EUREKA_URL)" $(BIN)/pytest tests/discovery -rs $(ARGS)
+
 format: dev
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
@@ -68,7 +74,7 @@ bench-full: dev
 
 lock:
 	$(COMPILE) --extra server --group build -o requirements/server.txt $(ARGS)
-	$(COMPILE) --extra server --group build --group dev --group bench -o requirements/dev.txt $(ARGS)
+	$(COMPILE) --extra server --extra eureka --group build --group dev --group bench -o requirements/dev.txt $(ARGS)
 
 clean:
 	rm -rf .venv dist build
