@@ -1,14 +1,19 @@
-"""Bodies between protocols: what one stored, another shows. String protocols show JSON as its text, bytes as base64."""
+"""Bodies between protocols: what one stored, another shows. String protocols show JSON as its text, bytes as base64,
+and the items of a merge group as the text of one JSON array."""
 
 from __future__ import annotations
 
 import base64
 
-from ..engine.job import BodyKind
+from ..engine.items import items_json
+from ..engine.job import BodyKind, Held, Job
 
 
-def text_of(body: bytes, kind: BodyKind) -> str:
-    """A body as a string protocol shows it."""
-    if kind is BodyKind.BYTES:
+def text_of(job: Held | Job) -> str:
+    """The body of a job as a string protocol shows it; empty when it is no longer kept."""
+    if job.items is not None:
+        return items_json(job.items).decode(errors="replace")
+    body = job.body or b""
+    if job.kind is BodyKind.BYTES:
         return base64.b64encode(body).decode()
     return body.decode(errors="replace")

@@ -85,7 +85,7 @@ def held_msg(job: Held) -> DelayMsg:
     return DelayMsg(
         job.topic,
         job.id,
-        text_of(job.body, job.kind),
+        text_of(job),
         min(job.created_at_ms, due_ms),
         due_ms,
         LAST_MS if job.expires_at_ms is None else job.expires_at_ms,
@@ -100,7 +100,7 @@ def job_msg(job: Job, now_ms: int) -> DelayMsg:
     return DelayMsg(
         job.topic,
         job.id,
-        text_of(job.body or b"", job.kind),
+        text_of(job),
         min(job.created_at_ms, due_ms),
         due_ms,
         LAST_MS if job.expires_at_ms is None else job.expires_at_ms,

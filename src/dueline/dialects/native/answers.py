@@ -40,6 +40,7 @@ class Sent(msgspec.Struct, frozen=True):
     state: State
     due_at_ms: int
     version: int
+    items_count: int | None  # of a merge group
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -207,6 +208,15 @@ class Counts(msgspec.Struct, frozen=True):
     cancelled: int
 
 
+class MergePolicy(msgspec.Struct, frozen=True):
+    """null = the default."""
+
+    quiet_ms: int | None
+    max_wait_ms: int | None
+    max_items: int | None
+    update: Literal["once", "always"] | None
+
+
 class Policy(msgspec.Struct, frozen=True):
     """null = server default."""
 
@@ -217,7 +227,7 @@ class Policy(msgspec.Struct, frozen=True):
     dead_retain_ms: int | None
     retry: dict[str, Any] | None
     on_conflict: Literal["reject", "keep", "replace"] | None
-    merge: Any
+    merge: MergePolicy | None
     spread_ms: int | None
     max_body_bytes: int | None
     on_dead: Any

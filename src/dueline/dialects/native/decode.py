@@ -34,6 +34,7 @@ from ...engine.limits import check_name
 from ...engine.store import Extend, OnConflict, Query, Ref, Release
 from ..http import Request
 from . import requests as r
+from .merging import merge_into, merge_policy
 from .times import when
 
 T = TypeVar("T")
@@ -167,8 +168,6 @@ def job_filter(which: r.Filter) -> commands.Filter:
 
 def one_way(asked: r.CancelJobs | r.ReviveJobs | r.PurgeJobs) -> list[str] | commands.Filter:
     """The ids or the filter of a bulk call: exactly one of them."""
-    if isinstance(asked, r.CancelJobs) and asked.merge_key is not None:
-        raise InvalidField("merge groups come in a later version", "merge_key")
     if asked.ids is not None:
         if asked.filter is not None:
             raise InvalidField("give ids or a filter, not both", "filter")
@@ -182,9 +181,8 @@ def one_way(asked: r.CancelJobs | r.ReviveJobs | r.PurgeJobs) -> list[str] | com
 
 def topic_patch(request: Request) -> commands.TopicPatch:
     asked = json_request(request, r.PutTopic)
-    for name in ("merge", "on_dead"):
-        if getattr(asked, name) is not None:
-            raise InvalidField("comes in a later version; must be null", name)
+    if asked.on_dead is not None:
+        raise InvalidField("comes in a later version; must be null", "on_dead")
     return commands.TopicPatch(
         policy.TopicPolicy(
             lease_ms=asked.lease_ms,
@@ -196,6 +194,7 @@ def topic_patch(request: Request) -> commands.TopicPatch:
             on_conflict=asked.on_conflict,
             spread_ms=asked.spread_ms,
             max_body_bytes=asked.max_body_bytes,
+            merge=merge_policy(asked.merge),
         ),
         asked.partitions,
     )
@@ -223,7 +222,7 @@ def retry(asked: r.Retry | None) -> policy.Retry:
 
 def listing(asked: r.ListJobs) -> Query:
     state = None if asked.state is None else State(asked.state)
-    return _query(asked, state, asked.body is True)
+    return msgspec.structs.replace(_query(asked, state, asked.body is True), merge_key=asked.merge_key)
 
 
 def dead_listing(asked: r.ListDead) -> Query:
@@ -282,8 +281,6 @@ _CONFLICTS = {None: None, "reject": OnConflict.REJECT, "keep": OnConflict.KEEP, 
 
 
 def _send(job: r.SendJob) -> commands.Send:
-    if job.merge is not None:
-        raise InvalidField("merge groups come in a later version", "merge")
     if job.id is not None and _NAME.fullmatch(job.id) is None:
         raise InvalidField("must be 1 to 128 of A-Z a-z 0-9 . _ : -", "id")
     body, kind = _body(job)
@@ -305,6 +302,7 @@ def _send(job: r.SendJob) -> commands.Send:
         None,
         tuple(job.tags) if job.tags else (),
         tuple(job.headers.items()) if job.headers else (),
+        merge=None if job.merge is None else merge_into(job.merge),
     )
 
 

@@ -15,6 +15,7 @@ from msgspec import UNSET, Raw
 
 from ...engine import commands, policy
 from ...engine.errors import DuelineError, UnknownOutcome
+from ...engine.items import items_json
 from ...engine.job import BodyKind, Held, Job
 from ...engine.replies import refusal
 from ...engine.store import Code, Done, Page
@@ -101,7 +102,7 @@ def held(jobs: Sequence[Held]) -> bytes:
 
 
 def held_view(job: Held) -> a.Held:
-    body, body_base64, items = _payload(job.body, job.kind, job.items)
+    body, body_base64, items = _payload(job)
     return a.Held(
         job.id,
         job.topic,
@@ -122,7 +123,7 @@ def held_view(job: Held) -> a.Held:
 
 
 def job_view(job: Job, with_body: bool = True) -> a.Job:
-    body, body_base64, items = _payload(job.body, job.kind, job.items) if with_body else (UNSET, UNSET, UNSET)
+    body, body_base64, items = _payload(job) if with_body else (UNSET, UNSET, UNSET)
     return a.Job(
         id=job.id,
         topic=job.topic,
@@ -184,11 +185,19 @@ def policy_view(value: policy.TopicPolicy) -> a.Policy:
         dead_retain_ms=value.dead_retain_ms,
         retry=retry_view(value.retry),
         on_conflict=on_conflict,
-        merge=None,
+        merge=merge_view(value.merge),
         spread_ms=value.spread_ms,
         max_body_bytes=value.max_body_bytes,
         on_dead=None,
     )
+
+
+def merge_view(merge: policy.MergePolicy | None) -> a.MergePolicy | None:
+    """What a topic says about its groups, as it would be sent."""
+    if merge is None:
+        return None
+    update: Any = merge.update
+    return a.MergePolicy(merge.quiet_ms, merge.max_wait_ms, merge.max_items, update)
 
 
 def retry_view(retry: policy.Retry) -> dict[str, Any] | None:
@@ -226,10 +235,11 @@ def error_headers(error: DuelineError) -> tuple[tuple[str, str], ...]:
     return (("www-authenticate", "Bearer"),) if status == 401 else ()
 
 
-def _payload(body: bytes | None, kind: BodyKind, items: tuple[bytes, ...] | None) -> tuple[Any, Any, Any]:
-    """(body, body_base64, items): exactly one of them is there."""
-    if items is not None:
-        return UNSET, UNSET, [Raw(item) for item in items]
+def _payload(job: Held | Job) -> tuple[Any, Any, Any]:
+    """(body, body_base64, items): exactly one of them is there; null when it is no longer kept."""
+    if job.merge_key is not None:
+        return UNSET, UNSET, None if job.items is None else Raw(items_json(job.items))
+    body, kind = job.body, job.kind
     if kind is BodyKind.JSON:
         return (None if body is None else Raw(body)), UNSET, UNSET
     if kind is BodyKind.TEXT:

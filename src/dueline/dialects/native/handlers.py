@@ -19,6 +19,7 @@ from ..http import Request, Response
 from . import answers as a
 from . import decode, encode
 from . import requests as r
+from .merging import cancelled_key
 
 
 class NativeHandlers:
@@ -92,6 +93,10 @@ class NativeHandlers:
     async def cancel_jobs(self, request: Request) -> Response:
         asked = decode.json_request(request, r.CancelJobs)
         namespace, topic = decode.namespace_of(request), request.params[0]
+        key = cancelled_key(asked)
+        if key is not None:
+            bulk = await self._engine.cancel_groups(namespace, topic, key, bool(asked.dry_run))
+            return encode.answer(a.BulkCancelled(bulk.matched, bulk.changed, bulk.dry_run, _complete(bulk)))
         which = decode.one_way(asked)
         if isinstance(which, commands.Filter):
             bulk = await self._engine.cancel_matching(namespace, topic, which, bool(asked.dry_run))

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType, field
 
 from ...engine.checks import MAX_PULL_TOPICS
+from ...engine.limits import MAX_GROUP_ITEMS
 from ...engine.policy import MAX_WAITS
 
 MAX_INT = (1 << 53) - 1  # what every JSON reader holds exactly
@@ -48,14 +49,33 @@ class Retry(_Closed, kw_only=True, forbid_unknown_fields=True):
     jitter: Annotated[float, Meta(ge=0, le=1)] | None = None
 
 
-class Merge(_Closed, kw_only=True, forbid_unknown_fields=True):
-    """A merge group. Not in this version: refused."""
+class MergePolicy(_Closed, kw_only=True, forbid_unknown_fields=True):
+    """When a merge group is due and how large it gets; null or missing: as the topic says, else the default."""
 
-    key: str
-    quiet_ms: Ms | None = None
-    max_wait_ms: Ms | None = None
-    max_items: Count | None = None
-    update: Literal["once", "always"] | None = None
+    quiet_ms: (
+        Annotated[int, Meta(ge=0, le=MAX_INT, description="Due so long after its newest item. Excludes a time.")] | None
+    ) = None
+    max_wait_ms: (
+        Annotated[int, Meta(ge=0, le=MAX_INT, description="Due so long after its opening at the latest.")] | None
+    ) = None
+    max_items: (
+        Annotated[int, Meta(ge=1, le=MAX_GROUP_ITEMS, description="So many items make it due now. Default 1000.")]
+        | None
+    ) = None
+    update: (
+        Annotated[
+            Literal["once", "always"],
+            Meta(description="Whose fixed time counts: the opening send's (once, the default) or the newest one's."),
+        ]
+        | None
+    ) = None
+
+
+class Merge(MergePolicy, kw_only=True, forbid_unknown_fields=True):
+    """The send adds an item to the open group of `key`, or opens one. Excludes id and on_conflict."""
+
+    key: Annotated[str, Meta(description="1 to 512 bytes without control characters.", examples=["digest:ann"])]
+    item_id: Annotated[str, Meta(description="An item that the key has already is not added again.")] | None = None
 
 
 class SendJob(_Closed, kw_only=True, forbid_unknown_fields=True):
@@ -174,10 +194,10 @@ class Filter(_Closed, kw_only=True, forbid_unknown_fields=True):
 
 
 class CancelJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
-    """ids, or a filter."""
+    """ids, or a merge key, or a filter."""
 
     ids: Ids | None = None
-    merge_key: str | None = None
+    merge_key: Annotated[str, Meta(description="Its live groups, but those that a consumer holds.")] | None = None
     filter: Filter | None = None
     dry_run: bool | None = None
 
@@ -216,7 +236,7 @@ class PutTopic(_Closed, kw_only=True, forbid_unknown_fields=True):
     dead_retain_ms: Ms | None = None
     retry: Retry | None = None
     on_conflict: Conflict | None = None
-    merge: Annotated[Any, Meta(description="Not in this version: must be null.")] = None
+    merge: MergePolicy | None = None
     spread_ms: Ms | None = None
     max_body_bytes: Count | None = None
     on_dead: Annotated[Any, Meta(description="Not in this version: must be null.")] = None
@@ -228,6 +248,7 @@ class ListJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
 
     state: Literal["scheduled", "ready", "leased", "done", "dead", "cancelled"] | None = None
     tag: str | None = None
+    merge_key: Annotated[str, Meta(description="The live groups of this key; stands alone.")] | None = None
     due_after_ms: Ms | None = None
     due_before_ms: Ms | None = None
     cursor: str | None = None

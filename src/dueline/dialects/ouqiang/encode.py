@@ -31,13 +31,13 @@ def answer(code: int, message: str, data: Any = None) -> Response:
 
 
 def held(job: Held) -> Response:
-    return answer(0, DONE, {"id": job.id, "body": text_of(job.body, job.kind)})
+    return answer(0, DONE, {"id": job.id, "body": text_of(job)})
 
 
 def found(job: Job) -> Response:
     """`delay` is the whole second of its due time; `ttr` the seconds of its lease (of another protocol: rounded up)."""
     ttr_s = -(-(job.policy.lease_ms or DEFAULT_LEASE_MS) // 1000)
-    body = text_of(job.body or b"", job.kind)
+    body = text_of(job)
     data = {"topic": job.topic, "id": job.id, "delay": job.first_due_at_ms // 1000, "ttr": ttr_s, "body": body}
     return answer(0, DONE, data)
 

@@ -16,7 +16,7 @@ def done(id: str) -> Response:
 
 
 def held(job: Held) -> Response:
-    return _answer(True, "", job.id, text_of(job.body, job.kind))
+    return _answer(True, "", job.id, text_of(job))
 
 
 def nothing(success: bool) -> Response:

@@ -1,0 +1,27 @@
+"""The items of a merge group as one JSON array, for every consumer that wants one. No I/O.
+
+JSON stands as the text it came in, text as a JSON string, bytes as {"body_base64": "..."}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from .job import BodyKind, Item
+
+_to_json = msgspec.json.Encoder().encode
+
+
+def items_json(items: Sequence[Item]) -> bytes:
+    """The items in their order, in one array."""
+    return b"[" + b",".join(map(_item_json, items)) + b"]"
+
+
+def _item_json(item: Item) -> bytes:
+    if item.kind is BodyKind.JSON:
+        return item.body
+    if item.kind is BodyKind.TEXT:
+        return _to_json(item.body.decode(errors="replace"))
+    return _to_json({"body_base64": item.body})
