@@ -53,12 +53,17 @@ def _check_address(target: PushTarget) -> None:
     if target.courier == "http" and (target.url is None) == (target.service is None):
         raise InvalidField("give exactly one of url and service", "url" if target.service is None else "service")
     if target.url is not None:
-        if len(target.url) > MAX_URL_CHARS:
-            raise InvalidField(f"must have at most {MAX_URL_CHARS} characters", "url")
-        if not _URL.fullmatch(target.url):
-            raise InvalidField("is not an http or https URL", "url")
+        check_url(target.url, "url")
     if target.service is not None and not _NAME.fullmatch(target.service):
         raise InvalidField("is not the name of a service (A-Z a-z 0-9 . _ : -, at most 128)", "service")
+
+
+def check_url(url: str, field: str) -> None:
+    """Something that can be called; whether it may be is the egress guard's matter."""
+    if len(url) > MAX_URL_CHARS:
+        raise InvalidField(f"must have at most {MAX_URL_CHARS} characters", field)
+    if not _URL.fullmatch(url):
+        raise InvalidField("is not an http or https URL", field)
 
 
 def check_spread(target: PushTarget, partitions: int) -> None:

@@ -1,0 +1,126 @@
+"""Where dead jobs go: what a topic's policy may say about it, and the job that is sent on. No I/O.
+
+A dead job is sent on as a new job whose id follows from the death. Whoever sends it on again, in another process or
+after a crash, finds that id taken, so it is there once. Body, kind, tags and headers stay; headers say where it died
+and why. To a URL it goes as a job of the internal topic ON_DEAD_TOPIC, which carries the URL (engine.forwarder).
+
+Chains are allowed. A job counts how often it was sent on and is not sent on again after MAX_HOPS, so a ring ends.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+
+from msgspec.structs import replace
+
+from .commands import Send
+from .errors import InvalidField
+from .headers import unpack_headers
+from .items import items_json
+from .job import BodyKind, Job, Reason
+from .limits import Limits, check_name
+from .policy import Ladder, OnDead, TopicPolicy
+from .push_checks import check_url
+from .push_target import PushTarget
+from .store import OnConflict
+
+ON_DEAD_TOPIC = "dueline.on-dead"
+ON_DEAD_TARGET = PushTarget(
+    courier="carried", retry=Ladder((10_000, 60_000, 600_000, 3_600_000, 6 * 3_600_000, 15 * 3_600_000))
+)
+URL_HEADER = "Dueline-Url"  # of a job that carries its own target; nobody outside may set them
+METHOD_HEADER = "Dueline-Method"
+CARRIED = frozenset({URL_HEADER.lower(), METHOD_HEADER.lower()})
+
+MAX_TOPIC, _ID, _REASON, _ERROR = "Dueline-Dead-Topic", "Dueline-Dead-Id", "Dueline-Dead-Reason", "Dueline-Dead-Error"
+_FIRST_TOPIC, _FIRST_ID, _HOPS = "Dueline-Dead-First-Topic", "Dueline-Dead-First-Id", "Dueline-Dead-Hops"
+_OURS = frozenset(map(str.lower, (_TOPIC, _ID, _REASON, _ERROR, _FIRST_TOPIC, _FIRST_ID, _HOPS))) | CARRIED
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
+
+
+def check_on_dead(topic: str, policy: TopicPolicy) -> None:
+    """Can the dead jobs of this topic go where the policy says?"""
+    on_dead = policy.on_dead
+    if on_dead is None:
+        return
+    if (on_dead.topic is None) == (on_dead.url is None):
+        raise InvalidField("give exactly one of topic and url", "on_dead")
+    if on_dead.topic is not None:
+        check_name(on_dead.topic, "on_dead.topic")
+        if on_dead.topic == topic:
+            raise InvalidField("is the topic itself", "on_dead.topic")
+        if on_dead.topic == ON_DEAD_TOPIC:
+            raise InvalidField("is the server's own: give a url", "on_dead.topic")
+    if on_dead.url is not None:
+        check_url(on_dead.url, "on_dead.url")
+    if policy.dead_retain_ms is not None and policy.dead_retain_ms < KEEP_MS:
+        raise InvalidField(
+            f"must be at least {KEEP_MS} with on_dead: dead jobs are kept until they are sent on", "dead_retain_ms"
+        )
+
+
+def roomy(limits: Limits) -> Limits:
+    """Limits under which every job that could be sent can also be sent on, with the headers that this adds."""
+    return replace(limits, max_headers=limits.max_headers + 16, max_headers_bytes=limits.max_headers_bytes + 8192)
+
+
+def goes_on(job: Job) -> bool:
+    """A body that is not what was sent stays where it is; so does a job that went round too often."""
+    return job.reason is not Reason.CORRUPT and (job.body is not None or job.items is not None) and hops(job) < MAX_HOPS
+
+
+def hops(job: Job) -> int:
+    """How often a job was sent on."""
+    return _hops(_lowered(job))
+
+
+def _lowered(job: Job) -> dict[str, str]:
+    return {name.lower(): value for name, value in unpack_headers(job.headers)}
+
+
+def _hops(lowered: dict[str, str]) -> int:
+    text = lowered.get(_HOPS.lower(), "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 4 else 0
+
+
+def sent_on(namespace: str, job: Job, on_dead: OnDead) -> Send:
+    """The job to send in the place of a dead one."""
+    if job.items is None:
+        body, kind = job.body or b"", job.kind
+    else:
+        body, kind = items_json(job.items), BodyKind.JSON
+    return Send(
+        id=id_of(namespace, job),
+        body=body,
+        kind=kind,
+        on_conflict=OnConflict.KEEP,
+        on_ended=OnConflict.KEEP,
+        tags=job.tags,
+        headers=_headers(job, on_dead),
+        retain_ms=REMEMBER_MS,
+        max_body_bytes=MAX_BODY_BYTES,
+    )
+
+
+def id_of(namespace: str, job: Job) -> str:
+    """The id that follows from a death: the same for whoever looks at it, another for the next death of the job."""
+    text = "\0".join((namespace, job.topic, job.id, str(job.created_at_ms), str(job.ended_at_ms), str(job.deliveries)))
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _headers(job: Job, on_dead: OnDead) -> tuple[tuple[str, str], ...]:
+    """The job's own, then ours. Of several deaths the last one is told, and where the job came from at first."""
+    before = _lowered(job)
+    headers = {name: value for name, value in unpack_headers(job.headers) if name.lower() not in _OURS}
+    if _hops(before):
+        headers[_FIRST_TOPIC] = before.get(_FIRST_TOPIC.lower()) or before.get(_TOPIC.lower(), job.topic)
+        headers[_FIRST_ID] = before.get(_FIRST_ID.lower()) or before.get(_ID.lower(), job.id)
+    headers |= {_TOPIC: job.topic, _ID: job.id, _HOPS: str(_hops(before) + 1)}
+    if job.reason is not None:
+        headers[_REASON] = job.reason.value
+    if job.last_error:
+        headers[_ERROR] = _CONTROL.sub(" ", job.last_error)[:MAX_ERROR_CHARS]
+    if on_dead.url is not None:
+        headers |= {URL_HEADER: on_dead.url, METHOD_HEADER: "POST"}
+    return tuple(headers.items())
