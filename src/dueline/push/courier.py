@@ -1,0 +1,63 @@
+"""Who makes the calls of a job: the seam between the dispatcher and the kinds of targets.
+
+    Held --courier.calls--> calls, in the order to try them --Outgoing--> answer --courier.judge--> verdict
+
+A target names its courier (`PushTarget.courier`): "http" calls the target's URL or service, "carried" what the job
+itself carries, "spring" an instance of the application. A courier decides whom to call and with what, and what an
+answer means. When to pull, how many at once, leases, the breaker and the log are the dispatcher's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from ..engine.job import Held
+from ..engine.push_target import Pushing
+from .outgoing import Answer, Call
+
+
+class Outcome(StrEnum):
+    """How a try to push a job ended."""
+
+    DONE = "done"  # ack
+    RETRY = "retry"  # the next rung, or after delay_ms
+    DEAD = "dead"  # the target wants it never again: dead (rejected)
+    NOBODY = "nobody"  # no call could be made: given back, costs no attempt
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What becomes of the job. `delay_ms` None: its retry policy decides. `error` is kept with the job and in the log."""
+
+    outcome: Outcome
+    error: str | None = None
+    delay_ms: int | None = None
+
+
+DONE = Verdict(Outcome.DONE)
+NOBODY = Verdict(Outcome.NOBODY)
+
+
+class Courier(Protocol):
+    """One kind of target. `many_targets`: the jobs of one topic go to different hosts, so that limits and the breaker
+    are kept per host (push.hosts) and not for the topic."""
+
+    @property
+    def many_targets(self) -> bool: ...
+
+    async def somebody(self, pushing: Pushing) -> bool:
+        """Is there somebody to call? Asked before every pull, so it answers from memory while that is fresh; while it
+        says False nothing is pulled and it is asked again every second."""
+        ...
+
+    async def calls(self, pushing: Pushing, job: Held) -> Sequence[Call]:
+        """The calls of this job, to be tried in order until one is done or wants the job dead. Empty: nobody there;
+        the job is given back and costs no attempt (at most 100 times a job)."""
+        ...
+
+    def judge(self, pushing: Pushing, answer: Answer, now_ms: int) -> Verdict:
+        """What an answer means. A call that got none (CallFailed) is a RETRY."""
+        ...
