@@ -33,7 +33,13 @@ URL_HEADER = "Dueline-Url"  # of a job that carries its own target; nobody outsi
 METHOD_HEADER = "Dueline-Method"
 CARRIED = frozenset({URL_HEADER.lower(), METHOD_HEADER.lower()})
 
-MAX_TOPIC, _ID, _REASON, _ERROR = "Dueline-Dead-Topic", "Dueline-Dead-Id", "Dueline-Dead-Reason", "Dueline-Dead-Error"
+MAX_HOPS = 5
+KEEP_MS = 86_400_000  # how long a dead job is kept at least where it has somewhere to go
+REMEMBER_MS = 3_600_000  # how long the id of a sent-on job is taken after its end
+MAX_BODY_BYTES = 8 << 20  # of a sent-on job whose topic says nothing: whatever could be stored can be sent on
+MAX_ERROR_CHARS = 400
+
+_TOPIC, _ID, _REASON, _ERROR = "Dueline-Dead-Topic", "Dueline-Dead-Id", "Dueline-Dead-Reason", "Dueline-Dead-Error"
 _FIRST_TOPIC, _FIRST_ID, _HOPS = "Dueline-Dead-First-Topic", "Dueline-Dead-First-Id", "Dueline-Dead-Hops"
 _OURS = frozenset(map(str.lower, (_TOPIC, _ID, _REASON, _ERROR, _FIRST_TOPIC, _FIRST_ID, _HOPS))) | CARRIED
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
