@@ -75,8 +75,6 @@ def test_a_policy_is_set_as_a_whole(api: Api) -> None:
 def test_what_comes_later_is_refused(api: Api) -> None:
     assert_error(api.put(T, {"on_dead": {"topic": "x"}}), 400, "invalid_field", "on_dead")
     assert_error(api.get(T), 404, "not_found")
-    for method in ("GET", "PUT", "DELETE"):
-        assert_error(api.raw(method, T + "/push"), 404, "no_route")
 
 
 def test_topics_are_listed_page_by_page(api: Api) -> None:
