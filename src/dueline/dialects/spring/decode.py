@@ -1,0 +1,131 @@
+"""A job as Jackson would read it into the original's class. No I/O.
+
+Unknown fields are ignored, the last of several counts, names are case-sensitive. A text field also takes a number or a
+truth value as its text; the time also takes a numeric text, and is 0 when it is missing, null or empty; a fraction is
+cut off. taskId and taskType must be there; empty ones are fine.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import msgspec
+
+from ...engine.errors import BadJson, InvalidField, MissingField, UnsupportedMediaType
+
+NO_ID = "任务id不能为空"
+NO_TYPE = "任务类型不能为空"
+LEAST_LONG, MOST_LONG = -(1 << 63), (1 << 63) - 1
+
+_JSON_TYPE = re.compile(r"application/(?:json|[a-z0-9!#$&^_.-]+\+json)", re.ASCII)
+_CHARSET = re.compile(r"charset\s*=\s*\"?([^\s;\"]+)", re.ASCII | re.IGNORECASE)
+_LONG = re.compile(r"[+-]?[0-9]{1,25}", re.ASCII)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A job as it was added. `delay_time` is absolute, in ms. None: not given."""
+
+    task_id: str
+    task_type: str
+    delay_time: int
+    params: str | None
+    app_name: str | None
+
+
+class _Number(str):
+    """A JSON number as it was written."""
+
+
+class _Object(list[tuple[str, Any]]):
+    """A JSON object as pairs."""
+
+
+def check_content_type(headers: Mapping[str, str]) -> None:
+    """Raises UnsupportedMediaType for everything but JSON in UTF-8."""
+    told = headers.get("content-type", "")
+    kind = told.partition(";")[0].strip().lower()
+    if not _JSON_TYPE.fullmatch(kind):
+        raise UnsupportedMediaType(f"Content type '{kind}' not supported")
+    charset = _CHARSET.search(told)
+    if charset is not None and charset[1].lower() not in ("utf-8", "utf8", "us-ascii"):
+        raise UnsupportedMediaType(f"Charset '{charset[1]}' not supported: send UTF-8")
+
+
+def asked(raw: bytes) -> Asked:
+    """Raises BadRequest: what is told is the first fault, with the name of its field."""
+    fields = _fields(raw)
+    task_id = _text(fields, "taskId")
+    task_type = _text(fields, "taskType")
+    delay_time = _long(fields, "delayTime")
+    params = _text(fields, "params")
+    app_name = _text(fields, "appName")
+    if task_id is None:
+        raise MissingField(NO_ID, "taskId")
+    if task_type is None:
+        raise MissingField(NO_TYPE, "taskType")
+    return Asked(task_id, task_type, delay_time, params, app_name)
+
+
+def _fields(raw: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(
+            raw.decode("utf-8-sig"),
+            object_pairs_hook=_Object,
+            parse_int=_Number,
+            parse_float=_Number,
+            parse_constant=_constant,
+        )
+    except (ValueError, RecursionError):
+        raise BadJson("The body is not JSON in UTF-8.") from None
+    if not isinstance(value, _Object):
+        raise BadJson("The body is not a JSON object.")
+    return dict(value)
+
+
+def _constant(_: str) -> NoReturn:
+    """NaN and Infinity are not JSON."""
+    raise ValueError
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str):
+        raise InvalidField("is not a text", name)
+    if _SURROGATE.search(value):
+        raise InvalidField("has a lone surrogate, which is not UTF-8 text", name)
+    return str(value)
+
+
+def _long(fields: Mapping[str, Any], name: str) -> int:
+    value = fields.get(name)
+    if value is None or (isinstance(value, str) and not isinstance(value, _Number) and value.strip() in ("", "null")):
+        return 0
+    if isinstance(value, _Number):
+        return _within(_whole(value, name), name)
+    if not isinstance(value, str) or not _LONG.fullmatch(value.strip()):
+        raise InvalidField("is neither a number nor a text with one (milliseconds since 1970)", name)
+    return _within(int(value), name)
+
+
+def _whole(written: str, name: str) -> int:
+    """A JSON number without its fraction, as a cast in Java gives it."""
+    if _LONG.fullmatch(written):
+        return int(written)
+    number = float(written) if len(written) <= 400 else float("inf")
+    if not abs(number) < 1e19:
+        raise InvalidField("is out of the range of a long", name)
+    return int(number)
+
+
+def _within(number: int, name: str) -> int:
+    if not LEAST_LONG <= number <= MOST_LONG:
+        raise InvalidField("is out of the range of a long", name)
+    return number

@@ -1,0 +1,30 @@
+"""The Spring dialect, service mode. `SpringDialect(engine, options, services)`; deliveries are made by the courier
+"spring" of the push package."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...engine.engine import Engine
+from ...engine.errors import DuelineError
+from ..http import Request, Response, Route
+from . import encode
+from .handlers import SpringHandlers
+from .options import Services, SpringOptions
+from .routes import routes
+
+
+class SpringDialect:
+    """See `routes` for the surface."""
+
+    name = "spring"
+    space = ""  # its paths have nothing in common: only a listener of its own is all its own
+
+    def __init__(self, engine: Engine, options: SpringOptions, services: Services) -> None:
+        self._routes = routes(SpringHandlers(engine, options, services))
+
+    def routes(self) -> Sequence[Route]:
+        return self._routes
+
+    def failed(self, request: Request, error: DuelineError) -> Response:
+        return encode.failed(request, error)

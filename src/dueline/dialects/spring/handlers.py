@@ -1,0 +1,88 @@
+"""The three operations: decode, ask the engine, encode.
+
+What is stored: the topic is the group, the body is `params`, and the headers keep what the delivery must repeat
+(the courier reads them, push.spring). So a job can be read, moved, cancelled and pulled like any other. An id may be
+empty here and nowhere else: it is stored as a mark, and an id that begins with the mark gets one more.
+"""
+
+from __future__ import annotations
+
+from msgspec import UNSET
+
+from ...engine.checks import HARD_BODY_BYTES
+from ...engine.commands import Send
+from ...engine.engine import Engine
+from ...engine.errors import InvalidField
+from ...engine.job import BodyKind
+from ...engine.limits import check_name
+from ...engine.store import OnConflict
+from ..http import Request, Response
+from . import decode, encode
+from .groups import Groups, group_of
+from .options import Services, SpringOptions
+
+APP, TYPE, TIME, PARAMS = "delay-queue-app", "delay-queue-type", "delay-queue-time", "delay-queue-params"
+NO_PARAMS = "null"
+MARK = "~"
+
+
+class SpringHandlers:
+    """A method per path."""
+
+    def __init__(self, engine: Engine, options: SpringOptions, services: Services) -> None:
+        self._engine = engine
+        self._options = options
+        self._services = services
+        self._groups = Groups(engine, options)
+
+    async def add(self, request: Request) -> Response:
+        decode.check_content_type(request.headers)
+        job = decode.asked(request.body)
+        group = group_of(job.app_name, job.task_type)
+        command = self._command(job)
+        _check_names(job, group)
+        await self._groups.serve(group)
+        await self._engine.send(self._options.namespace, group, command)
+        return encode.added()
+
+    async def types(self, request: Request) -> Response:
+        return encode.types(await self._groups.list())
+
+    async def service_info(self, request: Request) -> Response:
+        return encode.services(await self._services())
+
+    def _command(self, job: decode.Asked) -> Send:
+        headers = [(TYPE, job.task_type), (TIME, str(job.delay_time))]
+        if job.app_name is not None:
+            headers.append((APP, job.app_name))
+        if job.params is None:
+            headers.append((PARAMS, NO_PARAMS))
+        return Send(
+            id=stored_id(job.task_id),
+            body=(job.params or "").encode(),
+            kind=BodyKind.TEXT,
+            at_ms=max(0, job.delay_time),
+            ttl_ms=self._options.limit_ms,
+            max_attempts=1 if self._options.retry is None else UNSET,
+            retry=self._options.retry,
+            on_conflict=OnConflict.REPLACE,
+            headers=tuple(headers),
+            retain_ms=0,
+            max_body_bytes=HARD_BODY_BYTES,
+            any_delay=True,
+        )
+
+
+def stored_id(task_id: str) -> str:
+    return MARK + task_id if not task_id or task_id.startswith(MARK) else task_id
+
+
+def _check_names(job: decode.Asked, group: str) -> None:
+    """The original has no limits for names; what we cannot hold is refused in the words of its own fields."""
+    for value, field in ((stored_id(job.task_id), "taskId"), (job.task_type, "taskType"), (job.app_name, "appName")):
+        if value:
+            check_name(value, field)
+    try:
+        check_name(group, "taskType")
+    except InvalidField as error:
+        raise InvalidField(f"appName, a dash and taskType together: {error.message}", "taskType") from None

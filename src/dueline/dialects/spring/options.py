@@ -1,0 +1,39 @@
+"""What a Spring queue server can be told, in our units, and what it asks of discovery."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from ...engine.policy import Ladder
+
+LADDER = Ladder((5_000, 30_000, 120_000, 600_000, 1_800_000, 7_200_000))
+
+
+class SpringOptions(msgspec.Struct, frozen=True):
+    """`retry`: the waits between tries; None: one try. `timeout_ms`: of one call; the worker has done its work when it
+    answers, so this is as long as work may take. `limit_ms`: a job that is not delivered so long after its time is
+    dead (expired); None: it waits without end."""
+
+    namespace: str = "spring"
+    retry: Ladder | None = LADDER
+    timeout_ms: int = 60_000
+    limit_ms: int | None = None
+
+
+class ServiceInstance(msgspec.Struct, frozen=True):
+    """An instance as discovery tells it."""
+
+    id: str
+    url: str
+    metadata: Mapping[str, str]
+
+
+class Services(Protocol):
+    """Discovery, as far as this dialect shows it."""
+
+    async def __call__(self) -> Mapping[str, Sequence[ServiceInstance]]:
+        """All services that are known, by name."""
+        ...

@@ -1,0 +1,110 @@
+"""The courier "spring": a job goes to an instance of the application that works on its type, by the Spring queue's own
+call (`POST {instance}/hf/delay_queue/work`).
+
+A topic is a group `<app>-<type>`. Its jobs say in their headers which application and which type that is, because a
+name with several dashes does not; a job that was sent by another protocol has no such headers, and goes to whoever is
+there of those that the topic's name can mean. Only instances are called that name exactly this type in their metadata;
+200 is done, everything else is tried at the next instance, then by the retry policy.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from ..engine.headers import unpack_headers
+from ..engine.items import items_json
+from ..engine.job import BodyKind, Held
+from ..engine.push_target import Pushing
+from .courier import Outcome, Verdict
+from .discovery import Instance, Resolver
+from .outgoing import Answer, Call
+from .verdict import ABORT, GONE, judged
+
+PATH = "/hf/delay_queue/work"
+CONTENT_TYPE = "application/json;charset=UTF-8"
+APP, TYPE, TIME, PARAMS = "delay-queue-app", "delay-queue-type", "delay-queue-time", "delay-queue-params"
+NO_PARAMS = "null"
+MARK = "~"  # in front of ids that begin with it, and all of the id that is ""
+MAX_SPLITS = 16
+_TIME = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+
+
+class Work(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an application gets. The names and their order are the Spring queue's; what is None is left out."""
+
+    taskId: str
+    taskType: str
+    delayTime: int
+    params: str | None = None
+    appName: str | None = None
+
+
+class SpringCourier:
+    """Finds instances by `resolver` and calls them one after the other."""
+
+    many_targets = False
+
+    def __init__(self, resolver: Resolver) -> None:
+        self._resolver = resolver
+
+    async def somebody(self, pushing: Pushing) -> bool:
+        for app, type in meanings(pushing.topic):
+            if await self._workers(app, type):
+                return True
+        return False
+
+    async def calls(self, pushing: Pushing, job: Held) -> Sequence[Call]:
+        told = dict(unpack_headers(job.headers))
+        pairs = [(told[APP], told[TYPE])] if APP in told and TYPE in told else meanings(pushing.topic)
+        for app, type in pairs:
+            workers = await self._workers(app, type)
+            if workers:
+                body = msgspec.json.encode(work_of(job, told, app, type))
+                headers = (("Content-Type", CONTENT_TYPE),)
+                timeout_ms = pushing.target.timeout_ms
+                return [Call("POST", one.url + PATH, headers, body, timeout_ms) for one in workers]
+        return ()
+
+    def judge(self, pushing: Pushing, answer: Answer, now_ms: int) -> Verdict:
+        """An instance that answers 410 speaks for itself only: the next one may have the path."""
+        verdict = judged(pushing.target.success or (200,), answer, now_ms)
+        if answer.status == GONE and ABORT not in answer.headers:
+            return Verdict(Outcome.RETRY, verdict.error)
+        return verdict
+
+    async def _workers(self, app: str, type: str) -> list[Instance]:
+        """The instances that work on this type. Nobody among those that are remembered: they are looked up again."""
+        found = workers_of(await self._resolver.instances(app), type)
+        return found or workers_of(await self._resolver.instances(app, fresh=True), type)
+
+
+def workers_of(instances: Sequence[Instance], type: str) -> list[Instance]:
+    return [one for one in instances if one.tasks is not None and type in one.tasks]
+
+
+def meanings(topic: str) -> list[tuple[str, str]]:
+    """The (application, type) pairs whose group has this name: "a-b-c" is a and b-c, or a-b and c."""
+    places = [place for place, char in enumerate(topic) if char == "-"][:MAX_SPLITS]
+    return [(topic[:place], topic[place + 1 :]) for place in places if place and topic[:place] != "null"]
+
+
+def work_of(job: Held, told: dict[str, str], app: str, type: str) -> Work:
+    """The job in the Spring queue's words: as it was added there, or as it stands if another protocol sent it."""
+    time = told.get(TIME, "")
+    if not _TIME.fullmatch(time):
+        return Work(job.id, type, job.due_at_ms, params_of(job), app)
+    params = None if told.get(PARAMS) == NO_PARAMS else params_of(job)
+    return Work(job.id.removeprefix(MARK), type, int(time), params, app)
+
+
+def params_of(job: Held) -> str:
+    """Its body as a text: JSON as it stands, bytes as base64, the items of a group as one JSON array."""
+    if job.items is not None:
+        return items_json(job.items).decode(errors="replace")
+    if job.kind is BodyKind.BYTES:
+        return base64.b64encode(job.body).decode()
+    return job.body.decode(errors="replace")
