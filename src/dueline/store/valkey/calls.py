@@ -139,43 +139,19 @@ class Calls:
         """One changing script call: (now_ms, extra, numbers, blob). Events for the engine leave here.
         `variant` tells callers of one operation apart that may be in flight together; `other` is a second line of the
         same wide partition."""
-        script, keys = self._scripts[name], line_keys(self._prefix, line)
-        self._nonce += 1
-        nonce = self._nonce.to_bytes(8, "big")
+        keys = line_keys(self._prefix, line)
         permanent = "1" if self.link.permanent_keys else ""
-        caller = f"{self._process}{_LETTER[name]}{variant or ''}"
         named: tuple[str, ...] = keys.keys
-        extra: tuple[str, ...] = (self._process,)
+        extra: tuple[str, ...] = (keys.channel, permanent, self._process)
         if line.wide:
             extra += (line.topic,)
             if other is not None:
                 second = line_keys(self._prefix, other)
                 named += tuple(key for key, letter in zip(second.keys, LETTERS, strict=True) if letter not in "jr")
                 extra += (other.topic, second.channel)
-
-        asked_ms = 0.0
-
-        async def attempt(with_source: bool) -> Any:
-            nonlocal asked_ms
-            asked_ms = self.clock.asked()
-            head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
-            now, expected = (
-                ("", self.clock.expectation()) if self._test_clock is None else (str(self._test_clock()), "")
-            )
-            args = (now, expected, caller, nonce, numbers, blob, keys.channel, permanent, *extra)
-            return await self.link.call(named[0], *head, len(named), *named, *args)
-
-        while True:
-            reply = await self._healed(attempt, name)
-            if self.repeat_every and self._nonce % self.repeat_every == 0:
-                reply = await self._healed(attempt, name)
-            status, now_ms, note_ms, said, packed, answer = reply
-            in_time = self._test_clock is not None or self.clock.observe(now_ms, asked_ms)
-            if status != 1:
-                break
-            if not in_time:
-                raise ClockStep()
-            # It only waited long on its way: again, with the same nonce, for it must not be done twice.
+        status, now_ms, note_ms, said, packed, answer = await self.once(
+            name, named, variant or "", numbers, blob, extra
+        )
         if status == 2:
             if self.events is not None:
                 self.events.policy_changed(line, said)
@@ -187,6 +163,43 @@ class Calls:
                 self.unlisted.setdefault((line.namespace, line.topic), set()).add(line)
                 self.events.unlisted(line)
         return now_ms, said, codec.unpack_numbers(packed), answer
+
+    async def once(
+        self,
+        name: str,
+        keys: tuple[str, ...],
+        variant: object,
+        numbers: bytes,
+        blob: bytes,
+        extra: tuple[str, ...] = (),
+    ) -> Any:
+        """The reply of a changing script that ran once, however often it had to be sent. Raises ClockStep."""
+        script = self._scripts[name]
+        self._nonce += 1
+        nonce = self._nonce.to_bytes(8, "big")
+        caller = f"{self._process}{_LETTER[name]}{variant}"
+        asked_ms = 0.0
+
+        async def attempt(with_source: bool) -> Any:
+            nonlocal asked_ms
+            asked_ms = self.clock.asked()
+            head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
+            now, expected = (
+                ("", self.clock.expectation()) if self._test_clock is None else (str(self._test_clock()), "")
+            )
+            args = (now, expected, caller, nonce, numbers, blob, *extra)
+            return await self.link.call(keys[0], *head, len(keys), *keys, *args)
+
+        while True:
+            reply = await self._healed(attempt, name)
+            if self.repeat_every and self._nonce % self.repeat_every == 0:
+                reply = await self._healed(attempt, name)
+            in_time = self._test_clock is not None or self.clock.observe(reply[1], asked_ms)
+            if reply[0] != 1:
+                return reply
+            if not in_time:
+                raise ClockStep()
+            # It only waited long on its way: again, with the same nonce, for it must not be done twice.
 
     async def look(self, name: str, line: Line, numbers: bytes, blob: bytes = b"") -> tuple[int, list[int], bytes]:
         """One reading script call: (now_ms, numbers, blob)."""
