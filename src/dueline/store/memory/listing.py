@@ -2,7 +2,8 @@
 
 Order: live jobs by (time, number), where time is the lease deadline of a leased job and else the moment it may be
 delivered; after them the ended ones by (end, number). A cursor is the place of the last entry of its page, so jobs
-that vanish or appear between two pages disturb nothing else. Tags find live and dead jobs.
+that vanish or appear between two pages disturb nothing else. Tags find live and dead jobs. A merge key finds its live
+groups, in the order in which they were opened.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _PLACE = struct.Struct(">Bqq")
 def list_page(state: LineState, query: Query, now_ms: int) -> Page:
     """The entries after the cursor that match, at most `limit`."""
     entries = sorted(
-        (_place(record, seen), record.id) for record, seen in state.jobs(now_ms) if _matches(query, record, seen)
+        (_place(query, record, seen), record.id) for record, seen in state.jobs(now_ms) if _matches(query, record, seen)
     )
     after = [entry for entry in entries if not query.cursor or entry[0] > query.cursor]
     page = after[: query.limit]
@@ -29,11 +30,15 @@ def list_page(state: LineState, query: Query, now_ms: int) -> Page:
     return Page(jobs, page[-1][0] if len(after) > len(page) else None, now_ms)
 
 
-def _place(record: Record, seen: Seen) -> bytes:
+def _place(query: Query, record: Record, seen: Seen) -> bytes:
+    if query.merge_key is not None and record.group is not None:
+        return _PLACE.pack(0, 0, record.group.number)
     return _PLACE.pack(0, record.time_ms, record.number) if seen.live else _PLACE.pack(1, seen.at_ms, record.number)
 
 
 def _matches(query: Query, record: Record, seen: Seen) -> bool:
+    if query.merge_key is not None:
+        return seen.live and record.group is not None and record.group.key == query.merge_key
     return (
         query.state in (None, seen.state)
         and (query.tag is None or (query.tag in record.tags and seen.state not in (State.DONE, State.CANCELLED)))

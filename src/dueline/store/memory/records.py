@@ -6,14 +6,33 @@ derived by `look`. So there is no clean-up that anything could depend on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
-from ...engine.job import BodyKind, Job, Reason, State
+from ...engine.job import BodyKind, Held, Item, Job, Reason, State
 from ...engine.lifecycle import judge
 from ...engine.limits import LAST_MS, MAX_ERROR_BYTES
 from ...engine.policy import JobPolicy
+
+
+@dataclass(slots=True)
+class Group:
+    """What makes a job a merge group. `number`: that of its opening, which no edit changes. `items`: with their own
+    numbers, in order. `item_ids`: of all items that it has or had; they outlive the items."""
+
+    key: str
+    number: int
+    cap_ms: int
+    max_items: int
+    max_bytes: int
+    open: bool = True
+    items: list[tuple[int, Item]] = field(default_factory=list[tuple[int, Item]])
+    item_ids: set[str] = field(default_factory=set[str])
+
+    @property
+    def bytes(self) -> int:
+        return sum(len(item.body) for _, item in self.items)
 
 
 @dataclass(slots=True)
@@ -44,6 +63,7 @@ class Record:
     reason: Reason | None = None
     ended_at_ms: int = 0
     last_error: str | None = None
+    group: Group | None = None
 
     @property
     def attempts(self) -> int:
@@ -75,8 +95,25 @@ class Record:
         self.drop_lease()
         self.ended, self.reason, self.ended_at_ms, self.token = state, reason, now_ms, token
         self.updated_at_ms = now_ms
+        if self.group is not None:
+            self.group.open = False
         if state is not State.DEAD and not self.policy.keep_body:
-            self.body, self.headers, self.tags = None, b"", ()
+            self.drop_body()
+
+    def drop_body(self) -> None:
+        """Leave a tombstone: what it was is no longer kept, only that it was."""
+        self.body, self.headers, self.tags = None, b"", ()
+        if self.group is not None:
+            self.group.items = []
+
+    @property
+    def size(self) -> int:
+        """Bytes of the body, or of all items."""
+        return len(self.body or b"") if self.group is None else self.group.bytes
+
+    def items(self) -> tuple[Item, ...] | None:
+        """The items of a group; None of a tombstone and of any other job."""
+        return None if self.group is None or self.body is None else tuple(item for _, item in self.group.items)
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -126,7 +163,7 @@ def job_of(record: Record, seen: Seen, body: bool) -> Job:
         topic=record.topic,
         state=seen.state,
         reason=seen.reason,
-        body=record.body if body else None,
+        body=record.body if body and record.group is None else None,
         kind=record.kind,
         headers=record.headers,
         tags=record.tags,
@@ -142,7 +179,33 @@ def job_of(record: Record, seen: Seen, body: bool) -> Job:
         retain_until_ms=seen.retain_until_ms,
         version=record.number,
         last_error=record.last_error,
+        merge_key=None if record.group is None else record.group.key,
+        items=record.items() if body else None,
         ttl_ms=record.ttl_ms if record.body is not None else None,
+    )
+
+
+def held_of(record: Record, token: str, late_ms: int) -> Held:
+    """The record as its new holder gets it."""
+    return Held(
+        id=record.id,
+        topic=record.topic,
+        body=record.body or b"",
+        kind=record.kind,
+        headers=record.headers,
+        tags=record.tags,
+        attempt=record.attempts,
+        delivery=record.deliveries,
+        max_attempts=record.policy.max_attempts,
+        lease=token,
+        lease_until_ms=record.time_ms,
+        due_at_ms=record.due_at_ms,
+        created_at_ms=record.created_at_ms,
+        late_ms=late_ms,
+        merge_key=None if record.group is None else record.group.key,
+        items=record.items(),
+        expires_at_ms=record.expires_at_ms,
+        ttl_ms=record.ttl_ms,
     )
 
 

@@ -12,11 +12,11 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from functools import partial
 
 from msgspec.structs import replace
 
-from ...engine.job import Held, Job, Line, Reason, State
+from ...engine.job import BodyKind, Held, Job, Line, Reason, State
 from ...engine.limits import MAX_REFUNDS, PULL_BYTES
 from ...engine.policy import wait_after
 from ...engine.store import (
@@ -41,23 +41,19 @@ from ...engine.store import (
     StalePolicy,
     Stats,
 )
+from . import groups
 from .directory import MemoryDirectory
 from .figures import count
 from .lines import LineState, Shelf
 from .listing import list_page
-from .records import Record, Seen, due_ms, job_of, judged
+from .records import Group, Record, Seen, due_ms, held_of, job_of, judged
 
 LOST = Done(Code.LEASE_LOST)
 NOT_FOUND = Done(Code.NOT_FOUND)
 
 
-@dataclass(slots=True)
-class Change:
-    """One changing operation under way: where, when, and which records it wrote."""
-
-    state: LineState
-    now_ms: int
-    touched: list[Record] = field(default_factory=list[Record])
+class Change(groups.Change):
+    """One changing operation under way."""
 
     @property
     def shelf(self) -> Shelf:
@@ -109,6 +105,8 @@ class MemoryStore:
             return [self._send(change, item) for item in items]
 
     def _send(self, change: Change, item: SendItem) -> SendResult:
+        if item.merge is not None:
+            return groups.join(change, item, item.merge, partial(self._store, change))
         found = change.shelf.find(item.id, change.now_ms)
         if found is None:
             return _sent(Code.CREATED, self._store(change, item), change)
@@ -121,12 +119,12 @@ class MemoryStore:
         same = rule is OnConflict.KEEP or item.fingerprint == old.fingerprint
         return _sent(Code.KEPT if same else Code.ID_EXISTS, old, change)
 
-    def _store(self, change: Change, item: SendItem) -> Record:
+    def _store(self, change: Change, item: SendItem, group: Group | None = None) -> Record:
         record = Record(
             id=item.id,
             topic=change.state.line.topic,
-            body=item.body,
-            kind=item.kind,
+            body=item.body if group is None else b"",
+            kind=item.kind if group is None else BodyKind.JSON,
             headers=item.headers,
             tags=item.tags,
             policy=item.policy,
@@ -138,6 +136,7 @@ class MemoryStore:
             due_at_ms=0,
             time_ms=0,
             expires_at_ms=None,
+            group=group,
         )
         record.plan(due_ms(change.now_ms, item.delay_ms, item.at_ms), change.shelf.take_number(), change.now_ms)
         change.shelf.records[item.id] = record
@@ -150,20 +149,30 @@ class MemoryStore:
             if pull.wait_ms > 0:
                 state.wait_until_ms = max(state.wait_until_ms, now_ms + pull.wait_ms)
             leases_ms = [credit.lease_ms for credit in pull.credits for _ in range(credit.max)]
-            wanted = state.ready(now_ms)[: max(0, min(len(leases_ms), state.room(now_ms)))]
-            lost = sum(1 for record in wanted if record.leased)
+            room = max(0, min(len(leases_ms), state.room(now_ms)))
             jobs: list[Held] = []
-            taken_bytes = 0
-            for record, lease_ms in zip(wanted, leases_ms, strict=False):
-                taken_bytes += len(record.body or b"")
-                if jobs and taken_bytes > PULL_BYTES:
+            taken_bytes = lost = 0
+            more = False
+            ready = state.ready(now_ms)
+            for record in ready:
+                if len(jobs) == room:
                     break
+                over = record.leased
+                into = groups.give_to_open(change, record) if over else None
+                if into is not None:
+                    # Full, and made due by this very pull: to be had by the next one.
+                    more = more or (into.time_ms <= now_ms and all(into is not one for one in ready))
+                    continue
+                taken_bytes += record.size
+                if jobs and taken_bytes > PULL_BYTES:
+                    more = True
+                    break
+                lease_ms = leases_ms[len(jobs)]
                 chosen_ms = lease_ms if lease_ms is not None else record.policy.lease_ms
                 jobs.append(self._lease(change, record, pull.default_lease_ms if chosen_ms is None else chosen_ms))
+                lost += over
             state.rate.took(len(jobs), now_ms)
-            more = len(jobs) < len(wanted)
-            lost -= sum(1 for record in wanted[len(jobs) :] if record.leased)
-            return Pulled(jobs, state.next_ms(now_ms), more, now_ms, leases_lost=lost)
+            return Pulled(jobs, state.next_ms(now_ms), more and len(jobs) < room, now_ms, leases_lost=lost)
 
     def _lease(self, change: Change, record: Record, lease_ms: int) -> Held:
         late_ms = change.now_ms - record.time_ms
@@ -172,25 +181,10 @@ class MemoryStore:
         record.token = f"{self._token_base}-{next(self._token_numbers)}"
         record.time_ms = change.now_ms + lease_ms
         record.updated_at_ms = change.now_ms
+        if record.group is not None:
+            record.group.open = False
         change.touched.append(record)
-        return Held(
-            id=record.id,
-            topic=record.topic,
-            body=record.body or b"",
-            kind=record.kind,
-            headers=record.headers,
-            tags=record.tags,
-            attempt=record.attempts,
-            delivery=record.deliveries,
-            max_attempts=record.policy.max_attempts,
-            lease=record.token,
-            lease_until_ms=record.time_ms,
-            due_at_ms=record.due_at_ms,
-            created_at_ms=record.created_at_ms,
-            late_ms=late_ms,
-            expires_at_ms=record.expires_at_ms,
-            ttl_ms=record.ttl_ms,
-        )
+        return held_of(record, record.token, late_ms)
 
     async def ack(self, line: Line, items: Sequence[Ref]) -> list[Done]:
         with self._change(line) as change:
@@ -241,6 +235,9 @@ class MemoryStore:
         wait_ms = item.delay_ms
         if wait_ms is None:
             wait_ms = wait_after(record.policy, record.attempts, item.jitter_draw)
+        into = groups.give_to_open(change, record)
+        if into is not None:
+            return Done(Code.OK, into.due_at_ms)
         record.drop_lease()
         due_at_ms = due_ms(now_ms, wait_ms, None)
         if item.delay_ms == 0 and not counted:
@@ -265,15 +262,19 @@ class MemoryStore:
         change.touched.append(record)
         return Done(Code.OK, record.time_ms)
 
-    async def cancel(self, line: Line, ids: Sequence[str], forget: bool = False) -> list[Done]:
+    async def cancel(
+        self, line: Line, ids: Sequence[str], forget: bool = False, spare_leased: bool = False
+    ) -> list[Done]:
         with self._change(line) as change:
-            return [self._cancel(change, id, forget) for id in ids]
+            return [self._cancel(change, id, forget, spare_leased) for id in ids]
 
-    def _cancel(self, change: Change, id: str, forget: bool) -> Done:
+    def _cancel(self, change: Change, id: str, forget: bool, spare_leased: bool) -> Done:
         found = change.find(id)
         if isinstance(found, Done):
             return found
         record, seen = found
+        if spare_leased and seen.state is State.LEASED:
+            return Done(Code.JOB_LEASED)
         if seen.live:
             record.end(State.CANCELLED, None, change.now_ms)
             change.touched.append(record)
@@ -296,8 +297,9 @@ class MemoryStore:
             return Done(Code.ALREADY_DONE)
         if item.version is not None and item.version != record.number:
             return Done(Code.VERSION_MISMATCH)
-        record.body = record.body if item.body is None else item.body
-        record.kind = record.kind if item.kind is None else item.kind
+        if record.group is None:  # the items of a group are what was sent
+            record.body = record.body if item.body is None else item.body
+            record.kind = record.kind if item.kind is None else item.kind
         record.headers = record.headers if item.headers is None else item.headers
         record.tags = record.tags if item.tags is None else item.tags
         record.policy = record.policy if item.policy is None else item.policy
@@ -330,6 +332,8 @@ class MemoryStore:
         if revive.set_max_attempts:
             record.policy = replace(record.policy, max_attempts=revive.max_attempts)
         record.ended = record.reason = None
+        if record.group is not None:
+            record.group.open = False  # also of one that only time ended
         record.refunds, record.given = record.deliveries, 0
         record.plan(due_ms(change.now_ms, revive.delay_ms, None), change.shelf.take_number(), change.now_ms)
         change.touched.append(record)

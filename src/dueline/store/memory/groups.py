@@ -1,0 +1,174 @@
+"""Merge groups in memory: which group a send joins, and what becomes of one that failed. No I/O.
+
+A group is open until its first pull, its end, or until it is full; there is at most one open group of a key and line.
+A group that failed (it was pulled, is live, and nobody holds it) gives its items to the open one, if they fit: then
+the items of both stand there in send order, and the open one's time, attempts and policy count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ...engine.job import Item, State
+from ...engine.limits import LAST_MS
+from ...engine.store import Code, Merge, MergeUpdate, SendItem, SendResult
+from .lines import LineState
+from .records import Group, Record, Seen, due_ms, judged
+
+GROUPS_LOOKED_AT = 100  # of a key, the oldest ones, when a send opens a group
+
+
+@dataclass(slots=True)
+class Change:
+    """One changing operation under way: where, when, and which records it wrote."""
+
+    state: LineState
+    now_ms: int
+    touched: list[Record] = field(default_factory=list[Record])
+
+
+def join(change: Change, item: SendItem, merge: Merge, store: Callable[[SendItem, Group], Record]) -> SendResult:
+    """Add an item to the open group of its key, or open one with `store`."""
+    if merge.item_id is not None:
+        holder = _holder(change, merge.key, merge.item_id)
+        if holder is not None:
+            return _answer(Code.KEPT, holder, change)
+    into = open_group(change, merge.key)
+    if into is not None and _has_room(_group(into), len(item.body)):
+        _append(change, into, item, merge)
+        return _answer(Code.APPENDED, into, change)
+    taken = change.state.shelf.find(item.id, change.now_ms)
+    if taken is not None:
+        return _refusal(change, *taken)
+    if into is not None:
+        flush(change, into)
+    group = Group(
+        key=merge.key,
+        number=change.state.shelf.last_number + 1,
+        cap_ms=LAST_MS if merge.max_wait_ms is None else min(change.now_ms + merge.max_wait_ms, LAST_MS),
+        max_items=merge.max_items,
+        max_bytes=merge.max_bytes,
+    )
+    into = store(item, group)
+    _move(into, min(_wish_ms(change, item, merge), group.cap_ms))
+    _add(change, into, item, merge)
+    for failed in _failed(change, merge.key):
+        if _fits(failed, into):
+            give(change, failed, into)
+    _flush_if_full(change, into)
+    return _answer(Code.CREATED, into, change)
+
+
+def open_group(change: Change, key: str) -> Record | None:
+    """The open group of a key. One that time ended is not open, whether or not that was written down."""
+    groups = (record for record, seen in change.state.jobs(change.now_ms) if seen.live)
+    return next((one for one in groups if one.group is not None and one.group.open and one.group.key == key), None)
+
+
+def give_to_open(change: Change, failed: Record) -> Record | None:
+    """Give the items of a failed group to the open one of its key, if there is one and they fit: that one, or None."""
+    if failed.group is None or failed.attempts < 1:
+        return None
+    into = open_group(change, failed.group.key)
+    if into is None or not _fits(failed, into):
+        return None
+    give(change, failed, into)
+    _flush_if_full(change, into)
+    return into
+
+
+def give(change: Change, failed: Record, into: Record) -> None:
+    """Move all items. The failed group ends as cancelled and says where they went; their ids now mean the other one."""
+    source, target = _group(failed), _group(into)
+    target.items = sorted(source.items + target.items, key=lambda entry: entry[0])
+    target.item_ids |= source.item_ids
+    source.items, source.item_ids = [], set()
+    into.updated_at_ms = change.now_ms
+    failed.fail(f"its items went to group {into.id}")
+    failed.end(State.CANCELLED, None, change.now_ms)
+    failed.drop_body()
+    change.touched += (failed, into)
+
+
+def flush(change: Change, record: Record) -> None:
+    """Close a group and make it due now, or leave it due if it is."""
+    _group(record).open = False
+    _move(record, min(record.due_at_ms, change.now_ms))
+    change.touched.append(record)
+
+
+def _append(change: Change, into: Record, item: SendItem, merge: Merge) -> None:
+    if merge.quiet_ms is not None or merge.update is MergeUpdate.ALWAYS:
+        _move(into, min(_wish_ms(change, item, merge), _group(into).cap_ms))
+    _add(change, into, item, merge)
+    _flush_if_full(change, into)
+
+
+def _add(change: Change, into: Record, item: SendItem, merge: Merge) -> None:
+    group = _group(into)
+    group.items.append((change.state.shelf.take_number(), Item(item.body, item.kind, merge.item_id)))
+    if merge.item_id is not None:
+        group.item_ids.add(merge.item_id)
+    into.updated_at_ms = change.now_ms
+    change.touched.append(into)
+
+
+def _wish_ms(change: Change, item: SendItem, merge: Merge) -> int:
+    """When this send wants its group to be due."""
+    if merge.quiet_ms is not None:
+        return due_ms(change.now_ms, merge.quiet_ms, None)
+    return due_ms(change.now_ms, item.delay_ms, item.at_ms)
+
+
+def _move(record: Record, due_at_ms: int) -> None:
+    """A new due time in the same place of the order; the ttl counts from it."""
+    record.due_at_ms = record.time_ms = due_at_ms
+    record.expires_at_ms = None if record.ttl_ms is None else due_at_ms + record.ttl_ms
+
+
+def _flush_if_full(change: Change, record: Record) -> None:
+    group = _group(record)
+    if len(group.items) >= group.max_items:
+        flush(change, record)
+
+
+def _has_room(group: Group, size: int) -> bool:
+    return len(group.items) < group.max_items and group.bytes + size <= group.max_bytes
+
+
+def _fits(failed: Record, into: Record) -> bool:
+    source, target = _group(failed), _group(into)
+    return len(source.items) + len(target.items) <= target.max_items and source.bytes + target.bytes <= target.max_bytes
+
+
+def _failed(change: Change, key: str) -> list[Record]:
+    """The groups of a key that wait for their retry, the oldest first. An over lease is left to its holder, who may
+    still ack, until a pull finds it."""
+    live = [record for record, seen in change.state.jobs(change.now_ms) if seen.live and record.group is not None]
+    mine = sorted((one for one in live if _group(one).key == key), key=lambda one: _group(one).number)
+    return [one for one in mine[:GROUPS_LOOKED_AT] if not _group(one).open and not one.leased and one.attempts >= 1]
+
+
+def _holder(change: Change, key: str, item_id: str) -> Record | None:
+    """The readable group of a key that has, or had, an item of this id."""
+    groups = (record for record, _ in change.state.jobs(change.now_ms) if record.group is not None)
+    return next((one for one in groups if _group(one).key == key and item_id in _group(one).item_ids), None)
+
+
+def _group(record: Record) -> Group:
+    assert record.group is not None
+    return record.group
+
+
+def _answer(code: Code, record: Record, change: Change) -> SendResult:
+    state = judged(record, change.now_ms).state
+    count = len(_group(record).items)
+    return SendResult(code, state, record.due_at_ms, record.number, group=record.id, items_count=count)
+
+
+def _refusal(change: Change, taken: Record, seen: Seen) -> SendResult:
+    """The id that the group would have is some other job's: nothing is done."""
+    if taken.topic != change.state.line.topic:
+        return SendResult(Code.ELSEWHERE, seen.state, 0, 0, taken.topic)
+    return SendResult(Code.ID_EXISTS, seen.state, taken.due_at_ms, taken.number)
