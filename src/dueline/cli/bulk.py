@@ -27,7 +27,7 @@ SHOWN_REFUSALS = 10
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One job of a file: where it stood and its JSON with an id."""
+    """One job of a file: where it stood and its JSON with an id (of a merge: of the item)."""
 
     number: int
     id: str
@@ -50,10 +50,25 @@ def read_lines(source: Iterable[bytes]) -> Iterator[Line]:
             continue
         try:
             job = msgspec.json.decode(text, type=dict[str, Raw])
-            id = msgspec.json.decode(job["id"], type=str) if "id" in job else calls.new_id()
+            yield _line(number, job, len(text))
         except msgspec.DecodeError as wrong:
             raise BadLine(number, str(wrong)) from wrong
-        yield Line(number, id, {**job, "id": Raw(msgspec.json.encode(id))}, len(text))
+
+
+def _line(number: int, job: dict[str, Raw], size_bytes: int) -> Line:
+    """The job with the id that makes it safe to send twice: its own, or with `merge` the item's."""
+    merge = msgspec.json.decode(job["merge"], type=dict[str, Raw] | None) if "merge" in job else None
+    if merge is None:
+        id = msgspec.json.decode(job["id"], type=str) if "id" in job else calls.new_id()
+        return Line(number, id, {**job, "id": Raw(msgspec.json.encode(id))}, size_bytes)
+    item_id = msgspec.json.decode(merge["item_id"], type=str) if "item_id" in merge else calls.new_id()
+    named = {**merge, "item_id": msgspec.json.encode(item_id)}
+    return Line(
+        number,
+        item_id,
+        {**job, "merge": Raw(msgspec.json.encode({name: Raw(value) for name, value in named.items()}))},
+        size_bytes,
+    )
 
 
 def batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
@@ -164,7 +179,7 @@ def by_filter(
     """A call on all jobs that match: counts first, asks, then goes on until the server says it is complete."""
     if dry_run:
         answer = session.call(make(True))
-        session.printer.result(answer.raw, _bulk_table(verb, answer.value))
+        session.printer.result(answer.raw, bulk_table(verb, answer.value))
         return
     if not yes:
         matched = session.call(make(True)).value.matched
@@ -181,13 +196,13 @@ def by_filter(
         name = next(n for n in ("cancelled", "revived", "purged") if getattr(answer.value, n) is not None)
         value = msgspec.structs.replace(answer.value, matched=matched, **{name: changed})
         raw = msgspec.json.encode({"matched": matched, name: changed, "dry_run": False})
-    session.printer.result(raw, _bulk_table(verb, value))
+    session.printer.result(raw, bulk_table(verb, value))
     if not answer.value.complete:
         session.printer.error("the server stopped before all were done", hint="run the same command again")
         raise typer.Exit(FAILURE)
 
 
-def _bulk_table(verb: str, value: r.Bulk) -> Table:
+def bulk_table(verb: str, value: r.Bulk) -> Table:
     what = "would change" if value.dry_run else "changed"
     return tables.facts(
         {"call": verb.lower(), "matched": value.matched, what: None if value.dry_run else value.changed}

@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 from ..client import NewJob, calls
+from ..client.calls import Merge
 from . import tables
 from .session import Session, connected
 from .values import BodyAs, body_fields, duration, filter_of, one_time, pairs, time_ms
@@ -31,6 +32,7 @@ SEND_EXAMPLES = (
     'dueline send emails \'{"to": "ann"}\' --in 10m',
     "dueline send reports hello --at 2026-12-24T18:00:00Z --id report-7 --tag monthly",
     "cat picture.png | dueline send pictures - --as bytes",
+    "dueline send digests '{\"comment\": 7}' --merge-key ann --quiet 5m --max-wait 1h",
     "dueline send emails --from jobs.jsonl",
 )
 
@@ -48,6 +50,28 @@ def send(
     in_: In = None,
     at: At = None,
     id: Annotated[str | None, typer.Option("--id", help="The job's own id; made up when not given.")] = None,
+    merge_key: Annotated[
+        str | None, typer.Option("--merge-key", help="Add an item to the open group of this key, or open one.")
+    ] = None,
+    quiet: Annotated[
+        int | None,
+        typer.Option(
+            "--quiet", parser=duration, metavar="DURATION", help="The group is due so long after its newest item."
+        ),
+    ] = None,
+    max_wait: Annotated[
+        int | None,
+        typer.Option(
+            "--max-wait", parser=duration, metavar="DURATION", help="... but so long after its opening at the latest."
+        ),
+    ] = None,
+    max_items: Annotated[int | None, typer.Option("--max-items", help="So many items make the group due now.")] = None,
+    update: Annotated[
+        str | None,
+        typer.Option(
+            "--update", metavar="once|always", help="Whose --in or --at counts: the first item's or the newest's."
+        ),
+    ] = None,
     on_conflict: Annotated[
         str | None, typer.Option("--on-conflict", metavar="reject|keep|replace", help="What if the id is taken.")
     ] = None,
@@ -71,7 +95,8 @@ def send(
     ] = None,
 ) -> None:
     """Send a job with a time; without --in or --at it is due now."""
-    options = (body, in_, at, id, on_conflict, tag, header, ttl, lease, max_attempts)
+    grouping = (merge_key, quiet, max_wait, max_items, update)
+    options = (body, in_, at, id, on_conflict, tag, header, ttl, lease, max_attempts, *grouping)
     if from_ is not None:
         from .bulk import send_file
 
@@ -80,9 +105,14 @@ def send(
         send_file(session, topic, from_)
         return
     when = one_time(in_, at)
+    if merge_key is None and any(option is not None for option in grouping):
+        raise typer.BadParameter("--quiet, --max-wait, --max-items and --update go with --merge-key")
+    if merge_key is not None and id is not None:
+        raise typer.BadParameter("--merge-key excludes --id: a group gets its id from the server")
     raw, encoded = body_fields(_read_body(body), body_as)
     job = NewJob(
-        id=id or calls.new_id(),
+        id=id,
+        merge=None if merge_key is None else Merge(merge_key, quiet, max_wait, max_items, update),
         delay_ms=when.get("delay_ms"),
         at_ms=when.get("at_ms"),
         body=raw,
@@ -118,6 +148,7 @@ def get(session: Session, topic: Topic, id: Id) -> None:
 CANCEL_EXAMPLES = (
     "dueline cancel emails report-7",
     "dueline cancel emails --tag monthly --dry-run",
+    "dueline cancel digests --merge-key ann",
     "dueline cancel emails --state scheduled --due-after 2026-12-31 --yes",
 )
 
@@ -127,6 +158,9 @@ def cancel(
     session: Session,
     topic: Topic,
     ids: Annotated[list[str] | None, typer.Argument(metavar="ID")] = None,
+    merge_key: Annotated[
+        str | None, typer.Option("--merge-key", help="The groups of this key, but those that a consumer holds.")
+    ] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="All jobs with this tag.")] = None,
     state: Annotated[str | None, typer.Option("--state", metavar="scheduled|ready|leased")] = None,
     due_after: Annotated[int | None, typer.Option("--due-after", parser=time_ms, metavar="TIME")] = None,
@@ -135,13 +169,21 @@ def cancel(
     yes: Yes = False,
 ) -> None:
     """Withdraw jobs: named ones at once, or all that match (which asks first)."""
-    from .bulk import by_filter, show_outcomes
+    from .bulk import bulk_table, by_filter, show_outcomes
 
     which = filter_of(state, tag, due_after, due_before)
-    if ids and (which or dry_run):
+    if ids and (which or dry_run or merge_key is not None):
         raise typer.BadParameter("give ids or conditions, not both")
+    if merge_key is not None:
+        if which:
+            raise typer.BadParameter("--merge-key stands alone: its groups, whatever their state")
+        answer = session.call(calls.cancel_groups(topic, merge_key, dry_run))
+        session.printer.result(answer.raw, bulk_table("Cancel", answer.value))
+        return
     if not ids and not which:
-        raise typer.BadParameter("name the jobs, or say which with --tag, --state, --due-after, --due-before")
+        raise typer.BadParameter(
+            "name the jobs, or say which with --merge-key, --tag, --state, --due-after, --due-before"
+        )
     if not ids:
         by_filter(session, "Cancel", topic, lambda dry: calls.cancel_matching(topic, which, dry), dry_run, yes)
     elif len(ids) == 1:

@@ -107,6 +107,7 @@ def sent(value: r.Sent, now_ms: int) -> Table:
             "state": state_cell(value.state),
             "due": moment(value.due_at_ms, now_ms),
             "version": value.version,
+            "items": value.items_count,
         }
     )
 
@@ -133,7 +134,7 @@ def job(value: r.Job, now_ms: int) -> Table:
             "merge key": value.merge_key,
             "version": value.version,
             "last error": value.last_error,
-            "body": body_text(value, None),
+            "items" if value.merge_key else "body": body_text(value, None),
         }
     )
 

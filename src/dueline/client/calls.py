@@ -2,13 +2,13 @@
 
     calls.send(...) -> Call --(a shell does the I/O)--> status, headers, bytes -> Answer | DuelineApiError
 
-The sync shell is `client.Client`. Both halves are pure, so that another shell needs no second copy of them.
+The shells are `client.Client` and `async_client.AsyncClient`. Both halves are pure, so that neither has a copy of them.
 """
 
 from __future__ import annotations
 
 import base64
-import secrets
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
@@ -61,6 +61,25 @@ class Lease(msgspec.Struct, frozen=True):
     lease: str
 
 
+class Leased(msgspec.Struct, frozen=True):
+    """A job in the hands of this consumer, by the three texts that name it: what is left of a Held that was stored."""
+
+    topic: str
+    id: str
+    lease: str
+
+
+class Merge(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which merge group a send joins. None: as the topic says, else the default. `item_id` makes a repeat safe."""
+
+    key: str
+    quiet_ms: int | None = None
+    max_wait_ms: int | None = None
+    max_items: int | None = None
+    update: str | None = None
+    item_id: str | None = None
+
+
 class NewJob(msgspec.Struct, frozen=True, omit_defaults=True):
     """One job to send. At most one of the four times; none = now. `body` is JSON text, sent as it is."""
 
@@ -76,13 +95,14 @@ class NewJob(msgspec.Struct, frozen=True, omit_defaults=True):
     max_attempts: int | UnsetType | None = UNSET
     retry: Any = None
     on_conflict: str | None = None
+    merge: Merge | None = None
     tags: tuple[str, ...] = ()
     headers: dict[str, str] = {}
 
 
 def new_id() -> str:
     """A fresh id, made by the caller before the first try so that every try means the same job."""
-    return secrets.token_hex(16)
+    return os.urandom(16).hex()
 
 
 def json_body(value: Any) -> Raw:
@@ -114,13 +134,21 @@ def _without_none(**values: Any) -> dict[str, Any]:
 
 
 def send(topic: str, job: NewJob) -> Call[r.Sent]:
-    """Send one job. The call is repeatable only with an id, so one is made when there is none."""
-    job = job if job.id else msgspec.structs.replace(job, id=new_id())
-    return _post(_path("topics", topic, "jobs"), job, r.Sent)
+    """Send one job. The call is repeatable only with an id, so one is made when there is none: the job's, or with
+    `merge` the item's."""
+    return _post(_path("topics", topic, "jobs"), _named(job), r.Sent)
+
+
+def _named(job: NewJob) -> NewJob:
+    if job.merge is None:
+        return job if job.id else msgspec.structs.replace(job, id=new_id())
+    if job.merge.item_id:
+        return job
+    return msgspec.structs.replace(job, merge=msgspec.structs.replace(job.merge, item_id=new_id()))
 
 
 def send_many(topic: str, jobs: Sequence[Mapping[str, Any] | NewJob]) -> Call[r.SentMany]:
-    """Send up to 1000 jobs. Every job must have an id already."""
+    """Send up to 1000 jobs. Every job must have an id already, or with `merge` its item_id."""
     return _post(_path("topics", topic, "jobs"), list(jobs), r.SentMany)
 
 
@@ -129,9 +157,8 @@ def get(topic: str, id: str) -> Call[r.Job]:
 
 
 def patch(topic: str, id: str, changes: Mapping[str, Any]) -> Call[r.Job]:
-    """Reschedule or edit. With a `version` it may be done once only: a repeat would say version_mismatch."""
-    body = msgspec.json.encode(changes)
-    return Call("PATCH", _path("topics", topic, "jobs", id), r.Job, body, repeatable="version" not in changes)
+    """Reschedule or edit, with a `version` only if the job still has it."""
+    return Call("PATCH", _path("topics", topic, "jobs", id), r.Job, msgspec.json.encode(changes))
 
 
 def cancel(topic: str, id: str) -> Call[r.Outcome]:
@@ -144,6 +171,11 @@ def cancel_many(topic: str, ids: Sequence[str]) -> Call[r.Outcomes]:
 
 def cancel_matching(topic: str, which: Mapping[str, Any], dry_run: bool) -> Call[r.Bulk]:
     return _post(_path("topics", topic, "cancel"), {"filter": which, "dry_run": dry_run}, r.Bulk)
+
+
+def cancel_groups(topic: str, merge_key: str, dry_run: bool = False) -> Call[r.Bulk]:
+    """Cancel the merge groups of a key, but those that a consumer holds."""
+    return _post(_path("topics", topic, "cancel"), {"merge_key": merge_key, "dry_run": dry_run}, r.Bulk)
 
 
 def fire(topic: str, id: str) -> Call[r.Outcome]:
@@ -159,11 +191,13 @@ def list_jobs(
     cursor: str | None = None,
     limit: int | None = None,
     body: bool = False,
+    merge_key: str | None = None,
 ) -> Call[r.JobPage]:
     path = _query(
         _path("topics", topic, "jobs"),
         state=state,
         tag=tag,
+        merge_key=merge_key,
         due_after_ms=due_after_ms,
         due_before_ms=due_before_ms,
         cursor=cursor,
@@ -193,18 +227,36 @@ def release(
     count: bool = True,
     discard: bool = False,
 ) -> Call[r.Outcomes]:
-    """Give a job back. Not repeatable: a second one would say lease_lost although the first one was done."""
-    item = _without_none(id=job.id, lease=job.lease, delay_ms=delay_ms, error=error)
+    """Give a job back. A repeat says lease_lost when the first one was done, and changes nothing."""
+    return release_many(topic, [job], delay_ms, error, count, discard)
+
+
+def release_many(
+    topic: str,
+    jobs: Iterable[Lease],
+    delay_ms: int | None = None,
+    error: str | None = None,
+    count: bool = True,
+    discard: bool = False,
+) -> Call[r.Outcomes]:
+    """Give jobs back, all in the same way."""
+    how = _without_none(delay_ms=delay_ms, error=error)
     if not count:
-        item["count"] = False
+        how["count"] = False
     if discard:
-        item["discard"] = True
-    return _post(_path("topics", topic, "release"), {"jobs": [item]}, r.Outcomes, repeatable=False)
+        how["discard"] = True
+    items = [{"id": job.id, "lease": job.lease, **how} for job in jobs]
+    return _post(_path("topics", topic, "release"), {"jobs": items}, r.Outcomes)
 
 
 def extend(topic: str, job: Lease, lease_ms: int) -> Call[r.Outcomes]:
-    item = {"id": job.id, "lease": job.lease, "lease_ms": lease_ms}
-    return _post(_path("topics", topic, "extend"), {"jobs": [item]}, r.Outcomes)
+    return extend_many(topic, [job], lease_ms)
+
+
+def extend_many(topic: str, jobs: Iterable[Lease], lease_ms: int) -> Call[r.Outcomes]:
+    """Keep jobs for `lease_ms` from now. A lease is never shortened."""
+    items = [{"id": job.id, "lease": job.lease, "lease_ms": lease_ms} for job in jobs]
+    return _post(_path("topics", topic, "extend"), {"jobs": items}, r.Outcomes)
 
 
 def topics(cursor: str | None = None, limit: int | None = None) -> Call[r.TopicPage]:
@@ -296,11 +348,13 @@ def read_answer(call: Call[T], status: int, headers: Mapping[str, str], raw: byt
 
 
 def read_error(status: int, headers: Mapping[str, str], raw: bytes) -> DuelineApiError:
-    """The error that a status outside 2xx means, whatever its body is."""
+    """The error that a status outside 2xx means, whatever its body is. A 502, 503 or 504 that is not this API's comes
+    from something between client and server, which does not know whether the server did it."""
     try:
         body = msgspec.json.decode(raw, type=ErrorBody)
     except msgspec.DecodeError:
-        error = error_of("bad_answer", f"HTTP {status} without an error of this API", status=status)
+        code = "unknown_outcome" if status in (502, 503, 504) else "bad_answer"
+        error = error_of(code, f"HTTP {status} without an error of this API", status=status)
     else:
         error = error_of(body.error.code, body.error.message, body.error.field, status, body.id)
         error.raw = raw

@@ -83,7 +83,7 @@ class Held(Payload, frozen=True, kw_only=True):
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """result: created | kept | replaced | appended."""
+    """result: created | kept | replaced | appended. `items_count` of a merge group only."""
 
     id: str
     topic: str
@@ -91,6 +91,7 @@ class Sent(msgspec.Struct, frozen=True):
     state: str
     due_at_ms: int
     version: int
+    items_count: int | None = None
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -111,6 +112,7 @@ class SentItem(msgspec.Struct, frozen=True):
     due_at_ms: int | None = None
     version: int | None = None
     error: Refusal | None = None
+    items_count: int | None = None
 
 
 class Outcome(msgspec.Struct, frozen=True):
