@@ -8,7 +8,7 @@ before the taken one is finished: a crash anywhere leaves a hint too many, never
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .errors import DuelineError
 from .figures import Figures
@@ -36,6 +36,7 @@ class Cleaner:
         self._figures = figures
         self._timer = timer
         self._idle_round_s = idle_round_s
+        self.died: Callable[[str, str], None] | None = None  # told of topics where dead jobs were found
         self._notes: dict[Line, int] = {}
         self._earliest_ms: int | None = None  # of the hints this process knows of
         self._taken_at_s: float | None = None
@@ -132,6 +133,8 @@ class Cleaner:
             cleaned = await self._store.clean(hint.line)
             if cleaned.expired or cleaned.exhausted or cleaned.dead_trimmed:
                 self._figures.of(hint.line.namespace, hint.line.topic).count_cleaned(cleaned)
+            if (cleaned.expired or cleaned.exhausted) and self.died is not None:
+                self.died(hint.line.namespace, hint.line.topic)
             next_ms = None if cleaned.next_ms is None else -(-cleaned.next_ms // GRAIN_MS) * GRAIN_MS
             if not cleaned.more:
                 break

@@ -7,7 +7,7 @@ If its process dies in between, whoever looks at the topic next sees that a line
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -15,6 +15,8 @@ from .checks import Checks, within
 from .commands import TopicPatch, TopicView
 from .errors import Conflict, InvalidField, NotFound
 from .limits import LAST_MS
+from .on_dead import check_on_dead
+from .policy import OnDead
 from .push_target import limits_of
 from .store import Control, Stats, Store, TopicEntry
 from .topics import Topic, TopicConfig, Topics, pack_config, unpack_config
@@ -28,6 +30,7 @@ class TopicControl:
     """Reads and changes of whole topics."""
 
     def __init__(self, store: Store, topics: Topics, waiters: Waiters, checks: Checks) -> None:
+        self.rerouted: Callable[[str, str], Awaitable[None]] | None = None  # told of topics with another on_dead
         self._store = store
         self._topics = topics
         self._waiters = waiters
@@ -37,10 +40,13 @@ class TopicControl:
         """Put a policy in the place of the old one; the view, and whether the topic is new."""
         self._checks.topic_patch(patch)
         self._checks.topic_name(namespace, name)
+        check_on_dead(name, patch.policy)
+        before: list[OnDead | None] = []
         if patch.partitions not in (None, 1) and self._topics.is_wide(namespace):
             raise InvalidField("the partitions of this namespace belong to all its topics", "partitions")
 
         def change(config: TopicConfig, is_new: bool) -> TopicConfig:
+            before[:] = [config.policy.on_dead]
             partitions = config.partitions if patch.partitions is None else patch.partitions
             if partitions != config.partitions and not is_new:
                 raise InvalidField(
@@ -49,6 +55,8 @@ class TopicControl:
             return replace(config, policy=patch.policy, partitions=partitions)
 
         topic, is_new = await self.change(namespace, name, change)
+        if before[0] != patch.policy.on_dead and self.rerouted is not None:
+            await self.rerouted(namespace, name)
         return await self._view(topic), is_new
 
     async def pause(self, namespace: str, name: str, until_ms: int | None) -> None:

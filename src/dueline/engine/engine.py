@@ -23,14 +23,16 @@ from .commands import Bulk, Filter, Patch, Pull, Send, Sent, TopicPatch, TopicVi
 from .control import TopicControl
 from .errors import Draining, DuelineError
 from .figures import Figures
+from .forwarder import Forwarder
 from .job import ENDED, LIVE, Held, Job, Line, State
 from .job_calls import JobCalls
 from .limits import Limits, check_name
+from .on_dead import ON_DEAD_TARGET, ON_DEAD_TOPIC, roomy
 from .push_control import PushControl
 from .push_target import Pushing, PushTarget
 from .registrar import IDLE_MS, Registrar
 from .sender import Sender
-from .store import Done, Extend, Page, Query, Ref, Release, Store
+from .store import Code, Done, Extend, Page, Query, Ref, Release, Store
 from .timer import LoopTimer, Timer
 from .topics import Topic, Topics
 from .waiters import Waiters
@@ -66,6 +68,10 @@ class Engine:
         self._jobs = JobCalls(store, self._checks)
         self._bulk = BulkCalls(store, timer.time)
         self._cleaner = Cleaner(store, self._registrar, self.figures, timer, idle_ms / 3000)
+        roomy_sender = Sender(store, self._topics, self._registrar, Checks(roomy(limits)), timer)
+        self._forwarder = Forwarder(store, self._topics, roomy_sender, self._carry, timer)
+        self._cleaner.died = self._waiters.died = self._forwarder.died
+        self._control.rerouted = self._forwarder.changed
         self._background: set[asyncio.Task[None]] = set()
         self._draining = False
         self._drained = asyncio.Event()
@@ -80,6 +86,7 @@ class Engine:
 
     async def start(self) -> None:
         await self._cleaner.start()
+        await self._forwarder.start()
 
     async def drain(self) -> None:
         """Answer parked pulls with nothing and refuse new sends and pulls. Acks and releases are still taken."""
@@ -92,6 +99,7 @@ class Engine:
         await self.drain()
         await self._waiters.stop()
         await self._cleaner.stop()
+        await self._forwarder.stop()
         await self._registrar.stop()
         await self._topics.stop()
         while self._background:
@@ -180,7 +188,10 @@ class Engine:
         return await self._jobs.ack(await self._topic(namespace, topic), refs)
 
     async def release(self, namespace: str, topic: str, items: Sequence[Release]) -> list[Done]:
-        return await self._jobs.release(await self._topic(namespace, topic), items)
+        results = await self._jobs.release(await self._topic(namespace, topic), items)
+        if any(result.code is Code.DEAD for result in results):
+            self._forwarder.died(namespace, topic)
+        return results
 
     async def extend(self, namespace: str, topic: str, items: Sequence[Extend]) -> list[Done]:
         return await self._jobs.extend(await self._topic(namespace, topic), items)
@@ -279,6 +290,11 @@ class Engine:
         found = await self._control.tell_lines(namespace, topic)
         target = found.config.push
         return None if target is None else Pushing(namespace, topic, found.version, target)
+
+    async def _carry(self, namespace: str) -> None:
+        """Give the topic through which dead jobs go to a URL its target, once."""
+        if (await self._topic(namespace, ON_DEAD_TOPIC)).config.push is None:
+            await self._pushes.set(namespace, ON_DEAD_TOPIC, ON_DEAD_TARGET)
 
     def when_push_changes(self, told: Callable[[str, str], None] | None) -> None:
         """Tell this about every change of a target that this process makes: (namespace, topic)."""

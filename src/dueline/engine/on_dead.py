@@ -20,7 +20,7 @@ from .headers import unpack_headers
 from .items import items_json
 from .job import BodyKind, Job, Reason
 from .limits import Limits, check_name
-from .policy import Ladder, OnDead, TopicPolicy
+from .policy import ON_DEAD_KEEP_MS, Ladder, OnDead, TopicPolicy
 from .push_checks import check_url
 from .push_target import PushTarget
 from .store import OnConflict
@@ -34,7 +34,6 @@ METHOD_HEADER = "Dueline-Method"
 CARRIED = frozenset({URL_HEADER.lower(), METHOD_HEADER.lower()})
 
 MAX_HOPS = 5
-KEEP_MS = 86_400_000  # how long a dead job is kept at least where it has somewhere to go
 REMEMBER_MS = 3_600_000  # how long the id of a sent-on job is taken after its end
 MAX_BODY_BYTES = 8 << 20  # of a sent-on job whose topic says nothing: whatever could be stored can be sent on
 MAX_ERROR_CHARS = 400
@@ -60,9 +59,10 @@ def check_on_dead(topic: str, policy: TopicPolicy) -> None:
             raise InvalidField("is the server's own: give a url", "on_dead.topic")
     if on_dead.url is not None:
         check_url(on_dead.url, "on_dead.url")
-    if policy.dead_retain_ms is not None and policy.dead_retain_ms < KEEP_MS:
+    if policy.dead_retain_ms is not None and policy.dead_retain_ms < ON_DEAD_KEEP_MS:
         raise InvalidField(
-            f"must be at least {KEEP_MS} with on_dead: dead jobs are kept until they are sent on", "dead_retain_ms"
+            f"must be at least {ON_DEAD_KEEP_MS} with on_dead: dead jobs are kept until they are sent on",
+            "dead_retain_ms",
         )
 
 

@@ -15,6 +15,7 @@ from .errors import InvalidField
 
 MAX_WAITS = 32
 TEN_YEARS_MS = 10 * 366 * 86_400_000
+ON_DEAD_KEEP_MS = 86_400_000  # how long dead jobs are kept at least where they have somewhere to go
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -20,7 +20,7 @@ from .commands import Send
 from .headers import pack_headers
 from .limits import LAST_MS, check_name
 from .merging import merge_of
-from .policy import JobPolicy, Retry, attempts_allowed
+from .policy import ON_DEAD_KEEP_MS, JobPolicy, Retry, attempts_allowed
 from .store import SendItem
 from .topics import Topic
 
@@ -65,11 +65,18 @@ def job_policy(command: Send, topic: Topic) -> JobPolicy:
             lease_ms=None if command.lease_ms is UNSET else command.lease_ms,
             max_attempts=attempts,
             retain_ms=base.retain_ms if command.retain_ms is None else command.retain_ms,
-            dead_retain_ms=base.dead_retain_ms if command.dead_retain_ms is None else command.dead_retain_ms,
+            dead_retain_ms=_dead_retain_ms(command, topic),
             retry=retry,
             keep_body=command.keep_body,
         )
     )
+
+
+def _dead_retain_ms(command: Send, topic: Topic) -> int:
+    """What the job says, but where its death has somewhere to go at least long enough to be sent on."""
+    if command.dead_retain_ms is None:
+        return topic.job_policy.dead_retain_ms
+    return max(command.dead_retain_ms, ON_DEAD_KEEP_MS if topic.config.policy.on_dead is not None else 0)
 
 
 def _known(value: T | UnsetType) -> T | None:

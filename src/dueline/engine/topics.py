@@ -18,7 +18,7 @@ from .errors import InvalidField
 from .figures import OTHER, Figures, TopicFigures, Word
 from .ids import partition_of
 from .job import Line
-from .policy import Backoff, JobPolicy, Ladder, MergePolicy, TopicPolicy, attempts_allowed
+from .policy import Backoff, JobPolicy, Ladder, MergePolicy, OnDead, TopicPolicy, attempts_allowed
 from .push_target import PushTarget, StoredTarget, loaded_target, stored_target
 from .store import Code, Done, OnConflict, Store, TopicEntry
 
@@ -50,6 +50,7 @@ class _StoredPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
     spread_ms: int | None = None
     max_body_bytes: int | None = None
     merge: MergePolicy | None = None
+    on_dead: OnDead | None = None
 
 
 class _Stored(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -77,6 +78,7 @@ def pack_config(config: TopicConfig) -> bytes:
         spread_ms=policy.spread_ms,
         max_body_bytes=policy.max_body_bytes,
         merge=policy.merge,
+        on_dead=policy.on_dead,
     )
     push = None if config.push is None else stored_target(config.push)
     return msgspec.json.encode(_Stored(stored, config.partitions, config.paused_until_ms, push))
@@ -100,6 +102,7 @@ def unpack_config(packed: bytes) -> TopicConfig:
             spread_ms=policy.spread_ms,
             max_body_bytes=policy.max_body_bytes,
             merge=policy.merge,
+            on_dead=policy.on_dead,
         ),
         stored.partitions,
         stored.paused_until_ms,

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from .errors import Draining, DuelineError, RateLimited
@@ -37,6 +37,7 @@ class Waiters:
     def __init__(self, store: Store, timer: Timer, max_waiters: int, place: int | None = None) -> None:
         self.store = store
         self.timer = timer
+        self.died: Callable[[str, str], None] | None = None  # told of topics where a pull found dead jobs
         self.off_duty_s = OFF_DUTY_S * (random.randint(1, 4) if place is None else place)
         self._max_waiters = max_waiters
         self._lines: dict[Line, Waiting] = {}

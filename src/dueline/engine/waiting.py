@@ -236,6 +236,8 @@ class Waiting:
     def _answered(self, claim: list[tuple[Waiter, int]], pulled: Pulled) -> None:
         if pulled.jobs or pulled.deaths or pulled.leases_lost:
             self.topic.figures.count_pulled(pulled.jobs, pulled.deaths, pulled.leases_lost)
+            if pulled.deaths and self._owner.died is not None:
+                self._owner.died(self.line.namespace, self.line.topic)
         self._failures = 0
         self._on_duty = pulled.on_duty
         self._plan(pulled)
