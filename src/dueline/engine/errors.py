@@ -83,6 +83,12 @@ class Forbidden(DuelineError):
     code = "forbidden"
 
 
+class EgressRefused(Forbidden):
+    """This server does not call that address."""
+
+    code = "egress_refused"
+
+
 class NotFound(DuelineError):
     """There is no such job or topic."""
 

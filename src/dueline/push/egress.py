@@ -1,0 +1,265 @@
+"""May this be called? The one rule in front of every outgoing call. No I/O.
+
+    check_url(url)                      what can be known without a look-up: scheme, userinfo, port, name, a literal
+                                        address in any spelling. Asked when a URL is set or sent (an early answer to
+                                        whoever wrote it), and again for every hop of every call.
+    check_address(address, port, host)  the truth: asked with the numeric address of every socket, right before it is
+                                        connected. What a name resolved to earlier, or resolves to elsewhere, is no
+                                        matter, so an answer that changes in between (rebinding) gains nothing.
+
+A host is brought into its one canonical form here (IDNA, lower case, canonical address) and the URL is put together
+anew from it: the connection is made to what was judged, not to what another parser reads in the same text.
+
+The allow-list opens networks (every call to them) and names (what that name resolves to, for calls to that name only).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from urllib.parse import quote, urlsplit
+
+import idna
+import msgspec
+
+from ..engine.errors import EgressRefused, InvalidField
+from .addresses import METADATA, Address, Network, inner, looks_numeric, plain, read_ipv4, why_not_public
+
+MAX_HOST_CHARS = 253
+MAX_LABEL_CHARS = 63
+MAX_URL_CHARS = 8192
+DENIED_NAMES = ("metadata.google.internal", "metadata", "*.internal")
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", re.ASCII)
+_UNSENDABLE = re.compile(r"[\x00-\x20\x7f\\]")
+_PATH_SAFE = "!#$%&'()*+,/:;=?@[]~|^`{}\"<>"  # whatever is ASCII and printable goes out as it was written
+_LOOPBACKS = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
+
+
+class Destination(msgspec.Struct, frozen=True):
+    """A URL that may be called, as far as its text tells. `url` is canonical and without a fragment. `address`: the
+    host, when it is one."""
+
+    url: str
+    scheme: str
+    host: str
+    port: int
+    address: Address | None
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        return self.scheme, self.host, self.port
+
+
+class Egress:
+    """The rule, as configured.
+
+    `allow`: networks ("10.0.0.0/8", "127.0.0.1") and names ("billing.corp", "*.corp"), each with every port.
+    `ports`: the ports that may be called elsewhere; empty = all. `deny_names`: refused whatever they resolve to.
+    An exact name weighs more than a pattern; of two that weigh the same, allow wins.
+    """
+
+    def __init__(
+        self, allow: Iterable[str] = (), ports: Iterable[int] = (), deny_names: Iterable[str] = DENIED_NAMES
+    ) -> None:
+        """Raises InvalidField for an entry that is neither a network nor a name."""
+        self._networks: list[Network] = []
+        names: list[str] = []
+        for entry in allow:
+            network = _network(entry)
+            if network is None:
+                names.append(_pattern(entry, "allow"))
+            else:
+                self._networks.append(network)
+        self._allowed = _Names(names)
+        self._denied = _Names([_pattern(name, "deny_names") for name in deny_names])
+        self._ports = frozenset(ports)
+        if not all(1 <= port <= 65535 for port in self._ports):
+            raise InvalidField("a port is 1 to 65535", "ports")
+
+    def check_url(self, url: str, field: str = "url") -> Destination:
+        """The URL as it will be called. InvalidField: it is no URL. EgressRefused: it is one that is not called."""
+        destination = _read(url, field)
+        host, address = destination.host, destination.address
+        try:
+            if address is not None:
+                self.check_address(address, destination.port)
+            elif not self._named(host):
+                self._check_name(host)
+                if self._ports and destination.port not in self._ports and not self._networks:
+                    raise EgressRefused(f"port {destination.port} is not called")  # with networks, the connect decides
+        except EgressRefused as refused:
+            refused.field = field
+            raise
+        return destination
+
+    def check_address(self, address: Address | str, port: int, host: str | None = None) -> None:
+        """Raise EgressRefused unless a socket may be connected to `address`, for a call to `host`."""
+        objection = self.objection(address, port, host)
+        if objection is not None:
+            raise EgressRefused(f"{address} is {objection}")
+
+    def objection(self, address: Address | str, port: int, host: str | None = None) -> str | None:
+        """Why `address` may not be connected to, as words that follow "is" and do not tell it; None when it may. A text
+        that is not the numeric form of an address may not: the system would look it up."""
+        try:
+            address = plain(ip_address(address) if isinstance(address, str) else address)
+        except ValueError:
+            return "no numeric address"
+        if self._opens(address):
+            within = inner(address)
+            return None if within is None or self._opens(within) else why_not_public(within)
+        if host is not None and address not in METADATA and self._named(host):
+            return None
+        reason = why_not_public(address)
+        if reason is None and self._ports and port not in self._ports:
+            return f"on port {port}, which is not called"
+        return reason
+
+    def _opens(self, address: Address) -> bool:
+        return any(address in network for network in self._networks)
+
+    def _named(self, host: str) -> bool:
+        """Whether the allow-list opens this name, and nothing that weighs more denies it."""
+        if host in self._allowed.exact:
+            return True
+        return host not in self._denied.exact and self._allowed.has_pattern_of(host)
+
+    def _check_name(self, host: str) -> None:
+        if host == "localhost" or host.endswith(".localhost"):  # stands for the loopback addresses, and is as open
+            if not any(map(self._opens, _LOOPBACKS)):
+                raise EgressRefused(f"{host} is this machine itself")
+        elif host in self._denied.exact or self._denied.has_pattern_of(host):
+            raise EgressRefused(f"{host} is a name that is not called")
+
+
+class _Names:
+    """Names and "*.suffix" patterns."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.exact = frozenset(name for name in names if not name.startswith("*."))
+        self._suffixes = tuple(name[1:] for name in names if name.startswith("*."))
+
+    def has_pattern_of(self, host: str) -> bool:
+        return host.endswith(self._suffixes)
+
+
+def shown(url: str) -> str:
+    """A URL for people and logs: without userinfo, query and fragment, where secrets are."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "(not a URL)"
+    if not parts.scheme or not parts.netloc:
+        return "(not a URL)"
+    shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    return "".join(c if c.isprintable() else "?" for c in shown[:512])
+
+
+def _read(url: str, field: str) -> Destination:
+    """Take a URL apart, once, and put it together again in its canonical form."""
+    if len(url) > MAX_URL_CHARS:
+        raise InvalidField(f"must have at most {MAX_URL_CHARS} characters", field)
+    if _UNSENDABLE.search(url):
+        raise InvalidField("has a space, a backslash or a control character", field)
+    try:
+        parts = urlsplit(url)
+        path, query = _ascii(parts.path), _ascii(parts.query)
+    except ValueError:
+        raise InvalidField("is not a URL", field) from None
+    if not parts.scheme or not parts.netloc:
+        raise InvalidField("is not an absolute URL", field)
+    if parts.scheme not in _DEFAULT_PORTS:
+        raise EgressRefused(f"only http and https are called, not {parts.scheme}", field)
+    if "@" in parts.netloc:
+        raise EgressRefused("a URL with a user or a password is not called; send them as a header of the target", field)
+    host, address, port = _authority(parts.netloc, field)
+    number = _DEFAULT_PORTS[parts.scheme] if port is None else port
+    netloc = (f"[{host}]" if ":" in host else host) + ("" if number == _DEFAULT_PORTS[parts.scheme] else f":{number}")
+    canonical = f"{parts.scheme}://{netloc}{path or '/'}" + (f"?{query}" if query else "")
+    return Destination(canonical, parts.scheme, host, number, address)
+
+
+def _ascii(text: str) -> str:
+    """Percent-encode what is not ASCII. Raises ValueError for a lone surrogate."""
+    return text if text.isascii() else quote(text, safe=_PATH_SAFE)
+
+
+def _authority(netloc: str, field: str) -> tuple[str, Address | None, int | None]:
+    """Host in its canonical form, the address that it is if it is one, and the port if there is one."""
+    if netloc.startswith("["):
+        literal, bracket, rest = netloc[1:].partition("]")
+        if not bracket or (rest and not rest.startswith(":")):
+            raise InvalidField("has a broken IPv6 address", field)
+        address = _read_ipv6(literal, field)
+        return str(address), address, _port(rest[1:], field)
+    host, _, digits = netloc.partition(":")
+    port = _port(digits, field)
+    name = _canonical_name(host, field)
+    if not looks_numeric(name):
+        return name, None, port
+    address = read_ipv4(name)
+    if address is None:
+        raise InvalidField("has a host that is neither a name nor an address", field)
+    return str(address), address, port
+
+
+def _read_ipv6(literal: str, field: str) -> Address:
+    if "%" in literal:
+        raise EgressRefused("an address with a zone is one of this host's own links", field)
+    try:
+        return plain(IPv6Address(literal))
+    except ValueError:
+        raise InvalidField("has a broken IPv6 address", field) from None
+
+
+def _port(digits: str, field: str) -> int | None:
+    if not digits:
+        return None
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 8 and 1 <= int(digits) <= 65535):
+        raise InvalidField("has a port that is not 1 to 65535", field)
+    return int(digits)
+
+
+def _canonical_name(host: str, field: str) -> str:
+    """The name in lower case ASCII without the dot at its end; full-width and circled characters become plain ones."""
+    if not host.isascii():
+        try:
+            host = idna.uts46_remap(host, std3_rules=False)
+            if not host.isascii():
+                host = idna.encode(host, uts46=True).decode("ascii")
+        except UnicodeError:
+            raise InvalidField("has a host that is no name", field) from None
+    host = host.lower().removesuffix(".")
+    if not _NAME.fullmatch(host):
+        raise InvalidField("has a host that is no name", field)
+    if len(host) > MAX_HOST_CHARS or max(map(len, host.split("."))) > MAX_LABEL_CHARS:
+        raise InvalidField(f"has a host longer than {MAX_HOST_CHARS} or a part longer than {MAX_LABEL_CHARS}", field)
+    return host
+
+
+def _network(entry: str) -> Network | None:
+    """The network that an entry of the allow-list is, or None when it can only be a name."""
+    try:
+        return ip_network(entry)
+    except ValueError as error:
+        if "host bits" in str(error):
+            raise InvalidField(f'"{entry}" has bits set after its prefix: write {_masked(entry)}', "allow") from None
+    if "/" in entry or ":" in entry or looks_numeric(entry):
+        raise InvalidField(f'"{entry}" is neither a network nor a host name', "allow")
+    return None
+
+
+def _masked(entry: str) -> Network:
+    return ip_network(entry, strict=False)
+
+
+def _pattern(entry: str, field: str) -> str:
+    """A name, or "*." and a name."""
+    star, name = ("*.", entry[2:]) if entry.startswith("*.") else ("", entry)
+    try:
+        return star + _canonical_name(name, field)
+    except InvalidField:
+        raise InvalidField(f'"{entry}" is neither a network nor a host name', field) from None

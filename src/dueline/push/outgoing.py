@@ -1,0 +1,317 @@
+"""HTTP calls to addresses that others chose. The only place of the server that makes them.
+
+    Call --egress.check_url--> canonical URL --names--> addresses --egress.check_address--> socket --> Answer
+
+Every socket is made by `_socket`, after the rule said yes to the very address that it is then connected to. There is no
+way around it: no proxy from the environment, no redirect that is followed by somebody else, no second client.
+
+A target is not trusted to end its answer, to keep it small or to keep to HTTP: one time limit spans the whole call, at
+most READ_BYTES are read, nothing is unpacked (an answer cannot expand), and what is no HTTP is a failure with a name.
+What a failure says is the same for a closed port and for a filtered one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import io
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from types import SimpleNamespace
+from typing import Any, Literal
+from urllib.parse import urljoin
+
+import aiohttp
+import msgspec
+from multidict import CIMultiDict
+from yarl import URL
+
+from .._version import __version__
+from ..engine.errors import EgressRefused, InvalidField
+from .egress import Destination, Egress, shown
+from .forwarded import FRAMING
+from .resolver import ForAiohttp, Names, SystemNames
+
+CONNECT_TIMEOUT_S = 5.0
+NAMES_CACHE_S = 30
+KEEP_ALIVE_S = 4.0  # shorter than the 5 s after which common servers close: a call then rarely meets a closing one
+READ_BYTES = 64 * 1024
+EXCERPT_BYTES = 4 * 1024
+MAX_PER_HOST = 256
+
+Kind = Literal["refused", "resolve", "connect", "timeout", "protocol"]
+AddressInfo = tuple[Any, ...]  # family, type, protocol, name, (address, port, ...): as of getaddrinfo
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One call to make. `timeout_ms` is for all of it: look-up, connect, and the last byte that is read."""
+
+    method: str
+    url: str
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+    timeout_ms: int = 30_000
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What was answered. Names of headers are in lower case. `excerpt`: the beginning of the body as text."""
+
+    status: int
+    headers: Mapping[str, str]
+    excerpt: str
+    duration_ms: int
+
+
+class CallFailed(Exception):
+    """No answer came.
+
+    kind      refused   the egress rule forbids it; nothing was connected
+              resolve   the name has no address
+              connect   no connection came about, for whatever reason
+              timeout   connected, and no whole answer in time
+              protocol  what came was no answer, or ended in its middle
+    """
+
+    def __init__(self, kind: Kind, message: str, duration_ms: int = 0) -> None:
+        self.kind: Kind = kind
+        self.message = message
+        self.duration_ms = duration_ms
+        super().__init__(message)
+
+
+class _Trip:
+    """What the connecting of one call found out. It travels in a context variable, because the socket factory is asked
+    with an address only, while whose name it is decides too."""
+
+    __slots__ = ("connected", "host", "refused", "tried")
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self.tried = 0
+        self.refused: str | None = None
+        self.connected = False
+
+
+_trip: ContextVar[_Trip | None] = ContextVar("dueline_outgoing_trip", default=None)
+
+
+def plain_socket(info: AddressInfo) -> socket.socket:
+    return socket.socket(family=info[0], type=info[1], proto=info[2])
+
+
+class Outgoing:
+    """Makes calls. `follow_redirects`: how many hops may be followed; each is checked as a first call is.
+
+    `names`, `tls` and `make_socket` are there to be replaced: by a table of names, a private authority, a recorder.
+    """
+
+    def __init__(
+        self,
+        egress: Egress,
+        names: Names | None = None,
+        *,
+        follow_redirects: int = 0,
+        user_agent: str = f"dueline/{__version__}",
+        max_per_host: int = MAX_PER_HOST,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        tls: ssl.SSLContext | None = None,
+        make_socket: Callable[[AddressInfo], socket.socket] = plain_socket,
+    ) -> None:
+        self._egress = egress
+        self._names = names
+        self._follow_redirects = follow_redirects
+        self._user_agent = user_agent
+        self._max_per_host = max_per_host
+        self._connect_timeout_s = connect_timeout_s
+        self._tls = tls
+        self._make_socket = make_socket
+        self._session: aiohttp.ClientSession | None = None
+
+    async def start(self) -> None:
+        if self._session is not None:
+            return
+        connector = aiohttp.TCPConnector(
+            resolver=ForAiohttp(self._names or SystemNames()),
+            ttl_dns_cache=NAMES_CACHE_S,
+            socket_factory=self._socket,
+            ssl=self._tls or ssl.create_default_context(),
+            limit=0,  # a hanging host may use up its own places, never those of others
+            limit_per_host=self._max_per_host,
+            keepalive_timeout=KEEP_ALIVE_S,
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+            auto_decompress=False,
+            read_bufsize=16 * 1024,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._connect_timeout_s),
+            skip_auto_headers=("User-Agent", "Content-Type", "Accept-Encoding", "Accept"),
+            trace_configs=[_connection_traces()],
+        )
+
+    async def stop(self) -> None:
+        """Calls under way fail."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def call(self, call: Call) -> Answer:
+        """Make a call. Whatever status is answered is an Answer, a redirect that is not followed too; CallFailed when
+        none came."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        trip = _Trip("")
+
+        def duration_ms() -> int:
+            return int((loop.time() - begun) * 1000)
+
+        try:
+            async with asyncio.timeout(call.timeout_ms / 1000):
+                status, headers, excerpt = await self._hops(call, trip)
+            return Answer(status, headers, excerpt, duration_ms())
+        except CallFailed as failed:
+            failed.duration_ms = duration_ms()
+            raise
+        except (EgressRefused, InvalidField) as error:
+            where = "" if isinstance(error, EgressRefused) else "the URL "
+            raise CallFailed("refused", f"{shown(call.url)}: {where}{error.message}", duration_ms()) from None
+        except (aiohttp.ClientError, OSError, ValueError, RuntimeError) as error:  # RuntimeError: uvloop's
+            kind, message = _failure(error, trip)
+            raise CallFailed(kind, f"{shown(call.url)}: {message}", duration_ms()) from error
+
+    async def _hops(self, call: Call, trip: _Trip) -> tuple[int, dict[str, str], str]:
+        """The call, and as many redirects as may be followed. Only those that keep method and body are: a POST that
+        becomes a GET would be answered 200 and have delivered nothing."""
+        destination = self._egress.check_url(call.url)
+        headers = self._headers(call)
+        for hops_left in range(self._follow_redirects, -1, -1):
+            answer = await self._one(call, destination, headers, trip)
+            status, answered, _ = answer
+            location = answered.get("location")
+            keeps = status in (307, 308) or (status in (301, 302, 303) and call.method.upper() in ("GET", "HEAD"))
+            if not hops_left or location is None or not keeps:
+                return answer
+            following = self._egress.check_url(urljoin(destination.url, location), "location")
+            if destination.scheme == "https" and following.scheme == "http":
+                return answer  # what was sent under TLS is not repeated in the open
+            if following.origin != destination.origin:
+                headers = _for_strangers(headers)
+            destination = following
+        raise AssertionError("the last hop returns")
+
+    async def _one(
+        self, call: Call, destination: Destination, headers: CIMultiDict[str], trip: _Trip
+    ) -> tuple[int, dict[str, str], str]:
+        if self._session is None:
+            raise CallFailed("connect", "the server is stopping")
+        trip.host, trip.tried, trip.refused, trip.connected = destination.host, 0, None, False
+        body = io.BytesIO(call.body) if len(call.body) > 1 << 20 else (call.body or None)  # large ones go in pieces
+        token = _trip.set(trip)
+        try:
+            async with self._session.request(
+                call.method,
+                URL(destination.url, encoded=True),
+                headers=headers,
+                data=body,
+                allow_redirects=False,
+            ) as response:
+                if response.status < 200:  # 101: it wants to speak something else
+                    response.close()
+                    raise CallFailed("protocol", f"{shown(call.url)}: answered {response.status}")
+                return response.status, _answered(response), await _excerpt(response)
+        finally:
+            _trip.reset(token)
+
+    def _headers(self, call: Call) -> CIMultiDict[str]:
+        headers: CIMultiDict[str] = CIMultiDict(
+            (name, value) for name, value in call.headers if name.lower() not in FRAMING
+        )
+        headers.setdefault("User-Agent", self._user_agent)
+        headers.setdefault("Accept", "*/*")
+        headers["Accept-Encoding"] = "identity"
+        return headers
+
+    def _socket(self, info: AddressInfo) -> socket.socket:
+        """The choke point: asked for every socket, with the address that it is connected to next."""
+        trip = _trip.get()
+        address, port = info[4][:2]
+        objection = self._egress.objection(address, port, trip.host if trip else None)
+        if objection is not None:
+            if trip is not None:
+                trip.refused = objection
+            raise PermissionError("not connected: the egress rule refused it")
+        if trip is not None:
+            trip.tried += 1
+        return self._make_socket(info)
+
+
+def _connection_traces() -> aiohttp.TraceConfig:
+    """Tell the trip when its connection stands: a call that is out of time before that could not connect."""
+
+    async def stands(session: aiohttp.ClientSession, context: SimpleNamespace, params: object) -> None:
+        trip = _trip.get()
+        if trip is not None:
+            trip.connected = True
+
+    traces = aiohttp.TraceConfig()
+    traces.on_connection_create_end.append(stands)
+    traces.on_connection_reuseconn.append(stands)
+    return traces
+
+
+def _failure(error: Exception, trip: _Trip) -> tuple[Kind, str]:
+    """What a failure is called, told in words that are the same for every way of not getting a connection."""
+    if trip.refused is not None and not trip.tried:
+        return "refused", f"{trip.host} may not be called there: it is {trip.refused}"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "resolve", f"{trip.host} has no address"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return "connect", f"the certificate of {trip.host} is not trusted"
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+        return "connect", f"cannot connect to {trip.host}"
+    if isinstance(error, TimeoutError):
+        if trip.connected:
+            return "timeout", "no whole answer in time"
+        return "connect", f"cannot connect to {trip.host}"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return "protocol", "what was answered is not HTTP"
+    if isinstance(error, aiohttp.ClientConnectionError | aiohttp.ClientPayloadError | OSError | RuntimeError):
+        return "protocol", "the connection ended before the answer did"
+    return "protocol", "the call cannot be written as HTTP"
+
+
+def _for_strangers(headers: CIMultiDict[str]) -> CIMultiDict[str]:
+    """The headers without what proves an identity, for another origin than the one they were meant for."""
+    kept = headers.copy()
+    for name in ("Authorization", "Cookie"):
+        kept.popall(name, None)
+    return kept
+
+
+def _answered(response: aiohttp.ClientResponse) -> dict[str, str]:
+    """Headers by lower-case name; several of one name are joined. Bytes that are no UTF-8 become a replacement."""
+    headers: dict[str, str] = {}
+    for name, value in response.headers.items():
+        text = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        name = name.lower()
+        headers[name] = f"{headers[name]}, {text}" if name in headers else text
+    return headers
+
+
+async def _excerpt(response: aiohttp.ClientResponse) -> str:
+    """Read the body, so that the connection can be used again; when it is long, close instead."""
+    begin = bytearray()
+    size = 0
+    async for piece in response.content.iter_any():
+        begin += piece[: EXCERPT_BYTES - len(begin)]
+        size += len(piece)
+        if size > READ_BYTES:
+            response.close()
+            break
+    coding = response.headers.get("Content-Encoding", "identity").lower()
+    if begin and coding != "identity":
+        return f"({size} bytes, packed)"
+    return codecs.getincrementaldecoder("utf-8")("replace").decode(bytes(begin))  # a cut character is left out
