@@ -22,9 +22,9 @@ NEEDS_TOPIC = (
     "its jobs are ended and no longer retained"
 )
 NEEDS_NAMESPACE = (
-    'dueline: the namespace "default" holds jobs (topic "mail") whose ids are unique over all its topics, as ouqiang '
-    "and youzan need it, and these settings give it to neither: enable dialects.ouqiang or dialects.youzan with this "
-    "namespace again, at least until all its jobs are ended and no longer retained"
+    'dueline: the namespace "default" holds jobs (topic "mail") whose ids are unique over all its topics, as ouqiang, '
+    "youzan and spring need it, and these settings give it to none of them: enable dialects.ouqiang, dialects.youzan or "
+    "dialects.spring with this namespace again, at least until all its jobs are ended and no longer retained"
 )
 
 

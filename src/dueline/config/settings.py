@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from ..engine.limits import Limits
 from ..engine.policy import TEN_YEARS_MS
+from .ladder import LADDER_PATTERN
 
 DEFAULT_LISTEN = "127.0.0.1:9277"
 DEFAULT_DATA = "./dueline-data"
@@ -163,6 +164,37 @@ class Youzan(ForeignDialect, frozen=True, forbid_unknown_fields=True):
     ] = True
 
 
+class Spring(ForeignDialect, frozen=True, forbid_unknown_fields=True):
+    """The Spring redis delay queue, service mode. Ids are unique over all groups of its namespace."""
+
+    namespace: Namespace = "spring"
+    retry: Annotated[
+        str,
+        Meta(
+            pattern=LADDER_PATTERN,
+            description='The waits between tries when instances are there and all fail; then the job is dead. "off": '
+            "one try. For jobs that are added from now on.",
+        ),
+    ] = "5s, 30s, 2m, 10m, 30m, 2h"
+    timeout_ms: Annotated[
+        int,
+        Meta(
+            ge=1_000,
+            le=3_600_000,
+            description="How long an application may work on a job: it answers when the work is done.",
+        ),
+    ] = 60_000
+    no_instance_limit_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=TEN_YEARS_MS,
+            description="A job that could not be delivered so long after its time is dead. 0: a job for which no "
+            "instance is there waits without end.",
+        ),
+    ] = 0
+
+
 class Dialects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The wire protocols."""
 
@@ -170,11 +202,12 @@ class Dialects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     camellia: Camellia = Camellia()
     ouqiang: Ouqiang = Ouqiang()
     youzan: Youzan = Youzan()
+    spring: Spring = Spring()
 
 
 def wide_namespaces(dialects: Dialects) -> frozenset[str]:
     """The namespaces whose ids are unique over all topics: those of the protocols that know ids without a topic."""
-    return frozenset(one.namespace for one in (dialects.ouqiang, dialects.youzan) if one.enabled)
+    return frozenset(one.namespace for one in (dialects.ouqiang, dialects.youzan, dialects.spring) if one.enabled)
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -18,11 +18,13 @@ import msgspec
 import structlog
 
 from .._version import __version__
+from ..config.ladder import ladder_of
 from ..config.settings import Settings, wide_namespaces
 from ..dialects.camellia import CamelliaDialect, CamelliaOptions
 from ..dialects.http import Dialect, Request, Route, SpaceOwner
 from ..dialects.native import InfoView, NativeDialect
 from ..dialects.ouqiang import OuqiangDialect, OuqiangOptions
+from ..dialects.spring import ServiceInstance, SpringDialect, SpringOptions
 from ..dialects.youzan import YouzanDialect, YouzanOptions
 from ..engine.commands import TopicView
 from ..engine.engine import Engine
@@ -102,7 +104,12 @@ class App:
             "camellia": self._camellia,
             "ouqiang": OuqiangDialect(self.engine, _ouqiang(self.settings)),
             "youzan": YouzanDialect(self.engine, self.settings.limits, _youzan(self.settings)),
+            "spring": SpringDialect(self.engine, _spring(self.settings), self._services),
         }
+
+    async def _services(self) -> dict[str, list[ServiceInstance]]:
+        """What discovery knows, for those who want to look."""
+        return {}
 
     def _front(self, address: str, names: Sequence[str]) -> Front:
         """A front for one address. Health and metrics are told at each of them."""
@@ -348,3 +355,8 @@ def _ouqiang(settings: Settings) -> OuqiangOptions:
 def _youzan(settings: Settings) -> YouzanOptions:
     told = settings.dialects.youzan
     return YouzanOptions(told.namespace, told.ttr_ms, told.empty_pop_success)
+
+
+def _spring(settings: Settings) -> SpringOptions:
+    told = settings.dialects.spring
+    return SpringOptions(told.namespace, ladder_of(told.retry), told.timeout_ms, told.no_instance_limit_ms or None)

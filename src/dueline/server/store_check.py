@@ -149,10 +149,10 @@ async def scope_refusal(store: ValkeyStore, dialects: Dialects) -> str | None:
     if not clash.wide:
         return (
             f'the namespace "{clash.namespace}" holds jobs (topic "{clash.topic}") whose ids are unique over all its '
-            "topics, as ouqiang and youzan need it, and these settings give it to neither: enable dialects.ouqiang or "
-            f"dialects.youzan with this namespace again, at least {until}"
+            "topics, as ouqiang, youzan and spring need it, and these settings give it to none of them: enable "
+            f"dialects.ouqiang, dialects.youzan or dialects.spring with this namespace again, at least {until}"
         )
-    named = {"ouqiang": dialects.ouqiang, "youzan": dialects.youzan}
+    named = {"ouqiang": dialects.ouqiang, "youzan": dialects.youzan, "spring": dialects.spring}
     names = [name for name, one in named.items() if one.enabled and one.namespace == clash.namespace]
     who, keys = " and ".join(names), " and ".join(f"dialects.{name}.namespace" for name in names)
     if clash.partitions > 1:
