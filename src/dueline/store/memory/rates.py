@@ -1,7 +1,7 @@
 """At most so many deliveries a second: a bucket of tokens, one a delivery. Counterpart of lua/lib/rate.lua, to the bit.
 
-The bucket holds one token and 100 ms worth of them: that much may leave at once after a rest, and who comes up to 100 ms
-late loses nothing. A token that was spent is spent: a job that is given back takes another one when it is pulled again.
+The bucket holds one token and 100 ms worth of them: that much may leave at once after a rest, and who comes up to 100
+ms late loses nothing. A token that was spent is spent: a job that is given back takes another one when pulled again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Rate:
         return _whole(self._refilled(now_ms)) if self.per_s else LAST_MS
 
     def took(self, jobs: int, now_ms: int) -> None:
-        """A pull gave so many. Nothing changes by one that gave none, except that a clock that went back is followed."""
+        """A pull gave so many. One that gave none changes nothing, but a clock that went back is followed."""
         if self.per_s and (jobs or self.at_ms > now_ms):
             self.tokens, self.at_ms = self._refilled(now_ms) - jobs, now_ms
 

@@ -46,6 +46,7 @@ from .directory import MemoryDirectory
 from .figures import count
 from .lines import LineState, Shelf
 from .listing import list_page
+from .push_log import MemoryPushLog
 from .records import Group, Record, Seen, due_ms, held_of, job_of, judged
 
 LOST = Done(Code.LEASE_LOST)
@@ -73,6 +74,7 @@ class MemoryStore:
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self.directory = MemoryDirectory(clock)
+        self.pushes = MemoryPushLog(clock)
         self.events: Events | None = None
         self._clock = clock
         self._lines: dict[Line, LineState] = {}

@@ -15,6 +15,8 @@ All keys of a line carry one hash tag, so that a script touches one slot only:
     g  hash   merge groups
     k  zset   tag NUL id
 
+    {ns/topic/push}   state hash and log list of the topic's push target; whatever the scope of its namespace
+
     {directory}   topics zset, seen zset, config hash, agenda zset, meta hash
 """
 
@@ -67,6 +69,23 @@ def line_of(prefix: str, key: str) -> Line | None:
     if not topic and tail.startswith("m:"):
         return Line(namespace, unquote(tail[2:]), partition, True)
     return None
+
+
+@lru_cache(8192)
+def push_keys(prefix: str, namespace: str, topic: str) -> tuple[str, ...]:
+    """state, log: the order of push.lua."""
+    tag = f"{prefix}:{{{_escaped(namespace)}/{_escaped(topic)}/push}}:"
+    return tag + "state", tag + "log"
+
+
+def pushed_topic(prefix: str, key: str) -> tuple[str, str] | None:
+    """The namespace and topic whose push key this is, None for any other key."""
+    head = f"{prefix}:{{"
+    inside, _, tail = key[len(head) :].partition("}:")
+    parts = inside.split("/")
+    if not key.startswith(head) or len(parts) != 3 or parts[2] != "push" or tail not in ("state", "log"):
+        return None
+    return unquote(parts[0]), unquote(parts[1])
 
 
 def directory_keys(prefix: str) -> tuple[str, ...]:

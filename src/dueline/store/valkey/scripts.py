@@ -28,6 +28,7 @@ OPERATIONS = (
     "dead",
     "clean",
     "directory",
+    "push",
 )
 _INCLUDE = re.compile(r"^-- include (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)

@@ -44,6 +44,7 @@ from .calls import Calls, WrongStore
 from .directory import ValkeyDirectory
 from .keys import line_keys
 from .link import LinkLost, link_for
+from .push_log import ValkeyPushLog
 from .scripts import Patch
 from .wakeups import Wakeups
 
@@ -75,6 +76,7 @@ class ValkeyStore:
         self._link = link_for(url, reply_timeout_s)
         self._calls = Calls(self._link, prefix, clock, patience_s, lua_patch, on_call)
         self.directory = ValkeyDirectory(self._calls.directory, self._registered)
+        self.pushes = ValkeyPushLog(self._calls.once, prefix, limits)
         self.clock = self._calls.clock
         self.check = self._calls.check
         self.plain = self._calls.plain
