@@ -72,11 +72,6 @@ def test_a_policy_is_set_as_a_whole(api: Api) -> None:
     assert (changed.status, changed.json["policy"]) == (200, DEFAULTS)
 
 
-def test_what_comes_later_is_refused(api: Api) -> None:
-    assert_error(api.put(T, {"on_dead": {"topic": "x"}}), 400, "invalid_field", "on_dead")
-    assert_error(api.get(T), 404, "not_found")
-
-
 def test_topics_are_listed_page_by_page(api: Api) -> None:
     assert api.get("/v1/topics") == (200, {"topics": [], "next_cursor": None})
     for topic in "abc":

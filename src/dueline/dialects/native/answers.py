@@ -217,6 +217,13 @@ class MergePolicy(msgspec.Struct, frozen=True):
     update: Literal["once", "always"] | None
 
 
+class OnDead(msgspec.Struct, frozen=True):
+    """Where dead jobs are sent on to: exactly one of the two is there."""
+
+    topic: str | UnsetType = UNSET
+    url: str | UnsetType = UNSET
+
+
 class Policy(msgspec.Struct, frozen=True):
     """null = server default."""
 
@@ -230,7 +237,7 @@ class Policy(msgspec.Struct, frozen=True):
     merge: MergePolicy | None
     spread_ms: int | None
     max_body_bytes: int | None
-    on_dead: Any
+    on_dead: OnDead | None
 
 
 class Topic(msgspec.Struct, frozen=True):

@@ -35,6 +35,7 @@ from ...engine.store import Extend, OnConflict, Query, Ref, Release
 from ..http import Request
 from . import requests as r
 from .merging import merge_into, merge_policy
+from .own_headers import own_headers
 from .times import when
 
 T = TypeVar("T")
@@ -122,7 +123,7 @@ def patch(request: Request, id: str) -> commands.Patch:
         max_attempts=asked.max_attempts,
         retry=UNSET if asked.retry is UNSET else retry(asked.retry),
         tags=UNSET if asked.tags is UNSET else tuple(asked.tags or ()),
-        headers=UNSET if asked.headers is UNSET else tuple((asked.headers or {}).items()),
+        headers=UNSET if isinstance(asked.headers, UnsetType) else own_headers(asked.headers),
         version=asked.version,
     )
 
@@ -181,8 +182,9 @@ def one_way(asked: r.CancelJobs | r.ReviveJobs | r.PurgeJobs) -> list[str] | com
 
 def topic_patch(request: Request) -> commands.TopicPatch:
     asked = json_request(request, r.PutTopic)
-    if asked.on_dead is not None:
-        raise InvalidField("comes in a later version; must be null", "on_dead")
+    on_dead = asked.on_dead
+    if on_dead is not None and on_dead.topic is not None:
+        plain_name(on_dead.topic, "on_dead.topic")
     return commands.TopicPatch(
         policy.TopicPolicy(
             lease_ms=asked.lease_ms,
@@ -195,6 +197,7 @@ def topic_patch(request: Request) -> commands.TopicPatch:
             spread_ms=asked.spread_ms,
             max_body_bytes=asked.max_body_bytes,
             merge=merge_policy(asked.merge),
+            on_dead=None if on_dead is None else policy.OnDead(on_dead.topic, on_dead.url),
         ),
         asked.partitions,
     )
@@ -301,7 +304,7 @@ def _send(job: r.SendJob) -> commands.Send:
         _CONFLICTS[job.on_conflict],
         None,
         tuple(job.tags) if job.tags else (),
-        tuple(job.headers.items()) if job.headers else (),
+        own_headers(job.headers) if job.headers else (),
         merge=None if job.merge is None else merge_into(job.merge),
     )
 

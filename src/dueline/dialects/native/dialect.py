@@ -28,7 +28,7 @@ class NativeDialect:
     def __init__(
         self, engine: Engine, limits: Limits, info: Callable[[], InfoView], push: PushRules = PushRules()
     ) -> None:
-        self._routes = routes(NativeHandlers(engine, info), PushHandlers(engine, push), limits.max_request_bytes)
+        self._routes = routes(NativeHandlers(engine, info, push), PushHandlers(engine, push), limits.max_request_bytes)
 
     def routes(self) -> Sequence[Route]:
         return self._routes

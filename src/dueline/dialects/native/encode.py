@@ -188,7 +188,7 @@ def policy_view(value: policy.TopicPolicy) -> a.Policy:
         merge=merge_view(value.merge),
         spread_ms=value.spread_ms,
         max_body_bytes=value.max_body_bytes,
-        on_dead=None,
+        on_dead=None if value.on_dead is None else on_dead_view(value.on_dead),
     )
 
 
@@ -198,6 +198,11 @@ def merge_view(merge: policy.MergePolicy | None) -> a.MergePolicy | None:
         return None
     update: Any = merge.update
     return a.MergePolicy(merge.quiet_ms, merge.max_wait_ms, merge.max_items, update)
+
+
+def on_dead_view(value: policy.OnDead) -> a.OnDead:
+    """Where dead jobs go, as it would be sent."""
+    return a.OnDead(url=value.url) if value.url is not None else a.OnDead(topic=value.topic or UNSET)
 
 
 def retry_view(retry: policy.Retry) -> dict[str, Any] | None:

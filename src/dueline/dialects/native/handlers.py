@@ -20,13 +20,15 @@ from . import answers as a
 from . import decode, encode
 from . import requests as r
 from .merging import cancelled_key
+from .push_rules import PushRules, check_callable
 
 
 class NativeHandlers:
     """The handlers of `routes.OPERATIONS`; a method has the name of its operation."""
 
-    def __init__(self, engine: Engine, info: Callable[[], a.InfoView]) -> None:
+    def __init__(self, engine: Engine, info: Callable[[], a.InfoView], rules: PushRules) -> None:
         self._engine = engine
+        self._rules = rules
         self._info = info
 
     async def send(self, request: Request) -> Response:
@@ -118,7 +120,10 @@ class NativeHandlers:
     async def put_topic(self, request: Request) -> Response:
         namespace = decode.namespace_of(request)
         topic = decode.plain_name(request.params[0], "topic")
-        view, new = await self._engine.set_topic(namespace, topic, decode.topic_patch(request))
+        patch = decode.topic_patch(request)
+        if patch.policy.on_dead is not None and patch.policy.on_dead.url is not None:
+            check_callable(self._rules, patch.policy.on_dead.url, "on_dead.url")
+        view, new = await self._engine.set_topic(namespace, topic, patch)
         return encode.answer(encode.topic_view(view), 201 if new else 200)
 
     async def pause(self, request: Request) -> Response:

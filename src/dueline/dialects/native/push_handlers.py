@@ -6,14 +6,11 @@ then means the one that is there: so a target can be read, changed and written b
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
 from msgspec import UNSET
 
 from ...engine.commands import TopicView
 from ...engine.engine import Engine
-from ...engine.errors import DuelineError, InvalidField, MissingField, NotFound
+from ...engine.errors import InvalidField, MissingField, NotFound
 from ...engine.limits import check_name
 from ...engine.push_target import Breaker, PushTarget
 from ...engine.store import Attempt, TargetState
@@ -23,9 +20,7 @@ from . import decode, encode
 from . import push_answers as pa
 from . import push_requests as pr
 from . import requests as r
-from .push_rules import PushRules
-
-T = TypeVar("T")
+from .push_rules import PushRules, check_callable, named
 
 HTTP = "http"  # the courier of targets that are set here; others belong to what made them
 CREDENTIALS = frozenset({"authorization", "proxy-authorization", "cookie"})
@@ -117,7 +112,7 @@ class PushHandlers:
         if asked.url is not None and asked.service is not None:
             raise InvalidField("give url or service, not both", "service")
         if asked.url is not None:
-            _named("url", self._rules.url, asked.url)
+            check_callable(self._rules, asked.url, "url")
 
     def _headers(self, asked: dict[str, str], old: PushTarget | None) -> tuple[tuple[str, str], ...]:
         known = {name.lower(): value for name, value in (() if old is None else old.headers)}
@@ -127,7 +122,7 @@ class PushHandlers:
             if name.lower() in CREDENTIALS and there is not None and value == _masked(there):
                 value = there
             headers.append((name, value))
-        _named("headers", self._rules.headers, tuple(headers))
+        named("headers", self._rules.headers, tuple(headers))
         return tuple(headers)
 
     def _secrets(self, asked: list[str], old: PushTarget | None) -> tuple[str, ...]:
@@ -138,7 +133,7 @@ class PushHandlers:
             if shown is not None:
                 left.remove(shown)
                 secret = shown
-            _named(f"secrets[{place}]", self._rules.secret, secret)
+            named(f"secrets[{place}]", self._rules.secret, secret)
             if secret in secrets:
                 raise InvalidField("is given twice", f"secrets[{place}]")
             secrets.append(secret)
@@ -185,13 +180,3 @@ def _attempt(one: Attempt) -> pa.Attempt:
 def _masked(value: str) -> str:
     """A credential as it is shown: enough to know it again, only if that leaves enough unknown."""
     return f"...{value[-4:]}" if len(value) >= 16 else "..."
-
-
-def _named(field: str, check: Callable[[T], object], value: T) -> None:
-    """Run a check that may not know how the field is called here."""
-    try:
-        check(value)
-    except DuelineError as error:
-        if error.field is None or field not in error.field:
-            error.field = field
-        raise

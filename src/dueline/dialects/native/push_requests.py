@@ -11,7 +11,6 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ...engine.push_checks import (
-    LEAST_RATE_PER_S,
     MAX_CONCURRENCY,
     MAX_RATE_PER_S,
     MAX_SUCCESS,
@@ -52,9 +51,9 @@ class PutPush(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         Annotated[
             float,
             Meta(
-                ge=LEAST_RATE_PER_S,
+                ge=0,
                 le=MAX_RATE_PER_S,
-                description="Calls a second, over all processes. null: no limit.",
+                description="Calls a second, over all processes. null or 0: no limit.",
             ),
         ]
         | None

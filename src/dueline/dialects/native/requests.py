@@ -7,7 +7,7 @@ the most that any config allows, so that a list which cannot be right is not wal
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType, field
@@ -15,6 +15,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType, field
 from ...engine.checks import MAX_PULL_TOPICS
 from ...engine.limits import MAX_GROUP_ITEMS
 from ...engine.policy import MAX_WAITS
+from ...engine.push_checks import MAX_URL_CHARS
 
 MAX_INT = (1 << 53) - 1  # what every JSON reader holds exactly
 MAX_ITEMS = 1000
@@ -226,6 +227,13 @@ class PauseTopic(_Closed, kw_only=True, forbid_unknown_fields=True):
     until_ms: Ms | None = None
 
 
+class OnDead(_Closed, kw_only=True, forbid_unknown_fields=True):
+    """Where dead jobs are sent on to: another topic of the namespace, or a URL. Exactly one is given."""
+
+    topic: Name | None = None
+    url: Annotated[str, Meta(max_length=MAX_URL_CHARS, examples=["https://example.com/dead"])] | None = None
+
+
 class PutTopic(_Closed, kw_only=True, forbid_unknown_fields=True):
     """The whole policy of a topic; null or missing = server default. `partitions` only when the topic is new."""
 
@@ -239,7 +247,7 @@ class PutTopic(_Closed, kw_only=True, forbid_unknown_fields=True):
     merge: MergePolicy | None = None
     spread_ms: Ms | None = None
     max_body_bytes: Count | None = None
-    on_dead: Annotated[Any, Meta(description="Not in this version: must be null.")] = None
+    on_dead: OnDead | None = None
     partitions: Count | None = None
 
 
