@@ -11,7 +11,7 @@ from dueline.engine.errors import InvalidField, NotFound, StoreDown
 from dueline.engine.ids import partition_of
 from dueline.engine.job import BodyKind, Line, Reason
 from dueline.engine.limits import LAST_MS
-from dueline.engine.policy import Backoff, Ladder, TopicPolicy
+from dueline.engine.policy import Backoff, Ladder, MergePolicy, TopicPolicy
 from dueline.engine.store import Control, Release, TopicEntry
 from dueline.engine.topics import TopicConfig, pack_config, unpack_config
 
@@ -25,6 +25,7 @@ FULL = TopicPolicy(
     on_conflict="keep",
     spread_ms=8,
     max_body_bytes=9,
+    merge=MergePolicy(10, 11, 12, "always"),
 )
 
 

@@ -1,0 +1,527 @@
+"""Merge groups through the engine: which group a send joins, what is refused, and what an owner may do with them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from engine_kit import NS, World, run, settled
+
+from dueline.engine.commands import MergeInto, Patch, Pull, Send, Sent, TopicPatch
+from dueline.engine.engine import Engine
+from dueline.engine.errors import DuelineError, InvalidField, UnknownOutcome
+from dueline.engine.ids import new_id_in, partition_of
+from dueline.engine.items import items_json
+from dueline.engine.job import BodyKind, Held, Item, Line, State
+from dueline.engine.limits import MAX_GROUP_ITEMS
+from dueline.engine.policy import MergePolicy, TopicPolicy
+from dueline.engine.store import Code, Done, MergeUpdate, OnConflict, Query, Ref, Release, SendItem
+
+DAY_MS = 86_400_000
+
+
+def an_item(body: str, key: str = "k", kind: BodyKind = BodyKind.TEXT, **said: Any) -> Send:
+    """A send with a merge key. What belongs to the send is given as such, the rest is about the group."""
+    own = {name: said.pop(name) for name in list(said) if name in Send.__struct_fields__}
+    return Send(None, body.encode(), kind, merge=MergeInto(key, **said), **own)
+
+
+async def add(world: World, body: str, key: str = "k", **said: Any) -> Sent:
+    return await world.engine.send(NS, "mail", an_item(body, key, **said))
+
+
+async def due_in(world: World, body: str, **said: Any) -> int:
+    """When the group is due after this send, in ms from the start of the world."""
+    return (await add(world, body, **said)).due_at_ms - world.timer.start_ms
+
+
+def texts(job: Held) -> list[str]:
+    assert job.items is not None
+    return [item.body.decode() for item in job.items]
+
+
+async def taken(world: World, max: int = 100) -> list[list[str]]:
+    """What is due now, each group as its texts; acked."""
+    jobs = await world.pull("mail", max=max)
+    await world.engine.ack(NS, "mail", [Ref(job.id, job.lease) for job in jobs])
+    return [texts(job) for job in jobs]
+
+
+def test_sends_with_one_key_are_one_job_and_one_delivery() -> None:
+    async def test(world: World) -> None:
+        first = await add(world, "a", delay_ms=50)
+        assert first == Sent(first.id, "mail", "created", State.SCHEDULED, first.due_at_ms, first.version, 1)
+        second = await add(world, '{"b":1}', kind=BodyKind.JSON)
+        third = await add(world, "c", kind=BodyKind.BYTES, item_id="i3")
+        assert (second.id, second.result, second.items_count) == (first.id, "appended", 2)
+        assert (third.id, third.due_at_ms, third.version) == (first.id, first.due_at_ms, first.version)
+        items = (Item(b"a", BodyKind.TEXT), Item(b'{"b":1}', BodyKind.JSON), Item(b"c", BodyKind.BYTES, "i3"))
+        job = await world.engine.get(NS, "mail", first.id)
+        assert (job.items, job.merge_key, job.state) == (items, "k", State.SCHEDULED)
+        await world.advance(50)
+        [held] = await world.pull("mail", max=10)
+        assert (held.id, held.items, held.merge_key, held.body) == (first.id, items, "k", b"")
+        assert items_json(items) == b'["a",{"b":1},{"body_base64":"Yw=="}]'
+
+    run(test)
+
+
+def test_a_plain_job_has_no_items_and_no_count() -> None:
+    async def test(world: World) -> None:
+        sent = await world.engine.send(NS, "mail", Send("a", b"1", BodyKind.JSON))
+        assert sent.items_count is None
+        [held] = await world.pull("mail")
+        assert (held.items, held.merge_key) == (None, None)
+
+    run(test)
+
+
+def test_each_item_moves_the_due_time_of_a_quiet_group_up_to_its_cap() -> None:
+    async def test(world: World) -> None:
+        said = {"quiet_ms": 100, "max_wait_ms": 250}
+        assert await due_in(world, "a", **said) == 100
+        await world.advance(90)
+        assert await due_in(world, "b", **said) == 190
+        await world.advance(90)
+        assert await due_in(world, "c", **said) == 250
+        await world.advance(70)
+        assert await taken(world) == [["a", "b", "c"]]
+        assert (await add(world, "d", **said)).result == "created"
+
+    run(test)
+
+
+def test_once_keeps_the_first_time_and_always_takes_the_newest() -> None:
+    async def test(world: World) -> None:
+        assert await due_in(world, "a", key="once", delay_ms=100) == 100
+        assert await due_in(world, "b", key="once", delay_ms=10) == 100
+        always = {"key": "always", "update": MergeUpdate.ALWAYS}
+        assert await due_in(world, "a", delay_ms=100, **always) == 100
+        assert await due_in(world, "b", delay_ms=300, **always) == 300
+        assert await due_in(world, "c", at_ms=world.timer.start_ms + 20, **always) == 20
+
+    run(test)
+
+
+def test_a_full_group_comes_at_once_to_a_waiter_that_slept_for_its_time() -> None:
+    async def test(world: World) -> None:
+        waiter = world.pull("mail", wait_ms=60_000)
+        for body in "ab":
+            await add(world, body, quiet_ms=30_000, max_items=3)
+        await world.advance(10)
+        assert not waiter.done()
+        last = await add(world, "c", quiet_ms=30_000, max_items=3)
+        await settled()
+        assert (last.state, last.items_count) == (State.READY, 3)
+        [held] = await waiter
+        assert texts(held) == ["a", "b", "c"]
+        assert (await add(world, "d", quiet_ms=30_000)).result == "created"
+
+    run(test)
+
+
+def test_what_a_send_does_not_say_is_as_the_topic_says() -> None:
+    async def test(world: World) -> None:
+        merge = MergePolicy(quiet_ms=1_000, max_wait_ms=5_000, max_items=3, update="always")
+        await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(merge=merge)))
+        assert await due_in(world, "a") == 1_000
+        assert await due_in(world, "b", quiet_ms=4_000) == 4_000
+        assert await due_in(world, "c", quiet_ms=9_000) == 0  # the third of three: due now
+        assert await due_in(world, "a", key="timed", delay_ms=300) == 300  # a time stands above the topic's quiet time
+        assert await due_in(world, "b", key="timed", delay_ms=9_000) == 5_000
+        said = {"max_wait_ms": None, "max_items": 4, "update": MergeUpdate.ONCE}
+        assert await due_in(world, "a", key="own", delay_ms=DAY_MS, **said) == DAY_MS
+        assert await due_in(world, "b", key="own", delay_ms=5, **said) == DAY_MS
+        assert await due_in(world, "c", key="own", delay_ms=5, **said) == DAY_MS
+        assert await due_in(world, "a", key="now", quiet_ms=None) == 0
+
+    run(test)
+
+
+def test_the_spread_of_a_topic_moves_fixed_times_but_no_quiet_ones() -> None:
+    async def test(world: World) -> None:
+        await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(spread_ms=DAY_MS)))
+        times = [await due_in(world, "a", key=f"k{n}", quiet_ms=100) for n in range(20)]
+        assert times == [100] * 20
+        assert {await due_in(world, "a", key=f"t{n}", delay_ms=100) for n in range(20)} != {100}
+
+    run(test)
+
+
+def test_a_send_that_knew_an_older_policy_takes_the_newer_one() -> None:
+    async def test(world: World) -> None:
+        await world.engine.send(NS, "mail", Send("old", b"1", BodyKind.JSON))
+        other = Engine(world.store, timer=world.timer)
+        await other.set_topic(NS, "mail", TopicPatch(TopicPolicy(merge=MergePolicy(quiet_ms=700)), partitions=None))
+        assert await due_in(world, "a") == 700
+        await other.stop()
+
+    run(test)
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 3, 7, 100, 1000, 1024])
+def test_an_id_is_made_for_any_partition(partitions: int) -> None:
+    for partition in range(partitions):
+        made = [new_id_in(partition, partitions) for _ in range(3)]
+        assert [partition_of(id, partitions) for id in made] == [partition] * 3
+        assert len({*made}) == 3
+        assert {len(id) for id in made} == {32}
+
+
+def test_groups_stand_in_the_line_of_their_key_and_are_found_by_key_and_by_id() -> None:
+    async def test(world: World) -> None:
+        await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=8))
+        sent = {f"k{n}": await add(world, "a", key=f"k{n}", delay_ms=10) for n in range(50)}
+        for key, first in sent.items():
+            assert partition_of(first.id, 8) == partition_of(key, 8)
+            again = await add(world, "b", key=key)
+            assert (again.id, again.result) == (first.id, "appended")
+            page = await world.engine.list(NS, "mail", Query(merge_key=key, body=True))
+            assert ([job.id for job in page.jobs], page.cursor) == ([first.id], None)
+            assert (await world.engine.get(NS, "mail", first.id)).merge_key == key
+        assert len({partition_of(key, 8) for key in sent}) == 8
+        await world.advance(10)
+        assert await taken(world) == [["a", "b"]] * 50
+
+    run(test)
+
+
+def test_a_group_stands_in_its_keys_line_also_when_the_topic_got_lines_during_the_send() -> None:
+    async def test(world: World) -> None:
+        other = Engine(world.store, timer=world.timer)
+        register = world.store.directory.register
+
+        async def beside(topics: Sequence[tuple[str, str]]) -> None:
+            world.store.directory.register = register
+            await other.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=16))
+            await register(topics)
+
+        world.store.directory.register = beside
+        keys = [f"k{n}" for n in range(32)]
+        many = [an_item("a", key, delay_ms=10) for key in keys]
+        answers = await world.engine.send_many(NS, "mail", many)
+        for key, first in zip(keys, answers, strict=True):
+            assert isinstance(first, Sent)
+            again = await other.send(NS, "mail", an_item("b", key, delay_ms=10))
+            assert (again.id, again.items_count) == (first.id, 2)
+        await other.stop()
+
+    run(test)
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_a_call_with_many_may_mix_plain_jobs_and_items(partitions: int) -> None:
+    async def test(world: World) -> None:
+        await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=partitions))
+        commands = [
+            an_item("a1", "a", max_items=2),
+            Send("p", b"plain", BodyKind.TEXT),
+            an_item("b1", "b"),
+            an_item("a2", "a", max_items=2),
+            an_item("a3", "a", max_items=2),
+            Send("p", b"other", BodyKind.TEXT),
+        ]
+        answers = await world.engine.send_many(NS, "mail", commands)
+        said = [one.result if isinstance(one, Sent) else one.code for one in answers]
+        assert said == ["created", "created", "created", "appended", "created", "id_exists"]
+        assert [one.items_count for one in answers if isinstance(one, Sent)] == [1, None, 1, 2, 1]
+        jobs = await world.pull("mail", max=10)
+        groups = sorted([item.body.decode() for item in job.items] for job in jobs if job.items is not None)
+        assert groups == [["a1", "a2"], ["a3"], ["b1"]]
+        assert [job.body for job in jobs if job.items is None] == [b"plain"]
+
+    run(test)
+
+
+def test_in_a_wide_namespace_each_topic_has_its_own_groups() -> None:
+    async def test(world: World) -> None:
+        one = await world.engine.send(NS, "one", an_item("a", quiet_ms=5))
+        two = await world.engine.send(NS, "two", an_item("b", quiet_ms=5))
+        more = await world.engine.send(NS, "two", an_item("c", quiet_ms=5))
+        assert one.id != two.id == more.id
+        assert (await world.engine.get_by_id(NS, two.id)).items == (
+            Item(b"b", BodyKind.TEXT),
+            Item(b"c", BodyKind.TEXT),
+        )
+        assert await world.engine.cancel_groups(NS, "one", "k")
+        await world.advance(5)
+        [held] = await world.engine.pull(Pull(NS, ("one", "two"), 10))
+        assert (held.topic, texts(held)) == ("two", ["b", "c"])
+
+    run(test, wide=frozenset({NS}))
+
+
+def test_many_producers_of_one_key_lose_nothing_and_each_keeps_its_order() -> None:
+    async def test(world: World) -> None:
+        async def produce(name: str) -> None:
+            for number in range(40):
+                await add(world, f"{name}{number}", quiet_ms=0, max_items=7, item_id=f"{name}{number}")
+
+        found: list[str] = []
+
+        async def consume() -> None:
+            while len(found) < 200:
+                for job in await world.pull("mail", wait_ms=60_000):
+                    found.extend(texts(job))
+                    await world.engine.ack(NS, "mail", [Ref(job.id, job.lease)])
+
+        await asyncio.wait_for(asyncio.gather(consume(), *(produce(name) for name in "abcde")), 10)
+        for name in "abcde":
+            assert [text for text in found if text[0] == name] == [f"{name}{number}" for number in range(40)]
+
+    run(test)
+
+
+REFUSED: list[tuple[Send, str]] = [
+    (Send("a", b"1", BodyKind.JSON, merge=MergeInto("k")), "id"),
+    (an_item("a", on_conflict=OnConflict.KEEP), "on_conflict"),
+    (an_item("a", on_ended=OnConflict.REPLACE), "on_conflict"),
+    (an_item("a", ""), "merge.key"),
+    (an_item("a", "k" * 513), "merge.key"),
+    (an_item("a", "é" * 257), "merge.key"),
+    (an_item("a", "a\nb"), "merge.key"),
+    (an_item("a", "a\x00"), "merge.key"),
+    (an_item("a", "\ud800"), "merge.key"),
+    (an_item("a", item_id=""), "merge.item_id"),
+    (an_item("a", item_id="i" * 513), "merge.item_id"),
+    (an_item("a", item_id="\x7f"), "merge.item_id"),
+    (an_item("a", quiet_ms=-1), "merge.quiet_ms"),
+    (an_item("a", quiet_ms=3661 * DAY_MS), "merge.quiet_ms"),
+    (an_item("a", max_wait_ms=-1), "merge.max_wait_ms"),
+    (an_item("a", max_wait_ms=3661 * DAY_MS), "merge.max_wait_ms"),
+    (an_item("a", max_items=0), "merge.max_items"),
+    (an_item("a", max_items=MAX_GROUP_ITEMS + 1), "merge.max_items"),
+    (an_item("a", quiet_ms=5, delay_ms=5), "merge.quiet_ms"),
+    (an_item("a", quiet_ms=5, at_ms=0), "merge.quiet_ms"),
+    (an_item("a", delay_ms=-1), "delay_ms"),
+    (an_item("a", tags=("x", "x")), "tags"),
+]
+
+
+@pytest.mark.parametrize(("command", "field"), REFUSED)
+def test_what_a_group_cannot_be_is_refused_by_name_and_nothing_is_stored(command: Send, field: str) -> None:
+    async def test(world: World) -> None:
+        with pytest.raises(InvalidField) as refused:
+            await world.engine.send(NS, "mail", command)
+        assert refused.value.field == field
+        with pytest.raises(InvalidField) as refused:
+            await world.engine.send_many(NS, "mail", [an_item("fine"), command])
+        assert refused.value.field == f"[1].{field}"
+        assert (await world.engine.list(NS, "mail", Query())).jobs == []
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        an_item("a", "é" * 256),
+        an_item("a", item_id="i" * 512),
+        an_item("a", quiet_ms=3660 * DAY_MS, max_wait_ms=3660 * DAY_MS, max_items=MAX_GROUP_ITEMS),
+        an_item("a", quiet_ms=0, max_wait_ms=0, max_items=1),
+        an_item("a", quiet_ms=None, delay_ms=5),
+    ],
+)
+def test_what_a_group_can_just_be_is_taken(command: Send) -> None:
+    async def test(world: World) -> None:
+        assert (await world.engine.send(NS, "mail", command)).result == "created"
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("merge", "field"),
+    [
+        (MergePolicy(quiet_ms=-1), "merge.quiet_ms"),
+        (MergePolicy(max_wait_ms=-1), "merge.max_wait_ms"),
+        (MergePolicy(max_items=0), "merge.max_items"),
+        (MergePolicy(max_items=1001), "merge.max_items"),
+        (MergePolicy(update="sometimes"), "merge.update"),
+    ],
+)
+def test_a_topic_cannot_say_what_no_group_can_be(merge: MergePolicy, field: str) -> None:
+    async def test(world: World) -> None:
+        with pytest.raises(InvalidField) as refused:
+            await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(merge=merge)))
+        assert refused.value.field == field
+
+    run(test)
+
+
+def test_a_group_holds_as_many_bytes_as_a_body_and_the_next_item_opens_the_next() -> None:
+    async def test(world: World) -> None:
+        await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(max_body_bytes=10)))
+        with pytest.raises(DuelineError) as refused:
+            await add(world, "x" * 11, quiet_ms=5)
+        assert refused.value.code == "body_too_large"
+        results = [(await add(world, body, quiet_ms=5)).result for body in ("a" * 6, "b" * 4, "c")]
+        assert results == ["created", "appended", "created"]
+        assert await taken(world) == [["a" * 6, "b" * 4]]
+        own = an_item("y" * 300_000, "big", max_body_bytes=400_000)  # a protocol with a limit of its own
+        assert (await world.engine.send(NS, "other", own)).result == "created"
+
+    run(test)
+
+
+class Unanswering:
+    """Takes the place of the store's send: stores, and then nobody knows."""
+
+    def __init__(self, world: World) -> None:
+        self._send = world.store.send
+
+    async def __call__(self, line: Line, items: Sequence[SendItem], policy_version: int = 0) -> Any:
+        await self._send(line, items, policy_version)
+        raise UnknownOutcome("the store did not answer in time; retry with the same id")
+
+
+def test_an_unknown_outcome_names_the_item_id_with_which_a_retry_adds_nothing_twice() -> None:
+    async def test(world: World) -> None:
+        real = world.store.send
+        world.store.send = Unanswering(world)  # type: ignore[method-assign]
+        with pytest.raises(UnknownOutcome) as unknown:
+            await add(world, "a", item_id="i1", quiet_ms=5)
+        assert (unknown.value.id, "item_id" in unknown.value.message) == ("i1", True)
+        with pytest.raises(UnknownOutcome) as unknown:
+            await add(world, "b", quiet_ms=5)
+        assert (unknown.value.id, "may add it twice" in unknown.value.message) == (None, True)
+        answers = await world.engine.send_many(
+            NS, "mail", [an_item("c", item_id="i3"), an_item("d"), Send("p", b"1", BodyKind.JSON)]
+        )
+        assert [(type(one), one.id) for one in answers] == [(UnknownOutcome, id) for id in ("i3", None, "p")]  # type: ignore[union-attr]
+        world.store.send = real  # type: ignore[method-assign]
+        again = await add(world, "a", item_id="i1", quiet_ms=5)
+        assert (again.result, again.items_count) == ("kept", 4)
+
+    run(test)
+
+
+def test_an_item_that_was_delivered_already_is_kept_and_its_group_named() -> None:
+    async def test(world: World) -> None:
+        first = await add(world, "a", item_id="i1")
+        assert await taken(world) == [["a"]]
+        again = await add(world, "a", item_id="i1")
+        assert (again.id, again.result, again.state) == (first.id, "kept", State.DONE)
+        assert await taken(world) == []
+
+    run(test)
+
+
+def test_items_are_counted_as_what_became_of_them() -> None:
+    async def test(world: World) -> None:
+        for item_id in ("1", "2", "2", "3"):
+            await add(world, "a", item_id=item_id, quiet_ms=5)
+        assert world.engine.figures.of(NS, "mail").sent == {
+            "created": 1,
+            "kept": 1,
+            "replaced": 0,
+            "appended": 2,
+            "refused": 0,
+        }
+
+    run(test)
+
+
+async def three_groups(world: World) -> list[str]:
+    """Of the key k: one that is held, one that waits for its retry, an open one; and one of another key."""
+    await add(world, "held", max_items=1)
+    await add(world, "failed", max_items=1)
+    held, failed = await world.pull("mail", max=2, lease_ms=60_000)
+    await world.engine.release(NS, "mail", [Release(failed.id, failed.lease, delay_ms=5_000)])
+    opened = await world.engine.send(NS, "mail", an_item("open", quiet_ms=9_000, max_items=1))
+    assert opened.state is State.READY  # full at once: the failed one's items did not fit
+    await add(world, "foreign", key="other", quiet_ms=5_000)
+    return [held.id, failed.id, opened.id]
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_a_key_cancels_its_groups_but_the_held_ones(partitions: int) -> None:
+    async def test(world: World) -> None:
+        await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=partitions))
+        groups = await three_groups(world)
+        dry = await world.engine.cancel_groups(NS, "mail", "k", dry_run=True)
+        assert (dry.matched, dry.changed, dry.dry_run, dry.complete) == (3, 0, True, True)
+        bulk = await world.engine.cancel_groups(NS, "mail", "k")
+        assert (bulk.matched, bulk.changed, bulk.dry_run, bulk.complete) == (3, 2, False, True)
+        states = [(await world.engine.get(NS, "mail", id)).state for id in groups]
+        assert states == [State.LEASED, State.CANCELLED, State.CANCELLED]
+        assert world.engine.figures.of(NS, "mail").cancelled == 2
+        await world.advance(70_000)
+        assert sorted(await taken(world)) == [["foreign"], ["held"]]
+        nothing = await world.engine.cancel_groups(NS, "mail", "never")
+        assert (nothing.matched, nothing.changed) == (0, 0)
+
+    run(test)
+
+
+def test_items_that_move_to_a_new_group_during_the_cancel_are_cancelled_there() -> None:
+    async def test(world: World) -> None:
+        await add(world, "old")
+        [failed] = await world.pull("mail")
+        await world.engine.release(NS, "mail", [Release(failed.id, failed.lease, delay_ms=5_000)])
+        cancel = world.store.cancel
+
+        async def late(line: Line, ids: Sequence[str], forget: bool = False, spare_leased: bool = False) -> list[Done]:
+            world.store.cancel = cancel  # type: ignore[method-assign]
+            await add(world, "new", quiet_ms=50)  # takes the items of the failed group
+            return await cancel(line, ids, forget, spare_leased)
+
+        world.store.cancel = late  # type: ignore[method-assign]
+        await world.engine.cancel_groups(NS, "mail", "k")
+        await world.advance(10_000)
+        assert await taken(world) == []
+
+    run(test)
+
+
+def test_a_group_that_is_pulled_during_the_cancel_stays_with_its_holder() -> None:
+    async def test(world: World) -> None:
+        await add(world, "a")
+        cancel = world.store.cancel
+        held: list[Held] = []
+
+        async def late(line: Line, ids: Sequence[str], forget: bool = False, spare_leased: bool = False) -> list[Done]:
+            world.store.cancel = cancel  # type: ignore[method-assign]
+            held.extend(await world.pull("mail"))
+            return await cancel(line, ids, forget, spare_leased)
+
+        world.store.cancel = late  # type: ignore[method-assign]
+        bulk = await world.engine.cancel_groups(NS, "mail", "k")
+        assert (bulk.matched, bulk.changed) == (1, 0)
+        [done] = await world.engine.ack(NS, "mail", [Ref(held[0].id, held[0].lease)])
+        assert done.code is Code.OK
+
+    run(test)
+
+
+def test_the_groups_of_a_key_are_listed_alone() -> None:
+    async def test(world: World) -> None:
+        groups = await three_groups(world)
+        page = await world.engine.list(NS, "mail", Query(merge_key="k"))
+        assert sorted(job.id for job in page.jobs) == sorted(groups)
+        for more in ({"state": State.READY}, {"tag": "x"}, {"due_after_ms": 5}, {"due_before_ms": 5}):
+            with pytest.raises(InvalidField) as refused:
+                await world.engine.list(NS, "mail", Query(merge_key="k", **more))
+            assert refused.value.field == "merge_key"
+        for call in (world.engine.list(NS, "mail", Query(merge_key="\n")), world.engine.cancel_groups(NS, "mail", "")):
+            with pytest.raises(InvalidField) as refused:
+                await call
+            assert refused.value.field == "merge_key"
+
+    run(test)
+
+
+def test_an_open_group_is_rescheduled_and_still_open_but_its_items_are_not_patched() -> None:
+    async def test(world: World) -> None:
+        sent = await add(world, "a", delay_ms=50)
+        with pytest.raises(InvalidField) as refused:
+            await world.engine.patch(NS, "mail", Patch(sent.id, body=b"x", kind=BodyKind.TEXT))
+        assert refused.value.field == "body"
+        job = await world.engine.patch(NS, "mail", Patch(sent.id, delay_ms=500, tags=("t",), max_attempts=3))
+        assert (job.due_at_ms - world.timer.start_ms, job.tags) == (500, ("t",))
+        assert (await add(world, "b")).id == sent.id
+        await world.engine.fire(NS, "mail", sent.id)
+        assert await taken(world) == [["a", "b"]]
+
+    run(test)
