@@ -30,7 +30,8 @@ class Outcome(StrEnum):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What becomes of the job. `delay_ms` None: its retry policy decides. `error` is kept with the job and in the log."""
+    """What becomes of the job. `error` is kept with the job and in the log. `delay_ms` of a RETRY: None, the job's own
+    retry policy decides; of NOBODY: None, nobody at all is there, and the topic waits until somebody is."""
 
     outcome: Outcome
     error: str | None = None
@@ -39,6 +40,10 @@ class Verdict(msgspec.Struct, frozen=True):
 
 DONE = Verdict(Outcome.DONE)
 NOBODY = Verdict(Outcome.NOBODY)
+
+
+class Undeliverable(Exception):
+    """This job says nothing that could be called, and never will: it is dead (rejected). The text is kept with it."""
 
 
 class Courier(Protocol):
@@ -55,7 +60,7 @@ class Courier(Protocol):
 
     async def calls(self, pushing: Pushing, job: Held) -> Sequence[Call]:
         """The calls of this job, to be tried in order until one is done or wants the job dead. Empty: nobody there;
-        the job is given back and costs no attempt (at most 100 times a job)."""
+        the job is given back and costs no attempt (at most 100 times a job). Raises Undeliverable."""
         ...
 
     def judge(self, pushing: Pushing, answer: Answer, now_ms: int) -> Verdict:

@@ -1,0 +1,112 @@
+"""One try to push one job: its calls, one after the other, and what becomes of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..engine.engine import Engine
+from ..engine.job import Held, Reason
+from ..engine.push_target import Pushing
+from ..engine.store import Attempt, Ref, Release
+from .courier import NOBODY, Courier, Outcome, Undeliverable, Verdict
+from .hosts import Hosts, host_of, may_return, wait_ms
+from .outgoing import Call, CallFailed
+
+if TYPE_CHECKING:
+    from .dispatcher import Caller
+
+Told = Callable[[Attempt, str | None], None]
+
+
+class Delivery:
+    """The calls of one job. `told` hears of each, with the kind of failure when no answer came."""
+
+    def __init__(self, pushing: Pushing, job: Held, courier: Courier, caller: Caller, hosts: Hosts, told: Told) -> None:
+        self._pushing = pushing
+        self._job = job
+        self._courier = courier
+        self._caller = caller
+        self._hosts = hosts
+        self._told = told
+
+    async def run(self, now_ms: Callable[[], int]) -> Verdict:
+        """Call until a call is done, wants the job dead, or there is no other; the verdict of the last one."""
+        verdict = NOBODY
+        try:
+            calls = await self._courier.calls(self._pushing, self._job)
+        except Undeliverable as error:
+            return Verdict(Outcome.DEAD, str(error))
+        for call in calls:
+            verdict = await (self._at_host(call, now_ms) if self._courier.many_targets else self._call(call, now_ms))
+            if verdict.outcome is not Outcome.RETRY:
+                break
+        return verdict
+
+    async def _at_host(self, call: Call, now_ms: Callable[[], int]) -> Verdict:
+        """The call, if its host has a place for it."""
+        host, target = host_of(call.url), self._pushing.target
+        busy_ms = self._hosts.enter(host, max(1, target.concurrency // 4), target.breaker, now_ms())
+        if busy_ms is not None:
+            returns = self._job.delivery - self._job.attempt
+            if not may_return(returns):
+                return Verdict(Outcome.RETRY, f"{host}: too many calls at once, or too many that failed")
+            return Verdict(Outcome.NOBODY, delay_ms=max(busy_ms, wait_ms(returns)))
+        status: int | None = None
+        try:
+            verdict, status = await self._called(call, now_ms)
+            return verdict
+        finally:
+            self._hosts.leave(host, is_well(status), target.breaker, now_ms())
+
+    async def _call(self, call: Call, now_ms: Callable[[], int]) -> Verdict:
+        verdict, _ = await self._called(call, now_ms)
+        return verdict
+
+    async def _called(self, call: Call, now_ms: Callable[[], int]) -> tuple[Verdict, int]:
+        """The verdict, and the status that was answered; 0 when none was."""
+        at_ms = now_ms()
+        failure: str | None = None
+        status, excerpt = 0, ""
+        try:
+            answer = await self._caller.call(call)
+        except CallFailed as failed:
+            failure, duration_ms = failed.kind, failed.duration_ms
+            verdict = Verdict(Outcome.RETRY, failed.message)
+        else:
+            verdict = self._courier.judge(self._pushing, answer, now_ms())
+            status, duration_ms, excerpt = answer.status, answer.duration_ms, answer.excerpt
+        done = verdict.outcome is Outcome.DONE
+        attempt = Attempt(
+            self._job.id,
+            self._job.attempt,
+            at_ms,
+            status,
+            duration_ms,
+            # For the breaker: a target that wants a job never again works as it should.
+            ok=verdict.outcome in (Outcome.DONE, Outcome.DEAD),
+            error=None if done else verdict.error,
+            excerpt=None if done or not excerpt else excerpt,
+        )
+        self._told(attempt, failure)
+        return verdict, status
+
+
+def is_well(status: int | None) -> bool | None:
+    """What a call says about its host: it answers (True), it does not or is overloaded (False). None: nothing."""
+    if status is None:
+        return None
+    return 0 < status < 500 and status not in (408, 429)
+
+
+async def settle(engine: Engine, topic: tuple[str, str], job: Held, verdict: Verdict) -> None:
+    """Tell the store what becomes of the job. A lease that was lost answers so, and nothing has changed."""
+    if verdict.outcome is Outcome.DONE:
+        await engine.ack(*topic, (Ref(job.id, job.lease),))
+        return
+    if verdict.outcome is Outcome.NOBODY:
+        release = Release(job.id, job.lease, delay_ms=verdict.delay_ms or 0, count=False)
+    else:
+        dead = Reason.REJECTED if verdict.outcome is Outcome.DEAD else None
+        release = Release(job.id, job.lease, verdict.delay_ms, verdict.error, dead=dead)
+    await engine.release(*topic, (release,))

@@ -1,0 +1,294 @@
+"""One topic's pushes: a consumer like any other, that calls the target instead of working itself.
+
+    gate open? --pull, as much as there are free places--> one task per job: call --> judge --> ack | release
+        ^                                                                     |
+        +--- paused; breaker open; nobody there to call; no place free <-- report
+
+While the gate is closed nothing is pulled, so nothing is leased and no attempt is spent. Concurrency and rate hold over
+all processes because the store's pull enforces them (`engine.push_target.limits_of`); here only this process's share of
+places is counted. A pull that is parked when the gate closes is taken back.
+
+What a call brought is said to the store until the store has heard it, or the lease is lost: then it is no longer ours
+to say, and nothing is said. Half open, the breaker lets one job through in this process, and its end decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from ..engine.commands import Pull
+from ..engine.engine import Engine
+from ..engine.errors import DuelineError, RateLimited, StoreFull, Unavailable
+from ..engine.job import Held
+from ..engine.push_target import Breaker, Pushing
+from ..engine.store import Attempt
+from ..engine.timer import LoopTimer, Timer
+from .courier import Courier, Outcome, Verdict
+from .delivery import Delivery, settle
+from .holds import Hold, Holds
+from .hosts import Hosts
+from .outgoing import Answer, Call
+from .reports import Reports
+from .watch import Unwatched, Watch
+
+LONG_S = 3600.0
+NOBODY_S = 1.0  # how long nobody is there before somebody is looked for again
+WAIT_MS = 300_000
+MARGIN_MS = 5_000  # of a lease beyond the time limit of a call
+FIRST_BACK_OFF_S, LAST_BACK_OFF_S = 0.1, 5.0
+
+
+class Caller(Protocol):
+    """Makes calls: `push.outgoing.Outgoing`, or a table in a test."""
+
+    async def call(self, call: Call) -> Answer: ...
+
+
+class Means(msgspec.Struct, frozen=True):
+    """What every dispatcher of a process works with."""
+
+    engine: Engine
+    caller: Caller
+    couriers: Mapping[str, Courier]
+    hosts: Hosts
+    timer: Timer = LoopTimer()
+    watch: Watch = Unwatched()
+
+
+class Dispatcher:
+    """start, stop; `retarget` when the topic's target has changed."""
+
+    def __init__(self, pushing: Pushing, means: Means) -> None:
+        self.pushing = pushing
+        self._means = means
+        self._engine = means.engine
+        self._timer = means.timer
+        self._name = (pushing.namespace, pushing.topic)
+        self._reports = Reports(means.engine.store.pushes, *self._name, means.timer, self.nudge)
+        self._holds = Holds(lambda items: self._engine.extend(*self._name, items), means.timer)
+        self._running: dict[asyncio.Task[None], Hold] = {}
+        self._calling: set[asyncio.Task[None]] = set()  # those of them that can still be broken off
+        self._parked: asyncio.Task[list[Held]] | None = None
+        self._nudged = asyncio.Event()
+        self._loaded = False
+        self._nobody_until_s = 0.0
+        self._failures = 0
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._hurried = asyncio.Event()
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._running)
+
+    def start(self) -> None:
+        if self._task is None and not self._stopping:
+            self._means.watch.paused(*self._name, self.pushing.target.paused)
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def retarget(self, pushing: Pushing) -> None:
+        """From now on push there. Calls that are under way end as they end."""
+        before, self.pushing = self.pushing.target, pushing
+        now = pushing.target
+        self._means.watch.paused(*self._name, now.paused)
+        if (before.url, before.service, before.courier) != (now.url, now.service, now.courier):
+            self._loaded = False  # the breaker was about another place
+            self._nobody_until_s = 0.0
+        self.nudge()
+
+    def nudge(self) -> None:
+        """Something changed: look at the gate again."""
+        self._nudged.set()
+        if self._parked is not None and self._closed_s() is not None:
+            self._parked.cancel()
+
+    async def stop(self, drain_s: float | None) -> None:
+        """Pull no more; calls that are under way get `drain_s` (None: all the time they need) to end, the jobs of the
+        others are given back and cost no attempt."""
+        self._stopping = True
+        self.nudge()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        if self._running:
+            alarm = None if drain_s is None else self._timer.call_later(drain_s, self._hurry)
+            if drain_s == 0:
+                self._hurry()
+            while self._running:
+                await asyncio.wait(list(self._running))
+            if alarm is not None:
+                alarm.cancel()
+        await self._reports.stop()
+        self._means.watch.gone(*self._name)
+
+    def _hurry(self) -> None:
+        self._hurried.set()
+        for task in self._calling:
+            task.cancel()
+
+    # -- the loop
+
+    async def _run(self) -> None:
+        while not self._stopping:
+            self._nudged.clear()
+            try:
+                rest_s = await self._step()
+                self._failures = 0
+            except Exception as error:
+                if not isinstance(error, DuelineError):
+                    self._complain("the dispatcher failed", error)
+                rest_s = min(FIRST_BACK_OFF_S * 2**self._failures, LAST_BACK_OFF_S)
+                self._failures = min(self._failures + 1, 10)
+                await self._back_off(rest_s)
+                continue
+            if rest_s > 0 and not self._stopping:
+                handle = self._timer.call_later(rest_s, self._nudged.set)
+                await self._nudged.wait()
+                handle.cancel()
+
+    async def _back_off(self, rest_s: float) -> None:
+        """Sleep whatever happens, but for the end."""
+        woken = asyncio.Event()
+        handle = self._timer.call_later(rest_s, woken.set)
+        while not self._stopping and not woken.is_set():
+            self._nudged.clear()
+            await _first(woken.wait(), self._nudged.wait())
+        handle.cancel()
+
+    async def _step(self) -> float:
+        """Pull once, if the gate is open; how long to sleep then, unless nudged."""
+        if not self._loaded:
+            await self._reports.load()
+            self._loaded = True
+        rest_s = self._closed_s()
+        if rest_s is not None:
+            return rest_s
+        pushing = self.pushing
+        if not await self._courier.somebody(pushing):
+            self._nobody_until_s = self._timer.time() + NOBODY_S
+            return NOBODY_S
+        places = self._places()
+        if places <= 0:
+            return LONG_S  # the end of a call nudges
+        limits = self._engine.limits
+        lease_ms = min(pushing.target.timeout_ms + MARGIN_MS, limits.max_lease_ms)
+        wait_ms = min(WAIT_MS, limits.max_wait_ms)
+        jobs = await self._pull(Pull(*self._topic, min(places, limits.max_pull), lease_ms, wait_ms))
+        for job in jobs:
+            self._begin(pushing, job, lease_ms)
+        return 0.0 if jobs or wait_ms >= 1000 else NOBODY_S
+
+    @property
+    def _courier(self) -> Courier:
+        return self._means.couriers[self.pushing.target.courier]
+
+    @property
+    def _topic(self) -> tuple[str, tuple[str, ...]]:
+        return self._name[0], (self._name[1],)
+
+    @property
+    def _breaker(self) -> Breaker | None:
+        """The breaker of the topic. One whose jobs go to many targets has them per host."""
+        return None if self._courier.many_targets else self.pushing.target.breaker
+
+    def _closed_s(self) -> float | None:
+        """None: the gate is open as far as is known without asking. Else how long it stays closed by itself."""
+        if self._stopping or self.pushing.target.paused:
+            return LONG_S
+        breaker, state = self._breaker, self._reports.state
+        if breaker is not None and state.failures >= breaker.failures:
+            rest_ms = state.open_until_ms - self._engine.store.now_ms()
+            if rest_ms > 0:
+                return rest_ms / 1000
+        rest_s = self._nobody_until_s - self._timer.time()
+        return rest_s if rest_s > 0 else None
+
+    def _places(self) -> int:
+        """How many more jobs may be pulled."""
+        breaker = self._breaker
+        if breaker is not None and self._reports.state.failures >= breaker.failures:
+            return 0 if self._running or self._reports.pending else 1  # half open: one, and its end decides
+        return self.pushing.target.concurrency - len(self._running)
+
+    async def _pull(self, pull: Pull) -> list[Held]:
+        """Wait for jobs. When the gate closes meanwhile: none; whatever was on its way is given back by the engine."""
+        self._parked = asyncio.get_running_loop().create_task(self._engine.pull(pull))
+        try:
+            await asyncio.wait([self._parked])
+            return [] if self._parked.cancelled() else self._parked.result()
+        finally:
+            self._parked.cancel()
+            self._parked = None
+
+    # -- one job
+
+    def _begin(self, pushing: Pushing, job: Held, lease_ms: int) -> None:
+        hold = self._holds.take(job, lease_ms)
+        task = asyncio.get_running_loop().create_task(self._push(pushing, hold))
+        self._running[task] = hold
+        self._calling.add(task)
+        task.add_done_callback(self._ended)
+        self._means.watch.in_flight(*self._name, len(self._running))
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._holds.drop(self._running.pop(task))
+        self._calling.discard(task)
+        self._means.watch.in_flight(*self._name, len(self._running))
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._complain("a push failed", error)
+        self.nudge()
+
+    async def _push(self, pushing: Pushing, hold: Hold) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        delivery = Delivery(pushing, hold.job, self._courier, self._means.caller, self._means.hosts, self._told)
+        try:
+            verdict = await delivery.run(self._engine.store.now_ms)
+        except asyncio.CancelledError:
+            verdict = Verdict(Outcome.NOBODY, delay_ms=0)  # the server stops
+        except Exception as error:
+            self._complain("a courier failed", error)
+            verdict = Verdict(Outcome.RETRY, f"internal: {type(error).__name__}")
+        self._calling.discard(task)
+        if verdict.outcome is Outcome.NOBODY and verdict.delay_ms is None:
+            self._nobody_until_s = self._timer.time() + NOBODY_S
+            self.nudge()
+        await self._settle(hold, verdict)
+
+    def _told(self, attempt: Attempt, failure: str | None) -> None:
+        self._reports.add(attempt, self._breaker)
+        self._means.watch.called(*self._name, attempt, failure)
+
+    async def _settle(self, hold: Hold, verdict: Verdict) -> None:
+        """Say it to the store until it has heard it. The lease is extended meanwhile; its token lets it happen once."""
+        rest_s = FIRST_BACK_OFF_S
+        while not hold.lost:
+            try:
+                await settle(self._engine, self._name, hold.job, verdict)
+                return
+            except (Unavailable, RateLimited, StoreFull):
+                if self._hurried.is_set():
+                    return  # the lease ends by itself
+            woken = asyncio.Event()
+            handle = self._timer.call_later(rest_s, woken.set)
+            await _first(woken.wait(), self._hurried.wait())
+            handle.cancel()
+            rest_s = min(rest_s * 2, LAST_BACK_OFF_S)
+
+    def _complain(self, message: str, error: BaseException) -> None:
+        """A bug: told once, and the job goes on by its policy."""
+        context = {"message": f"{message}: {'/'.join(self._name)}", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(context)
+
+
+async def _first(*waits: Coroutine[Any, Any, Any]) -> None:
+    """Return when one of them has ended."""
+    tasks = [asyncio.ensure_future(one) for one in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,89 @@
+"""Limits per host, for topics whose jobs go to many of them (courier "carried"). In this process only. No I/O.
+
+A topic that calls many hosts has one line and one number of places. If a host hangs, its calls must not take all the
+places: each host has its own share, and one that fails again and again is left alone for a while. A job whose host has
+no place is given back and costs no attempt, a little longer every time; the number of free returns of a job is bounded
+(engine.limits.MAX_REFUNDS), and so is what its waiting can cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from ..engine.limits import MAX_REFUNDS
+from ..engine.push_target import Breaker
+
+FIRST_WAIT_MS = 100
+GROWTH = 1.5
+LONGEST_WAIT_MS = 30_000
+MAX_HOSTS = 10_000
+
+
+class Host:
+    """What is known about one host. `failures`: in a row."""
+
+    __slots__ = ("failures", "in_flight", "open_until_ms")
+
+    def __init__(self) -> None:
+        self.in_flight = 0
+        self.failures = 0
+        self.open_until_ms = 0
+
+
+def host_of(url: str) -> str:
+    """The name and port that a call connects to."""
+    parts = urlsplit(url)
+    return parts.netloc.rpartition("@")[2].lower()
+
+
+def wait_ms(returns: int) -> int:
+    """How long a job waits that was given back so many times before."""
+    return int(min(FIRST_WAIT_MS * GROWTH ** min(returns, 50), LONGEST_WAIT_MS))
+
+
+def may_return(returns: int) -> bool:
+    """Can it be given back once more without costing an attempt?"""
+    return returns < MAX_REFUNDS - 1
+
+
+class Hosts:
+    """`per_host`: calls at once to one host."""
+
+    def __init__(self, per_host: int) -> None:
+        self._per_host = per_host
+        self._hosts: dict[str, Host] = {}
+
+    def enter(self, host: str, share: int, breaker: Breaker | None, now_ms: int) -> int | None:
+        """Take a place: None. Or how long to wait at least: the host is busy, or has been left alone after failures.
+        When that time is over one call is let through, and its end decides. `share`: the most places of one host."""
+        state = self._hosts.get(host)
+        if state is None:
+            self._forget_idle()
+            state = self._hosts[host] = Host()
+        broken = breaker is not None and state.failures >= breaker.failures
+        if broken and state.open_until_ms > now_ms:
+            return state.open_until_ms - now_ms
+        if state.in_flight >= (1 if broken else max(1, min(self._per_host, share))):
+            return 0
+        state.in_flight += 1
+        return None
+
+    def leave(self, host: str, ok: bool | None, breaker: Breaker | None, now_ms: int) -> None:
+        """The call has ended; `ok` None: it says nothing about the host."""
+        state = self._hosts[host]
+        state.in_flight -= 1
+        if ok is None:
+            return
+        state.failures = 0 if ok else state.failures + 1
+        if breaker is not None and state.failures >= breaker.failures:
+            state.open_until_ms = now_ms + breaker.open_ms
+
+    def _forget_idle(self) -> None:
+        keeps: tuple[Callable[[Host], int], ...] = (
+            lambda state: state.in_flight or state.failures,
+            lambda state: state.in_flight,
+        )
+        for keep in keeps:
+            if len(self._hosts) >= MAX_HOSTS:
+                self._hosts = {name: state for name, state in self._hosts.items() if keep(state)}

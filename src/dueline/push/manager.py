@@ -1,0 +1,153 @@
+"""All topics that this process pushes: one dispatcher for each that has a target.
+
+Targets are found at the start by paging through the directory. A change made by this process is heard at once; for
+those of others one number in the directory is looked at every 30 s, and only when it moved the pages are read again
+(engine.push_control). A process that died between writing a target and moving the number is made good for by a whole
+look every 10 minutes.
+
+Before a dispatcher's first pull every line of its topic has certainly heard the target's limits: whoever wrote the
+target may have died before telling them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from ..engine.errors import DuelineError, NotFound
+from ..engine.push_target import Pushing
+from .dispatcher import Dispatcher, Means
+
+LOOK_S = 30.0
+WHOLE_LOOK_S = 600.0
+BACK_OFF_S = 1.0
+PAGE = 500
+AT_ONCE = 16  # dispatchers that begin at the same time
+
+Name = tuple[str, str]
+
+
+class PushManager:
+    """start, stop. `look` reads what has changed; tests call it instead of waiting."""
+
+    def __init__(self, means: Means) -> None:
+        self._means = means
+        self._engine = means.engine
+        self._timer = means.timer
+        self._dispatchers: dict[Name, Dispatcher] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._told: dict[Name, None] = {}  # changed by this process since the last step
+        self._mark = -1
+        self._whole_at_s = 0.0
+        self._nudged = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    @property
+    def topics(self) -> list[Name]:
+        """The topics that are being pushed."""
+        return list(self._dispatchers)
+
+    def start(self) -> None:
+        if self._task is None and not self._stopping:
+            self._engine.when_push_changes(self.changed)
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def changed(self, namespace: str, topic: str) -> None:
+        """This process has set, changed or removed the topic's target."""
+        self._told[(namespace, topic)] = None
+        self._nudged.set()
+
+    async def stop(self, drain_s: float) -> None:
+        """Pull no more; give running calls this time, then give the rest of the jobs back."""
+        self._stopping = True
+        self._engine.when_push_changes(None)
+        self._nudged.set()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        dispatchers = list(self._dispatchers.values())
+        self._dispatchers.clear()
+        await asyncio.gather(*(one.stop(drain_s) for one in dispatchers))
+        for task in self._leaving:
+            task.cancel()
+        if self._leaving:
+            await asyncio.wait(self._leaving)
+
+    async def _run(self) -> None:
+        while not self._stopping:
+            self._nudged.clear()
+            rest_s = LOOK_S
+            try:
+                await self._heed()
+                await self.look()
+            except Exception as error:
+                if not isinstance(error, DuelineError):
+                    context = {"message": "looking for push targets failed", "exception": error}
+                    asyncio.get_running_loop().call_exception_handler(context)
+                rest_s = BACK_OFF_S
+            handle = self._timer.call_later(rest_s, self._nudged.set)
+            if not self._stopping:
+                await self._nudged.wait()
+            handle.cancel()
+
+    async def look(self) -> None:
+        """Read all targets, if some process has changed one since the last look."""
+        mark = await self._engine.push_mark()
+        now_s = self._timer.time()
+        if mark == self._mark and now_s < self._whole_at_s:
+            return
+        seen: set[Name] = set()
+        after: str | None = ""
+        while after is not None and not self._stopping:
+            page, after = await self._engine.pushing(None, after, PAGE)
+            seen |= {(one.namespace, one.topic) for one in page}
+            for start in range(0, len(page), AT_ONCE):
+                await asyncio.gather(*(self._heed_version(one) for one in page[start : start + AT_ONCE]))
+        if self._stopping:
+            return
+        for name in [name for name in self._dispatchers if name not in seen]:
+            await self._heed_one(name)
+        self._mark = mark
+        self._whole_at_s = now_s + WHOLE_LOOK_S
+
+    async def _heed(self) -> None:
+        """What this process has changed itself."""
+        while self._told and not self._stopping:
+            name = next(iter(self._told))
+            await self._heed_one(name)
+            self._told.pop(name, None)
+
+    async def _heed_version(self, found: Pushing) -> None:
+        dispatcher = self._dispatchers.get((found.namespace, found.topic))
+        if dispatcher is None or dispatcher.pushing.version < found.version:
+            await self._heed_one((found.namespace, found.topic))
+
+    async def _heed_one(self, name: Name) -> None:
+        """Bring this topic's dispatcher to what the directory says now."""
+        try:
+            found = await self._engine.begin_push(*name)
+        except NotFound:
+            found = None
+        dispatcher = self._dispatchers.get(name)
+        if self._stopping:
+            return
+        if found is None or found.target.courier not in self._means.couriers:
+            if dispatcher is not None:
+                self._dismiss(name, dispatcher)
+        elif dispatcher is not None:
+            dispatcher.retarget(found)
+        else:
+            self._dispatchers[name] = Dispatcher(found, self._means)
+            self._dispatchers[name].start()
+
+    def _dismiss(self, name: Name, dispatcher: Dispatcher) -> None:
+        """The target was removed: calls that are under way end as they end."""
+        del self._dispatchers[name]
+        task = asyncio.get_running_loop().create_task(self._leave(dispatcher))
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    async def _leave(self, dispatcher: Dispatcher) -> None:
+        try:
+            await dispatcher.stop(None)
+        except asyncio.CancelledError:
+            await dispatcher.stop(0)

@@ -1,0 +1,83 @@
+"""Tells the log of a target what happened, and knows its breaker.
+
+Calls that end while a report is under way travel in the next one. A report that fails is tried again with the next,
+or a second later; what does not fit into the memory of a store that stays away is forgotten, the oldest first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from ..engine.errors import DuelineError
+from ..engine.push_target import Breaker
+from ..engine.store import Attempt, PushLog, TargetState
+from ..engine.timer import Handle, Timer
+
+BATCH = 200
+MOST_KEPT = 1000
+AGAIN_S = 1.0
+
+
+class Reports:
+    """`state` is the breaker as all processes together saw it, at the last report. `told` is called when it is new."""
+
+    def __init__(self, log: PushLog, namespace: str, topic: str, timer: Timer, told: Callable[[], None]) -> None:
+        self.state = TargetState()
+        self._log = log
+        self._name = (namespace, topic)
+        self._timer = timer
+        self._told = told
+        self._waiting: deque[tuple[Attempt, Breaker | None]] = deque(maxlen=MOST_KEPT)
+        self._task: asyncio.Task[None] | None = None
+        self._again: Handle | None = None
+
+    @property
+    def pending(self) -> bool:
+        """Is there something that the log does not know yet?"""
+        return bool(self._waiting) or self._task is not None
+
+    async def load(self) -> None:
+        """Read the breaker's state: at the start, and for another target."""
+        self.state = await self._log.state(*self._name)
+
+    def add(self, attempt: Attempt, breaker: Breaker | None) -> None:
+        """`breaker` None: this target has none."""
+        self._waiting.append((attempt, breaker))
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._task is None and self._waiting:
+            if self._again is not None:
+                self._again.cancel()
+                self._again = None
+            self._task = asyncio.get_running_loop().create_task(self._send())
+
+    async def _send(self) -> None:
+        try:
+            while self._waiting:
+                some = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+                try:
+                    await self._report(some)
+                except DuelineError:
+                    kept = some[max(0, len(some) + len(self._waiting) - MOST_KEPT) :]
+                    self._waiting.extendleft(reversed(kept))
+                    self._again = self._timer.call_later(AGAIN_S, self._begin)
+                    return
+        finally:
+            self._task = None
+            self._told()
+
+    async def _report(self, some: list[tuple[Attempt, Breaker | None]]) -> None:
+        breaker = some[-1][1]
+        limits = (0, 0) if breaker is None else (breaker.failures, breaker.open_ms)
+        self.state = await self._log.report(*self._name, [attempt for attempt, _ in some], *limits)
+
+    async def stop(self) -> None:
+        """Wait for what is under way; what could not be told is forgotten."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None

@@ -1,0 +1,122 @@
+"""The couriers "http" and "carried": HTTP calls that say whose job they are.
+
+    http      to the target's URL, or to the instances of its service, one after the other
+    carried   to the URL that the job itself carries, with the method that it carries
+
+The body is the job's, of the kind it was sent as; a merge group goes as one JSON array of its items in their order. For
+"carried" the items stand in the array as they came, whatever their kind (EXFE). What the headers say:
+
+    Dueline-Topic  Dueline-Job-Id  Dueline-Attempt  Dueline-Delivery  Dueline-Due-At-Ms     whose call this is
+    webhook-id  webhook-timestamp  webhook-signature (when the target has secrets)          push.signing
+    the target's own headers, and those of the job's that may travel                        push.forwarded
+
+Names that are no plain ASCII stand there as percent-encoded UTF-8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from urllib.parse import quote
+
+from ..engine.headers import unpack_headers
+from ..engine.items import items_json
+from ..engine.job import BodyKind, Held
+from ..engine.push_target import Pushing
+from .courier import Undeliverable, Verdict
+from .discovery import Resolver
+from .forwarded import Headers, forwarded
+from .outgoing import Answer, Call
+from .signing import signed, webhook_id
+from .verdict import judged
+
+URL_HEADER, METHOD_HEADER = "dueline-url", "dueline-method"  # of jobs for "carried", in any case
+_CONTENT_TYPES = {
+    BodyKind.JSON: "application/json",
+    BodyKind.TEXT: "text/plain; charset=utf-8",
+    BodyKind.BYTES: "application/octet-stream",
+}
+_PLAIN = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) != "%")
+
+
+class HttpCourier:
+    """Calls the target's URL, or its service. `now_ms`: the store's clock, for the time in the signature."""
+
+    many_targets = False
+
+    def __init__(self, resolver: Resolver, now_ms: Callable[[], int]) -> None:
+        self._resolver = resolver
+        self._now_ms = now_ms
+
+    async def somebody(self, pushing: Pushing) -> bool:
+        return pushing.target.service is None or bool(await self._instances(pushing.target.service))
+
+    async def calls(self, pushing: Pushing, job: Held) -> Sequence[Call]:
+        target = pushing.target
+        urls = [target.url] if target.url else await self._instances(target.service or "")
+        if not urls:
+            return ()
+        body, content_type = body_of(job)
+        headers = headers_of(pushing, job, content_type, body, self._now_ms())
+        return [Call(target.method, url, headers, body, target.timeout_ms) for url in urls]
+
+    def judge(self, pushing: Pushing, answer: Answer, now_ms: int) -> Verdict:
+        return judged(pushing.target.success, answer, now_ms)
+
+    async def _instances(self, service: str) -> list[str]:
+        """Nobody among those that are remembered: they are looked up again."""
+        found = await self._resolver.instances(service) or await self._resolver.instances(service, fresh=True)
+        return [instance.url for instance in found]
+
+
+class CarriedCourier:
+    """Calls what the job carries. Its topic belongs to the server itself: nobody else can write those headers."""
+
+    many_targets = True
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+
+    async def somebody(self, pushing: Pushing) -> bool:
+        return True
+
+    async def calls(self, pushing: Pushing, job: Held) -> Sequence[Call]:
+        told = {name.lower(): value for name, value in unpack_headers(job.headers)}
+        url = told.get(URL_HEADER)
+        if not url:
+            raise Undeliverable("the job carries no URL")
+        body, content_type = body_of(job, verbatim=True)
+        headers = headers_of(pushing, job, content_type, body, self._now_ms())
+        method = told.get(METHOD_HEADER) or pushing.target.method
+        return [Call(method, url, headers, body, pushing.target.timeout_ms)]
+
+    def judge(self, pushing: Pushing, answer: Answer, now_ms: int) -> Verdict:
+        return judged(pushing.target.success, answer, now_ms)
+
+
+def body_of(job: Held, verbatim: bool = False) -> tuple[bytes, str]:
+    """What is sent for a job, and its content type. `verbatim`: the items of a group go as they came."""
+    if job.items is None:
+        return job.body, _CONTENT_TYPES[job.kind]
+    items = b"[" + b",".join(item.body for item in job.items) + b"]" if verbatim else items_json(job.items)
+    return items, _CONTENT_TYPES[BodyKind.JSON]
+
+
+def headers_of(pushing: Pushing, job: Held, content_type: str, body: bytes, now_ms: int) -> Headers:
+    """The headers of a call for this job."""
+    travelling = forwarded(unpack_headers(job.headers), pushing.target.headers)
+    typed = any(name.lower() == "content-type" for name, _ in travelling)
+    name = webhook_id(pushing.namespace, pushing.topic, job.id, job.created_at_ms)
+    return (
+        *travelling,
+        *(() if typed else (("Content-Type", content_type),)),
+        ("Dueline-Topic", _plain(pushing.topic)),
+        ("Dueline-Job-Id", _plain(job.id)),
+        ("Dueline-Attempt", str(job.attempt)),
+        ("Dueline-Delivery", str(job.delivery)),
+        ("Dueline-Due-At-Ms", str(job.due_at_ms)),
+        *signed(pushing.target.secrets, name, now_ms // 1000, body),
+    )
+
+
+def _plain(name: str) -> str:
+    return quote(name, safe=_PLAIN)
