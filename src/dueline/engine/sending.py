@@ -156,7 +156,7 @@ def send_item(command: Send, id: str, topic: Topic, checks: Checks, now_ms: Call
         fingerprint = _fingerprint(command, _written(command))
         if command.ttl_ms is not UNSET:
             ttl_ms = command.ttl_ms
-    if config.spread_ms and (merge is None or merge.quiet_ms is None):
+    if config.spread_ms:  # of a fixed time; a quiet one is not spread
         share_ms = random.randint(0, config.spread_ms)
         if at_ms is None:
             delay_ms = (delay_ms or 0) + share_ms

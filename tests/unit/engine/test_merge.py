@@ -361,6 +361,8 @@ def test_a_group_holds_as_many_bytes_as_a_body_and_the_next_item_opens_the_next(
         assert await taken(world) == [["a" * 6, "b" * 4]]
         own = an_item("y" * 300_000, "big", max_body_bytes=400_000)  # a protocol with a limit of its own
         assert (await world.engine.send(NS, "other", own)).result == "created"
+        more = an_item("z" * 90_000, "big", max_body_bytes=400_000)
+        assert (await world.engine.send(NS, "other", more)).result == "appended"
 
     run(test)
 
