@@ -9,10 +9,13 @@ from typing import Any
 from urllib.parse import quote
 
 from dueline.dialects.http import Request, Response
-from dueline.dialects.native import InfoView, NativeDialect
+from dueline.dialects.native import InfoView, NativeDialect, PushRules
 from dueline.dialects.native.answers import Held, Job
 from dueline.engine.engine import Engine
 from dueline.engine.limits import Limits
+from dueline.push.egress import Egress
+from dueline.push.forwarded import check_target_headers
+from dueline.push.signing import check_secret, masked
 from dueline.server.router import Router
 from dueline.store.memory import MemoryStore
 from dueline.testing.clock import VirtualClock
@@ -41,6 +44,11 @@ def info() -> InfoView:
     return InfoView("0.1.0", "", "fsync", "memory", {"max_body_bytes": 262144}, 0)
 
 
+def push_rules() -> PushRules:
+    """What the server is wired with, but for the allow-list of a config."""
+    return PushRules(Egress(allow=["127.0.0.9"]).check_url, check_target_headers, check_secret, masked)
+
+
 class Reply:
     """One response, read as a client reads it."""
 
@@ -67,7 +75,7 @@ class Api:
         self.runner = asyncio.Runner()
         self.store = MemoryStore(self.clock)
         self.engine = Engine(self.store, limits)
-        self.router = Router([NativeDialect(self.engine, limits, info)])
+        self.router = Router([NativeDialect(self.engine, limits, info, push_rules())])
         self.run(self.store.start())
         self.run(self.engine.start())
 

@@ -32,7 +32,7 @@ from dueline.server.router import Router
 from dueline.store.memory import MemoryStore
 from dueline.testing.clock import VirtualClock
 
-from .kit import CODES, START_MS, info
+from .kit import CODES, START_MS, info, push_rules
 
 LIMITS = Limits(max_wait_ms=0)  # a fuzzer would wait for minutes
 CHECKS = [
@@ -72,7 +72,7 @@ class Served:
         await store.start()
         engine = Engine(store, LIMITS)
         await engine.start()
-        front = Front(Router([NativeDialect(engine, LIMITS, info)]))
+        front = Front(Router([NativeDialect(engine, LIMITS, info, push_rules())]))
         sock = socket.create_server(("127.0.0.1", 0))
         await front.start(sock)
         self.port = sock.getsockname()[1]
