@@ -60,7 +60,7 @@ class Remembered:
             memory = self._memories[service] = _Memory()
         age_s = self._time_s() - memory.asked_s
         if age_s > (FRESH_S if fresh else 3 * self._refresh_s):
-            await asyncio.shield(self._begin(service, memory))
+            await asyncio.wait([self._begin(service, memory)])  # whoever goes away meanwhile does not end it
         elif age_s > self._refresh_s:
             self._begin(service, memory)
         return memory.instances if self._time_s() - memory.told_s < KEPT_S else ()
@@ -82,8 +82,8 @@ class Remembered:
     async def _look_up(self, service: str, memory: _Memory) -> None:
         try:
             memory.instances = tuple(await self._look(service))
-        except LookUpFailed as error:
-            if not self._failing:
+        except Exception as error:  # whatever it is, it must not end a delivery
+            if not self._failing or not isinstance(error, LookUpFailed):
                 log.warning("the registry does not answer; what it told before counts for 5 minutes: %s", error)
             self._failing = True
         else:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from ipaddress import AddressValueError, IPv6Address
 from typing import Any, cast
 
 import msgspec
@@ -18,7 +19,6 @@ import msgspec
 from . import TASK_KEY, Instance, tasks_of
 
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?", re.ASCII)
-_IPV6 = re.compile(r"[0-9A-Fa-f:]{2,39}(?:\.[0-9]{1,3}){0,3}", re.ASCII)
 _decode = msgspec.json.Decoder().decode
 
 
@@ -74,9 +74,12 @@ def _host(told: Any) -> str | None:
     """A host as it stands in a URL; None for what is none, such as one with a path or a user in it."""
     if not isinstance(told, str):
         return None
-    if ":" in told:
-        return f"[{told}]" if _IPV6.fullmatch(told) else None
-    return told if _HOST.fullmatch(told) else None
+    if _HOST.fullmatch(told):
+        return told
+    try:
+        return f"[{IPv6Address(told)}]" if "%" not in told else None
+    except AddressValueError:
+        return None
 
 
 def _table(told: Any) -> dict[str, Any]:

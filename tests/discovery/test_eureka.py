@@ -1,0 +1,210 @@
+"""Our reading of a registry: both sides are py-eureka-client's (applications register with it, we look up with it)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+
+from dueline.push.discovery import Instance
+from dueline.push.discovery.eureka import EurekaResolver
+from tests.kit.eureka import Fault, Registry
+from tests.kit.spring_app import SpringApp
+
+T = TypeVar("T")
+
+
+def with_registry(work: Callable[[Registry, EurekaResolver], Awaitable[None]], **options: int | bool) -> None:
+    async def main() -> None:
+        registry = Registry()
+        await registry.start()
+        resolver = EurekaResolver(registry.url, **options)  # type: ignore[arg-type]
+        await resolver.start()
+        try:
+            await work(registry, resolver)
+        finally:
+            await resolver.stop()
+            await registry.stop()
+
+    asyncio.run(main())
+
+
+async def registered(registry: Registry, name: str, tasks: str | None, port: int = 9024) -> SpringApp:
+    app = SpringApp(name)
+    app.port = port
+    await app.register(registry.url, tasks)
+    return app
+
+
+def billing(port: int, tasks: str) -> Instance:
+    return Instance(
+        f"http://127.0.0.1:{port}",
+        tuple(tasks.split(", ")),
+        service="billing",
+        id=f"127.0.0.1:billing:{port}",
+        metadata={"management.port": str(port), "zone": "default", "delay-queue:task": tasks},
+    )
+
+
+def test_instances_are_found_in_the_registrys_order_with_what_they_work_on() -> None:
+    async def work(registry: Registry, resolver: EurekaResolver) -> None:
+        await registered(registry, "billing", "task1, task2", 9030)
+        await registered(registry, "billing", "task2", 9024)
+        assert await resolver.instances("billing") == (billing(9030, "task1, task2"), billing(9024, "task2"))
+
+    with_registry(work)
+
+
+def test_a_service_is_the_same_in_any_case() -> None:
+    async def work(registry: Registry, resolver: EurekaResolver) -> None:
+        await registered(registry, "Billing", "task1")
+        for name in ("billing", "BILLING", "biLLing"):
+            assert [one.url for one in await resolver.instances(name)] == ["http://127.0.0.1:9024"]
+        assert len([1 for _, path in registry.asked if path == "apps/BILLING"]) == 2, "one of them registered"
+
+    with_registry(work)
+
+
+def test_only_instances_that_are_up_are_told() -> None:
+    async def work(registry: Registry, resolver: EurekaResolver) -> None:
+        app = await registered(registry, "billing", "task1")
+        await app.set_status("DOWN")
+        assert await resolver.instances("billing") == ()
+
+    with_registry(work)
+
+
+def test_a_name_that_is_only_a_virtual_host_name_is_found() -> None:
+    async def work(registry: Registry, resolver: EurekaResolver) -> None:
+        app = SpringApp("billing-cluster-7")
+        app.port = 9024
+        await app.register(registry.url, "task1", vip="billing")
+        assert [one.url for one in await resolver.instances("billing")] == ["http://127.0.0.1:9024"]
+
+    with_registry(work)
+
+
+def test_nobody_and_no_name_are_answers() -> None:
+    async def work(registry: Registry, resolver: EurekaResolver) -> None:
+        await registered(registry, "billing", "task1")
+        assert (await resolver.instances("mail"), await resolver.instances("")) == ((), ())
+        assert await resolver.instances("../apps") == ()
+
+    with_registry(work)
+
+
+def test_all_services_with_their_instances() -> None:
+    async def work(registry: Registry, resolver: EurekaResolver) -> None:
+        assert await resolver.services() == {}
+        await registered(registry, "billing", "task1")
+        await registered(registry, "mail", None)
+
+        other = EurekaResolver(registry.url)
+        await other.start()
+        found = await other.services()
+        await other.stop()
+        assert {name: [one.tasks for one in some] for name, some in found.items()} == {
+            "billing": [("task1",)],
+            "mail": [None],
+        }
+
+    with_registry(work)
+
+
+def test_a_registry_that_fails_is_nobody_there_and_what_it_told_before_stays() -> None:
+    async def work(registry: Registry, resolver: EurekaResolver) -> None:
+        await registered(registry, "billing", "task1")
+        told = await resolver.instances("billing")
+        for fault in Fault:
+            registry.fault = fault
+            assert await resolver.instances(f"unknown-{fault.name}") == ()
+            await asyncio.sleep(0)
+            assert await resolver.instances("billing") == told
+        registry.fault = None
+        await registry.stop()
+        assert await resolver.instances("unknown-closed") == ()
+
+    with_registry(work, timeout_ms=200)
+
+
+def test_of_several_registries_the_first_that_answers_is_asked_from_then_on() -> None:
+    async def main() -> None:
+        down, up = Registry(), Registry()
+        await down.start()
+        await up.start()
+        down.fault = Fault.BROKEN
+        await registered(up, "billing", "task1")
+        resolver = EurekaResolver(f"{down.url}, {up.url}/")
+        await resolver.start()
+        assert len(await resolver.instances("billing")) == 1
+        assert await resolver.instances("mail") == ()
+        assert down.asked == [("GET", "apps/BILLING")]
+        await resolver.stop()
+        await down.stop()
+        await up.stop()
+
+    asyncio.run(main())
+
+
+def test_a_resolver_can_be_stopped_twice_and_before_its_start_and_then_knows_nobody() -> None:
+    async def main() -> None:
+        resolver = EurekaResolver("http://127.0.0.1:9/eureka")
+        await resolver.stop()
+        assert await resolver.instances("billing") == ()
+        await resolver.start()
+        await resolver.stop()
+        await resolver.stop()
+
+    asyncio.run(main())
+
+
+def test_a_look_up_that_hangs_is_ended_by_the_stop() -> None:
+    async def work(registry: Registry, resolver: EurekaResolver) -> None:
+        registry.fault = Fault.SILENT
+        asking = asyncio.create_task(resolver.instances("billing"))  # type: ignore[arg-type]
+        await registry.was_asked.wait()
+        await resolver.stop()
+        assert await asking == ()
+
+    with_registry(work, timeout_ms=600_000)
+
+
+async def until(ask: Callable[[], Awaitable[T]], is_so: Callable[[T], bool]) -> T:
+    """Ask every second until it is so."""
+    for _ in range(90):
+        answer = await ask()
+        if is_so(answer):
+            return answer
+        await asyncio.sleep(1.0)
+    raise TimeoutError
+
+
+@pytest.mark.skipif(
+    "EUREKA_URL" not in os.environ or not os.environ["EUREKA_URL"],
+    reason="needs a real Eureka server: EUREKA_URL=http://127.0.0.1:8761/eureka make test-eureka",
+)
+def test_a_real_registry_is_read_as_ours() -> None:
+    """Its own caches show a change after up to a minute, so it is asked until then."""
+
+    async def main() -> None:
+        url = os.environ["EUREKA_URL"]
+        app = SpringApp(f"dueline-test-{uuid.uuid4().hex[:12]}")
+        app.port = 9024
+        await app.register(url, "task1, task2")
+        resolver = EurekaResolver(url)
+        await resolver.start()
+        try:
+            [found] = await until(lambda: resolver.instances(app.name.upper(), fresh=True), bool)
+            assert (found.url, found.tasks, found.service) == ("http://127.0.0.1:9024", ("task1", "task2"), app.name)
+            await until(resolver.services, lambda services: app.name in services)
+            await app.leave()
+            await until(lambda: resolver.instances(app.name, fresh=True), lambda found: not found)
+        finally:
+            await app.leave()
+            await resolver.stop()
+
+    asyncio.run(main())
