@@ -286,6 +286,8 @@ _CONFLICTS = {None: None, "reject": OnConflict.REJECT, "keep": OnConflict.KEEP, 
 def _send(job: r.SendJob) -> commands.Send:
     if job.id is not None and _NAME.fullmatch(job.id) is None:
         raise InvalidField("must be 1 to 128 of A-Z a-z 0-9 . _ : -", "id")
+    if job.merge is not None and job.merge.item_id is not None and _NAME.fullmatch(job.merge.item_id) is None:
+        raise InvalidField("must be 1 to 128 of A-Z a-z 0-9 . _ : -", "merge.item_id")
     body, kind = _body(job)
     if job.delay_ms is None and job.delay is None and job.at is None and job.at_ms is None:
         delay_ms = at_ms = None

@@ -76,7 +76,9 @@ class Merge(MergePolicy, kw_only=True, forbid_unknown_fields=True):
     """The send adds an item to the open group of `key`, or opens one. Excludes id and on_conflict."""
 
     key: Annotated[str, Meta(description="1 to 512 bytes without control characters.", examples=["digest:ann"])]
-    item_id: Annotated[str, Meta(description="An item that the key has already is not added again.")] | None = None
+    item_id: (
+        Annotated[str, Meta(description="Like an id. An item that the key has already is not added again.")] | None
+    ) = None
 
 
 class SendJob(_Closed, kw_only=True, forbid_unknown_fields=True):
