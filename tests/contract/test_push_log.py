@@ -12,7 +12,7 @@ from dueline.engine.limits import LAST_MS
 from dueline.engine.store import Attempt, TargetState
 from dueline.store.attempts import KEPT
 from dueline.store.valkey.keys import push_keys, pushed_topic
-from tests.kit.bed import Bed
+from tests.kit.bed import Bed, another
 
 FAILURES, OPEN_MS = 3, 10_000
 
@@ -235,6 +235,15 @@ async def test_reports_under_another_rule_are_counted_beside(bed: Bed) -> None:
     states = await asyncio.gather(*reports)
     assert {state.open_until_ms for state in states} == {0}
     assert (await bed.store.pushes.state("ns", bed.line.topic)).failures == 4
+
+
+async def test_two_processes_see_one_target(bed: Bed) -> None:
+    async with another(bed) as other:
+        await fail(bed, 2)
+        seen = await report(other, attempt("x", ok=False))
+        assert seen == TargetState(3, bed.clock.now_ms + OPEN_MS, "x failed")
+        assert await bed.store.pushes.state("ns", bed.line.topic) == seen
+        assert await ids(bed) == await ids(other) == [["x", "1", "0"]]
 
 
 def test_push_keys_are_told_from_all_others() -> None:

@@ -9,7 +9,7 @@ import pytest
 from dueline.engine.job import Line
 from dueline.engine.limits import LAST_MS
 from dueline.engine.store import Control, Credit, Pull
-from tests.kit.bed import Bed, item
+from tests.kit.bed import Bed, another, item
 
 
 async def crowd(bed: Bed, count: int) -> None:
@@ -165,13 +165,14 @@ async def test_pause_places_and_rate_hold_together(bed: Bed) -> None:
 
 
 async def test_the_limit_holds_over_all_who_pull(bed: Bed) -> None:
-    """Two processes have two stores; here two credits of one call and further calls share what there is."""
     await bed.control(rate_per_s=20)
     await crowd(bed, 9)
     await bed.advance(1_000)
-    pulled = await bed.store.pull(bed.line, Pull((Credit(2, None), Credit(5, None)), 30_000))
-    assert [job.id for job in pulled.jobs] == ["0000", "0001", "0002"]
-    assert await given(bed) == ([], 50)
+    async with another(bed) as other:
+        pulled = await bed.store.pull(bed.line, Pull((Credit(1, None), Credit(1, None)), 30_000))
+        assert [job.id for job in pulled.jobs] == ["0000", "0001"]
+        assert await given(other) == (["0002"], 50)
+        assert await given(bed) == ([], 50)
 
 
 async def test_lines_of_a_wide_namespace_have_limits_of_their_own(bed: Bed) -> None:

@@ -261,6 +261,16 @@ class Bed:
         assert (await self.release(id, held.lease, error="no luck")).code is Code.DEAD
 
 
+def another(bed: Bed) -> Bed:
+    """A second process on the same store, line and clock. In memory there is only one: it shares the store itself."""
+    store: Any = bed.store
+    other = memory_bed() if bed.kind == "memory" else valkey_bed(bed.kind, store.url)
+    other.clock, other.line = bed.clock, bed.line
+    if bed.kind == "memory":
+        other._make = lambda clock: store
+    return other
+
+
 def memory_bed() -> Bed:
     return Bed("memory", MemoryStore)
 

@@ -18,7 +18,17 @@ import redis.asyncio as redis
 
 from ...engine.job import Line
 from . import codec
-from .keys import DATA_VERSION, directory_keys, line_keys, line_of, meta_key, topic_name
+from .fsck_pushes import push_faults
+from .keys import (
+    DATA_VERSION,
+    directory_keys,
+    line_keys,
+    line_of,
+    meta_key,
+    push_keys,
+    pushed_topic,
+    topic_name,
+)
 from .link import plain_url
 
 Progress = Callable[[int, int | None], None]
@@ -73,6 +83,7 @@ async def fsck(url: str, prefix: str = "dueline", progress: Progress | None = No
         async for key in client.scan_iter(match=f"{_glob(prefix)}:*", count=1000):
             line = line_of(prefix, key.decode())
             if line is None:
+                report.findings += await _of_push(client, prefix, key.decode())
                 continue
             findings, jobs, known = await _check_twice(client, prefix, line)
             report.findings += findings
@@ -85,6 +96,13 @@ async def fsck(url: str, prefix: str = "dueline", progress: Progress | None = No
     finally:
         await client.aclose()
     return report
+
+
+async def _of_push(client: Any, prefix: str, key: str) -> list[Finding]:
+    topic = pushed_topic(prefix, key)
+    if topic is None or (key == push_keys(prefix, *topic)[1] and await client.exists(push_keys(prefix, *topic)[0])):
+        return []  # not a target's, or judged with its other key
+    return [Finding(Line(*topic), None, fault) for fault in await push_faults(client, prefix, *topic)]
 
 
 def _client(url: str) -> Any:
