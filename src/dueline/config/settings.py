@@ -19,7 +19,7 @@ from .ladder import LADDER_PATTERN
 DEFAULT_LISTEN = "127.0.0.1:9277"
 DEFAULT_DATA = "./dueline-data"
 
-SECRET = frozenset({"store.url"})
+SECRET = frozenset({"store.url", "discovery.eureka.url"})
 
 
 class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,6 +80,79 @@ class Topics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int,
         Meta(ge=1_000, description="A topic without jobs, leases, waiters and policy is forgotten after this time."),
     ] = 30 * 60_000
+
+
+class Push(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Outgoing calls."""
+
+    enabled: Annotated[
+        bool, Meta(description="Whether this server makes calls. Others on the same store may make them instead.")
+    ] = True
+    allow: Annotated[
+        tuple[str, ...],
+        Meta(
+            description='What may be called beside public addresses: networks ("10.0.0.0/8", "127.0.0.1") and names '
+            '("billing.corp", "*.corp"), each with every port.'
+        ),
+    ] = ()
+    ports: Annotated[
+        tuple[Annotated[int, Meta(ge=1, le=65_535)], ...],
+        Meta(description="The ports that may be called elsewhere. Empty: all."),
+    ] = ()
+    deny_names: Annotated[
+        tuple[str, ...], Meta(description="Names that are never called, whatever they resolve to, unless allowed.")
+    ] = ("metadata.google.internal", "metadata", "*.internal")
+    follow_redirects: Annotated[
+        int, Meta(ge=0, le=5, description="How many redirects of one call are followed; each is checked like the call.")
+    ] = 0
+    per_host: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=10_000,
+            description="Calls at once to one host, per process, of a topic whose jobs carry their own URLs.",
+        ),
+    ] = 16
+    user_agent: Annotated[
+        Annotated[str, Meta(pattern=r"^[\x21-\x7e]([\x20-\x7e]{0,198}[\x21-\x7e])?$")] | None,
+        Meta(description="How calls name their sender. Empty: dueline/ and its version."),
+    ] = None
+
+
+class StaticInstance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One running copy of a service. `tasks`: the task types it works on, with commas (Spring)."""
+
+    url: Annotated[str, Meta(pattern=r"^https?://[^\s/]", max_length=2048)]
+    tasks: str | None = None
+
+
+class Eureka(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A Eureka registry."""
+
+    url: Annotated[
+        Annotated[str, Meta(pattern=r"^https?://\S+$")] | None,
+        Meta(
+            description="Its address, such as http://127.0.0.1:8761/eureka; several with commas. Needs "
+            "dueline[eureka]. Empty: none is asked.",
+        ),
+    ] = None
+    prefer_ip: Annotated[bool, Meta(description="Call instances by their addresses, not by their names.")] = False
+    refresh_ms: Annotated[
+        int, Meta(ge=1_000, le=3_600_000, description="How long an answer of the registry is believed.")
+    ] = 10_000
+
+
+class Discovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where services run that a target or an application of the Spring queue names."""
+
+    static: Annotated[
+        dict[str, tuple[StaticInstance, ...]],
+        Meta(
+            description='A table [discovery.static] of service = [{ url = "http://127.0.0.1:9024", tasks = "task1" }], '
+            "in the order to try them. It counts over the registry."
+        ),
+    ] = msgspec.field(default_factory=dict)
+    eureka: Eureka = Eureka()
 
 
 class Log(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -217,6 +290,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     store: Store = Store()
     limits: Limits = Limits()
     topics: Topics = Topics()
+    push: Push = Push()
+    discovery: Discovery = Discovery()
     log: Log = Log()
     dialects: Dialects = Dialects()
 

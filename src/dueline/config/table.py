@@ -65,7 +65,8 @@ def _walk(struct: type[msgspec.Struct], prefix: str) -> Iterator[Key]:
         if prefix == "limits.":
             least, most, meaning = LIMITS[field.name]
             hint = Annotated[int, msgspec.Meta(ge=least, le=most)]
-        yield Key(path, hint, field.default, meaning)
+        default = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
+        yield Key(path, hint, default, meaning)
 
 
 def plain(hint: Any) -> Any:
@@ -84,5 +85,7 @@ def kind(hint: Any) -> str:
     if get_origin(bare) is Literal:
         return "one of " + ", ".join(f'"{word}"' for word in get_args(bare))
     if get_origin(bare) in (tuple, list):
-        return "a list of texts"
+        return "a list of whole numbers" if plain(get_args(bare)[0]) is int else "a list of texts"
+    if get_origin(bare) is dict:
+        return "a table"
     return {bool: "true or false", int: "a whole number", float: "a number", str: "text"}.get(bare, str(bare))

@@ -114,9 +114,9 @@ class Dispatcher:
         if self._task is not None:
             await asyncio.wait([self._task])
         if self._running:
-            alarm = None if drain_s is None else self._timer.call_later(drain_s, self._hurry)
+            alarm = None if drain_s is None else self._timer.call_later(drain_s, self.hurry)
             if drain_s == 0:
-                self._hurry()
+                self.hurry()
             while self._running:
                 await asyncio.wait(list(self._running))
             if alarm is not None:
@@ -124,7 +124,8 @@ class Dispatcher:
         await self._reports.stop()
         self._means.watch.gone(*self._name)
 
-    def _hurry(self) -> None:
+    def hurry(self) -> None:
+        """Break off the calls that are under way; their jobs are given back."""
         self._hurried.set()
         for task in self._calling:
             task.cancel()

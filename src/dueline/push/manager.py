@@ -64,13 +64,17 @@ class PushManager:
         self._nudged.set()
         if self._task is not None:
             await asyncio.wait([self._task])
-        dispatchers = list(self._dispatchers.values())
+        await asyncio.gather(*(one.stop(drain_s) for one in self._dispatchers.values()))
         self._dispatchers.clear()
-        await asyncio.gather(*(one.stop(drain_s) for one in dispatchers))
         for task in self._leaving:
             task.cancel()
         if self._leaving:
             await asyncio.wait(self._leaving)
+
+    def hurry(self) -> None:
+        """Break off what `stop` still waits for: those jobs are given back now."""
+        for dispatcher in self._dispatchers.values():
+            dispatcher.hurry()
 
     async def _run(self) -> None:
         while not self._stopping:

@@ -40,6 +40,7 @@ from .camellia import CamelliaMetrics, CamelliaNode, families_of
 from .front import Front, FrontLimits
 from .health import Health, Phase
 from .listeners import addresses
+from .push import EurekaMissing, Push
 from .router import Router
 from .store_check import Facts, Probe, refusal, scope_refusal
 from .system import SystemRoutes
@@ -48,6 +49,7 @@ STORE_WAIT_S = 30.0  # for an external store at the start
 TOPICS_SHOWN = 200
 TOPICS_FRESH_S = 5.0
 LAST_CALLS_S = 2.0
+MAX_PUSH_DRAIN_S = 6.0  # for calls to push targets that are under way: the whole end takes at most 10 s
 LOADING = "the server is starting; nothing was done"
 CALM_S = 1.0  # how long a poll is held while the server is starting
 
@@ -80,6 +82,7 @@ class App:
             wide=wide_namespaces(settings.dialects),
             idle_ms=settings.topics.idle_ms,
         )
+        self.push = Push(settings, self.engine)
         self._probe = Probe(store_url, settings.store.prefix)
         self.health = Health(self._probe, self.durability, embedded, lambda: self.store.clock.stepped, self._check)
         self._embedded = embedded
@@ -100,7 +103,7 @@ class App:
     def _speak(self) -> dict[str, Dialect]:
         """Every dialect by its name in the settings, which say whether and where it is spoken (server.listeners)."""
         return {
-            "native": NativeDialect(self.engine, self.settings.limits, self.info),
+            "native": NativeDialect(self.engine, self.settings.limits, self.info, self.push.rules),
             "camellia": self._camellia,
             "ouqiang": OuqiangDialect(self.engine, _ouqiang(self.settings)),
             "youzan": YouzanDialect(self.engine, self.settings.limits, _youzan(self.settings)),
@@ -109,7 +112,8 @@ class App:
 
     async def _services(self) -> dict[str, list[ServiceInstance]]:
         """What discovery knows, for those who want to look."""
-        return {}
+        found = await self.push.services()
+        return {name: [ServiceInstance(one.id, one.url, one.metadata) for one in some] for name, some in found.items()}
 
     def _front(self, address: str, names: Sequence[str]) -> Front:
         """A front for one address. Health and metrics are told at each of them."""
@@ -147,6 +151,10 @@ class App:
                 self._log.warning("the store is not ready yet", error=error.message)
                 await asyncio.sleep(0.2)
         await self.engine.start()
+        try:
+            await self.push.start()
+        except EurekaMissing as error:
+            raise StartRefused(str(error)) from None
         self._camellia.monitor.start()
         self.health.phase = Phase.SERVING
         self._started.set()
@@ -157,7 +165,9 @@ class App:
         self.health.phase = Phase.DRAINING
         self._started.set()
         self._camellia.monitor.stop()
-        draining = asyncio.ensure_future(self._drain(self.settings.server.drain_ms / 1000))
+        drain_s = self.settings.server.drain_ms / 1000
+        pushes = asyncio.create_task(self.push.stop(min(drain_s, MAX_PUSH_DRAIN_S), hasten))
+        draining = asyncio.ensure_future(self._drain(drain_s))
         await self.engine.drain()
         hurry = asyncio.create_task(hasten.wait())
         await asyncio.wait((draining, hurry), return_when=asyncio.FIRST_COMPLETED)
@@ -166,6 +176,7 @@ class App:
             draining.cancel()
             await asyncio.gather(draining, return_exceptions=True)
             await self._drain(0)
+        await pushes
         # With the store gone, the engine's last calls would wait for it: they get a moment, then the connection is cut.
         ending = asyncio.create_task(self.engine.stop())
         await asyncio.wait([ending], timeout=LAST_CALLS_S)

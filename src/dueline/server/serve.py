@@ -31,17 +31,22 @@ from ..store.valkey.embedded_files import make_private, runtime_folder
 from ..telemetry import logs
 from .app import App, StartRefused, durability_of, shown_url
 from .listeners import CannotListen, elsewhere, opened, url_of
+from .push import refusal as push_refusal
 from .shutdown import Signals, unless
 from .workers import Orders, Workers
 
 ENOUGH_DESCRIPTORS = 1 << 20
 STATUS_FILE = "store.json"
+BAD_CONFIG = 2
 
 
 def run(settings: Settings) -> int:
     """Serve until a signal. Returns the exit code; refusals are told on stderr."""
     logs.configure(settings.log.level, settings.log.format)
     allow_descriptors()
+    why = push_refusal(settings)
+    if why is not None:
+        return _refuse(why, BAD_CONFIG)
     serving = _serve_alone if settings.server.workers == 1 else _serve_with_workers
     try:
         with opened(settings) as listeners:
@@ -259,9 +264,9 @@ def _verdict(embedded: EmbeddedStore | None) -> int:
     return 0
 
 
-def _refuse(message: str) -> int:
+def _refuse(message: str, code: int = 1) -> int:
     print(f"dueline: {message}", file=sys.stderr, flush=True)
-    return 1
+    return code
 
 
 def _run_loop(main: Coroutine[Any, Any, int]) -> int:

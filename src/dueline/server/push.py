@@ -1,0 +1,105 @@
+"""Push, wired: the egress rule, outgoing calls, discovery, couriers, the dispatchers of all topics with a target."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from .._version import __version__
+from ..config.settings import Settings
+from ..dialects.native import PushRules
+from ..engine.engine import Engine
+from ..engine.errors import InvalidField
+from ..push.discovery import Instance, Resolver
+from ..push.discovery.both import TableThenRegistry
+from ..push.discovery.eureka import EurekaMissing, EurekaResolver
+from ..push.discovery.static import StaticResolver, instance_at
+from ..push.dispatcher import Means
+from ..push.egress import Egress
+from ..push.forwarded import check_target_headers
+from ..push.hosts import Hosts
+from ..push.manager import PushManager
+from ..push.outgoing import Outgoing
+from ..push.signing import check_secret, masked
+from ..push.spring import SpringCourier
+from ..push.watch import Unwatched, Watch
+from ..push.web import CarriedCourier, HttpCourier
+
+LAST_CALLS_S = 1.0  # for giving jobs back after the drain
+
+
+def refusal(settings: Settings) -> str | None:
+    """Why these settings cannot be used, with the name of the key."""
+    try:
+        egress_of(settings)
+    except InvalidField as error:
+        return f"push.{error.field}: {error.message}"
+    return None
+
+
+def egress_of(settings: Settings) -> Egress:
+    told = settings.push
+    return Egress(told.allow, told.ports, told.deny_names)
+
+
+def resolver_of(settings: Settings) -> Resolver:
+    told = settings.discovery
+    table = StaticResolver(
+        {name: tuple(instance_at(one.url, one.tasks) for one in some) for name, some in told.static.items()}
+    )
+    if told.eureka.url is None:
+        return table
+    return TableThenRegistry(table, EurekaResolver(told.eureka.url, told.eureka.prefer_ip, told.eureka.refresh_ms))
+
+
+class Push:
+    """What makes outgoing calls in this process. `rules` is what the dialects may ask about them."""
+
+    def __init__(self, settings: Settings, engine: Engine, watch: Watch = Unwatched()) -> None:
+        told = settings.push
+        self.egress = egress_of(settings)
+        self.rules = PushRules(self.egress.check_url, check_target_headers, check_secret, masked)
+        self._enabled = told.enabled
+        self._resolver = resolver_of(settings)
+        self._outgoing = Outgoing(
+            self.egress,
+            follow_redirects=told.follow_redirects,
+            user_agent=told.user_agent or f"dueline/{__version__}",
+            max_per_host=0,  # the targets' own limits count, over all processes
+        )
+        now_ms = engine.store.now_ms
+        couriers = {
+            "http": HttpCourier(self._resolver, now_ms),
+            "carried": CarriedCourier(now_ms),
+            "spring": SpringCourier(self._resolver),
+        }
+        self.manager = PushManager(
+            Means(engine=engine, caller=self._outgoing, couriers=couriers, hosts=Hosts(told.per_host), watch=watch)
+        )
+
+    async def services(self) -> Mapping[str, Sequence[Instance]]:
+        """What discovery knows, for those who want to look."""
+        return await self._resolver.services()
+
+    async def start(self) -> None:
+        """Raises EurekaMissing. With push switched off only discovery begins, for whoever asks about services."""
+        await self._resolver.start()
+        if self._enabled:
+            await self._outgoing.start()
+            self.manager.start()
+
+    async def stop(self, drain_s: float, hasten: asyncio.Event) -> None:
+        """Pull no more, let running calls end within drain_s, give the other jobs back; then nothing is called."""
+        hurry = asyncio.create_task(hasten.wait())
+        hurry.add_done_callback(lambda task: None if task.cancelled() else self.manager.hurry())
+        ending = asyncio.create_task(self.manager.stop(drain_s))
+        await asyncio.wait([ending], timeout=drain_s + LAST_CALLS_S)
+        hurry.cancel()
+        if not ending.done():  # the store does not take the jobs back: their leases end by themselves
+            ending.cancel()
+            await asyncio.gather(ending, return_exceptions=True)
+        await self._outgoing.stop()
+        await self._resolver.stop()
+
+
+__all__ = ["EurekaMissing", "Push", "refusal"]
