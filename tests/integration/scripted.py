@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 
 CUT = b""  # close the connection after the request, without an answer
+HANG = b"hang"  # never answer; the client has to end the connection
 
 
 def answer(status: int, body: bytes, *headers: str) -> bytes:
@@ -20,12 +21,14 @@ def answer(status: int, body: bytes, *headers: str) -> bytes:
 
 @dataclass
 class Scripted:
-    """`script[i]` answers the i-th request, the last line all later ones. `closing`: one request a connection."""
+    """`script[i]` answers the i-th request, the last line all later ones. `closing`: one request a connection.
+    `closed` is released once for each connection that the server has closed."""
 
     script: list[bytes]
     requests: list[bytes] = field(default_factory=list[bytes])
     connections: int = 0
     closing: bool = False
+    closed: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
 
     def __enter__(self) -> Scripted:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -48,9 +51,13 @@ class Scripted:
             except OSError:
                 return
             self.connections += 1
-            with peer:
-                peer.settimeout(5)
-                self._talk(peer)
+            threading.Thread(target=self._meet, args=(peer,), daemon=True).start()
+
+    def _meet(self, peer: socket.socket) -> None:
+        with peer:
+            peer.settimeout(5)
+            self._talk(peer)
+        self.closed.release()
 
     def _talk(self, peer: socket.socket) -> None:
         try:
@@ -58,6 +65,9 @@ class Scripted:
                 line = self.script[min(len(self.requests), len(self.script) - 1)]
                 self.requests.append(request)
                 if line == CUT:
+                    return
+                if line == HANG:
+                    peer.recv(1)
                     return
                 peer.sendall(line)
                 if self.closing:

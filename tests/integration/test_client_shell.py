@@ -1,89 +1,163 @@
-"""The sync shell on real sockets: keep-alive, retries with the same id, what cannot be known."""
+"""Both shells on real sockets, before a server of few words: keep-alive, retries with the same id, what is unknown."""
 
 from __future__ import annotations
 
 import socket
+import threading
+from typing import Any
 
 import msgspec
 import pytest
 
-from dueline.client import Client, Lease, NewJob, Retry, calls, errors, json_body
+from dueline import AsyncClient, Client, Leased, Patience, new_job
+from dueline.client import errors
 
-from .scripted import CUT, Scripted, answer
+from .scripted import CUT, HANG, Scripted, answer
+from .shells import Shell, both
 
 SENT = answer(201, b'{"id":"a","topic":"t","result":"created","state":"ready","due_at_ms":5,"version":1}')
+RELEASED = answer(200, b'{"results":[{"id":"a","result":"released","due_at_ms":1}]}')
+LEASE_LOST = b'{"code":"lease_lost","message":"m","field":null}'
+LOST = answer(409, b'{"error":' + LEASE_LOST + b',"results":[{"id":"a","error":' + LEASE_LOST + b"}]}")
 LOADING = answer(503, b'{"error":{"code":"loading","message":"m","field":null}}', "Retry-After: 2")
 UNKNOWN = answer(503, b'{"error":{"code":"unknown_outcome","message":"m","field":null},"id":"a"}')
+GATEWAY = answer(502, b"<html>Bad Gateway</html>")
+PATIENT = Patience(first_s=0.1, jitter=0)
+HELD = Leased("t", "a", "L")
 
 
-def bodies(server: Scripted) -> list[object]:
+def bodies(server: Scripted) -> list[Any]:
     return [msgspec.json.decode(request.partition(b"\r\n\r\n")[2]) for request in server.requests]
 
 
-def client(server: Scripted, waits: list[float], retry: Retry = Retry()) -> Client:
-    return Client(server.url, retry=retry, sleep=waits.append, timeout_s=5)
+def shell(kind: type[Any], server: Scripted, **options: Any) -> Shell:
+    """A client that does not sleep, but says how long it would."""
+    return Shell(kind, server.url, sleeping=False, **{"patience": PATIENT, **options})
 
 
-def test_calls_share_one_connection() -> None:
-    with Scripted([SENT]) as server, client(server, []) as one:
+@both
+def test_calls_share_one_connection(kind: type[Any]) -> None:
+    with Scripted([SENT]) as server, shell(kind, server) as one:
         for _ in range(3):
-            one.ask(calls.send("t", NewJob(body=json_body(1))))
+            one.send("t", 1)
         assert (server.connections, len(server.requests)) == (1, 3)
 
 
-@pytest.mark.parametrize("trouble", [LOADING, UNKNOWN, CUT], ids=["loading", "unknown", "cut"])
-def test_a_send_is_repeated_with_the_id_of_the_first_try(trouble: bytes) -> None:
-    waits: list[float] = []
-    with Scripted([trouble, trouble, SENT]) as server, client(server, waits) as one:
-        assert one.ask(calls.send("t", NewJob(body=json_body(1)))).result == "created"
+@both
+@pytest.mark.parametrize("trouble", [LOADING, UNKNOWN, CUT, GATEWAY], ids=["loading", "unknown", "cut", "gateway"])
+def test_a_send_is_repeated_with_the_id_of_the_first_try(kind: type[Any], trouble: bytes) -> None:
+    with Scripted([trouble, trouble, SENT]) as server, shell(kind, server) as one:
+        assert one.send("t", 1).result == "created"
         first, second, third = bodies(server)
-        assert first == second == third
-        assert waits == ([2.0, 2.0] if trouble is LOADING else [0.1, 0.2])
+        assert first == second == third == {"id": first["id"], "body": 1}
+        assert one.waits == ([2.1, 2.2] if trouble is LOADING else [0.1, 0.2])
 
 
-def test_a_release_whose_answer_is_lost_is_not_repeated() -> None:
-    with Scripted([CUT]) as server, client(server, []) as one:
+@both
+def test_a_release_whose_answer_is_lost_is_repeated_and_its_lease_lost_is_unknown(kind: type[Any]) -> None:
+    with Scripted([CUT, RELEASED, CUT, LOST]) as server, shell(kind, server) as one:
+        assert one.release(HELD).result == "released"
         with pytest.raises(errors.UnknownOutcome):
-            one.ask(calls.release("t", Lease("a", "L")))
-        assert len(server.requests) == 1
+            one.release(HELD)
+        assert len(server.requests) == 4
 
 
-def test_a_connection_that_the_server_closed_while_idle_is_opened_again_before_anything_is_sent() -> None:
-    released = answer(200, b'{"results":[{"id":"a","result":"released","due_at_ms":1}]}')
-    with Scripted([released], closing=True) as server, client(server, []) as one:
-        for _ in range(2):  # a release may not be repeated, so each of them must find a living connection by itself
-            one.ask(calls.release("t", Lease("a", "L")))
-            sock = one._connection.sock if one._connection is not None else None
-            if sock is not None:
-                sock.settimeout(5)
-                assert sock.recv(1, socket.MSG_PEEK) == b""  # wait until the end has arrived
+@both
+def test_a_refusal_without_trouble_before_it_is_raised_as_what_it_is(kind: type[Any]) -> None:
+    with Scripted([LOST]) as server, shell(kind, server) as one:
+        with pytest.raises(errors.LeaseLost) as caught:
+            one.ack(HELD)
+        assert (caught.value.id, len(server.requests)) == ("a", 1)
+        assert [item.ok for item in one.ack_many([HELD])] == [False]
+
+
+@both
+def test_a_connection_that_the_server_closed_while_idle_is_opened_again_before_anything_is_sent(
+    kind: type[Any],
+) -> None:
+    with Scripted([RELEASED], closing=True) as server, shell(kind, server, patience=Patience(deadline_s=0)) as one:
+        for _ in range(2):  # one try only, so each of them must find a living connection by itself
+            one.release(HELD)
+            server.closed.acquire(timeout=10)
+            one.turn()
         assert (server.connections, len(server.requests)) == (2, 2)
 
 
-def test_when_the_patience_ends_the_error_of_the_last_try_is_raised() -> None:
-    waits: list[float] = []
-    with Scripted([UNKNOWN]) as server, client(server, waits, Retry(budget_s=1, first_s=0.4)) as one:
+@both
+def test_when_the_patience_ends_the_error_of_the_last_try_is_raised(kind: type[Any]) -> None:
+    patience = Patience(deadline_s=0.3, first_s=0.2, jitter=0)
+    with Scripted([UNKNOWN]) as server, shell(kind, server, patience=patience) as one:
         with pytest.raises(errors.UnknownOutcome) as caught:
-            one.ask(calls.send("t", NewJob(id="a", body=json_body(1))))
-        assert (caught.value.id, waits, len(server.requests)) == ("a", [0.4], 2)
+            one.send("t", 1, id="a")
+        assert (caught.value.id, one.waits, len(server.requests)) == ("a", [0.2], 2)
 
 
-def test_where_nobody_listens_the_call_was_certainly_not_done() -> None:
+@both
+def test_a_server_that_does_not_answer_in_time_leaves_the_outcome_unknown_and_the_next_try_a_new_connection(
+    kind: type[Any],
+) -> None:
+    with Scripted([HANG, SENT]) as server, shell(kind, server, timeout_s=0.2) as one:
+        assert one.send("t", 1).result == "created"
+        first, second = bodies(server)
+        assert (first == second, server.connections) == (True, 2)
+    with (
+        Scripted([HANG]) as server,
+        shell(kind, server, timeout_s=0.2, patience=Patience(deadline_s=0)) as one,
+        pytest.raises(errors.UnknownOutcome, match="did not answer within"),
+    ):
+        one.send("t", 1)
+
+
+@both
+def test_where_nobody_listens_the_call_was_certainly_not_done(kind: type[Any]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    with Client(f"http://127.0.0.1:{port}", retry=Retry(unreachable=False)) as one, pytest.raises(errors.Unreachable):
-        one.ask(calls.get("t", "a"))
+    url, patience = f"http://127.0.0.1:{port}", Patience(unreachable=False)
+    with Shell(kind, url, patience=patience) as one, pytest.raises(errors.Unreachable):
+        one.get("t", "a")
 
 
-def test_a_base_path_token_and_namespace_travel_with_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
+@both
+@pytest.mark.parametrize("strange", [b"-ERR unknown command\r\n", b"SSH-2.0-x\r\n"])
+def test_what_does_not_speak_http_is_told_at_once(kind: type[Any], strange: bytes) -> None:
+    with Scripted([strange]) as server, shell(kind, server) as one:
+        with pytest.raises(errors.ServerFault) as caught:
+            one.get("t", "a")
+        assert (caught.value.code, one.waits) == ("bad_answer", [])
+
+
+@both
+@pytest.mark.parametrize("spare", [b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", b"x"])
+def test_an_answer_that_nobody_asked_for_is_never_the_answer_of_the_next_call(kind: type[Any], spare: bytes) -> None:
+    with Scripted([SENT + spare, SENT]) as server, shell(kind, server) as one:
+        assert [one.send("t", 1).id for _ in range(2)] == ["a", "a"]
+        assert server.connections == 2
+
+
+@both
+def test_a_base_path_token_and_namespace_travel_with_every_call(
+    kind: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DUELINE_TOKEN", "secret")
-    with Scripted([SENT]) as server, Client(server.url + "/queue/", namespace="shop") as one:
-        one.ask(calls.send("t", NewJob(id="a", body=json_body(1))))
+    with Scripted([SENT]) as server, Shell(kind, server.url + "/queue/", namespace="shop") as one:
+        one.send("t", 1, id="a")
         head = server.requests[0].partition(b"\r\n\r\n")[0].decode().split("\r\n")
         assert head[0] == "POST /queue/v1/topics/t/jobs HTTP/1.1"
         assert {"Authorization: Bearer secret", "Dueline-Namespace: shop"} <= set(head)
 
 
+@both
+def test_a_client_may_be_closed_at_any_time_also_twice_and_used_again(kind: type[Any]) -> None:
+    with Scripted([SENT]) as server, shell(kind, server) as one:
+        one.close()
+        one.send("t", 1)
+        one.close()
+        one.close()
+        one.send("t", 1)
+        assert server.connections == 2
+
+
+@both
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -92,12 +166,63 @@ def test_a_base_path_token_and_namespace_travel_with_every_call(monkeypatch: pyt
         ({"url": "http://me:pw@host"}, "no user or password"),
         ({"url": "http://host/?x=1"}, "query"),
         ({"url": "http://host:99999"}, "ort"),
+        ({"url": "http://host/a b"}, "character"),
         ({"token": "a\r\nX: y"}, "token"),
         ({"namespace": "名"}, "namespace"),
     ],
 )
 def test_what_cannot_be_an_address_or_a_header_is_refused_before_anything_is_opened(
-    arguments: dict[str, str], words: str
+    kind: type[Any], arguments: dict[str, str], words: str
 ) -> None:
     with pytest.raises(ValueError, match=words):
-        Client(**arguments)
+        kind(**arguments)
+
+
+@both
+def test_a_piece_that_is_too_large_for_a_small_server_is_halved_until_it_fits(kind: type[Any]) -> None:
+    large = answer(413, b'{"error":{"code":"body_too_large","message":"m","field":null}}')
+    one_sent = b'{"id":"%d","topic":"t","result":"created","state":"ready","due_at_ms":5,"version":1}'
+    sent = [answer(201, b'{"results":[' + one_sent % n + b"]}") for n in range(2)]
+    with Scripted([large, *sent]) as server, shell(kind, server) as one:
+        results = one.send_many("t", [new_job(n, id=str(n)) for n in range(2)])
+        assert [item.id for item in results] == ["0", "1"]
+        assert [[job["id"] for job in body] for body in bodies(server)] == [["0", "1"], ["0"], ["1"]]
+
+
+@both
+def test_a_refused_piece_names_the_job_in_the_whole_list_and_keeps_the_results_before_it(kind: type[Any]) -> None:
+    def sent(count: int) -> bytes:
+        item = b'{"id":"x","topic":"t","result":"created","state":"ready","due_at_ms":5,"version":1}'
+        return answer(201, b'{"results":[' + b",".join([item] * count) + b"]}")
+
+    wrong = answer(400, b'{"error":{"code":"invalid_field","message":"m","field":"[3].delay_ms"}}')
+    with Scripted([sent(1000), wrong]) as server, shell(kind, server) as one:
+        with pytest.raises(errors.InvalidRequest) as caught:
+            one.send_many("t", (new_job(n) for n in range(1500)))
+        assert (caught.value.field, len(caught.value.results)) == ("[1003].delay_ms", 1000)
+
+
+def test_threads_share_a_client_and_each_call_has_a_connection_to_itself() -> None:
+    barrier = threading.Barrier(4)
+    seen: list[str] = []
+    with Scripted([SENT]) as server, Client(server.url) as client:
+
+        def one() -> None:
+            barrier.wait(10)
+            seen.append(client.send("t", 1).id)
+
+        threads = [threading.Thread(target=one) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        assert seen == ["a"] * 4
+
+
+def test_an_async_client_that_is_used_in_another_event_loop_opens_its_own_connection() -> None:
+    import asyncio
+
+    with Scripted([SENT], closing=True) as server:
+        client = AsyncClient(server.url)
+        assert [asyncio.run(client.send("t", 1)).id for _ in range(2)] == ["a", "a"]
+        assert server.connections == 2

@@ -21,9 +21,9 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from ..client import Client, DuelineApiError, Retry
+from ..client import Client, DuelineApiError, Patience
+from ..client.address import DEFAULT_URL
 from ..client.calls import Answer, Call
-from ..client.client import DEFAULT_URL
 from ..client.errors import Conflict, NotAllowed, NotFound, UnknownOutcome, Unreachable
 from .output import Output, Printer
 
@@ -63,7 +63,7 @@ class Session:
         self.token = token
         self.printer = Printer(output)
         # A refused connection is told at once: at a prompt, "start one" is a better answer than ten seconds of silence.
-        self.client = Client(url, namespace, token, retry=Retry(unreachable=False))
+        self.client = Client(url, namespace, token, patience=Patience(unreachable=False))
 
     def call(self, call: Call[T]) -> Answer[T]:
         return self.client.call(call)

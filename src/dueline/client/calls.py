@@ -147,8 +147,8 @@ def _named(job: NewJob) -> NewJob:
     return msgspec.structs.replace(job, merge=msgspec.structs.replace(job.merge, item_id=new_id()))
 
 
-def send_many(topic: str, jobs: Sequence[Mapping[str, Any] | NewJob]) -> Call[r.SentMany]:
-    """Send up to 1000 jobs. Every job must have an id already, or with `merge` its item_id."""
+def send_many(topic: str, jobs: Sequence[Mapping[str, Any] | NewJob | Raw]) -> Call[r.SentMany]:
+    """Send up to 1000 jobs, 4 MiB. Every job must have an id already, or with `merge` its item_id. Raw: its JSON."""
     return _post(_path("topics", topic, "jobs"), list(jobs), r.SentMany)
 
 

@@ -1,34 +1,46 @@
-"""The sync shell: one keep-alive connection over the standard library's http.client, and the retries.
+"""The sync shell: keep-alive connections on plain sockets, shared by threads, and the tries of a call.
 
-It decides nothing about the API: `calls` builds the request and reads the answer, `retry` says whether to try again.
-One client serves one thread at a time.
+It decides nothing about the API: `api` and `calls` say what to ask and how to read the answer, `http1` knows the bytes,
+`patience` says whether to try again.
 """
 
 from __future__ import annotations
 
-import http.client
 import os
 import select
-import ssl
+import socket
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, TypeVar
-from urllib.parse import SplitResult, urlsplit
+from typing import TYPE_CHECKING, TypeVar
 
-from .._version import __version__
-from .calls import Answer, Call, headers_of, read_answer
-from .errors import DuelineApiError, UnknownOutcome, Unreachable
-from .retry import Retry, wait_before_retry
+from .address import Address, address_of
+from .api import Api
+from .calls import Answer, Call, read_answer
+from .errors import DuelineApiError, ServerFault, UnknownOutcome, Unreachable
+from .http1 import BadAnswer, Response, ResponseReader
+from .method import Pages, Plan
+from .patience import Patience, Tries
+
+if TYPE_CHECKING:
+    import ssl
 
 T = TypeVar("T")
 
-DEFAULT_URL = "http://127.0.0.1:9277"
-DEFAULT_TIMEOUT_S = 30.0
+DEFAULT_TIMEOUT_S = 10.0
+IDLE_S = 50.0  # a connection that was not used for longer is not trusted: what lies between may have forgotten it
+_READ_BYTES = 262_144
 
 
-class Client:
-    """Talks to one server. Nothing is opened before the first call; `close` may be called at any time, also twice."""
+class Client(Api):
+    """A client for programs without asyncio. Threads may share one: each call has a connection to itself.
+
+        with Client("http://127.0.0.1:9277") as client:
+            client.send("orders.close", {"order": 7}, delay="30m")
+
+    Nothing is opened before the first call. `close` may be called at any time, also twice, and after a fork the child
+    opens its own connections."""
 
     def __init__(
         self,
@@ -36,18 +48,24 @@ class Client:
         namespace: str | None = None,
         token: str | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
-        retry: Retry = Retry(),
+        patience: Patience = Patience(),
+        tls: ssl.SSLContext | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Without `url`, `namespace` or `token`, DUELINE_URL, DUELINE_NAMESPACE and DUELINE_TOKEN decide."""
-        self.url = url or os.environ.get("DUELINE_URL") or DEFAULT_URL
-        self._address = _split(self.url)
-        self._namespace = header_value(namespace or os.environ.get("DUELINE_NAMESPACE"), "namespace")
-        self._token = header_value(token or os.environ.get("DUELINE_TOKEN"), "token")
+        """Without `url`, `namespace` or `token`, DUELINE_URL, DUELINE_NAMESPACE and DUELINE_TOKEN decide.
+
+        `timeout_s` is that of one try (a pull has its `wait` on top), `patience` how long and how often to try."""
+        self._address = address_of(url, namespace, token)
         self._timeout_s = timeout_s
-        self._retry = retry
+        self._patience = patience
+        self._tls = tls
         self._sleep = sleep
-        self._connection: http.client.HTTPConnection | None = None
+        self._idle: deque[_Connection] = deque()
+        self._pid = os.getpid()
+
+    @property
+    def url(self) -> str:
+        return self._address.url
 
     def __enter__(self) -> Client:
         return self
@@ -58,98 +76,166 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
+        """Close the connections that are not in use."""
+        while (connection := self._pop()) is not None:
             connection.close()
 
-    def call(self, call: Call[T]) -> Answer[T]:
-        """Do it, trying again where that is safe. Raises a DuelineApiError when it ends without success."""
-        tries, waited_s = 0, 0.0
+    def do(self, plan: Plan[T]) -> T:
+        """The result of a method of `api`."""
+        if isinstance(plan, Call):
+            return self.call(plan).value
+        try:
+            ask = next(plan)
+            while True:
+                try:
+                    value = self.call(ask).value
+                except DuelineApiError as error:
+                    ask = plan.throw(error)
+                else:
+                    ask = plan.send(value)
+        except StopIteration as done:
+            return done.value
+
+    def walk(self, pages: Pages[T]) -> Iterator[T]:
+        """The rows of all pages."""
+        cursor: str | None = None
         while True:
-            tries += 1
-            try:
-                return self._once(call)
-            except DuelineApiError as error:
-                wait_s = wait_before_retry(self._retry, error, tries, waited_s, call.repeatable)
-                if wait_s is None:
-                    raise
-            self._sleep(wait_s)
-            waited_s += wait_s
+            page = self.call(pages.at(cursor)).value
+            yield from pages.rows(page)
+            cursor = page.next_cursor
+            if cursor is None:
+                return
 
     def ask(self, call: Call[T]) -> T:
         """The typed value of `call`."""
         return self.call(call).value
 
-    def _once(self, call: Call[Any]) -> Answer[Any]:
-        connection = self._connected(call)
-        headers = headers_of(call, self._namespace, self._token)
-        headers["User-Agent"] = f"dueline/{__version__}"
-        try:
-            connection.request(call.method, self._address.path.rstrip("/") + call.path, call.body, headers)
-            response = connection.getresponse()
-            raw = response.read()
-        except (OSError, http.client.HTTPException) as lost:
-            self.close()
-            raise UnknownOutcome(
-                "unknown_outcome", f"the connection to {self.url} broke before the answer came: {_reason(lost)}"
-            ) from lost
-        if response.will_close:
-            self.close()
-        return read_answer(call, response.status, {k.lower(): v for k, v in response.getheaders()}, raw)
-
-    def _connected(self, call: Call[Any]) -> http.client.HTTPConnection:
-        """An open connection with the deadline of this call."""
-        timeout_s = self._timeout_s + call.wait_ms / 1000
-        if self._connection is not None and _is_stale(self._connection):
-            self.close()
-        if self._connection is None:
-            connection = self._open()
+    def call(self, call: Call[T]) -> Answer[T]:
+        """Do it, trying again where that is safe. Raises a DuelineApiError when it ends without success."""
+        tries, begin_s = Tries(self._patience, call, self._timeout_s), time.monotonic()
+        request = self._address.request(call)
+        while True:
             try:
-                connection.connect()
-            except OSError as refused:
+                response = self._exchange(request, tries.timeout_s(time.monotonic() - begin_s))
+                return tries.answered(read_answer(call, response.status, response.headers, response.body))
+            except DuelineApiError as error:
+                wait_s = tries.wait_s(error, time.monotonic() - begin_s)
+            self._sleep(wait_s)
+
+    def _exchange(self, request: bytes, timeout_s: float) -> Response:
+        """One try on one connection, which is kept only after a whole answer."""
+        deadline_s = time.monotonic() + timeout_s
+        connection = self._connected(timeout_s)
+        kept = False
+        try:
+            response = connection.exchange(request, deadline_s)
+            kept = response.reusable
+            return response
+        except TimeoutError as late:
+            raise UnknownOutcome("unknown_outcome", f"{self.url} did not answer within {timeout_s:g} s") from late
+        except OSError as lost:
+            raise UnknownOutcome(
+                "unknown_outcome", f"the connection to {self.url} broke before the answer came: {reason_of(lost)}"
+            ) from lost
+        except BadAnswer as wrong:
+            raise ServerFault("bad_answer", f"{wrong}. Is {self.url} the address of a Dueline server?") from wrong
+        finally:
+            if kept:
+                connection.idle_since_s = time.monotonic()
+                self._idle.append(connection)
+            else:
                 connection.close()
-                raise Unreachable("unreachable", f"no server answers at {self.url}: {_reason(refused)}") from refused
-            self._connection = connection
-        self._connection.sock.settimeout(timeout_s)
-        return self._connection
 
-    def _open(self) -> http.client.HTTPConnection:
-        host, port = self._address.hostname or "", self._address.port
-        if self._address.scheme == "https":
-            return http.client.HTTPSConnection(
-                host, port, timeout=self._timeout_s, context=ssl.create_default_context()
-            )
-        return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
+    def _connected(self, timeout_s: float) -> _Connection:
+        """A connection that lived a moment ago, or a new one."""
+        while (connection := self._pop()) is not None:
+            if connection.usable():
+                return connection
+            connection.close()
+        try:
+            return _Connection(self._address, timeout_s, self._tls)
+        except OSError as refused:
+            raise connect_error(self.url, refused) from refused
 
-
-def _split(url: str) -> SplitResult:
-    """The parts of a server's address; raises ValueError that says what is wrong with it."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f'"{url}" is not the address of a server: write it like {DEFAULT_URL}')
-    if parts.username is not None or parts.password is not None:
-        raise ValueError("no user or password in the URL: tokens come from DUELINE_TOKEN or a file")
-    if parts.query or parts.fragment:
-        raise ValueError(f'"{url}" has a query or a fragment: write it like {DEFAULT_URL}')
-    _ = parts.port  # raises ValueError when it is not a port
-    return parts
+    def _pop(self) -> _Connection | None:
+        """An idle connection, the last one used first. Those of a parent process are not ours to use."""
+        if self._pid != os.getpid():
+            self._idle, self._pid = deque(), os.getpid()
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
 
 
-def header_value(text: str | None, name: str) -> str | None:
-    """The text if it can stand in a header; raises ValueError otherwise, so that nothing can be injected."""
-    if text is not None and not (text.isascii() and text.isprintable()):
-        raise ValueError(f"the {name} has a character that cannot stand in a header")
-    return text
+class _Connection:
+    """One open socket."""
+
+    def __init__(self, address: Address, timeout_s: float, tls: ssl.SSLContext | None) -> None:
+        """Connect. Raises OSError."""
+        self.idle_since_s = 0.0
+        self._socket = socket.create_connection((address.host, address.port), timeout=timeout_s)
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if address.secure:
+                self._socket = secured(tls).wrap_socket(self._socket, server_hostname=address.host)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def exchange(self, request: bytes, deadline_s: float) -> Response:
+        """Send a request and read its answer. Raises OSError (TimeoutError at the deadline) and BadAnswer."""
+        self._set_timeout(deadline_s)
+        broken: OSError | None = None
+        try:
+            self._socket.sendall(request)
+        except TimeoutError:
+            raise
+        except OSError as error:  # a server that refuses a large body answers and closes before it has read all of it
+            broken = error
+        reader = ResponseReader()
+        while True:
+            self._set_timeout(deadline_s)
+            data = self._socket.recv(_READ_BYTES)
+            response = reader.feed(data) if data else reader.end()
+            if response is not None:
+                return response
+            if not data:
+                raise broken or ConnectionResetError("the server closed the connection")
+
+    def usable(self) -> bool:
+        """Whether it may carry a request: bytes or an end before any request can only mean that it is over."""
+        if time.monotonic() - self.idle_since_s > IDLE_S:
+            return False
+        poller = select.poll()
+        poller.register(self._socket, select.POLLIN)
+        return not poller.poll(0)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _set_timeout(self, deadline_s: float) -> None:
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left_s)
 
 
-def _is_stale(connection: http.client.HTTPConnection) -> bool:
-    """Whether the server closed an idle connection: bytes or an end before any request can only mean that."""
-    if connection.sock is None:
-        return True
-    poller = select.poll()
-    poller.register(connection.sock, select.POLLIN)
-    return bool(poller.poll(0))
+def secured(tls: ssl.SSLContext | None) -> ssl.SSLContext:
+    """The caller's TLS settings, else Python's defaults: certificates and names are checked."""
+    if tls is not None:
+        return tls
+    import ssl
+
+    return ssl.create_default_context()
 
 
-def _reason(error: Exception) -> str:
+def connect_error(url: str, refused: OSError) -> DuelineApiError:
+    """No connection: to be tried again, unless who answered is not who was called."""
+    if isinstance(refused, ValueError):  # ssl.SSLCertVerificationError is one
+        return ServerFault("bad_certificate", f"{url} has no certificate that can be trusted: {reason_of(refused)}")
+    return Unreachable("unreachable", f"no server answers at {url}: {reason_of(refused)}")
+
+
+def reason_of(error: Exception) -> str:
+    """An error of the network in few words."""
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

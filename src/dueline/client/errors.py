@@ -1,6 +1,6 @@
 """Every way a call can end without success, as one tree by code. No I/O.
 
-    DuelineApiError               code message field status id
+    DuelineApiError               code message field status id retry_after_s results
     ├── InvalidRequest            bad_json unknown_field missing_field invalid_field too_many_items body_too_large ...
     ├── NotAllowed                unauthorized forbidden egress_refused
     ├── NotFound                  not_found no_route
@@ -18,9 +18,16 @@ A code that this version does not know becomes the class of its status, so a new
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class DuelineApiError(Exception):
-    """A call that was answered with an error, or not answered."""
+    """A call that was answered with an error, or not answered.
+
+    `code` is stable and says what happened, `message` says it in words, `field` names what was wrong in the request.
+    `results`: of a call on many jobs that took several requests, the results of those before this error."""
+
+    code: str = "error"
 
     def __init__(
         self, code: str, message: str, field: str | None = None, status: int | None = None, id: str | None = None
@@ -33,6 +40,11 @@ class DuelineApiError(Exception):
         self.id = id
         self.retry_after_s: float | None = None
         self.raw: bytes | None = None  # the answer as it came, where there was one
+        self.results: tuple[Any, ...] = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors cross processes: workers, test runners and task pools pickle them."""
+        return type(self), (self.code, self.message, self.field, self.status, self.id), self.__dict__
 
     def __str__(self) -> str:
         return f"{self.message} ({self.code})" if self.field is None else f"{self.field}: {self.message} ({self.code})"
@@ -41,61 +53,91 @@ class DuelineApiError(Exception):
 class InvalidRequest(DuelineApiError):
     """The server does not accept the request as it is; repeating it changes nothing."""
 
+    code = "invalid_request"
+
 
 class NotAllowed(DuelineApiError):
     """The token is missing, wrong, or may not do this."""
+
+    code = "forbidden"
 
 
 class NotFound(DuelineApiError):
     """There is no such job, topic or path."""
 
+    code = "not_found"
+
 
 class Conflict(DuelineApiError):
     """The job is not in a state that allows this."""
+
+    code = "conflict"
 
 
 class IdExists(Conflict):
     """The id is taken by a different request."""
 
+    code = "id_exists"
+
 
 class VersionMismatch(Conflict):
     """The job was changed since that version was read."""
+
+    code = "version_mismatch"
 
 
 class LeaseLost(Conflict):
     """The lease is over; somebody else may hold the job."""
 
+    code = "lease_lost"
+
 
 class JobLeased(Conflict):
     """A consumer holds the job."""
+
+    code = "job_leased"
 
 
 class AlreadyDone(Conflict):
     """The job has ended."""
 
+    code = "already_done"
+
 
 class RateLimited(DuelineApiError):
     """Too many calls; certainly not done."""
+
+    code = "rate_limited"
 
 
 class StoreFull(DuelineApiError):
     """The store takes no more jobs until some are finished or removed."""
 
+    code = "store_full"
+
 
 class Unavailable(DuelineApiError):
     """The server cannot do this now; certainly not done."""
+
+    code = "unavailable"
 
 
 class Unreachable(Unavailable):
     """No connection could be made; certainly not done."""
 
+    code = "unreachable"
+
 
 class UnknownOutcome(Unavailable):
     """The call may have been done: repeat it with the same id."""
 
+    code = "unknown_outcome"
+
 
 class ServerFault(DuelineApiError):
     """The server failed, or what answered is not a Dueline server."""
+
+    code = "internal"
 
 
 BY_CODE: dict[str, type[DuelineApiError]] = {

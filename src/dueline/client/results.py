@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any
+from datetime import datetime
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
+
+from .times import datetime_of
+
+T = TypeVar("T")
 
 
 class Payload(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +44,14 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True):
         """The body as a Python value; raises msgspec.DecodeError when it is not JSON."""
         return msgspec.json.decode(self.data or b"null")
 
+    def body_as(self, type: type[T]) -> T:
+        """The body as a value of `type`: a msgspec struct, dataclass, TypedDict, pydantic model, or any type that
+        msgspec decodes. Raises msgspec.ValidationError (pydantic: its own) when it is not one."""
+        validate = getattr(type, "model_validate_json", None)
+        if validate is not None:
+            return validate(self.data or b"null")
+        return msgspec.json.decode(self.data or b"null", type=type)
+
 
 class Job(Payload, frozen=True, kw_only=True):
     """A job as it is at the moment of the answer."""
@@ -64,6 +77,11 @@ class Job(Payload, frozen=True, kw_only=True):
     version: int = 0
     last_error: str | None = None
 
+    @property
+    def due_at(self) -> datetime:
+        """The due time in UTC."""
+        return datetime_of(self.due_at_ms)
+
 
 class Held(Payload, frozen=True, kw_only=True):
     """A job under a lease. `lease` is the token that ack, release and extend need."""
@@ -81,6 +99,11 @@ class Held(Payload, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     merge_key: str | None = None
 
+    @property
+    def due_at(self) -> datetime:
+        """The due time in UTC."""
+        return datetime_of(self.due_at_ms)
+
 
 class Sent(msgspec.Struct, frozen=True):
     """result: created | kept | replaced | appended. `items_count` of a merge group only."""
@@ -91,6 +114,12 @@ class Sent(msgspec.Struct, frozen=True):
     state: str
     due_at_ms: int
     version: int
+
+    @property
+    def due_at(self) -> datetime:
+        """The due time in UTC."""
+        return datetime_of(self.due_at_ms)
+
     items_count: int | None = None
 
 
@@ -112,6 +141,12 @@ class SentItem(msgspec.Struct, frozen=True):
     due_at_ms: int | None = None
     version: int | None = None
     error: Refusal | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether this one was done."""
+        return self.error is None
+
     items_count: int | None = None
 
 
@@ -125,6 +160,11 @@ class Outcome(msgspec.Struct, frozen=True):
     lease_until_ms: int | None = None
     version: int | None = None
     error: Refusal | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether this one was done."""
+        return self.error is None
 
 
 class Outcomes(msgspec.Struct, frozen=True):

@@ -1,0 +1,77 @@
+"""Where a server is and who is calling, checked once and kept as the parts that every request needs. No I/O.
+
+DUELINE_URL, DUELINE_NAMESPACE and DUELINE_TOKEN decide what the program does not say. Settings of the machine for web
+browsers (HTTP_PROXY and the like) are not looked at: jobs do not travel through what nobody named.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+
+from .._version import __version__
+from .calls import Call, headers_of
+from .http1 import request_bytes
+
+DEFAULT_URL = "http://127.0.0.1:9277"
+
+
+class Address(msgspec.Struct, frozen=True):
+    """One server, as one caller sees it."""
+
+    url: str
+    host: str
+    port: int
+    secure: bool
+    authority: str  # of the Host header
+    base_path: str
+    namespace: str | None
+    token: str | None
+
+    def request(self, call: Call[Any]) -> bytes:
+        """The bytes of a call."""
+        headers = {"Host": self.authority, "User-Agent": f"dueline/{__version__}"}
+        headers |= headers_of(call, self.namespace, self.token)
+        return request_bytes(call.method, self.base_path + call.path, headers, call.body)
+
+
+def address_of(url: str | None = None, namespace: str | None = None, token: str | None = None) -> Address:
+    """Arguments, else the environment, else the default. Raises ValueError that says what is wrong."""
+    url = url or os.environ.get("DUELINE_URL") or DEFAULT_URL
+    parts = _split(url)
+    secure = parts.scheme == "https"
+    return Address(
+        url=url,
+        host=parts.hostname or "",
+        port=parts.port or (443 if secure else 80),
+        secure=secure,
+        authority=parts.netloc,
+        base_path=parts.path.rstrip("/"),
+        namespace=header_value(namespace or os.environ.get("DUELINE_NAMESPACE") or None, "namespace"),
+        token=header_value(token or os.environ.get("DUELINE_TOKEN") or None, "token"),
+    )
+
+
+def _split(url: str) -> SplitResult:
+    """The parts of a server's address."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f'"{url}" is not the address of a server: write it like {DEFAULT_URL}')
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("no user or password in the URL: tokens come from DUELINE_TOKEN or a file")
+    if parts.query or parts.fragment:
+        raise ValueError(f'"{url}" has a query or a fragment: write it like {DEFAULT_URL}')
+    if not (url.isascii() and url.isprintable()) or " " in url:
+        raise ValueError(f'"{url}" has a character that cannot stand in an address')
+    _ = parts.port  # raises ValueError when it is not a port
+    return parts
+
+
+def header_value(text: str | None, name: str) -> str | None:
+    """The text if it can stand in a header; raises ValueError otherwise, so that nothing can be injected."""
+    if text is not None and not (text.isascii() and text.isprintable()):
+        raise ValueError(f"the {name} has a character that cannot stand in a header")
+    return text

@@ -1,0 +1,354 @@
+"""Every method of the two clients, written once. No I/O: a method says what to ask, the client does it (`method`).
+
+    on one job      send get patch reschedule cancel fire pull ack release extend revive purge          raises a refusal
+    on many jobs    send_many ack_many release_many extend_many cancel_many revive_many purge_many      a result per job
+    by filter       cancel_matching revive_matching purge_matching                                      counts
+    lists           list_jobs dead topics                                                               iterators
+    topics          topic set_topic pause resume
+    the server      info ready
+
+Durations are "30m", seconds or a timedelta; moments are aware datetimes or RFC 3339 texts (`times`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, Unpack, cast
+
+from . import bulk, calls
+from . import results as r
+from .calls import Call, Lease, Leased, NewJob
+from .method import Pages, Steps, method, pages
+from .results import Held
+from .sending import (
+    Edits,
+    OnConflict,
+    RetryRule,
+    SendOptions,
+    body_fields,
+    job_fields,
+    new_job,
+    retry_rule,
+    time_fields,
+)
+from .times import Duration, Moment, duration_ms, moment_ms
+
+State = Literal["scheduled", "ready", "leased", "done", "dead", "cancelled"]
+
+PAGE_JOBS = 500
+
+
+class Api:
+    """What a Client and an AsyncClient can do."""
+
+    # Sending.
+
+    @method
+    def send(self, topic: str, body: Any = None, **options: Unpack[SendOptions]) -> Call[r.Sent]:
+        """Send a job. It is stored when this returns; any number of tries means one job, because it has its id first.
+
+        `body` is any JSON value (also structs, dataclasses, pydantic models), text, or bytes. Options: `delay` or `at`,
+        `id`, `on_conflict`, `lease`, `ttl`, `max_attempts`, `retry`, `tags`, `headers`; see SendOptions."""
+        return calls.send(topic, new_job(body, **options))
+
+    @method
+    def send_many(self, topic: str, jobs: Iterable[NewJob]) -> Steps[list[r.SentItem]]:
+        """Send any number of jobs made by `new_job`, in as few requests as the server's limits allow.
+
+        A result per job in their order: `ok` or an `error`. A job that is malformed refuses the request it is in."""
+        return bulk.send_many(topic, jobs)
+
+    # Consuming.
+
+    @method
+    def pull(
+        self, topics: str | Sequence[str], max: int = 1, lease: Duration | None = None, wait: Duration = 0
+    ) -> Steps[tuple[Held, ...]]:
+        """Take up to `max` due jobs under a lease; wait for one up to `wait`. Empty when none came.
+
+        Several topics are asked in order of priority. `lease`: else the job's, else the topic's, else 30 s."""
+        names = [topics] if isinstance(topics, str) else topics
+        lease_ms = None if lease is None else duration_ms(lease, "lease")
+        held: r.HeldJobs = yield calls.pull(names, max, lease_ms, duration_ms(wait, "wait"))
+        return held.jobs
+
+    @method
+    def ack(self, job: Held | Leased) -> Steps[r.Outcome]:
+        """The job is done and never comes again. Raises LeaseLost when the lease ended before."""
+        return bulk.only((yield calls.ack(job.topic, [Lease(job.id, job.lease)])))
+
+    @method
+    def ack_many(self, jobs: Iterable[Held | Leased]) -> Steps[list[r.Outcome]]:
+        """Jobs of any topics are done; a result per job in their order."""
+        return bulk.on_leases(list(jobs), calls.ack)
+
+    @method
+    def release(
+        self,
+        job: Held | Leased,
+        delay: Duration | None = None,
+        error: str | None = None,
+        count: bool = True,
+        discard: bool = False,
+    ) -> Steps[r.Outcome]:
+        """Give a job back: after `delay`, else as its retry policy says, else at once.
+
+        `error` is kept with the job. `count=False` costs no attempt. `discard=True` ends it as dead (rejected)."""
+        delay_ms = None if delay is None else duration_ms(delay)
+        return bulk.only((yield calls.release(job.topic, Lease(job.id, job.lease), delay_ms, error, count, discard)))
+
+    @method
+    def release_many(
+        self,
+        jobs: Iterable[Held | Leased],
+        delay: Duration | None = None,
+        error: str | None = None,
+        count: bool = True,
+        discard: bool = False,
+    ) -> Steps[list[r.Outcome]]:
+        """Give jobs of any topics back, all in the same way; a result per job in their order."""
+        delay_ms = None if delay is None else duration_ms(delay)
+        return bulk.on_leases(
+            list(jobs), lambda topic, part: calls.release_many(topic, part, delay_ms, error, count, discard)
+        )
+
+    @method
+    def extend(self, job: Held | Leased, lease: Duration) -> Steps[r.Outcome]:
+        """Keep a job for `lease` from now. A lease is never shortened. Raises LeaseLost when it ended before."""
+        return bulk.only((yield calls.extend(job.topic, Lease(job.id, job.lease), duration_ms(lease, "lease"))))
+
+    @method
+    def extend_many(self, jobs: Iterable[Held | Leased], lease: Duration) -> Steps[list[r.Outcome]]:
+        """Keep jobs of any topics; a result per job in their order."""
+        lease_ms = duration_ms(lease, "lease")
+        return bulk.on_leases(list(jobs), lambda topic, part: calls.extend_many(topic, part, lease_ms))
+
+    # One job by its id.
+
+    @method
+    def get(self, topic: str, id: str) -> Call[r.Job]:
+        """The job as it is now. Raises NotFound."""
+        return calls.get(topic, id)
+
+    @method
+    def patch(self, topic: str, id: str, version: int | None = None, **edits: Unpack[Edits]) -> Call[r.Job]:
+        """Change a job that nobody holds: `body`, `delay` or `at`, `lease`, `ttl`, `max_attempts`, `retry`, `tags`,
+        `headers`; what is not said stays. With `version`, only if the job still has it (VersionMismatch)."""
+        unknown = edits.keys() - Edits.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"patch cannot change {', '.join(sorted(unknown))}")
+        changes = job_fields(cast("dict[str, Any]", edits))
+        if "body" in edits:
+            changes |= body_fields(edits["body"])
+        return calls.patch(topic, id, changes if version is None else {**changes, "version": version})
+
+    @method
+    def reschedule(
+        self,
+        topic: str,
+        id: str,
+        delay: Duration | None = None,
+        at: Moment | None = None,
+        version: int | None = None,
+    ) -> Call[r.Job]:
+        """Move the due time of a job that nobody holds: `delay` from now, or `at`."""
+        when = time_fields(delay, at)
+        if not when:
+            raise ValueError("give delay or at")
+        return calls.patch(topic, id, when if version is None else {**when, "version": version})
+
+    @method
+    def cancel(self, topic: str, id: str) -> Call[r.Outcome]:
+        """Withdraw a job, also one that is held: its lease ends. Raises NotFound, or AlreadyDone when it had ended."""
+        return calls.cancel(topic, id)
+
+    @method
+    def fire(self, topic: str, id: str) -> Call[r.Outcome]:
+        """Make a job due now."""
+        return calls.fire(topic, id)
+
+    # Many jobs by their ids, or by a filter.
+
+    @method
+    def cancel_many(self, topic: str, ids: Iterable[str]) -> Steps[list[r.Outcome]]:
+        """Withdraw jobs; a result per id in their order."""
+        return bulk.in_pieces(list(ids), lambda part: calls.cancel_many(topic, part))
+
+    @method
+    def cancel_matching(
+        self,
+        topic: str,
+        state: State | None = None,
+        tag: str | None = None,
+        due_after: Moment | None = None,
+        due_before: Moment | None = None,
+        dry_run: bool = False,
+    ) -> Steps[r.Bulk]:
+        """Withdraw all jobs for which every given condition holds. `dry_run` only counts them."""
+        which = _filter(state, tag, due_after, due_before)
+        return bulk.matching(lambda dry: calls.cancel_matching(topic, which, dry), dry_run)
+
+    # Lists.
+
+    @pages
+    def list_jobs(
+        self,
+        topic: str,
+        state: State | None = None,
+        tag: str | None = None,
+        due_after: Moment | None = None,
+        due_before: Moment | None = None,
+        body: bool = False,
+        page: int = PAGE_JOBS,
+    ) -> Pages[r.Job]:
+        """All jobs of a topic for which every given condition holds, by due time. `body`: with their bodies.
+
+        Pages of `page` jobs are asked for one after the other, so a job that changes meanwhile may be missed or come
+        twice."""
+        which = _filter(state, tag, due_after, due_before)
+        return Pages(lambda cursor: calls.list_jobs(topic, **which, cursor=cursor, limit=page, body=body), _jobs)
+
+    @pages
+    def dead(self, topic: str, tag: str | None = None, body: bool = True, page: int = PAGE_JOBS) -> Pages[r.Job]:
+        """The dead jobs of a topic, with `reason` and `last_error`."""
+        return Pages(lambda cursor: calls.dead(topic, cursor, page, body, tag), _jobs)
+
+    @pages
+    def topics(self, page: int = PAGE_JOBS) -> Pages[r.Topic]:
+        """All topics of the namespace with their figures."""
+        return Pages(lambda cursor: calls.topics(cursor, page), _topics)
+
+    # Dead jobs.
+
+    @method
+    def revive(
+        self, topic: str, id: str, delay: Duration | None = None, max_attempts: int | None = None
+    ) -> Steps[r.Outcome]:
+        """Make a dead job live again, its attempts counted from 0: now, or after `delay`."""
+        delay_ms = None if delay is None else duration_ms(delay)
+        return bulk.only((yield calls.revive(topic, [id], delay_ms, max_attempts)))
+
+    @method
+    def revive_many(
+        self, topic: str, ids: Iterable[str], delay: Duration | None = None, max_attempts: int | None = None
+    ) -> Steps[list[r.Outcome]]:
+        """Make dead jobs live again; a result per id in their order."""
+        delay_ms = None if delay is None else duration_ms(delay)
+        return bulk.in_pieces(list(ids), lambda part: calls.revive(topic, part, delay_ms, max_attempts))
+
+    @method
+    def revive_matching(
+        self,
+        topic: str,
+        tag: str | None = None,
+        due_after: Moment | None = None,
+        due_before: Moment | None = None,
+        delay: Duration | None = None,
+        max_attempts: int | None = None,
+        dry_run: bool = False,
+    ) -> Steps[r.Bulk]:
+        """Make all dead jobs live again for which every given condition holds. `dry_run` only counts them."""
+        which, delay_ms = _filter(None, tag, due_after, due_before), None if delay is None else duration_ms(delay)
+        return bulk.matching(lambda dry: calls.revive_matching(topic, which, dry, delay_ms, max_attempts), dry_run)
+
+    @method
+    def purge(self, topic: str, id: str) -> Steps[r.Outcome]:
+        """Remove a dead job for good."""
+        return bulk.only((yield calls.purge(topic, [id])))
+
+    @method
+    def purge_many(self, topic: str, ids: Iterable[str]) -> Steps[list[r.Outcome]]:
+        """Remove dead jobs for good; a result per id in their order."""
+        return bulk.in_pieces(list(ids), lambda part: calls.purge(topic, part))
+
+    @method
+    def purge_matching(
+        self,
+        topic: str,
+        tag: str | None = None,
+        due_after: Moment | None = None,
+        due_before: Moment | None = None,
+        dry_run: bool = False,
+    ) -> Steps[r.Bulk]:
+        """Remove all dead jobs for which every given condition holds. `dry_run` only counts them."""
+        which = _filter(None, tag, due_after, due_before)
+        return bulk.matching(lambda dry: calls.purge_matching(topic, which, dry), dry_run)
+
+    # Topics and the server.
+
+    @method
+    def topic(self, topic: str) -> Call[r.Topic]:
+        """A topic's figures and policy. Raises NotFound when it was never used."""
+        return calls.topic(topic)
+
+    @method
+    def set_topic(
+        self,
+        topic: str,
+        *,
+        lease: Duration | None = None,
+        max_attempts: int | None = None,
+        ttl: Duration | None = None,
+        retain: Duration | None = None,
+        dead_retain: Duration | None = None,
+        retry: RetryRule | None = None,
+        on_conflict: OnConflict | None = None,
+        spread: Duration | None = None,
+        max_body_bytes: int | None = None,
+        partitions: int | None = None,
+    ) -> Call[r.Topic]:
+        """Set the whole policy of a topic: what is not said is the server's default again. It holds for jobs that are
+        sent from then on. `partitions` only of a topic that is new."""
+        durations = {"lease": lease, "ttl": ttl, "retain": retain, "dead_retain": dead_retain, "spread": spread}
+        policy: dict[str, Any] = {
+            f"{name}_ms": duration_ms(value, name) for name, value in durations.items() if value is not None
+        }
+        others = {
+            "max_attempts": max_attempts,
+            "retry": retry_rule(retry),
+            "on_conflict": on_conflict,
+            "max_body_bytes": max_body_bytes,
+            "partitions": partitions,
+        }
+        policy |= {name: value for name, value in others.items() if value is not None}
+        return calls.set_topic(topic, policy)
+
+    @method
+    def pause(self, topic: str, until: Moment | None = None) -> Call[r.Paused]:
+        """Stop delivery, until a moment or a resume. Sends are taken, running leases go on."""
+        return calls.pause(topic, None if until is None else moment_ms(until, "until"))
+
+    @method
+    def resume(self, topic: str) -> Call[r.Paused]:
+        """Deliver again."""
+        return calls.resume(topic)
+
+    @method
+    def info(self) -> Call[r.Info]:
+        """The server's version, durability, limits and clock."""
+        return calls.info()
+
+    @method
+    def ready(self) -> Call[r.Readiness]:
+        """Whether the server can do its work, and if not, why."""
+        return calls.ready()
+
+
+def _filter(
+    state: State | None, tag: str | None, due_after: Moment | None, due_before: Moment | None
+) -> dict[str, Any]:
+    said = {
+        "state": state,
+        "tag": tag,
+        "due_after_ms": None if due_after is None else moment_ms(due_after, "due_after"),
+        "due_before_ms": None if due_before is None else moment_ms(due_before, "due_before"),
+    }
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _jobs(page: r.JobPage) -> Sequence[r.Job]:
+    return page.jobs
+
+
+def _topics(page: r.TopicPage) -> Sequence[r.Topic]:
+    return page.topics

@@ -1,0 +1,200 @@
+"""The client's HTTP/1.1 as bytes: a request is written, an answer is read piece by piece. No I/O.
+
+Both shells move bytes and nothing else, so what counts as an answer is decided here once. The reader takes the framings
+that a server or a proxy in front of it may use (a length, chunks, an end of the connection) and refuses what is
+ambiguous: an answer whose end is in doubt is never given to a caller, and its connection is never used again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import Enum
+
+import msgspec
+
+MAX_HEAD_BYTES = 65_536
+MAX_BODY_BYTES = 256 << 20
+MAX_CHUNK_LINE_BYTES = 1_024
+
+_STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: [^\r\n]*)?", re.DOTALL)
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_DIGITS = re.compile(r"[0-9]{1,15}")
+_HEX = re.compile(rb"[0-9A-Fa-f]{1,12}")
+
+
+class BadAnswer(Exception):
+    """What came is not an HTTP/1.1 answer, or its end is in doubt."""
+
+
+class Response(msgspec.Struct, frozen=True):
+    """A whole answer. Header names are lower case. `reusable`: the connection may carry another request."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    reusable: bool
+
+
+def request_bytes(method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
+    """A whole request. The caller has checked that nothing in it has a line break."""
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    if body is None:
+        return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
+    return ("\r\n".join(lines) + f"\r\nContent-Length: {len(body)}\r\n\r\n").encode("ascii") + body
+
+
+class _At(Enum):
+    HEAD = "head"
+    LENGTH = "length"  # a body of known length
+    CLOSE = "close"  # a body that ends with the connection
+    CHUNK_SIZE = "chunk size"
+    CHUNK_DATA = "chunk data"
+    TRAILER = "trailer"
+
+
+class ResponseReader:
+    """Reads one answer. `feed` what arrives until it returns the Response; `end` when the connection ended first."""
+
+    def __init__(self) -> None:
+        self._at = _At.HEAD
+        self._buffer = bytearray()
+        self._body = bytearray()
+        self._status = 0
+        self._headers: dict[str, str] = {}
+        self._reusable = False
+        self._left = 0
+
+    def feed(self, data: bytes) -> Response | None:
+        """The answer as soon as it is whole, else None. Raises BadAnswer."""
+        self._buffer += data
+        while self._step():
+            if self._at is _At.HEAD:  # a body has been read to its end
+                return self._whole()
+        return None
+
+    def end(self) -> Response | None:
+        """The connection ended. The answer, if that end was its mark; None when it was cut."""
+        return self._whole() if self._at is _At.CLOSE else None
+
+    def _whole(self) -> Response:
+        reusable = self._reusable and not self._buffer  # bytes that nobody asked for: out of step
+        return Response(self._status, self._headers, bytes(self._body), reusable)
+
+    def _step(self) -> bool:
+        """Read on by one piece; whether something was done. Back at HEAD means that the answer is whole."""
+        if self._at is _At.HEAD:
+            return self._read_head()
+        if self._at is _At.CLOSE:
+            self._take(len(self._buffer))
+            return False
+        if self._at is _At.LENGTH:
+            self._left -= self._take(min(self._left, len(self._buffer)))
+            self._at = _At.HEAD if self._left == 0 else _At.LENGTH
+            return self._left == 0
+        if self._at is _At.CHUNK_DATA:
+            return self._read_chunk()
+        return self._read_line()
+
+    def _take(self, size: int) -> int:
+        if len(self._body) + size > MAX_BODY_BYTES:
+            raise BadAnswer(f"the answer has more than {MAX_BODY_BYTES} bytes")
+        self._body += self._buffer[:size]
+        del self._buffer[:size]
+        return size
+
+    def _read_head(self) -> bool:
+        end = self._buffer.find(b"\r\n\r\n")
+        if end < 0 or end > MAX_HEAD_BYTES:
+            if len(self._buffer) > MAX_HEAD_BYTES:
+                raise BadAnswer(f"the head of the answer has more than {MAX_HEAD_BYTES} bytes")
+            if not b"HTTP/1.".startswith(self._buffer[:7]):
+                raise BadAnswer("the answer does not begin like HTTP/1.1")
+            return False
+        first, *lines = bytes(self._buffer[:end]).split(b"\r\n")
+        del self._buffer[: end + 4]
+        status = _STATUS.fullmatch(first)
+        if status is None:
+            raise BadAnswer("the answer does not begin like HTTP/1.1")
+        self._status = int(status[2])
+        headers = _headers(lines)
+        if 100 <= self._status < 200:
+            if self._status == 101:
+                raise BadAnswer("the answer changes the protocol")
+            return self._read_head()  # an interim answer: the real one follows
+        self._headers = headers
+        self._frame(status[1] == b"1")
+        return True
+
+    def _frame(self, modern: bool) -> None:
+        """Where the body ends, and whether the connection lives on."""
+        coding, length = self._headers.get("transfer-encoding"), self._headers.get("content-length")
+        self._reusable = modern and "close" not in _words(self._headers.get("connection", ""))
+        if coding is not None and length is not None:
+            raise BadAnswer("the answer has two lengths")
+        if self._status in (204, 304):
+            self._at, self._left = _At.LENGTH, 0
+        elif coding is not None:
+            if coding.lower() != "chunked" or not modern:
+                raise BadAnswer("the answer has an unknown transfer coding")
+            self._at = _At.CHUNK_SIZE
+        elif length is not None:
+            if not _DIGITS.fullmatch(length):
+                raise BadAnswer("the answer's length is not a number")
+            self._at, self._left = _At.LENGTH, int(length)
+        else:
+            self._at, self._reusable = _At.CLOSE, False
+
+    def _read_chunk(self) -> bool:
+        """Data of a chunk and the line break after it."""
+        if self._left > 0:
+            self._left -= self._take(min(self._left, len(self._buffer)))
+        if self._left > 0 or len(self._buffer) < 2:
+            return False
+        if not self._buffer.startswith(b"\r\n"):
+            raise BadAnswer("a chunk of the answer is longer than it said")
+        del self._buffer[:2]
+        self._at = _At.CHUNK_SIZE
+        return True
+
+    def _read_line(self) -> bool:
+        """The size of a chunk, or a line of the trailer; an empty one ends the answer."""
+        end = self._buffer.find(b"\r\n")
+        if end < 0 or end > MAX_CHUNK_LINE_BYTES:
+            if len(self._buffer) > MAX_CHUNK_LINE_BYTES:
+                raise BadAnswer("a line between the chunks of the answer is too long")
+            return False
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 2]
+        if self._at is _At.TRAILER:
+            self._at = _At.TRAILER if line else _At.HEAD
+            return True
+        size = line.partition(b";")[0].rstrip(b" \t")
+        if not _HEX.fullmatch(size):
+            raise BadAnswer("the size of a chunk is not a number")
+        self._left = int(size, 16)
+        self._at = _At.CHUNK_DATA if self._left else _At.TRAILER
+        return True
+
+
+def _headers(lines: list[bytes]) -> dict[str, str]:
+    """Lower-case names and their values; a name that comes twice has both, except where two would be ambiguous."""
+    found: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.decode("latin-1").partition(":")
+        value = value.strip(" \t")
+        if not colon or not _NAME.fullmatch(name) or "\r" in value or "\n" in value or "\0" in value:
+            raise BadAnswer("the answer has a malformed header")
+        name = name.lower()
+        if name not in found:
+            found[name] = value
+        elif name in ("content-length", "transfer-encoding"):
+            if found[name] != value or name == "transfer-encoding":
+                raise BadAnswer("the answer has two lengths")
+        else:
+            found[name] = f"{found[name]}, {value}"
+    return found
+
+
+def _words(value: str) -> set[str]:
+    return {word.strip(" \t").lower() for word in value.split(",")}

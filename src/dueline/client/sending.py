@@ -1,0 +1,171 @@
+"""A job to send, from Python values: bodies, times and policy in the words of the API. No I/O.
+
+    new_job({"order": 7}, delay="30m")  ->  NewJob with an id of its own
+
+The id is made here, before anything is sent, so that every try of a send, and a whole `send_many` that is repeated,
+means the same jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Required, TypedDict, Unpack, cast
+
+import msgspec
+from msgspec import Raw
+
+from .calls import Merge, NewJob, bytes_body, new_id
+from .times import Duration, Moment, duration_ms, moment_ms
+
+OnConflict = Literal["reject", "keep", "replace"]
+RetryRule = Sequence[Duration] | Mapping[str, Any]
+
+
+class MergeOptions(TypedDict, total=False):
+    """The merge group that a send joins, and when it is due; what is not said is the topic's, else the default.
+
+    `quiet`: each item moves the due time to this long after it. `max_wait`: but not further than this after the first.
+    `max_items`: due at once with this many. `update`: whose time counts when sends give one, the first's ("once") or
+    the last's ("always")."""
+
+    key: Required[str]
+    quiet: Duration | None
+    max_wait: Duration | None
+    max_items: int | None
+    update: Literal["once", "always"] | None
+
+
+class Policy(TypedDict, total=False):
+    """How a job is delivered; what is not said is the topic's, else the server's default.
+
+    `lease`: how long a consumer has. `ttl`: how long after its due time it is still worth doing. `max_attempts`: None
+    means no limit. `retry`: waits before the 2nd, 3rd... attempt, such as ["2m", "10m", "1h"] (used up: dead), or
+    {"base_ms", "factor", "max_ms", "jitter"}."""
+
+    lease: Duration | None
+    ttl: Duration | None
+    max_attempts: int | None
+    retry: RetryRule | None
+    tags: Sequence[str]
+    headers: Mapping[str, str]
+
+
+class Times(TypedDict, total=False):
+    """When a job is due: after `delay`, or at a moment, not both. Neither: now."""
+
+    delay: Duration | None
+    at: Moment | None
+
+
+class Edits(Policy, Times, total=False):
+    """What `patch` can change; what is not said stays."""
+
+    body: Any
+
+
+class SendOptions(Policy, Times, total=False):
+    """All that a send can say beside the body.
+
+    `id`: 1 to 128 of A-Z a-z 0-9 . _ : - and unique in its topic; one is made when none is given. `on_conflict`: what
+    happens when the id is taken: "reject" (IdExists, unless it is the same request), "keep" (the old job stays) or
+    "replace". `merge`: be an item of a merge group, named by its key, instead of a job; then without `id`."""
+
+    id: str | None
+    on_conflict: OnConflict | None
+    merge: str | MergeOptions | None
+
+
+def new_job(body: Any = None, **options: Unpack[SendOptions]) -> NewJob:
+    """One job for `send_many`. Raises TypeError or ValueError that names the argument."""
+    unknown = options.keys() - SendOptions.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"a job has no {', '.join(sorted(unknown))}")
+    fields = job_fields(cast("Mapping[str, Any]", options)) | body_fields(body)
+    id, merge = options.get("id"), options.get("merge")
+    if merge is None:
+        return NewJob(id=id or new_id(), on_conflict=options.get("on_conflict"), **fields)
+    return NewJob(id=id, on_conflict=options.get("on_conflict"), merge=_merge(merge), **fields)
+
+
+def _merge(merge: str | MergeOptions) -> Merge:
+    """The group of an item, with an id of the item so that a repeat adds it once."""
+    if isinstance(merge, str):
+        return Merge(merge, item_id=new_id())
+    quiet, max_wait = merge.get("quiet"), merge.get("max_wait")
+    return Merge(
+        key=merge["key"],
+        quiet_ms=None if quiet is None else duration_ms(quiet, "quiet"),
+        max_wait_ms=None if max_wait is None else duration_ms(max_wait, "max_wait"),
+        max_items=merge.get("max_items"),
+        update=merge.get("update"),
+        item_id=new_id(),
+    )
+
+
+def job_fields(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Policy and times as the fields of a request."""
+    fields = time_fields(options.get("delay"), options.get("at"))
+    for name in ("lease", "ttl"):
+        if name in options:
+            fields[f"{name}_ms"] = None if options[name] is None else duration_ms(options[name], name)
+    if "max_attempts" in options:
+        fields["max_attempts"] = options["max_attempts"]
+    if "retry" in options:
+        fields["retry"] = retry_rule(options["retry"])
+    if "tags" in options:
+        fields["tags"] = _tags(options["tags"])
+    if "headers" in options:
+        fields["headers"] = dict(options["headers"])
+    return fields
+
+
+def time_fields(delay: Duration | None, at: Moment | None) -> dict[str, Any]:
+    """At most one time. A text is sent as it was written: the server reads it to the last digit."""
+    if delay is not None and at is not None:
+        raise ValueError("give delay or at, not both")
+    if delay is not None:
+        ms = duration_ms(delay)
+        return {"delay": delay} if isinstance(delay, str) else {"delay_ms": ms}
+    if at is not None:
+        return {"at": at} if isinstance(at, str) else {"at_ms": moment_ms(at)}
+    return {}
+
+
+def retry_rule(rule: RetryRule | None) -> dict[str, Any] | None:
+    """A ladder of durations, or the API's own object."""
+    if rule is None:
+        return None
+    if isinstance(rule, Mapping):
+        return dict(rule)
+    if isinstance(rule, str):
+        raise TypeError('retry: a list of waits, such as ["2m", "10m"], not one text')
+    return {"ladder": [wait if isinstance(wait, str) else f"{duration_ms(wait, 'retry')}ms" for wait in rule]}
+
+
+def body_fields(body: Any) -> dict[str, Any]:
+    """Bytes travel as base64; `msgspec.Raw` is JSON text that is sent as it is; anything else as its JSON.
+
+    Beside Python's own values these are JSON: msgspec structs, dataclasses, attrs classes, pydantic models, datetimes,
+    UUIDs, Decimals and enums. Raises TypeError for what is none of them."""
+    if isinstance(body, bytes | bytearray | memoryview):
+        return {"body_base64": bytes_body(bytes(cast("bytes", body)))}
+    if isinstance(body, Raw):
+        return {"body": body}
+    return {"body": Raw(_JSON.encode(body))}
+
+
+def _as_json(value: Any) -> Any:
+    """What msgspec does not know: a pydantic model says itself what its JSON is."""
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        raise TypeError(f"a {type(value).__name__} cannot be the body of a job: it is neither JSON nor bytes")
+    return dump(mode="json")
+
+
+_JSON = msgspec.json.Encoder(enc_hook=_as_json)
+
+
+def _tags(tags: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(tags, str):
+        raise TypeError("tags: a list of texts, not one text")
+    return tuple(tags)

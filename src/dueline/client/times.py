@@ -1,0 +1,63 @@
+"""What a Python program says about time, as the numbers of the API. No I/O, no clock.
+
+A duration is a text ("90s", "1.5h": number + unit, one of ms s m h d), a number of seconds, or a timedelta. A moment is
+an aware datetime or an RFC 3339 text with an offset. Part milliseconds round up: nothing may be early.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from math import isfinite
+
+Duration = str | int | float | timedelta
+Moment = datetime | str
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
+_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ONE_MS = timedelta(milliseconds=1)
+
+
+def duration_ms(value: Duration, name: str = "delay") -> int:
+    """Whole milliseconds. Raises ValueError or TypeError that names the argument."""
+    if isinstance(value, str):
+        match = _DURATION.fullmatch(value) if len(value) <= 32 else None
+        if match is None:
+            raise ValueError(f'{name}: "{value[:40]}" is not a duration: write number + unit (ms s m h d), like "90s"')
+        return _up(float(match[1]) * _UNIT_MS[match[2]])
+    if isinstance(value, timedelta):
+        ms = -(-value // _ONE_MS)
+    elif isinstance(value, bool) or not isinstance(value, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{name}: a duration is a text, a number of seconds or a timedelta, not {type(value).__name__}")
+    elif not isfinite(value):
+        raise ValueError(f"{name}: {value} is not a duration")
+    else:
+        ms = _up(value * 1000)
+    if ms < 0:
+        raise ValueError(f"{name}: a duration cannot be negative")
+    return ms
+
+
+def moment_ms(value: Moment, name: str = "at") -> int:
+    """Milliseconds since 1970. Raises ValueError or TypeError that names the argument."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError(f'{name}: "{value[:40]}" is not a time: write it like "2030-01-01T08:00:00Z"') from None
+    if not isinstance(value, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{name}: a moment is an aware datetime or an RFC 3339 text, not {type(value).__name__}")
+    if value.utcoffset() is None:
+        raise ValueError(f"{name}: a time without an offset means something else on every machine: give it a time zone")
+    return max(0, -((_EPOCH - value) // _ONE_MS))
+
+
+def datetime_of(ms: int) -> datetime:
+    """The moment in UTC."""
+    return _EPOCH + timedelta(milliseconds=ms)
+
+
+def _up(ms: float) -> int:
+    whole = int(ms)
+    return whole if whole == ms else whole + 1
