@@ -1,0 +1,468 @@
+"""Dead jobs are sent on where their topic says so: once, whoever saw the death, and never lost on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from engine_kit import NS, ToldStore, VirtualTimer, World, ids, run, settled
+from msgspec.structs import replace
+
+from dueline.engine.commands import MergeInto, Send, TopicPatch
+from dueline.engine.engine import Engine
+from dueline.engine.errors import InvalidField, StoreDown
+from dueline.engine.forwarder import LOOKS, MARK, ROUND_S
+from dueline.engine.headers import unpack_headers
+from dueline.engine.job import BodyKind, Held, Job, Line, Reason, State
+from dueline.engine.on_dead import MAX_HOPS, ON_DEAD_TARGET, ON_DEAD_TOPIC, REMEMBER_MS
+from dueline.engine.policy import ON_DEAD_KEEP_MS, OnDead, TopicPolicy
+from dueline.engine.store import Done, Page, Purge, Query, Ref, Release
+
+ROUND_MS = int(ROUND_S * 1000)
+
+
+async def route(world: World, topic: str, *, to: str | None = None, url: str | None = None) -> None:
+    """Say where the dead of a topic go."""
+    policy = TopicPolicy(on_dead=OnDead(to, url))
+    await world.engine.set_topic(NS, topic, TopicPatch(policy))
+    await settled()
+
+
+async def reject(world: World, topic: str = "t", **words: Any) -> Held:
+    """Let the first job of a topic die now."""
+    (held,) = await world.pull(topic)
+    release = Release(held.id, held.lease, **{"dead": Reason.REJECTED, "error": "no such order", **words})
+    await world.engine.release(NS, topic, [release])
+    await settled()
+    return held
+
+
+async def jobs(world: World, topic: str, **query: Any) -> list[Job]:
+    page = await world.store.list(Line(NS, topic), Query(limit=500, body=True, **query))
+    return page.jobs
+
+
+def headers(job: Job) -> dict[str, str]:
+    return dict(unpack_headers(job.headers))
+
+
+def died(topic: str, id: str, reason: str, error: str | None = None, hops: int = 1) -> dict[str, str]:
+    told = {"Dueline-Dead-Topic": topic, "Dueline-Dead-Id": id, "Dueline-Dead-Hops": str(hops)}
+    told["Dueline-Dead-Reason"] = reason
+    return told if error is None else {**told, "Dueline-Dead-Error": error}
+
+
+def test_a_rejected_job_goes_to_the_other_topic_and_is_gone_from_its_own() -> None:
+    async def test(world: World) -> None:
+        await world.engine.start()
+        await route(world, "t", to="x")
+        command = Send("a", b'{"n": 1}', BodyKind.JSON, tags=("red",), headers=(("X-Trace", "7"),))
+        await world.engine.send(NS, "t", command)
+        await reject(world, error="no such\norder")
+        (sent,) = await jobs(world, "x")
+        assert await jobs(world, "t") == []
+        assert (sent.body, sent.kind, sent.tags, sent.state) == (b'{"n": 1}', BodyKind.JSON, ("red",), State.READY)
+        assert headers(sent) == {"X-Trace": "7", **died("t", "a", "rejected", "no such order")}
+
+    run(test)
+
+
+def test_a_job_without_attempts_left_is_sent_on_also_when_its_consumer_just_vanished() -> None:
+    async def test(world: World) -> None:
+        await world.engine.start()
+        await route(world, "t", to="x")
+        await world.send("t", "released", max_attempts=1)
+        await reject(world, dead=None, error="out of paper")
+        await world.send("t", "left", max_attempts=1)
+        assert ids(await world.pull("t", lease_ms=1000)) == ["left"]
+        await world.advance(30_000)
+        assert [headers(job) for job in await jobs(world, "x")] == [
+            died("t", "released", "exhausted", "out of paper"),
+            died("t", "left", "exhausted"),
+        ]
+        assert await jobs(world, "t") == []
+
+    run(test)
+
+
+def test_an_expired_job_is_sent_on_without_anybody_asking_for_it() -> None:
+    async def test(world: World) -> None:
+        await world.engine.start()
+        await route(world, "t", to="x")
+        await world.send("t", "a", ttl_ms=5000)
+        await world.advance(60_000)
+        assert [headers(job) for job in await jobs(world, "x")] == [died("t", "a", "expired")]
+
+    run(test)
+
+
+def test_jobs_that_were_dead_before_are_sent_on_when_the_policy_is_set() -> None:
+    async def test(world: World) -> None:
+        await world.engine.start()
+        for id in "abc":
+            await world.send("t", id)
+            await reject(world)
+        assert len(await jobs(world, "t", state=State.DEAD)) == 3
+        await route(world, "t", to="x")
+        assert [headers(job)["Dueline-Dead-Id"] for job in await jobs(world, "x")] == ["a", "b", "c"]
+        assert await jobs(world, "t") == []
+
+    run(test)
+
+
+def test_a_death_whose_process_died_is_found_by_another_one_within_a_round() -> None:
+    async def test(world: World) -> None:
+        other = Engine(world.store, timer=world.timer)
+        await other.start()
+        await settled()
+        await route(world, "t", to="x")  # `world.engine` never started: it sees the death and does nothing about it
+        await world.advance(ROUND_MS)
+        await world.send("t", "a")
+        await reject(world)
+        assert await jobs(world, "x") == []
+        await world.advance(ROUND_MS)
+        assert len(await jobs(world, "x")) == 1
+        await other.stop()
+
+    run(test)
+
+
+def test_a_process_finds_at_its_start_what_others_left() -> None:
+    async def test(world: World) -> None:
+        await route(world, "t", to="x")
+        await world.send("t", "a")
+        await reject(world)
+        assert await jobs(world, "x") == []
+        await world.engine.start()
+        await settled()
+        assert len(await jobs(world, "x")) == 1
+
+    run(test)
+
+
+def test_the_mark_may_be_missing_when_its_writer_died() -> None:
+    async def test(world: World) -> None:
+        await world.engine.set_topic(NS, "t", TopicPatch(TopicPolicy()))
+        entry = await world.store.directory.topic(NS, "t")
+        assert entry is not None
+        await world.store.directory.set_config(NS, "t", b'{"policy":{"on_dead":{"topic":"x"}}}', entry.version)
+        assert await world.store.directory.topic(*MARK) is None
+        await world.send("t", "a")
+        await reject(world)
+        late = Engine(world.store, timer=world.timer)
+        await late.start()
+        await settled()
+        assert len(await jobs(world, "x")) == 1
+        await late.stop()
+
+    run(test)
+
+
+class ForgetfulStore(ToldStore):
+    """A store that loses the connection before some of the purges."""
+
+    lost_purges = 0
+    lists = 0
+
+    async def purge(self, line: Line, purge: Purge) -> list[tuple[str, Done]]:
+        if self.lost_purges:
+            self.lost_purges -= 1
+            raise StoreDown
+        return await super().purge(line, purge)
+
+    async def list(self, line: Line, query: Query) -> Page:
+        self.lists += 1
+        return await super().list(line, query)
+
+
+def forgetful() -> World:
+    world = World()
+    world.store = ForgetfulStore(world.clock)
+    world.engine = Engine(world.store, timer=world.timer)
+    return world
+
+
+def run_forgetful(test: Any) -> None:
+    async def body(unused: World) -> None:
+        world = forgetful()
+        try:
+            await test(world)
+        finally:
+            await world.engine.stop()
+
+    run(body)
+
+
+def test_a_crash_between_the_send_and_the_purge_doubles_nothing() -> None:
+    async def test(world: World) -> None:
+        store: Any = world.store
+        await world.engine.start()
+        await route(world, "t", to="x")
+        store.lost_purges = 1
+        await world.send("t", "a")
+        await reject(world)
+        assert (len(await jobs(world, "x")), len(await jobs(world, "t"))) == (1, 1)
+        (held,) = await world.pull("x")
+        await world.engine.ack(NS, "x", [Ref(held.id, held.lease)])
+        await world.advance(REMEMBER_MS // 2)
+        assert await jobs(world, "t") == []
+        assert [job.state for job in await jobs(world, "x")] == [State.DONE]
+
+    run_forgetful(test)
+
+
+def test_two_processes_that_see_the_same_death_send_it_on_once() -> None:
+    async def test(world: World) -> None:
+        other = Engine(world.store, timer=world.timer)
+        await route(world, "t", to="x")
+        for number in range(50):
+            await world.send("t", f"j{number}")
+            await reject(world)
+        await world.engine.start()
+        await other.start()
+        await settled()
+        await world.advance(1000)
+        assert len(await jobs(world, "x")) == 50
+        assert await jobs(world, "t") == []
+        await other.stop()
+
+    run(test)
+
+
+def test_each_death_of_a_revived_job_is_another_one() -> None:
+    async def test(world: World) -> None:
+        await world.send("t", "a")
+        await reject(world)
+        await route(world, "t", to="x")
+        await world.engine.start()
+        await settled()
+        await world.send("t", "a")
+        await world.advance(1000)
+        await reject(world)
+        assert len({job.id for job in await jobs(world, "x")}) == 2
+
+    run(test)
+
+
+def test_a_chain_tells_the_last_death_and_where_the_job_came_from() -> None:
+    async def test(world: World) -> None:
+        await world.engine.start()
+        await route(world, "t", to="x")
+        await route(world, "x", to="y")
+        await world.send("t", "a")
+        await reject(world)
+        second = await reject(world, "x", error="still not")
+        (sent,) = await jobs(world, "y")
+        assert headers(sent) == {
+            **died("x", second.id, "rejected", "still not", hops=2),
+            "Dueline-Dead-First-Topic": "t",
+            "Dueline-Dead-First-Id": "a",
+        }
+
+    run(test)
+
+
+def test_a_ring_ends_and_its_job_is_kept_dead() -> None:
+    async def test(world: World) -> None:
+        await world.engine.start()
+        await route(world, "t", to="x")
+        await route(world, "x", to="t")
+        await world.send("t", "a")
+        for hop in range(MAX_HOPS + 1):
+            await reject(world, "tx"[hop % 2])
+        await world.advance(3 * ROUND_MS)
+        left = await jobs(world, "t") + await jobs(world, "x")
+        assert [(job.topic, job.state, headers(job)["Dueline-Dead-Hops"]) for job in left] == [
+            ("x", State.DEAD, str(MAX_HOPS))
+        ]
+
+    run(test)
+
+
+def test_what_the_other_topic_does_not_take_stays_and_holds_up_nothing() -> None:
+    async def test(world: World) -> None:
+        store: Any = world.store
+        await world.engine.start()
+        await world.engine.set_topic(NS, "x", TopicPatch(TopicPolicy(max_body_bytes=10)))
+        await route(world, "t", to="x")
+        await world.engine.send(NS, "t", Send("large", b"x" * 11, BodyKind.BYTES))
+        await reject(world)
+        await world.send("t", "small")
+        await reject(world)
+        await world.advance(ROUND_MS)
+        assert [job.id for job in await jobs(world, "t")] == ["large"]
+        assert [headers(job)["Dueline-Dead-Id"] for job in await jobs(world, "x")] == ["small"]
+        store.lists = 0
+        for number in range(20):
+            await world.send("t", f"j{number}")
+            await reject(world)
+        assert store.lists <= 2  # deaths beside a job that cannot go on are looked at once a round
+        await world.advance(2 * ROUND_MS)
+        assert len(await jobs(world, "x")) == 21
+
+    run_forgetful(test)
+
+
+def test_a_job_whose_body_is_broken_stays() -> None:
+    async def test(world: World) -> None:
+        await world.engine.start()
+        await route(world, "t", to="x")
+        await world.send("t", "a")
+        await reject(world, dead=Reason.CORRUPT)
+        await world.advance(ROUND_MS)
+        assert (len(await jobs(world, "t")), await jobs(world, "x")) == (1, [])
+
+    run(test)
+
+
+def test_as_many_headers_as_a_job_may_have_leave_room_for_ours() -> None:
+    async def test(world: World) -> None:
+        await world.engine.start()
+        await route(world, "t", to="x")
+        own = {f"x-{number}": "y" * 240 for number in range(32)}
+        own |= {"dueline-dead-topic": "a lie", "x-0": "z"}
+        own.pop("x-31")
+        await world.engine.send(NS, "t", Send("a", b"1", BodyKind.JSON, headers=tuple(own.items())))
+        await reject(world, error="e" * 2000)
+        (sent,) = await jobs(world, "x")
+        del own["dueline-dead-topic"]
+        assert headers(sent) == {**own, **died("t", "a", "rejected", "e" * 400)}
+
+    run(test)
+
+
+def test_a_group_travels_as_one_json_array() -> None:
+    async def test(world: World) -> None:
+        await world.engine.start()
+        await route(world, "t", to="x")
+        for body, kind in ((b'{"n": 1}', BodyKind.JSON), (b"two", BodyKind.TEXT)):
+            await world.engine.send(NS, "t", Send(None, body, kind, merge=MergeInto("k", quiet_ms=0)))
+        await world.advance(1)
+        await reject(world)
+        (sent,) = await jobs(world, "x")
+        assert (sent.body, sent.kind) == (b'[{"n": 1},"two"]', BodyKind.JSON)
+
+    run(test)
+
+
+def test_to_a_url_it_goes_as_a_job_that_carries_it() -> None:
+    async def test(world: World) -> None:
+        await world.engine.start()
+        await route(world, "t", url="https://example.com/dead")
+        await world.send("t", "a", headers=(("X-Trace", "7"),))
+        await reject(world)
+        (sent,) = await jobs(world, ON_DEAD_TOPIC)
+        assert headers(sent) == {
+            "X-Trace": "7",
+            **died("t", "a", "rejected", "no such order"),
+            "Dueline-Url": "https://example.com/dead",
+            "Dueline-Method": "POST",
+        }
+        assert sent.policy.retry == ON_DEAD_TARGET.retry
+        assert await world.engine.push_target(NS, ON_DEAD_TOPIC) == ON_DEAD_TARGET
+        assert await jobs(world, "t") == []
+
+    run(test)
+
+
+def test_the_carrying_topic_keeps_what_was_tuned() -> None:
+    async def test(world: World) -> None:
+        await world.engine.start()
+        tuned = replace(ON_DEAD_TARGET, concurrency=3)
+        await world.engine.set_push(NS, ON_DEAD_TOPIC, tuned)
+        await route(world, "t", url="https://example.com/dead")
+        await world.send("t", "a")
+        await reject(world)
+        assert await world.engine.push_target(NS, ON_DEAD_TOPIC) == tuned
+        assert len(await jobs(world, ON_DEAD_TOPIC)) == 1
+
+    run(test)
+
+
+def test_where_no_call_succeeds_the_url_does_not_follow_to_the_next_topic() -> None:
+    async def test(world: World) -> None:
+        await world.engine.start()
+        await route(world, "t", url="https://example.com/dead")
+        await route(world, ON_DEAD_TOPIC, to="y")
+        await world.send("t", "a")
+        await reject(world)
+        await reject(world, ON_DEAD_TOPIC)
+        (sent,) = await jobs(world, "y")
+        assert set(headers(sent)) & {"Dueline-Url", "Dueline-Method"} == set()
+
+    run(test)
+
+
+def test_an_idle_process_looks_at_few_topics_a_round() -> None:
+    async def test(world: World) -> None:
+        store: Any = world.store
+        await world.engine.start()
+        for number in range(5 * LOOKS):
+            await route(world, f"t{number}", to="x")
+        await world.advance(2 * ROUND_MS)
+        store.lists = 0
+        await world.advance(4 * ROUND_MS)
+        assert 0 < store.lists <= 5 * LOOKS
+
+    run_forgetful(test)
+
+
+def test_a_store_that_is_down_is_asked_again_after_a_pause() -> None:
+    async def test(world: World) -> None:
+        store: Any = world.store
+        await world.engine.start()
+        await route(world, "t", to="x")
+        await world.send("t", "a")
+        store.lost_purges, store.lists = 3, 0
+        await reject(world)
+        await settled()
+        assert store.lists == 1
+        await world.advance(10_000)
+        assert (store.lost_purges, await jobs(world, "t")) == (0, [])
+
+    run_forgetful(test)
+
+
+@pytest.mark.parametrize(
+    ("policy", "field"),
+    [
+        (TopicPolicy(on_dead=OnDead()), "on_dead"),
+        (TopicPolicy(on_dead=OnDead("x", "https://example.com")), "on_dead"),
+        (TopicPolicy(on_dead=OnDead("t")), "on_dead.topic"),
+        (TopicPolicy(on_dead=OnDead(ON_DEAD_TOPIC)), "on_dead.topic"),
+        (TopicPolicy(on_dead=OnDead("")), "on_dead.topic"),
+        (TopicPolicy(on_dead=OnDead(url="mailto:a@example.com")), "on_dead.url"),
+        (TopicPolicy(on_dead=OnDead("x"), dead_retain_ms=ON_DEAD_KEEP_MS - 1), "dead_retain_ms"),
+    ],
+)
+def test_what_cannot_work_is_refused(policy: TopicPolicy, field: str) -> None:
+    async def test(world: World) -> None:
+        with pytest.raises(InvalidField) as refused:
+            await world.engine.set_topic(NS, "t", TopicPatch(policy))
+        assert refused.value.field == field
+        assert await world.store.directory.topic(NS, "t") is None
+
+    run(test)
+
+
+def test_a_protocol_that_forgets_its_dead_at_once_does_not_forget_those_that_go_on() -> None:
+    async def test(world: World) -> None:
+        await route(world, "t", to="x")
+        await world.send("t", "a", dead_retain_ms=0)
+        await reject(world)
+        await world.advance(ON_DEAD_KEEP_MS - 1)
+        assert [job.id for job in await jobs(world, "t")] == ["a"]
+
+    run(test)
+
+
+def test_a_deaf_timer_is_not_left_behind() -> None:
+    async def test(world: World) -> None:
+        timer: VirtualTimer = world.timer
+        await world.engine.start()
+        await settled()
+        await world.engine.stop()
+        await world.engine.stop()
+        assert timer.sleeping == []
+
+    run(test)
