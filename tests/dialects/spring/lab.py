@@ -1,0 +1,96 @@
+"""The Spring queue's clients: one that adds jobs, applications that get them; and the state behind, natively told."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from tests.kit.eureka import Registry
+from tests.kit.spring_app import Answerer, SpringApp, accepted
+
+from ..kit import Answer, Client, Served, Some
+
+NOWHERE = {"scheduled": 0, "ready": 0, "leased": 0, "done": 0, "dead": 0, "cancelled": 0}
+JSON = "application/json;charset=UTF-8"  # as the original's client writes it
+WORK = "/hf/delay_queue/work"
+LOOK_S = 0.05
+_numbers = itertools.count(1)
+
+
+class Spring:
+    """One connection to a server, and the registry that it asks."""
+
+    def __init__(self, served: Served, registry: Registry) -> None:
+        self.served = served
+        self.registry = registry
+        self.client: Client = served.client()
+        self._apps: list[SpringApp] = []
+
+    def another(self) -> Spring:
+        """The same server on a connection of its own."""
+        return Spring(self.served, self.registry)
+
+    def name(self) -> str:
+        """An application that no other test has."""
+        return f"app{next(_numbers)}"
+
+    def id(self) -> str:
+        """An id that no other test has: they are unique over all groups."""
+        return f"job-{next(_numbers)}"
+
+    async def app(self, name: str, tasks: str | None = "task1, task2", answer: Answerer = accepted) -> SpringApp:
+        """An instance that runs and stands in the registry."""
+        app = SpringApp(name, answer)
+        await app.start()
+        await app.register(self.registry.url, tasks)
+        self._apps.append(app)
+        return app
+
+    async def raw(self, body: bytes, headers: Mapping[str, str] | None = None, method: str = "POST") -> Answer:
+        return await self.client.ask(method, "/job/add", body, {"Content-Type": JSON} if headers is None else headers)
+
+    async def add(self, **job: Any) -> None:
+        """Leaves out what is None, as the original's client does. A success is an empty 200."""
+        answer = await self.raw(json.dumps({name: one for name, one in job.items() if one is not None}).encode())
+        assert (answer.status, answer.body, answer.headers.get("content-type")) == (200, b"", None), answer
+
+    async def ask(self, path: str) -> Any:
+        answer = await self.client.ask("GET", path)
+        assert (answer.status, answer.headers["content-type"]) == (200, "application/json"), answer
+        return answer.json()
+
+    # -- the state, in native words
+
+    async def job(self, group: str, id: str) -> dict[str, Any] | None:
+        return await self._native(f"/v1/topics/{quote(group, safe='')}/jobs/{quote(id, safe='')}")
+
+    async def counts(self, group: str) -> dict[str, int]:
+        found = await self._native(f"/v1/topics/{quote(group, safe='')}")
+        return NOWHERE if found is None else found["counts"]
+
+    async def until(self, group: str, **counts: int) -> None:
+        """Wait until the jobs of a group stand like this, and there are no others: no more can come than is said."""
+        async with asyncio.timeout(60):
+            while await self.counts(group) != {**NOWHERE, **counts}:  # noqa: ASYNC110
+                await asyncio.sleep(LOOK_S)
+
+    async def _native(self, path: str) -> Any:
+        answer = await self.client.ask("GET", path, headers={"Dueline-Namespace": "spring"})
+        assert answer.status in (200, 404), answer
+        return answer.json() if answer.status == 200 else None
+
+
+def refused(status: int, error: str, message: str, path: str = "/job/add") -> dict[str, Any]:
+    """The error object of Spring Boot."""
+    stamp = Some(str, lambda text: len(text) == 29 and text[10] == "T" and text.endswith("+00:00"))
+    return {"timestamp": stamp, "status": status, "error": error, "message": message, "path": path}
+
+
+def now_ms() -> int:
+    """The store runs on this machine, so this is its clock."""
+    return time.time_ns() // 1_000_000
