@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import heapq
-import itertools
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -16,62 +14,11 @@ from dueline.engine.store import Pull as StorePull
 from dueline.engine.store import Pulled
 from dueline.store.memory import MemoryStore
 from dueline.testing.clock import VirtualClock
+from dueline.testing.timer import VirtualTimer, settled
+
+__all__ = ["NS", "ToldStore", "VirtualTimer", "World", "ids", "run", "settled"]
 
 NS = "default"
-
-
-class VirtualHandle:
-    def __init__(self, callback: Callable[[], object]) -> None:
-        self.callback: Callable[[], object] | None = callback
-
-    def cancel(self) -> None:
-        self.callback = None
-
-
-class VirtualTimer:
-    """Timers on the store's virtual clock. `sleeping` are the moments (ms from the start) that something waits for."""
-
-    def __init__(self, clock: VirtualClock) -> None:
-        self.clock = clock
-        self.start_ms = clock.now_ms
-        self._now_s = 0.0
-        self._numbers = itertools.count()
-        self._heap: list[tuple[float, int, VirtualHandle]] = []
-
-    def time(self) -> float:
-        return self._now_s
-
-    def call_later(self, delay_s: float, callback: Callable[[], object], /) -> VirtualHandle:
-        handle = VirtualHandle(callback)
-        heapq.heappush(self._heap, (self.time() + delay_s, next(self._numbers), handle))
-        return handle
-
-    @property
-    def sleeping(self) -> list[int]:
-        return sorted(round(at * 1000) for at, _, handle in self._heap if handle.callback is not None)
-
-    async def advance(self, by_ms: int) -> None:
-        """Let time pass, stopping at every timer on the way, and let everything that follows from it happen."""
-        await settled()
-        end_s = self.time() + by_ms / 1000
-        while self._heap and self._heap[0][0] <= end_s + 1e-9:
-            at_s, _, handle = heapq.heappop(self._heap)
-            self._move(at_s)
-            if handle.callback is not None:
-                handle.callback()
-            await settled()
-        self._move(end_s)
-        await settled()
-
-    def _move(self, now_s: float) -> None:
-        self._now_s = max(self._now_s, now_s)
-        self.clock.advance_to(self.start_ms + int(self._now_s * 1000 + 1e-6))
-
-
-async def settled() -> None:
-    """Run the event loop until what was set off has happened. The reference store never really waits."""
-    for _ in range(40):
-        await asyncio.sleep(0)
 
 
 class ToldStore(MemoryStore):
