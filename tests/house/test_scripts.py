@@ -12,7 +12,7 @@ from dueline.store.valkey.scripts import OPERATIONS, load_scripts, source_of
 
 LUA = Path(__file__).parents[2] / "src" / "dueline" / "store" / "lua"
 READING = {"read", "list", "stats"}
-REFUSED_WHEN_FULL = {"send", "edit"}
+REFUSED_WHEN_FULL = {"send", "append", "edit"}
 OWN_KEYS = {"directory": "topics seen config agenda", "push": "state log"}  # of those that work on no line
 
 

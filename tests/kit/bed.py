@@ -28,6 +28,7 @@ from dueline.engine.store import (
     Done,
     Edit,
     Extend,
+    Merge,
     OnConflict,
     Pull,
     Pulled,
@@ -95,6 +96,7 @@ def item(
     fingerprint: int | None = None,
     tags: tuple[str, ...] = (),
     headers: bytes = b"",
+    merge: Merge | None = None,
     **numbers: Any,
 ) -> SendItem:
     """A send. Further words (`max_attempts=2`) belong to its policy; the fingerprint is made from all that is said."""
@@ -114,6 +116,7 @@ def item(
         fingerprint=fingerprint,
         tags=tags,
         headers=headers,
+        merge=merge,
     )
 
 
@@ -203,8 +206,8 @@ class Bed:
     async def extend(self, id: str, token: str, lease_ms: int) -> Done:
         return (await self.store.extend(self.line, [Extend(id, token, lease_ms)]))[0]
 
-    async def cancel(self, id: str, *, forget: bool = False) -> Code:
-        return (await self.store.cancel(self.line, [id], forget))[0].code
+    async def cancel(self, id: str, *, forget: bool = False, spare_leased: bool = False) -> Code:
+        return (await self.store.cancel(self.line, [id], forget, spare_leased))[0].code
 
     async def edit(self, id: str, **words: Any) -> Done:
         return (await self.store.edit(self.line, [Edit(id, **words)]))[0]

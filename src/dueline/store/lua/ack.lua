@@ -11,6 +11,7 @@ local FIELDS = {}
 -- include write
 -- include record
 -- include judge
+-- include items
 -- include ends
 -- include codes
 -- include refs

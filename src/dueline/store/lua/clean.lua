@@ -10,6 +10,7 @@ local FIELDS = { 'hc' }
 -- include write
 -- include record
 -- include judge
+-- include items
 -- include ends
 if not known then
   return { 0, now, 0, 0, cmsgpack.pack({ 0, 0, 0, 0, -1, 0 }), '' }

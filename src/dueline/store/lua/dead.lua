@@ -11,6 +11,7 @@ local FIELDS = {}
 -- include write
 -- include record
 -- include judge
+-- include items
 -- include ends
 -- include codes
 local again = remembered()
@@ -56,6 +57,12 @@ local function revive(job)
   if job.exp > 0 then
     put(out.za, int(job.exp), 'x' .. job.id)
     work_at(job.exp)
+  end
+  if flags % 4 == 3 then -- a group that ended is closed for ever, also if only time ended it
+    if redis.call('HGET', g, 'k' .. read_group(job)) == job.id then
+      redis.call('HDEL', g, 'k' .. job.key)
+    end
+    put(out.zk, 0, group_entry(job))
   end
   deliverable_at(due)
   return due

@@ -12,6 +12,7 @@ local FIELDS = { 'pn' }
 -- include write
 -- include record
 -- include judge
+-- include items
 -- include ends
 -- include codes
 -- include refs
@@ -85,6 +86,9 @@ for i, job in ipairs(jobs) do
     end
     if headers == nil then
       headers = job.headers and string.sub(job.headers, 3)
+    end
+    if job.flags % 4 == 3 then
+      body_kind = -1 -- the items of a group are what was sent
     end
     local number, inline = job.number, job.inline
     if text then

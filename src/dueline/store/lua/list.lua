@@ -1,34 +1,53 @@
 #!lua flags=no-writes
--- list: one page of a state, tag or due range, after a cursor.
+-- list: one page of a state, tag, due range or merge key, after a cursor.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 ""   3 ""   4 ""   5 numbers   6 blob
---        numbers  state (0 = all), limit, with body, due after (-1), due before (-1), tag size, cursor size
---        blob     tag, cursor (index letter, score:8, member)
+--        numbers  state (0 = all), limit, with body, due after (-1), due before (-1), tag size, merge key size (-1: none), cursor size
+--        blob     tag, merge key, cursor (index letter, score:8, member)
 -- RETURN status now 0 0 numbers blob                numbers: cursor size, then lib/show; blob: cursor, then lib/show
 -- BOUND  500 entries inspected, 1 MiB
 local FIELDS = {}
 -- include head
 -- include record
 -- include judge
+-- include items
 -- include codes
 -- include show
 local N = cmsgpack.unpack(ARGV[5])
 local wanted, limit, with_body, after, before = N[1], N[2], N[3] == 1, N[4], N[5]
-local tag, cursor = string.sub(blob, 1, N[6]), string.sub(blob, N[6] + 1)
+local tag, by_key = string.sub(blob, 1, N[6]), N[7] >= 0
+local cursor = string.sub(blob, N[6] + math.max(N[7], 0) + 1)
+-- what the entries of k begin with, how far they go, and how much stands before the id
+local prefix, past, before_id = tag .. '\0', tag .. '\1', #tag + 1
+if by_key then
+  prefix = '\1' .. struct.pack(SIZED, N[7], string.sub(blob, N[6] + 1, N[6] + N[7]))
+  past, before_id = prefix .. string.rep('\255', 6), #prefix + 5
+end
 -- letter -> key, and how an entry of it names its job; in the order in which they are walked
 local KEY = { s = s, l = l, a = a, d = d, k = k }
 local WALKS = { [0] = 'sla', 's', 'sl', 'l', 'a', 'd', 'a' }
-local walk = tag ~= '' and 'k' or WALKS[wanted]
+local walk = (tag ~= '' or by_key) and 'k' or WALKS[wanted]
 
 local function id_of(letter, entry)
   if letter == 's' or letter == 'l' then
     return string.sub(entry, 6)
   elseif letter == 'k' then
-    return string.sub(entry, #tag + 2)
+    return string.sub(entry, before_id + 1)
   elseif letter == 'a' then
     return string.sub(entry, 1, 1) == 't' and string.sub(entry, 2) or nil
   end
   return string.sub(entry, 1, 1) == 'x' and string.sub(entry, 2) or nil
+end
+
+-- By bytes: Lua's own order of texts is that of the server's locale.
+local function up_to(text, other)
+  for i = 1, math.min(#text, #other) do
+    local x, y = string.byte(text, i), string.byte(other, i)
+    if x ~= y then
+      return x < y
+    end
+  end
+  return #text <= #other
 end
 
 local place, found, inspected = nil, 0, 0
@@ -41,8 +60,8 @@ end
 local function entries(letter, n)
   local key = KEY[letter]
   if letter == 'k' then
-    local from = last and '(' .. last or '[' .. tag .. '\0'
-    local list, pairs_ = redis.call('ZRANGEBYLEX', key, from, '(' .. tag .. '\1', 'LIMIT', 0, n), {}
+    local from = last and '(' .. last or '[' .. prefix
+    local list, pairs_ = redis.call('ZRANGEBYLEX', key, from, '(' .. past, 'LIMIT', 0, n), {}
     for i = 1, #list do
       put(pairs_, list[i], 0)
     end
@@ -81,14 +100,14 @@ while index <= #walk and not place do
       break
     end
     local id = id_of(letter, list[i])
-    if id and not (last and time == score and list[i] <= last) then
+    if id and not (last and time == score and up_to(list[i], last)) then
       put(ids, id)
       put(at, i)
     end
   end
   for n, job in ipairs(load(ids)) do
     if job.state and job.state ~= 'E' and (wanted == 0 or STATE[job.state] == wanted) and (after < 0 or job.due >= after) and (before < 0 or job.due < before)
-      and (letter ~= 'a' or job.written) then
+      and (letter ~= 'a' or job.written) and not (by_key and STATE[job.state] > 3) then
       show(job, with_body)
       found = found + 1
     end

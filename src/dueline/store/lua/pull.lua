@@ -8,25 +8,28 @@
 --        numbers  next (-1 = none), more (0/1), over leases taken, expired, exhausted, broken, then per job:
 --                 id size, record size, deliveries, uncounted, deadline, due, since when it could be delivered, max, number in the token,
 --                 expires (0 = never)
---        blob     per job: id, record
--- BOUND  max + 100 entries inspected, 1 MiB of records
+--        blob     per job: id, record (of a group with its items, lib/items)
+-- BOUND  max + 100 entries inspected, 1 MiB of records and items; 1,000 items a group
 local FIELDS = { 'dp', 'du', 'rt', 'rk', 'ra' }
 -- include head
 -- include write
 -- include record
 -- include judge
+-- include items
 -- include ends
+-- include merge
 -- include rate
 local N, base, me = cmsgpack.unpack(ARGV[5]), blob, ARGV[9]
 local got, pieces, jobs = {}, {}, 0
 
-local function give(job)
-  put(got, #job.id, #job.raw)
+local function hand_out(job)
+  local record = job.flags % 4 == 3 and record_with_items(job) or job.raw
+  put(got, #job.id, #record)
   put(got, job.deliveries, job.uncounted)
   put(got, job.time, job.due)
   put(got, job.since or job.due, job.policy.max)
   put(got, (struct.unpack('>I4', job.token, 9)), job.exp)
-  put(pieces, job.id, job.raw)
+  put(pieces, job.id, record)
   jobs = jobs + 1
 end
 
@@ -65,7 +68,7 @@ if M.memo and string.sub(M.memo, 1, 8) == nonce then
   end
   for _, job in ipairs(load(ids)) do
     if job.phase == 'L' and string.sub(job.token, 1, 8) == base then
-      give(job)
+      hand_out(job)
     end
   end
   if limited then
@@ -117,7 +120,7 @@ while not paused and jobs < room and inspected < bound and not more and not empt
       break
     end
     local side, entry = from_s, ms
-    if not ms or (ml and (tl < ts or (tl == ts and ml < ms))) then
+    if not ms or (ml and (tl < ts or (tl == ts and struct.unpack('>I5', ml) < struct.unpack('>I5', ms)))) then
       side, entry = from_l, ml
     end
     side.i = side.i + 2
@@ -126,13 +129,23 @@ while not paused and jobs < room and inspected < bound and not more and not empt
   end
   for i, job in ipairs(load(ids)) do
     inspected = inspected + 1
-    local state = job.state
-    if state == 'r' then
-      if bytes > 0 and bytes + #job.raw > max_bytes then
+    local state, group = job.state, job.raw and job.flags % 4 == 3
+    if state == 'r' and group and job.phase == 'L' and give_to_open(job) then
+      -- it failed: its items are in the open group of its key now
+    elseif state == 'r' then
+      local size = #job.raw
+      if group then
+        read_meta(job, g)
+        size = size + job.bytes
+      end
+      if bytes > 0 and bytes + size > max_bytes then
         more = true
         break
       end
-      bytes = bytes + #job.raw
+      bytes = bytes + size
+      if group and job.fresh and redis.call('HGET', g, 'k' .. read_group(job)) == job.id then
+        redis.call('HDEL', g, 'k' .. job.key) -- its first pull closes it
+      end
       while left == 0 do
         credit = credit + 2
         left = N[credit]
@@ -156,7 +169,7 @@ while not paused and jobs < room and inspected < bound and not more and not empt
         put(out.za, int(job.time), 'e' .. job.id)
         work_at(job.time)
       end
-      give(job)
+      hand_out(job)
     elseif state == 'X' or job.gone then
       local reason = job.reason
       if reason == EXHAUSTED then
@@ -175,7 +188,7 @@ while not paused and jobs < room and inspected < bound and not more and not empt
     end
   end
 end
-if inspected >= bound and not empty then
+if (inspected >= bound and not empty) or (flushed and jobs < room) then
   more = true
 end
 

@@ -11,6 +11,7 @@ local FIELDS = {}
 -- include head
 -- include record
 -- include judge
+-- include items
 -- include codes
 -- include show
 local N, ids, at = cmsgpack.unpack(ARGV[5]), {}, 1

@@ -1,17 +1,20 @@
 #!lua flags=allow-oom
--- release: hand a leased job back, now or later; dead when its attempts are used up or the caller says so.
+-- release: hand a leased job back, now or later; dead when its attempts are used up or the caller says so. A failed merge group
+--          gives its items to the open group of its key.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  per job: id size, token size, delay (-1 = the retry policy), counts (0/1), dead reason (0 = none), jitter draw, error size
 --        blob     all ids and tokens, then all error texts
 -- RETURN status now note extra numbers (per job: code, due or 0, reason or 0)   blob
--- BOUND  O(n log N), n <= 500
+-- BOUND  O(n log N), n <= 500; 2,000 items per group that gives
 local FIELDS = {}
 -- include head
 -- include write
 -- include record
 -- include judge
+-- include items
 -- include ends
+-- include merge
 -- include codes
 -- include refs
 local again = remembered()
@@ -54,9 +57,12 @@ for i, job in ipairs(jobs) do
       reason = EXPIRED
     end
     job.token = NO_TOKEN
+    local into = reason == 0 and job.flags % 4 == 3 and attempts >= 1 and give_to_open(job)
     if reason > 0 then
       code = DEAD
       bury(job, reason, start)
+    elseif into then
+      due = into.due
     else
       local wait = delay
       if wait < 0 then

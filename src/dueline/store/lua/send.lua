@@ -22,6 +22,7 @@ end
 -- include write
 -- include record
 -- include judge
+-- include items
 -- include ends
 -- include codes
 -- include elsewhere
@@ -34,22 +35,7 @@ if M.pv and tonumber(M.pv) > N[1] then
 end
 
 open_line()
-local interned, used = {}, tonumber(M.pn or 0)
-for i = 1, N[2] do
-  local number = M['q' .. texts[i]]
-  if number then
-    interned[i] = tonumber(number)
-  elseif used < 250 then
-    used = used + 1
-    interned[i] = used
-    put(set, 'q' .. texts[i], int(used))
-    put(set, 'p' .. used, texts[i])
-    put(set, 'pn', int(used))
-  else
-    interned[i] = 0 -- the table is full: this job carries its policy itself
-  end
-end
-
+-- include intern
 local base, n = 3 + N[2], N[3 + N[2]]
 local ids, rests, results, names = {}, {}, {}, {}
 for i = 1, n do

@@ -61,7 +61,7 @@ class Batcher(Generic[Item, Result]):
         return self._enqueue(*parts[0]) if len(parts) == 1 else self._in_parts(parts)
 
     def _in_parts(self, parts: list[tuple[Sequence[Item], int]]) -> Awaitable[list[Result]]:
-        return _together([self._enqueue(*part) for part in parts])  # all of them or none: there was room for the call
+        return together([self._enqueue(*part) for part in parts])  # all of them or none: there was room for the call
 
     def _parts(self, items: Sequence[Item]) -> list[tuple[Sequence[Item], int]]:
         parts: list[tuple[Sequence[Item], int]] = []
@@ -132,7 +132,7 @@ class Batcher(Generic[Item, Result]):
         return batch, items
 
 
-async def _together(parts: Sequence[asyncio.Future[list[Result]]]) -> list[Result]:
+async def together(parts: Sequence[Awaitable[list[Result]]]) -> list[Result]:
     """The results of a call that took several script calls. When some were done and some were not, nobody can say of
     the whole that it was certainly not done."""
     outcomes = await asyncio.gather(*parts, return_exceptions=True)

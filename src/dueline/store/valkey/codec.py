@@ -16,9 +16,10 @@ from itertools import islice
 
 import msgspec
 
-from ...engine.job import BodyKind, Held, Job, Reason, State
+from ...engine.job import BodyKind, Held, Item, Job, Reason, State
 from ...engine.policy import Backoff, JobPolicy, Ladder
 from ...engine.store import Code, SendItem, SendResult
+from .items import Group, read_group, read_key, sized
 
 pack_numbers = msgspec.msgpack.Encoder().encode
 unpack_numbers = msgspec.msgpack.Decoder(list[int]).decode
@@ -27,13 +28,13 @@ STATES = (None, State.SCHEDULED, State.READY, State.LEASED, State.DONE, State.DE
 STATE_NUMBER = {state: number for number, state in enumerate(STATES)}
 REASONS = (None, Reason.EXHAUSTED, Reason.EXPIRED, Reason.REJECTED, Reason.CORRUPT)
 REASON_NUMBER = {reason: number for number, reason in enumerate(REASONS)}
-KINDS = (BodyKind.JSON, BodyKind.TEXT, BodyKind.BYTES)
+KINDS = (BodyKind.JSON, BodyKind.TEXT, BodyKind.BYTES, BodyKind.JSON)  # 3: a merge group, which reads as an array
+_GROUP = 3
 
 CODES = {int(code): code for code in Code}
 _TTL, _HEADERS, _TAGS, _EDITED, _INLINE, _TOPIC = 4, 8, 16, 32, 64, 128
 HEAD_BYTES = 25
-_crc_and_fingerprint = struct.Struct(">IQ").pack
-_short = struct.Struct(">H")
+pack_sums = struct.Struct(">IQ").pack  # checksum and fingerprint
 
 
 def pack_id(id: str) -> bytes:
@@ -123,10 +124,6 @@ def pack_tags(tags: tuple[str, ...]) -> bytes:
     return "\0".join(tags).encode()
 
 
-def _sized(text: bytes) -> bytes:
-    return _short.pack(len(text)) + text
-
-
 def encode_send(items: Sequence[SendItem], policy_version: int, topic: bytes | None) -> tuple[bytes, bytes]:
     """numbers and blob of send.lua. `topic` is given in wide namespaces, where a record must name its topic."""
     policies: dict[JobPolicy, int] = {}
@@ -138,20 +135,20 @@ def encode_send(items: Sequence[SendItem], policy_version: int, topic: bytes | N
             index = policies[item.policy] = len(policies) + 1
         body, ttl = item.body, item.ttl_ms or 0
         flags = int(item.kind)
-        rest = _crc_and_fingerprint(zlib.crc32(body), item.fingerprint)
+        rest = pack_sums(zlib.crc32(body), item.fingerprint)
         if ttl or item.headers or item.tags or topic is not None:
             if topic is not None:
                 flags |= _TOPIC
-                rest += _sized(topic)
+                rest += sized(topic)
             if ttl:
                 flags |= _TTL
                 rest += _i6(ttl)
             if item.headers:
                 flags |= _HEADERS
-                rest += _sized(item.headers)
+                rest += sized(item.headers)
             if item.tags:
                 flags |= _TAGS
-                rest += _sized(pack_tags(item.tags))
+                rest += sized(pack_tags(item.tags))
         id = pack_id(item.id)
         when = item.delay_ms if item.at_ms is None else -max(item.at_ms, 1)
         pieces += (id, rest, body)
@@ -208,6 +205,8 @@ class Record(msgspec.Struct, frozen=True):
     body: bytes
     intact: bool
     ttl_ms: int | None = None
+    merge_key: str | None = None
+    items: tuple[Item, ...] | None = None
 
 
 _UNREADABLE = Record(BodyKind.BYTES, 0, 0, None, b"", (), b"", False)
@@ -239,10 +238,27 @@ def decode_record(raw: bytes, whole: bool = True, head_only: bool = False) -> Re
             size = int.from_bytes(raw[at : at + 2], "big")
             tags = tuple(raw[at + 2 : at + 2 + size].decode().split("\0"))
             at += 2 + size
-    body = raw[at:]
-    intact = not whole or zlib.crc32(body) == int.from_bytes(raw[13:17], "big")
+    body, crc = raw[at:], int.from_bytes(raw[13:17], "big")
     seq, created = int.from_bytes(raw[2:7], "big"), int.from_bytes(raw[7:13], "big")
-    return Record(KINDS[flags & 3], seq, created, topic, headers, tags, body, intact, ttl_ms)
+    kind = KINDS[flags & 3]
+    if flags & 3 == _GROUP and not head_only:
+        group: Group = read_group(body, crc)
+        intact = not whole or group.intact
+        return Record(
+            kind, seq, created, topic, headers, tags, b"", intact, ttl_ms, group.key, group.items if whole else None
+        )
+    intact = not whole or zlib.crc32(body) == crc
+    return Record(kind, seq, created, topic, headers, tags, body, intact, ttl_ms)
+
+
+def _key_of(record: Record, raw: bytes, head_only: bool) -> str | None:
+    """The merge key of a shown job; behind the head of a group's tombstone stands what is kept of it."""
+    return read_key(record.body).decode() if head_only and raw[0] & 3 == _GROUP else record.merge_key
+
+
+def state_of(number: int) -> State:
+    """A state out of an answer; 0 (none) reads as ready where one must be shown."""
+    return STATES[number] or State.READY
 
 
 def decode_shown(numbers: Sequence[int], blob: bytes, topic: str, at: int = 0) -> list[Job | None]:
@@ -272,7 +288,7 @@ def decode_shown(numbers: Sequence[int], blob: bytes, topic: str, at: int = 0) -
                 topic=record.topic if record.topic is not None else topic,
                 state=State(STATES[state]),
                 reason=REASONS[n[1]],
-                body=record.body if holds == 2 else None,
+                body=record.body if holds == 2 and record.merge_key is None else None,
                 kind=record.kind,
                 headers=record.headers,
                 tags=record.tags,
@@ -288,6 +304,8 @@ def decode_shown(numbers: Sequence[int], blob: bytes, topic: str, at: int = 0) -
                 retain_until_ms=n[9] or None,
                 version=record.version,
                 last_error=error or None,
+                merge_key=_key_of(record, raw, holds == 0),
+                items=record.items,
                 ttl_ms=record.ttl_ms,
             )
         )
@@ -325,6 +343,8 @@ def decode_pulled(
             due_at_ms=due,
             created_at_ms=record.created_at_ms,
             late_ms=now_ms - since,
+            merge_key=record.merge_key,
+            items=record.items,
             expires_at_ms=expires or None,
             ttl_ms=record.ttl_ms,
         )

@@ -47,10 +47,10 @@ def extends(items: Sequence[Extend]) -> Encoded:
     return pack_numbers(numbers), b"".join(pieces)
 
 
-def cancels(items: Sequence[Ref], forget: int) -> Encoded:
+def cancels(items: Sequence[Ref], what: int) -> Encoded:
     """cancel.lua"""
     ids = [pack_id(item.id) for item in items]
-    return pack_numbers([n for id in ids for n in (len(id), 0, forget)]), b"".join(ids)
+    return pack_numbers([n for id in ids for n in (len(id), 0, what)]), b"".join(ids)
 
 
 def edits(items: Sequence[Edit]) -> Encoded:

@@ -29,6 +29,7 @@ OPERATIONS = (
     "clean",
     "directory",
     "push",
+    "append",
 )
 _INCLUDE = re.compile(r"^-- include (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)

@@ -38,8 +38,8 @@ from ...engine.store import (
     SendResult,
     Stats,
 )
-from . import codec, requests
-from .batching import Batcher
+from . import appends, codec, requests
+from .batching import Batcher, together
 from .calls import Calls, WrongStore
 from .directory import ValkeyDirectory
 from .keys import line_keys
@@ -137,7 +137,7 @@ class ValkeyStore:
         key = (name, line, variant)
         batcher = self._batchers.get(key)
         if batcher is None:
-            size_of = _body_size if name in ("send", "edit") else _id_size
+            size_of = _body_size if name in ("send", "append", "edit") else _id_size
 
             def idle() -> None:
                 self._batchers.pop(key, None)
@@ -194,11 +194,16 @@ class ValkeyStore:
     async def _send_over(self, line: Line, item: SendItem, policy_version: int, elsewhere: str) -> SendResult:
         """A send whose id lives in another topic: both lines in one call, again if it moved meanwhile."""
         for _ in range(MOVES):
+            other = replace(line, topic=elsewhere)
             async with self._alone("send over", line):
-                encoded = codec.encode_send([item], policy_version, line.topic.encode())
-                other = replace(line, topic=elsewhere)
-                _, _, n, blob = await self._calls.change("send", line, *encoded, variant=-1, other=other)
-            [(result, final)] = codec.decode_sent_wide(n, blob)
+                if item.merge is None:
+                    encoded = codec.encode_send([item], policy_version, line.topic.encode())
+                    _, _, n, blob = await self._calls.change("send", line, *encoded, variant=-1, other=other)
+                    [(result, final)] = codec.decode_sent_wide(n, blob)
+                else:
+                    encoded = appends.encode_append([(item, item.merge)], policy_version, line.topic.encode())
+                    _, _, n, blob = await self._calls.change("append", line, *encoded, variant=-1, other=other)
+                    [(result, final)] = appends.decode_appended(n, blob)
             if final:
                 return result
             elsewhere = result.elsewhere or ""
@@ -208,19 +213,45 @@ class ValkeyStore:
 
     def send(self, line: Line, items: Sequence[SendItem], policy_version: int = 0) -> Awaitable[list[SendResult]]:
         # A batch is refused whole when the line knows a newer policy, so only sends of one version are joined.
-        return self._joined("send", line, policy_version, self._send).call(items)
+        if items[0].merge is None if len(items) == 1 else all(item.merge is None for item in items):
+            return self._joined("send", line, policy_version, self._send).call(items)
+        return self._send_mixed(line, items, policy_version)
+
+    async def _send_mixed(self, line: Line, items: Sequence[SendItem], policy_version: int) -> list[SendResult]:
+        """Sends that merge have a script of their own, so that the others do not pay for it."""
+        merging = [place for place, item in enumerate(items) if item.merge is not None]
+        plain = [place for place, item in enumerate(items) if item.merge is None]
+
+        async def call(name: str, run: Any, places: list[int]) -> list[SendResult]:
+            return await self._joined(name, line, policy_version, run).call([items[place] for place in places])
+
+        if not plain:
+            return await call("append", self._append, merging)
+        results = await together([call("append", self._append, merging), call("send", self._send, plain)])
+        by_place = dict(zip(merging + plain, results, strict=True))
+        return [by_place[place] for place in range(len(items))]
+
+    async def _append(self, line: Line, items: list[SendItem], policy_version: int) -> list[SendResult]:
+        sends = [(item, item.merge) for item in items if item.merge is not None]
+        encoded = appends.encode_append(sends, policy_version, line.topic.encode() if line.wide else None)
+        _, _, n, blob = await self._calls.change("append", line, *encoded, variant=policy_version)
+        return await self._decided(line, items, policy_version, appends.decode_appended(n, blob))
 
     async def _send(self, line: Line, items: list[SendItem], policy_version: int) -> list[SendResult]:
         encoded = codec.encode_send(items, policy_version, line.topic.encode() if line.wide else None)
         _, _, n, blob = await self._calls.change("send", line, *encoded, variant=policy_version)
         if not line.wide:
             return codec.decode_sent(n)
-        results = codec.decode_sent_wide(n, blob)
-        for place, (result, final) in enumerate(results):
-            if not final:
-                result = await self._send_over(line, items[place], policy_version, result.elsewhere or "")
-                results[place] = (result, True)
-        return [result for result, _ in results]
+        return await self._decided(line, items, policy_version, codec.decode_sent_wide(n, blob))
+
+    async def _decided(
+        self, line: Line, items: list[SendItem], policy_version: int, results: list[tuple[SendResult, bool]]
+    ) -> list[SendResult]:
+        """The results; what is not decided yet, because the id lives in another topic, is decided over both lines."""
+        return [
+            result if final else await self._send_over(line, item, policy_version, result.elsewhere or "")
+            for item, (result, final) in zip(items, results, strict=True)
+        ]
 
     async def pull(self, line: Line, pull: Pull) -> Pulled:
         base = os.urandom(8)
@@ -266,13 +297,16 @@ class ValkeyStore:
         _, _, n, _ = await self._calls.change("extend", line, *requests.extends(items))
         return [Done(codec.CODES[n[i]], n[i + 1]) for i in range(0, len(n), 2)]
 
-    async def cancel(self, line: Line, ids: Sequence[str], forget: bool = False) -> list[Done]:
+    async def cancel(
+        self, line: Line, ids: Sequence[str], forget: bool = False, spare_leased: bool = False
+    ) -> list[Done]:
         if line.wide and not line.topic:
-            return await self._anywhere(line, ids, str, lambda line, ids: self.cancel(line, ids, forget))
-        return await self._joined("cancel", line, int(forget), self._cancel).call([Ref(id) for id in ids])
+            return await self._anywhere(line, ids, str, lambda line, ids: self.cancel(line, ids, forget, spare_leased))
+        what = int(forget) + 2 * int(spare_leased)
+        return await self._joined("cancel", line, what, self._cancel).call([Ref(id) for id in ids])
 
-    async def _cancel(self, line: Line, items: list[Ref], forget: int) -> list[Done]:
-        _, _, n, _ = await self._calls.change("cancel", line, *requests.cancels(items, forget), variant=forget)
+    async def _cancel(self, line: Line, items: list[Ref], what: int) -> list[Done]:
+        _, _, n, _ = await self._calls.change("cancel", line, *requests.cancels(items, what), variant=what)
         return [Done(codec.CODES[code]) for code in n]
 
     async def edit(self, line: Line, items: Sequence[Edit]) -> list[Done]:
@@ -298,16 +332,17 @@ class ValkeyStore:
         return jobs
 
     async def list(self, line: Line, query: Query) -> Page:
-        if query.state in (None, State.DEAD) and not query.cursor:
+        if query.state in (None, State.DEAD) and query.merge_key is None and not query.cursor:
             for _ in range(CLEAN_STEPS):  # deaths by time are written down first, so that they stand in the index
                 if not (await self.clean(line)).more:
                     break
-        tag = (query.tag or "").encode()
+        tag, key = (query.tag or "").encode(), (query.merge_key or "").encode()
+        key_size = -1 if query.merge_key is None else len(key)
         state = 0 if query.state is None else codec.STATE_NUMBER[query.state]
         after = -1 if query.due_after_ms is None else query.due_after_ms
         before = -1 if query.due_before_ms is None else query.due_before_ms
-        numbers = [state, query.limit, int(query.body), after, before, len(tag), len(query.cursor)]
-        now_ms, n, blob = await self._calls.look("list", line, codec.pack_numbers(numbers), tag + query.cursor)
+        numbers = [state, query.limit, int(query.body), after, before, len(tag), key_size, len(query.cursor)]
+        now_ms, n, blob = await self._calls.look("list", line, codec.pack_numbers(numbers), tag + key + query.cursor)
         jobs = codec.decode_shown(n[1:], blob, line.topic, n[0])
         return Page([job for job in jobs if job is not None], blob[: n[0]] or None, now_ms)
 

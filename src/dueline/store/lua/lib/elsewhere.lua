@@ -17,4 +17,10 @@ local function leave_other(job)
   each_tag(job, function(entry)
     redis.call('ZREM', ok, entry)
   end)
+  if job.phase and job.flags % 4 == 3 then
+    end_group(job)
+    if job.raw then
+      redis.call('ZREM', ok, group_entry(job))
+    end
+  end
 end

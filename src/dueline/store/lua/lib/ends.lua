@@ -1,6 +1,51 @@
 -- ends: how a job leaves the line. Each collects writes (lib/write) for a job that `load` gave.
 local COUNTER = { 'x1', 'x2', 'x3', 'x4' }
 
+-- What the end of a group does to g and k. `phase` X, D, C keep its items; d, c leave their ids, which nobody may send again
+-- while the end is readable; nil: nothing stays.
+local function end_group(job, phase)
+  local home, ids = job.home == m and g or KEYS[15], {}
+  if job.head then
+    local text, at, id = redis.call('HGET', home, 'm' .. job.id) or '\0\0', 1, nil
+    job.key, at = struct.unpack(SIZED, text, at)
+    while at <= #text do
+      id, at = struct.unpack(SIZED, text, at)
+      put(ids, id)
+    end
+  else
+    if redis.call('HGET', home, 'k' .. read_group(job)) == job.id then
+      redis.call('HDEL', home, 'k' .. job.key)
+    end
+    put(out.rk, group_entry(job))
+    if phase and string.upper(phase) == phase then
+      return
+    end
+    local fields, values = items_of(job, home)
+    for i = 1, job.count do
+      if item_id(values[i]) ~= '' then
+        put(ids, item_id(values[i]))
+      end
+    end
+    if job.count > 0 then
+      redis.call('HDEL', home, unpack(fields))
+    end
+  end
+  local key = struct.pack(SIZED, #job.key, job.key)
+  if phase then
+    for i, id in ipairs(ids) do
+      ids[i] = struct.pack(SIZED, #id, id)
+    end
+    redis.call('HSET', home, 'm' .. job.id, key .. table.concat(ids))
+    return
+  end
+  redis.call('HDEL', home, 'm' .. job.id)
+  for i, id in ipairs(ids) do
+    if redis.call('HGET', home, 'i' .. key .. id) == job.id then -- not one that was sent again since this group is gone
+      redis.call('HDEL', home, 'i' .. key .. id)
+    end
+  end
+end
+
 -- Takes a live job out of schedule or leases, and its notes out of the agenda.
 local function leave(job)
   if job.phase == 'L' then
@@ -35,6 +80,9 @@ local function forget(job)
   each_tag(job, function(entry)
     put(out.rk, entry)
   end)
+  if job.flags % 4 == 3 then
+    end_group(job)
+  end
   put(out.dr, job.id)
   if job.raw then
     put(out.dj, job.id)
@@ -49,9 +97,15 @@ local function bury(job, reason, at)
     each_tag(job, function(entry)
       put(out.rk, entry)
     end)
+    if job.flags % 4 == 3 then
+      end_group(job)
+    end
     put(out.dr, job.id)
     put(out.dj, job.id)
     return
+  end
+  if job.flags % 4 == 3 then
+    end_group(job, 'X')
   end
   put(out.hr, job.id, run_text(job, 'X'))
   put(out.zd, int(at), 'x' .. job.id)
@@ -60,10 +114,13 @@ local function bury(job, reason, at)
   work_at(job.time)
 end
 
--- Live -> done (D) or cancelled (C): a tombstone for the retention, or nothing at all.
-local function close(job, phase)
+-- Live -> done (D) or cancelled (C): a tombstone for the retention, or nothing at all. `bare`: its body is not kept in any case.
+local function close(job, phase, bare)
   leave(job)
-  local retain = job.policy.retain
+  local retain, keep = job.policy.retain, job.policy.keep and job.raw and not bare
+  if job.flags % 4 == 3 then
+    end_group(job, retain > 0 and (keep and phase or string.lower(phase)) or nil)
+  end
   each_tag(job, function(entry)
     put(out.rk, entry)
   end)
@@ -75,7 +132,7 @@ local function close(job, phase)
     return
   end
   job.reason, job.changed, job.time = 0, start, math.min(start + retain, LAST)
-  if job.policy.keep and job.raw then
+  if keep then
     put(out.hr, job.id, run_text(job, phase))
   else
     local head = string.sub(job.raw, 1, 25)

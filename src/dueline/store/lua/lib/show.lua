@@ -1,6 +1,7 @@
 -- show: a job as a reader sees it: numbers and pieces of the answer.
 --        per job: state, id size, reason, deliveries, uncounted, lease until, due, expires, updated, ended, retained until,
 --                 record size, what the record holds (0 head, 1 without body, 2 all), policy size, error size
+--        The record of a group has its key also without a body, and with it its items (lib/items).
 local numbers, pieces, shown_bytes = {}, {}, 0
 
 local function show(job, with_body)
@@ -9,9 +10,20 @@ local function show(job, with_body)
   local record, holds = job.head, 0
   if job.raw then
     record, holds = job.raw, 2
-    if not with_body then
+    if job.flags % 4 == 3 then
+      record = with_body and record_with_items(job) or record
+      holds = with_body and 2 or 1
+      if job.fresh then
+        if not with_body then
+          read_meta(job, g)
+        end
+        job.changed = math.max(job.changed, job.appended)
+      end
+    elseif not with_body then
       record, holds = string.sub(record, 1, job.body_at - 1), 1
     end
+  elseif job.flags % 4 == 3 then
+    record = record .. (redis.call('HGET', g, 'm' .. job.id) or '\0\0') -- begins with the key
   end
   local retained = 0
   if ended then

@@ -1,0 +1,70 @@
+"""The stored form of merge groups and their items (lua/lib/items.lua describes it). Pure."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import msgspec
+
+from ...engine.job import BodyKind, Item
+
+_KINDS = (BodyKind.JSON, BodyKind.TEXT, BodyKind.BYTES)
+_SETTINGS_BYTES = 17  # opened, cap, max items, max bytes
+_short = struct.Struct(">H")
+_crc = struct.Struct(">I")
+
+
+class Group(msgspec.Struct, frozen=True):
+    """The body section of a group's record, with the items that a script put behind it. `items` None: there are none
+    behind it. `intact`: everything has the checksum it was stored with."""
+
+    key: str
+    key_bytes: bytes
+    items: tuple[Item, ...] | None
+    intact: bool
+
+
+def sized(text: bytes) -> bytes:
+    return _short.pack(len(text)) + text
+
+
+def pack_item(body: bytes, kind: BodyKind, id: str | None) -> bytes:
+    """What a send says of its item; the script puts the send number in front."""
+    said = bytes((kind,)) + sized((id or "").encode()) + body
+    return _crc.pack(zlib.crc32(said)) + said
+
+
+def unpack_item(stored: bytes) -> Item | None:
+    """An item as it stands in g; None: it is not what was stored."""
+    said = stored[9:]
+    if len(said) < 3 or zlib.crc32(said) != int.from_bytes(stored[5:9], "big"):
+        return None
+    size = int.from_bytes(said[1:3], "big")
+    return Item(said[3 + size :], _KINDS[said[0]], said[3 : 3 + size].decode() or None)
+
+
+def read_key(text: bytes) -> bytes:
+    """The key at the beginning of what is kept of an ended group."""
+    return text[2 : 2 + int.from_bytes(text[:2], "big")]
+
+
+def read_group(section: bytes, crc: int) -> Group:
+    """The body section of a record; raises IndexError or UnicodeDecodeError when it cannot be read."""
+    if len(section) < _SETTINGS_BYTES + 2:
+        raise IndexError("a group without a key")
+    key = read_key(section[_SETTINGS_BYTES:])
+    at = _SETTINGS_BYTES + 2 + len(key)
+    intact = zlib.crc32(key) == crc
+    if at == len(section):
+        return Group(key.decode(), key, None, intact)
+    count = int.from_bytes(section[at : at + 2], "big")
+    at += 2
+    items: list[Item] = []
+    for _ in range(count):
+        size = int.from_bytes(section[at : at + 4], "big")
+        item = unpack_item(section[at + 4 : at + 4 + size])
+        at += 4 + size
+        if item is not None:
+            items.append(item)
+    return Group(key.decode(), key, tuple(items), intact and 0 < count == len(items))

@@ -1,0 +1,312 @@
+"""Merge groups: which sends come together, when their group is due, and what closes it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from dueline.engine.job import BodyKind, Item, State
+from dueline.engine.store import Code, Merge, MergeUpdate, OnConflict, SendResult
+from tests.kit.bed import Bed, item
+
+_numbers = itertools.count()
+
+
+def merging(body: str, key: str = "key", *, group: str | None = None, **words: Any) -> Any:
+    """A send that merges. Words of Merge and of the send may be mixed; `group` is the id of a group that it opens."""
+    own = {name: words.pop(name) for name in list(words) if name in Merge.__struct_fields__}
+    return item(group or f"group-{next(_numbers)}", body=body.encode(), merge=Merge(key, **own), **words)
+
+
+async def put(bed: Bed, body: str, key: str = "key", **words: Any) -> SendResult:
+    return (await bed.send_many([merging(body, key, **words)]))[0]
+
+
+def bodies(job: Any) -> list[str]:
+    return [one.body.decode() for one in job.items]
+
+
+async def test_sends_of_one_key_come_in_one_delivery_in_send_order(bed: Bed) -> None:
+    opened = await put(bed, "1", group="g", delay_ms=100)
+    assert opened == SendResult(Code.CREATED, State.SCHEDULED, bed.clock.now_ms + 100, 1, None, "g", 1)
+    assert await put(bed, "2", delay_ms=900) == SendResult(
+        Code.APPENDED, State.SCHEDULED, bed.clock.now_ms + 100, 1, None, "g", 2
+    )
+    await put(bed, "3", item_id="three", kind=BodyKind.BYTES)
+    await bed.advance(100)
+    held = await bed.pull_one()
+    assert (held.id, held.merge_key, held.body, held.kind) == ("g", "key", b"", BodyKind.JSON)
+    assert held.items == (
+        Item(b"1", BodyKind.TEXT),
+        Item(b"2", BodyKind.TEXT),
+        Item(b"3", BodyKind.BYTES, "three"),
+    )
+    assert await bed.pull() == []
+
+
+async def test_keys_keep_apart_also_when_one_begins_like_the_other(bed: Bed) -> None:
+    keys = ["a", "a\0", "a\0b", "ab", "é", "a\x01"]
+    for key in keys:
+        await put(bed, f"{key}!", key)
+        await put(bed, f"{key}?", key)
+    assert {held.merge_key: bodies(held) for held in await bed.pull()} == {key: [f"{key}!", f"{key}?"] for key in keys}
+    for key in keys:
+        assert [job.merge_key for job in await bed.listed(merge_key=key)] == [key]
+
+
+async def test_one_call_may_carry_sends_of_many_keys_and_plain_ones(bed: Bed) -> None:
+    sent = await bed.send_many(
+        [merging("1", "a", group="ga"), item("p"), merging("2", "b", group="gb"), merging("3", "a"), item("q")]
+    )
+    assert [(one.code, one.group, one.items_count) for one in sent] == [
+        (Code.CREATED, "ga", 1),
+        (Code.CREATED, None, 0),
+        (Code.CREATED, "gb", 1),
+        (Code.APPENDED, "ga", 2),
+        (Code.CREATED, None, 0),
+    ]
+    assert {held.id: held.items and bodies(held) for held in await bed.pull()} == {
+        "ga": ["1", "3"],
+        "gb": ["2"],
+        "p": None,
+        "q": None,
+    }
+
+
+async def test_a_quiet_time_begins_anew_with_each_send_up_to_the_longest_wait(bed: Bed) -> None:
+    began_ms = bed.clock.now_ms
+    words = {"quiet_ms": 100, "max_wait_ms": 250}
+    assert (await put(bed, "1", **words)).due_at_ms == began_ms + 100
+    await bed.advance(90)
+    assert (await put(bed, "2", **words)).due_at_ms == began_ms + 190
+    await bed.advance(90)
+    assert (await put(bed, "3", quiet_ms=100, max_wait_ms=9_999)).due_at_ms == began_ms + 250
+    await bed.advance(69)
+    assert await bed.pull() == []
+    await bed.advance(1)
+    assert bodies(await bed.pull_one()) == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("update", "second_ms", "due_ms"),
+    [
+        (MergeUpdate.ONCE, 10, 100),
+        (MergeUpdate.ONCE, 900, 100),
+        (MergeUpdate.ALWAYS, 10, 10),
+        (MergeUpdate.ALWAYS, 900, 900),
+    ],
+)
+async def test_a_fixed_time_stays_or_follows_the_newest_send(
+    bed: Bed, update: MergeUpdate, second_ms: int, due_ms: int
+) -> None:
+    began_ms = bed.clock.now_ms
+    await put(bed, "1", group="g", delay_ms=100)
+    sent = await put(bed, "2", at_ms=began_ms + second_ms, update=update)
+    assert sent.due_at_ms == began_ms + due_ms
+    assert (await bed.job("g")).due_at_ms == began_ms + due_ms
+    await bed.advance(due_ms - 1)
+    assert await bed.pull() == []
+    await bed.advance(1)
+    assert bodies(await bed.pull_one()) == ["1", "2"]
+
+
+async def test_the_ttl_counts_from_where_the_last_append_moved_the_group(bed: Bed) -> None:
+    began_ms = bed.clock.now_ms
+    await put(bed, "1", group="g", delay_ms=100, ttl_ms=50)
+    await put(bed, "2", delay_ms=300, update=MergeUpdate.ALWAYS)
+    await bed.advance(200)
+    job = await bed.job("g")
+    assert (job.state, job.due_at_ms, job.expires_at_ms) == (State.SCHEDULED, began_ms + 300, began_ms + 350)
+    await bed.advance(150)
+    assert await bed.state("g") is State.DEAD
+
+
+async def test_a_group_that_expired_takes_nothing_more_and_keeps_what_it_has(bed: Bed) -> None:
+    await put(bed, "1", group="old", ttl_ms=50)
+    await bed.advance(50)
+    assert (await put(bed, "2", group="new")).code is Code.CREATED
+    dead = await bed.job("old")
+    assert (dead.state, bodies(dead)) == (State.DEAD, ["1"])
+    await bed.revive("old")
+    assert (await put(bed, "3")).group == "new"
+    assert {held.id: bodies(held) for held in await bed.pull()} == {"old": ["1"], "new": ["2", "3"]}
+
+
+async def test_a_full_group_is_due_at_once_and_the_next_send_opens_another(bed: Bed) -> None:
+    now_ms = bed.clock.now_ms
+    await put(bed, "1", group="g", delay_ms=1_000, max_items=2)
+    assert await put(bed, "2", delay_ms=1_000) == SendResult(Code.APPENDED, State.READY, now_ms, 1, None, "g", 2)
+    assert (await put(bed, "3", group="h", delay_ms=1_000)).code is Code.CREATED
+    assert [(held.id, bodies(held)) for held in await bed.pull()] == [("g", ["1", "2"])]
+
+
+async def test_a_group_of_one_item_is_never_open(bed: Bed) -> None:
+    for body in "12":
+        assert (await put(bed, body, delay_ms=1_000, max_items=1)).state is State.READY
+    assert [bodies(held) for held in await bed.pull()] == [["1"], ["2"]]
+
+
+async def test_an_item_that_does_not_fit_flushes_the_group_and_opens_the_next(bed: Bed) -> None:
+    now_ms = bed.clock.now_ms
+    await put(bed, "123", group="g", delay_ms=1_000, max_bytes=5)
+    assert (await put(bed, "45", max_bytes=5)).state is State.SCHEDULED
+    assert await put(bed, "6", group="h", delay_ms=700, max_bytes=5) == SendResult(
+        Code.CREATED, State.SCHEDULED, now_ms + 700, 4, None, "h", 1
+    )
+    assert [(held.id, bodies(held)) for held in await bed.pull()] == [("g", ["123", "45"])]
+
+
+async def test_the_first_pull_closes_a_group_for_ever(bed: Bed) -> None:
+    await put(bed, "1", group="g")
+    held = await bed.pull_one()
+    assert (await put(bed, "2", group="h", delay_ms=1_000)).code is Code.CREATED
+    assert await bed.ack("g", held.lease) is Code.OK
+    assert (await put(bed, "3")).group == "h"
+    job = await bed.job("h")
+    assert (bodies(job), job.merge_key, job.body) == (["2", "3"], "key", None)
+
+
+async def test_what_the_opening_send_said_is_what_the_group_is(bed: Bed) -> None:
+    await put(bed, "1", group="g", tags=("t",), headers=b"h", max_attempts=3, ttl_ms=70, delay_ms=5)
+    await put(bed, "2", tags=("u",), headers=b"x", max_attempts=9, ttl_ms=7)
+    job = await bed.job("g")
+    assert (job.tags, job.headers, job.policy.max_attempts, job.ttl_ms) == (("t",), b"h", 3, 70)
+    assert await bed.listed_ids(tag="t") == ["g"]
+    assert await bed.listed_ids(tag="u") == []
+
+
+async def test_an_append_is_a_change_of_the_group_but_no_new_version(bed: Bed) -> None:
+    await put(bed, "1", group="g", delay_ms=1_000)
+    before = await bed.job("g")
+    await bed.advance(7)
+    await put(bed, "2")
+    after = await bed.job("g")
+    assert (after.created_at_ms, after.updated_at_ms) == (before.created_at_ms, before.updated_at_ms + 7)
+    assert after.version == before.version
+
+
+async def test_an_item_with_an_id_is_taken_once(bed: Bed) -> None:
+    now_ms = bed.clock.now_ms
+    await put(bed, "1", group="g", delay_ms=1_000, item_id="x")
+    assert await put(bed, "again", item_id="x") == SendResult(
+        Code.KEPT, State.SCHEDULED, now_ms + 1_000, 1, None, "g", 1
+    )
+    assert (await put(bed, "of another key", "other", item_id="x")).code is Code.CREATED
+    assert bodies(await bed.job("g")) == ["1"]
+
+
+async def test_an_items_id_is_known_as_long_as_its_group_is_readable(bed: Bed) -> None:
+    await put(bed, "1", group="g", item_id="x", retain_ms=100)
+    held = await bed.pull_one()
+    kept = await put(bed, "again", item_id="x")
+    assert (kept.code, kept.state, kept.group, kept.items_count) == (Code.KEPT, State.LEASED, "g", 1)
+    await bed.ack("g", held.lease)
+    kept = await put(bed, "again", item_id="x")
+    assert (kept.code, kept.state, kept.group, kept.items_count) == (Code.KEPT, State.DONE, "g", 0)
+    await bed.advance(100)
+    assert (await put(bed, "2", group="h", item_id="x", delay_ms=900)).code is Code.CREATED
+    await bed.clean()
+    assert (await put(bed, "again", item_id="x")).group == "h"
+
+
+async def test_two_items_of_one_id_in_one_call_are_one(bed: Bed) -> None:
+    sent = await bed.send_many([merging(body, item_id="x", delay_ms=9) for body in "12"])
+    assert [one.code for one in sent] == [Code.CREATED, Code.KEPT]
+    assert sent[1].group == sent[0].group
+
+
+async def test_an_ended_group_has_its_key_but_no_items_and_a_dead_one_has_both(bed: Bed) -> None:
+    await put(bed, "1", "a", group="a")
+    await put(bed, "1", "b", group="b")
+    await put(bed, "1", "c", group="c", max_attempts=1)
+    await put(bed, "1", "d", group="d", keep_body=True)
+    held = {held.id: held for held in await bed.pull()}
+    await bed.ack("a", held["a"].lease)
+    await bed.cancel("b")
+    await bed.release("c", held["c"].lease)
+    await bed.ack("d", held["d"].lease)
+    jobs = [await bed.job(id) for id in "abcd"]
+    assert [(job.state, job.merge_key, job.items and bodies(job)) for job in jobs] == [
+        (State.DONE, "a", None),
+        (State.CANCELLED, "b", None),
+        (State.DEAD, "c", ["1"]),
+        (State.DONE, "d", ["1"]),
+    ]
+    for job in jobs:
+        assert (await bed.read(job.id, body=False)) == type(job)(
+            **{name: getattr(job, name) for name in job.__struct_fields__} | {"items": None}
+        )
+
+
+async def test_the_live_groups_of_a_key_are_listed_in_the_order_they_were_opened(bed: Bed) -> None:
+    for place, id in enumerate("zyxw"):
+        await put(bed, id, group=id, max_items=1, delay_ms=place)
+    await put(bed, "open", group="a", delay_ms=1_000)
+    await put(bed, "other", "other key")
+    held = await bed.pull(2, lease_ms=50)
+    await bed.ack(held[0].id, held[0].lease)
+    assert await bed.listed_ids(merge_key="key", limit=2) == ["y", "x", "w", "a"]
+    assert await bed.listed_ids(merge_key="ke") == []
+    assert [job.items for job in await bed.listed(merge_key="key")] == [None] * 4
+
+
+async def test_cancel_spares_a_leased_one_if_asked_to(bed: Bed) -> None:
+    await bed.send_many([item("held"), item("waits", delay_ms=9)])
+    await bed.pull(1, lease_ms=100)
+    assert await bed.cancel("held", spare_leased=True) is Code.JOB_LEASED
+    assert await bed.cancel("waits", spare_leased=True) is Code.OK
+    assert await bed.state("held") is State.LEASED
+    await bed.advance(100)
+    assert await bed.cancel("held", spare_leased=True) is Code.OK
+
+
+async def test_an_open_group_can_be_moved_fired_and_tagged_and_stays_open(bed: Bed) -> None:
+    await put(bed, "1", group="g", delay_ms=1_000)
+    await bed.edit("g", delay_ms=500, tags=("t",), headers=b"h", body=b"no", kind=BodyKind.TEXT)
+    assert (await put(bed, "2")).group == "g"
+    await bed.fire("g")
+    assert (await put(bed, "3")).group == "g"
+    held = await bed.pull_one()
+    assert (bodies(held), held.tags, held.headers) == (["1", "2", "3"], ("t",), b"h")
+
+
+async def test_a_cancelled_open_group_is_closed(bed: Bed) -> None:
+    await put(bed, "1", group="g", delay_ms=1_000)
+    await bed.cancel("g")
+    assert (await put(bed, "2")).code is Code.CREATED
+
+
+async def test_a_plain_send_that_replaces_a_group_takes_its_id_and_its_items_are_gone(bed: Bed) -> None:
+    await put(bed, "1", group="g", item_id="x", delay_ms=1_000)
+    assert (await bed.send("g", on_live=OnConflict.REPLACE)).code is Code.REPLACED
+    job = await bed.job("g")
+    assert (job.body, job.items, job.merge_key) == (b"body", None, None)
+    assert (await put(bed, "2", group="h", item_id="x")).code is Code.CREATED
+    assert await bed.listed_ids(merge_key="key") == ["h"]
+
+
+async def test_a_group_is_not_opened_under_an_id_that_is_taken(bed: Bed) -> None:
+    await bed.send("g", delay_ms=1_000)
+    await put(bed, "123", group="open", delay_ms=1_000, max_bytes=3)
+    assert (await put(bed, "4", group="g")).code is Code.ID_EXISTS
+    assert [(await bed.job(id)).state for id in ("g", "open")] == [State.SCHEDULED] * 2
+    assert (await bed.job("g")).body == b"body"
+
+
+async def test_a_thousand_items_are_delivered_at_once_and_leave_nothing(bed: Bed) -> None:
+    sends = [merging(f"{n}", item_id=f"{n}", delay_ms=1_000, retain_ms=0) for n in range(1_001)]
+    sent = await bed.send_many(sends)
+    assert [one.code for one in sent] == [Code.CREATED] + [Code.APPENDED] * 999 + [Code.CREATED]
+    held = await bed.pull_one()
+    assert bodies(held) == [f"{n}" for n in range(1_000)]
+    assert await bed.ack(held.id, held.lease) is Code.OK
+    assert (await put(bed, "again", item_id="7")).code is Code.APPENDED
+
+
+async def test_a_pull_counts_the_items_of_groups_into_its_bytes(bed: Bed) -> None:
+    for key in "abcde":
+        await bed.send_many([merging("x" * 100_000, key, max_bytes=1 << 20) for _ in range(3)])
+    assert len((await bed.pulled()).jobs) == 3
+    assert len(await bed.pull()) == 2
