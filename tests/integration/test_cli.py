@@ -6,6 +6,7 @@ import re
 import shlex
 import socket
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -51,7 +52,7 @@ def error(code: str, message: str = "m", **extra: object) -> bytes:
     return msgspec.json.encode({"error": {"code": code, "message": message, "field": None}, **extra})
 
 
-def sent_body(server: Scripted, number: int = 0) -> object:
+def sent_body(server: Scripted, number: int = 0) -> Any:
     return msgspec.json.decode(server.requests[number].partition(b"\r\n\r\n")[2])
 
 
@@ -103,6 +104,14 @@ def test_where_no_server_is_the_error_says_how_to_start_one() -> None:
         ["reschedule", "t", "a"],
         ["cancel", "t"],
         ["cancel", "t", "a", "--tag", "x"],
+        ["cancel", "t", "a", "--merge-key", "k"],
+        ["cancel", "t", "--tag", "x", "--merge-key", "k"],
+        ["send", "t", "x", "--quiet", "5m"],
+        ["send", "t", "x", "--max-wait", "5m"],
+        ["send", "t", "x", "--max-items", "5"],
+        ["send", "t", "x", "--update", "once"],
+        ["send", "t", "x", "--merge-key", "k", "--id", "a"],
+        ["send", "t", "--merge-key", "k", "--from", "-"],
         ["topic", "t", "explode"],
         ["topic", "t", "pause", "x=1"],
         ["topic", "t", "set"],
@@ -160,6 +169,41 @@ def test_a_body_comes_from_the_argument_or_standard_input(
     with Scripted([answer(201, SENT)]) as server:
         result = run("send", "t", *arguments, "--id", "a", url=server.url, stdin=stdin)
     assert (result.exit_code, sent_body(server)) == (0, {"id": "a", **fields})
+
+
+def test_a_send_with_a_merge_key_says_what_was_said_about_the_group() -> None:
+    appended = SENT.replace(b"created", b"appended").replace(b'"version":1', b'"version":1,"items_count":12')
+    with Scripted([CUT, answer(200, appended), answer(200, appended)]) as server:
+        options = "--merge-key 'a b' --quiet 5m --max-wait 1h --max-items 50 --header k=v"
+        result = run(*shlex.split(f"send t 1 {options}"), url=server.url)
+        assert result.exit_code == 0, result.stderr
+        timed = run(*shlex.split("send t 1 --merge-key k --in 5s --update always"), url=server.url)
+    assert (timed.exit_code, re.sub(r"\s+", " ", result.stdout)) == (0, re.sub(r"\s+", " ", timed.stdout))
+    assert "items 12" in re.sub(r"\s+", " ", result.stdout)
+    first, again, later = (sent_body(server, number) for number in range(3))
+    assert first == again
+    item_id = first["merge"].pop("item_id")
+    merge = {"key": "a b", "quiet_ms": 300_000, "max_wait_ms": 3_600_000, "max_items": 50}
+    assert first == {"body": 1, "merge": merge, "headers": {"k": "v"}}
+    assert (len(item_id), item_id != later["merge"].pop("item_id")) == (32, True)
+    assert later == {"body": 1, "delay_ms": 5_000, "merge": {"key": "k", "update": "always"}}
+
+
+def test_the_groups_of_a_key_are_cancelled_by_one_call() -> None:
+    done = b'{"matched":2,"cancelled":1,"dry_run":false}'
+    with Scripted([answer(200, done)]) as server:
+        result = run("cancel", "t", "--merge-key", "k", "--yes", "-o", "json", url=server.url)
+    assert (result.exit_code, result.stdout_bytes) == (0, done + b"\n")
+    assert sent_body(server) == {"merge_key": "k", "dry_run": False}
+
+
+def test_the_items_of_a_group_are_shown_as_they_came() -> None:
+    held = HELD.replace(b'"body":{"n": 1.0}', b'"items":[{"n": 1.0},"x"]').replace(
+        b'"merge_key":null', b'"merge_key":"k"'
+    )
+    with Scripted([answer(200, b'{"jobs":[' + held + b"]}")]) as server:
+        pulled = run("pull", "t", url=server.url)
+    assert '[{"n": 1.0},"x"]' in re.sub(r"\s+\n", "", pulled.stdout)
 
 
 def test_a_send_whose_answer_was_lost_is_repeated_with_the_id_that_was_made_up() -> None:
@@ -239,7 +283,13 @@ def test_what_a_job_carries_cannot_drive_the_terminal() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["dead", "purge", "t", "a"], ["dead", "purge", "t", "--all"], ["cancel", "t", "--tag", "x"]]
+    "arguments",
+    [
+        ["dead", "purge", "t", "a"],
+        ["dead", "purge", "t", "--all"],
+        ["cancel", "t", "--tag", "x"],
+        ["cancel", "t", "--merge-key", "k"],
+    ],
 )
 def test_what_destroys_is_refused_where_nobody_can_be_asked(arguments: list[str]) -> None:
     counted = b'{"matched":7,"cancelled":0,"purged":0,"dry_run":true}'

@@ -179,7 +179,7 @@ def by_filter(
     """A call on all jobs that match: counts first, asks, then goes on until the server says it is complete."""
     if dry_run:
         answer = session.call(make(True))
-        session.printer.result(answer.raw, bulk_table(verb, answer.value))
+        session.printer.result(answer.raw, _bulk_table(verb, answer.value))
         return
     if not yes:
         matched = session.call(make(True)).value.matched
@@ -196,13 +196,13 @@ def by_filter(
         name = next(n for n in ("cancelled", "revived", "purged") if getattr(answer.value, n) is not None)
         value = msgspec.structs.replace(answer.value, matched=matched, **{name: changed})
         raw = msgspec.json.encode({"matched": matched, name: changed, "dry_run": False})
-    session.printer.result(raw, bulk_table(verb, value))
+    session.printer.result(raw, _bulk_table(verb, value))
     if not answer.value.complete:
         session.printer.error("the server stopped before all were done", hint="run the same command again")
         raise typer.Exit(FAILURE)
 
 
-def bulk_table(verb: str, value: r.Bulk) -> Table:
+def _bulk_table(verb: str, value: r.Bulk) -> Table:
     what = "would change" if value.dry_run else "changed"
     return tables.facts(
         {"call": verb.lower(), "matched": value.matched, what: None if value.dry_run else value.changed}

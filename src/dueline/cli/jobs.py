@@ -148,7 +148,7 @@ def get(session: Session, topic: Topic, id: Id) -> None:
 CANCEL_EXAMPLES = (
     "dueline cancel emails report-7",
     "dueline cancel emails --tag monthly --dry-run",
-    "dueline cancel digests --merge-key ann",
+    "dueline cancel digests --merge-key ann --yes",
     "dueline cancel emails --state scheduled --due-after 2026-12-31 --yes",
 )
 
@@ -169,7 +169,7 @@ def cancel(
     yes: Yes = False,
 ) -> None:
     """Withdraw jobs: named ones at once, or all that match (which asks first)."""
-    from .bulk import bulk_table, by_filter, show_outcomes
+    from .bulk import by_filter, show_outcomes
 
     which = filter_of(state, tag, due_after, due_before)
     if ids and (which or dry_run or merge_key is not None):
@@ -177,8 +177,7 @@ def cancel(
     if merge_key is not None:
         if which:
             raise typer.BadParameter("--merge-key stands alone: its groups, whatever their state")
-        answer = session.call(calls.cancel_groups(topic, merge_key, dry_run))
-        session.printer.result(answer.raw, bulk_table("Cancel", answer.value))
+        by_filter(session, "Cancel", topic, lambda dry: calls.cancel_groups(topic, merge_key, dry), dry_run, yes)
         return
     if not ids and not which:
         raise typer.BadParameter(

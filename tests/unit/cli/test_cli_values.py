@@ -101,7 +101,22 @@ def test_a_line_of_a_file_keeps_its_bytes_and_gets_an_id_when_it_has_none() -> N
     assert (two.number, len(two.id), two.job["body"]) == (3, 32, Raw(b'{"x" : 2}'))
 
 
-@pytest.mark.parametrize("text", [b"[1]\n", b"{\n", b'{"id": 5}\n', b"\xff\n"])
+def test_a_line_that_joins_a_group_gets_the_id_of_its_item_and_none_of_its_own() -> None:
+    lines = [
+        b'{"body": 1.0, "merge": {"key": "k", "quiet_ms": 5}}\n',
+        b'{"body":1,"merge":{"item_id":"i","key":"k"}}\n',
+    ]
+    one, two = read_lines(lines)
+    assert (len(one.id), set(one.job)) == (32, {"body", "merge"})
+    assert msgspec.json.decode(one.job["merge"]) == {"key": "k", "quiet_ms": 5, "item_id": one.id}
+    assert (two.id, msgspec.json.decode(two.job["merge"])) == ("i", {"key": "k", "item_id": "i"})
+    [plain] = read_lines([b'{"body":1,"merge":null}\n'])
+    assert set(plain.job) == {"body", "merge", "id"}
+
+
+@pytest.mark.parametrize(
+    "text", [b"[1]\n", b"{\n", b'{"id": 5}\n', b"\xff\n", b'{"merge":1}\n', b'{"merge":{"item_id":5}}\n']
+)
 def test_a_line_that_is_no_job_is_named_by_its_number(text: bytes) -> None:
     with pytest.raises(BadLine, match="line 2"):
         list(read_lines([b"{}\n", text]))

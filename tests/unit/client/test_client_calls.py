@@ -30,6 +30,15 @@ def test_a_send_without_an_id_gets_one_before_the_first_try() -> None:
     assert ids[0] != ids[1]
 
 
+def test_a_send_that_joins_a_group_gets_the_id_of_its_item_before_the_first_try() -> None:
+    _, _, body = parts(calls.send("t", NewJob(body=json_body(1), merge=calls.Merge("k", quiet_ms=5))))
+    assert isinstance(body, dict)
+    assert len(body["merge"].pop("item_id")) == 32
+    assert body == {"body": 1, "merge": {"key": "k", "quiet_ms": 5}}
+    _, _, body = parts(calls.send("t", NewJob(body=json_body(1), merge=calls.Merge("k", item_id="i"))))
+    assert body == {"body": 1, "merge": {"key": "k", "item_id": "i"}}
+
+
 def test_a_json_body_travels_byte_for_byte() -> None:
     text = b'{"b": 1.0, "a":[ 1e3 ]}'
     assert text in (calls.send("t", NewJob(id="a", body=Raw(text))).body or b"")
@@ -50,6 +59,8 @@ def test_no_limit_of_attempts_is_said_as_null_and_not_left_out() -> None:
             calls.cancel_matching("t", {"tag": "x"}, True),
             ("POST", "/v1/topics/t/cancel", {"filter": {"tag": "x"}, "dry_run": True}),
         ),
+        (calls.cancel_groups("t", "k"), ("POST", "/v1/topics/t/cancel", {"merge_key": "k", "dry_run": False})),
+        (calls.list_jobs("t", merge_key="a b"), ("GET", "/v1/topics/t/jobs?merge_key=a+b", None)),
         (calls.fire("t", "a"), ("POST", "/v1/topics/t/jobs/a/fire", {})),
         (calls.patch("t", "a", {"delay_ms": 1}), ("PATCH", "/v1/topics/t/jobs/a", {"delay_ms": 1})),
         (calls.pull(["t"], 3, None, 50), ("POST", "/v1/topics/t/pull", {"max": 3, "wait_ms": 50})),
