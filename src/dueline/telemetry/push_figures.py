@@ -1,0 +1,111 @@
+"""What a process pushed: calls by topic and answer, their durations, how many are under way, what was not called.
+
+At most 200 topics have series of their own, the rest is counted together as "other"; a topic that is pushed no more
+frees its place. Who dispatches tells `called`, `in_flight`, `paused` and `gone`; who refuses a URL tells `denied`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ..engine.figures import MAX_TOPICS, OTHER
+from ..engine.store import Attempt
+from .families import Buckets, Family, Histogram, Kind, Merge, counter, gauge
+
+CALL_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+REFUSED = "refused"  # the kind of failure of a call that the egress rule forbade when it was to be connected
+AT_SEND, AT_CONNECT = "send", "connect"
+_TOPIC = ("namespace", "topic")
+_Key = tuple[str, str]
+
+
+class PushFigures:
+    """Plain numbers, read when somebody scrapes."""
+
+    def __init__(self) -> None:
+        self._durations: dict[_Key, Histogram] = {}  # also: who has a place
+        self._calls: dict[_Key, Counter[str]] = {}
+        self._in_flight: dict[_Key, int] = {}
+        self._paused: dict[_Key, bool] = {}
+        self._denied: Counter[str] = Counter()
+
+    def called(self, namespace: str, topic: str, attempt: Attempt, failure: str | None) -> None:
+        """A call has ended. `failure`: its kind when no answer came; these are few and the server's own words."""
+        key = self._place(namespace, topic)
+        answer = f"{attempt.status // 100}xx" if attempt.status else failure or "none"
+        self._calls[key][answer] += 1
+        self._durations[key].observe(attempt.duration_ms / 1000)
+        if failure == REFUSED:
+            self.denied(AT_CONNECT)
+
+    def in_flight(self, namespace: str, topic: str, calls: int) -> None:
+        """How many jobs of this topic are being pushed now."""
+        self._in_flight[namespace, topic] = calls
+
+    def paused(self, namespace: str, topic: str, paused: bool) -> None:
+        self._paused[namespace, topic] = paused
+
+    def gone(self, namespace: str, topic: str) -> None:
+        """This process pushes this topic no more; its place is free for another."""
+        for figures in (self._durations, self._calls, self._in_flight, self._paused):
+            figures.pop((namespace, topic), None)
+
+    def denied(self, reason: str) -> None:
+        """A URL was not called because of the egress rule: at the connect, or (AT_SEND) refused before anything was
+        stored."""
+        self._denied[reason] += 1
+
+    def families(self) -> list[Family]:
+        return [
+            counter(
+                "dueline_push_requests",
+                "Calls of push targets, by class of the answer, or by what kept it from coming.",
+                (*_TOPIC, "code_class"),
+                {(*key, answer): count for key, calls in self._calls.items() for answer, count in calls.items()},
+            ),
+            Family(
+                "dueline_push_duration_seconds",
+                Kind.HISTOGRAM,
+                "From the call of a push target to its answer, or to giving up.",
+                _TOPIC,
+                bounds=CALL_BOUNDS_S,
+                buckets={key: Buckets(list(h.counts), h.total) for key, h in self._durations.items()},
+            ),
+            gauge("dueline_push_inflight", "Jobs that are being pushed now.", self._summed(self._in_flight), _TOPIC),
+            counter(
+                "dueline_push_denied",
+                "URLs that the egress rule kept from being called, by when it was seen.",
+                ("reason",),
+                {(reason,): count for reason, count in self._denied.items()},
+            ),
+            gauge(
+                "dueline_push_target_paused",
+                "1 while a push target is paused.",
+                {key: min(count, 1) for key, count in self._summed(self._paused).items()},
+                _TOPIC,
+                Merge.MAX,
+            ),
+        ]
+
+    def _place(self, namespace: str, topic: str) -> _Key:
+        """Under which name this topic is counted."""
+        key = (namespace, topic)
+        if key not in self._durations:
+            if len(self._durations) - (OTHER in self._durations) >= MAX_TOPICS:
+                key = OTHER
+            if key not in self._durations:
+                self._durations[key] = Histogram(CALL_BOUNDS_S)
+                self._calls[key] = Counter()
+        return key
+
+    def _summed(self, values: dict[_Key, int] | dict[_Key, bool]) -> dict[tuple[str, ...], float]:
+        """By the names that have a place; what has none, and does not fit any more, together."""
+        free = MAX_TOPICS - len(self._durations) + (OTHER in self._durations)
+        found: dict[tuple[str, ...], float] = {}
+        for key, value in values.items():
+            name = key
+            if key not in self._durations:
+                name = key if free > 0 else OTHER
+                free -= 1
+            found[name] = found.get(name, 0) + value
+        return found
