@@ -309,6 +309,35 @@ def purge_matching(name: str, which: Mapping[str, Any], dry_run: bool) -> Call[r
     return _post(_path("topics", name, "dead", "purge"), {"filter": which, "dry_run": dry_run}, r.Bulk)
 
 
+def push(name: str) -> Call[r.Push]:
+    return Call("GET", _path("topics", name, "push"), r.Push)
+
+
+def set_push(name: str, target: Mapping[str, Any]) -> Call[r.Push]:
+    """Set the whole target; a secret as it was shown (whsec_...last4) means the one that is there."""
+    return Call("PUT", _path("topics", name, "push"), r.Push, msgspec.json.encode(target))
+
+
+def remove_push(name: str) -> Call[r.PushRemoved]:
+    """Not repeatable: a second one would say not_found although the first one was done."""
+    return Call("DELETE", _path("topics", name, "push"), r.PushRemoved, repeatable=False)
+
+
+def pause_push(name: str) -> Call[r.Paused]:
+    return _post(_path("topics", name, "push", "pause"), {}, r.Paused)
+
+
+def resume_push(name: str) -> Call[r.Paused]:
+    return _post(_path("topics", name, "push", "resume"), {}, r.Paused)
+
+
+def attempts(
+    name: str, id: str | None = None, cursor: str | None = None, limit: int | None = None
+) -> Call[r.AttemptPage]:
+    path = _query(_path("topics", name, "push", "attempts"), id=id, cursor=cursor, limit=limit)
+    return Call("GET", path, r.AttemptPage)
+
+
 def info() -> Call[r.Info]:
     return Call("GET", "/v1/info", r.Info)
 

@@ -249,6 +249,52 @@ class Paused(msgspec.Struct, frozen=True):
     paused_until_ms: int | None = None
 
 
+class Push(msgspec.Struct, frozen=True):
+    """A push target and how it fares. Secrets are masked."""
+
+    state: str
+    url: str | None = None
+    service: str | None = None
+    method: str = "POST"
+    headers: dict[str, str] = {}
+    timeout_ms: int = 0
+    concurrency: int = 0
+    rate_per_s: float | None = None
+    success: tuple[int, ...] | None = None
+    retry: dict[str, Any] | None = None
+    breaker: dict[str, Any] | None = None
+    secrets: tuple[str, ...] = ()
+    paused: bool = False
+    in_flight: int = 0
+    last_error: str | None = None
+
+
+class PushRemoved(msgspec.Struct, frozen=True):
+    """The answer of the removal of a push target."""
+
+    topic: str
+    result: str
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One call of a push target. `status` None: no answer came."""
+
+    id: str
+    attempt: int
+    at_ms: int
+    status: int | None = None
+    duration_ms: int = 0
+    error: str | None = None
+    excerpt: str | None = None
+
+
+class AttemptPage(msgspec.Struct, frozen=True):
+    """One page of calls, the newest first."""
+
+    attempts: tuple[Attempt, ...]
+    next_cursor: str | None = None
+
+
 class Info(msgspec.Struct, frozen=True):
     """What a server says about itself."""
 
