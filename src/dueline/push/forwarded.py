@@ -68,10 +68,21 @@ _TRUSTED = frozenset(
     }
 )
 """Headers that gateways set and applications believe: where a call came from, what it really asks for."""
-_TRUSTED_PREFIXES = ("x-forwarded-", "x-envoy-", "x-amzn-", "x-goog-", "x-ms-")
+_TRUSTED_PREFIXES = ("x-forwarded-", "x-envoy-", "x-amz", "x-aws-", "x-goog-", "x-ms-")
 
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", re.ASCII)
 _BROKEN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+def is_header(name: str, value: str) -> bool:
+    """Whether this can be written as one header: a token, and a value without line breaks and other controls."""
+    if not _NAME.fullmatch(name) or _BROKEN_VALUE.search(value):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def check_target_headers(headers: Sequence[tuple[str, str]], field: str = "headers") -> Headers:
@@ -85,7 +96,7 @@ def check_target_headers(headers: Sequence[tuple[str, str]], field: str = "heade
         place = f"{field}.{name}" if name.isprintable() else field
         if not _NAME.fullmatch(name):
             raise InvalidField("is not the name of a header", place)
-        if not _is_value(value):
+        if not is_header(name, value):
             raise InvalidField("has a line break, another control character or a lone surrogate", place)
         if lower in FRAMING:
             raise InvalidField("cannot be set: it frames the message", place)
@@ -115,17 +126,7 @@ def forwarded(job: Iterable[tuple[str, str]], target: Iterable[tuple[str, str]] 
     taken = {name.lower() for name, _ in own}
     out = list(own)
     for name, value in job:
-        if name.lower() not in taken and travels(name) and _NAME.fullmatch(name) and _is_value(value):
+        if name.lower() not in taken and travels(name) and is_header(name, value):
             taken.add(name.lower())
             out.append((name, value))
     return tuple(out)
-
-
-def _is_value(value: str) -> bool:
-    if _BROKEN_VALUE.search(value):
-        return False
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

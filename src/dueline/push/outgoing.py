@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import io
+import re
 import socket
 import ssl
 from collections.abc import Callable, Mapping
@@ -31,7 +32,7 @@ from yarl import URL
 from .._version import __version__
 from ..engine.errors import EgressRefused, InvalidField
 from .egress import Destination, Egress, shown
-from .forwarded import FRAMING
+from .forwarded import FRAMING, is_header
 from .resolver import ForAiohttp, Names, SystemNames
 
 CONNECT_TIMEOUT_S = 5.0
@@ -40,8 +41,10 @@ KEEP_ALIVE_S = 4.0  # shorter than the 5 s after which common servers close: a c
 READ_BYTES = 64 * 1024
 EXCERPT_BYTES = 4 * 1024
 MAX_PER_HOST = 256
+STOPPING = "the server is stopping"
 
 Kind = Literal["refused", "resolve", "connect", "timeout", "protocol"]
+_METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}", re.ASCII)
 AddressInfo = tuple[Any, ...]  # family, type, protocol, name, (address, port, ...): as of getaddrinfo
 
 
@@ -172,6 +175,11 @@ class Outgoing:
             async with asyncio.timeout(call.timeout_ms / 1000):
                 status, headers, excerpt = await self._hops(call, trip)
             return Answer(status, headers, excerpt, duration_ms())
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise
+            # Nobody cancelled this task: aiohttp cancels what waits for a place when it is closed.
+            raise CallFailed("connect", STOPPING, duration_ms()) from None
         except CallFailed as failed:
             failed.duration_ms = duration_ms()
             raise
@@ -206,7 +214,7 @@ class Outgoing:
         self, call: Call, destination: Destination, headers: CIMultiDict[str], trip: _Trip
     ) -> tuple[int, dict[str, str], str]:
         if self._session is None:
-            raise CallFailed("connect", "the server is stopping")
+            raise CallFailed("connect", STOPPING)
         trip.host, trip.tried, trip.refused, trip.connected = destination.host, 0, None, False
         body = io.BytesIO(call.body) if len(call.body) > 1 << 20 else (call.body or None)  # large ones go in pieces
         token = _trip.set(trip)
@@ -226,6 +234,11 @@ class Outgoing:
             _trip.reset(token)
 
     def _headers(self, call: Call) -> CIMultiDict[str]:
+        """The headers that go out. Raises ValueError, before anything is connected, when the call cannot be written."""
+        if not _METHOD.fullmatch(call.method) or call.method.upper() == "CONNECT":
+            raise ValueError("not a method")
+        if not all(is_header(name, value) for name, value in call.headers):
+            raise ValueError("not a header")
         headers: CIMultiDict[str] = CIMultiDict(
             (name, value) for name, value in call.headers if name.lower() not in FRAMING
         )

@@ -1,0 +1,80 @@
+"""Calls under TLS, with a certificate authority that lives as long as the test."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+import pytest
+import trustme
+
+from dueline.push.egress import Egress
+from dueline.push.outgoing import Answer, Call, CallFailed
+
+from .egress_kit import Table, calling, saying, serving
+
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+def trusting(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return context
+
+
+async def asked(
+    certificate: trustme.LeafCert | None, tls: ssl.SSLContext | None, said: bytes = ANSWER
+) -> Answer | CallFailed:
+    """What a call of https://shop.example comes to, at a server with this certificate (none: a plain one)."""
+    options: dict[str, object] = {}
+    if certificate is not None:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        certificate.configure_cert(context)
+        options["ssl"] = context
+    names = Table({"shop.example": ["127.0.0.1"]})
+    async with (
+        serving(saying(said), **options) as port,
+        calling(Egress(["127.0.0.0/8"]), names, tls=tls, follow_redirects=3) as outgoing,
+    ):
+        try:
+            return await outgoing.call(Call("POST", f"https://shop.example:{port}/", body=b"{}"))
+        except CallFailed as failed:
+            return failed
+
+
+def told(result: Answer | CallFailed) -> tuple[str, str]:
+    assert isinstance(result, CallFailed), result
+    return result.kind, result.message.partition("/: ")[2]
+
+
+def test_a_certificate_of_a_trusted_authority_for_the_name_is_good(authority: trustme.CA) -> None:
+    result = asyncio.run(asked(authority.issue_cert("shop.example"), trusting(authority)))
+    assert isinstance(result, Answer)
+    assert (result.status, result.excerpt) == (200, "ok")
+
+
+def test_a_certificate_of_an_unknown_authority_is_not(authority: trustme.CA) -> None:
+    result = asyncio.run(asked(authority.issue_cert("shop.example"), tls=None))
+    assert told(result) == ("connect", "the certificate of shop.example is not trusted")
+
+
+def test_a_certificate_for_another_name_is_not(authority: trustme.CA) -> None:
+    result = asyncio.run(asked(authority.issue_cert("other.example", "127.0.0.1"), trusting(authority)))
+    assert told(result) == ("connect", "the certificate of shop.example is not trusted")
+
+
+def test_a_port_that_speaks_no_tls_is_told_as_a_closed_one_is(authority: trustme.CA) -> None:
+    result = asyncio.run(asked(None, trusting(authority)))
+    assert told(result) == ("connect", "cannot connect to shop.example")
+
+
+def test_what_was_sent_under_tls_is_not_repeated_in_the_open(authority: trustme.CA) -> None:
+    away = b"HTTP/1.1 307 X\r\nLocation: http://shop.example/\r\nContent-Length: 0\r\n\r\n"
+    result = asyncio.run(asked(authority.issue_cert("shop.example"), trusting(authority), away))
+    assert isinstance(result, Answer)
+    assert (result.status, result.headers["location"]) == (307, "http://shop.example/")
