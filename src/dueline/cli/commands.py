@@ -1,6 +1,6 @@
 """The whole command line on the native API, as one list. `main` adds `serve` and calls `register`.
 
-One file per noun: jobs, leases, topics, dead, top, bench, doctor, fsck. Every command has examples, which a test reads.
+One file per noun: jobs, leases, topics, dead, push, top, bench, doctor, fsck. Each has examples, which a test reads.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import typer
 
-from . import bench, dead, doctor, fsck, jobs, leases, top, topics, version
+from . import bench, dead, doctor, fsck, jobs, leases, push, top, topics, version
 
 Entry = tuple[str, Callable[..., None], Sequence[str]]
 
@@ -33,6 +33,14 @@ DEAD: tuple[Entry, ...] = (
     ("revive", dead.revive, dead.REVIVE_EXAMPLES),
     ("purge", dead.purge, dead.PURGE_EXAMPLES),
 )
+PUSH: tuple[Entry, ...] = (
+    ("show", push.show, push.SHOW_EXAMPLES),
+    ("set", push.set_push, push.SET_EXAMPLES),
+    ("remove", push.remove, push.REMOVE_EXAMPLES),
+    ("pause", push.pause, push.PAUSE_EXAMPLES),
+    ("resume", push.resume, push.RESUME_EXAMPLES),
+    ("attempts", push.attempts, push.ATTEMPTS_EXAMPLES),
+)
 BENCH: tuple[Entry, ...] = (
     ("send", bench.send, bench.SEND_EXAMPLES),
     ("roundtrip", bench.roundtrip, bench.ROUNDTRIP_EXAMPLES),
@@ -51,6 +59,7 @@ def register(app: typer.Typer) -> None:
     _add(app, JOBS, "Jobs")
     _add(app, TOPICS, "Topics")
     _add_group(app, "dead", "List, revive and purge dead jobs.", DEAD, "Topics")
+    _add_group(app, "push", "Have jobs delivered by HTTP calls.", PUSH, "Topics")
     _add(app, OPERATIONS, "Operations")
     _add_group(app, "bench", "Measure a running server.", BENCH, "Operations")
 

@@ -32,6 +32,7 @@ def topics(session: Session, limit: Limit = 50, cursor: Cursor = None, all: All 
 TOPIC_EXAMPLES = (
     "dueline topic emails",
     'dueline topic emails set max_attempts=5 lease_ms=2m retry=\'{"ladder":["1m","10m"]}\'',
+    "dueline topic emails set on_dead=emails-failed",
     "dueline topic emails pause --until 2026-12-24T18:00:00Z",
     "dueline topic emails resume",
 )

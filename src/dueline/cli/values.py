@@ -98,6 +98,8 @@ def policy_values(texts: Sequence[str]) -> dict[str, Any]:
             values[key] = msgspec.json.decode(text)
         except msgspec.DecodeError:
             values[key] = duration(text) if key.endswith("_ms") else text
+        if key == "on_dead" and isinstance(values[key], str):
+            values[key] = {"url" if "://" in text else "topic": values[key]}
     return values
 
 
