@@ -246,7 +246,7 @@ async def test_a_job_that_was_sent_natively_goes_to_the_application_too(spring: 
         "appName": name,
     }
     assert work.at_ms >= due_at_ms
-    await q.until(f"{name}-task1")
+    await q.until(f"{name}-task1", done=1)  # a native job is readable for a minute
 
 
 async def test_a_job_that_waits_for_its_rung_does_not_hold_up_those_behind_it(spring: Spring) -> None:
