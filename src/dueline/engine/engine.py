@@ -13,7 +13,7 @@ Whoever wires them starts the store before the engine and stops it after the eng
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any
 
 from .bulk import BulkCalls
@@ -28,7 +28,7 @@ from .job import ENDED, LIVE, Held, Job, Line, State
 from .job_calls import JobCalls
 from .limits import Limits, check_name
 from .on_dead import ON_DEAD_TARGET, ON_DEAD_TOPIC, roomy
-from .push_control import PushControl
+from .push_control import Changed, PushControl
 from .push_target import Pushing, PushTarget
 from .registrar import IDLE_MS, Registrar
 from .sender import Sender
@@ -285,19 +285,19 @@ class Engine:
         """A number that grows whenever some process has changed some target: one cheap look."""
         return await self._pushes.mark()
 
-    async def begin_push(self, namespace: str, topic: str) -> Pushing | None:
-        """The target that the topic has now, after its lines have certainly heard its limits. None: it has none."""
+    async def begin_push(self, namespace: str, topic: str) -> tuple[int, PushTarget | None]:
+        """The version of the topic's config and its target, after its lines have certainly heard its limits."""
         found = await self._control.tell_lines(namespace, topic)
-        target = found.config.push
-        return None if target is None else Pushing(namespace, topic, found.version, target)
+        return found.version, found.config.push
 
     async def _carry(self, namespace: str) -> None:
         """Give the topic through which dead jobs go to a URL its target, once."""
         if (await self._topic(namespace, ON_DEAD_TOPIC)).config.push is None:
             await self._pushes.set(namespace, ON_DEAD_TOPIC, ON_DEAD_TARGET)
 
-    def when_push_changes(self, told: Callable[[str, str], None] | None) -> None:
-        """Tell this about every change of a target that this process makes: (namespace, topic)."""
+    def when_push_changes(self, told: Changed | None) -> None:
+        """Tell this about every change of a target that this process makes, before the call is answered: namespace,
+        topic, version of the config, target or None."""
         self._pushes.changed = told
 
     # -- the dead

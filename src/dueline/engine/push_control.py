@@ -8,6 +8,7 @@ own whose version counts the changes. Looking at it is one command, and only whe
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -17,17 +18,20 @@ from .errors import NotFound
 from .push_checks import check_spread, check_target
 from .push_target import Pushing, PushTarget
 from .store import Store
-from .topics import TopicConfig, unpack_config
+from .topics import Topic, TopicConfig, unpack_config
 
 MARK = ("dueline.internal", "push-targets")
 PAGES = 20  # directory calls for one page of targets
 
+Changed: TypeAlias = Callable[[str, str, int, PushTarget | None], None]
+
 
 class PushControl:
-    """Reads and changes of targets. `changed` is told (namespace, topic) of every change made by this process."""
+    """Reads and changes of targets. `changed` is told of every change that this process makes, as soon as all lines
+    know it: namespace, topic, version of the config, and the target; None when it was removed."""
 
     def __init__(self, store: Store, control: TopicControl, checks: Checks) -> None:
-        self.changed: Callable[[str, str], None] | None = None
+        self.changed: Changed | None = None
         self._store = store
         self._control = control
         self._checks = checks
@@ -43,11 +47,11 @@ class PushControl:
             before[:] = [config.push]
             return replace(config, push=target)
 
-        await self._control.change(namespace, topic, change)
+        changed, _ = await self._control.change(namespace, topic, change)
         old = before[0]
         if old is not None and (old.url, old.service, old.courier) != (target.url, target.service, target.courier):
             await self._store.pushes.reset(namespace, topic)  # another place: what the old one did says nothing
-        await self._tell(namespace, topic)
+        await self._tell(changed)
         return target, old is None
 
     async def get(self, namespace: str, topic: str) -> PushTarget:
@@ -61,9 +65,9 @@ class PushControl:
     async def remove(self, namespace: str, topic: str) -> None:
         """Jobs stay and can be pulled; calls that are under way end as they end."""
         await self.get(namespace, topic)
-        await self._control.change(namespace, topic, lambda config, is_new: replace(config, push=None))
+        changed, _ = await self._control.change(namespace, topic, lambda config, is_new: replace(config, push=None))
         await self._store.pushes.reset(namespace, topic)
-        await self._tell(namespace, topic)
+        await self._tell(changed)
 
     async def pause(self, namespace: str, topic: str, paused: bool) -> PushTarget:
         """Make no more calls, or go on. Idempotent."""
@@ -76,8 +80,8 @@ class PushControl:
                 raise NotFound(f'the topic "{topic}" has no push target')
             return replace(config, push=replace(config.push, paused=paused))
 
-        await self._control.change(namespace, topic, change)
-        await self._tell(namespace, topic)
+        changed, _ = await self._control.change(namespace, topic, change)
+        await self._tell(changed)
         return replace(found, paused=paused)
 
     async def page(self, namespace: str | None, after: str, limit: int) -> tuple[list[Pushing], str | None]:
@@ -102,7 +106,7 @@ class PushControl:
         entry = await self._store.directory.topic(*MARK)
         return 0 if entry is None else entry.version
 
-    async def _tell(self, namespace: str, topic: str) -> None:
+    async def _tell(self, topic: Topic) -> None:
         if self.changed is not None:
-            self.changed(namespace, topic)
+            self.changed(topic.namespace, topic.name, topic.version, topic.config.push)
         await self._store.directory.set_config(*MARK, b"", None)

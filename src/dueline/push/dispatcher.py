@@ -178,9 +178,22 @@ class Dispatcher:
         lease_ms = min(pushing.target.timeout_ms + MARGIN_MS, limits.max_lease_ms)
         wait_ms = min(WAIT_MS, limits.max_wait_ms)
         jobs = await self._pull(Pull(*self._topic, min(places, limits.max_pull), lease_ms, wait_ms))
+        if jobs and await self._opened():
+            await self._engine.give_back(self._name[0], jobs)
+            return self._closed_s() or 0.0
         for job in jobs:
-            self._begin(pushing, job, lease_ms)
+            self._begin(self.pushing, job, lease_ms)
         return 0.0 if jobs or wait_ms >= 1000 else NOBODY_S
+
+    async def _opened(self) -> bool:
+        """Did others open the breaker while this process had nothing to report?"""
+        if self._breaker is None or not self._reports.is_old:
+            return False
+        try:
+            await self._reports.load()
+        except DuelineError:
+            return False  # the jobs are in hand: what is known decides
+        return self._closed_s() is not None
 
     @property
     def _courier(self) -> Courier:
@@ -245,7 +258,8 @@ class Dispatcher:
     async def _push(self, pushing: Pushing, hold: Hold) -> None:
         task = asyncio.current_task()
         assert task is not None
-        delivery = Delivery(pushing, hold.job, self._courier, self._means.caller, self._means.hosts, self._told)
+        courier = self._means.couriers[pushing.target.courier]
+        delivery = Delivery(pushing, hold.job, courier, self._means.caller, self._means.hosts, self._told)
         try:
             verdict = await delivery.run(self._engine.store.now_ms)
         except asyncio.CancelledError:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 
 from ..engine.errors import DuelineError, NotFound
-from ..engine.push_target import Pushing
+from ..engine.push_target import Pushing, PushTarget
 from .dispatcher import Dispatcher, Means
 
 LOOK_S = 30.0
@@ -35,7 +35,7 @@ class PushManager:
         self._timer = means.timer
         self._dispatchers: dict[Name, Dispatcher] = {}
         self._leaving: set[asyncio.Task[None]] = set()
-        self._told: dict[Name, None] = {}  # changed by this process since the last step
+        self._versions: dict[Name, int] = {}  # of the configs that were applied: an older one is not
         self._mark = -1
         self._whole_at_s = 0.0
         self._nudged = asyncio.Event()
@@ -52,10 +52,10 @@ class PushManager:
             self._engine.when_push_changes(self.changed)
             self._task = asyncio.get_running_loop().create_task(self._run())
 
-    def changed(self, namespace: str, topic: str) -> None:
-        """This process has set, changed or removed the topic's target."""
-        self._told[(namespace, topic)] = None
-        self._nudged.set()
+    def changed(self, namespace: str, topic: str, version: int, target: PushTarget | None) -> None:
+        """This process has set, changed or removed the topic's target, and all its lines know: no call begins any more
+        by what held before."""
+        self._apply((namespace, topic), version, target)
 
     async def stop(self, drain_s: float) -> None:
         """Pull no more; give running calls this time, then give the rest of the jobs back."""
@@ -81,7 +81,6 @@ class PushManager:
             self._nudged.clear()
             rest_s = LOOK_S
             try:
-                await self._heed()
                 await self.look()
             except Exception as error:
                 if not isinstance(error, DuelineError):
@@ -109,38 +108,35 @@ class PushManager:
         if self._stopping:
             return
         for name in [name for name in self._dispatchers if name not in seen]:
-            await self._heed_one(name)
+            await self._heed(name)
         self._mark = mark
         self._whole_at_s = now_s + WHOLE_LOOK_S
-
-    async def _heed(self) -> None:
-        """What this process has changed itself."""
-        while self._told and not self._stopping:
-            name = next(iter(self._told))
-            await self._heed_one(name)
-            self._told.pop(name, None)
 
     async def _heed_version(self, found: Pushing) -> None:
         dispatcher = self._dispatchers.get((found.namespace, found.topic))
         if dispatcher is None or dispatcher.pushing.version < found.version:
-            await self._heed_one((found.namespace, found.topic))
+            await self._heed((found.namespace, found.topic))
 
-    async def _heed_one(self, name: Name) -> None:
-        """Bring this topic's dispatcher to what the directory says now."""
+    async def _heed(self, name: Name) -> None:
+        """Bring this topic's dispatcher to what the directory says now, after its lines have certainly heard it."""
         try:
-            found = await self._engine.begin_push(*name)
+            version, target = await self._engine.begin_push(*name)
         except NotFound:
-            found = None
-        dispatcher = self._dispatchers.get(name)
-        if self._stopping:
             return
-        if found is None or found.target.courier not in self._means.couriers:
+        self._apply(name, version, target)
+
+    def _apply(self, name: Name, version: int, target: PushTarget | None) -> None:
+        if self._stopping or version < self._versions.get(name, 0):
+            return
+        self._versions[name] = version
+        dispatcher = self._dispatchers.get(name)
+        if target is None or target.courier not in self._means.couriers:
             if dispatcher is not None:
                 self._dismiss(name, dispatcher)
         elif dispatcher is not None:
-            dispatcher.retarget(found)
+            dispatcher.retarget(Pushing(*name, version, target))
         else:
-            self._dispatchers[name] = Dispatcher(found, self._means)
+            self._dispatchers[name] = Dispatcher(Pushing(*name, version, target), self._means)
             self._dispatchers[name].start()
 
     def _dismiss(self, name: Name, dispatcher: Dispatcher) -> None:

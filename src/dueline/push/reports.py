@@ -18,6 +18,7 @@ from ..engine.timer import Handle, Timer
 BATCH = 200
 MOST_KEPT = 1000
 AGAIN_S = 1.0
+OLD_S = 5.0
 
 
 class Reports:
@@ -32,15 +33,22 @@ class Reports:
         self._waiting: deque[tuple[Attempt, Breaker | None]] = deque(maxlen=MOST_KEPT)
         self._task: asyncio.Task[None] | None = None
         self._again: Handle | None = None
+        self._known_at_s = float("-inf")
 
     @property
     def pending(self) -> bool:
         """Is there something that the log does not know yet?"""
         return bool(self._waiting) or self._task is not None
 
+    @property
+    def is_old(self) -> bool:
+        """Was the breaker seen so long ago that other processes may have opened or closed it since?"""
+        return self._timer.time() - self._known_at_s > OLD_S
+
     async def load(self) -> None:
-        """Read the breaker's state: at the start, and for another target."""
+        """Read the breaker's state: at the start, for another target, and when it is old."""
         self.state = await self._log.state(*self._name)
+        self._known_at_s = self._timer.time()
 
     def add(self, attempt: Attempt, breaker: Breaker | None) -> None:
         """`breaker` None: this target has none."""
@@ -73,6 +81,7 @@ class Reports:
         breaker = some[-1][1]
         limits = (0, 0) if breaker is None else (breaker.failures, breaker.open_ms)
         self.state = await self._log.report(*self._name, [attempt for attempt, _ in some], *limits)
+        self._known_at_s = self._timer.time()
 
     async def stop(self) -> None:
         """Wait for what is under way; what could not be told is forgotten."""

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 from engine_kit import NS, World, run
+from msgspec.structs import replace
 
 from dueline.engine.commands import Pull, Send, TopicPatch
 from dueline.engine.engine import Engine
 from dueline.engine.errors import InvalidField, NotFound, StoreDown, TooManyItems
+from dueline.engine.ids import partition_of
 from dueline.engine.job import BodyKind, Line
 from dueline.engine.policy import Backoff, Ladder, TopicPolicy
 from dueline.engine.push_target import Breaker, Pushing, PushTarget, limits_of
@@ -226,8 +228,8 @@ def test_topics_with_targets_are_paged_over_all_namespaces_or_one() -> None:
 
 def test_the_mark_grows_with_every_change_of_a_target_and_with_nothing_else() -> None:
     async def test(world: World) -> None:
-        told: list[tuple[str, str]] = []
-        world.engine.when_push_changes(lambda namespace, topic: told.append((namespace, topic)))
+        told: list[tuple[str, str, int, PushTarget | None]] = []
+        world.engine.when_push_changes(lambda *change: told.append(change))
         marks = [await world.engine.push_mark()]
         await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy()))
         assert await world.engine.push_mark() == marks[-1]
@@ -239,7 +241,8 @@ def test_the_mark_grows_with_every_change_of_a_target_and_with_nothing_else() ->
             await change
             marks.append(await world.engine.push_mark())
         assert marks == sorted(set(marks))
-        assert told == [(NS, "mail")] * 3
+        target = PushTarget(url=URL)
+        assert told == [(NS, "mail", 2, target), (NS, "mail", 3, replace(target, paused=True)), (NS, "mail", 4, None)]
 
     run(test)
 
@@ -261,10 +264,11 @@ def test_lines_that_were_not_told_hear_of_the_limits_before_anybody_pushes() -> 
             await world.engine.set_push(NS, "wide", PushTarget(url=URL, concurrency=2))
         world.store.control = real
         other = Engine(world.store, timer=world.timer)
-        found = await other.begin_push(NS, "wide")
-        assert found is not None and found.target == PushTarget(url=URL, concurrency=2)
-        for number in range(20):
-            await world.send("wide", f"j{number}")
+        assert await other.begin_push(NS, "wide") == (2, PushTarget(url=URL, concurrency=2))
+        names = [f"{number * 2_654_435_761 % 2**32:x}" for number in range(1, 21)]
+        assert {partition_of(name, 2) for name in names} == {0, 1}
+        for name in names:
+            await world.send("wide", name)
         held = 0
         while jobs := await other.pull(Pull(NS, ("wide",), 20)):
             held += len(jobs)

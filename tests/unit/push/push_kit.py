@@ -1,0 +1,190 @@
+"""The real dispatcher on the reference store, with time moved by hand and a target that is a table."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from dueline.engine.commands import Send
+from dueline.engine.engine import Engine
+from dueline.engine.job import BodyKind, Job
+from dueline.engine.policy import Ladder
+from dueline.engine.push_target import PushTarget
+from dueline.engine.store import Attempt
+from dueline.push.discovery import Instance
+from dueline.push.discovery.static import StaticResolver
+from dueline.push.dispatcher import Means
+from dueline.push.hosts import Hosts
+from dueline.push.manager import PushManager
+from dueline.push.outgoing import Answer, Call, CallFailed
+from dueline.push.web import CarriedCourier, HttpCourier
+from dueline.store.memory import MemoryStore
+from dueline.testing.clock import VirtualClock
+from dueline.testing.timer import VirtualTimer, settled
+
+NS = "default"
+URL = "https://target.test/hook"
+SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
+PAYMENT = Ladder((2 * MINUTE, 10 * MINUTE, 10 * MINUTE, HOUR, 2 * HOUR, 6 * HOUR, 15 * HOUR))
+
+Reply = Answer | CallFailed | asyncio.Event
+
+
+def answer(status: int = 200, excerpt: str = "", **headers: str) -> Answer:
+    return Answer(status, {name.replace("_", "-"): value for name, value in headers.items()}, excerpt, 3)
+
+
+class Target:
+    """Whoever is called. `replies` by URL (or for all) are used up in order; then `default` counts. An Event in their
+    place holds the call until it is set, and then answers 200."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self.default: Reply = answer()
+        self.replies: dict[str | None, list[Reply]] = {}
+        self.calls: list[tuple[int, Call]] = []
+        self.now = 0  # calls under way
+        self.most = 0
+        self._now_ms = now_ms
+        self._start_ms = now_ms()
+
+    @property
+    def times(self) -> list[int]:
+        return [at for at, _ in self.calls]
+
+    async def call(self, call: Call) -> Answer:
+        self.calls.append((self._now_ms() - self._start_ms, call))
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            replies = self.replies.get(call.url) or self.replies.get(None) or []
+            reply = replies.pop(0) if replies else self.default
+            if isinstance(reply, asyncio.Event):
+                await reply.wait()
+                reply = answer()
+            if isinstance(reply, CallFailed):
+                raise reply
+            return reply
+        finally:
+            self.now -= 1
+
+
+class Told:
+    """The figures that were told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int, str | None]] = []
+        self.flying: list[int] = []
+        self.pauses: list[bool] = []
+        self.ended: list[str] = []
+
+    def called(self, namespace: str, topic: str, attempt: Attempt, failure: str | None) -> None:
+        self.calls.append((topic, attempt.status, failure))
+
+    def in_flight(self, namespace: str, topic: str, calls: int) -> None:
+        self.flying.append(calls)
+
+    def paused(self, namespace: str, topic: str, paused: bool) -> None:
+        self.pauses.append(paused)
+
+    def gone(self, namespace: str, topic: str) -> None:
+        self.ended.append(topic)
+
+
+class Process:
+    """One server process as far as push goes."""
+
+    def __init__(self, store: MemoryStore, timer: VirtualTimer, target: Target, table: Mapping[str, Any]) -> None:
+        self.engine = Engine(store, timer=timer)
+        self.told = Told()
+        couriers = {
+            "http": HttpCourier(StaticResolver(table), store.now_ms),
+            "carried": CarriedCourier(store.now_ms),
+        }
+        means = Means(self.engine, target, couriers, Hosts(2), timer, self.told)
+        self.manager = PushManager(means)
+
+    async def stop(self, drain_s: float = 0.0) -> None:
+        await self.manager.stop(drain_s)
+        await self.engine.stop()
+
+
+class World:
+    """A store, its time, a target, and one or more processes."""
+
+    def __init__(self, processes: int = 1, table: Mapping[str, Sequence[Instance]] | None = None) -> None:
+        self.clock = VirtualClock()
+        self.timer = VirtualTimer(self.clock)
+        self.store = MemoryStore(self.clock)
+        self.target = Target(self.clock)
+        self._table = dict(table or {})
+        self.processes = [self.process() for _ in range(processes)]
+        self.complaints: list[dict[str, Any]] = []
+
+    def process(self) -> Process:
+        return Process(self.store, self.timer, self.target, self._table)
+
+    @property
+    def engine(self) -> Engine:
+        return self.processes[0].engine
+
+    @property
+    def manager(self) -> PushManager:
+        return self.processes[0].manager
+
+    async def start(self) -> None:
+        for process in self.processes:
+            process.manager.start()
+        await settled()
+
+    async def push_to(self, topic: str = "t", **words: Any) -> None:
+        """Give the topic a target and let every process hear of it."""
+        if words.get("courier", "http") == "http" and "service" not in words:
+            words.setdefault("url", URL)
+        await self.engine.set_push(NS, topic, PushTarget(**words))
+        await self.heard()
+
+    async def heard(self) -> None:
+        """Let every process hear of what others changed."""
+        await settled()
+        for process in self.processes:
+            await process.manager.look()
+        await settled()
+
+    async def send(self, id: str, topic: str = "t", **words: Any) -> None:
+        body, kind = words.pop("body", b'{"n":1}'), words.pop("kind", BodyKind.JSON)
+        await self.engine.send(NS, topic, Send(id, body, kind, **{"retain_ms": 100 * 24 * HOUR, **words}))
+        await settled()
+
+    async def job(self, id: str, topic: str = "t") -> Job:
+        return await self.engine.get(NS, topic, id)
+
+    async def state(self, id: str, topic: str = "t") -> str:
+        return (await self.job(id, topic)).state.value
+
+    async def log(self, id: str | None = None, topic: str = "t") -> list[Attempt]:
+        """The log of attempts, oldest first."""
+        found, _ = await self.store.pushes.attempts(NS, topic, id, b"", 100)
+        return found[::-1]
+
+    async def advance(self, by_ms: int) -> None:
+        await self.timer.advance(by_ms)
+
+
+def run(test: Callable[[World], Coroutine[Any, Any, None]], **options: Any) -> None:
+    """Run a test in a world of its own. Nothing may be left over and no error go unseen."""
+
+    async def body() -> None:
+        world = World(**options)
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: world.complaints.append(context))
+        try:
+            await world.start()
+            await asyncio.wait_for(test(world), 20)
+        finally:
+            for process in world.processes:
+                await process.stop()
+        rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        assert not rest
+        assert not world.complaints, world.complaints
+
+    asyncio.run(body())
