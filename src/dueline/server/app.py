@@ -29,12 +29,14 @@ from ..dialects.youzan import YouzanDialect, YouzanOptions
 from ..engine.commands import TopicView
 from ..engine.engine import Engine
 from ..engine.errors import DuelineError, Loading, Unavailable
+from ..engine.push_control import MARK
 from ..store.valkey.embedded import Status
 from ..store.valkey.store import ValkeyStore, WrongStore
 from ..telemetry import gather
 from ..telemetry.exposition import exposed
 from ..telemetry.families import Family, Kind, Merge, counter, gauge, merged
 from ..telemetry.figures import CallFigures, HttpFigures
+from ..telemetry.push_figures import AT_SEND, PushFigures
 from ..telemetry.siblings import Siblings
 from .camellia import CamelliaMetrics, CamelliaNode, families_of
 from .front import Front, FrontLimits
@@ -82,7 +84,8 @@ class App:
             wide=wide_namespaces(settings.dialects),
             idle_ms=settings.topics.idle_ms,
         )
-        self.push = Push(settings, self.engine)
+        self.pushed = PushFigures()
+        self.push = Push(settings, self.engine, self.pushed, lambda: self.pushed.denied(AT_SEND))
         self._probe = Probe(store_url, settings.store.prefix)
         self.health = Health(self._probe, self.durability, embedded, lambda: self.store.clock.stepped, self._check)
         self._embedded = embedded
@@ -276,6 +279,7 @@ class App:
                 {(): sum(front.connections for front in self.fronts)},
             ),
             *self.calls.families(),
+            *self.pushed.families(),
             *(families_of(self._camellia.monitor.report()) if self.settings.dialects.camellia.enabled else ()),
             *self._of_store(),
             *gather.of_process(),
@@ -321,6 +325,7 @@ class App:
         try:
             async with asyncio.timeout(2.0):
                 entries = await self.store.directory.topics(None, "", TOPICS_SHOWN)
+                entries = [entry for entry in entries if (entry.namespace, entry.topic) != MARK]
                 views = await asyncio.gather(*(self._view(entry.namespace, entry.topic) for entry in entries))
         except (DuelineError, TimeoutError):
             return families

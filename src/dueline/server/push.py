@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from .._version import __version__
 from ..config.settings import Settings
 from ..dialects.native import PushRules
 from ..engine.engine import Engine
-from ..engine.errors import InvalidField
+from ..engine.errors import EgressRefused, InvalidField
 from ..push.discovery import Instance, Resolver
 from ..push.discovery.both import TableThenRegistry
 from ..push.discovery.eureka import EurekaMissing, EurekaResolver
@@ -53,16 +53,24 @@ def resolver_of(settings: Settings) -> Resolver:
 
 
 class Push:
-    """What makes outgoing calls in this process. `rules` is what the dialects may ask about them."""
+    """What makes outgoing calls in this process. `rules` is what the dialects may ask about them; `denied` is told when
+    one of them was refused a URL."""
 
-    def __init__(self, settings: Settings, engine: Engine, watch: Watch = Unwatched()) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        engine: Engine,
+        watch: Watch = Unwatched(),
+        denied: Callable[[], None] = lambda: None,
+    ) -> None:
         told = settings.push
-        self.egress = egress_of(settings)
-        self.rules = PushRules(self.egress.check_url, check_target_headers, check_secret, masked)
+        self._egress = egress_of(settings)
+        self._denied = denied
+        self.rules = PushRules(self.check_url, check_target_headers, check_secret, masked)
         self._enabled = told.enabled
         self._resolver = resolver_of(settings)
         self._outgoing = Outgoing(
-            self.egress,
+            self._egress,
             follow_redirects=told.follow_redirects,
             user_agent=told.user_agent or f"dueline/{__version__}",
             max_per_host=0,  # the targets' own limits count, over all processes
@@ -76,6 +84,14 @@ class Push:
         self.manager = PushManager(
             Means(engine=engine, caller=self._outgoing, couriers=couriers, hosts=Hosts(told.per_host), watch=watch)
         )
+
+    def check_url(self, url: str) -> None:
+        """Refuse what this server would not call anyway: InvalidField, EgressRefused."""
+        try:
+            self._egress.check_url(url)
+        except EgressRefused:
+            self._denied()
+            raise
 
     async def services(self) -> Mapping[str, Sequence[Instance]]:
         """What discovery knows, for those who want to look."""
