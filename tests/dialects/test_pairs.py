@@ -210,6 +210,22 @@ def test_a_string_dialect_shows_json_as_its_text_and_bytes_as_base64(
     runner.run(life())
 
 
+@pytest.mark.parametrize("consumer", ["camellia", "ouqiang", "youzan"])
+def test_a_string_dialect_shows_the_items_of_a_group_as_one_json_array(
+    runner: Runner, shared: Served, consumer: str
+) -> None:
+    async def life() -> None:
+        native, other, topic = NativeSpeaker(shared), SPEAKERS[consumer](shared), f"groups-{consumer}"
+        merge = '"merge": {"key": "k", "max_items": 3}, "delay": "1h"'
+        for given in ('"body": {"a": [1.0, "é"]}', '"body": "plain"', '"body_base64": "AP8="'):
+            sent = await native.ask("POST", f"/v1/topics/{topic}/jobs", f"{{{merge}, {given}}}".encode())
+        assert await other.pull(topic) == (sent["id"], '[{"a": [1.0, "é"]},"plain",{"body_base64":"AP8="}]')
+        await other.end(topic, sent["id"])
+        assert await native.seen(topic, sent["id"]) == "done"
+
+    runner.run(life())
+
+
 def test_a_native_pull_shows_a_text_as_a_json_string(runner: Runner, shared: Served) -> None:
     async def life() -> None:
         native, topic = NativeSpeaker(shared), "texts"

@@ -66,6 +66,28 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
         yield Shell(url)
 
 
+def test_a_group_lives_its_whole_life_at_the_prompt(shell: Shell) -> None:
+    opened = shell.json("send", "groups", '{"n": 1.0}', "--merge-key", "k", "--in", "1h", "--max-items", "3")
+    assert (opened["result"], opened["items_count"]) == ("created", 1)
+    appended = shell.json("send", "groups", "two", "--merge-key", "k")
+    assert (appended["id"], appended["result"], appended["items_count"]) == (opened["id"], "appended", 2)
+    assert b"merge key" in shell.run("get", "groups", opened["id"]).stdout
+    assert shell.json("send", "groups", "3", "--merge-key", "k")["state"] == "ready"
+    held = shell.run("pull", "groups", "--wait", "5s", "--ack", "-o", "json")
+    assert b'"items":[{"n": 1.0},"two",3]' in held.stdout
+    done = shell.json("get", "groups", opened["id"])
+    assert (done["state"], done["items"], done["merge_key"]) == ("done", None, "k")
+    lines = (
+        b'{"body":1,"merge":{"key":"f","quiet_ms":60000}}\n{"body":2,"merge":{"key":"f"}}\n{"body":3,"id":"plain"}\n'
+    )
+    rows = shell.json("send", "groups", "--from", "-", stdin=lines)["results"]
+    assert [(row["result"], row["items_count"]) for row in rows] == [("created", 1), ("appended", 2), ("created", None)]
+    cancelled = shell.json("cancel", "groups", "--merge-key", "f", "--yes")
+    assert cancelled == {"matched": 1, "cancelled": 1, "dry_run": False}
+    shown = shell.json("topic", "groups", "set", 'merge={"quiet_ms":5}')
+    assert shown["policy"]["merge"] == {"quiet_ms": 5, "max_wait_ms": None, "max_items": None, "update": None}
+
+
 def test_a_job_lives_its_whole_life_at_the_prompt(shell: Shell) -> None:
     sent = shell.json("send", "life", '{"n": 1.0}', "--in", "50ms", "--id", "a", "--tag", "x", "--header", "k=v")
     assert {name: sent[name] for name in ("id", "topic", "result", "state")} == {
