@@ -368,6 +368,7 @@ ALL = [
     for group, entries in (
         ((), (*commands.JOBS, *commands.TOPICS, *commands.OPERATIONS)),
         (("dead",), commands.DEAD),
+        (("push",), commands.PUSH),
         (("bench",), commands.BENCH),
     )
     for name, _, examples in entries
