@@ -33,6 +33,7 @@ _STATUS = {
     "store_full": 507,
     "internal": 500,
 }
+_PHRASES = {413: "Payload Too Large"}  # where Spring's word is not Python's
 
 
 def added() -> Response:
@@ -62,7 +63,7 @@ def failed(request: Request, error: DuelineError) -> Response:
     body = {
         "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "status": status,
-        "error": HTTPStatus(status).phrase,
+        "error": _PHRASES.get(status) or HTTPStatus(status).phrase,
         "message": f"{error.field}: {error.message}" if error.field else error.message,
         "path": request.path,
     }

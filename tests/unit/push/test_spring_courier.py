@@ -1,0 +1,158 @@
+"""Whom the courier "spring" calls, with what, and what it makes of answers. Discovery is a table of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from dueline.dialects.spring import handlers
+from dueline.engine.headers import pack_headers
+from dueline.engine.job import BodyKind, Held, Item
+from dueline.engine.push_target import Pushing, PushTarget
+from dueline.push import spring
+from dueline.push.courier import Outcome
+from dueline.push.discovery import Instance
+from dueline.push.outgoing import Answer
+from dueline.push.spring import SpringCourier, meanings
+
+TARGET = PushTarget(courier="spring", success=(200,), timeout_ms=61_000)
+ADDED = {"delay-queue-app": "a", "delay-queue-type": "task1", "delay-queue-time": "1628146026000"}
+
+
+class Table:
+    """Service -> its instances. `appears`: what a fresh look finds beside them."""
+
+    def __init__(self, table: Mapping[str, Sequence[Instance]], appears: Mapping[str, Sequence[Instance]] = {}) -> None:
+        self._table = table
+        self._appears = appears
+
+    async def instances(self, service: str, fresh: bool = False) -> Sequence[Instance]:
+        return (*self._table.get(service, ()), *(self._appears.get(service, ()) if fresh else ()))
+
+    async def services(self) -> Mapping[str, Sequence[Instance]]:
+        return self._table
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+def pushing(topic: str = "a-task1") -> Pushing:
+    return Pushing("spring", topic, 1, TARGET)
+
+
+def held(headers: Mapping[str, str] = ADDED, **changes: Any) -> Held:
+    fields: dict[str, Any] = {
+        "id": "1",
+        "topic": "a-task1",
+        "body": b"p",
+        "kind": BodyKind.TEXT,
+        "headers": pack_headers(tuple(headers.items())),
+        "tags": (),
+        "attempt": 1,
+        "delivery": 1,
+        "max_attempts": 7,
+        "lease": "t",
+        "lease_until_ms": 0,
+        "due_at_ms": 1700000000000,
+        "created_at_ms": 0,
+        "late_ms": 0,
+    }
+    return Held(**{**fields, **changes})
+
+
+def bodies(courier: SpringCourier, job: Held, topic: str = "a-task1") -> list[tuple[str, Any]]:
+    calls = asyncio.run(courier.calls(pushing(topic), job))
+    return [(call.url, json.loads(call.body)) for call in calls]
+
+
+ONE = Instance("http://one:1", ("task1", "task2"))
+TWO = Instance("https://two:2", ("task1",))
+OTHER = Instance("http://other:3", ("task10", "xtask1", "task"))
+MUTE = Instance("http://mute:4")
+
+
+def test_the_dialect_and_the_courier_use_the_same_words() -> None:
+    names = ("APP", "TYPE", "TIME", "PARAMS", "NO_PARAMS", "MARK")
+    assert [getattr(handlers, name) for name in names] == [getattr(spring, name) for name in names]
+
+
+def test_all_instances_that_name_exactly_this_type_are_called_in_their_order() -> None:
+    courier = SpringCourier(Table({"a": (OTHER, ONE, MUTE, TWO)}))
+    calls = asyncio.run(courier.calls(pushing(), held()))
+    work = b'{"taskId":"1","taskType":"task1","delayTime":1628146026000,"params":"p","appName":"a"}'
+    assert [(c.method, c.url, c.headers, c.body, c.timeout_ms) for c in calls] == [
+        ("POST", url, (("Content-Type", "application/json;charset=UTF-8"),), work, 61_000)
+        for url in ("http://one:1/hf/delay_queue/work", "https://two:2/hf/delay_queue/work")
+    ]
+
+
+def test_nobody_is_found_before_a_fresh_look_and_who_appears_is_found_by_it() -> None:
+    async def main() -> None:
+        nobody = SpringCourier(Table({"a": (OTHER, MUTE)}))
+        assert (await nobody.somebody(pushing()), await nobody.calls(pushing(), held())) == (False, ())
+        appeared = SpringCourier(Table({"a": (OTHER,)}, {"a": (ONE,)}))
+        assert await appeared.somebody(pushing())
+        assert len(await appeared.calls(pushing(), held())) == 1
+
+    asyncio.run(main())
+
+
+def test_a_name_with_dashes_may_mean_several_applications() -> None:
+    assert meanings("a-b-c") == [("a", "b-c"), ("a-b", "c")]
+    assert (meanings("abc"), meanings("-c"), meanings("a-"), meanings("null-c")) == ([], [], [("a", "")], [])
+    assert len(meanings("-".join("abcdefghijklmnopqrstuvwxyz"))) == 16
+    courier = SpringCourier(Table({"a-b": (Instance("http://x", ("c",)),)}))
+    assert asyncio.run(courier.somebody(pushing("a-b-c")))
+    assert [job["appName"] for _, job in bodies(courier, held({}), "a-b-c")] == ["a-b"]
+
+
+def test_a_job_goes_to_the_application_that_it_names_and_to_no_other_of_the_same_group() -> None:
+    courier = SpringCourier(Table({"a-b": (Instance("http://x", ("c",)),)}))
+    job = held({"delay-queue-app": "a", "delay-queue-type": "b-c", "delay-queue-time": "5"})
+    assert bodies(courier, job, "a-b-c") == []
+
+
+@pytest.mark.parametrize("time", ["", "x", "1.5", "1e3", "9" * 30, "-", "٣"])
+def test_headers_that_somebody_else_made_up_do_no_harm(time: str) -> None:
+    courier = SpringCourier(Table({"a": (ONE,)}))
+    [(_, job)] = bodies(courier, held({**ADDED, "delay-queue-time": time}))
+    assert (job["taskId"], job["delayTime"]) == ("1", 1700000000000)
+
+
+def test_a_job_of_another_protocol_is_told_as_it_stands() -> None:
+    courier = SpringCourier(Table({"a": (ONE,)}))
+    told = [
+        bodies(courier, held({}, id="~x", body=b'{"n": 1}', kind=BodyKind.JSON))[0][1],
+        bodies(courier, held({}, body=b"\xff\x00", kind=BodyKind.BYTES))[0][1],
+        bodies(courier, held({}, items=(Item(b"1", BodyKind.JSON), Item(b"x", BodyKind.TEXT))))[0][1],
+    ]
+    assert [(job["taskId"], job["params"], job["delayTime"]) for job in told] == [
+        ("~x", '{"n": 1}', 1700000000000),
+        ("1", "/wA=", 1700000000000),
+        ("1", '[1,"x"]', 1700000000000),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "outcome", "delay_ms"),
+    [
+        (200, {}, Outcome.DONE, None),
+        (201, {}, Outcome.RETRY, None),
+        (204, {}, Outcome.RETRY, None),
+        (302, {}, Outcome.RETRY, None),
+        (404, {}, Outcome.RETRY, None),
+        (410, {}, Outcome.RETRY, None),
+        (410, {"dueline-abort": "no"}, Outcome.DEAD, None),
+        (500, {}, Outcome.RETRY, None),
+        (503, {"retry-after": "7"}, Outcome.RETRY, 7000),
+        (500, {"dueline-abort": "never"}, Outcome.DEAD, None),
+    ],
+)
+def test_only_200_is_done(status: int, headers: dict[str, str], outcome: Outcome, delay_ms: int | None) -> None:
+    verdict = SpringCourier(Table({})).judge(pushing(), Answer(status, headers, "", 1), 0)
+    assert (verdict.outcome, verdict.delay_ms) == (outcome, delay_ms)
