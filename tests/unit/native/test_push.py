@@ -262,6 +262,12 @@ def test_without_a_breaker_the_state_is_ok(api: Api) -> None:
     assert api.get(P).json["state"] == "ok"
 
 
+def test_where_every_host_has_a_breaker_of_its_own_the_topic_is_ok(api: Api) -> None:
+    api.run(api.engine.set_push("default", "t", PushTarget(courier="carried")))
+    report(api, *(attempt(number=n, status=500, error="no") for n in range(1, 30)), failures=0)
+    assert api.get(P).json["state"] == "ok"
+
+
 def test_jobs_under_a_lease_are_in_flight(api: Api) -> None:
     put(api)
     api.lease("a")

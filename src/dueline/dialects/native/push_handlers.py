@@ -168,8 +168,8 @@ def state_of(target: PushTarget, fares: TargetState, view: TopicView, now_ms: in
     """What happens to a due job now. A paused topic gives nothing either."""
     if target.paused or view.paused:
         return "paused"
-    if target.breaker is None or fares.failures < target.breaker.failures:
-        return "ok"
+    if target.breaker is None or fares.failures < target.breaker.failures or not fares.open_until_ms:
+        return "ok"  # the last: of jobs that go to many hosts, each of which has a breaker of its own
     return "open" if fares.open_until_ms > now_ms else "half_open"
 
 
