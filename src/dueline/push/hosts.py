@@ -54,6 +54,9 @@ class Hosts:
         self._per_host = per_host
         self._hosts: dict[str, Host] = {}
 
+    def __len__(self) -> int:
+        return len(self._hosts)
+
     def enter(self, host: str, share: int, breaker: Breaker | None, now_ms: int) -> int | None:
         """Take a place: None. Or how long to wait at least: the host is busy, or has been left alone after failures.
         When that time is over one call is let through, and its end decides. `share`: the most places of one host."""

@@ -1,0 +1,146 @@
+"""Jobs that carry their own URL: many hosts in one topic, none of which may hold up the others."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from dueline.engine.job import Reason
+from dueline.engine.on_dead import METHOD_HEADER, URL_HEADER
+from dueline.engine.policy import Ladder
+from dueline.engine.push_target import Breaker
+from dueline.push.hosts import Hosts, host_of, may_return, wait_ms
+from dueline.push.outgoing import CallFailed
+
+from .push_kit import HOUR, MINUTE, NS, SECOND, World, answer, run, settled
+
+DOWN = CallFailed("connect", "cannot connect")
+
+
+async def send_to(world: World, id: str, url: str, method: str = "POST", **words: Any) -> None:
+    await world.send(id, headers=((URL_HEADER, url), (METHOD_HEADER, method)), **words)
+
+
+def test_a_job_goes_where_it_says_by_the_method_it_says() -> None:
+    async def test(world: World) -> None:
+        await world.push_to(courier="carried", headers=(("Content-Type", "application/json"),))
+        await send_to(world, "j", "https://one.test/a?b=c", "Delete", body=b"as it came")
+        [(_, call)] = world.target.calls
+        assert (call.method, call.url, call.body) == ("Delete", "https://one.test/a?b=c", b"as it came")
+        headers = {name.lower(): value for name, value in call.headers}
+        assert headers["content-type"] == "application/json"
+        assert not {"dueline-url", "dueline-method"} & set(headers)
+
+    run(test)
+
+
+def test_a_job_that_says_no_url_is_dead_and_holds_nobody_up() -> None:
+    async def test(world: World) -> None:
+        await world.push_to(courier="carried")
+        await world.send("none")
+        await send_to(world, "j", "https://one.test/")
+        job = await world.job("none")
+        assert (job.state.value, job.reason, job.last_error) == ("dead", Reason.REJECTED, "the job carries no URL")
+        assert await world.state("j") == "done"
+
+    run(test)
+
+
+def test_a_host_that_hangs_keeps_its_share_and_the_others_are_on_time() -> None:
+    async def test(world: World) -> None:
+        await world.push_to(courier="carried", concurrency=8)  # two places for one host, by the kit's settings
+        gate = asyncio.Event()
+        world.target.replies["https://hangs.test/"] = [gate] * 30
+        for number in range(30):
+            await send_to(world, f"h{number}", "https://hangs.test/")
+        assert world.target.now == 2
+        for number in range(20):
+            await send_to(world, f"f{number}", "https://fine.test/", delay_ms=number * 50)
+        await world.advance(MINUTE)
+        fine = [at for at, call in world.target.calls if call.url == "https://fine.test/"]
+        assert fine == [number * 50 for number in range(20)]
+        assert world.target.now == 2
+        held = [await world.job(f"h{number}") for number in range(30)]
+        assert {job.attempts for job in held if job.state.value != "leased"} == {0}
+        gate.set()
+        await world.advance(5 * MINUTE)
+        assert {await world.state(f"h{number}") for number in range(30)} == {"done"}
+        assert {(await world.job(f"h{number}")).attempts for number in range(30)} == {1}
+
+    run(test)
+
+
+def test_a_host_that_fails_again_and_again_is_left_alone_and_then_asked_once() -> None:
+    async def test(world: World) -> None:
+        await world.push_to(courier="carried", breaker=Breaker(2, 60_000), retry=Ladder((SECOND,) * 30))
+        world.target.replies["https://down.test/"] = [DOWN] * 3
+        for number in range(4):
+            await send_to(world, f"d{number}", "https://down.test/")
+        await send_to(world, "f", "https://fine.test/")
+        calls = [at for at, call in world.target.calls if call.url == "https://down.test/"]
+        assert (calls, await world.state("f")) == ([0, 0], "done")
+        await world.advance(59_999)
+        assert len(world.target.calls) == 3
+        await world.advance(1)
+        assert len(world.target.calls) == 4  # one, and it fails: alone for as long again
+        await world.advance(5 * MINUTE)
+        assert {await world.state(f"d{number}") for number in range(4)} == {"done"}
+        assert (await world.store.pushes.state(NS, "t")).open_until_ms == 0
+
+    run(test)
+
+
+def test_a_host_that_refuses_a_job_is_not_a_host_that_fails() -> None:
+    async def test(world: World) -> None:
+        await world.push_to(courier="carried", breaker=Breaker(1, HOUR), retry=Ladder((SECOND,)))
+        world.target.replies[None] = [answer(404), answer(400)]
+        await send_to(world, "a", "https://one.test/")
+        await send_to(world, "b", "https://one.test/")
+        await send_to(world, "c", "https://one.test/")
+        assert await world.state("c") == "done"
+
+    run(test)
+
+
+def test_waiting_for_a_place_costs_no_attempt_as_long_as_that_can_be() -> None:
+    async def test(world: World) -> None:
+        await world.push_to(courier="carried", concurrency=4, retry=Ladder((SECOND,)))
+        gate = asyncio.Event()
+        world.target.replies["https://hangs.test/"] = [gate]
+        await send_to(world, "first", "https://hangs.test/")
+        await send_to(world, "waits", "https://hangs.test/")
+        await world.advance(40 * MINUTE)
+        job = await world.job("waits")
+        assert (job.attempts, job.state.value) == (0, "scheduled")
+        await world.advance(3 * HOUR)
+        job = await world.job("waits")
+        assert (job.state.value, job.attempts, job.reason) == ("dead", 2, Reason.EXHAUSTED)
+        assert job.last_error == "hangs.test: too many calls at once, or too many that failed"
+        gate.set()
+        await settled()
+
+    run(test)
+
+
+def test_a_job_waits_a_little_longer_every_time_and_is_given_back_a_bounded_number_of_times() -> None:
+    waits = [wait_ms(number) for number in range(100)]
+    assert waits == sorted(waits)
+    assert (waits[0], waits[-1]) == (100, 30_000)
+    assert (may_return(0), may_return(98), may_return(99)) == (True, True, False)
+
+
+def test_a_host_is_its_name_and_port_however_it_is_written() -> None:
+    assert (
+        host_of("https://user@Example.TEST:8443/a?b#c") == host_of("http://example.test:8443/") == "example.test:8443"
+    )
+
+
+def test_hosts_that_nobody_calls_are_forgotten_when_there_are_many() -> None:
+    hosts = Hosts(1)
+    assert hosts.enter("kept", 1, None, 0) is None
+    for number in range(25_000):
+        name = f"h{number}"
+        assert hosts.enter(name, 1, None, 0) is None
+        hosts.leave(name, number % 2 == 0, Breaker(1, 10), 0)
+    assert len(hosts) <= 10_000
+    assert hosts.enter("kept", 1, None, 0) == 0
