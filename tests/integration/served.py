@@ -15,8 +15,8 @@ READY = re.compile(r"ready on (http://\S+)")
 
 
 @contextmanager
-def served(data: Path) -> Iterator[str]:
-    """The address of a server that runs until the end of the block."""
+def served(data: Path, **variables: str) -> Iterator[str]:
+    """The address of a server that runs until the end of the block. `variables` are added to its environment."""
     log = data.with_suffix(".log")
     with log.open("w") as stderr:
         server = subprocess.Popen(
@@ -25,6 +25,7 @@ def served(data: Path) -> Iterator[str]:
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,
+            env={**os.environ, **variables},
         )
     with server:
         try:
