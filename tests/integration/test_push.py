@@ -1,0 +1,270 @@
+"""Push through a real server to a real target on loopback: delivered, retried, given up, signed, shared, killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+from base64 import b64encode
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from standardwebhooks import Webhook
+
+from dueline.testing.process import NotStarted, ServerProcess
+from dueline.testing.wire import Connection
+from tests.kit.hook import Came, Hook
+
+ALLOW = {"DUELINE_PUSH__ALLOW": "127.0.0.0/8"}
+SECRETS = tuple("whsec_" + b64encode(word * 8).decode() for word in (b"old", b"new"))
+
+
+class Lab:
+    """A server, its target, and calls by the native API."""
+
+    def __init__(self, server: ServerProcess, hook: Hook) -> None:
+        self.server = server
+        self.hook = hook
+
+    async def ask(self, method: str, path: str, content: Any = None) -> tuple[int, Any]:
+        connection = Connection(*self.server.address)
+        try:
+            data = b"" if content is None else json.dumps(content).encode()
+            answer = await connection.request(method, path, data, timeout_s=20)
+            return answer.status, json.loads(answer.body)
+        finally:
+            connection.close()
+
+    async def push_to(self, topic: str = "t", **words: Any) -> None:
+        status, answer = await self.ask("PUT", f"/v1/topics/{topic}/push", {"url": self.hook.url, **words})
+        assert status in (200, 201), answer
+
+    async def send(self, id: str, topic: str = "t", **words: Any) -> None:
+        content = {"id": id, "body": {"n": id}, **words}
+        status, answer = await self.ask("POST", f"/v1/topics/{topic}/jobs", content)
+        assert status == 201, answer
+
+    async def job(self, id: str, topic: str = "t") -> dict[str, Any]:
+        _, answer = await self.ask("GET", f"/v1/topics/{topic}/jobs/{id}")
+        return answer
+
+    async def until(self, id: str, state: str, topic: str = "t") -> dict[str, Any]:
+        """The job, once it has this state. The server offers no signal for that but its own answers."""
+        async with asyncio.timeout(30):
+            while (job := await self.job(id, topic)).get("state") != state:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        return job
+
+    async def attempts(self, topic: str = "t", query: str = "") -> list[dict[str, Any]]:
+        _, answer = await self.ask("GET", f"/v1/topics/{topic}/push/attempts{query}")
+        return answer["attempts"]
+
+
+def with_lab(
+    folder: Path, test: Callable[[Lab], Coroutine[Any, Any, None]], *args: str, env: dict[str, str] | None = None
+) -> None:
+    async def body() -> None:
+        async with Hook() as hook:
+            server = ServerProcess(folder / "data", args=args, env={**ALLOW, **(env or {})})
+            await server.start()
+            try:
+                async with asyncio.timeout(60):
+                    await test(Lab(server, hook))
+            finally:
+                await server.stop()
+
+    asyncio.run(body())
+
+
+def test_delivered_retried_given_up_and_told_in_the_log(tmp_path: Path) -> None:
+    async def test(lab: Lab) -> None:
+        replies = {
+            "fine": [web.Response(status=204)],
+            "again": [web.Response(status=500, text="not yet"), web.Response(status=200)],
+            "later": [web.Response(status=503, headers={"Retry-After": "1"}), web.Response(status=200)],
+            "never": [web.Response(status=410)],
+            "abort": [web.Response(status=400, headers={"Dueline-Abort": "unknown order"})],
+            "moved": [web.Response(status=302, headers={"Location": "http://127.0.0.1:1/"}), web.Response()],
+        }
+
+        async def answer(came: Came) -> web.Response:
+            return replies[came.id].pop(0)
+
+        lab.hook.answer = answer
+        await lab.push_to(retry={"ladder": ["50ms", "60s"]})
+        for id in replies:
+            await lab.send(id)
+        done = [await lab.until(id, "done") for id in ("fine", "again", "later", "moved")]
+        assert [job["attempts"] for job in done] == [1, 2, 2, 2]
+        dead = [await lab.until(id, "dead") for id in ("never", "abort")]
+        assert [(job["reason"], job["attempts"], job["last_error"]) for job in dead] == [
+            ("rejected", 1, "answered 410: gone"),
+            ("rejected", 1, "answered 400, Dueline-Abort: unknown order"),
+        ]
+        log = await lab.attempts(query="?id=again")
+        assert [(one["attempt"], one["status"], one["error"], one["excerpt"]) for one in log] == [
+            (2, 200, None, None),
+            (1, 500, "answered 500", "not yet"),
+        ]
+        assert len(await lab.attempts()) == 9
+        _, page = await lab.ask("GET", "/v1/topics/t/push")
+        assert (page["state"], page["in_flight"]) == ("ok", 0)
+
+    with_lab(tmp_path, test)
+
+
+def test_a_call_is_signed_by_both_secrets_and_its_id_is_the_same_over_retries(tmp_path: Path) -> None:
+    async def test(lab: Lab) -> None:
+        statuses = [500, 200]
+
+        async def answer(came: Came) -> web.Response:
+            return web.Response(status=statuses.pop(0))
+
+        lab.hook.answer = answer
+        await lab.push_to(secrets=list(SECRETS), retry={"ladder": ["10ms"]})
+        await lab.send("order:7")
+        await lab.hook.arrived(2)
+        for came in lab.hook.came:
+            for secret in SECRETS:
+                assert Webhook(secret).verify(came.body, came.headers) == {"n": "order:7"}
+        assert len({came.headers["webhook-id"] for came in lab.hook.came}) == 1
+        assert [came.headers["dueline-attempt"] for came in lab.hook.came] == ["1", "2"]
+        assert lab.hook.came[0].headers["user-agent"].startswith("dueline/")
+
+    with_lab(tmp_path, test)
+
+
+def test_a_group_arrives_as_one_array(tmp_path: Path) -> None:
+    async def test(lab: Lab) -> None:
+        await lab.push_to()
+        for number in range(3):
+            merge = {"key": "k", "max_items": 3, "quiet_ms": 60_000}
+            status, answer = await lab.ask("POST", "/v1/topics/t/jobs", {"body": {"n": number}, "merge": merge})
+            assert status in (200, 201), answer
+        await lab.hook.arrived(1)
+        assert json.loads(lab.hook.came[0].body) == [{"n": 0}, {"n": 1}, {"n": 2}]
+        assert lab.hook.came[0].headers["content-type"] == "application/json"
+
+    with_lab(tmp_path, test)
+
+
+def test_two_workers_share_one_place(tmp_path: Path) -> None:
+    async def test(lab: Lab) -> None:
+        async def answer(came: Came) -> web.Response:
+            await asyncio.sleep(0.005)  # long enough that two at once would meet
+            return web.Response()
+
+        lab.hook.answer = answer
+        await lab.push_to("one", concurrency=1)
+        for number in range(60):
+            await lab.send(f"j{number}", "one")
+        await lab.hook.arrived(60)
+        assert lab.hook.most == 1
+        assert sorted(came.id for came in lab.hook.came) == sorted(f"j{number}" for number in range(60))
+
+    with_lab(tmp_path, test, "--workers", "2")
+
+
+def test_a_job_whose_call_was_under_way_at_a_kill_is_called_again_and_nothing_is_lost(tmp_path: Path) -> None:
+    async def test(lab: Lab) -> None:
+        held = asyncio.Event()
+
+        async def answer(came: Came) -> web.Response:
+            if len(lab.hook.came) <= 8:
+                await held.wait()
+            return web.Response()
+
+        lab.hook.answer = answer
+        await lab.push_to(concurrency=8, timeout_ms=2_000)  # the lease is 7 s
+        for number in range(30):
+            await lab.send(f"j{number}")
+        await lab.hook.arrived(8)
+        await lab.server.kill_group()
+        cut = {came.id for came in lab.hook.came}
+        held.set()
+        await lab.server.start()
+        for number in range(30):
+            await lab.until(f"j{number}", "done")
+        calls = [came.id for came in lab.hook.came]
+        assert set(calls) == {f"j{number}" for number in range(30)}
+        assert {id for id in calls if calls.count(id) > 1} <= cut
+        attempts = {id: came.headers["dueline-attempt"] for came in lab.hook.came for id in [came.id]}
+        assert all(attempts[id] == "2" for id in cut)
+
+    with_lab(tmp_path, test)
+
+
+def test_sigterm_lets_quick_calls_end_and_gives_slow_ones_back_uncounted(tmp_path: Path) -> None:
+    async def test(lab: Lab) -> None:
+        quick, slow = asyncio.Event(), asyncio.Event()
+
+        async def answer(came: Came) -> web.Response:
+            await (quick if came.id == "quick" else slow).wait()
+            return web.Response()
+
+        lab.hook.answer = answer
+        await lab.push_to(concurrency=3)
+        for id in ("quick", "slow1", "slow2", "waiting"):
+            await lab.send(id, max_attempts=1)
+        await lab.hook.arrived(3)
+        lab.server.signal(signal.SIGTERM)
+        quick.set()
+        assert await lab.server.stop(timeout_s=10) == 0
+        slow.set()
+        await lab.server.start()
+        jobs = {id: await lab.until(id, "done") for id in ("slow1", "slow2", "waiting")}
+        assert {id: job["attempts"] for id, job in jobs.items()} == {"slow1": 1, "slow2": 1, "waiting": 1}
+        assert [came.id for came in lab.hook.came].count("quick") == 1
+        deliveries = {came.id: came.headers["dueline-delivery"] for came in lab.hook.came}
+        assert deliveries == {"quick": "1", "slow1": "2", "slow2": "2", "waiting": "1"}
+
+    with_lab(tmp_path, test, env={"DUELINE_SERVER__DRAIN_MS": "1000"})
+
+
+def test_an_address_that_is_not_allowed_any_more_is_refused_at_once_and_at_the_connect(tmp_path: Path) -> None:
+    async def test(lab: Lab) -> None:
+        await lab.push_to(retry={"ladder": ["1h"]})
+        await lab.server.stop()
+        lab.server.env["DUELINE_PUSH__ALLOW"] = "127.0.0.2/32"
+        await lab.server.start()
+        status, answer = await lab.ask("PUT", "/v1/topics/u/push", {"url": lab.hook.url})
+        assert (status, answer["error"]["code"], answer["error"]["field"]) == (403, "egress_refused", "url")
+        await lab.send("j")
+        job = await lab.until("j", "scheduled")
+        assert (job["attempts"], lab.hook.came) == (1, [])
+        [attempt] = await lab.attempts()
+        assert (attempt["status"], attempt["error"]) == (None, job["last_error"])
+        assert "127.0.0.1" in job["last_error"]
+
+    with_lab(tmp_path, test)
+
+
+def test_a_bad_allow_list_stops_the_server_with_the_name_of_the_key(tmp_path: Path) -> None:
+    async def test() -> None:
+        server = ServerProcess(tmp_path / "data", env={"DUELINE_PUSH__ALLOW": "10.0.0.0/99"})
+        try:
+            with pytest.raises(NotStarted, match=r"push\.allow"):
+                await server.start(20)
+        finally:
+            await server.stop()
+
+    asyncio.run(test())
+
+
+def test_figures_tell_calls_by_class(tmp_path: Path) -> None:
+    async def test(lab: Lab) -> None:
+        await lab.push_to()
+        await lab.send("j")
+        await lab.until("j", "done")
+        connection = Connection(*lab.server.address)
+        page = (await connection.request("GET", "/metrics", b"", timeout_s=20)).body.decode()
+        connection.close()
+        [line] = re.findall(r"^dueline_push_requests_total\{.*", page, re.MULTILINE)
+        assert all(word in line for word in ('namespace="default"', 'topic="t"', 'code_class="2xx"', "} 1"))
+        assert 'topic="push-targets"' not in page
+
+    with_lab(tmp_path, test)
