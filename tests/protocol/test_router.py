@@ -29,7 +29,9 @@ class Dialect:
 @pytest.fixture
 def router() -> Router:
     one = Dialect("one", ("GET", "/a"), ("POST", "/a/{x}/b"), ("GET", "/a/{x}/b/{y}"), ("GET", "/a/{x}"), ("*", "/"))
-    two = Dialect("two", ("POST", "/a"), ("GET", "/a/lit/b"), ("DELETE", "/a/{x}"))
+    two = Dialect(
+        "two", ("POST", "/a"), ("GET", "/a/lit/b"), ("DELETE", "/a/{x}"), ("GET", "/r/{x}/{z*}"), ("GET", "/r/{x}/{y}")
+    )
     return Router([one, two])
 
 
@@ -47,6 +49,11 @@ def router() -> Router:
         ("GET", "/a/lit/b", "GET /a/lit/b", ()),
         ("GET", "/a/1/b/2", "GET /a/{x}/b/{y}", ("1", "2")),
         ("OPTIONS", "/", "* /", ()),
+        ("GET", "/r/1/2", "GET /r/{x}/{y}", ("1", "2")),
+        ("GET", "/r/1/2/%2F3//", "GET /r/{x}/{z*}", ("1", "2//3//")),
+        ("GET", "/r/1//2", "GET /r/{x}/{z*}", ("1", "/2")),
+        ("GET", "/r/1/", "no_route", ()),
+        ("PUT", "/r/1/2/3", "method_not_allowed", ()),
         ("GET", "/a/", "no_route", ()),
         ("GET", "/a//b", "no_route", ()),
         ("GET", "//a", "no_route", ()),

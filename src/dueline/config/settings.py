@@ -268,6 +268,24 @@ class Spring(ForeignDialect, frozen=True, forbid_unknown_fields=True):
     ] = 0
 
 
+class Exfe(ForeignDialect, frozen=True, forbid_unknown_fields=True):
+    """EXFE's queue service over HTTP. What it calls back must be in push.allow, unless it is public."""
+
+    namespace: Namespace = "exfe"
+    retry: Annotated[
+        str,
+        Meta(
+            pattern=LADDER_PATTERN,
+            description='The waits between tries of a callback; then the group is dead. "off": one try, and the group '
+            "is gone, as in the original. For what is pushed from now on.",
+        ),
+    ] = "10s, 1m, 5m, 30m, 2h"
+    timeout_ms: Annotated[int, Meta(ge=100, le=3_600_000, description="How long a callback may take.")] = 30_000
+    concurrency: Annotated[
+        int, Meta(ge=1, le=10_000, description="Callbacks at a time, of all processes; push.per_host is per host.")
+    ] = 256
+
+
 class Dialects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The wire protocols."""
 
@@ -276,6 +294,7 @@ class Dialects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ouqiang: Ouqiang = Ouqiang()
     youzan: Youzan = Youzan()
     spring: Spring = Spring()
+    exfe: Exfe = Exfe()
 
 
 def wide_namespaces(dialects: Dialects) -> frozenset[str]:

@@ -21,6 +21,7 @@ from .._version import __version__
 from ..config.ladder import ladder_of
 from ..config.settings import Settings, wide_namespaces
 from ..dialects.camellia import CamelliaDialect, CamelliaOptions
+from ..dialects.exfe import ExfeDialect, ExfeOptions
 from ..dialects.http import Dialect, Request, Route, SpaceOwner
 from ..dialects.native import InfoView, NativeDialect
 from ..dialects.ouqiang import OuqiangDialect, OuqiangOptions
@@ -111,6 +112,7 @@ class App:
             "ouqiang": OuqiangDialect(self.engine, _ouqiang(self.settings)),
             "youzan": YouzanDialect(self.engine, self.settings.limits, _youzan(self.settings)),
             "spring": SpringDialect(self.engine, _spring(self.settings), self._services),
+            "exfe": ExfeDialect(self.engine, _exfe(self.settings), self.push.check_url),
         }
 
     async def _services(self) -> dict[str, list[ServiceInstance]]:
@@ -376,3 +378,8 @@ def _youzan(settings: Settings) -> YouzanOptions:
 def _spring(settings: Settings) -> SpringOptions:
     told = settings.dialects.spring
     return SpringOptions(told.namespace, ladder_of(told.retry), told.timeout_ms, told.no_instance_limit_ms or None)
+
+
+def _exfe(settings: Settings) -> ExfeOptions:
+    told = settings.dialects.exfe
+    return ExfeOptions(told.namespace, ladder_of(told.retry), told.timeout_ms, told.concurrency)

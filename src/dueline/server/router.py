@@ -3,9 +3,10 @@
     (method, path) --find--> Found (route, dialect, params) --respond--> Response
 
 One table is built from the routes of all dialects. Paths without placeholders are one dictionary look-up; the rest is a
-walk over segments. A placeholder is one segment, percent-decoded; bytes that are not UTF-8 are refused in the words
-of the route's dialect. No two dialects may claim one (method, path). What nobody claims is answered by the router, in
-the space of a dialect that has words for it (SpaceOwner) by that dialect.
+walk over segments. A placeholder is one segment, percent-decoded; one with a star, {rest*}, stands at the end and is
+all that is left, if there is something. Bytes that are not UTF-8 are refused in the words of the route's dialect. No
+two dialects may claim one (method, path). What nobody claims is answered by the router, in the space of a dialect that
+has words for it (SpaceOwner) by that dialect.
 """
 
 from __future__ import annotations
@@ -40,13 +41,14 @@ Target = tuple[str, str, str, Found]
 
 
 class _Node:
-    """One segment of the table: literal children, one placeholder child, and the methods that end here."""
+    """One segment of the table: literal children, one placeholder child, what takes the rest, methods that end here."""
 
-    __slots__ = ("literal", "methods", "placeholder")
+    __slots__ = ("literal", "methods", "placeholder", "rest")
 
     def __init__(self) -> None:
         self.literal: dict[str, _Node] = {}
         self.placeholder: _Node | None = None
+        self.rest: _Node | None = None
         self.methods: dict[str, tuple[Route, Dialect]] = {}
 
 
@@ -81,8 +83,7 @@ class Router:
             node = nodes.pop()
             found.extend(route for route, _ in node.methods.values())
             nodes.extend(node.literal.values())
-            if node.placeholder is not None:
-                nodes.append(node.placeholder)
+            nodes.extend(child for child in (node.placeholder, node.rest) if child is not None)
         return found
 
     def locate(self, method: bytes, url: bytes) -> Target:
@@ -144,7 +145,10 @@ class Router:
         else:
             node = self._root
             for segment in segments:
-                if _is_placeholder(segment):
+                if segment.endswith("*}"):
+                    node.rest = node.rest or _Node()
+                    node = node.rest
+                elif _is_placeholder(segment):
                     node.placeholder = node.placeholder or _Node()
                     node = node.placeholder
                 else:
@@ -164,10 +168,12 @@ class Router:
             walked = self._walk(child, segments, at + 1)
             if walked is not None:
                 return walked
-        if node.placeholder is None or segment == "":
-            return None
-        walked = self._walk(node.placeholder, segments, at + 1)
-        return None if walked is None else (walked[0], (segment, *walked[1]))
+        if node.placeholder is not None and segment != "":
+            walked = self._walk(node.placeholder, segments, at + 1)
+            if walked is not None:
+                return walked[0], (segment, *walked[1])
+        rest = "/".join(segments[at:])
+        return (node.rest, (rest,)) if node.rest is not None and rest else None
 
     def _at(self, node: _Node, method: str, escaped: tuple[str, ...]) -> Found:
         methods = node.methods

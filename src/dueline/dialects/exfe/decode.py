@@ -1,0 +1,127 @@
+"""From a request to what it asks, in EXFE's words. The order of the checks is the original's. No I/O."""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+from urllib.parse import parse_qs
+
+import msgspec
+
+from ...engine.errors import BadRequest, DuelineError, EgressRefused, InvalidField, NoRoute
+from ...engine.store import MergeUpdate
+from . import base64url
+from .options import CheckUrl
+
+MAX_KEY_BYTES = 400  # a readable merge key; a longer one is stored as its digest
+_INTEGER = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
+_METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}", re.ASCII)
+
+
+class Refused(BadRequest):
+    """A refusal of the original, with its very text. `status` is the one it was answered with."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Whose items belong together: (merge key, method, service). `merges` False: each is called back by itself."""
+
+    key: str
+    method: str
+    url: str
+    merges: bool
+
+    @property
+    def merge_key(self) -> str:
+        """The three as one name: readable if it is short, and never the same for two groups."""
+        text = f"{self.method} {self.url} {self.key}"
+        is_plain = text.isprintable() and " " not in self.url
+        return text if is_plain and len(text.encode()) <= MAX_KEY_BYTES else self.tag
+
+    @property
+    def tag(self) -> str:
+        """The three as a short name."""
+        parts = [self.method.encode(), self.url.encode(), self.key.encode()]
+        whole = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+        return "exfe:" + blake2b(whole, digest_size=16).hexdigest()
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A push. `at_s` None: now."""
+
+    group: Group
+    at_s: int | None
+    update: MergeUpdate
+
+
+def push(place: str, query: str, check_url: CheckUrl) -> Asked:
+    key, method, service = _parts(place)
+    told = parse_qs(query, keep_blank_values=True)
+    at_s = _ontime(told.get("ontime", [""])[0])
+    url = _service(method, service, key)
+    update = told.get("update", [""])[0]
+    if update not in ("", "once", "always"):
+        raise Refused(f"invalid update type: {update}", 500)
+    _check(url, service, check_url)
+    group = Group(key, method, url, merges(key))
+    return Asked(group, at_s if at_s > 0 else None, MergeUpdate.ALWAYS if update == "always" else MergeUpdate.ONCE)
+
+
+def drop(place: str) -> Group:
+    key, method, service = _parts(place)
+    return Group(key, method, _service(method, service, key), merges(key))
+
+
+def merges(key: str) -> bool:
+    """Whether pushes under this key are called back together: not when it begins with a dash, as it is or decoded.
+    Callers encode keys that hold other characters; what decodes to something unreadable was never encoded."""
+    if key.startswith("-"):
+        return False
+    try:
+        decoded = base64url.decode(key).decode()
+    except ValueError:
+        return True
+    return not (decoded.startswith("-") and decoded.isprintable())
+
+
+def _parts(place: str) -> tuple[str, str, str]:
+    key, _, rest = place.partition("/")
+    method, _, service = rest.partition("/")
+    if not (key and method and service):
+        raise NoRoute
+    return key, method, service
+
+
+def _ontime(text: str) -> int:
+    if not _INTEGER.fullmatch(text) or not -(1 << 63) <= int(text) < 1 << 63:
+        raise Refused(f"id(ontime)'s value({text}) is invalid int64")
+    return int(text)
+
+
+def _service(method: str, service: str, key: str) -> str:
+    if not _METHOD.fullmatch(method):
+        raise Refused(f"invalid method: {method}")
+    try:
+        return base64url.decode(service).decode()
+    except base64url.Illegal as error:
+        raise Refused(f"service({service}) invalid: {error}") from None
+    except UnicodeDecodeError:
+        raise Refused(f"service({service}) invalid: it is no text") from None
+
+
+def _check(url: str, service: str, check_url: CheckUrl) -> None:
+    try:
+        check_url(url)
+    except EgressRefused as error:
+        raise Refused(f"service({url}) refused: {error.message}", 403) from None
+    except InvalidField as error:
+        raise Refused(f"service({service}) invalid: {error.message}") from None
+
+
+def text_of(error: DuelineError) -> str:
+    """What a refusal says, on one line."""
+    text = f"{error.field}: {error.message}" if error.field else error.message
+    return " ".join(text.split())

@@ -1,0 +1,74 @@
+"""The two operations: decode, ask the engine, encode.
+
+Everything stands in one topic, whose jobs carry method and URL themselves (courier "carried"). Pushes under one key are
+a merge group; those under a `-` key are jobs of their own, with the key as a tag so that a DELETE finds them.
+"""
+
+from __future__ import annotations
+
+from msgspec import UNSET
+
+from ...engine.commands import Filter, MergeInto, Send
+from ...engine.engine import Engine
+from ...engine.job import BodyKind
+from ...engine.limits import LAST_MS
+from ...engine.on_dead import METHOD_HEADER, URL_HEADER
+from ...engine.push_target import PushTarget
+from ...engine.standing import StandingTarget
+from ..http import Request, Response
+from . import decode, encode
+from .options import CheckUrl, ExfeOptions
+
+TOPIC = "exfe.queue"
+
+
+class ExfeHandlers:
+    """A method per verb."""
+
+    def __init__(self, engine: Engine, options: ExfeOptions, check_url: CheckUrl) -> None:
+        self._engine = engine
+        self._options = options
+        self._check_url = check_url
+        target = PushTarget(
+            courier="carried",
+            headers=(("Content-Type", "application/json"),),
+            timeout_ms=options.timeout_ms,
+            concurrency=options.concurrency,
+        )
+        self._standing = StandingTarget(engine, options.namespace, target)
+
+    async def push(self, request: Request) -> Response:
+        asked = decode.push(request.params[0], request.query, self._check_url)
+        command = self._command(asked, request.body)
+        await self._standing.serve(TOPIC)
+        await self._engine.send(self._options.namespace, TOPIC, command)
+        return encode.done()
+
+    async def drop(self, request: Request) -> Response:
+        group = decode.drop(request.params[0])
+        where = self._options.namespace, TOPIC
+        complete = False
+        while not complete:
+            if group.merges:
+                done = await self._engine.cancel_groups(*where, group.merge_key)
+            else:
+                done = await self._engine.cancel_matching(*where, Filter(tag=group.tag), False)
+            complete = done.complete
+        return encode.done()
+
+    def _command(self, asked: decode.Asked, body: bytes) -> Send:
+        group, retry = asked.group, self._options.retry
+        return Send(
+            id=None,
+            body=body,
+            kind=BodyKind.BYTES,
+            at_ms=None if asked.at_s is None else min(asked.at_s * 1000, LAST_MS),
+            max_attempts=1 if retry is None else UNSET,
+            retry=retry,
+            merge=MergeInto(group.merge_key, None, None, update=asked.update) if group.merges else None,
+            tags=() if group.merges else (group.tag,),
+            headers=((URL_HEADER, group.url), (METHOD_HEADER, group.method)),
+            retain_ms=0,
+            dead_retain_ms=0 if retry is None else None,
+            any_delay=True,
+        )

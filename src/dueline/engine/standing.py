@@ -1,0 +1,54 @@
+"""A push target that belongs to a dialect and not to a user: its topics have it before their first job is sent.
+
+So no job can be in a topic that nobody serves. Being in the topic's config, the target is also how a dialect's topics
+are found again after a restart. A process looks at most once a minute whether it is still there. The dialect's settings
+are the truth: a target that says something else is set anew, unless somebody gave the topic one of another courier.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec.structs import replace
+
+from .engine import Engine
+from .errors import NotFound
+from .push_target import PushTarget
+
+MAX_KNOWN = 100_000
+SURE_S = 60.0
+
+
+class StandingTarget:
+    """One target for any number of topics of a namespace."""
+
+    def __init__(self, engine: Engine, namespace: str, target: PushTarget) -> None:
+        self._engine = engine
+        self._namespace = namespace
+        self._target = target
+        self._sure_until_s: dict[str, float] = {}
+
+    async def serve(self, topic: str, paused: bool = False) -> None:
+        """See to it that the topic has the target. `paused`: how a new one begins; later its users decide."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s < self._sure_until_s.get(topic, 0.0):
+            return
+        try:
+            found = await self._engine.push_target(self._namespace, topic)
+        except NotFound:
+            found = None
+        wanted = replace(self._target, paused=paused if found is None else found.paused)
+        if found is None or (found.courier == wanted.courier and found != wanted):
+            await self._engine.set_push(self._namespace, topic, wanted)
+        if len(self._sure_until_s) >= MAX_KNOWN:
+            self._sure_until_s.clear()
+        self._sure_until_s[topic] = now_s + SURE_S
+
+    async def topics(self) -> list[str]:
+        """All topics that it stands for, by name."""
+        found: list[str] = []
+        cursor: str | None = ""
+        while cursor is not None:
+            page, cursor = await self._engine.pushing(self._namespace, cursor, 500)
+            found += [one.topic for one in page if one.target.courier == self._target.courier]
+        return found
