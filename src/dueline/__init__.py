@@ -8,10 +8,9 @@
 Every name below is imported when it is first used, so that the import itself costs nothing.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from ._version import __version__
 
+TYPE_CHECKING = False  # type checkers take it for typing's, and typing is most of what importing it would cost
 if TYPE_CHECKING:
     from .client.async_client import AsyncClient
     from .client.calls import Leased, NewJob
@@ -80,7 +79,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -148,6 +148,17 @@ def test_more_bytes_than_a_request_may_have_are_sent(kind: type[Any], url: str, 
 
 
 @both
+def test_a_request_that_the_server_refuses_while_it_is_still_being_sent_is_refused_and_not_unknown(
+    kind: type[Any], url: str, topic: str
+) -> None:
+    with Shell(kind, url) as one:
+        with pytest.raises(errors.InvalidRequest) as caught:
+            one.send(topic, "x" * 30_000_000)
+        assert (caught.value.code, one.waits) == ("body_too_large", [])
+        assert one.send(topic, "x").result == "created"
+
+
+@both
 def test_leases_of_many_jobs_are_kept_and_given_back(kind: type[Any], url: str, topic: str) -> None:
     with Shell(kind, url) as one:
         for name in (topic, f"{topic}-b"):

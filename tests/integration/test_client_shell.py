@@ -222,7 +222,7 @@ def test_threads_share_a_client_and_each_call_has_a_connection_to_itself() -> No
 def test_an_async_client_that_is_used_in_another_event_loop_opens_its_own_connection() -> None:
     import asyncio
 
-    with Scripted([SENT], closing=True) as server:
-        client = AsyncClient(server.url)
+    with Scripted([SENT]) as server:
+        client = AsyncClient(server.url, timeout_s=5, patience=Patience(deadline_s=0))
         assert [asyncio.run(client.send("t", 1)).id for _ in range(2)] == ["a", "a"]
         assert server.connections == 2

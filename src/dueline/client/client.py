@@ -185,13 +185,7 @@ class _Connection:
     def exchange(self, request: bytes, deadline_s: float) -> Response:
         """Send a request and read its answer. Raises OSError (TimeoutError at the deadline) and BadAnswer."""
         self._set_timeout(deadline_s)
-        broken: OSError | None = None
-        try:
-            self._socket.sendall(request)
-        except TimeoutError:
-            raise
-        except OSError as error:  # a server that refuses a large body answers and closes before it has read all of it
-            broken = error
+        self._socket.sendall(request)
         reader = ResponseReader()
         while True:
             self._set_timeout(deadline_s)
@@ -200,7 +194,7 @@ class _Connection:
             if response is not None:
                 return response
             if not data:
-                raise broken or ConnectionResetError("the server closed the connection")
+                raise ConnectionResetError("the server closed the connection")
 
     def usable(self) -> bool:
         """Whether it may carry a request: bytes or an end before any request can only mean that it is over."""
