@@ -51,8 +51,9 @@ class Process:
 
     def look(self) -> None:
         """Pull until there is nothing, then sleep until the time that the last answer named."""
-        while (pulled := self._twins.pull(Pull((Credit(2, None),), 15, WAIT_MS), self._store)).jobs:
-            pass
+        pulled = self._twins.pull(Pull((Credit(2, None),), 15, WAIT_MS), self._store)
+        while pulled.jobs or pulled.more:
+            pulled = self._twins.pull(Pull((Credit(2, None),), 15, WAIT_MS), self._store)
         end_ms = pulled.now_ms + WAIT_MS
         self.until_ms = end_ms if pulled.next_ms is None else min(pulled.next_ms, end_ms)
 

@@ -11,20 +11,28 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.kit.valkey import PrivateValkey
 
 from .machine import Life, Programme, machine_settings
+from .merging import Groups, GroupSleepers
 from .mutants import MUTANTS, Mutant
 from .sleepers import Sleepers
 from .twins import Bench
 
-MACHINES: dict[str, type[Programme]] = {"life": Life, "sleepers": Sleepers}
+MACHINES: dict[str, type[Programme]] = {
+    "life": Life,
+    "sleepers": Sleepers,
+    "groups": Groups,
+    "group sleepers": GroupSleepers,
+    "wide groups": Groups,
+}
 
 
 @contextmanager
 def machine(name: str, url: str, mutant: Mutant | None = None) -> Iterator[type[Programme]]:
     """The machine on a started bench, whose scripts carry the mutant."""
-    bench = Bench(url, mutant.patch if mutant else None, sleepers=2 if name == "sleepers" else 0)
+    patch, sleepers = mutant.patch if mutant else None, 2 if issubclass(MACHINES[name], Sleepers) else 0
+    bench = Bench(url, patch, sleepers=sleepers, wide=name.startswith("wide"))
     bench.start()
     try:
-        yield type(f"Started{name.title()}", (MACHINES[name],), {"bench": bench})
+        yield type(f"Started{name.title().replace(' ', '')}", (MACHINES[name],), {"bench": bench})
     finally:
         bench.stop()
 

@@ -19,7 +19,7 @@ import msgspec
 from ...engine.job import BodyKind, Held, Item, Job, Reason, State
 from ...engine.policy import Backoff, JobPolicy, Ladder
 from ...engine.store import Code, SendItem, SendResult
-from .items import Group, read_group, read_key, sized
+from .items import read_group, read_key, sized
 
 pack_numbers = msgspec.msgpack.Encoder().encode
 unpack_numbers = msgspec.msgpack.Decoder(list[int]).decode
@@ -207,6 +207,7 @@ class Record(msgspec.Struct, frozen=True):
     ttl_ms: int | None = None
     merge_key: str | None = None
     items: tuple[Item, ...] | None = None
+    opened: int = 0
 
 
 _UNREADABLE = Record(BodyKind.BYTES, 0, 0, None, b"", (), b"", False)
@@ -242,11 +243,9 @@ def decode_record(raw: bytes, whole: bool = True, head_only: bool = False) -> Re
     seq, created = int.from_bytes(raw[2:7], "big"), int.from_bytes(raw[7:13], "big")
     kind = KINDS[flags & 3]
     if flags & 3 == _GROUP and not head_only:
-        group: Group = read_group(body, crc)
-        intact = not whole or group.intact
-        return Record(
-            kind, seq, created, topic, headers, tags, b"", intact, ttl_ms, group.key, group.items if whole else None
-        )
+        group = read_group(body, crc)
+        intact, items = not whole or group.intact, group.items if whole else None
+        return Record(kind, seq, created, topic, headers, tags, b"", intact, ttl_ms, group.key, items, group.opened)
     intact = not whole or zlib.crc32(body) == crc
     return Record(kind, seq, created, topic, headers, tags, body, intact, ttl_ms)
 

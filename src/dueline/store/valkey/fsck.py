@@ -2,8 +2,9 @@
 
 What must hold for every line (I10, I11): each live id stands in exactly one of schedule and leases, under the send
 number of its record and at the time of its run; no index entry without a record, no record without an index; agenda,
-dead list, tags and counters say exactly what the records say; every body has its checksum. It is judged on a quiet
-store or a copy: a line that changes while it is read is read again before it is reported.
+dead list, tags and counters say exactly what the records say; every body has its checksum; every merge group has its
+items, and no items stand there without their group (fsck_groups). It is judged on a quiet store or a copy: a line that
+changes while it is read is read again before it is reported.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import redis.asyncio as redis
 
 from ...engine.job import Line
 from . import codec
+from .fsck_groups import check_groups
 from .fsck_pushes import push_faults
 from .keys import (
     DATA_VERSION,
@@ -66,6 +68,7 @@ class _Contents(msgspec.Struct):
     l: dict[bytes, float]  # noqa: E741 - the layout's own name
     a: dict[bytes, float]
     d: dict[bytes, float]
+    g: dict[bytes, bytes]
     k: dict[bytes, float]
 
 
@@ -131,7 +134,7 @@ async def _check_twice(client: Any, prefix: str, line: Line) -> tuple[list[Findi
 
 
 async def _read(client: Any, prefix: str, line: Line) -> _Contents:
-    m, j, r, s, l, a, d, _, k = line_keys(prefix, line).keys  # noqa: E741
+    m, j, r, s, l, a, d, g, k = line_keys(prefix, line).keys  # noqa: E741
 
     async def of_hash(key: str) -> dict[bytes, bytes]:
         return {field: value async for field, value in client.hscan_iter(key, count=1000) if field}
@@ -146,7 +149,7 @@ async def _read(client: Any, prefix: str, line: Line) -> _Contents:
         runs = {id: raw for id, raw in runs.items() if id in mine}
     return _Contents(
         await of_hash(m), records, runs, await of_zset(s), await of_zset(l),
-        await of_zset(a), await of_zset(d), await of_zset(k),
+        await of_zset(a), await of_zset(d), await of_hash(g), await of_zset(k),
     )  # fmt: skip
 
 
@@ -197,6 +200,7 @@ def check(line: Line, c: _Contents) -> list[Finding]:
         elif run is not None and run.phase in "dc":
             wrong(id, "is a tombstone and still has a record")
         _owe(id, raw, run, c, owed, counted, wrong)
+    check_groups(c.j, c.r, c.g, owed["k"], wrong)
     _compare(c, owed, counted, wrong)
     return findings
 
@@ -255,7 +259,13 @@ def _last(raw: bytes, run: _Run, c: _Contents) -> bool:
 def _compare(
     c: _Contents, owed: dict[str, set[bytes]], counted: dict[bytes, int], wrong: Callable[[bytes | None, str], None]
 ) -> None:
-    names = {"s": "the schedule", "l": "the leases", "a": "the agenda", "d": "the dead list", "k": "the tags"}
+    names = {
+        "s": "the schedule",
+        "l": "the leases",
+        "a": "the agenda",
+        "d": "the dead list",
+        "k": "the tags and groups",
+    }
     has: dict[str, set[bytes]] = {"s": set(c.s), "l": set(c.l), "a": set(c.a), "k": set(c.k)}
     has["d"] = {entry for entry in c.d if entry[:1] == b"x"}
     counted[b"nB"] = len(c.d) - len(has["d"])
@@ -275,6 +285,8 @@ def _compare(
 def _id_in(letter: str, entry: bytes) -> bytes:
     if letter in "sl":
         return entry[5:]
+    if letter == "k" and entry[:1] == b"\1":  # a group: size of the key, key, number of its opening
+        return entry[3 + int.from_bytes(entry[1:3], "big") + 5 :]
     return entry.partition(b"\0")[2] if letter == "k" else entry[1:]
 
 

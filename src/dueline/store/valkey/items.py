@@ -20,7 +20,7 @@ class Group(msgspec.Struct, frozen=True):
     behind it. `intact`: everything has the checksum it was stored with."""
 
     key: str
-    key_bytes: bytes
+    opened: int  # the send number of its opening
     items: tuple[Item, ...] | None
     intact: bool
 
@@ -55,9 +55,9 @@ def read_group(section: bytes, crc: int) -> Group:
         raise IndexError("a group without a key")
     key = read_key(section[_SETTINGS_BYTES:])
     at = _SETTINGS_BYTES + 2 + len(key)
-    intact = zlib.crc32(key) == crc
+    opened, intact = int.from_bytes(section[:5], "big"), zlib.crc32(key) == crc
     if at == len(section):
-        return Group(key.decode(), key, None, intact)
+        return Group(key.decode(), opened, None, intact)
     count = int.from_bytes(section[at : at + 2], "big")
     at += 2
     items: list[Item] = []
@@ -67,4 +67,4 @@ def read_group(section: bytes, crc: int) -> Group:
         at += 4 + size
         if item is not None:
             items.append(item)
-    return Group(key.decode(), key, tuple(items), intact and 0 < count == len(items))
+    return Group(key.decode(), opened, tuple(items), intact and 0 < count == len(items))
