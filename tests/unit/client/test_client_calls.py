@@ -85,6 +85,12 @@ def test_no_limit_of_attempts_is_said_as_null_and_not_left_out() -> None:
         (calls.list_jobs("t", state="dead", body=True), ("GET", "/v1/topics/t/jobs?state=dead&body=1", None)),
         (calls.set_topic("t", {"lease_ms": 1}), ("PUT", "/v1/topics/t", {"lease_ms": 1})),
         (calls.pause("t", 5), ("POST", "/v1/topics/t/pause", {"until_ms": 5})),
+        (calls.push("a/b"), ("GET", "/v1/topics/a%2Fb/push", None)),
+        (calls.set_push("t", {"url": "u"}), ("PUT", "/v1/topics/t/push", {"url": "u"})),
+        (calls.remove_push("t"), ("DELETE", "/v1/topics/t/push", None)),
+        (calls.pause_push("t"), ("POST", "/v1/topics/t/push/pause", {})),
+        (calls.resume_push("t"), ("POST", "/v1/topics/t/push/resume", {})),
+        (calls.attempts("t", "a", "c", 9), ("GET", "/v1/topics/t/push/attempts?id=a&cursor=c&limit=9", None)),
         (calls.revive("t", ["a"], 5), ("POST", "/v1/topics/t/dead/revive", {"ids": ["a"], "delay_ms": 5})),
         (
             calls.purge_matching("t", {}, False),
