@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from .errors import DuelineError, Unavailable
 from .job import Job, Line, State
+from .limits import INTERNAL_NAMESPACE
 from .on_dead import ON_DEAD_TOPIC, goes_on, sent_on
 from .policy import OnDead
 from .sender import Sender
@@ -25,7 +26,7 @@ from .store import Code, Purge, Query, Store
 from .timer import Handle, Timer
 from .topics import Topic, Topics, unpack_config
 
-MARK = ("dueline.internal", "on-dead")
+MARK = (INTERNAL_NAMESPACE, "on-dead")
 ROUND_S = 30.0
 LOOKS = 10  # topics looked at in a round without having heard of a death
 BATCH = 20

@@ -15,12 +15,13 @@ from msgspec.structs import replace
 from .checks import Checks, within
 from .control import TopicControl
 from .errors import NotFound
+from .limits import INTERNAL_NAMESPACE
 from .push_checks import check_spread, check_target
 from .push_target import Pushing, PushTarget
 from .store import Store
 from .topics import Topic, TopicConfig, unpack_config
 
-MARK = ("dueline.internal", "push-targets")
+MARK = (INTERNAL_NAMESPACE, "push-targets")
 PAGES = 20  # directory calls for one page of targets
 
 Changed: TypeAlias = Callable[[str, str, int, PushTarget | None], None]

@@ -30,7 +30,7 @@ from ..dialects.youzan import YouzanDialect, YouzanOptions
 from ..engine.commands import TopicView
 from ..engine.engine import Engine
 from ..engine.errors import DuelineError, Loading, Unavailable
-from ..engine.push_control import MARK
+from ..engine.limits import INTERNAL_NAMESPACE
 from ..store.valkey.embedded import Status
 from ..store.valkey.store import ValkeyStore, WrongStore
 from ..telemetry import gather
@@ -327,7 +327,7 @@ class App:
         try:
             async with asyncio.timeout(2.0):
                 entries = await self.store.directory.topics(None, "", TOPICS_SHOWN)
-                entries = [entry for entry in entries if (entry.namespace, entry.topic) != MARK]
+                entries = [entry for entry in entries if entry.namespace != INTERNAL_NAMESPACE]
                 views = await asyncio.gather(*(self._view(entry.namespace, entry.topic) for entry in entries))
         except (DuelineError, TimeoutError):
             return families
