@@ -21,6 +21,8 @@ class Sizes(msgspec.Struct, frozen=True):
     quiet_s: float = 20.0
     restart_jobs: int = 100_000
     wakeups: int = 60
+    push_jobs: int = 10_000
+    push_due_per_s: int = 400
 
 
 SHORT = Sizes()
@@ -36,4 +38,5 @@ FULL = Sizes(
     quiet_s=60.0,
     restart_jobs=1_000_000,
     wakeups=200,
+    push_jobs=50_000,
 )

@@ -11,6 +11,7 @@ from .dialects import dialects
 from .idle import idle
 from .lateness import lateness
 from .memory import memory
+from .push import push
 from .restart import restart
 from .throughput import throughput
 from .transport import transport
@@ -28,4 +29,5 @@ ROWS: dict[str, Row] = {
     "transport": transport,
     "wakeup": wakeup,
     "dialects": dialects,
+    "push": push,
 }
