@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any
 
 from dueline.push.egress import Egress
@@ -56,9 +58,15 @@ class Recorder:
         raise ConnectionRefusedError("stub: recorded, not connected")
 
 
+@cache
+def system_tls() -> ssl.SSLContext:
+    """What Outgoing would make for itself, made once: reading the system's authorities takes most of a test's time."""
+    return ssl.create_default_context()
+
+
 @asynccontextmanager
 async def calling(egress: Egress, names: Table | None = None, **options: Any) -> AsyncIterator[Outgoing]:
-    outgoing = Outgoing(egress, names or Table(), **options)
+    outgoing = Outgoing(egress, names or Table(), **{"tls": system_tls(), **options})
     await outgoing.start()
     try:
         yield outgoing
