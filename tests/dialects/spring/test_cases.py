@@ -300,7 +300,8 @@ async def test_case_029_without_an_application_the_job_is_kept_visible_and_never
     assert job is not None
     assert (job["state"], job["attempts"], job["body"]) == ("ready", 0, "p")
     assert f"null-{type}" in await q.ask("/task/type/list")
-    assert app.work == []
+    target = await q.client.ask("GET", f"/v1/topics/null-{type}/push", headers={"Dueline-Namespace": "spring"})
+    assert (target.json()["paused"], app.work) == (True, [])
 
 
 async def _attempts(q: Spring, group: str) -> list[dict[str, object]]:
