@@ -130,7 +130,7 @@ class Eureka(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A Eureka registry."""
 
     url: Annotated[
-        Annotated[str, Meta(pattern=r"^https?://\S+$")] | None,
+        Annotated[str, Meta(pattern=r"^https?://\S+(\s*,\s*https?://\S+)*$")] | None,
         Meta(
             description="Its address, such as http://127.0.0.1:8761/eureka; several with commas. Needs "
             "dueline[eureka]. Empty: none is asked.",
