@@ -2,18 +2,16 @@
 
     on one job      send get patch reschedule cancel fire pull ack release extend revive purge          raises a refusal
     on many jobs    send_many ack_many release_many extend_many cancel_many revive_many purge_many      a result per job
-    by filter       cancel_matching revive_matching purge_matching                                      counts
-    lists           list_jobs dead topics                                                               iterators
-    topics          topic set_topic pause resume
-    push targets    push set_push remove_push pause_push resume_push attempts
-    the server      info ready
+    by filter       cancel_matching revive_matching purge_matching cancel_groups                        counts
+    lists           list_jobs dead                                                                      iterators
+    topics, push targets, the server                                                                    `topic_api`
 
 Durations are "30m", seconds or a timedelta; moments are aware datetimes or RFC 3339 texts (`times`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Unpack, cast
 
 from . import bulk, calls
@@ -21,25 +19,14 @@ from . import results as r
 from .calls import Call, Lease, Leased, NewJob
 from .method import Pages, Steps, method, pages
 from .results import Held
-from .sending import (
-    Edits,
-    OnConflict,
-    RetryRule,
-    SendOptions,
-    body_fields,
-    job_fields,
-    new_job,
-    retry_rule,
-    time_fields,
-)
+from .sending import Edits, SendOptions, body_fields, job_fields, new_job, time_fields
 from .times import Duration, Moment, duration_ms, moment_ms
+from .topic_api import PAGE_ROWS, TopicApi
 
 State = Literal["scheduled", "ready", "leased", "done", "dead", "cancelled"]
 
-PAGE_JOBS = 500
 
-
-class Api:
+class Api(TopicApi):
     """What a Client and an AsyncClient can do."""
 
     # Sending.
@@ -49,7 +36,7 @@ class Api:
         """Send a job. It is stored when this returns; any number of tries means one job, because it has its id first.
 
         `body` is any JSON value (also structs, dataclasses, pydantic models), text, or bytes. Options: `delay` or `at`,
-        `id`, `on_conflict`, `lease`, `ttl`, `max_attempts`, `retry`, `tags`, `headers`; see SendOptions."""
+        `id`, `on_conflict`, `merge`, `lease`, `ttl`, `max_attempts`, `retry`, `tags`, `headers`; see SendOptions."""
         return calls.send(topic, new_job(body, **options))
 
     @method
@@ -189,6 +176,11 @@ class Api:
         which = _filter(state, tag, due_after, due_before)
         return bulk.matching(lambda dry: calls.cancel_matching(topic, which, dry), dry_run)
 
+    @method
+    def cancel_groups(self, topic: str, merge_key: str, dry_run: bool = False) -> Steps[r.Bulk]:
+        """Withdraw the merge groups of a key, but those that a consumer holds. `dry_run` only counts them."""
+        return bulk.matching(lambda dry: calls.cancel_groups(topic, merge_key, dry), dry_run)
+
     # Lists.
 
     @pages
@@ -199,25 +191,21 @@ class Api:
         tag: str | None = None,
         due_after: Moment | None = None,
         due_before: Moment | None = None,
+        merge_key: str | None = None,
         body: bool = False,
-        page: int = PAGE_JOBS,
+        page: int = PAGE_ROWS,
     ) -> Pages[r.Job]:
-        """All jobs of a topic for which every given condition holds, by due time. `body`: with their bodies.
+        """All jobs of a topic for which every given condition holds, by due time, or the live groups of a merge key.
 
-        Pages of `page` jobs are asked for one after the other, so a job that changes meanwhile may be missed or come
-        twice."""
-        which = _filter(state, tag, due_after, due_before)
+        `body`: with their bodies. Pages of `page` jobs are asked for one after the other, so a job that changes
+        meanwhile may be missed or come twice."""
+        which = {**_filter(state, tag, due_after, due_before), "merge_key": merge_key}
         return Pages(lambda cursor: calls.list_jobs(topic, **which, cursor=cursor, limit=page, body=body), _jobs)
 
     @pages
-    def dead(self, topic: str, tag: str | None = None, body: bool = True, page: int = PAGE_JOBS) -> Pages[r.Job]:
+    def dead(self, topic: str, tag: str | None = None, body: bool = True, page: int = PAGE_ROWS) -> Pages[r.Job]:
         """The dead jobs of a topic, with `reason` and `last_error`."""
         return Pages(lambda cursor: calls.dead(topic, cursor, page, body, tag), _jobs)
-
-    @pages
-    def topics(self, page: int = PAGE_JOBS) -> Pages[r.Topic]:
-        """All topics of the namespace with their figures."""
-        return Pages(lambda cursor: calls.topics(cursor, page), _topics)
 
     # Dead jobs.
 
@@ -275,136 +263,6 @@ class Api:
         which = _filter(None, tag, due_after, due_before)
         return bulk.matching(lambda dry: calls.purge_matching(topic, which, dry), dry_run)
 
-    # Topics.
-
-    @method
-    def topic(self, topic: str) -> Call[r.Topic]:
-        """A topic's figures and policy. Raises NotFound when it was never used."""
-        return calls.topic(topic)
-
-    @method
-    def set_topic(
-        self,
-        topic: str,
-        *,
-        lease: Duration | None = None,
-        max_attempts: int | None = None,
-        ttl: Duration | None = None,
-        retain: Duration | None = None,
-        dead_retain: Duration | None = None,
-        retry: RetryRule | None = None,
-        on_conflict: OnConflict | None = None,
-        spread: Duration | None = None,
-        max_body_bytes: int | None = None,
-        on_dead: str | None = None,
-        partitions: int | None = None,
-    ) -> Call[r.Topic]:
-        """Set the whole policy of a topic: what is not said is the server's default again. It holds for jobs that are
-        sent from then on. `on_dead`: the topic or the URL that dead jobs are sent on to. `partitions` only of a topic
-        that is new."""
-        durations = {"lease": lease, "ttl": ttl, "retain": retain, "dead_retain": dead_retain, "spread": spread}
-        policy: dict[str, Any] = {
-            f"{name}_ms": duration_ms(value, name) for name, value in durations.items() if value is not None
-        }
-        others = {
-            "max_attempts": max_attempts,
-            "retry": retry_rule(retry),
-            "on_conflict": on_conflict,
-            "max_body_bytes": max_body_bytes,
-            "on_dead": on_dead and {"url" if "://" in on_dead else "topic": on_dead},
-            "partitions": partitions,
-        }
-        policy |= {name: value for name, value in others.items() if value is not None}
-        return calls.set_topic(topic, policy)
-
-    @method
-    def pause(self, topic: str, until: Moment | None = None) -> Call[r.Paused]:
-        """Stop delivery, until a moment or a resume. Sends are taken, running leases go on."""
-        return calls.pause(topic, None if until is None else moment_ms(until, "until"))
-
-    @method
-    def resume(self, topic: str) -> Call[r.Paused]:
-        """Deliver again."""
-        return calls.resume(topic)
-
-    # Push targets.
-
-    @method
-    def push(self, topic: str) -> Call[r.Push]:
-        """A topic's push target and how it fares. Raises NotFound when it has none."""
-        return calls.push(topic)
-
-    @method
-    def set_push(
-        self,
-        topic: str,
-        url: str | None = None,
-        *,
-        service: str | None = None,
-        http_method: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout: Duration | None = None,
-        concurrency: int | None = None,
-        rate_per_s: float | None = None,
-        success: Sequence[int] | None = None,
-        retry: RetryRule | None = None,
-        breaker: Mapping[str, int] | Literal[False] | None = None,
-        secrets: Sequence[str] = (),
-        paused: bool = False,
-    ) -> Call[r.Push]:
-        """Have the jobs of a topic delivered by HTTP calls to `url`, or to a `service` that discovery resolves.
-
-        The whole target: what is not said has its default. `breaker`: `{"failures", "open_ms"}`, or False for none. A
-        secret as it is shown means the one that is there."""
-        said = {
-            "url": url,
-            "service": service,
-            "method": http_method,
-            "headers": headers,
-            "timeout_ms": None if timeout is None else duration_ms(timeout, "timeout"),
-            "concurrency": concurrency,
-            "rate_per_s": rate_per_s,
-            "success": success,
-            "retry": retry_rule(retry),
-            "breaker": breaker or None,
-            "secrets": list(secrets) or None,
-            "paused": paused or None,
-        }
-        target = {name: value for name, value in said.items() if value is not None}
-        return calls.set_push(topic, {**target, "breaker": None} if breaker is False else target)
-
-    @method
-    def remove_push(self, topic: str) -> Call[r.PushRemoved]:
-        """Remove the target; the jobs stay and can be pulled."""
-        return calls.remove_push(topic)
-
-    @method
-    def pause_push(self, topic: str) -> Call[r.Paused]:
-        """Make no more calls until resumed."""
-        return calls.pause_push(topic)
-
-    @method
-    def resume_push(self, topic: str) -> Call[r.Paused]:
-        """Make calls again."""
-        return calls.resume_push(topic)
-
-    @pages
-    def attempts(self, topic: str, id: str | None = None, page: int = PAGE_JOBS) -> Pages[r.Attempt]:
-        """The calls that were made, the newest first, of all jobs or of one."""
-        return Pages(lambda cursor: calls.attempts(topic, id, cursor, page), _attempts)
-
-    # The server.
-
-    @method
-    def info(self) -> Call[r.Info]:
-        """The server's version, durability, limits and clock."""
-        return calls.info()
-
-    @method
-    def ready(self) -> Call[r.Readiness]:
-        """Whether the server can do its work, and if not, why."""
-        return calls.ready()
-
 
 def _filter(
     state: State | None, tag: str | None, due_after: Moment | None, due_before: Moment | None
@@ -420,11 +278,3 @@ def _filter(
 
 def _jobs(page: r.JobPage) -> Sequence[r.Job]:
     return page.jobs
-
-
-def _attempts(page: r.AttemptPage) -> Sequence[r.Attempt]:
-    return page.attempts
-
-
-def _topics(page: r.TopicPage) -> Sequence[r.Topic]:
-    return page.topics

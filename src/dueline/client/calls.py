@@ -281,9 +281,10 @@ def resume(name: str) -> Call[r.Paused]:
 
 
 def dead(
-    name: str, cursor: str | None = None, limit: int | None = None, body: bool = False, tag: str | None = None
+    name: str, cursor: str | None = None, limit: int | None = None, body: bool = True, tag: str | None = None
 ) -> Call[r.JobPage]:
-    path = _query(_path("topics", name, "dead"), cursor=cursor, limit=limit, body=1 if body else None, tag=tag)
+    """The dead come with their bodies, unless one says otherwise."""
+    path = _query(_path("topics", name, "dead"), cursor=cursor, limit=limit, body=None if body else 0, tag=tag)
     return Call("GET", path, r.JobPage)
 
 

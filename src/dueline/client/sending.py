@@ -21,18 +21,25 @@ OnConflict = Literal["reject", "keep", "replace"]
 RetryRule = Sequence[Duration] | Mapping[str, Any]
 
 
-class MergeOptions(TypedDict, total=False):
-    """The merge group that a send joins, and when it is due; what is not said is the topic's, else the default.
+class MergePolicy(TypedDict, total=False):
+    """When a merge group is due and how large it gets; what is not said is the topic's, else the default.
 
-    `quiet`: each item moves the due time to this long after it. `max_wait`: but not further than this after the first.
-    `max_items`: due at once with this many. `update`: whose time counts when sends give one, the first's ("once") or
-    the last's ("always")."""
+    `quiet`: so long after its newest item (then sends give no time of their own). `max_wait`: so long after its opening
+    at the latest. `max_items`: due now with so many. `update`: whose time counts where sends give one, that of the
+    first ("once") or of the last ("always")."""
 
-    key: Required[str]
     quiet: Duration | None
     max_wait: Duration | None
     max_items: int | None
     update: Literal["once", "always"] | None
+
+
+class MergeOptions(MergePolicy, total=False):
+    """The merge group that a send joins, by its `key`. `item_id`: an item that the group has already is not added
+    again; one is made when none is given."""
+
+    key: Required[str]
+    item_id: str | None
 
 
 class Policy(TypedDict, total=False):
@@ -91,15 +98,21 @@ def _merge(merge: str | MergeOptions) -> Merge:
     """The group of an item, with an id of the item so that a repeat adds it once."""
     if isinstance(merge, str):
         return Merge(merge, item_id=new_id())
+    unknown = merge.keys() - {*MergePolicy.__annotations__, *MergeOptions.__annotations__}
+    if unknown or "key" not in merge:
+        raise TypeError(f"merge: no {', '.join(sorted(unknown)) or 'key'}")
+    return Merge(key=merge["key"], item_id=merge.get("item_id") or new_id(), **merge_fields(merge))
+
+
+def merge_fields(merge: MergePolicy | MergeOptions) -> dict[str, Any]:
+    """A merge policy as the fields of a request."""
     quiet, max_wait = merge.get("quiet"), merge.get("max_wait")
-    return Merge(
-        key=merge["key"],
-        quiet_ms=None if quiet is None else duration_ms(quiet, "quiet"),
-        max_wait_ms=None if max_wait is None else duration_ms(max_wait, "max_wait"),
-        max_items=merge.get("max_items"),
-        update=merge.get("update"),
-        item_id=new_id(),
-    )
+    return {
+        "quiet_ms": None if quiet is None else duration_ms(quiet, "quiet"),
+        "max_wait_ms": None if max_wait is None else duration_ms(max_wait, "max_wait"),
+        "max_items": merge.get("max_items"),
+        "update": merge.get("update"),
+    }
 
 
 def job_fields(options: Mapping[str, Any]) -> dict[str, Any]:

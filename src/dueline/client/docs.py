@@ -1,0 +1,103 @@
+"""The reference of the Python client, made from signatures and docstrings: `python -m dueline.client.docs`."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import dueline
+
+from . import sending, times
+from .api import Api
+from .method import method, pages
+from .sending import SendOptions
+from .topic_api import TopicApi
+
+_HEAD = """# Python reference
+
+Made from the code by `make docs`. The [guide](python.md) comes first.
+
+Every name is imported from `dueline`. The methods are those of `Client`; on an `AsyncClient` they are awaited, and
+lists are walked with `async for`.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [_HEAD, "\n## Clients\n"]
+    parts += [_class(kind, init=True) for kind in (dueline.Client, dueline.AsyncClient, dueline.Patience)]
+    parts.append("\n## Methods\n")
+    methods = {**vars(Api), **vars(TopicApi)}
+    parts += [_method(name, value) for name, value in methods.items() if isinstance(value, method | pages)]
+    parts.append("\n## What a send can say\n\n")
+    parts += [
+        _options(kind)
+        for kind in (SendOptions, sending.Times, sending.Policy, sending.MergeOptions, sending.MergePolicy)
+    ]
+    parts.append(f"\n{_text(times)}\n")
+    parts.append("\n## Results\n")
+    results = (dueline.Sent, dueline.SentItem, dueline.Held, dueline.Job, dueline.Outcome, dueline.Topic)
+    parts += [_class(kind) for kind in (*results, dueline.Leased, dueline.NewJob)]
+    parts.append("\n## Errors\n\n| error | code | meaning |\n|---|---|---|\n")
+    parts += _errors(dueline.DuelineApiError, 0)
+    return "".join(parts)
+
+
+def _method(name: str, value: method[..., Any] | pages[..., Any]) -> str:
+    plan: Callable[..., Any] = value.__wrapped__  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]
+    signature = inspect.signature(plan)
+    shown = ", ".join(str(p).replace("'", "") for p in list(signature.parameters.values())[1:])
+    answer = _answer(str(signature.return_annotation), isinstance(value, pages))
+    return f"\n### {name}\n\n```text\n{name}({_plain(shown)}) -> {answer}\n```\n\n{_text(plan)}\n"
+
+
+def _answer(annotation: str, walked: bool) -> str:
+    """What the caller gets: Call[r.Sent] is Sent, Pages[r.Job] an iterator of Job."""
+    inner = re.sub(r"^(?:Call|Steps|Pages)\[(.*)\]$", r"\1", annotation)
+    return f"Iterator[{_plain(inner)}]" if walked else _plain(inner)
+
+
+def _plain(text: str) -> str:
+    """A signature without the names of our modules, and without the spelling of typed keyword arguments."""
+    return re.sub(r"Unpack\[(\w+)\]", r"\1", text.replace("r.", ""))
+
+
+def _class(kind: type[Any], init: bool = False) -> str:
+    text = f"\n### {kind.__name__}\n\n{_text(kind)}\n"
+    if init and kind.__init__.__doc__ and "self" in inspect.signature(kind.__init__).parameters:
+        shown = ", ".join(
+            _plain(str(p)).replace("'", "") for p in inspect.signature(kind).parameters.values() if p.name != "sleep"
+        )
+        shown = re.sub(r"= Patience\(.*?\)", "= Patience()", shown)
+        return (
+            f"{text}\n```text\n{kind.__name__}({shown})\n```\n\n{_text(kind.__init__)}\n" if _own_init(kind) else text
+        )
+    fields = ", ".join(f"`{name}`" for name in getattr(kind, "__struct_fields__", ()))
+    return f"{text}\nFields: {fields}.\n" if fields else text
+
+
+def _own_init(kind: type[Any]) -> bool:
+    return "__init__" in vars(kind)
+
+
+def _options(kind: type[Any]) -> str:
+    own = [f"`{name}`" for name in typing.get_type_hints(kind) if name in vars(kind)["__annotations__"]]
+    return f"**{kind.__name__}** ({', '.join(own)}): {_text(kind)}\n\n"
+
+
+def _errors(kind: type[dueline.DuelineApiError], depth: int) -> Iterator[str]:
+    doc = _text(kind).splitlines()[0]
+    yield f"| {'&nbsp;' * 4 * depth}`{kind.__name__}` | `{kind.code}` | {doc} |\n"
+    for child in kind.__subclasses__():
+        yield from _errors(child, depth + 1)
+
+
+def _text(thing: Any) -> str:
+    return inspect.getdoc(thing) or ""
+
+
+if __name__ == "__main__":
+    print(page(), end="")
