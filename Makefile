@@ -63,6 +63,7 @@ types: dev
 docs: setup
 	$(BIN)/python -m dueline.config.docs > docs/config.md
 	$(BIN)/python -m dueline.engine.lifecycle > docs/lifecycle.md
+	$(BIN)/python -m dueline.client.docs > docs/python-reference.md
 
 check: lint types test
 

@@ -221,6 +221,37 @@ def test_a_topic_has_a_policy_and_is_paused_and_resumed(kind: type[Any], url: st
 
 
 @both
+def test_items_of_one_merge_key_are_one_delivery(kind: type[Any], url: str, topic: str) -> None:
+    with Shell(kind, url) as one:
+        one.set_topic(topic, merge={"quiet": "1h", "max_items": 3})
+        results = [one.send(topic, {"n": n}, merge="user-7") for n in range(2)]
+        assert [result.items_count for result in results] == [1, 2]
+        again = {"key": "user-7", "item_id": "x"}
+        assert [one.send(topic, {"n": 2}, merge=again).id for _ in range(2)] == [results[0].id] * 2
+        [held] = one.pull(topic, wait=10)
+        assert (held.merge_key, held.json()) == ("user-7", [{"n": 0}, {"n": 1}, {"n": 2}])
+        one.send_many(topic, [new_job(n, merge=f"k{n % 2}") for n in range(4)])
+        assert len(one.list_jobs(topic, merge_key="k0")) == 1
+        assert [one.cancel_groups(topic, "k0").changed for _ in range(2)] == [1, 0]
+
+
+@both
+def test_a_topic_has_a_push_target(kind: type[Any], url: str, topic: str) -> None:
+    with Shell(kind, url) as one:
+        with pytest.raises(errors.NotFound):
+            one.push(topic)
+        with pytest.raises(errors.NotAllowed) as caught:
+            one.set_push(topic, "http://127.0.0.1:1/hook")
+        assert caught.value.code == "egress_refused"
+        target = one.set_push(topic, "https://example.invalid/hook", timeout="5s", concurrency=3, paused=True)
+        assert (target.url, target.timeout_ms, target.concurrency) == ("https://example.invalid/hook", 5000, 3)
+        assert one.resume_push(topic).paused is False
+        assert one.pause_push(topic).paused is True
+        assert one.attempts(topic) == []
+        assert one.remove_push(topic).result == "removed"
+
+
+@both
 def test_the_server_says_what_it_is(kind: type[Any], url: str) -> None:
     with Shell(kind, url) as one:
         assert (one.info().durability, one.ready().ready) == ("fsync", True)

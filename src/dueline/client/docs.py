@@ -8,11 +8,13 @@ import typing
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import dueline
-
-from . import sending, times
+from . import calls, errors, sending, times
+from . import results as r
 from .api import Api
+from .async_client import AsyncClient
+from .client import Client
 from .method import method, pages
+from .patience import Patience
 from .sending import SendOptions
 from .topic_api import TopicApi
 
@@ -28,7 +30,7 @@ lists are walked with `async for`.
 def page() -> str:
     """The whole page."""
     parts = [_HEAD, "\n## Clients\n"]
-    parts += [_class(kind, init=True) for kind in (dueline.Client, dueline.AsyncClient, dueline.Patience)]
+    parts += [_class(kind, init=True) for kind in (Client, AsyncClient, Patience)]
     parts.append("\n## Methods\n")
     methods = {**vars(Api), **vars(TopicApi)}
     parts += [_method(name, value) for name, value in methods.items() if isinstance(value, method | pages)]
@@ -39,10 +41,10 @@ def page() -> str:
     ]
     parts.append(f"\n{_text(times)}\n")
     parts.append("\n## Results\n")
-    results = (dueline.Sent, dueline.SentItem, dueline.Held, dueline.Job, dueline.Outcome, dueline.Topic)
-    parts += [_class(kind) for kind in (*results, dueline.Leased, dueline.NewJob)]
+    results = (r.Sent, r.SentItem, r.Held, r.Job, r.Outcome, r.Topic)
+    parts += [_class(kind) for kind in (*results, calls.Leased, calls.NewJob)]
     parts.append("\n## Errors\n\n| error | code | meaning |\n|---|---|---|\n")
-    parts += _errors(dueline.DuelineApiError, 0)
+    parts += _errors(errors.DuelineApiError, 0)
     return "".join(parts)
 
 
@@ -88,7 +90,7 @@ def _options(kind: type[Any]) -> str:
     return f"**{kind.__name__}** ({', '.join(own)}): {_text(kind)}\n\n"
 
 
-def _errors(kind: type[dueline.DuelineApiError], depth: int) -> Iterator[str]:
+def _errors(kind: type[errors.DuelineApiError], depth: int) -> Iterator[str]:
     doc = _text(kind).splitlines()[0]
     yield f"| {'&nbsp;' * 4 * depth}`{kind.__name__}` | `{kind.code}` | {doc} |\n"
     for child in kind.__subclasses__():
