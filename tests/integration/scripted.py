@@ -6,6 +6,7 @@ For what a real server does too seldom to wait for: 503s, broken connections, an
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -28,11 +29,12 @@ class Scripted:
     requests: list[bytes] = field(default_factory=list[bytes])
     connections: int = 0
     closing: bool = False
+    tls: ssl.SSLContext | None = None
     closed: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
 
     def __enter__(self) -> Scripted:
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.url = f"http{'s' if self.tls else ''}://127.0.0.1:{self._listener.getsockname()[1]}"
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
         return self
@@ -56,7 +58,10 @@ class Scripted:
     def _meet(self, peer: socket.socket) -> None:
         with peer:
             peer.settimeout(5)
-            self._talk(peer)
+            try:
+                self._talk(peer if self.tls is None else self.tls.wrap_socket(peer, server_side=True))
+            except OSError:
+                pass  # a client that does not trust us
         self.closed.release()
 
     def _talk(self, peer: socket.socket) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from typing import Any
 
 import msgspec
 import pytest
+import trustme
 
 from dueline import AsyncClient, Client, Leased, Patience, new_job
 from dueline.client import errors
@@ -200,6 +202,23 @@ def test_a_refused_piece_names_the_job_in_the_whole_list_and_keeps_the_results_b
         with pytest.raises(errors.InvalidRequest) as caught:
             one.send_many("t", (new_job(n) for n in range(1500)))
         assert (caught.value.field, len(caught.value.results)) == ("[1003].delay_ms", 1000)
+
+
+@both
+def test_a_server_with_a_certificate_is_called_over_one_connection_and_one_that_nobody_trusts_not_at_all(
+    kind: type[Any],
+) -> None:
+    authority = trustme.CA()
+    server_side, client_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("127.0.0.1").configure_cert(server_side)
+    authority.configure_trust(client_side)
+    with Scripted([SENT], tls=server_side) as server:
+        with shell(kind, server, tls=client_side) as one:
+            assert [one.send("t", 1).id for _ in range(3)] == ["a"] * 3
+            assert server.connections == 1
+        with shell(kind, server) as stranger, pytest.raises(errors.ServerFault) as caught:
+            stranger.send("t", 1)
+        assert (caught.value.code, stranger.waits, len(server.requests)) == ("bad_certificate", [], 3)
 
 
 def test_threads_share_a_client_and_each_call_has_a_connection_to_itself() -> None:

@@ -199,8 +199,11 @@ class Api(TopicApi):
 
         `body`: with their bodies. Pages of `page` jobs are asked for one after the other, so a job that changes
         meanwhile may be missed or come twice."""
-        which = {**_filter(state, tag, due_after, due_before), "merge_key": merge_key}
-        return Pages(lambda cursor: calls.list_jobs(topic, **which, cursor=cursor, limit=page, body=body), _jobs)
+        which = _filter(state, tag, due_after, due_before)
+        return Pages(
+            lambda cursor: calls.list_jobs(topic, **which, merge_key=merge_key, cursor=cursor, limit=page, body=body),
+            _jobs,
+        )
 
     @pages
     def dead(self, topic: str, tag: str | None = None, body: bool = True, page: int = PAGE_ROWS) -> Pages[r.Job]:

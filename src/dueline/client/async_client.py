@@ -57,7 +57,7 @@ class AsyncClient(Api):
         self._address = address_of(url, namespace, token)
         self._timeout_s = timeout_s
         self._patience = patience
-        self._tls = tls
+        self._tls = tls if self._address.secure else None
         self._max_connections = max_connections
         self._sleep = sleep
         self._pool: _Pool | None = None
@@ -154,6 +154,8 @@ class AsyncClient(Api):
                 pool.give(link) if kept else link.abort()
 
     async def _connected(self) -> _Link:
+        if self._address.secure:
+            self._tls = secured(self._tls)
         try:
             return await _connect(self._address, self._tls)
         except TimeoutError:
@@ -273,7 +275,7 @@ async def _connect(address: Address, tls: ssl.SSLContext | None) -> _Link:
         _Link,
         address.host,
         address.port,
-        ssl=secured(tls) if address.secure else None,
-        server_hostname=address.host if address.secure else None,
+        ssl=tls,
+        server_hostname=address.host if tls is not None else None,
     )
     return link

@@ -58,7 +58,7 @@ class Client(Api):
         self._address = address_of(url, namespace, token)
         self._timeout_s = timeout_s
         self._patience = patience
-        self._tls = tls
+        self._tls = tls if self._address.secure else None
         self._sleep = sleep
         self._idle: deque[_Connection] = deque()
         self._pid = os.getpid()
@@ -152,6 +152,8 @@ class Client(Api):
             if connection.usable():
                 return connection
             connection.close()
+        if self._address.secure:
+            self._tls = secured(self._tls)
         try:
             return _Connection(self._address, timeout_s, self._tls)
         except OSError as refused:
@@ -176,8 +178,8 @@ class _Connection:
         self._socket = socket.create_connection((address.host, address.port), timeout=timeout_s)
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if address.secure:
-                self._socket = secured(tls).wrap_socket(self._socket, server_hostname=address.host)
+            if tls is not None:
+                self._socket = tls.wrap_socket(self._socket, server_hostname=address.host)
         except BaseException:
             self._socket.close()
             raise
