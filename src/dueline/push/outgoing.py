@@ -106,8 +106,9 @@ def plain_socket(info: AddressInfo) -> socket.socket:
 
 class Outgoing:
     """Makes calls. `follow_redirects`: how many hops may be followed; each is checked as a first call is.
+    `max_per_host`: connections at once to one host; 0 = no limit.
 
-    `max_per_host`: connections at once, 0 = no limit; `names`, `tls` and `make_socket` are there to be replaced: by a table of names, a private authority, a recorder.
+    `names`, `tls` and `make_socket` are there to be replaced: by a table of names, a private authority, a recorder.
     """
 
     def __init__(
