@@ -23,7 +23,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "push": {"engine", "_version"},
     "server": {"engine", "store", "dialects", "push", "telemetry", "config", "_version"},
     "client": {"_version"},
-    "cli": {"client", "config", "server", "store", "engine", "_version"},
+    "worker": {"client", "engine", "store", "_version"},  # the store in worker/direct.py only
+    "cli": {"client", "config", "server", "store", "engine", "worker", "_version"},
     "exfe": {"engine", "_version"},
     "testing": {"client", "store", "engine", "_version"},
 }
@@ -78,6 +79,13 @@ def test_the_engine_and_the_dialects_know_no_key_and_no_redis() -> None:
     for folder in ("engine", "dialects", "store/memory"):
         for path in (SOURCE / folder).rglob("*.py"):
             assert not {name for name in imports(path) if name.split(".")[0] == "redis"}, path
+
+
+def test_only_direct_mode_of_the_worker_knows_a_store() -> None:
+    using = {
+        path.name for path in (SOURCE / "worker").rglob("*.py") if any("dueline.store" in n for n in imports(path))
+    }
+    assert using == {"direct.py"}
 
 
 def test_importing_dueline_loads_neither_server_nor_store() -> None:

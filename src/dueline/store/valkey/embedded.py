@@ -9,7 +9,8 @@
                "full" in every process while pulls, acks and cancels go on (their scripts may exceed memory, F10).
 
 The child has the parent-death signal and, alone, the descriptor of the folder's lock. It is in a session of its own:
-Ctrl-C reaches the server only, which drains first. Start it from the main thread.
+Ctrl-C reaches the server only, which drains first. Start it from the main thread, or with `any_thread` from one that
+lasts as long as the store shall: the store ends, cleanly, with the thread that started it.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ class EmbeddedStore:
         env: Mapping[str, str] | None = None,
         on_change: Callable[[Status], None] | None = None,
         back_off_s: tuple[float, float] = BACK_OFF_S,
+        any_thread: bool = False,
     ) -> None:
         self.data = Path(data_dir).absolute()
         self.status = Status(StoreState.STOPPED)
@@ -95,6 +97,7 @@ class EmbeddedStore:
         self._env = dict(env or {})
         self._on_change = on_change
         self._back_off_s = back_off_s
+        self._any_thread = any_thread
         self._lock = FolderLock(self.data)
         self._link = Link(files.socket_path(self.data))
         self._child: subprocess.Popen[bytes] | None = None
@@ -191,7 +194,7 @@ class EmbeddedStore:
             env={**os.environ, **self._env},
             pass_fds=(self._lock.store_fd,),
             start_new_session=True,
-            preexec_fn=ends_with_parent(signal.SIGTERM),
+            preexec_fn=ends_with_parent(signal.SIGTERM, self._any_thread),
         )
         self._lock.name_store(self._child.pid)
         self._become(StoreState.STARTING, pid=self._child.pid)

@@ -1,0 +1,147 @@
+"""A queue straight on a store: an engine in this process, no server. The only place in the worker that knows a store.
+
+    redis://  valkey://  unix:// ...   that store
+    embedded:FOLDER                    a Valkey of our own as a child of this process; a folder that a living process
+                                       has open already (a server, a worker, this program) is joined through its socket
+
+Servers, workers and programs may share one store: all of them keep the same rules, and none is special.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..client.calls import Call
+from ..client.errors import ServerFault, Unavailable
+from ..client.patience import Patience, Tries
+from ..engine.engine import Engine
+from ..engine.errors import Unavailable as StoreUnavailable
+from ..store.valkey.embedded import EmbeddedError, EmbeddedStore, FolderInUse
+from ..store.valkey.embedded_files import socket_path
+from ..store.valkey.scopes import check_scopes
+from ..store.valkey.store import ValkeyStore, WrongStore
+from . import views
+from .engine_queue import REPEATED, EngineQueue
+from .queue import EMBEDDED
+
+T = TypeVar("T")
+
+WIDE = frozenset({"ouqiang", "youzan", "spring"})  # namespaces whose ids are unique over all topics, as servers have it
+LAST_CALLS_S = 2.0
+
+
+class DirectQueue(EngineQueue):
+    """One namespace of the store at `url`. Use it in one event loop; an embedded store ends with `close`."""
+
+    def __init__(
+        self,
+        url: str,
+        namespace: str = "default",
+        patience: Patience = Patience(),
+        wide: frozenset[str] = WIDE,
+        any_thread: bool = False,
+    ) -> None:
+        self._given = url
+        self._folder = Path(url.removeprefix(EMBEDDED)).absolute()  # of an embedded store
+        self._wide = wide
+        self._any_thread = any_thread
+        self._embedded: EmbeddedStore | None = None
+        self._store: ValkeyStore | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._namespace = views.checked_name(namespace, "namespace")
+        self._patience = patience
+
+    @property
+    def url(self) -> str | None:
+        """The store's own address; that of an embedded store is known when it runs."""
+        if self._store is not None:
+            return self._store.url
+        return None if self._given.startswith(EMBEDDED) else self._given
+
+    async def start(self) -> None:
+        """Connect. Raises ServerFault when this store cannot be used, Unavailable when it is not there."""
+        if self._store is not None:
+            return
+        if self._starting is None or self._starting.done():
+            self._starting = asyncio.get_running_loop().create_task(self._start())
+        await asyncio.shield(self._starting)  # whoever stops waiting does not stop it for the others
+
+    async def _start(self) -> None:
+        url = await self._store_url()
+        store = ValkeyStore(url)
+        try:
+            await store.start()
+            clash = await check_scopes(store, self._wide)
+            if clash is not None:
+                raise WrongStore(
+                    f'the namespace "{clash.namespace}" (topic "{clash.topic}") is kept otherwise in this store: '
+                    "another server's settings gave its ids another scope"
+                )
+            await _check_eviction(store)
+        except BaseException as wrong:
+            await store.stop()
+            await self._end_embedded()
+            if isinstance(wrong, WrongStore):
+                raise ServerFault("wrong_store", str(wrong)) from wrong
+            if isinstance(wrong, StoreUnavailable):
+                raise Unavailable(wrong.code, wrong.message) from wrong
+            raise
+        self._engine = Engine(store, wide=self._wide)
+        await self._engine.start()
+        self._store = store
+
+    async def _tried(
+        self, ask: Callable[[], Awaitable[T]], call: Call[Any] = REPEATED, tries: list[Tries] | None = None
+    ) -> T:
+        if self._store is None:
+            await self.start()
+        return await super()._tried(ask, call, tries)
+
+    async def _store_url(self) -> str:
+        """Where the store is; an embedded one is started first, or joined where it runs already."""
+        if not self._given.startswith(EMBEDDED):
+            return self._given
+        folder = self._folder
+        embedded = EmbeddedStore(folder, any_thread=self._any_thread)
+        try:
+            await embedded.start()
+        except FolderInUse:
+            return f"unix://{socket_path(folder)}"
+        except EmbeddedError as wrong:
+            raise ServerFault("wrong_store", str(wrong)) from wrong
+        self._embedded = embedded
+        return embedded.url
+
+    async def close(self) -> None:
+        if self._starting is not None:
+            await asyncio.gather(self._starting, return_exceptions=True)
+        store, self._store = self._store, None
+        if store is not None:
+            # With the store gone, the engine's last calls would wait for it: they get a moment, then it is cut.
+            ending = asyncio.create_task(self._engine.stop())
+            await asyncio.wait([ending], timeout=LAST_CALLS_S)
+            await store.stop()
+            ending.cancel()
+            await asyncio.gather(ending, return_exceptions=True)
+        await self._end_embedded()
+
+    async def _end_embedded(self) -> None:
+        embedded, self._embedded = self._embedded, None
+        if embedded is not None:
+            await embedded.stop()
+
+
+async def _check_eviction(store: ValkeyStore) -> None:
+    """A store that deletes keys when its memory is full would delete jobs. Raises WrongStore."""
+    answer = await store.plain(store.prefix, "INFO", "memory")
+    text = answer.decode(errors="replace") if isinstance(answer, bytes) else str(answer)
+    figures = dict(line.split(":", 1) for line in text.split("\r\n") if ":" in line)
+    policy = figures.get("maxmemory_policy", "noeviction")
+    if figures.get("maxmemory", "0") != "0" and policy != "noeviction":
+        raise WrongStore(
+            f'the store may delete jobs when its memory is full: its maxmemory-policy is "{policy}". '
+            "Set it to noeviction"
+        )

@@ -1,0 +1,122 @@
+"""How a handler's run ends, and what a handler says to end it otherwise. No I/O.
+
+    returns                      acked: done, never delivered again
+    raises                       released by the job's retry policy; the end of the traceback is kept as its last error
+    Retry(delay="5m")            released, due again after the delay (none: by the retry policy); costs an attempt
+    Snooze("1h")                 released, due again after the delay; costs no attempt (at most 100 times a job)
+    Discard("no such order")     dead (rejected): kept aside, listed, can be revived
+
+The three may be raised or returned. When several handlers of a topic ran, the worst ending counts for the job:
+discarded before failed before snoozed before done.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Any
+
+import msgspec
+
+from ..client.times import Duration, duration_ms
+
+MAX_ERROR_BYTES = 1024
+_CUT = "...\n"
+
+
+class Retry(Exception):
+    """Try this job again: after `delay`, else as its retry policy says. It costs an attempt."""
+
+    def __init__(self, reason: str | None = None, *, delay: Duration | None = None) -> None:
+        super().__init__(reason or "the handler asked for a retry")
+        self.reason = reason
+        self.delay_ms = None if delay is None else duration_ms(delay)
+
+
+class Snooze(Exception):
+    """Not now: deliver this job again after `delay`. It costs no attempt, up to 100 times a job."""
+
+    def __init__(self, delay: Duration, reason: str | None = None) -> None:
+        super().__init__(reason or "the handler snoozed the job")
+        self.reason = reason
+        self.delay_ms = duration_ms(delay)
+
+
+class Discard(Exception):
+    """Give this job up: it is dead at once (reason `rejected`) and can be looked at and revived."""
+
+    def __init__(self, reason: str | None = None) -> None:
+        super().__init__(reason or "the handler discarded the job")
+        self.reason = reason
+
+
+class TimedOut(Exception):
+    """A handler did not end within its timeout."""
+
+
+class ChildDied(Exception):
+    """The process that ran a handler ended before the handler did."""
+
+
+class Ending(IntEnum):
+    """How one run ended; a higher one outweighs a lower one."""
+
+    DONE = 0
+    SNOOZED = 1
+    FAILED = 2
+    DISCARDED = 3
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What becomes of a job. `delay_ms` None: the retry policy decides. `exception`: what was raised, where it was
+    raised in this process."""
+
+    ending: Ending = Ending.DONE
+    delay_ms: int | None = None
+    error: str | None = None
+    exception: BaseException | None = None
+
+
+DONE = Verdict()
+
+
+def verdict_of(result: Any) -> Verdict:
+    """What a returned value, or a raised exception, means."""
+    if not isinstance(result, BaseException):
+        return DONE
+    if isinstance(result, Snooze):
+        return Verdict(Ending.SNOOZED, result.delay_ms, result.reason, result)
+    if isinstance(result, Retry):
+        return Verdict(Ending.FAILED, result.delay_ms, _reason(result), result)
+    if isinstance(result, Discard):
+        return Verdict(Ending.DISCARDED, None, _reason(result), result)
+    return Verdict(Ending.FAILED, None, error_text(result), result)
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The verdict that counts when several handlers ran: the first of the worst."""
+    return max(verdicts, key=lambda one: one.ending, default=DONE)
+
+
+def error_text(error: BaseException) -> str:
+    """The end of the traceback, at most 1 KiB of UTF-8; it ends with the exception and its message."""
+    if isinstance(error, TimedOut | ChildDied):
+        return bounded(str(error))
+    return bounded("".join(traceback.format_exception(error)).rstrip())
+
+
+def bounded(text: str) -> str:
+    """The end of a text, at most 1 KiB of UTF-8."""
+    packed = text.encode(errors="replace")
+    if len(packed) <= MAX_ERROR_BYTES:
+        return packed.decode()
+    return _CUT + packed[len(packed) - MAX_ERROR_BYTES + len(_CUT) :].decode(errors="ignore")
+
+
+def _reason(said: Retry | Discard) -> str:
+    """The reason in words; with `raise Retry(...) from error`, the traceback of that error."""
+    cause = said.__cause__
+    if cause is None:
+        return bounded(str(said))
+    return bounded(f"{error_text(cause)}\n{said}" if said.reason else error_text(cause))

@@ -1,0 +1,102 @@
+"""What a worker needs of a queue, and the ways to one.
+
+    http://  https://                      a server                              worker.http
+    redis://  valkey://  unix:// ...       straight on the store, no server      worker.direct
+    embedded:./data, or nothing            the embedded store in this process    worker.direct
+
+All speak the client's values (`Held`, `Sent`, `Outcome`) and raise the client's errors (`DuelineApiError`), so a
+program moves from one to the other by its URL. Without a URL, DUELINE_URL decides, else `embedded:./dueline-data`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, Unpack
+
+from ..client.calls import Leased, NewJob
+from ..client.results import Held, Job, Outcome, Sent, SentItem
+from ..client.sending import SendOptions
+from ..client.times import Duration, Moment
+
+EMBEDDED = "embedded:"
+DEFAULT_DATA = "./dueline-data"
+STORES = ("redis", "rediss", "redis+cluster", "rediss+cluster", "valkey", "valkeys", "valkey+cluster", "unix")
+
+
+class Queue(Protocol):
+    """One namespace of one queue, used from one event loop. `url` is where another process finds the same queue; None
+    when there is no such place. `start` connects (a call before it does so too); `close` may come at any time."""
+
+    @property
+    def url(self) -> str | None: ...
+    @property
+    def namespace(self) -> str | None: ...
+
+    async def start(self) -> None: ...
+    async def close(self) -> None: ...
+
+    async def send(self, topic: str, body: Any = None, **options: Unpack[SendOptions]) -> Sent:
+        """Store a job. Options: `delay` or `at`, `id`, `on_conflict`, `merge`, and its policy; see SendOptions."""
+        ...
+
+    async def send_many(self, topic: str, jobs: Iterable[NewJob]) -> list[SentItem]:
+        """Store any number of jobs made by `new_job`; a result per job in their order."""
+        ...
+
+    async def get(self, topic: str, id: str) -> Job: ...
+    async def cancel(self, topic: str, id: str) -> Outcome: ...
+    async def reschedule(self, topic: str, id: str, delay: Duration | None = None, at: Moment | None = None) -> Job: ...
+
+    async def pull(
+        self, topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_ms: int = 0
+    ) -> Sequence[Held]:
+        """Take due jobs under a lease, waiting up to wait_ms for the first. A cancelled pull costs no attempt: a job
+        that was on its way is given back uncounted."""
+        ...
+
+    async def ack(self, jobs: Sequence[Held | Leased]) -> list[Outcome]: ...
+    async def release(
+        self,
+        jobs: Sequence[Held | Leased],
+        delay_ms: int | None = None,
+        error: str | None = None,
+        count: bool = True,
+        discard: bool = False,
+    ) -> list[Outcome]: ...
+    async def extend(self, jobs: Sequence[Held | Leased], lease_ms: int) -> list[Outcome]: ...
+
+
+def resolved(url: str | None) -> str:
+    """The URL that is meant: this one, else DUELINE_URL, else the embedded store. Raises ValueError."""
+    url = url or os.environ.get("DUELINE_URL") or EMBEDDED + DEFAULT_DATA
+    scheme = url.partition(":")[0]
+    if scheme not in ("http", "https", "embedded", *STORES):
+        raise ValueError(f'"{url}" is not a queue: use http://, redis://, valkey://, unix:// or embedded:./folder')
+    if scheme == "embedded" and not url[len(EMBEDDED) :]:
+        raise ValueError("name the folder of the embedded store, like embedded:./dueline-data")
+    return url
+
+
+def connect(
+    url: str | None = None, namespace: str | None = None, token: str | None = None, *, any_thread: bool = False
+) -> Queue:
+    """The queue at `url`; nothing is opened before `start` or the first call.
+
+    `token` is for servers; without it and `namespace`, DUELINE_TOKEN and DUELINE_NAMESPACE decide. An embedded store
+    is started from the main thread; `any_thread`: or from one that lasts as long as the queue is used."""
+    url = resolved(url)
+    if url.startswith(("http://", "https://")):
+        from .http import HttpQueue
+
+        return HttpQueue(url, namespace, token)
+    try:
+        from .direct import DirectQueue
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").startswith("dueline"):
+            raise
+        raise ModuleNotFoundError(
+            f"a queue at {url.partition(':')[0]}: needs {missing.name}: install dueline[server], or use a server's URL",
+            name=missing.name,
+        ) from missing
+    return DirectQueue(url, namespace or os.environ.get("DUELINE_NAMESPACE") or "default", any_thread=any_thread)

@@ -1,0 +1,119 @@
+"""A queue for programs and threads without asyncio: an event loop in a thread of its own does the work.
+
+    with SyncQueue("redis://127.0.0.1:6379") as queue:
+        queue.send("orders.close", {"order": 7}, delay="30m")
+
+Threads share one: what they send at the same moment travels together. After a fork the child opens its own (an
+embedded store is then joined through its socket). Nothing is opened before the first call; at the end of the program
+it is closed by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, TypeVar, Unpack
+
+from ..client.calls import NewJob
+from ..client.results import Job, Outcome, Sent, SentItem
+from ..client.sending import SendOptions
+from ..client.times import Duration, Moment
+from .queue import Queue, connect, resolved
+
+T = TypeVar("T")
+
+CLOSE_S = 10.0
+
+
+class SyncQueue:
+    """The queue at `url` (see `connect`). Every method blocks until it is done."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        namespace: str | None = None,
+        token: str | None = None,
+        make: Callable[[], Queue] | None = None,
+    ) -> None:
+        """`make`: makes the queue instead of `connect`."""
+        self._url = url if make is not None else resolved(url)
+        self._make = make or (lambda: connect(self._url, namespace, token, any_thread=True))
+        self._lock = threading.Lock()
+        self._pid = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._queue: Queue | None = None
+
+    def __enter__(self) -> SyncQueue:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def send(self, topic: str, body: Any = None, **options: Unpack[SendOptions]) -> Sent:
+        """Store a job; it is kept when this returns."""
+        return self.do(lambda queue: queue.send(topic, body, **options))
+
+    def send_many(self, topic: str, jobs: Iterable[NewJob]) -> list[SentItem]:
+        """Store any number of jobs made by `new_job`; a result per job in their order."""
+        return self.do(lambda queue: queue.send_many(topic, jobs))
+
+    def get(self, topic: str, id: str) -> Job:
+        return self.do(lambda queue: queue.get(topic, id))
+
+    def cancel(self, topic: str, id: str) -> Outcome:
+        return self.do(lambda queue: queue.cancel(topic, id))
+
+    def reschedule(self, topic: str, id: str, delay: Duration | None = None, at: Moment | None = None) -> Job:
+        return self.do(lambda queue: queue.reschedule(topic, id, delay, at))
+
+    def do(self, ask: Callable[[Queue], Coroutine[Any, Any, T]]) -> T:
+        """Ask the queue something, and wait for it."""
+        return self.submit(ask).result()
+
+    def submit(self, ask: Callable[[Queue], Coroutine[Any, Any, T]]) -> Future[T]:
+        """Ask the queue something; the future may be waited for in any thread."""
+        loop, queue = self._open()
+        return asyncio.run_coroutine_threadsafe(ask(queue), loop)
+
+    def close(self) -> None:
+        """End the connection and the thread. The next call opens them again."""
+        with self._lock:
+            loop, thread, queue = self._loop, self._thread, self._queue
+            self._loop = self._thread = self._queue = None
+        atexit.unregister(self.close)
+        if loop is None or thread is None or queue is None or self._pid != os.getpid():
+            return
+        try:
+            asyncio.run_coroutine_threadsafe(queue.close(), loop).result(CLOSE_S)
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(CLOSE_S)
+
+    def _open(self) -> tuple[asyncio.AbstractEventLoop, Queue]:
+        loop, queue = self._loop, self._queue
+        if loop is not None and queue is not None and self._pid == os.getpid():
+            return loop, queue
+        with self._lock:
+            if self._loop is None or self._queue is None or self._pid != os.getpid():
+                self._loop, self._queue = asyncio.new_event_loop(), self._make()
+                self._pid = os.getpid()
+                self._thread = threading.Thread(target=_turn, args=(self._loop,), name="dueline-queue", daemon=True)
+                self._thread.start()
+                atexit.register(self.close)
+            return self._loop, self._queue
+
+
+def _turn(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
