@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,8 @@ from dueline.engine.errors import StoreDown, UnknownOutcome
 from dueline.engine.job import BodyKind, Reason
 from dueline.engine.policy import Ladder
 from dueline.engine.push_target import Breaker, PushTarget
-from dueline.engine.store import Attempt
+from dueline.engine.store import Attempt, TargetState
+from dueline.push.courier import Verdict
 from dueline.push.discovery import Instance
 from dueline.push.outgoing import CallFailed
 
@@ -521,5 +523,92 @@ def test_a_body_of_each_kind_is_what_was_sent() -> None:
             "text": ("größe".encode(), "text/plain; charset=utf-8"),
             "bytes": (b"\x00\xff", "application/octet-stream"),
         }
+
+    run(test)
+
+
+def test_a_breaker_that_cannot_be_read_is_asked_for_ever_less_often() -> None:
+    async def test(world: World) -> None:
+        real, asked = world.store.pushes.state, 0
+
+        async def state(namespace: str, topic: str) -> TargetState:
+            nonlocal asked
+            asked += 1
+            raise StoreDown
+
+        world.store.pushes.state = state
+        await world.push_to()
+        await world.send("j")
+        await world.advance(MINUTE)
+        assert 1 < asked < 25
+        world.store.pushes.state = real
+        await world.advance(10 * SECOND)
+        assert await world.state("j") == "done"
+
+    run(test)
+
+
+def test_a_change_that_is_heard_late_does_not_undo_a_newer_one() -> None:
+    async def test(world: World) -> None:
+        await world.push_to()  # version 1
+        world.manager.changed(NS, "t", 7, PushTarget(url=URL, paused=True))
+        world.manager.changed(NS, "t", 6, PushTarget(url=URL))
+        await world.send("j")
+        assert await world.state("j") == "ready"
+        world.manager.changed(NS, "t", 8, None)
+        world.manager.changed(NS, "t", 7, PushTarget(url=URL))
+        assert world.manager.topics == []
+
+    run(test)
+
+
+def test_a_courier_with_a_bug_costs_its_job_a_rung_and_is_told_of() -> None:
+    async def test(world: World) -> None:
+        await world.push_to(retry=Ladder((SECOND,)))
+        courier: Any = world.manager._means.couriers["http"]  # pyright: ignore[reportPrivateUsage]
+        real = courier.judge
+
+        def judge(*_: object) -> Verdict:
+            raise ZeroDivisionError
+
+        courier.judge = judge
+        await world.send("j")
+        job = await world.job("j")
+        assert (job.state.value, job.last_error) == ("scheduled", "internal: ZeroDivisionError")
+        courier.judge = real
+        await world.advance(SECOND)
+        assert await world.state("j") == "done"
+        [complaint] = world.complaints
+        assert isinstance(complaint["exception"], ZeroDivisionError)
+        world.complaints.clear()
+
+    run(test)
+
+
+def test_a_target_whose_courier_this_server_does_not_have_is_left_to_others() -> None:
+    async def test(world: World) -> None:
+        await world.push_to(courier="pigeon")
+        await world.send("j")
+        await world.advance(HOUR)
+        assert (world.manager.topics, await world.state("j")) == ([], "ready")
+
+    run(test)
+
+
+def test_reports_that_the_store_did_not_take_are_told_when_it_is_back() -> None:
+    async def test(world: World) -> None:
+        await world.push_to()
+        real = world.store.pushes.report
+
+        async def report(*_: object) -> TargetState:
+            raise StoreDown
+
+        world.store.pushes.report = report
+        await world.send("a")
+        await world.send("b")
+        assert (await world.log(), await world.state("b")) == ([], "done")
+        world.store.pushes.report = real
+        await world.advance(SECOND)
+        assert [one.id for one in await world.log()] == ["a", "b"]
 
     run(test)
