@@ -18,7 +18,7 @@ from .limits import LAST_MS
 from .on_dead import check_on_dead
 from .policy import OnDead
 from .push_target import limits_of
-from .store import Control, Stats, Store, TopicEntry
+from .store import DIRECTORY_PAGE, Control, Stats, Store, TopicEntry
 from .topics import Topic, TopicConfig, Topics, pack_config, unpack_config
 from .waiters import Waiters
 
@@ -125,11 +125,17 @@ class TopicControl:
     ) -> tuple[list[TopicView], str | None]:
         """One page by name; the cursor is the last name of the page."""
         within(limit, 1, 500, "limit")
-        entries = await self._store.directory.topics(namespace, after, limit)
+        entries: list[TopicEntry] = []
+        while len(entries) < limit:
+            asked = min(limit - len(entries), DIRECTORY_PAGE)
+            some = await self._store.directory.topics(namespace, entries[-1].topic if entries else after, asked)
+            entries += some
+            if len(some) < asked:
+                break
         views: list[TopicView] = []
         for start in range(0, len(entries), VIEWS_AT_ONCE):
-            some = [self._adopt(entry) for entry in entries[start : start + VIEWS_AT_ONCE]]
-            views += await asyncio.gather(*(self._view(topic, bands_ms) for topic in some))
+            shown = [self._adopt(entry) for entry in entries[start : start + VIEWS_AT_ONCE]]
+            views += await asyncio.gather(*(self._view(topic, bands_ms) for topic in shown))
         return views, entries[-1].topic if len(entries) == limit else None
 
     async def _view(self, topic: Topic, bands_ms: Sequence[int] = ()) -> TopicView:

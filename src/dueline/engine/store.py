@@ -307,12 +307,18 @@ class Events(Protocol):
         """The line knows a newer policy version than the call carried."""
 
 
+DIRECTORY_PAGE = 100  # topics that one call shows
+
+
 class Directory(Protocol):
     """Operation 14: what is known across lines. Each method is one atomic call."""
 
     async def register(self, topics: Sequence[tuple[str, str]]) -> None: ...
     async def topic(self, namespace: str, topic: str) -> TopicEntry | None: ...
-    async def topics(self, namespace: str | None, after: str, limit: int) -> list[TopicEntry]: ...
+    async def topics(self, namespace: str | None, after: str, limit: int) -> list[TopicEntry]:
+        """Topics by name, after `after`; at most DIRECTORY_PAGE a call."""
+        ...
+
     async def set_config(
         self, namespace: str, topic: str, config: bytes, expected_version: int | None
     ) -> TopicEntry | None:

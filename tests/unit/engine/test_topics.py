@@ -230,3 +230,18 @@ def test_a_topic_of_a_namespace_with_wide_ids_has_no_partitions_of_its_own() -> 
         await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=1))
 
     run(test, wide=frozenset({NS}))
+
+
+@pytest.mark.parametrize(("limit", "sizes"), [(500, [250]), (250, [250, 0]), (200, [200, 50]), (100, [100, 100, 50])])
+def test_a_page_of_topics_has_as_many_as_it_was_asked_for(limit: int, sizes: list[int]) -> None:
+    async def test(world: World) -> None:
+        names = [f"t{number:03}" for number in range(250)]
+        await world.store.directory.register([(NS, name) for name in names])
+        found: list[list[str]] = []
+        after: str | None = ""
+        while after is not None:
+            views, after = await world.engine.topics(NS, after, limit)
+            found.append([view.topic for view in views])
+        assert ([len(page) for page in found], [name for page in found for name in page]) == (sizes, names)
+
+    run(test)

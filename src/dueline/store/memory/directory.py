@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from ...engine.store import Hint, TopicEntry
+from ...engine.store import DIRECTORY_PAGE, Hint, TopicEntry
 
 
 class MemoryDirectory:
@@ -34,7 +34,7 @@ class MemoryDirectory:
             names = [name for name in names if not after or f"{name[0]}\0{name[1]}" > after]
         else:
             names = [name for name in names if not after or name[1] > after]
-        return [self._topics[name] for name in names[:limit]]
+        return [self._topics[name] for name in names[: min(limit, DIRECTORY_PAGE)]]
 
     async def set_config(
         self, namespace: str, topic: str, config: bytes, expected_version: int | None

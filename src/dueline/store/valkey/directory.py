@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from ...engine.store import Hint, TopicEntry
+from ...engine.store import DIRECTORY_PAGE, Hint, TopicEntry
 from .codec import pack_numbers, unpack_numbers
 from .keys import line_name, line_named, topic_name
 
@@ -41,7 +41,7 @@ class ValkeyDirectory:
         "namespace NUL topic"."""
         prefix = b"" if namespace is None else topic_name(namespace, "")
         start = b"" if not after else after.encode() if namespace is None else topic_name(namespace, after)
-        return _entries(*await self._ask(TOPICS, [min(limit, 100), len(start), len(prefix)], start + prefix))
+        return _entries(*await self._ask(TOPICS, [min(limit, DIRECTORY_PAGE), len(start), len(prefix)], start + prefix))
 
     async def set_config(
         self, namespace: str, topic: str, config: bytes, expected_version: int | None
