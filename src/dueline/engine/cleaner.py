@@ -29,13 +29,20 @@ class Cleaner:
     """start, stop, and `run_once`, which does what is due and says how long it may sleep."""
 
     def __init__(
-        self, store: Store, registrar: Registrar, figures: Figures, timer: Timer, idle_round_s: float = 600.0
+        self,
+        store: Store,
+        registrar: Registrar,
+        figures: Figures,
+        timer: Timer,
+        idle_round_s: float = 600.0,
+        round_s: float = ROUND_S,
     ) -> None:
         self._store = store
         self._registrar = registrar
         self._figures = figures
         self._timer = timer
         self._idle_round_s = idle_round_s
+        self._round_s = round_s
         self.died: Callable[[str, str], None] | None = None  # told of topics where dead jobs were found
         self._notes: dict[Line, int] = {}
         self._earliest_ms: int | None = None  # of the hints this process knows of
@@ -88,7 +95,7 @@ class Cleaner:
         await self._write_notes()
         now_s = self._timer.time()
         known = self._earliest_ms is not None and self._earliest_ms <= self._store.now_ms()
-        if known or self._taken_at_s is None or now_s - self._taken_at_s >= ROUND_S:
+        if known or self._taken_at_s is None or now_s - self._taken_at_s >= self._round_s:
             await self._tidy()
         if self._timer.time() >= self._idle_at_s:
             self._idle_at_s = self._timer.time() + self._idle_round_s
@@ -97,7 +104,7 @@ class Cleaner:
 
     def _rest_s(self) -> float:
         now_s = self._timer.time()
-        ends_s = [(self._taken_at_s or now_s) + ROUND_S, self._idle_at_s]
+        ends_s = [(self._taken_at_s or now_s) + self._round_s, self._idle_at_s]
         if self._earliest_ms is not None:
             ends_s.append(now_s + (self._earliest_ms - self._store.now_ms()) / 1000)
         return max(0.0, min(ends_s) - now_s)

@@ -18,7 +18,7 @@ from typing import Any
 
 from .bulk import BulkCalls
 from .checks import Checks
-from .cleaner import Cleaner
+from .cleaner import ROUND_S, Cleaner
 from .commands import Bulk, Filter, Patch, Pull, Send, Sent, TopicPatch, TopicView
 from .control import TopicControl
 from .errors import Draining, DuelineError
@@ -42,7 +42,8 @@ class Engine:
     """Every promise of the native API as a method. All topics are given as (namespace, topic).
 
     `wide`: namespaces whose ids are unique over all their topics. `idle_ms`: when an unused, empty topic leaves the
-    directory. `figures`: what this process counted. `timer` is a seam for tests.
+    directory. `round_s`: how often to look for what other processes left. `figures`: what this process counted. `timer`
+    is a seam for tests.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Engine:
         *,
         wide: frozenset[str] = frozenset(),
         idle_ms: int = IDLE_MS,
+        round_s: float = ROUND_S,
         timer: Timer | None = None,
     ) -> None:
         timer = timer or LoopTimer()
@@ -67,9 +69,9 @@ class Engine:
         self._pushes = PushControl(store, self._control, self._checks)
         self._jobs = JobCalls(store, self._checks)
         self._bulk = BulkCalls(store, timer.time)
-        self._cleaner = Cleaner(store, self._registrar, self.figures, timer, idle_ms / 3000)
+        self._cleaner = Cleaner(store, self._registrar, self.figures, timer, idle_ms / 3000, round_s)
         roomy_sender = Sender(store, self._topics, self._registrar, Checks(roomy(limits)), timer)
-        self._forwarder = Forwarder(store, self._topics, roomy_sender, self._carry, timer)
+        self._forwarder = Forwarder(store, self._topics, roomy_sender, self._carry, timer, round_s)
         self._cleaner.died = self._waiters.died = self._forwarder.died
         self._control.rerouted = self._forwarder.changed
         self._background: set[asyncio.Task[None]] = set()

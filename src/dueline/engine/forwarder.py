@@ -44,13 +44,20 @@ class Forwarder:
     """
 
     def __init__(
-        self, store: Store, topics: Topics, sender: Sender, carry: Callable[[str], Awaitable[None]], timer: Timer
+        self,
+        store: Store,
+        topics: Topics,
+        sender: Sender,
+        carry: Callable[[str], Awaitable[None]],
+        timer: Timer,
+        round_s: float = ROUND_S,
     ) -> None:
         self._store = store
         self._topics = topics
         self._sender = sender
         self._carry = carry
         self._timer = timer
+        self._round_s = round_s
         self._wanted: dict[Key, None] = {}
         self._stuck: dict[Key, float] = {}  # jobs that no send takes: until when deaths there are no news
         self._all: list[Key] = []
@@ -117,7 +124,7 @@ class Forwarder:
         self._wake.clear()
         if self._timer.time() >= self._round_at_s:
             await self._begin_round()
-            self._round_at_s = self._timer.time() + ROUND_S
+            self._round_at_s = self._timer.time() + self._round_s
         while self._wanted and not self._stopping:
             key = next(iter(self._wanted))
             del self._wanted[key]  # first: a death that comes meanwhile is another reason to look
