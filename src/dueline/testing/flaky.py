@@ -1,0 +1,182 @@
+"""A store that behaves as stores do on bad days: it refuses, it answers late, and it loses answers. By a seed.
+
+    refused    Unavailable: certainly not done
+    lost       done, but nobody hears of it: UnknownOutcome
+    late       done or not, the answer takes a while (of the loop's time, so of virtual time on a virtual loop)
+
+It wraps a real store, so what was done is really done: a lost pull leaves jobs leased until their leases are over. The
+same seed and the same calls give the same trouble.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from ..engine.errors import StoreDown, UnknownOutcome
+from ..engine.job import Job, Line
+from ..engine.store import (
+    Cleaned,
+    Control,
+    Directory,
+    Done,
+    Edit,
+    Events,
+    Extend,
+    Page,
+    Pull,
+    Pulled,
+    Purge,
+    PushLog,
+    Query,
+    Ref,
+    Release,
+    Revive,
+    SendItem,
+    SendResult,
+    Stats,
+    Store,
+)
+
+T = TypeVar("T")
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """How bad the day is: shares of the calls (0 to 1), and the longest delay of a late one."""
+
+    seed: int = 0
+    refused: float = 0.0
+    lost: float = 0.0
+    late: float = 0.0
+    late_ms: int = 2_000
+
+    def __post_init__(self) -> None:
+        for name in ("refused", "lost", "late"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name}: a share of the calls is between 0 and 1")
+
+
+class FlakyStore:
+    """`engine.store.Store` over another one. Every call on jobs is in danger; the directory and the log are not.
+
+    `calm` ends the trouble, `stir` lets it begin (again)."""
+
+    def __init__(self, store: Store, trouble: Trouble) -> None:
+        self.inner = store
+        self.trouble = trouble
+        self.counts = {"refused": 0, "lost": 0, "late": 0}
+        self._dice = random.Random(trouble.seed)
+        self._calm = False
+
+    def calm(self) -> None:
+        """From now on nothing goes wrong."""
+        self._calm = True
+
+    def stir(self) -> None:
+        """From now on things go wrong again."""
+        self._calm = False
+
+    async def _through(self, call: Callable[[], Awaitable[T]]) -> T:
+        if self._calm:
+            return await call()
+        refused, late, lost, share = (self._dice.random() for _ in range(4))
+        if late < self.trouble.late:
+            self.counts["late"] += 1
+            await asyncio.sleep(share * self.trouble.late_ms / 1000)
+        if refused < self.trouble.refused:
+            self.counts["refused"] += 1
+            raise StoreDown("the flaky store refused this call")
+        result = await call()
+        if lost < self.trouble.lost:
+            self.counts["lost"] += 1
+            raise UnknownOutcome("the flaky store lost the answer")
+        return result
+
+    # -- calls on jobs: in danger
+
+    async def send(self, line: Line, items: Sequence[SendItem], policy_version: int = 0) -> list[SendResult]:
+        return await self._through(lambda: self.inner.send(line, items, policy_version))
+
+    async def pull(self, line: Line, pull: Pull) -> Pulled:
+        return await self._through(lambda: self.inner.pull(line, pull))
+
+    async def ack(self, line: Line, items: Sequence[Ref]) -> list[Done]:
+        return await self._through(lambda: self.inner.ack(line, items))
+
+    async def release(self, line: Line, items: Sequence[Release]) -> list[Done]:
+        return await self._through(lambda: self.inner.release(line, items))
+
+    async def extend(self, line: Line, items: Sequence[Extend]) -> list[Done]:
+        return await self._through(lambda: self.inner.extend(line, items))
+
+    async def cancel(
+        self, line: Line, ids: Sequence[str], forget: bool = False, spare_leased: bool = False
+    ) -> list[Done]:
+        return await self._through(lambda: self.inner.cancel(line, ids, forget, spare_leased))
+
+    async def edit(self, line: Line, items: Sequence[Edit]) -> list[Done]:
+        return await self._through(lambda: self.inner.edit(line, items))
+
+    async def revive(self, line: Line, revive: Revive) -> list[tuple[str, Done]]:
+        return await self._through(lambda: self.inner.revive(line, revive))
+
+    async def purge(self, line: Line, purge: Purge) -> list[tuple[str, Done]]:
+        return await self._through(lambda: self.inner.purge(line, purge))
+
+    async def read(self, line: Line, ids: Sequence[str], body: bool = True) -> list[Job | None]:
+        return await self._through(lambda: self.inner.read(line, ids, body))
+
+    async def list(self, line: Line, query: Query) -> Page:
+        return await self._through(lambda: self.inner.list(line, query))
+
+    # -- the rest: as it is
+
+    @property
+    def directory(self) -> Directory:
+        return self.inner.directory
+
+    @property
+    def pushes(self) -> PushLog:
+        return self.inner.pushes
+
+    @property
+    def events(self) -> Events | None:
+        return self.inner.events
+
+    @events.setter
+    def events(self, events: Events | None) -> None:
+        self.inner.events = events
+
+    async def start(self) -> None:
+        await self.inner.start()
+
+    async def stop(self) -> None:
+        await self.inner.stop()
+
+    def now_ms(self) -> int:
+        return self.inner.now_ms()
+
+    async def watch(self, line: Line) -> None:
+        await self.inner.watch(line)
+
+    async def unwatch(self, line: Line) -> None:
+        await self.inner.unwatch(line)
+
+    async def stats(self, line: Line, bands_ms: Sequence[int] = ()) -> Stats:
+        return await self.inner.stats(line, bands_ms)
+
+    async def control(self, line: Line, control: Control) -> None:
+        await self.inner.control(line, control)
+
+    async def clean(self, line: Line, limit: int = 200) -> Cleaned:
+        return await self.inner.clean(line, limit)
+
+    async def agenda_noted(self, line: Line, at_ms: int) -> None:
+        await self.inner.agenda_noted(line, at_ms)
+
+    async def retire(self, line: Line) -> bool:
+        return await self.inner.retire(line)

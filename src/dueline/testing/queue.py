@@ -1,0 +1,198 @@
+"""A whole queue inside a test, in virtual time: the real engine and API on the reference store. For tests only.
+
+    with VirtualQueue() as queue:
+        queue.work(worker)                                        # handlers run when time passes
+        queue.client.send("reminders", {"user": 7}, delay="15d")
+        queue.clock.advance("15d")
+        assert queue.recorder.bodies("reminders") == [{"user": 7}]
+
+Nothing is kept when it is closed: the memory store is the readable model that the real one is compared with, and no way
+to run anything. There is no socket, no process and no sleep; fifteen days take as long as what happens in them.
+
+Time stands still between the calls of a test. A call of the client returns when it is answered and everything that
+follows from it now has happened, handlers included. Coroutines run on the queue's own event loop, plain functions in
+the test's thread (see `virtual_loop`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from datetime import datetime
+from types import TracebackType
+from typing import Any, TypeVar
+
+from ..client.times import Duration, Moment, datetime_of, duration_ms, moment_ms
+from ..dialects.native import InfoView, NativeDialect
+from ..engine.limits import Limits
+from ..engine.timer import Handle
+from ..server.router import Router
+from ..store.memory import MemoryStore
+from .flaky import FlakyStore, Trouble
+from .local_client import LocalAsyncClient, LocalClient
+from .recorder import Recorder, RecordingEngine
+from .virtual_loop import GRACE_S, VirtualLoop
+
+T = TypeVar("T")
+
+NEVER_MS = 50 * 366 * 86_400_000
+LIMITS = Limits(max_wait_ms=NEVER_MS)  # nobody's connection ends here: a worker waits once, for as long as it takes
+
+
+class QueueClock:
+    """The time of a queue, which passes when it is told to."""
+
+    def __init__(self, loop: VirtualLoop, start_ms: int) -> None:
+        self._loop = loop
+        self._start_ms = start_ms
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+    @property
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return self._start_ms + round(self._loop.time() * 1e6) // 1000
+
+    @property
+    def now(self) -> datetime:
+        """The same, in UTC. It starts as the real time, so that programs which look at the real clock agree with it."""
+        return datetime_of(self.now_ms)
+
+    def advance(self, by: Duration = 0) -> None:
+        """Let time pass ("30d", seconds, a timedelta); everything that becomes due happens at its moment, in order.
+        Returns when nothing is left to do now."""
+        end_ms = self.now_ms + duration_ms(by, "by")
+        self._loop.pass_time(max(0.0, (end_ms - self._start_ms) / 1000 - self._loop.time()))
+
+    def advance_to(self, moment: Moment) -> None:
+        """Let time pass until then; not at all when that is past."""
+        self.advance(max(0, moment_ms(moment, "moment") - self.now_ms) / 1000)
+
+    async def async_advance(self, by: Duration = 0) -> None:
+        """`advance` for tests that are coroutines of another event loop."""
+        await asyncio.to_thread(self.advance, by)
+
+
+class _LoopTimer:
+    """The engine's timers on the virtual loop."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+
+    def time(self) -> float:
+        return self._loop.time()
+
+    def call_later(self, delay_s: float, callback: Callable[[], object], /) -> Handle:
+        return self._loop.call_later(delay_s, callback)
+
+
+class VirtualQueue:
+    """`start`: the time at which it begins, else the real one. `trouble`: what goes wrong with its store (`flaky`).
+    `wide`: namespaces whose ids are unique over all topics. Use it in a with block, or `open` and `close` it."""
+
+    def __init__(
+        self,
+        start: Moment | None = None,
+        trouble: Trouble | None = None,
+        wide: frozenset[str] = frozenset(),
+        limits: Limits = LIMITS,
+        grace_s: float = GRACE_S,
+    ) -> None:
+        start_ms = int(time.time()) * 1000 if start is None else moment_ms(start, "start")
+        self.loop = VirtualLoop(grace_s)
+        self.clock = QueueClock(self.loop, start_ms)
+        self.recorder = Recorder()
+        self.store = FlakyStore(MemoryStore(self.clock), trouble or Trouble())
+        self._limits, self._wide = limits, wide
+        self._clients: dict[str, tuple[LocalClient, LocalAsyncClient]] = {}
+        self._engine: RecordingEngine | None = None
+        self._router: Router | None = None
+
+    def __enter__(self) -> VirtualQueue:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Start the loop, the store and the engine."""
+        if self._engine is None:
+            self.loop.start()
+            self.run(self._open())
+
+    def close(self) -> None:
+        """End everything. It may be called twice."""
+        if self._engine is not None and not self.loop.is_closed():
+            self.store.calm()
+            self.run(self._close())
+        self.loop.end()
+
+    @property
+    def engine(self) -> RecordingEngine:
+        assert self._engine is not None, "the queue is not open"
+        return self._engine
+
+    # -- talking to it
+
+    @property
+    def client(self) -> LocalClient:
+        """A `dueline.Client` that is answered by this queue."""
+        return self.clients("default")[0]
+
+    @property
+    def async_client(self) -> LocalAsyncClient:
+        """A `dueline.AsyncClient` that is answered by this queue, in whatever event loop it is used."""
+        return self.clients("default")[1]
+
+    def clients(self, namespace: str) -> tuple[LocalClient, LocalAsyncClient]:
+        """The two clients of a namespace."""
+        if namespace not in self._clients:
+            assert self._router is not None, "the queue is not open"
+            self._clients[namespace] = (
+                LocalClient(self.loop, self._router, namespace),
+                LocalAsyncClient(self.loop, self._router, namespace),
+            )
+        return self._clients[namespace]
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the queue's event loop, letting as much time pass as it needs; its result."""
+        if self.loop.inside:
+            work.close()
+            raise RuntimeError("this is the queue's own event loop: await it")
+        running: Future[T] = asyncio.run_coroutine_threadsafe(work, self.loop)
+        return self.loop.wait_for(running)
+
+    def settle(self) -> None:
+        """Let everything happen that is to happen now. No time passes."""
+        self.loop.pass_time(0)
+
+    # -- life
+
+    async def _open(self) -> None:
+        await self.store.start()
+        # Nobody else uses this store, so there is nothing to look for from time to time: a year of rest costs nothing.
+        self._engine = RecordingEngine(
+            self.store,
+            self._limits,
+            wide=self._wide,
+            idle_ms=NEVER_MS,
+            round_s=NEVER_MS / 1000,
+            timer=_LoopTimer(self.loop),
+        )
+        self._engine.recorder = self.recorder
+        self._router = Router([NativeDialect(self._engine, self._limits, _info)])
+        await self._engine.start()
+
+    async def _close(self) -> None:
+        await self.engine.stop()
+        await self.store.stop()
+
+
+def _info() -> InfoView:
+    return InfoView("0", "default", "none", "memory, for tests only", {}, 0)

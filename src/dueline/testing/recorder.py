@@ -1,0 +1,144 @@
+"""What a test sees of a queue: every job that was sent, and every run of a handler, in order.
+
+    recorder.sent("orders.close")        [SentJob(id="close-7", body={"order": 7}, ...)]
+    recorder.handled("orders.close")     [HandledJob(id="close-7", attempt=1, outcome="done", ...)]
+    recorder.failed()                    those that ended with an exception
+
+Sends that were refused are not there. Jobs that the engine itself sends on (on_dead) are no sends of the program.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+import msgspec
+
+from ..engine.commands import Send, Sent
+from ..engine.engine import Engine
+from ..engine.errors import DuelineError
+from ..engine.job import BodyKind
+
+
+class SentJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A send that was answered with success. `result`: created | kept | replaced | appended; `id` of a merge: the
+    group's."""
+
+    namespace: str
+    topic: str
+    id: str
+    body: Any
+    result: str
+    at_ms: int
+    due_at_ms: int
+    tags: tuple[str, ...] = ()
+    headers: dict[str, str] = {}
+    merge_key: str | None = None
+
+    @property
+    def delay_ms(self) -> int:
+        """From the send to the due time."""
+        return max(0, self.due_at_ms - self.at_ms)
+
+
+class HandledJob(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a handler. `outcome`: done | retry | snooze | discard | cancelled; `error`: what was raised."""
+
+    topic: str
+    id: str
+    body: Any
+    attempt: int
+    at_ms: int
+    outcome: str
+    error: BaseException | None = None
+
+
+class Recorder:
+    """Written by the queue, read by the test. Any thread may read it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sent: list[SentJob] = []
+        self._handled: list[HandledJob] = []
+
+    def sent(self, topic: str | None = None) -> list[SentJob]:
+        """The sends of a topic, or all."""
+        return _of(self._sent, topic, self._lock)
+
+    def handled(self, topic: str | None = None) -> list[HandledJob]:
+        """The runs of a topic's handlers, or all."""
+        return _of(self._handled, topic, self._lock)
+
+    def failed(self, topic: str | None = None) -> list[HandledJob]:
+        """The runs that ended with an exception, but for the outcomes that a handler asks for."""
+        return [run for run in self.handled(topic) if run.outcome == "retry" and run.error is not None]
+
+    def bodies(self, topic: str) -> list[Any]:
+        """The bodies that the handlers of a topic were done with, in order."""
+        return [run.body for run in self.handled(topic) if run.outcome == "done"]
+
+    def clear(self) -> None:
+        """Forget what was seen so far."""
+        with self._lock:
+            self._sent.clear()
+            self._handled.clear()
+
+    def note_sent(self, job: SentJob) -> None:
+        with self._lock:
+            self._sent.append(job)
+
+    def note_handled(self, job: HandledJob) -> None:
+        with self._lock:
+            self._handled.append(job)
+
+
+def _of(entries: list[Any], topic: str | None, lock: threading.Lock) -> list[Any]:
+    with lock:
+        return [entry for entry in entries if topic is None or entry.topic == topic]
+
+
+class RecordingEngine(Engine):
+    """An engine that tells a recorder what was sent."""
+
+    recorder: Recorder | None = None
+
+    def send(self, namespace: str, topic: str, command: Send) -> Awaitable[Sent]:
+        return self._noted(namespace, command, super().send(namespace, topic, command))
+
+    async def send_many(self, namespace: str, topic: str, commands: Sequence[Send]) -> list[Sent | DuelineError]:
+        results = await super().send_many(namespace, topic, commands)
+        for command, result in zip(commands, results, strict=True):
+            if isinstance(result, Sent):
+                self._note(namespace, command, result)
+        return results
+
+    async def _noted(self, namespace: str, command: Send, sending: Awaitable[Sent]) -> Sent:
+        sent = await sending
+        self._note(namespace, command, sent)
+        return sent
+
+    def _note(self, namespace: str, command: Send, sent: Sent) -> None:
+        if self.recorder is None:
+            return
+        self.recorder.note_sent(
+            SentJob(
+                namespace=namespace,
+                topic=sent.topic,
+                id=sent.id,
+                body=value_of(command.body, command.kind),
+                result=sent.result,
+                at_ms=self.store.now_ms(),
+                due_at_ms=sent.due_at_ms,
+                tags=command.tags,
+                headers=dict(command.headers),
+                merge_key=None if command.merge is None else command.merge.key,
+            )
+        )
+
+
+def value_of(body: bytes, kind: BodyKind) -> Any:
+    """A body as a test wants to compare it: the JSON value, the text, or the bytes."""
+    if kind is BodyKind.JSON:
+        return msgspec.json.decode(body)
+    return body.decode() if kind is BodyKind.TEXT else body

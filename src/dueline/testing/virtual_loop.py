@@ -1,0 +1,265 @@
+"""An event loop whose time stands still until somebody lets it pass; then it jumps from timer to timer.
+
+Everything on it lives in virtual time: `asyncio.sleep`, timeouts, the engine, workers and their handlers. It runs in a
+thread of its own. Others (a test, its threads, its own event loops) give it work and wait in `wait_for`:
+
+    the loop is idle           nothing is ready to run, and nothing outside of it is under way for it
+    somebody waits             time jumps to the next timer, but not past what the waiter allows; then it is idle again
+    nobody waits               time stands still
+
+`run_in_executor` runs in the thread that waits, one call after the other, so a test and the plain functions that its
+workers call share one thread, and with it database connections and transactions. While such a call runs, no time
+passes.
+
+Two documented seams of asyncio are used: the selector that a loop is given, and its method `time`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import selectors
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar, TypeVarTuple
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+GRACE_S = 0.2
+
+
+class NothingWillHappen(RuntimeError):
+    """What is waited for needs something that no timer will ever bring about."""
+
+
+class Wait:
+    """Somebody lets time pass: until `until_s`, or until `over` says so. `reached` is set in the loop's thread.
+    `nested`: it waits inside a plain function that the loop has given to its thread."""
+
+    def __init__(self, until_s: float, over: Callable[[], bool]) -> None:
+        self.until_s = until_s
+        self.over = over
+        self.nested = False
+        self.reached: Future[None] = Future()
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Made in any thread, run by `start`. `attentive` says that something on the loop may be waiting for real sockets
+    or threads: before time passes, they get `grace_s` real seconds to answer."""
+
+    def __init__(self, grace_s: float = GRACE_S) -> None:
+        self._now_s = 0.0
+        self._waits: list[Wait] = []
+        self._outside = 0  # calls of run_in_executor that have not come back
+        self._errands: deque[Callable[[], None]] = deque()
+        self._news = threading.Condition()  # of errands, and of waits that are over
+        self._here = threading.local()  # .busy: this thread is doing an errand
+        self._grace_s = grace_s
+        self._owner = threading.current_thread()
+        self._thread: threading.Thread | None = None
+        self.attentive: Callable[[], bool] = lambda: False
+        super().__init__(_IdleSelector(self._idle))
+
+    def time(self) -> float:
+        """Virtual seconds since the loop was made."""
+        return self._now_s
+
+    def start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._turn, name="dueline-virtual-loop", daemon=True)
+            self._thread.start()
+
+    def end(self) -> None:
+        """Stop and close it. It may be called twice, and before `start`; not on the loop itself."""
+        if self.is_closed():
+            return
+        if self._thread is not None:
+            self.call_soon_threadsafe(self.stop)
+            self._thread.join()
+        self.close()
+
+    @property
+    def inside(self) -> bool:
+        """Whether this is the loop's own thread, which must not wait for itself."""
+        return self._thread is threading.current_thread()
+
+    # -- from other threads
+
+    def wait_for(self, work: Future[T], errands: bool = True) -> T:
+        """Let as much time pass as `work` needs, and give its result. `errands`: this thread may run plain functions
+        meanwhile."""
+        wait = Wait(math.inf, work.done)
+        # The loop looks at `over` when it has nothing else to do, so it must hear of an end that comes from outside.
+        work.add_done_callback(lambda _: None if self.is_closed() else self.call_soon_threadsafe(_nothing))
+        self._wait(lambda: wait, errands)
+        return work.result()
+
+    def settled(self, work: Future[T], may_wait: bool = False) -> T:
+        """The result of `work`; in the thread that made the loop, after everything that follows from it has happened.
+
+        Other threads do no errands for what is answered at once: plain functions belong into that first thread."""
+        if self._owner is not threading.current_thread():
+            return self.wait_for(work, errands=may_wait)
+        try:
+            return self.wait_for(work)
+        finally:
+            if not getattr(self._here, "busy", False):
+                self.pass_time(0)
+
+    def pass_time(self, by_s: float) -> None:
+        """Let time pass, and return when everything that follows from it has happened. 0: what is due now."""
+        self._wait(lambda: Wait(self._now_s + by_s, _never), errands=True)
+
+    def _wait(self, make: Callable[[], Wait], errands: bool) -> None:
+        """Wait, and do meanwhile what the loop wants done in this thread. A plain function that waits is no work that
+        the loop has to wait for."""
+        if self.inside:
+            raise RuntimeError(
+                "this thread is the event loop and cannot wait for itself: use the async form, and await it"
+            )
+        nested = getattr(self._here, "busy", False)
+        reached: Future[None] = Future()
+        reached.add_done_callback(self._tell)
+
+        def begin() -> None:
+            wait = make()
+            wait.reached, wait.nested = reached, nested
+            self._outside -= nested
+            self._waits.append(wait)
+
+        self.call_soon_threadsafe(begin)
+        while errand := self._next_errand(reached, errands):
+            errand()
+        if nested:
+            self.call_soon_threadsafe(self._went_on)
+        reached.result()
+
+    def _next_errand(self, reached: Future[None], errands: bool) -> Callable[[], None] | None:
+        with self._news:
+            self._news.wait_for(lambda: reached.done() or (errands and self._errands))
+            return None if reached.done() else self._errands.popleft()
+
+    def _tell(self, _: object = None) -> None:
+        with self._news:
+            self._news.notify_all()
+
+    def _went_on(self) -> None:
+        self._outside += 1
+
+    # -- on the loop
+
+    def run_in_executor(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, executor: Any, func: Callable[[*Ts], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        """Run it in the thread that waits for this loop, whatever executor was meant."""
+        result: asyncio.Future[T] = self.create_future()
+        self._outside += 1
+
+        def errand() -> None:
+            value: T | None = None
+            error: BaseException | None = None
+            before, self._here.busy = getattr(self._here, "busy", False), True
+            try:
+                value = func(*args)
+            except BaseException as raised:  # it belongs to whoever awaits the result, as with any executor
+                error = raised
+            finally:
+                self._here.busy = before
+            self.call_soon_threadsafe(come_back, value, error)
+
+        def come_back(value: Any, error: BaseException | None) -> None:
+            self._outside -= 1
+            if result.cancelled():
+                return
+            if error is None:
+                result.set_result(value)
+            else:
+                result.set_exception(error)
+
+        with self._news:
+            self._errands.append(errand)
+            self._news.notify_all()
+        return result
+
+    def _turn(self) -> None:
+        asyncio.set_event_loop(self)
+        self.run_forever()
+
+    def _idle(self, timeout_s: float | None, real: selectors.BaseSelector) -> list[_Ready]:
+        """Nothing is ready; the next timer is `timeout_s` away (None: there is none)."""
+        if self._reached(lambda wait: wait.over()):
+            return []
+        if self._outside or not self._waits:
+            return real.select(None)
+        if self.attentive() and (events := real.select(self._grace_s)):
+            return events
+        # A plain function that waits decides alone: those in whose time it runs are not done before it is.
+        deciding = [wait for wait in self._waits if wait.nested] or self._waits
+        if deciding is self._waits and self._reached(lambda wait: wait.until_s <= self._now_s):
+            return []
+        next_s = math.inf if timeout_s is None else self._now_s + timeout_s
+        next_s = min(next_s, *(wait.until_s for wait in deciding))
+        if next_s < math.inf:
+            self._now_s = next_s
+            return []
+        return self._stuck(real)
+
+    def _reached(self, ends: Callable[[Wait], bool]) -> bool:
+        """Tell those who have waited long enough. True: there were some."""
+        ended = [wait for wait in self._waits if ends(wait)]
+        for wait in ended:
+            self._waits.remove(wait)
+            wait.reached.set_result(None)
+        return bool(ended)
+
+    def _stuck(self, real: selectors.BaseSelector) -> list[_Ready]:
+        """No timer is left, and none of those who wait has an end. Something outside may still come, for a moment."""
+        if events := real.select(self._grace_s):
+            return events
+        for wait in self._waits:
+            wait.reached.set_exception(NothingWillHappen("this waits for something that will never happen"))
+        self._waits.clear()
+        return []
+
+
+_Ready = tuple[selectors.SelectorKey, int]
+
+
+class _IdleSelector(selectors.BaseSelector):
+    """The real selector, which asks before it sleeps."""
+
+    def __init__(self, idle: Callable[[float | None, selectors.BaseSelector], list[_Ready]]) -> None:
+        self._real = selectors.DefaultSelector()
+        self._idle = idle
+
+    def select(self, timeout: float | None = None) -> list[_Ready]:
+        events = self._real.select(0)
+        if events or (timeout is not None and timeout <= 0):
+            return events
+        return self._idle(timeout, self._real)
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._real.register(fileobj, events, data)
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._real.unregister(fileobj)
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._real.modify(fileobj, events, data)
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return self._real.get_map()
+
+    def close(self) -> None:
+        self._real.close()
+
+
+def _never() -> bool:
+    return False
+
+
+def _nothing() -> None:
+    """Wakes the loop up."""
