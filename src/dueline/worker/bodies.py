@@ -1,0 +1,57 @@
+"""A job's body as the type that a handler asks for. No I/O.
+
+    annotation of the first parameter      what the handler gets
+    none, Any                              the JSON value; bytes when the body is bytes
+    bytes                                  the body's bytes: a text as UTF-8, any other JSON as its text
+    str                                    a text as it is; any other JSON as its text; bytes as UTF-8
+    msgspec struct, dataclass, TypedDict,
+    list[...], int, datetime, UUID ...     decoded and checked by msgspec
+    pydantic model                         validated by pydantic
+
+The items of a merge group come as one list, so its handler asks for `list[...]`. A body that does not fit is a failure
+like any other: the job is released by its retry policy, and what was wrong stands in its last error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ..client.results import Payload
+
+Reader = Callable[[Payload], Any]
+
+
+def reader_of(annotation: Any, where: str) -> Reader:
+    """How to read a body as `annotation`. Raises TypeError, naming `where`, for a type that no body can have."""
+    if annotation is Any:
+        return _value
+    if annotation is bytes:
+        return _bytes
+    if annotation is str:
+        return _text
+    validate = getattr(annotation, "model_validate_json", None)
+    if validate is not None:
+        return lambda job: validate(job.data or b"null")
+    try:
+        decode = msgspec.json.Decoder(annotation).decode
+    except (TypeError, NotImplementedError) as wrong:
+        raise TypeError(f"{where}: a body cannot be read as {annotation!r}: {wrong}") from None
+    return lambda job: decode(job.data or b"null")
+
+
+def _value(job: Payload) -> Any:
+    return (job.data or b"") if isinstance(job.body_base64, str) else job.json()
+
+
+def _bytes(job: Payload) -> bytes:
+    data = job.data or b""
+    if isinstance(job.body_base64, str) or not data.startswith(b'"'):
+        return data
+    return msgspec.json.decode(data, type=str).encode()
+
+
+def _text(job: Payload) -> str:
+    return _bytes(job).decode()

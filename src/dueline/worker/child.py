@@ -1,0 +1,151 @@
+"""The other side of a process pool: one child process that runs one handler at a time.
+
+    parent -> child    ("job", Home, Held)    ("extended", ErrorText or None)    ("stopping",)
+    child -> parent    ("done", ending, delay_ms, error)    ("extend", lease_ms)
+
+The child ends when the pipe does, so it never outlives its parent, however that ends. Signals that a terminal or an
+init system sends to the whole group are the parent's to obey: a child that obeyed them would waste an attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import importlib
+import inspect
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+from multiprocessing.connection import Connection
+from typing import Any
+
+import msgspec
+
+from ..client.errors import LeaseLost
+from ..client.results import Held
+from .context import Context
+from .handlers import Handler, Home
+from .outcomes import Verdict, verdict_of
+
+_PR_SET_PDEATHSIG = 1
+
+
+class ChildSettings(msgspec.Struct, frozen=True):
+    """What a child must know. `url`: where its handlers send; None: nowhere."""
+
+    parent: int
+    url: str | None
+    namespace: str | None
+    token: str | None
+    log_level: int
+
+
+def child_main(pipe: Connection, settings: ChildSettings) -> None:
+    """The whole life of a child process."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _deaf)  # a handler of ours, not SIG_IGN: programs that a handler starts shall hear it
+    _end_with(settings.parent)
+    if not logging.getLogger().handlers:
+        logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    keeper = _Keeper(pipe)
+    threading.Thread(target=keeper.listen, name="dueline-pipe", daemon=True).start()
+    found: dict[Home, Handler] = {}
+    while True:
+        home, job = keeper.jobs.get()
+        verdict = _run(home, job, keeper, found, settings)
+        keeper.tell(("done", int(verdict.ending), verdict.delay_ms, verdict.error))
+
+
+def load(home: Home) -> Any:
+    """What stands at `home`: a handle or a TaskWorker class."""
+    found: Any = importlib.import_module(home.module)
+    for name in home.qualname.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def _run(home: Home, job: Held, keeper: _Keeper, found: dict[Home, Handler], settings: ChildSettings) -> Verdict:
+    keeper.lease_until_ms = job.lease_until_ms
+    try:
+        handler = found.get(home)
+        if handler is None:
+            handler = found[home] = _handler(home, settings)
+        return verdict_of(call_here(handler, job, Context(job, keeper)))
+    except BaseException as raised:  # also SystemExit: a handler does not end the worker
+        return verdict_of(raised)
+
+
+def _handler(home: Home, settings: ChildSettings) -> Handler:
+    from .handle import Handle
+    from .tasks import task_handler
+
+    there = load(home)
+    if not isinstance(there, Handle):
+        return task_handler(there)
+    there.worker.join_queue(settings.url, settings.namespace, settings.token)
+    return there.handler
+
+
+def call_here(handler: Handler, job: Held, context: Context) -> Any:
+    """Call a handler in this thread, which may block; a coroutine gets an event loop for itself."""
+    result = handler.call(*handler.arguments(job, context))
+    return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
+
+
+async def _awaited(result: Any) -> Any:
+    return await result
+
+
+class _Keeper:
+    """The parent, as the handler's context sees it."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self.jobs: queue.SimpleQueue[tuple[Home, Held]] = queue.SimpleQueue()
+        self.lease_until_ms = 0
+        self.stopping = False
+        self._pipe = pipe
+        self._lock = threading.Lock()
+        self._extended: queue.SimpleQueue[tuple[int, str | None]] = queue.SimpleQueue()
+
+    def listen(self) -> None:
+        """Read what the parent says; its end is ours."""
+        while True:
+            try:
+                kind, *said = self._pipe.recv()
+            except (EOFError, OSError):
+                os._exit(0)
+            if kind == "job":
+                self.jobs.put((said[0], said[1]))
+            elif kind == "extended":
+                self._extended.put((said[0], said[1]))
+            else:
+                self.stopping = True
+
+    def tell(self, message: tuple[Any, ...]) -> None:
+        with self._lock:
+            self._pipe.send(message)
+
+    def extend_blocking(self, lease_ms: int | None) -> None:
+        self.tell(("extend", lease_ms))
+        until_ms, error = self._extended.get()
+        if error is not None:
+            raise LeaseLost("lease_lost", error)
+        self.lease_until_ms = until_ms
+
+    async def extend(self, lease_ms: int | None) -> None:
+        await asyncio.to_thread(self.extend_blocking, lease_ms)
+
+
+def _deaf(*_: Any) -> None:
+    """The parent decides when we end."""
+
+
+def _end_with(parent: int) -> None:
+    """Have the kernel end us with our parent, also while a handler never lets another thread run."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)

@@ -1,0 +1,122 @@
+"""What a handler may know about the job it works on, and what it may do with its lease."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Raw
+
+from ..client.results import Held
+from ..client.times import Duration, duration_ms
+
+
+class Keeper(Protocol):
+    """Who keeps the lease: this process, or the parent of it."""
+
+    @property
+    def lease_until_ms(self) -> int: ...
+    @property
+    def stopping(self) -> bool: ...
+    async def extend(self, lease_ms: int | None) -> None:
+        """Keep the job for lease_ms from now (None: the worker's lease). Raises LeaseLost."""
+        ...
+
+    def extend_blocking(self, lease_ms: int | None) -> None:
+        """The same, from a thread that may wait."""
+        ...
+
+
+class Context:
+    """The second parameter of a handler. The lease is extended by itself while the handler runs."""
+
+    def __init__(self, job: Held, keeper: Keeper) -> None:
+        self.job = job
+        self.keeper = keeper
+
+    @property
+    def id(self) -> str:
+        return self.job.id
+
+    @property
+    def topic(self) -> str:
+        return self.job.topic
+
+    @property
+    def attempt(self) -> int:
+        """1 at the first one; those that were given back uncounted do not count."""
+        return self.job.attempt
+
+    @property
+    def max_attempts(self) -> int | None:
+        return self.job.max_attempts
+
+    @property
+    def delivery(self) -> int:
+        """The number of this delivery, without repeats."""
+        return self.job.delivery
+
+    @property
+    def due_at_ms(self) -> int:
+        return self.job.due_at_ms
+
+    @property
+    def due_at(self) -> datetime:
+        return self.job.due_at
+
+    @property
+    def created_at_ms(self) -> int:
+        return self.job.created_at_ms
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self.job.headers
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return self.job.tags
+
+    @property
+    def merge_key(self) -> str | None:
+        return self.job.merge_key
+
+    @property
+    def items(self) -> list[Any] | None:
+        """The items of a merge group, in send order; None of any other job."""
+        items = self.job.items
+        return [msgspec.json.decode(bytes(item)) for item in items] if isinstance(items, tuple) else None
+
+    @property
+    def body(self) -> Raw | None:
+        """The body as JSON text, where it is JSON."""
+        return self.job.body if isinstance(self.job.body, Raw) else None
+
+    @property
+    def lease_until_ms(self) -> int:
+        """The end of the lease as it is known now, on the store's clock."""
+        return self.keeper.lease_until_ms
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the worker is being stopped: a long handler can end early, by Snooze(0) without cost."""
+        return self.keeper.stopping
+
+    def extend(self, lease: Duration | None = None) -> None:
+        """Keep the job for `lease` from now, from a plain handler. Raises LeaseLost."""
+        self.keeper.extend_blocking(None if lease is None else duration_ms(lease, "lease"))
+
+    async def aextend(self, lease: Duration | None = None) -> None:
+        """The same, from a coroutine."""
+        await self.keeper.extend(None if lease is None else duration_ms(lease, "lease"))
+
+
+def refuse_in_loop(instead: str) -> None:
+    """A call that blocks would stop the event loop it is made in: raises RuntimeError that names the right one."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(f"this blocks, and an event loop runs in this thread: use `await {instead}(...)`")

@@ -1,0 +1,72 @@
+"""Places for jobs, and the loop that fills them: pull as many as there are free places, wait, pull again.
+
+Topics whose handlers run in the same way share the places of that way; a topic whose handlers name their own number
+has a lane to itself. The order of the topics turns from pull to pull, so that none of them starves the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from ..client.errors import DuelineApiError, InvalidRequest, NotAllowed
+from ..client.results import Held
+from .queue import Queue
+
+MAX_TOPICS = 100  # of one pull
+MAX_PULL = 500
+WAIT_MS = 20_000
+BACK_OFF_S = (0.2, 5.0)
+
+log = logging.getLogger("dueline.worker")
+
+
+class Lane:
+    """`begin` is called with each pulled job; `leave` frees its place."""
+
+    def __init__(
+        self, queue: Queue, topics: Sequence[str], places: int, lease_ms: int, begin: Callable[[Lane, Held], None]
+    ) -> None:
+        if len(topics) > MAX_TOPICS:
+            raise ValueError(f"{len(topics)} topics share their places, at most {MAX_TOPICS} can: use a second worker")
+        self.topics = tuple(topics)
+        self.places = places
+        self.busy = 0
+        self._queue = queue
+        self._lease_ms = lease_ms
+        self._begin = begin
+        self._room = asyncio.Event()
+        self._room.set()
+        self._turns = 0
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        rest_s = BACK_OFF_S[0]
+        while True:
+            await self._room.wait()
+            try:
+                jobs = await self._queue.pull(
+                    self._turned(), min(self.places - self.busy, MAX_PULL), self._lease_ms, WAIT_MS
+                )
+            except DuelineApiError as error:
+                serious = isinstance(error, NotAllowed | InvalidRequest)
+                log.log(logging.ERROR if serious else logging.WARNING, "cannot pull %s: %s", self.topics, error)
+                await asyncio.sleep(rest_s)
+                rest_s = min(rest_s * 2, BACK_OFF_S[1])
+                continue
+            rest_s = BACK_OFF_S[0]
+            for job in jobs:
+                self.busy += 1
+                self._begin(self, job)
+            if self.busy >= self.places:
+                self._room.clear()
+
+    def leave(self) -> None:
+        self.busy -= 1
+        if self.busy < self.places:
+            self._room.set()
+
+    def _turned(self) -> Sequence[str]:
+        self._turns = (self._turns + 1) % len(self.topics)
+        return self.topics[self._turns :] + self.topics[: self._turns]

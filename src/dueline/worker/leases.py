@@ -1,0 +1,115 @@
+"""Keeps the leases of the jobs that a worker has in hand.
+
+While a handler runs its lease is extended at a third of its length, all that are old enough in one call. A lease that
+is lost all the same (the job was cancelled or replaced, or the queue was away for too long and somebody else has the
+job) is told to whoever works on it: its outcome is no longer ours to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from ..client.calls import refusal_error
+from ..client.errors import DuelineApiError
+from ..client.results import Held, Outcome
+from .queue import Queue
+
+LOST = ("lease_lost", "not_found", "already_done")
+LEAST_REST_S = 0.02
+
+
+class Hold:
+    """One job in hand. `lost` is set when it is no longer ours."""
+
+    def __init__(self, job: Held, renew_at_s: float, leases: Leases, loop: asyncio.AbstractEventLoop) -> None:
+        self.job = job
+        self.renew_at_s = renew_at_s
+        self.lease_until_ms = job.lease_until_ms
+        self.lost: asyncio.Future[None] = loop.create_future()
+        self._leases = leases
+        self._loop = loop
+
+    @property
+    def stopping(self) -> bool:
+        return self._leases.stopping()
+
+    async def extend(self, lease_ms: int | None) -> None:
+        [outcome] = await self._leases.extend([self], lease_ms or self._leases.lease_ms)
+        if outcome.error is not None:
+            raise refusal_error(outcome.error, outcome.id)
+
+    def extend_blocking(self, lease_ms: int | None) -> None:
+        asyncio.run_coroutine_threadsafe(self.extend(lease_ms), self._loop).result()
+
+    def lose(self) -> None:
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+
+class Leases:
+    """The jobs in hand, by their token. Sleeps while there is none. `stopping`: whether the worker is being stopped."""
+
+    def __init__(self, queue: Queue, lease_ms: int, stopping: Callable[[], bool] = lambda: False) -> None:
+        self.lease_ms = lease_ms
+        self.stopping = stopping
+        self._queue = queue
+        self._held: dict[str, Hold] = {}
+        self._alarm: asyncio.TimerHandle | None = None
+        self._renewing: asyncio.Task[None] | None = None
+
+    def take(self, job: Held) -> Hold:
+        loop = asyncio.get_running_loop()
+        hold = Hold(job, loop.time() + self.lease_ms / 3000, self, loop)
+        self._held[job.lease] = hold
+        self._arm()
+        return hold
+
+    def drop(self, hold: Hold) -> None:
+        """The job is out of our hands."""
+        self._held.pop(hold.job.lease, None)
+
+    async def stop(self) -> None:
+        """Extend no more."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.gather(self._renewing, return_exceptions=True)
+        self._held.clear()
+
+    async def extend(self, holds: Sequence[Hold], lease_ms: int) -> list[Outcome]:
+        outcomes = await self._queue.extend([hold.job for hold in holds], lease_ms)
+        for hold, outcome in zip(holds, outcomes, strict=True):
+            if outcome.error is None:
+                hold.lease_until_ms = outcome.lease_until_ms or hold.lease_until_ms
+            elif outcome.error.code in LOST:
+                hold.lose()
+        return outcomes
+
+    def _arm(self) -> None:
+        """Sleep until the first of them is old enough. They are all of one length, so the first taken is the first."""
+        if self._alarm is not None or (self._renewing is not None and not self._renewing.done()):
+            return
+        first = min((hold.renew_at_s for hold in self._held.values() if not hold.lost.done()), default=None)
+        if first is not None:
+            loop = asyncio.get_running_loop()
+            self._alarm = loop.call_later(max(first - loop.time(), LEAST_REST_S), self._rang)
+
+    def _rang(self) -> None:
+        self._alarm = None
+        if self._held:
+            self._renewing = asyncio.get_running_loop().create_task(self._renew())
+            self._renewing.add_done_callback(lambda _: self._arm())
+
+    async def _renew(self) -> None:
+        """Extend what is due, and what will be soon: they came close together and shall stay together."""
+        now_s = asyncio.get_running_loop().time()
+        soon_s = now_s + self.lease_ms / 12_000
+        due = [hold for hold in self._held.values() if not hold.lost.done() and hold.renew_at_s <= soon_s]
+        for hold in due:
+            hold.renew_at_s = now_s + self.lease_ms / 3000
+        try:
+            await self.extend(due, self.lease_ms)
+        except DuelineApiError:
+            pass  # the queue is away; a token stays good until somebody else has the job

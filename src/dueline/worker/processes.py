@@ -1,0 +1,158 @@
+"""Child processes for handlers that need a processor to themselves, or that may have to be killed.
+
+A child is started when there is work for it (spawn: it imports what it needs and inherits nothing), runs one job at a
+time and is used again. One that ends by itself, by a signal or for lack of memory, fails its job and is replaced; one
+whose handler runs into its timeout is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+import os
+import signal
+from typing import Any
+
+from ..client.errors import DuelineApiError
+from .child import ChildSettings, child_main
+from .handlers import Home
+from .leases import Hold
+from .outcomes import ChildDied, Ending, Verdict
+from .queue import Queue
+
+_spawn = multiprocessing.get_context("spawn")
+
+
+class Processes:
+    """As many children as there are calls at a time."""
+
+    def __init__(self, queue: Queue, token: str | None = None) -> None:
+        level = logging.getLogger("dueline.worker").getEffectiveLevel()
+        self._settings = ChildSettings(os.getpid(), queue.url, queue.namespace, token, level)
+        self._idle: list[_Child] = []
+        self._all: set[_Child] = set()
+        self._stopping = False
+
+    async def run(self, home: Home, hold: Hold) -> Verdict:
+        """The verdict of a handler on a job. Raises ChildDied. Whoever stops waiting has the child killed."""
+        child = self._idle.pop() if self._idle else self._started()
+        ended = False
+        try:
+            verdict = await child.work(home, hold)
+            ended = True
+            return verdict
+        finally:
+            if ended and child.alive:
+                self._idle.append(child)
+            else:
+                child.kill()
+
+    def stopping(self) -> None:
+        """Tell the handlers that the worker is being stopped."""
+        for child in self._all:
+            child.tell(("stopping",))
+
+    async def stop(self) -> None:
+        """End all children: the idle ones by closing their pipes, those that still run by killing them."""
+        for child in list(self._all):
+            child.kill()
+        await asyncio.gather(*(child.gone.wait() for child in list(self._all)))
+        self._idle.clear()
+
+    def _started(self) -> _Child:
+        child = _Child(self._settings, self._buried)
+        self._all.add(child)
+        return child
+
+    def _buried(self, child: _Child) -> None:
+        self._all.discard(child)
+        if child in self._idle:
+            self._idle.remove(child)
+
+
+class _Child:
+    """One process and our end of its pipe."""
+
+    def __init__(self, settings: ChildSettings, buried: Any) -> None:
+        self.alive = True
+        self.gone = asyncio.Event()
+        self._buried = buried
+        self._loop = asyncio.get_running_loop()
+        self._pipe, theirs = _spawn.Pipe()
+        self._process = _spawn.Process(target=child_main, args=(theirs, settings), name="dueline-child")
+        self._process.start()
+        theirs.close()
+        self._hold: Hold | None = None
+        self._answer: asyncio.Future[Verdict] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop.add_reader(self._pipe.fileno(), self._readable)
+
+    async def work(self, home: Home, hold: Hold) -> Verdict:
+        self._hold, self._answer = hold, self._loop.create_future()
+        if not self.tell(("job", home, hold.job)):
+            self._end()
+        return await self._answer
+
+    def tell(self, message: tuple[Any, ...]) -> bool:
+        """Whether the child could be told."""
+        try:
+            self._pipe.send(message)
+        except OSError:
+            return False
+        return True
+
+    def kill(self) -> None:
+        if self.alive:
+            self._process.kill()
+            self._end()
+
+    def _readable(self) -> None:
+        try:
+            kind, *said = self._pipe.recv()
+        except (EOFError, OSError):
+            self._end()
+            return
+        if kind == "extend":
+            self._spawn(self._extend(said[0]))
+        elif self._answer is not None and not self._answer.done():
+            self._answer.set_result(Verdict(Ending(said[0]), said[1], said[2]))
+
+    async def _extend(self, lease_ms: int | None) -> None:
+        hold = self._hold
+        assert hold is not None
+        try:
+            await hold.extend(lease_ms)
+        except DuelineApiError as error:
+            self.tell(("extended", 0, error.message))
+        else:
+            self.tell(("extended", hold.lease_until_ms, None))
+
+    def _end(self) -> None:
+        """The pipe is broken, or was closed by us: the process is ending."""
+        if self.alive:
+            self.alive = False
+            self._loop.remove_reader(self._pipe.fileno())
+            self._pipe.close()
+            self._spawn(self._bury())
+
+    async def _bury(self) -> None:
+        await asyncio.to_thread(self._process.join)
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(ChildDied(_last_words(self._process.exitcode)))
+        self._buried(self)
+        self.gone.set()
+
+    def _spawn(self, work: Any) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _last_words(code: int | None) -> str:
+    if code is not None and code < 0:
+        try:
+            return f"the process that ran the handler was killed by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"the process that ran the handler was killed by signal {-code}"
+    return f"the process that ran the handler ended with exit code {code}"

@@ -1,0 +1,226 @@
+"""One running worker: lanes pull, handlers run, verdicts are said to the queue.
+
+    lane -> Hold (lease kept) -> middleware -> handlers, one after the other -> worst verdict -> ack or release
+
+A job occupies its place until its handlers have ended. What ends them early: their timeout (a failure), a lost lease
+(the outcome is dropped, the job is somebody else's) and the end of a stop's grace (the job is given back uncounted).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ..client.results import Held
+from .child import call_here
+from .context import Context
+from .handlers import Handler
+from .lane import Lane
+from .leases import Hold, Leases
+from .outcomes import Ending, TimedOut, Verdict, verdict_of, worst
+from .processes import Processes
+from .queue import Queue
+from .settling import Settler
+from .threads import Threads
+
+CANCEL_S = 5.0  # for a cancelled coroutine to end
+LAST_WORDS_S = 5.0  # for the last acks and releases of a stop
+
+log = logging.getLogger("dueline.worker")
+
+CallNext = Callable[[Context], Coroutine[Any, Any, Verdict]]
+Middleware = Callable[[Context, CallNext], Awaitable[Verdict | None]]
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """How a worker runs. `places`: how many jobs at a time, by mode."""
+
+    places: Mapping[str, int]
+    lease_ms: int
+    middleware: tuple[Middleware, ...] = ()
+    token: str | None = None
+
+
+class Runner:
+    """Handlers by topic, on a queue. `start`, then `stop`; it runs once."""
+
+    def __init__(self, queue: Queue, handlers: Mapping[str, Sequence[Handler]], settings: Settings) -> None:
+        self._queue = queue
+        self._handlers = handlers
+        self._settings = settings
+        self._stopping = False
+        self._cut = asyncio.Event()
+        self._cutting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._leases = Leases(queue, settings.lease_ms, lambda: self._stopping)
+        self._settler = Settler(queue, self._cut)
+        self._threads = Threads()
+        self._processes = Processes(queue, settings.token)
+        self._run_job = functools.reduce(_wrapped, reversed(settings.middleware), self._all_handlers)
+        self._pulling: list[asyncio.Task[None]] = []
+        self._running: dict[asyncio.Task[None], Hold] = {}
+
+    @property
+    def running(self) -> int:
+        """Jobs in hand."""
+        return len(self._running)
+
+    async def start(self) -> None:
+        await self._queue.start()
+        loop = asyncio.get_running_loop()
+        lanes = [
+            Lane(self._queue, topics, places, self._settings.lease_ms, self._begin)
+            for topics, places in lanes_of(self._handlers, self._settings.places)
+        ]
+        self._pulling = [loop.create_task(lane.run(), name=f"pull {lane.topics}") for lane in lanes]
+        for task in self._pulling:
+            task.add_done_callback(_complain)
+
+    async def stop(self, grace_s: float) -> None:
+        """Pull no more, let handlers end for `grace_s`, give the rest back uncounted."""
+        self._stopping = True
+        for task in self._pulling:
+            task.cancel()
+        self._processes.stopping()
+        await asyncio.gather(*self._pulling, return_exceptions=True)
+        if self._running:
+            await _until({self._cutting}, set(self._running), grace_s)
+        self.cut()
+        if self._running:
+            log.info("giving %d jobs back", len(self._running))
+            await asyncio.wait(set(self._running), timeout=CANCEL_S + LAST_WORDS_S)
+        await self._leases.stop()
+        self._threads.stop()
+        await self._processes.stop()
+
+    def cut(self) -> None:
+        """End the grace of a stop."""
+        self._cut.set()
+        if not self._cutting.done():
+            self._cutting.set_result(None)
+
+    # --- one job ----------------------------------------------------------------------------------------------------
+
+    def _begin(self, lane: Lane, job: Held) -> None:
+        hold = self._leases.take(job)
+        task = asyncio.get_running_loop().create_task(self._work(lane, hold))
+        self._running[task] = hold
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._leases.drop(self._running.pop(task))
+        _complain(task)
+
+    async def _work(self, lane: Lane, hold: Hold) -> None:
+        try:
+            verdict = await self._verdict(hold)
+        finally:
+            lane.leave()
+        job = hold.job
+        if hold.lost.done():
+            log.warning("%s %s: the lease is lost, the outcome is dropped", job.topic, job.id)
+        elif verdict is None:
+            await self._settler.give_back(hold)
+        else:
+            if verdict.ending is Ending.FAILED:
+                log.warning("%s %s failed at attempt %d: %s", job.topic, job.id, job.attempt, _last_line(verdict.error))
+            await self._settler.settle(hold, verdict)
+
+    async def _verdict(self, hold: Hold) -> Verdict | None:
+        """What became of the job; None: it is to be given back."""
+        context = Context(hold.job, hold)
+        work = asyncio.get_running_loop().create_task(self._run_job(context))
+        await asyncio.wait({work, hold.lost, self._cutting}, return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            work.cancel()
+            await asyncio.wait({work}, timeout=CANCEL_S)
+            if not work.done() or work.cancelled():
+                return None
+        if work.cancelled():
+            return Verdict(Ending.FAILED, error="the handler was cancelled from inside")
+        error = work.exception()
+        return verdict_of(error) if error is not None else work.result()
+
+    async def _all_handlers(self, context: Context) -> Verdict:
+        """All of them, also when one fails; the worst outcome counts."""
+        return worst([await self._run(handler, context) for handler in self._handlers[context.topic]])
+
+    async def _run(self, handler: Handler, context: Context) -> Verdict:
+        limit = asyncio.timeout(handler.timeout_s)
+        try:
+            async with limit:
+                return await self._called(handler, context)
+        except TimeoutError as error:
+            if limit.expired():
+                return verdict_of(TimedOut(f"{handler.name} did not end within {handler.timeout_s:g} s"))
+            return verdict_of(error)
+        except Exception as error:
+            return verdict_of(error)
+        except (SystemExit, KeyboardInterrupt) as error:  # a handler does not end the worker
+            return verdict_of(RuntimeError(f"the handler raised {error!r}"))
+
+    async def _called(self, handler: Handler, context: Context) -> Verdict:
+        if handler.mode == "async":
+            return verdict_of(await handler.call(*handler.arguments(context.job, context)))
+        if handler.mode == "thread":
+            return verdict_of(await self._threads.run(lambda: call_here(handler, context.job, context)))
+        keeper: Any = context.keeper
+        return await self._processes.run(handler.home, keeper)
+
+
+def lanes_of(handlers: Mapping[str, Sequence[Handler]], places: Mapping[str, int]) -> list[tuple[list[str], int]]:
+    """Topics that share places, and how many: those with their own number alone, the others by their heaviest mode."""
+    found: list[tuple[list[str], int]] = []
+    shared: dict[str, list[str]] = {"async": [], "thread": [], "process": []}
+    for topic, several in handlers.items():
+        own = [handler.places for handler in several if handler.places is not None]
+        if own:
+            found.append(([topic], min(own)))
+        else:
+            modes = {handler.mode for handler in several}
+            shared["process" if "process" in modes else "thread" if "thread" in modes else "async"].append(topic)
+    return found + [(topics, places[mode]) for mode, topics in shared.items() if topics]
+
+
+def _wrapped(inner: CallNext, middleware: Middleware) -> CallNext:
+    """`middleware` around `inner`. What it returns counts; when it returns nothing, what it was given counts."""
+
+    async def outer(context: Context) -> Verdict:
+        seen: list[Verdict] = []
+
+        async def call_next(context: Context) -> Verdict:
+            verdict = await inner(context)
+            seen.append(verdict)
+            return verdict
+
+        try:
+            verdict = await middleware(context, call_next)
+        except Exception as error:
+            return verdict_of(error)
+        if verdict is not None:
+            return verdict
+        if not seen:
+            return Verdict(Ending.FAILED, error="a middleware neither called the next one nor returned a verdict")
+        return seen[-1]
+
+    return outer
+
+
+async def _until(first: set[asyncio.Future[None]], all_of: set[asyncio.Task[None]], timeout_s: float) -> None:
+    """Until all of one set have ended, or one of the other, or the time is over."""
+    every = asyncio.ensure_future(asyncio.wait(all_of))
+    await asyncio.wait({*first, every}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    every.cancel()
+
+
+def _complain(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("a part of the worker failed", exc_info=error)
+
+
+def _last_line(error: str | None) -> str:
+    return (error or "").rsplit("\n", 1)[-1]

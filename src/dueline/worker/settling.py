@@ -1,0 +1,104 @@
+"""Says to the queue what became of jobs, until it has heard it.
+
+Acks that come while one is under way travel together in the next call. While the queue is away the lease is extended by
+itself, and the token lets the same thing be said any number of times; when the lease is lost, there is nothing to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from ..client.errors import DuelineApiError, RateLimited, StoreFull, Unavailable
+from ..client.results import Held, Outcome
+from .leases import Hold
+from .outcomes import Ending, Verdict
+from .queue import Queue
+
+AGAIN_S = (0.2, 5.0)
+
+log = logging.getLogger("dueline.worker")
+
+
+class Settler:
+    """`hurried` is set when a stopping worker waits no longer."""
+
+    def __init__(self, queue: Queue, hurried: asyncio.Event) -> None:
+        self._queue = queue
+        self._hurried = hurried
+        self._waiting: list[tuple[Held, asyncio.Future[Outcome]]] = []
+        self._acking: asyncio.Task[None] | None = None
+
+    async def settle(self, hold: Hold, verdict: Verdict) -> None:
+        """Ack or release, as the verdict says."""
+        job, ending = hold.job, verdict.ending
+        if ending is Ending.DONE:
+            await self._said(hold, "ack", lambda: self._ack(job))
+            return
+        count, discard = ending is not Ending.SNOOZED, ending is Ending.DISCARDED
+        await self._said(
+            hold, "release", lambda: self._release(job, verdict.delay_ms, verdict.error, count=count, discard=discard)
+        )
+
+    async def give_back(self, hold: Hold) -> None:
+        """Release at once, to the place it had, without costing an attempt."""
+        await self._said(hold, "release", lambda: self._release(hold.job, 0, None, count=False, discard=False))
+
+    async def _said(self, hold: Hold, what: str, say: Callable[[], Awaitable[Outcome]]) -> None:
+        rest_s = AGAIN_S[0]
+        job = hold.job
+        while not hold.lost.done():
+            try:
+                outcome = await say()
+            except (Unavailable, RateLimited, StoreFull) as away:
+                log.warning("cannot %s %s %s yet: %s", what, job.topic, job.id, away)
+                if self._hurried.is_set():
+                    return  # the lease ends by itself
+                await self._rest(hold, rest_s)
+                rest_s = min(rest_s * 2, AGAIN_S[1])
+                continue
+            except DuelineApiError as refused:
+                log.error("cannot %s %s %s: %s", what, job.topic, job.id, refused)
+                return
+            if outcome.error is not None:
+                log.warning(
+                    "%s of %s %s: %s (it may be delivered again)", what, job.topic, job.id, outcome.error.message
+                )
+            elif outcome.result == "dead":
+                log.warning("%s %s is dead (%s)", job.topic, job.id, outcome.reason)
+            return
+
+    async def _rest(self, hold: Hold, rest_s: float) -> None:
+        """Wait a little, or until there is a reason not to."""
+        hurry = asyncio.get_running_loop().create_task(self._hurried.wait())
+        await asyncio.wait({hurry, hold.lost}, timeout=rest_s, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+
+    async def _release(
+        self, job: Held, delay_ms: int | None, error: str | None, *, count: bool, discard: bool
+    ) -> Outcome:
+        [outcome] = await self._queue.release([job], delay_ms, error, count, discard)
+        return outcome
+
+    async def _ack(self, job: Held) -> Outcome:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Outcome] = loop.create_future()
+        self._waiting.append((job, answer))
+        if self._acking is None or self._acking.done():
+            self._acking = loop.create_task(self._ack_all())
+        return await answer
+
+    async def _ack_all(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            try:
+                outcomes = await self._queue.ack([job for job, _ in batch])
+            except Exception as error:
+                for _, answer in batch:
+                    if not answer.done():
+                        answer.set_exception(error)
+                continue
+            for (_, answer), outcome in zip(batch, outcomes, strict=True):
+                if not answer.done():
+                    answer.set_result(outcome)

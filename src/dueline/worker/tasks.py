@@ -1,0 +1,72 @@
+"""The class form of a handler: one class, one type of task, found by itself in the modules that a worker names.
+
+    class CloseOrder(TaskWorker):
+        type = "order.close"
+
+        def invoke(self, params: Order) -> None: ...
+
+`type` is the topic. Several classes may have the same type: all of them are invoked, in the order of their modules and
+of their lines. A class without a `type` is a base for others and is not bound.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any, ClassVar
+
+from ..client.times import Duration
+from .handlers import Handler, Home, Mode, handler_of
+
+
+class TaskWorker:
+    """Works on the tasks of one type. One instance is made per worker, without arguments."""
+
+    type: ClassVar[str] = ""
+    mode: ClassVar[Mode | None] = None
+    timeout: ClassVar[Duration | None] = None
+    concurrency: ClassVar[int | None] = None
+
+    def invoke(self, params: Any) -> Any:
+        """Do it, with the job's body (and a Context, if there is a second parameter). May be a coroutine."""
+        raise NotImplementedError(f"{type(self).__qualname__} has no invoke")
+
+
+def task_handler(kind: type[TaskWorker]) -> Handler:
+    """The handler that a class is. Raises TypeError or ValueError."""
+    if not kind.type:
+        raise ValueError(f"{kind.__module__}.{kind.__qualname__} has no type")
+    if kind.invoke is TaskWorker.invoke:
+        raise TypeError(f"{kind.__module__}.{kind.__qualname__} has no invoke")
+    home = Home(kind.__module__, kind.__qualname__)
+    return handler_of(kind.type, kind().invoke, home, kind.mode, kind.timeout, kind.concurrency)
+
+
+def find_tasks(modules: Iterable[str | ModuleType]) -> list[type[TaskWorker]]:
+    """The classes with a type that these modules define, and for packages those of all modules inside."""
+    found: list[type[TaskWorker]] = []
+    for named in modules:
+        first = importlib.import_module(named) if isinstance(named, str) else named
+        for module in [first, *_inside(first)]:
+            own = [
+                value
+                for value in vars(module).values()
+                if inspect.isclass(value)
+                and issubclass(value, TaskWorker)
+                and value.__module__ == module.__name__
+                and value.type
+                and not inspect.isabstract(value)
+            ]
+            found += [kind for kind in own if kind not in found]
+    return found
+
+
+def _inside(package: ModuleType) -> list[ModuleType]:
+    paths = getattr(package, "__path__", None)
+    if paths is None:
+        return []
+    names = sorted(info.name for info in pkgutil.walk_packages(paths, f"{package.__name__}."))
+    return [importlib.import_module(name) for name in names if not name.endswith(".__main__")]

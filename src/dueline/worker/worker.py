@@ -1,0 +1,251 @@
+"""A Python worker: handlers by topic, and the life of the process that runs them.
+
+    worker = Worker("redis://127.0.0.1:6379")
+
+    @worker.handles("order.close", max_attempts=5, retry=["10s", "1m", "10m"], timeout="30s")
+    async def close_order(order: Order) -> None: ...
+
+    close_order.send({"order": 7}, delay="30m")      # anywhere, also where no worker runs
+    worker.run()                                     # until SIGTERM or Ctrl-C
+
+The constructor stores; nothing is opened before the first send or `start`. Sends go through the running worker's own
+connection where there is one, else through a queue in a background thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable, Coroutine, Sequence
+from types import ModuleType, TracebackType
+from typing import Any, ParamSpec, TypeVar, cast
+
+from ..client.sending import Policy, RetryRule
+from ..client.times import Duration, duration_ms
+from .context import refuse_in_loop
+from .handle import Handle
+from .handlers import Handler, Home, Mode, handler_of
+from .queue import Queue, connect
+from .runner import Middleware, Runner, Settings
+from .sync import SyncQueue
+from .tasks import TaskWorker, find_tasks, task_handler
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LEASE = "30s"
+GRACE = "20s"
+
+log = logging.getLogger("dueline.worker")
+
+
+class Worker:
+    """Handlers, and where their jobs are."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        namespace: str | None = None,
+        token: str | None = None,
+        queue: Queue | None = None,
+        concurrency: int = 100,
+        threads: int = 10,
+        processes: int | None = None,
+        lease: Duration = LEASE,
+        grace: Duration = GRACE,
+        middleware: Sequence[Middleware] = (),
+        modules: Sequence[str | ModuleType] = (),
+    ) -> None:
+        """`url`: a server (http://), a store (redis://, valkey://, unix://) or embedded:FOLDER; without it DUELINE_URL
+        decides, else embedded:./dueline-data. `queue`: one that is there already, used instead.
+
+        `concurrency`, `threads`, `processes`: jobs at a time of handlers that are coroutines, threads, processes (one
+        per processor). `lease`: extended by itself while a handler runs; how long a job waits when this process is
+        killed. `grace`: how long handlers may go on when the worker stops. `modules`: where TaskWorker classes are."""
+        self._url = url
+        self._namespace = namespace
+        self._token = token
+        self._given = queue
+        self._places = {"async": concurrency, "thread": threads, "process": processes or os.cpu_count() or 1}
+        if min(self._places.values()) < 1:
+            raise ValueError("concurrency, threads and processes are at least 1")
+        self._lease_ms = duration_ms(lease, "lease")
+        if self._lease_ms < 1000:
+            raise ValueError("lease: at least 1 second, it is extended at a third of its length")
+        self._grace_s = duration_ms(grace, "grace") / 1000
+        self._middleware = tuple(middleware)
+        self._modules = tuple(modules)
+        self._handlers: dict[str, list[Handler]] = {}
+        self._outside: SyncQueue | None = None
+        self._queue: Queue | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._runner: Runner | None = None
+        self._ending: asyncio.Event | None = None
+
+    # --- what is handled --------------------------------------------------------------------------------------------
+
+    def handles(
+        self,
+        topic: str,
+        *,
+        mode: Mode | None = None,
+        timeout: Duration | None = None,
+        concurrency: int | None = None,
+        max_attempts: int | None = None,
+        retry: RetryRule | None = None,
+        lease: Duration | None = None,
+        ttl: Duration | None = None,
+    ) -> Callable[[Callable[P, T]], Handle[P, T]]:
+        """The decorated function handles the jobs of `topic`. Several may: all of them run, in their order.
+
+        `mode`: coroutines run in the event loop, plain functions in threads, either in child processes with "process".
+        `timeout`: what runs longer has failed. `concurrency`: places of this topic alone, instead of its mode's.
+        `max_attempts`, `retry`, `lease`, `ttl`: the policy of jobs that are sent through the handle."""
+        given = {"max_attempts": max_attempts, "retry": retry, "lease": lease, "ttl": ttl}
+        policy = cast("Policy", {name: value for name, value in given.items() if value is not None})
+
+        def decorate(function: Callable[P, T]) -> Handle[P, T]:
+            plain: Any = function.function if isinstance(function, Handle) else function
+            home = Home(plain.__module__, plain.__qualname__)
+            handler = handler_of(topic, plain, home, mode, timeout, concurrency)
+            self._add(handler)
+            return Handle(self, handler, plain, policy)
+
+        return decorate
+
+    def bind(self, *kinds: type[TaskWorker]) -> None:
+        """Have classes of tasks handle the topics that are their types."""
+        for kind in kinds:
+            self._add(task_handler(kind))
+
+    def find(self, *modules: str | ModuleType) -> list[type[TaskWorker]]:
+        """Import modules (packages with all that is inside) and bind the TaskWorker classes that they define."""
+        kinds = find_tasks(modules)
+        self.bind(*kinds)
+        return kinds
+
+    def _add(self, handler: Handler) -> None:
+        if self._runner is not None:
+            raise RuntimeError("the worker runs: handlers are named before it starts")
+        several = self._handlers.setdefault(handler.topic, [])
+        if all(handler.home != other.home for other in several):
+            several.append(handler)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that it handles."""
+        return tuple(self._handlers)
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Work until SIGTERM or SIGINT, then stop gracefully; a second signal ends the grace."""
+        asyncio.run(self.serve())
+
+    async def serve(self) -> None:
+        """The same inside an event loop in the main thread."""
+        loop = asyncio.get_running_loop()
+        self._ending = asyncio.Event()
+        signals = (signal.SIGTERM, signal.SIGINT)
+        for number in signals:
+            loop.add_signal_handler(number, self.end)
+        try:
+            await self.start()
+            try:
+                await self._ending.wait()
+            finally:
+                await self.stop()
+        finally:
+            for number in signals:
+                loop.remove_signal_handler(number)
+
+    def end(self) -> None:
+        """Have `serve` stop; once more: without grace. For the loop's own thread."""
+        if self._ending is not None and not self._ending.is_set():
+            log.info("stopping")
+            self._ending.set()
+        elif self._runner is not None:
+            self._runner.cut()
+
+    async def start(self) -> None:
+        """Connect and begin to pull. Raises DuelineApiError when the queue cannot be used."""
+        if self._runner is not None:
+            return
+        self.find(*self._modules)
+        if not self._handlers:
+            raise ValueError("the worker handles nothing: decorate functions with @worker.handles or name modules")
+        queue = self._given or connect(self._url, self._namespace, self._token)
+        runner = Runner(queue, self._handlers, self._settings())
+        try:
+            await runner.start()
+        except BaseException:
+            if self._given is None:
+                await queue.close()
+            raise
+        self._queue, self._runner, self._loop = queue, runner, asyncio.get_running_loop()
+        log.info("working on %s", ", ".join(self._handlers))
+
+    async def stop(self, grace: Duration | None = None) -> None:
+        """Pull no more, let handlers go on for `grace`, give the rest back uncounted, disconnect."""
+        runner, queue = self._runner, self._queue
+        if runner is None or queue is None:
+            return
+        try:
+            await runner.stop(self._grace_s if grace is None else duration_ms(grace, "grace") / 1000)
+        finally:
+            self._runner = self._queue = self._loop = None
+            if self._given is None:
+                await queue.close()
+
+    async def __aenter__(self) -> Worker:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def close(self) -> None:
+        """End the background connection that sends outside a running worker opened. It is opened again when needed."""
+        outside, self._outside = self._outside, None
+        if outside is not None:
+            outside.close()
+
+    def _settings(self) -> Settings:
+        return Settings(self._places, self._lease_ms, self._middleware, self._token)
+
+    # --- sending ----------------------------------------------------------------------------------------------------
+
+    def do(self, ask: Callable[[Queue], Coroutine[Any, Any, T]], instead: str) -> T:
+        """Ask the queue something and wait for it, from a thread without an event loop."""
+        refuse_in_loop(instead)
+        loop, queue = self._loop, self._queue
+        if loop is not None and queue is not None:
+            return asyncio.run_coroutine_threadsafe(ask(queue), loop).result()
+        return self._sync().do(ask)
+
+    async def ado(self, ask: Callable[[Queue], Coroutine[Any, Any, T]]) -> T:
+        """Ask the queue something, from any event loop."""
+        loop, queue = self._loop, self._queue
+        if loop is not None and queue is not None:
+            if loop is asyncio.get_running_loop():
+                return await ask(queue)
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(ask(queue), loop))
+        if self._given is not None:
+            return await ask(self._given)
+        return await asyncio.wrap_future(self._sync().submit(ask))
+
+    def join_queue(self, url: str | None, namespace: str | None, token: str | None) -> None:
+        """Use the queue of another process: in a child that runs handlers, or as a command line says."""
+        self._url, self._namespace, self._token = url or self._url, namespace or self._namespace, token or self._token
+
+    def _sync(self) -> SyncQueue:
+        if self._given is not None:
+            raise RuntimeError("this worker's queue belongs to an event loop: start the worker, or use the async form")
+        if self._outside is None:
+            self._outside = SyncQueue(self._url, self._namespace, self._token)
+        return self._outside
