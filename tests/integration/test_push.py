@@ -169,6 +169,32 @@ def test_two_workers_share_one_place(tmp_path: Path) -> None:
     with_lab(tmp_path, test, "--workers", "2")
 
 
+def test_a_pause_is_heard_by_every_worker_long_before_they_would_look(tmp_path: Path) -> None:
+    async def test(lab: Lab) -> None:
+        await lab.push_to("paused")
+        await lab.push_to("other")
+        assert (await lab.ask("POST", "/v1/topics/paused/push/pause"))[0] == 200
+        rounds = called = 0
+        async with asyncio.timeout(15):  # the look is every 30 s
+            while True:
+                ids = [f"{rounds}.{place}" for place in range(6)]
+                for id in ids:
+                    await lab.send(id, "paused")
+                    await lab.send(f"other.{id}", "other")
+                rounds += 1
+                for id in ids:
+                    await lab.until(f"other.{id}", "done", "other")
+                states = [(await lab.job(id, "paused"))["state"] for id in ids]
+                called += 6 - states.count("ready")
+                if states == ["ready"] * 6:
+                    break
+        assert (await lab.ask("POST", "/v1/topics/paused/push/resume"))[0] == 200
+        await lab.hook.arrived(12 * rounds)
+        assert called < 12
+
+    with_lab(tmp_path, test, "--workers", "2")
+
+
 def test_a_job_whose_call_was_under_way_at_a_kill_is_called_again_and_nothing_is_lost(tmp_path: Path) -> None:
     async def test(lab: Lab) -> None:
         held = asyncio.Event()

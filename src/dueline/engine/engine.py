@@ -28,7 +28,7 @@ from .job import ENDED, LIVE, Held, Job, Line, State
 from .job_calls import JobCalls
 from .limits import Limits, check_name
 from .on_dead import ON_DEAD_TARGET, ON_DEAD_TOPIC, roomy
-from .push_control import Changed, PushControl
+from .push_control import PushControl, PushNews
 from .push_target import Pushing, PushTarget
 from .registrar import IDLE_MS, Registrar
 from .sender import Sender
@@ -111,6 +111,7 @@ class Engine:
 
     def woken(self, line: Line) -> None:
         self._waiters.woken(line)
+        self._pushes.woken(line)
         topic = self._topics.known(line.namespace, line.topic)
         if topic is not None and not topic.listed:
             self._reload(topic)  # it has come into being, maybe with more lines than this one
@@ -297,10 +298,10 @@ class Engine:
         if (await self._topic(namespace, ON_DEAD_TOPIC)).config.push is None:
             await self._pushes.set(namespace, ON_DEAD_TOPIC, ON_DEAD_TARGET)
 
-    def when_push_changes(self, told: Changed | None) -> None:
-        """Tell this about every change of a target that this process makes, before the call is answered: namespace,
-        topic, version of the config, target or None."""
-        self._pushes.changed = told
+    def tell_push_news(self, news: PushNews | None) -> None:
+        """Tell this about every change of a target: of this process before its call is answered, of others when their
+        bell rings, if somebody here pulls from the bell's topic (engine.push_control.MARK)."""
+        self._pushes.news = news
 
     # -- the dead
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from .job import Held, Reason
+from .limits import INTERNAL_NAMESPACE
 from .store import Cleaned, Code, Done
 
 LATE_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
@@ -87,6 +88,8 @@ class Figures:
         """The topic's figures, or those of all the others once there are too many topics."""
         key = (namespace, topic)
         found = self.topics.get(key)
+        if found is None and namespace == INTERNAL_NAMESPACE:
+            return TopicFigures()  # nobody's jobs: not counted
         if found is None:
             if len(self.topics) - (OTHER in self.topics) >= MAX_TOPICS:
                 key = OTHER

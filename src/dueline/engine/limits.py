@@ -16,7 +16,7 @@ MAX_REFUNDS = 100
 MAX_ERROR_BYTES = 1024
 MAX_GROUP_ITEMS = 1000  # of one merge group
 CELLS = 1024
-INTERNAL_NAMESPACE = "dueline.internal"  # of marks in the directory, which count changes; it has no jobs
+INTERNAL_NAMESPACE = "dueline.internal"  # of marks in the directory, which count changes; it keeps no jobs
 
 
 class Limits(msgspec.Struct, frozen=True):

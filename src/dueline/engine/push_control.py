@@ -3,36 +3,53 @@
 Who pushes must hear of targets that others set. A change of any target also changes a mark: a directory entry of its
 own whose version counts the changes. Looking at it is one command, and only when it moved the topics are paged through
 (`Engine.push_mark`, `Engine.pushing`). The config is written before the mark: who sees the mark sees the target.
+
+The mark has a line, too, as any topic has. A job that is sent there and withdrawn at once is a bell: the store wakes
+every process that waits on the line. Nothing depends on it but how soon they look.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from typing import Protocol
 
 from msgspec.structs import replace
 
 from .checks import Checks, within
 from .control import TopicControl
-from .errors import NotFound
+from .errors import DuelineError, NotFound
+from .job import BodyKind, Line
 from .limits import INTERNAL_NAMESPACE
+from .policy import JobPolicy
 from .push_checks import check_spread, check_target
 from .push_target import Pushing, PushTarget
-from .store import Store
+from .store import DIRECTORY_PAGE, OnConflict, SendItem, Store
 from .topics import Topic, TopicConfig, unpack_config
 
 MARK = (INTERNAL_NAMESPACE, "push-targets")
 PAGES = 20  # directory calls for one page of targets
+BELL = SendItem("bell", b"", BodyKind.BYTES, 0, None, JobPolicy(), None, OnConflict.REPLACE, OnConflict.REPLACE, 0)
+LAST_VERSION = 2**40  # the bell has no policy that could be stale
 
-Changed: TypeAlias = Callable[[str, str, int, PushTarget | None], None]
+
+class PushNews(Protocol):
+    """Who pushes, as far as the engine knows it. Called inside the event loop; must not wait."""
+
+    def changed(self, namespace: str, topic: str, version: int, target: PushTarget | None) -> None:
+        """This process changed a target, and all its lines know. `version` is that of the config; None: removed."""
+
+    def marked(self, mark: int) -> None:
+        """That change has moved the mark here."""
+
+    def rang(self) -> None:
+        """Some process changed a target: look at the mark."""
 
 
 class PushControl:
-    """Reads and changes of targets. `changed` is told of every change that this process makes, as soon as all lines
-    know it: namespace, topic, version of the config, and the target; None when it was removed."""
+    """Reads and changes of targets. `news` is told of every change that this process makes, as soon as all lines
+    know it, and of those of others when their bell rings."""
 
     def __init__(self, store: Store, control: TopicControl, checks: Checks) -> None:
-        self.changed: Changed | None = None
+        self.news: PushNews | None = None
         self._store = store
         self._control = control
         self._checks = checks
@@ -90,7 +107,7 @@ class PushControl:
         within(limit, 1, 500, "limit")
         found: list[Pushing] = []
         for _ in range(PAGES):
-            entries = await self._store.directory.topics(namespace, after, 100)
+            entries = await self._store.directory.topics(namespace, after, DIRECTORY_PAGE)
             for entry in entries:
                 after = entry.topic if namespace is not None else f"{entry.namespace}\0{entry.topic}"
                 target = unpack_config(entry.config).push if entry.config else None
@@ -98,7 +115,7 @@ class PushControl:
                     found.append(Pushing(entry.namespace, entry.topic, entry.version, target))
                     if len(found) == limit:
                         return found, after
-            if len(entries) < 100:
+            if len(entries) < DIRECTORY_PAGE:
                 return found, None
         return found, after
 
@@ -108,6 +125,18 @@ class PushControl:
         return 0 if entry is None else entry.version
 
     async def _tell(self, topic: Topic) -> None:
-        if self.changed is not None:
-            self.changed(topic.namespace, topic.name, topic.version, topic.config.push)
-        await self._store.directory.set_config(*MARK, b"", None)
+        if self.news is not None:
+            self.news.changed(topic.namespace, topic.name, topic.version, topic.config.push)
+        entry = await self._store.directory.set_config(*MARK, b"", None)
+        if self.news is not None and entry is not None:
+            self.news.marked(entry.version)
+        try:
+            await self._store.send(Line(*MARK), (BELL,), LAST_VERSION)
+            await self._store.cancel(Line(*MARK), (BELL.id,), forget=True)
+        except DuelineError:
+            pass  # they look by themselves, a little later
+
+    def woken(self, line: Line) -> None:
+        """The store woke a line."""
+        if self.news is not None and (line.namespace, line.topic) == MARK:
+            self.news.rang()

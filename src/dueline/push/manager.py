@@ -1,9 +1,9 @@
 """All topics that this process pushes: one dispatcher for each that has a target.
 
-Targets are found at the start by paging through the directory. A change made by this process is heard at once; for
-those of others one number in the directory is looked at every 30 s, and only when it moved the pages are read again
-(engine.push_control). A process that died between writing a target and moving the number is made good for by a whole
-look every 10 minutes.
+Targets are found at the start by paging through the directory. A change made by this process holds before its call is
+answered. When others change one a bell rings (engine.push_control) and one number in the directory is looked at; only
+when it moved the pages are read again. A bell may be missed: the number is looked at every 30 s anyway. A process that
+died between writing a target and moving the number is made good for by a whole look every 10 minutes.
 
 Before a dispatcher's first pull every line of its topic has certainly heard the target's limits: whoever wrote the
 target may have died before telling them.
@@ -13,15 +13,19 @@ from __future__ import annotations
 
 import asyncio
 
+from ..engine.commands import Pull
 from ..engine.errors import DuelineError, NotFound
+from ..engine.push_control import MARK
 from ..engine.push_target import Pushing, PushTarget
-from .dispatcher import Dispatcher, Means
+from ..engine.store import Ref
+from .dispatcher import WAIT_MS, Dispatcher, Means
 
 LOOK_S = 30.0
 WHOLE_LOOK_S = 600.0
 BACK_OFF_S = 1.0
 PAGE = 500
 AT_ONCE = 16  # dispatchers that begin at the same time
+CALM = 10.0  # a look that took so long is not repeated for this many times as long, however often the bell rings
 
 Name = tuple[str, str]
 
@@ -40,6 +44,7 @@ class PushManager:
         self._whole_at_s = 0.0
         self._nudged = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
         self._stopping = False
 
     @property
@@ -49,27 +54,38 @@ class PushManager:
 
     def start(self) -> None:
         if self._task is None and not self._stopping:
-            self._engine.when_push_changes(self.changed)
+            self._engine.tell_push_news(self)
             self._task = asyncio.get_running_loop().create_task(self._run())
+            self._listening = asyncio.get_running_loop().create_task(self._listen())
 
     def changed(self, namespace: str, topic: str, version: int, target: PushTarget | None) -> None:
         """This process has set, changed or removed the topic's target, and all its lines know: no call begins any more
         by what held before."""
         self._apply((namespace, topic), version, target)
 
+    def marked(self, mark: int) -> None:
+        """The mark of that change: nothing that others did has to be looked for."""
+        if mark == self._mark + 1:
+            self._mark = mark
+
+    def rang(self) -> None:
+        """Some process changed a target."""
+        self._nudged.set()
+
     async def stop(self, drain_s: float) -> None:
         """Pull no more; give running calls this time, then give the rest of the jobs back."""
         self._stopping = True
-        self._engine.when_push_changes(None)
+        self._engine.tell_push_news(None)
         self._nudged.set()
-        if self._task is not None:
-            await asyncio.wait([self._task])
+        if self._listening is not None:
+            self._listening.cancel()
         await asyncio.gather(*(one.stop(drain_s) for one in self._dispatchers.values()))
         self._dispatchers.clear()
         for task in self._leaving:
             task.cancel()
-        if self._leaving:
-            await asyncio.wait(self._leaving)
+        rest = {task for task in (self._task, self._listening, *self._leaving) if task is not None}
+        if rest:
+            await asyncio.wait(rest)
 
     def hurry(self) -> None:
         """Break off what `stop` still waits for: those jobs are given back now."""
@@ -80,8 +96,10 @@ class PushManager:
         while not self._stopping:
             self._nudged.clear()
             rest_s = LOOK_S
+            begun_s = self._timer.time()
             try:
-                await self.look()
+                if await self.look():
+                    await self._rest(min(LOOK_S, CALM * (self._timer.time() - begun_s)))
             except Exception as error:
                 if not isinstance(error, DuelineError):
                     context = {"message": "looking for push targets failed", "exception": error}
@@ -92,12 +110,35 @@ class PushManager:
                 await self._nudged.wait()
             handle.cancel()
 
-    async def look(self) -> None:
-        """Read all targets, if some process has changed one since the last look."""
+    async def _listen(self) -> None:
+        """Wait at the bell: the store wakes only those who do. Whoever gets the bell itself lets it go."""
+        limits = self._engine.limits
+        wait_ms = min(WAIT_MS, limits.max_wait_ms)
+        pull = Pull(MARK[0], (MARK[1],), 1, None, wait_ms)
+        while not self._stopping:
+            try:
+                jobs = await self._engine.pull(pull)
+                await self._engine.ack(*MARK, [Ref(job.id, job.lease) for job in jobs])
+                rest_s = 0.0 if wait_ms >= 1000 else LOOK_S
+            except DuelineError:
+                rest_s = BACK_OFF_S
+            await self._rest(rest_s)
+
+    async def _rest(self, rest_s: float) -> None:
+        if rest_s > 0:
+            over = asyncio.Event()
+            handle = self._timer.call_later(rest_s, over.set)
+            try:
+                await over.wait()
+            finally:
+                handle.cancel()
+
+    async def look(self) -> bool:
+        """Read all targets, if some process has changed one since the last look; whether that was so."""
         mark = await self._engine.push_mark()
         now_s = self._timer.time()
         if mark == self._mark and now_s < self._whole_at_s:
-            return
+            return False
         seen: set[Name] = set()
         after: str | None = ""
         while after is not None and not self._stopping:
@@ -106,11 +147,12 @@ class PushManager:
             for start in range(0, len(page), AT_ONCE):
                 await asyncio.gather(*(self._heed_version(one) for one in page[start : start + AT_ONCE]))
         if self._stopping:
-            return
+            return True
         for name in [name for name in self._dispatchers if name not in seen]:
             await self._heed(name)
         self._mark = mark
         self._whole_at_s = now_s + WHOLE_LOOK_S
+        return True
 
     async def _heed_version(self, found: Pushing) -> None:
         dispatcher = self._dispatchers.get((found.namespace, found.topic))

@@ -229,7 +229,18 @@ def test_topics_with_targets_are_paged_over_all_namespaces_or_one() -> None:
 def test_the_mark_grows_with_every_change_of_a_target_and_with_nothing_else() -> None:
     async def test(world: World) -> None:
         told: list[tuple[str, str, int, PushTarget | None]] = []
-        world.engine.when_push_changes(lambda *change: told.append(change))
+        seen: list[int] = []
+
+        class News:
+            def changed(self, *change: Any) -> None:
+                told.append(change)
+
+            def marked(self, mark: int) -> None:
+                seen.append(mark)
+
+            def rang(self) -> None: ...
+
+        world.engine.tell_push_news(News())
         marks = [await world.engine.push_mark()]
         await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy()))
         assert await world.engine.push_mark() == marks[-1]
@@ -241,6 +252,7 @@ def test_the_mark_grows_with_every_change_of_a_target_and_with_nothing_else() ->
             await change
             marks.append(await world.engine.push_mark())
         assert marks == sorted(set(marks))
+        assert seen == marks[1:]
         target = PushTarget(url=URL)
         assert told == [(NS, "mail", 2, target), (NS, "mail", 3, replace(target, paused=True)), (NS, "mail", 4, None)]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dueline.engine.commands import Send
 from dueline.engine.engine import Engine
-from dueline.engine.job import BodyKind, Job
+from dueline.engine.job import BodyKind, Job, Line
 from dueline.engine.policy import Ladder
 from dueline.engine.push_target import PushTarget
 from dueline.engine.store import Attempt
@@ -91,6 +91,26 @@ class Told:
         self.ended.append(topic)
 
 
+class Fan:
+    """The store's events for several engines: all are woken, the first hears the rest."""
+
+    def __init__(self, engines: list[Engine]) -> None:
+        self._engines = engines
+
+    def woken(self, line: Line) -> None:
+        for engine in self._engines:
+            engine.woken(line)
+
+    def noted(self, line: Line, at_ms: int) -> None:
+        self._engines[0].noted(line, at_ms)
+
+    def unlisted(self, line: Line) -> None:
+        self._engines[0].unlisted(line)
+
+    def policy_changed(self, line: Line, version: int) -> None:
+        self._engines[0].policy_changed(line, version)
+
+
 class Process:
     """One server process as far as push goes."""
 
@@ -118,11 +138,15 @@ class World:
         self.store = MemoryStore(self.clock)
         self.target = Target(self.clock)
         self._table = dict(table or {})
+        self._engines: list[Engine] = []
         self.processes = [self.process() for _ in range(processes)]
         self.complaints: list[dict[str, Any]] = []
 
     def process(self) -> Process:
-        return Process(self.store, self.timer, self.target, self._table)
+        process = Process(self.store, self.timer, self.target, self._table)
+        self._engines.append(process.engine)
+        self.store.events = Fan(self._engines)
+        return process
 
     @property
     def engine(self) -> Engine:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dueline.engine.errors import StoreDown, UnknownOutcome
-from dueline.engine.job import BodyKind, Reason
+from dueline.engine.job import BodyKind, Line, Reason
 from dueline.engine.policy import Ladder
 from dueline.engine.push_target import Breaker, PushTarget
 from dueline.engine.store import Attempt, TargetState
@@ -175,11 +175,11 @@ def test_a_paused_target_is_not_called_and_nothing_is_leased_for_it() -> None:
     run(test)
 
 
-def test_a_pull_that_is_parked_when_the_target_is_paused_elsewhere_ends_with_the_next_look() -> None:
+def test_a_target_that_another_process_pauses_is_called_no_more_at_once() -> None:
     async def test(world: World) -> None:
         await world.push_to()
         await world.processes[1].engine.pause_push(NS, "t")
-        await world.advance(30 * SECOND)  # the first process looks every 30 s
+        await settled()
         await world.send("j")
         await world.advance(HOUR)
         assert (world.target.times, await world.state("j")) == ([], "ready")
@@ -260,9 +260,9 @@ def test_a_store_that_is_away_is_asked_ever_less_often_and_pushing_goes_on_when_
     async def test(world: World) -> None:
         real, asked = world.store.pull, 0
 
-        async def pull(line: object, pull: object) -> object:
+        async def pull(line: Line, pull: object) -> object:
             nonlocal asked
-            asked += 1
+            asked += line.topic == "t"
             raise StoreDown
 
         world.store.pull = pull  # type: ignore[method-assign, assignment]
@@ -475,10 +475,27 @@ def test_a_new_process_finds_the_targets_that_are_there() -> None:
     run(test)
 
 
-def test_a_target_set_by_another_process_is_found_by_the_next_look() -> None:
+def test_a_target_that_another_process_sets_changes_and_removes_is_heard_of_at_once() -> None:
+    async def test(world: World) -> None:
+        await world.processes[1].manager.stop(0)  # it makes no calls itself
+        other = world.processes[1].engine
+        for target in (PushTarget(url=URL), PushTarget(url="https://other.test/")):
+            await other.set_push(NS, "t", target)
+            await settled()
+            await world.send(f"to {target.url}")
+        assert [call.url for _, call in world.target.calls] == [URL, "https://other.test/"]
+        await other.remove_push(NS, "t")
+        await settled()
+        assert world.manager.topics == []
+
+    run(test, processes=2)
+
+
+def test_a_target_whose_bell_was_missed_is_found_by_the_next_look() -> None:
     async def test(world: World) -> None:
         await world.advance(MINUTE)
-        await world.processes[1].manager.stop(0)  # it sets the target and makes no calls itself
+        await world.processes[1].manager.stop(0)
+        world.engine.woken = lambda line: None  # deaf
         await world.processes[1].engine.set_push(NS, "t", PushTarget(url=URL))
         await world.send("j")
         assert await world.state("j") == "ready"
@@ -496,14 +513,14 @@ def test_an_idle_topic_sleeps() -> None:
         await world.push_to()
         real, calls = world.store.pull, 0
 
-        async def pull(line: object, pull: object) -> object:
+        async def pull(line: Line, pull: object) -> object:
             nonlocal calls
             calls += 1
             return await real(line, pull)  # type: ignore[arg-type]
 
         world.store.pull = pull  # type: ignore[method-assign, assignment]
         await world.advance(HOUR)
-        assert calls <= 13  # a parked pull is renewed every five minutes
+        assert calls <= 26  # two parked pulls, the topic's and the bell's, are renewed every five minutes
 
     run(test)
 
