@@ -46,8 +46,11 @@ def test_a_look_up_that_hangs_holds_up_no_other(monkeypatch: pytest.MonkeyPatch)
     async def run() -> tuple[list[str], list[list[str]]]:
         names = SystemNames()
         hanging = [asyncio.create_task(names.addresses("hangs.example")) for _ in range(20)]
-        other = list(await names.addresses("other.example"))
-        free.set()
+        await asyncio.sleep(0)  # all of them have begun
+        try:
+            other = list(await asyncio.wait_for(names.addresses("other.example"), 20))
+        finally:
+            free.set()
         return other, [list(found) for found in await asyncio.gather(*hanging)]
 
     assert asyncio.run(run()) == (["192.0.2.1"], [["192.0.2.1"]] * 20)
