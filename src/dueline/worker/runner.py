@@ -38,12 +38,14 @@ Middleware = Callable[[Context, CallNext], Awaitable[Verdict | None]]
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """How a worker runs. `places`: how many jobs at a time, by mode."""
+    """How a worker runs. `places`: how many jobs at a time, by mode. `call`: what runs plain functions, instead of
+    threads and processes (worker.host)."""
 
     places: Mapping[str, int]
     lease_ms: int
     middleware: tuple[Middleware, ...] = ()
     token: str | None = None
+    call: Callable[[Callable[[], Any]], Awaitable[Any]] | None = None
 
 
 class Runner:
@@ -166,8 +168,9 @@ class Runner:
     async def _called(self, handler: Handler, context: Context) -> Verdict:
         if handler.mode == "async":
             return verdict_of(await handler.call(*handler.arguments(context.job, context)))
-        if handler.mode == "thread":
-            return verdict_of(await self._threads.run(lambda: call_here(handler, context.job, context)))
+        if handler.mode == "thread" or self._settings.call is not None:
+            run = self._settings.call or self._threads.run
+            return verdict_of(await run(lambda: call_here(handler, context.job, context)))
         keeper: Any = context.keeper
         return await self._processes.run(handler.home, keeper)
 

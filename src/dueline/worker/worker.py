@@ -27,6 +27,7 @@ from ..client.times import Duration, duration_ms
 from .context import refuse_in_loop
 from .handle import Handle
 from .handlers import Handler, Home, Mode, handler_of
+from .host import Host
 from .queue import Queue, connect
 from .runner import Middleware, Runner, Settings
 from .sync import SyncQueue
@@ -79,11 +80,13 @@ class Worker:
         self._middleware = tuple(middleware)
         self._modules = tuple(modules)
         self._handlers: dict[str, list[Handler]] = {}
+        self._host: Host | None = None
         self._outside: SyncQueue | None = None
         self._queue: Queue | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._runner: Runner | None = None
         self._ending: asyncio.Event | None = None
+        self._on_stop: list[Callable[[], None]] = []
 
     # --- what is handled --------------------------------------------------------------------------------------------
 
@@ -177,12 +180,13 @@ class Worker:
         self.find(*self._modules)
         if not self._handlers:
             raise ValueError("the worker handles nothing: decorate functions with @worker.handles or name modules")
-        queue = self._given or connect(self._url, self._namespace, self._token)
+        given = self._given if self._host is None else self._host.queue
+        queue = given or connect(self._url, self._namespace, self._token)
         runner = Runner(queue, self._handlers, self._settings())
         try:
             await runner.start()
         except BaseException:
-            if self._given is None:
+            if given is None:
                 await queue.close()
             raise
         self._queue, self._runner, self._loop = queue, runner, asyncio.get_running_loop()
@@ -193,12 +197,18 @@ class Worker:
         runner, queue = self._runner, self._queue
         if runner is None or queue is None:
             return
+        for told in self._on_stop:
+            told()
         try:
             await runner.stop(self._grace_s if grace is None else duration_ms(grace, "grace") / 1000)
         finally:
             self._runner = self._queue = self._loop = None
-            if self._given is None:
+            if self._given is None and self._host is None:
                 await queue.close()
+
+    def on_stop(self, told: Callable[[], None]) -> None:
+        """Call this when a stop begins, before the grace."""
+        self._on_stop.append(told)
 
     async def __aenter__(self) -> Worker:
         await self.start()
@@ -215,14 +225,25 @@ class Worker:
         if outside is not None:
             outside.close()
 
+    def live_in(self, host: Host | None) -> None:
+        """Live with a host that brings queue and threads along; None: on its own again. Not while it runs."""
+        if self._runner is not None:
+            raise RuntimeError("the worker runs: stop it first")
+        self._host = host
+
     def _settings(self) -> Settings:
-        return Settings(self._places, self._lease_ms, self._middleware, self._token)
+        if self._host is None:
+            return Settings(self._places, self._lease_ms, self._middleware, self._token)
+        middleware = (*self._host.middleware, *self._middleware)
+        return Settings(self._places, self._lease_ms, middleware, self._token, self._host.call)
 
     # --- sending ----------------------------------------------------------------------------------------------------
 
     def do(self, ask: Callable[[Queue], Coroutine[Any, Any, T]], instead: str) -> T:
         """Ask the queue something and wait for it, from a thread without an event loop."""
         refuse_in_loop(instead)
+        if self._host is not None:
+            return self._host.do(ask)
         loop, queue = self._loop, self._queue
         if loop is not None and queue is not None:
             return asyncio.run_coroutine_threadsafe(ask(queue), loop).result()
@@ -230,6 +251,8 @@ class Worker:
 
     async def ado(self, ask: Callable[[Queue], Coroutine[Any, Any, T]]) -> T:
         """Ask the queue something, from any event loop."""
+        if self._host is not None:
+            return await self._host.ado(ask)
         loop, queue = self._loop, self._queue
         if loop is not None and queue is not None:
             if loop is asyncio.get_running_loop():
