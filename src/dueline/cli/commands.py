@@ -1,6 +1,7 @@
 """The whole command line on the native API, as one list. `main` adds `serve` and calls `register`.
 
-One file per noun: jobs, leases, topics, dead, push, top, bench, doctor, fsck. Each has examples, which a test reads.
+One file per noun: jobs, leases, work, topics, dead, push, top, bench, doctor, fsck. Each has examples, which a test
+reads.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import typer
 
-from . import bench, dead, doctor, fsck, jobs, leases, push, top, topics, version
+from . import bench, dead, doctor, fsck, jobs, leases, push, top, topics, version, work
 
 Entry = tuple[str, Callable[..., None], Sequence[str]]
 
@@ -23,6 +24,7 @@ JOBS: tuple[Entry, ...] = (
     ("cancel", jobs.cancel, jobs.CANCEL_EXAMPLES),
     ("fire", jobs.fire, jobs.FIRE_EXAMPLES),
     ("reschedule", jobs.reschedule, jobs.RESCHEDULE_EXAMPLES),
+    ("work", work.work, work.WORK_EXAMPLES),
 )
 TOPICS: tuple[Entry, ...] = (
     ("topics", topics.topics, topics.TOPICS_EXAMPLES),

@@ -10,14 +10,12 @@ init system sends to the whole group are the parent's to obey: a child that obey
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import importlib
 import inspect
 import logging
 import os
 import queue
 import signal
-import sys
 import threading
 from multiprocessing.connection import Connection
 from typing import Any
@@ -28,9 +26,8 @@ from ..client.errors import LeaseLost
 from ..client.results import Held
 from .context import Context
 from .handlers import Handler, Home
+from .orphans import ends_with
 from .outcomes import Verdict, verdict_of
-
-_PR_SET_PDEATHSIG = 1
 
 
 class ChildSettings(msgspec.Struct, frozen=True):
@@ -47,7 +44,7 @@ def child_main(pipe: Connection, settings: ChildSettings) -> None:
     """The whole life of a child process."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _deaf)  # a handler of ours, not SIG_IGN: programs that a handler starts shall hear it
-    _end_with(settings.parent)
+    ends_with(settings.parent, signal.SIGKILL)()  # also while a handler never lets another thread run
     if not logging.getLogger().handlers:
         logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     keeper = _Keeper(pipe)
@@ -141,11 +138,3 @@ class _Keeper:
 
 def _deaf(*_: Any) -> None:
     """The parent decides when we end."""
-
-
-def _end_with(parent: int) -> None:
-    """Have the kernel end us with our parent, also while a handler never lets another thread run."""
-    if sys.platform.startswith("linux"):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)

@@ -1,0 +1,132 @@
+"""The command `work`: a Python worker by its name, or any program as the handler of a topic."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..client import DuelineApiError
+from ..client.address import DEFAULT_URL
+from .session import FAILURE, USAGE, Namespace, TokenFile, read_token
+from .values import duration
+
+WORK_EXAMPLES = (
+    "dueline work shop.tasks:worker",
+    "dueline work emails -- ./send-mail.sh",
+    "dueline work pictures --concurrency 4 --timeout 5m -- python3 shrink.py",
+)
+
+
+def work(
+    target: Annotated[
+        str,
+        typer.Argument(metavar="MODULE:WORKER|TOPIC", help="A Worker in a Python module; with a command, a topic."),
+    ],
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND...", help="Run this for every job: body on stdin, exit 0 = done."),
+    ] = None,
+    concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Commands at a time.")] = 1,
+    timeout: Annotated[
+        int | None, typer.Option("--timeout", parser=duration, metavar="DURATION", help="Kill a command after this.")
+    ] = None,
+    lease: Annotated[
+        int | None,
+        typer.Option("--lease", parser=duration, metavar="DURATION", help="Default 30s; kept while a command runs."),
+    ] = None,
+    grace: Annotated[
+        int | None,
+        typer.Option("--grace", parser=duration, metavar="DURATION", help="At the end, wait so long; default 20s."),
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url",
+            envvar="DUELINE_URL",
+            help=f"A server, a store (redis://) or embedded:FOLDER; default: the worker's own, or {DEFAULT_URL}.",
+        ),
+    ] = None,
+    namespace: Namespace = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Work on jobs until SIGTERM or Ctrl-C; nothing that was begun is lost.
+
+    A command that exits with 0 is done, with 65 the job is dead (rejected), with anything else it is released by its
+    retry policy. Its variables are DUELINE_JOB_ID, DUELINE_TOPIC, DUELINE_ATTEMPT and others.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    token = read_token(token_file)
+    if command:
+        worker = _of_command(target, command, concurrency, timeout, lease, grace, url, namespace, token)
+    else:
+        worker = _named(target)
+        worker.join_queue(url, namespace, token)
+    try:
+        worker.run()
+    except (DuelineApiError, ModuleNotFoundError, ValueError) as wrong:
+        print(f"dueline: {wrong}", file=sys.stderr)
+        raise typer.Exit(FAILURE) from None
+
+
+def _named(target: str) -> Any:
+    """The worker that MODULE:WORKER names, from here or from where Python looks."""
+    from ..worker import Worker
+
+    module, _, name = target.partition(":")
+    if not module or not name:
+        raise typer.BadParameter(f'"{target}" is not MODULE:WORKER; for a topic add -- and a command')
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found: Any = importlib.import_module(module)
+    except ModuleNotFoundError as missing:
+        if missing.name is None or not f"{module}.".startswith(f"{missing.name}."):
+            raise  # the module is there and something that it needs is not
+        raise typer.BadParameter(f"there is no module {missing.name} here ({Path.cwd()})") from None
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, Worker):
+        raise typer.BadParameter(f"{name} in {module} is not a Worker")
+    return found
+
+
+def _of_command(
+    topic: str,
+    command: list[str],
+    concurrency: int,
+    timeout: int | None,
+    lease: int | None,
+    grace: int | None,
+    url: str | None,
+    namespace: str | None,
+    token: str | None,
+) -> Any:
+    """A worker that runs `command` for every job of `topic`."""
+    from ..worker import Worker
+    from ..worker.command import Command
+    from ..worker.worker import GRACE, LEASE
+
+    if shutil.which(command[0]) is None:
+        print(f"dueline: there is no program {command[0]}", file=sys.stderr)
+        raise typer.Exit(USAGE)
+    url = url or DEFAULT_URL
+    inside = {"DUELINE_URL": url, **({"DUELINE_NAMESPACE": namespace} if namespace else {})}
+    runs = Command(command, inside)
+    try:
+        worker = Worker(
+            url,
+            namespace=namespace,
+            token=token,
+            lease=LEASE if lease is None else f"{lease}ms",
+            grace=GRACE if grace is None else f"{grace}ms",
+        )
+    except ValueError as wrong:
+        raise typer.BadParameter(str(wrong)) from wrong
+    worker.handles(topic, concurrency=concurrency, timeout=None if timeout is None else f"{timeout}ms")(runs.run)
+    worker.on_stop(runs.stop)
+    return worker
