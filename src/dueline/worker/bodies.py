@@ -42,6 +42,11 @@ def reader_of(annotation: Any, where: str) -> Reader:
     return lambda job: decode(job.data or b"null")
 
 
+def takes_texts(reader: Reader) -> bool:
+    """Whether a text is given to the handler as it is, and not read as JSON of some type."""
+    return reader in (_value, _bytes, _text)
+
+
 def _value(job: Payload) -> Any:
     return (job.data or b"") if isinstance(job.body_base64, str) else job.json()
 

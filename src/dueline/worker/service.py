@@ -1,0 +1,290 @@
+"""The application's side of the Spring queue's service mode: take work by HTTP, and add jobs.
+
+    service = SpringService("billing", center_url="http://127.0.0.1:9023", modules=["billing.tasks"])
+
+    app = service.asgi                     # or .wsgi: answers POST /hf/delay_queue/work, mount it where you like
+    service.submit("task1", "p", delay="30m")
+    async with service.registered("http://127.0.0.1:8761/eureka", port=8000): ...     # needs the extra `eureka`
+
+All TaskWorker classes of a job's type are invoked with its `params`, one after the other, before the answer: 200
+"accepted", whether they fail or not, as the original does. With `strict=True` a failure is answered with 500, so that a
+Dueline server tries again by its ladder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import logging
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from types import ModuleType
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Raw
+
+from ..client.results import Held
+from ..client.times import Duration, Moment, duration_ms, moment_ms
+from .bodies import takes_texts
+from .child import call_here
+from .context import Context, refuse_in_loop
+from .handlers import Handler
+from .tasks import TaskWorker, find_tasks, task_handler
+
+PATH = "/hf/delay_queue/work"
+TASK_KEY = "delay-queue:task"
+MAX_BODY_BYTES = 8 << 20
+TIMEOUT_S = 10.0
+
+log = logging.getLogger("dueline.worker")
+
+Answer = tuple[int, bytes]
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+class Work(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A job as it travels in both directions. What is None is left out."""
+
+    taskId: str
+    taskType: str
+    delayTime: int = 0
+    params: str | None = None
+    appName: str | None = None
+
+
+class SubmitFailed(Exception):
+    """The queue did not take a job. `status` None: there was no answer, and it may have been taken."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class SpringService:
+    """An application by the name `app_name`, and its tasks."""
+
+    def __init__(
+        self,
+        app_name: str,
+        center_url: str | None = None,
+        modules: Sequence[str | ModuleType] = (),
+        tasks: Iterable[type[TaskWorker]] = (),
+        strict: bool = False,
+    ) -> None:
+        self.app_name = app_name
+        self.strict = strict
+        self._center_url = None if center_url is None else center_url.rstrip("/")
+        self._handlers: dict[str, list[Handler]] = {}
+        for kind in [*tasks, *find_tasks(modules)]:
+            handler = task_handler(kind)
+            several = self._handlers.setdefault(handler.topic, [])
+            if all(handler.home != other.home for other in several):
+                several.append(handler)
+
+    @property
+    def task_types(self) -> tuple[str, ...]:
+        """What it works on, as the registry is told: `delay-queue:task`."""
+        return tuple(self._handlers)
+
+    # --- taking work ------------------------------------------------------------------------------------------------
+
+    async def asgi(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An ASGI application. What it is mounted under does not matter: the end of the path counts."""
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
+        if scope["type"] != "http":
+            raise RuntimeError(f"only HTTP is served here, not {scope['type']}")
+        status, said = _refusal(scope["method"], scope["path"]) or await self._taken(await _body(receive))
+        headers = [(b"content-type", b"text/plain;charset=UTF-8"), (b"content-length", str(len(said)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": said})
+
+    def wsgi(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        """The same for WSGI."""
+        method, path = environ["REQUEST_METHOD"], environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
+        answer = _refusal(method, path)
+        if answer is None:
+            size = int(environ.get("CONTENT_LENGTH") or 0)
+            body = environ["wsgi.input"].read(size) if size <= MAX_BODY_BYTES else None
+            answer = self.take(body)
+        status, said = answer
+        phrase = http.client.responses.get(status, "")
+        headers = [("Content-Type", "text/plain;charset=UTF-8"), ("Content-Length", str(len(said)))]
+        start_response(f"{status} {phrase}", headers)
+        return [said]
+
+    async def _taken(self, body: bytes | None) -> Answer:
+        """In a thread: tasks may take their time, and coroutines get a loop for themselves."""
+        return await asyncio.to_thread(self.take, body)
+
+    def take(self, body: bytes | None) -> Answer:
+        """Do the work that a request body describes; the status and text to answer. None: it was too large."""
+        if body is None:
+            return 413, b"the body is too large"
+        try:
+            work = msgspec.json.decode(body, type=Work)
+        except msgspec.DecodeError as wrong:
+            return 400, f"not a job: {wrong}".encode()
+        failed = [handler for handler in self._handlers.get(work.taskType, ()) if not _invoked(handler, work)]
+        return (500, b"failed") if failed and self.strict else (200, b"accepted")
+
+    # --- adding jobs ------------------------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        task_type: str,
+        params: Any = None,
+        *,
+        id: str | None = None,
+        delay: Duration | None = None,
+        at: Moment | None = None,
+    ) -> str:
+        """Add a job for this application; its id. `params` that are no text are sent as their JSON.
+
+        A job with the same `id` is replaced, so a repeat after SubmitFailed is safe with an id of your own."""
+        refuse_in_loop("asubmit")
+        return self._submit(self._work(task_type, params, id, delay, at))
+
+    async def asubmit(
+        self,
+        task_type: str,
+        params: Any = None,
+        *,
+        id: str | None = None,
+        delay: Duration | None = None,
+        at: Moment | None = None,
+    ) -> str:
+        """`submit` for coroutines."""
+        return await asyncio.to_thread(self._submit, self._work(task_type, params, id, delay, at))
+
+    def _work(self, task_type: str, params: Any, id: str | None, delay: Duration | None, at: Moment | None) -> Work:
+        if delay is not None and at is not None:
+            raise ValueError("give delay or at, not both")
+        due_ms = 0 if at is None else moment_ms(at)
+        if delay is not None:  # this protocol has absolute times only: this machine's clock decides
+            due_ms = moment_ms(datetime.now(UTC)) + duration_ms(delay)
+        text = params if params is None or isinstance(params, str) else msgspec.json.encode(params).decode()
+        return Work(id or os.urandom(16).hex(), task_type, due_ms, text, self.app_name)
+
+    def _submit(self, work: Work) -> str:
+        if self._center_url is None:
+            raise ValueError("name the queue by center_url")
+        parts = urlsplit(self._center_url)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        connection = kind(parts.hostname or "", parts.port, timeout=TIMEOUT_S)
+        try:
+            headers = {"Content-Type": "application/json;charset=UTF-8"}
+            connection.request("POST", f"{parts.path}/job/add", msgspec.json.encode(work), headers)
+            answer = connection.getresponse()
+            said = answer.read()
+        except (OSError, http.client.HTTPException) as lost:
+            raise SubmitFailed(f"{self._center_url} did not answer: {lost}") from lost
+        finally:
+            connection.close()
+        if answer.status != 200:
+            raise SubmitFailed(f"{self._center_url} answered {answer.status}: {said[:200]!r}", answer.status)
+        return work.taskId
+
+    # --- standing in the registry -----------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def registered(
+        self, eureka_url: str, port: int, host: str | None = None, **options: Any
+    ) -> AsyncGenerator[None]:
+        """Stand in Eureka with the task types as metadata for as long as the block lasts. `options` go to
+        py-eureka-client. `host`: an address that the queue can reach; default: what the client finds."""
+        try:
+            from py_eureka_client.eureka_client import EurekaClient
+        except ModuleNotFoundError as missing:
+            raise ModuleNotFoundError("registration needs py-eureka-client: install dueline[eureka]") from missing
+        own: dict[str, Any] = {} if host is None else {"instance_host": host, "instance_ip": host}
+        client = EurekaClient(
+            eureka_server=eureka_url,
+            app_name=self.app_name,
+            instance_port=port,
+            metadata={TASK_KEY: ", ".join(self.task_types)},
+            should_discover=False,
+            **{**own, **options},
+        )
+        await client.start()
+        try:
+            yield
+        finally:
+            await client.stop()
+
+
+def _held(work: Work, as_text: bool) -> Held:
+    """The job as a handler's arguments are made from it: `params` as a text, or as the JSON that they are. Nobody holds
+    a lease: the call itself is the delivery."""
+    text = msgspec.json.encode(work.params)
+    return Held(
+        body=Raw(text if as_text or work.params is None else work.params.encode()),
+        id=work.taskId,
+        topic=work.taskType,
+        attempt=1,
+        delivery=1,
+        lease="",
+        lease_until_ms=0,
+        due_at_ms=work.delayTime,
+        created_at_ms=work.delayTime,
+    )
+
+
+def _invoked(handler: Handler, work: Work) -> bool:
+    """Call one; whether it went well. A failure is told in the log, as the original does."""
+    job = _held(work, handler.read is None or takes_texts(handler.read))
+    try:
+        result = call_here(handler, job, Context(job, _NoLease()))
+    except Exception:
+        log.exception("%s %s failed in %s", job.topic, job.id, handler.name)
+        return False
+    if isinstance(result, Exception):  # Retry, Snooze, Discard: this protocol can say none of them
+        log.warning("%s %s: %s returned %r", job.topic, job.id, handler.name, result)
+        return False
+    return True
+
+
+class _NoLease:
+    """There is no lease in this protocol, so there is nothing to keep."""
+
+    lease_until_ms = 0
+    stopping = False
+
+    async def extend(self, lease_ms: int | None) -> None:
+        """Nothing to do."""
+
+    def extend_blocking(self, lease_ms: int | None) -> None:
+        """Nothing to do."""
+
+
+def _refusal(method: str, path: str) -> Answer | None:
+    if not path.endswith(PATH):
+        return 404, b"not found"
+    return None if method == "POST" else (405, b"method not allowed")
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """The whole body; None when it is too large."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if len(body) > MAX_BODY_BYTES:
+            return None
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
