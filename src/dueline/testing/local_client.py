@@ -20,6 +20,7 @@ from .virtual_loop import VirtualLoop
 T = TypeVar("T")
 
 URL = "http://virtual-queue"
+UNJITTERED = Patience(jitter=0)  # a test that is repeated takes the same way
 
 
 class Local:
@@ -62,7 +63,7 @@ class LocalClient(Client):
     """A Client whose server is in this process. For tests only."""
 
     def __init__(
-        self, loop: VirtualLoop, router: Router, namespace: str = "default", patience: Patience = Patience()
+        self, loop: VirtualLoop, router: Router, namespace: str = "default", patience: Patience = UNJITTERED
     ) -> None:
         super().__init__(URL, namespace, patience=patience)
         self._local = Local(loop, router, namespace, patience)
@@ -71,12 +72,16 @@ class LocalClient(Client):
         """The answer. Raises a DuelineApiError when the call ends without success."""
         return self._local.wait(call)
 
+    def now_ns(self) -> int:
+        """The virtual time since the queue was opened."""
+        return round(self._local.loop.time() * 1e6) * 1000
+
 
 class LocalAsyncClient(AsyncClient):
     """An AsyncClient whose server is in this process, usable in every event loop. For tests only."""
 
     def __init__(
-        self, loop: VirtualLoop, router: Router, namespace: str = "default", patience: Patience = Patience()
+        self, loop: VirtualLoop, router: Router, namespace: str = "default", patience: Patience = UNJITTERED
     ) -> None:
         super().__init__(URL, namespace, patience=patience)
         self._local = Local(loop, router, namespace, patience)

@@ -30,7 +30,9 @@ from ..engine.limits import Limits
 from ..engine.timer import Handle
 from ..server.router import Router
 from ..store.memory import MemoryStore
+from ..worker import Worker
 from .flaky import FlakyStore, Trouble
+from .hosting import PatientQueue, VirtualHost
 from .local_client import LocalAsyncClient, LocalClient
 from .recorder import Recorder, RecordingEngine
 from .virtual_loop import GRACE_S, VirtualLoop
@@ -110,6 +112,9 @@ class VirtualQueue:
         self._clients: dict[str, tuple[LocalClient, LocalAsyncClient]] = {}
         self._engine: RecordingEngine | None = None
         self._router: Router | None = None
+        self._hosts: list[VirtualHost] = []
+        self._workers: list[Worker] = []
+        self.loop.attentive = lambda: any(host.running for host in self._hosts)
 
     def __enter__(self) -> VirtualQueue:
         self.open()
@@ -172,6 +177,28 @@ class VirtualQueue:
         """Let everything happen that is to happen now. No time passes."""
         self.loop.pass_time(0)
 
+    # -- workers
+
+    def host(self, worker: Worker, namespace: str = "default") -> Worker:
+        """Have a worker's sends go to this queue, whatever URL it was made with, without starting it."""
+        queue = PatientQueue(self.engine, namespace, self._limits.max_wait_ms)
+        self._hosts.append(host := VirtualHost(self.loop, queue, self.recorder, self.clock))
+        worker.live_in(host)
+        self._workers.append(worker)
+        return worker
+
+    def work(self, worker: Worker, namespace: str = "default") -> Worker:
+        """Start a worker in this queue. It is stopped when the queue is closed, and then has its own URL again."""
+        if worker not in self._workers:
+            self.host(worker, namespace)
+        self.run(worker.start())
+        self.settle()
+        return worker
+
+    def stop(self, worker: Worker) -> None:
+        """Stop a worker: what it holds is given back. It may be started again."""
+        self.run(worker.stop(0))
+
     # -- life
 
     async def _open(self) -> None:
@@ -190,6 +217,9 @@ class VirtualQueue:
         await self._engine.start()
 
     async def _close(self) -> None:
+        for worker in self._workers:
+            await worker.stop(0)
+            worker.live_in(None)
         await self.engine.stop()
         await self.store.stop()
 

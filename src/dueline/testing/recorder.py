@@ -43,7 +43,8 @@ class SentJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HandledJob(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a handler. `outcome`: done | retry | snooze | discard | cancelled; `error`: what was raised."""
+    """One run of a topic's handlers. `outcome`: done, failed, cancelled, or what the handler asked for: retry,
+    snooze, discard. `error`: what was raised."""
 
     topic: str
     id: str
@@ -71,8 +72,8 @@ class Recorder:
         return _of(self._handled, topic, self._lock)
 
     def failed(self, topic: str | None = None) -> list[HandledJob]:
-        """The runs that ended with an exception, but for the outcomes that a handler asks for."""
-        return [run for run in self.handled(topic) if run.outcome == "retry" and run.error is not None]
+        """The runs that ended with an exception."""
+        return [run for run in self.handled(topic) if run.outcome == "failed"]
 
     def bodies(self, topic: str) -> list[Any]:
         """The bodies that the handlers of a topic were done with, in order."""

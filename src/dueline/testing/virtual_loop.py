@@ -131,10 +131,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self._waits.append(wait)
 
         self.call_soon_threadsafe(begin)
-        while errand := self._next_errand(reached, errands):
-            errand()
-        if nested:
-            self.call_soon_threadsafe(self._went_on)
+        try:
+            while errand := self._next_errand(reached, errands):
+                errand()
+        finally:
+            self.call_soon_threadsafe(self._went_on, reached, nested)
         reached.result()
 
     def _next_errand(self, reached: Future[None], errands: bool) -> Callable[[], None] | None:
@@ -146,8 +147,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         with self._news:
             self._news.notify_all()
 
-    def _went_on(self) -> None:
-        self._outside += 1
+    def _went_on(self, reached: Future[None], nested: bool) -> None:
+        """A thread waits no longer, maybe because something was raised in it."""
+        self._waits = [wait for wait in self._waits if wait.reached is not reached]
+        self._outside += nested
 
     # -- on the loop
 
@@ -164,11 +167,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             before, self._here.busy = getattr(self._here, "busy", False), True
             try:
                 value = func(*args)
-            except BaseException as raised:  # it belongs to whoever awaits the result, as with any executor
+            except Exception as raised:
                 error = raised
+            except BaseException as raised:  # the end of the test: Ctrl-C, pytest.fail(), sys.exit()
+                error = RuntimeError(f"a function ended with {type(raised).__name__}")
+                raise
             finally:
                 self._here.busy = before
-            self.call_soon_threadsafe(come_back, value, error)
+                self.call_soon_threadsafe(come_back, value, error)
 
         def come_back(value: Any, error: BaseException | None) -> None:
             self._outside -= 1
@@ -176,6 +182,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 return
             if error is None:
                 result.set_result(value)
+            elif isinstance(error, StopIteration):  # a future takes everything but this one
+                result.set_exception(RuntimeError(f"a function raised {error!r}"))
             else:
                 result.set_exception(error)
 

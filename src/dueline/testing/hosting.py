@@ -1,0 +1,91 @@
+"""Workers inside a test's queue: on its event loop, in its time, with plain functions in the test's own thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from ..client.results import Held
+from ..engine.engine import Engine
+from ..worker import CallNext, Context, Ending, Middleware, Queue, Retry, Verdict
+from ..worker.engine_queue import EngineQueue
+from .local_client import UNJITTERED
+from .recorder import HandledJob, Recorder
+from .virtual_loop import VirtualLoop
+
+T = TypeVar("T")
+
+OUTCOMES = {Ending.DONE: "done", Ending.FAILED: "retry", Ending.SNOOZED: "snooze", Ending.DISCARDED: "discard"}
+
+
+class PatientQueue(EngineQueue):
+    """A pull that waits does so until there is something: nothing else ends here, and a month of empty answers would
+    only cost time."""
+
+    def __init__(self, engine: Engine, namespace: str, longest_wait_ms: int) -> None:
+        super().__init__(engine, namespace, UNJITTERED)
+        self._longest_wait_ms = longest_wait_ms
+
+    async def pull(
+        self, topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_ms: int = 0
+    ) -> Sequence[Held]:
+        return await super().pull(topics, max, lease_ms, self._longest_wait_ms if wait_ms else 0)
+
+
+class VirtualHost:
+    """`worker.host.Host` in a VirtualQueue. `running`: handlers under way now."""
+
+    def __init__(self, loop: VirtualLoop, queue: Queue, recorder: Recorder, now_ms: Callable[[], int]) -> None:
+        self.queue: Queue = queue
+        self.running = 0
+        self._loop = loop
+        self._recorder = recorder
+        self._now_ms = now_ms
+
+    @property
+    def middleware(self) -> tuple[Middleware, ...]:
+        return (self._watch,)
+
+    def do(self, ask: Callable[[Queue], Coroutine[Any, Any, T]]) -> T:
+        return self._loop.settled(asyncio.run_coroutine_threadsafe(ask(self.queue), self._loop))
+
+    async def ado(self, ask: Callable[[Queue], Coroutine[Any, Any, T]]) -> T:
+        if self._loop.inside:
+            return await ask(self.queue)
+        asked = asyncio.run_coroutine_threadsafe(ask(self.queue), self._loop)
+        return await asyncio.to_thread(self._loop.settled, asked)
+
+    async def call(self, work: Callable[[], Any]) -> Any:
+        return await self._loop.run_in_executor(None, contextvars.copy_context().run, work)
+
+    async def _watch(self, context: Context, call_next: CallNext) -> Verdict:
+        """Write down what a handler did."""
+        at_ms = self._now_ms()
+        self.running += 1
+        try:
+            verdict = await call_next(context)
+        except asyncio.CancelledError:
+            self._note(context, at_ms, "cancelled", None)
+            raise
+        finally:
+            self.running -= 1
+        failed = verdict.ending is Ending.FAILED and not isinstance(verdict.exception, Retry)
+        self._note(context, at_ms, "failed" if failed else OUTCOMES[verdict.ending], verdict.exception)
+        return verdict
+
+    def _note(self, context: Context, at_ms: int, outcome: str, error: BaseException | None) -> None:
+        job = context.job
+        body = job.data if isinstance(job.body_base64, str) else job.json()
+        self._recorder.note_handled(
+            HandledJob(
+                topic=job.topic,
+                id=job.id,
+                body=body,
+                attempt=job.attempt,
+                at_ms=at_ms,
+                outcome=outcome,
+                error=error,
+            )
+        )

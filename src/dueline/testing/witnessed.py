@@ -1,0 +1,235 @@
+"""A history of what clients did and saw, for tests of one's own: watched clients, and the judge of what they saw.
+
+    history = History()
+    client = history.watch(server.client())
+    client.send("orders", {"order": 7}, id="o-7")
+    server.kill(); server.start()
+    client.ack(*client.pull("orders"))
+    history.check()                        # raises Broken, with the timeline of every job that contradicts a promise
+
+Works with a real server (real time) and with a VirtualQueue (its time), not with both in one history. Not judged: jobs
+that are replaced or revived, and merge groups.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar, Unpack
+
+import msgspec
+from msgspec import UnsetType
+
+from ..client.calls import NewJob
+from ..client.client import Client
+from ..client.errors import DuelineApiError, ServerFault, UnknownOutcome
+from ..client.results import Held, Job, Outcome, Sent
+from ..client.sending import SendOptions, new_job
+from ..client.times import Duration, duration_ms
+from . import history as h
+from .checker import Report, check
+from .local_client import LocalClient
+
+T = TypeVar("T")
+
+DEFAULT_ATTEMPTS = 10  # of a server whose topics say nothing else
+
+
+class Broken(AssertionError):
+    """What clients saw contradicts a promise."""
+
+
+class History:
+    """What all watched clients did and saw. `judged`: `check` was called."""
+
+    def __init__(self) -> None:
+        self.events: list[h.AnyEvent] = []
+        self.judged = False
+        self._clients: list[Client] = []
+        self._topics: dict[tuple[int, str], None] = {}
+        self._ticks = itertools.count(1)
+        self._now_ns: Callable[[], int] | None = None
+
+    def watch(self, client: Client, name: str = "") -> WatchedClient:
+        """A client that writes down what it does. Those of one history are of one server."""
+        virtual = isinstance(client, LocalClient)
+        if self._clients and isinstance(self._clients[0], LocalClient) is not virtual:
+            raise ValueError("one history is of one clock: of a real server, or of a virtual queue")
+        if self._now_ns is None:
+            self._now_ns = client.now_ns if isinstance(client, LocalClient) else time.monotonic_ns
+        self._clients.append(client)
+        return WatchedClient(self, client, name or f"client-{len(self._clients)}")
+
+    def fault(self, what: str) -> None:
+        """Note what the test does to the system now; it is shown between the events of a timeline."""
+        now_ns = self.now_ns()
+        self.add(h.Fault(topic="", id="", invoke_ns=now_ns, complete_ns=now_ns, outcome=h.Outcome.OK, code=what))
+
+    def report(self) -> Report:
+        """Read what is there in the end, and judge."""
+        self.judged = True
+        final: h.Final = {}
+        for place, topic in self._topics:
+            jobs = self._clients[place].list_jobs(topic)
+            final |= {(topic, job.id): h.Kept(job.state, job.attempts, job.reason) for job in jobs}
+        return check(self.events, final)
+
+    def check(self) -> Report:
+        """The report. Raises Broken when a promise was broken."""
+        report = self.report()
+        if not report.ok:
+            jobs = dict.fromkeys((violation.topic, violation.id) for violation in report.violations)
+            told = [str(violation) for violation in report.violations]
+            told += [h.explain(self.events, topic, id) for topic, id in jobs]
+            raise Broken("\n".join(told))
+        return report
+
+    def now_ns(self) -> int:
+        """The one clock of the history. Virtual time stands still: there the last digits are the order of the calls."""
+        return time.monotonic_ns() if self._now_ns is None else self._now_ns() + next(self._ticks)
+
+    def add(self, *events: h.AnyEvent) -> None:
+        self.events.extend(events)
+
+    def saw(self, client: Client, topic: str) -> None:
+        self._topics[next(i for i, one in enumerate(self._clients) if one is client), topic] = None
+
+
+class WatchedClient:
+    """The calls of a Client on single jobs, each written down."""
+
+    def __init__(self, history: History, client: Client, name: str) -> None:
+        self.client = client
+        self._history = history
+        self._name = name
+
+    def send(self, topic: str, body: Any = None, **options: Unpack[SendOptions]) -> Sent:
+        """As of Client. A send that joins a merge group is not watched: use the client itself."""
+        if options.get("merge") is not None:
+            raise ValueError("merge groups are not judged: send them with the client itself")
+        job = new_job(body, **options)
+        options["id"] = job.id
+
+        def note(common: h.Common, sent: Sent | None) -> list[h.AnyEvent]:
+            return [
+                h.Send(
+                    **common,
+                    delay_ms=_delay_ms(job),
+                    digest=h.digest_of(_data(job)),
+                    result="" if sent is None else sent.result,
+                    max_attempts=DEFAULT_ATTEMPTS if isinstance(job.max_attempts, UnsetType) else job.max_attempts,
+                )
+            ]
+
+        return self._watched(topic, job.id or "", lambda: self.client.send(topic, body, **options), note)
+
+    def pull(self, topic: str, max: int = 1, lease: Duration = "30s", wait: Duration = 0) -> tuple[Held, ...]:
+        """As of Client, of one topic; the lease is always said."""
+        lease_ms = duration_ms(lease, "lease")
+
+        def note(common: h.Common, jobs: tuple[Held, ...] | None) -> list[h.AnyEvent]:
+            if not jobs:
+                return [h.Pull(**common)]
+            return [
+                h.Deliver(
+                    **_about(common, job.id),
+                    lease=job.lease,
+                    lease_ms=lease_ms,
+                    delivery=job.delivery,
+                    attempt=job.attempt,
+                    digest=h.digest_of(job.data or b""),
+                )
+                for job in jobs
+            ]
+
+        return self._watched(topic, "", lambda: self.client.pull(topic, max, lease, wait), note)
+
+    def ack(self, job: Held) -> Outcome:
+        """As of Client."""
+        return self._watched(
+            job.topic, job.id, lambda: self.client.ack(job), lambda common, _: [h.Ack(**common, lease=job.lease)]
+        )
+
+    def release(
+        self, job: Held, delay: Duration = 0, error: str | None = None, count: bool = True, discard: bool = False
+    ) -> Outcome:
+        """As of Client; the delay is always said."""
+
+        def note(common: h.Common, done: Outcome | None) -> list[h.AnyEvent]:
+            result = "" if done is None else done.result or ""
+            delay_ms = duration_ms(delay)
+            return [h.Release(**common, lease=job.lease, delay_ms=delay_ms, count=count, result=result)]
+
+        return self._watched(job.topic, job.id, lambda: self.client.release(job, delay, error, count, discard), note)
+
+    def extend(self, job: Held, lease: Duration) -> Outcome:
+        """As of Client."""
+
+        def note(common: h.Common, _: Outcome | None) -> list[h.AnyEvent]:
+            return [h.Extend(**common, lease=job.lease, lease_ms=duration_ms(lease, "lease"))]
+
+        return self._watched(job.topic, job.id, lambda: self.client.extend(job, lease), note)
+
+    def cancel(self, topic: str, id: str) -> Outcome:
+        """As of Client."""
+        return self._watched(topic, id, lambda: self.client.cancel(topic, id), lambda common, _: [h.Cancel(**common)])
+
+    def reschedule(self, topic: str, id: str, delay: Duration) -> Job:
+        """As of Client, by a delay: moments of the server's clock cannot be compared with the history's."""
+
+        def note(common: h.Common, _: Job | None) -> list[h.AnyEvent]:
+            return [h.Move(**common, delay_ms=duration_ms(delay))]
+
+        return self._watched(topic, id, lambda: self.client.reschedule(topic, id, delay), note)
+
+    def fire(self, topic: str, id: str) -> Outcome:
+        """As of Client."""
+        return self._watched(
+            topic, id, lambda: self.client.fire(topic, id), lambda common, _: [h.Move(**common, delay_ms=0)]
+        )
+
+    def _watched(
+        self, topic: str, id: str, call: Callable[[], T], note: Callable[[h.Common, T | None], list[h.AnyEvent]]
+    ) -> T:
+        """Do it and write down what is known about it afterwards."""
+        self._history.saw(self.client, topic)
+        begin_ns = self._history.now_ns()
+        try:
+            value = call()
+        except DuelineApiError as error:
+            unknown = isinstance(error, UnknownOutcome | ServerFault)
+            outcome = h.Outcome.INFO if unknown else h.Outcome.FAIL
+            self._history.add(*note(self._common(topic, id, begin_ns, outcome, error.code), None))
+            raise
+        self._history.add(*note(self._common(topic, id, begin_ns, h.Outcome.OK, ""), value))
+        return value
+
+    def _common(self, topic: str, id: str, begin_ns: int, outcome: h.Outcome, code: str) -> h.Common:
+        return {
+            "topic": topic,
+            "id": id,
+            "invoke_ns": begin_ns,
+            "complete_ns": self._history.now_ns(),
+            "outcome": outcome,
+            "client": self._name,
+            "code": code,
+        }
+
+
+def _about(common: h.Common, id: str) -> h.Common:
+    common = common.copy()
+    common["id"] = id
+    return common
+
+
+def _delay_ms(job: NewJob) -> int:
+    """The delay that was asked for; 0 for a moment, which the history cannot compare with its own clock."""
+    return job.delay_ms or 0 if job.delay is None else duration_ms(job.delay)
+
+
+def _data(job: NewJob) -> bytes:
+    if job.body_base64 is not None:
+        return base64.b64decode(job.body_base64)
+    return bytes(job.body) if isinstance(job.body, msgspec.Raw) else b""
