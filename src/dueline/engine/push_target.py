@@ -14,6 +14,9 @@ import msgspec
 from .policy import Backoff, Ladder, Retry
 
 MAX_SECRETS = 2
+DEFAULT_RETRY = Backoff(5_000, 3.0, 12 * 3_600_000, 0.2)
+"""For jobs that nobody gave a retry: 5 s, 15 s, 45 s ... 3 h, 9 h. A target that fails is not asked again at once: ten
+attempts would be over before it is back."""
 
 
 class Breaker(msgspec.Struct, frozen=True):
@@ -27,7 +30,7 @@ class PushTarget(msgspec.Struct, frozen=True):
     """A push target. Exactly one of `url` and `service` for the courier "http"; other couriers find it by themselves.
 
     `success`: the statuses that mean done; empty = every 2xx. `retry`: for jobs sent from now on whose own or topic's
-    policy does not say. `rate_per_s` 0 = no limit. `secrets`: the newest first; all of them sign.
+    policy does not say; None = DEFAULT_RETRY. `rate_per_s` 0 = no limit. `secrets`: the newest first; all of them sign.
     """
 
     url: str | None = None
@@ -52,6 +55,11 @@ class Pushing(msgspec.Struct, frozen=True):
     topic: str
     version: int
     target: PushTarget
+
+
+def retry_of(own: Retry, target: PushTarget | None) -> Retry:
+    """The retry of a topic's jobs: what its policy says, else its target's."""
+    return own if own is not None or target is None else target.retry or DEFAULT_RETRY
 
 
 def limits_of(target: PushTarget | None, partitions: int) -> list[tuple[int, float]]:

@@ -19,7 +19,7 @@ from .figures import OTHER, Figures, TopicFigures, Word
 from .ids import partition_of
 from .job import Line
 from .policy import Backoff, JobPolicy, Ladder, MergePolicy, OnDead, TopicPolicy, attempts_allowed
-from .push_target import PushTarget, StoredTarget, loaded_target, stored_target
+from .push_target import PushTarget, StoredTarget, loaded_target, retry_of, stored_target
 from .store import Code, Done, OnConflict, Store, TopicEntry
 
 DEFAULT_LEASE_MS = 30_000
@@ -148,7 +148,7 @@ class Topic:
     def apply(self, config: TopicConfig, version: int, max_body_bytes: int) -> None:
         """Take over a config. `max_body_bytes` is the server's, for a topic without its own."""
         policy = config.policy
-        retry = config.push.retry if policy.retry is None and config.push is not None else policy.retry
+        retry = retry_of(policy.retry, config.push)
         self.config = config
         self.version = version
         self.lease_ms = DEFAULT_LEASE_MS if policy.lease_ms is None else policy.lease_ms
