@@ -1,0 +1,218 @@
+"""What is read off a function: its arguments, the type of its body, where it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypedDict
+
+import msgspec
+import pydantic
+import pytest
+from msgspec import Raw
+
+from dueline.client.results import Held
+from dueline.worker import Context, TaskWorker, Worker
+from dueline.worker.bodies import reader_of
+from dueline.worker.handlers import Handler, Home, handler_of
+from dueline.worker.runner import lanes_of
+
+
+def held(**payload: Any) -> Held:
+    return Held(
+        id="i", topic="t", attempt=1, delivery=1, lease="l", lease_until_ms=1, due_at_ms=0, created_at_ms=0, **payload
+    )
+
+
+def handler(call: Any, **options: Any) -> Handler:
+    return handler_of("t", call, Home("m", "f"), **options)
+
+
+class Struct(msgspec.Struct):
+    n: int
+
+
+@dataclass
+class Data:
+    n: int
+
+
+class Typed(TypedDict):
+    n: int
+
+
+class Model(pydantic.BaseModel):
+    n: int
+
+
+@pytest.mark.parametrize(
+    ("annotation", "payload", "value"),
+    [
+        (Any, {"body": Raw(b'{"n":1}')}, {"n": 1}),
+        (Any, {"body": Raw(b'"x"')}, "x"),
+        (Any, {"body_base64": "AAE="}, b"\x00\x01"),
+        (Any, {"items": (Raw(b"1"), Raw(b'"b"'))}, [1, "b"]),
+        (bytes, {"body_base64": "AAE="}, b"\x00\x01"),
+        (bytes, {"body": Raw(b'"\xc3\xa9"')}, "é".encode()),
+        (bytes, {"body": Raw(b'{ "n": 1.0 }')}, b'{ "n": 1.0 }'),
+        (str, {"body": Raw(b'"x"')}, "x"),
+        (str, {"body": Raw(b'{"n":1}')}, '{"n":1}'),
+        (str, {"body_base64": "w6k="}, "é"),
+        (Struct, {"body": Raw(b'{"n":1}')}, Struct(1)),
+        (Data, {"body": Raw(b'{"n":1}')}, Data(1)),
+        (Typed, {"body": Raw(b'{"n":1}')}, {"n": 1}),
+        (Model, {"body": Raw(b'{"n":1}')}, Model(n=1)),
+        (list[Struct], {"items": (Raw(b'{"n":1}'), Raw(b'{"n":2}'))}, [Struct(1), Struct(2)]),
+        (datetime, {"body": Raw(b'"2030-01-01T00:00:00"')}, datetime(2030, 1, 1)),
+        (int | None, {"body": Raw(b"null")}, None),
+    ],
+)
+def test_a_body_is_what_the_parameter_says(annotation: Any, payload: dict[str, Any], value: Any) -> None:
+    assert reader_of(annotation, "f")(held(**payload)) == value
+
+
+@pytest.mark.parametrize("annotation", [Struct, Data, Typed, Model, int])
+def test_a_body_of_another_type_is_refused(annotation: Any) -> None:
+    with pytest.raises(ValueError, match="n|int"):
+        reader_of(annotation, "f")(held(body=Raw(b'{"n":"one"}')))
+
+
+def test_a_type_that_no_body_can_have_is_refused_when_it_is_named() -> None:
+    def bad(body: type[int] | complex) -> None: ...
+
+    with pytest.raises(TypeError, match=r"m\.f"):
+        handler(bad)
+
+
+def no_parameter() -> None: ...
+def only_body(body: int) -> None: ...
+def untyped(body): ...
+def both(body: int, context: Context) -> None: ...
+def second_untyped(body: int, context) -> None: ...
+def only_context(context: Context) -> None: ...
+def with_default(body: int, extra: int = 5) -> None: ...
+
+
+def test_a_handler_gets_the_body_the_context_or_both() -> None:
+    job = held(body=Raw(b"7"))
+    context = Context(job, None)  # type: ignore[arg-type]
+    assert handler(no_parameter).arguments(job, context) == ()
+    assert handler(only_body).arguments(job, context) == (7,)
+    assert handler(untyped).arguments(job, context) == (7,)
+    assert handler(both).arguments(job, context) == (7, context)
+    assert handler(second_untyped).arguments(job, context) == (7, context)
+    assert handler(only_context).arguments(job, context) == (context,)
+    assert handler(with_default).arguments(job, context) == (7,)
+
+
+def three(a: int, b: Context, c: int) -> None: ...
+def keyword(a: int, *, b: int) -> None: ...
+def not_a_context(a: int, b: int) -> None: ...
+def unknown(a: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+
+@pytest.mark.parametrize("call", [three, keyword, not_a_context, unknown])
+def test_a_function_that_cannot_be_called_with_a_job_is_refused_by_name(call: Any) -> None:
+    with pytest.raises(TypeError, match=r"m\.f"):
+        handler(call)
+
+
+async def coroutine(body: int) -> None: ...
+
+
+def test_coroutines_run_in_the_loop_and_functions_in_threads() -> None:
+    assert handler(coroutine).mode == "async"
+    assert handler(only_body).mode == "thread"
+    assert handler(coroutine, mode="process").mode == "process"
+    with pytest.raises(ValueError, match="not a coroutine"):
+        handler(only_body, mode="async")
+    with pytest.raises(ValueError, match="mode is"):
+        handler(only_body, mode="fiber")
+
+
+def test_what_a_child_process_could_not_find_is_refused() -> None:
+    def inner() -> None: ...
+
+    with pytest.raises(ValueError, match="top of a module"):
+        Worker().handles("t", mode="process")(inner)
+
+
+@pytest.mark.parametrize("options", [{"concurrency": 0}, {"timeout": "soon"}])
+def test_options_that_cannot_be_are_refused(options: Any) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        handler(only_body, **options)
+
+
+def test_topics_share_the_places_of_their_heaviest_mode_unless_they_have_their_own() -> None:
+    async_, thread, process = handler(coroutine), handler(only_body), handler(only_body, mode="process")
+    own = handler(coroutine, concurrency=3)
+    handlers = {"a": [async_], "b": [async_, thread], "c": [thread, process], "d": [own, thread], "e": [async_]}
+    places = {"async": 100, "thread": 10, "process": 2}
+    assert lanes_of(handlers, places) == [(["d"], 3), (["a", "e"], 100), (["b"], 10), (["c"], 2)]
+
+
+def test_a_decorated_function_is_still_the_function() -> None:
+    worker = Worker("http://127.0.0.1:1")
+
+    @worker.handles("double")
+    def double(n: int) -> int:
+        """Twice."""
+        return 2 * n
+
+    assert double(4) == 8
+    assert (double.__name__, double.__doc__, double.topic) == ("double", "Twice.", "double")
+    assert worker.topics == ("double",)
+
+
+def test_one_function_may_handle_several_topics() -> None:
+    worker = Worker("http://127.0.0.1:1")
+
+    def close(n: int) -> None: ...
+
+    first = worker.handles("a")(close)
+    second = worker.handles("b")(first)
+    assert (first.topic, second.topic, second.function) == ("a", "b", close)
+
+
+class Close(TaskWorker):
+    type = "order.close"
+
+    def invoke(self, params: Struct) -> None: ...
+
+
+class CloseToo(TaskWorker):
+    type = "order.close"
+    mode = "process"
+    timeout = "5s"
+    concurrency = 2
+
+    async def invoke(self, params: str, context: Context) -> None: ...
+
+
+class Base(TaskWorker):
+    """A base of others, without a type."""
+
+
+class NoInvoke(TaskWorker):
+    type = ""
+
+
+def test_classes_with_a_type_are_found_in_their_modules_in_the_order_of_their_lines() -> None:
+    worker = Worker("http://127.0.0.1:1")
+    assert worker.find(__name__) == [Close, CloseToo]
+    assert worker.topics == ("order.close",)
+    first, second = worker._handlers["order.close"]
+    assert (first.name, first.mode) == (f"{__name__}.Close", "thread")
+    assert (second.mode, second.timeout_s, second.places, second.wants_context) == ("process", 5.0, 2, True)
+    assert worker.find(__name__) == [Close, CloseToo]
+    assert len(worker._handlers["order.close"]) == 2, "finding them again binds nothing twice"
+
+
+def test_a_class_without_type_or_invoke_is_refused_when_it_is_bound_by_hand() -> None:
+    class Empty(TaskWorker):
+        type = "t"
+
+    with pytest.raises(ValueError, match="no type"):
+        Worker().bind(Base)
+    with pytest.raises(TypeError, match="no invoke"):
+        Worker().bind(Empty)
