@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
+from urllib.error import HTTPError
 
 import pytest
+from py_eureka_client.http_client import HttpRequest
 
 from dueline.push.discovery import Instance
-from dueline.push.discovery.eureka import EurekaResolver
+from dueline.push.discovery.eureka import EurekaResolver, peers_of
+from dueline.push.discovery.eureka_http import RegistryHttp
 from tests.kit.eureka import Fault, Registry
 from tests.kit.spring_app import SpringApp
 
@@ -148,6 +152,45 @@ def test_of_several_registries_the_first_that_answers_is_asked_from_then_on() ->
         await up.stop()
 
     asyncio.run(main())
+
+
+def test_the_spellings_of_the_registrys_address() -> None:
+    assert peers_of("http://one:8761/eureka/,https://two/eureka ,http://[::1]:8761, ") == [
+        "http://one:8761/eureka/",
+        "https://two/eureka/",
+        "http://[::1]:8761/eureka/",
+    ]
+
+
+def test_a_user_and_a_password_may_stand_in_the_address() -> None:
+    async def main() -> None:
+        registry = Registry()
+        await registry.start()
+        await registered(registry, "billing", "task1")
+        registry.password = "us$er:p+@ss"
+        found: list[int] = []
+        for user in ("us$er:p+%40ss@", "us$er:wrong@", ""):
+            resolver = EurekaResolver(registry.url.replace("//", f"//{user}"))
+            await resolver.start()
+            found.append(len(await resolver.instances("billing")))
+            await resolver.stop()
+        assert found == [1, 0, 0]
+        await registry.stop()
+
+    asyncio.run(main())
+
+
+def test_our_transport_is_one_of_py_eureka_client() -> None:
+    async def work(registry: Registry, _: EurekaResolver) -> None:
+        await registered(registry, "billing", None)
+        ours = RegistryHttp()
+        request = HttpRequest(f"{registry.url}/apps/BILLING", headers={"Accept": "application/json"})
+        assert json.loads((await ours.urlopen(request, timeout=5)).body_text)["application"]["name"] == "BILLING"
+        with pytest.raises(HTTPError):
+            await ours.urlopen(f"{registry.url}/apps/NOBODY", timeout=5)
+        await ours.close()
+
+    with_registry(work)
 
 
 def test_a_resolver_can_be_stopped_twice_and_before_its_start_and_then_knows_nobody() -> None:

@@ -19,7 +19,7 @@ from enum import Enum
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from aiohttp import web
+from aiohttp import BasicAuth, web
 
 DELTA_S = 180.0  # how long a change stands in apps/delta
 
@@ -53,6 +53,7 @@ class Registry:
     def __init__(self, time_s: Callable[[], float] = time.monotonic) -> None:
         self.fault: Fault | None = None
         self.asked: list[tuple[str, str]] = []
+        self.password: str | None = None  # "user:password", which everybody must then give
         self.was_asked = asyncio.Event()  # since the test cleared it
         self.evicted: list[str] = []
         self._time_s = time_s
@@ -110,6 +111,11 @@ class Registry:
     async def _first(self, request: web.Request, handler: Any) -> web.StreamResponse:
         self.asked.append((request.method, request.path.removeprefix("/eureka/")))
         self.was_asked.set()
+        if (
+            self.password is not None
+            and request.headers.get("Authorization") != BasicAuth(*self.password.split(":")).encode()
+        ):
+            return web.Response(status=401)
         if self.fault is Fault.SILENT:
             await self._hanging.wait()
         if self.fault is not None:

@@ -14,6 +14,8 @@ from aiohttp import web
 from py_eureka_client.eureka_client import EurekaClient
 
 TASK_KEY = "delay-queue:task"
+WORK = "/hf/delay_queue/work"
+TRIES = 10
 RARELY_S = 86_400  # the client's own heartbeat thread cannot be ended: it never begins
 
 
@@ -41,12 +43,14 @@ async def accepted(_: Work) -> web.Response:
 
 
 class SpringApp:
-    """`answer` may be changed at any time. `work` is everything that came, `arrived(n)` waits for the n-th."""
+    """`answer` may be changed at any time. `work` is what came, `arrived(n)` waits for the n-th. `strays`: calls of
+    others, whose server had this port before."""
 
     def __init__(self, name: str, answer: Answerer = accepted) -> None:
         self.name = name
         self.answer = answer
         self.work: list[Work] = []
+        self.strays: list[str] = []
         self.port = 0
         self._news = asyncio.Condition()
         self._runner: web.AppRunner | None = None
@@ -72,8 +76,11 @@ class SpringApp:
             await runner.cleanup()
 
     async def register(self, registry_url: str, tasks: str | None, duration_s: int = 90, vip: str = "") -> None:
-        """Stand in the registry. `tasks`: the metadata entry; None: there is none. `vip`: another name of it."""
+        """Stand in the registry. `tasks`: the metadata entry; None: there is none. `vip`: another name of it. The
+        client tells of a failure only by its callback, and would try again a day later."""
+        failures: list[Exception] = []
         self._client = EurekaClient(
+            on_error=lambda _, error: failures.append(error),
             eureka_server=registry_url,
             app_name=self.name,
             instance_id=f"127.0.0.1:{self.name}:{self.port}",
@@ -87,6 +94,12 @@ class SpringApp:
             duration_in_secs=duration_s,
         )
         await self._client.start()
+        for _ in range(TRIES):
+            if not failures:
+                return
+            failures.clear()
+            await self._client.register()
+        assert not failures, failures
 
     async def renew(self) -> None:
         assert self._client is not None
@@ -110,6 +123,9 @@ class SpringApp:
 
     async def _take(self, request: web.Request) -> web.Response:
         work = Work(_now_ms(), request.path, dict(request.headers), await request.read(), self.name)
+        if (request.method, request.path) != ("POST", WORK):
+            self.strays.append(f"{request.method} {request.path}")
+            return web.Response(status=404)
         async with self._news:
             self.work.append(work)
             self._news.notify_all()

@@ -11,11 +11,13 @@ import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+import pytest
 import redis
 from aiohttp import web
 
-from dueline.testing.process import ServerProcess, free_port
+from dueline.testing.process import NotStarted, ServerProcess, free_port
 from tests.kit.spring_app import SpringApp, Work
 from tests.kit.valkey import PrivateValkey
 
@@ -104,7 +106,7 @@ async def test_groups_are_served_again_after_a_crash_without_any_new_job(spring:
         q = Spring(Served(server), spring.registry)
         now = now_ms()
         for n in (2, 1):
-            await q.add(taskId=f"late-{n}", taskType="task1", delayTime=now + 2000 + n, appName=name)
+            await q.add(taskId=f"late-{n}", taskType="task1", delayTime=now + 6000 + n, appName=name)
         await server.kill()
         app = await q.app(name)
         await server.start()
@@ -202,6 +204,7 @@ async def test_retries_can_be_switched_off_and_a_job_need_not_wait_for_ever(spri
             ("expired", 0, None),
         ]
         assert len(app.work) == 1
+        assert [line for line in q.served.server.output if "eureka" in line] == [], "a look-up is nothing to log"
 
 
 async def test_a_listener_of_its_own_is_all_its_own(spring: Spring) -> None:
@@ -272,3 +275,40 @@ async def test_names_with_dashes_mean_one_application_each(spring: Spring) -> No
     await asyncio.gather(short.arrived(), long.arrived())
     await q.until(f"{base}-b-c")
     assert ([w.job["params"] for w in short.work], [w.job["params"] for w in long.work]) == (["short"], ["long"])
+
+
+async def test_a_registry_without_its_package_is_refused_at_the_start_by_name(spring: Spring) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "py_eureka_client.py").write_text("raise ImportError('as if it were not installed')")
+        env = {**options(spring.registry), "PYTHONPATH": folder}
+        server = ServerProcess(Path(folder) / "data", env=env)
+        with pytest.raises(NotStarted, match=r"install dueline\[eureka\]"):
+            await server.start()
+
+
+async def test_settings_that_changed_are_a_groups_from_its_next_job_on_and_a_pause_stays(spring: Spring) -> None:
+    async def target(q: Spring, verb: str = "GET", way: str = "") -> dict[str, Any]:
+        path = f"/v1/topics/{name}-task1/push{way}"
+        answer = await q.client.ask(verb, path, headers={"Dueline-Namespace": "spring"})
+        assert answer.status == 200, answer
+        return answer.json()
+
+    name = spring.name()
+    with tempfile.TemporaryDirectory() as folder:
+        server = ServerProcess(Path(folder), env=options(spring.registry))
+        await server.start()
+        q = Spring(Served(server), spring.registry)
+        await q.add(taskId="1", taskType="task1", delayTime=0, params="p", appName=name)
+        await target(q, "POST", "/pause")
+        before = await target(q)
+        await server.stop()
+        server.env |= {"DUELINE_DIALECTS__SPRING__TIMEOUT_MS": "70000", "DUELINE_DIALECTS__SPRING__RETRY": "1s,1h"}
+        await server.start()
+        again = Spring(Served(server), spring.registry)
+        app = await again.app(name)
+        await again.add(taskId="2", taskType="task1", delayTime=0, params="q", appName=name)
+        assert await target(again) == {**before, "timeout_ms": 70_000, "retry": {"ladder": ["1s", "1h"]}}
+        assert (await again.counts(f"{name}-task1"), app.work) == ({**NOWHERE, "ready": 2}, [])
+        await target(again, "POST", "/resume")
+        assert [work.job["params"] for work in await app.arrived(2)] == ["p", "q"]
+        await again.served.stop()

@@ -4,8 +4,8 @@ We only read. One service is asked for by its name (`apps/<NAME>`, and `vips/<na
 another name than it is called by), as often as `remembered` says; the whole registry only when somebody wants to see
 it. Of several addresses the first that answers is asked, and stays the first.
 
-py-eureka-client's transport, requests and list of peers are used, but not its EurekaClient: that one reads XML (see
-`told`), from a thread that cannot be ended.
+Of py-eureka-client the transport is used (`eureka_http`), but not its EurekaClient: that one reads XML (see `told`),
+from a thread that cannot be ended.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from . import Instance
 from .remembered import LookUpFailed, Remembered
@@ -43,7 +43,7 @@ class EurekaResolver:
     async def start(self) -> None:
         """Nothing is asked yet. Raises EurekaMissing."""
         try:
-            from .eureka_http import RegistryHttp, peers_of
+            from .eureka_http import RegistryHttp
         except ImportError:
             raise EurekaMissing(str(EurekaMissing.__doc__)) from None
         self._peers = peers_of(self._url)
@@ -100,3 +100,10 @@ class EurekaResolver:
     @staticmethod
     def _time_s() -> float:
         return asyncio.get_running_loop().time()
+
+
+def peers_of(text: str) -> list[str]:
+    """The registry's addresses ("http://one/eureka, http://two"), each with a slash at its end. One without a path has
+    that of Spring's registry."""
+    peers = [part.strip().rstrip("/") for part in text.split(",")]
+    return [f"{peer}/" if urlsplit(peer).path else f"{peer}/eureka/" for peer in peers if peer]
