@@ -9,7 +9,7 @@ import pytest
 
 from dueline.config.docs import page
 from dueline.config.load import ConfigError, load
-from dueline.config.settings import Server, Settings, Store
+from dueline.config.settings import Server, Settings, StaticInstance, Store
 from dueline.config.table import keys
 from dueline.engine.limits import Limits
 
@@ -106,3 +106,48 @@ def test_settings_survive_the_way_to_a_worker() -> None:
 
 def test_the_docs_page_is_the_table() -> None:
     assert Path("docs/config.md").read_text() == page()
+
+
+def test_push_and_discovery_are_read_as_the_design_writes_them(tmp_path: Path) -> None:
+    toml = """
+[push]
+allow = ["127.0.0.0/8", "10.0.0.0/8"]
+ports = [80, 443]
+[discovery.static]
+billing = [{ url = "http://127.0.0.1:9024", tasks = "task1, task2" }]
+mail = [{ url = "http://127.0.0.1:9025" }]
+[discovery.eureka]
+url = "http://127.0.0.1:8761/eureka"
+"""
+    settings = load(file=written(tmp_path, toml))
+    assert (settings.push.allow, settings.push.ports) == (("127.0.0.0/8", "10.0.0.0/8"), (80, 443))
+    assert settings.discovery.static == {
+        "billing": (StaticInstance("http://127.0.0.1:9024", "task1, task2"),),
+        "mail": (StaticInstance("http://127.0.0.1:9025"),),
+    }
+    assert settings.discovery.eureka.url == "http://127.0.0.1:8761/eureka"
+    assert msgspec.json.decode(msgspec.json.encode(settings), type=Settings) == settings
+
+
+def test_lists_come_from_the_environment_with_commas() -> None:
+    settings = load(env={"DUELINE_PUSH__ALLOW": "127.0.0.0/8, *.corp", "DUELINE_PUSH__PORTS": "80,8443"})
+    assert (settings.push.allow, settings.push.ports) == (("127.0.0.0/8", "*.corp"), (80, 8443))
+
+
+@pytest.mark.parametrize(
+    ("toml", "message"),
+    [
+        ("[push]\nports = [0]", r"push\.ports: must be a list of whole numbers"),
+        ('[push]\nallow = "10.0.0.0/8"', r"push\.allow: must be a list of texts"),
+        ("[push]\nper_host = 0", r"push\.per_host: must be a whole number"),
+        ('[push]\nuser_agent = "a\\nb"', r"push\.user_agent: must be text"),
+        ('[discovery]\nstatic = ["http://x"]', r"discovery\.static: must be a table"),
+        ('[discovery.static]\na = [{ url = "ftp://x" }]', r"discovery\.static: must be a table"),
+        ('[discovery.static]\na = [{ uri = "http://x" }]', r"discovery\.static: must be a table"),
+        ('[discovery.eureka]\nurl = "eureka"', r"discovery\.eureka\.url: must be text"),
+        ("[discovery.eureka]\nprefer_id = true", r"did you mean discovery\.eureka\.prefer_ip"),
+    ],
+)
+def test_what_push_and_discovery_cannot_be_is_refused(tmp_path: Path, toml: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(file=written(tmp_path, toml))
