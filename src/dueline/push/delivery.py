@@ -46,7 +46,7 @@ class Delivery:
     async def _at_host(self, call: Call, now_ms: Callable[[], int]) -> Verdict:
         """The call, if its host has a place for it."""
         host, target = host_of(call.url), self._pushing.target
-        busy_ms = self._hosts.enter(host, max(1, target.concurrency // 4), target.breaker, now_ms())
+        busy_ms = await self._hosts.enter(host, max(1, target.concurrency // 2), target.breaker, now_ms())
         if busy_ms is not None:
             returns = self._job.delivery - self._job.attempt
             if not may_return(returns):

@@ -1,13 +1,17 @@
 """Limits per host, for topics whose jobs go to many of them (courier "carried"). In this process only. No I/O.
 
 A topic that calls many hosts has one line and one number of places. If a host hangs, its calls must not take all the
-places: each host has its own share, and one that fails again and again is left alone for a while. A job whose host has
-no place is given back and costs no attempt, a little longer every time; the number of free returns of a job is bounded
-(engine.limits.MAX_REFUNDS), and so is what its waiting can cost.
+places: each host has its own share, and one that fails again and again is left alone for a while. A job whose host is
+busy waits in line for it here, in order, as long as that host answers well and the line is short: no more than half of
+the topic's places wait, so that the other hosts have theirs. Any other one is given back and costs no attempt, a little
+longer every time; the number of free returns of a job is bounded (engine.limits.MAX_REFUNDS), and so is what its
+waiting can cost.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
@@ -21,11 +25,12 @@ MAX_HOSTS = 10_000
 
 
 class Host:
-    """What is known about one host. `failures`: in a row."""
+    """What is known about one host. `failures`: in a row. `line`: who waits; True: the place is theirs, False: no."""
 
-    __slots__ = ("failures", "in_flight", "open_until_ms")
+    __slots__ = ("failures", "in_flight", "line", "open_until_ms")
 
     def __init__(self) -> None:
+        self.line: deque[asyncio.Future[bool]] = deque()
         self.in_flight = 0
         self.failures = 0
         self.open_until_ms = 0
@@ -53,13 +58,32 @@ class Hosts:
     def __init__(self, per_host: int) -> None:
         self._per_host = per_host
         self._hosts: dict[str, Host] = {}
+        self._waiting = 0
 
     def __len__(self) -> int:
         return len(self._hosts)
 
-    def enter(self, host: str, share: int, breaker: Breaker | None, now_ms: int) -> int | None:
-        """Take a place: None. Or how long to wait at least: the host is busy, or has been left alone after failures.
-        When that time is over one call is let through, and its end decides. `share`: the most places of one host."""
+    async def enter(self, host: str, share: int, breaker: Breaker | None, now_ms: int) -> int | None:
+        """Take a place, maybe after waiting in line: None. Or how long to stay away at least: the host is busy, or is
+        left alone after failures. When that time is over one call is let through, and its end decides. `share`: the
+        most places of the topic that one host may take, and that may wait for busy hosts."""
+        busy_ms = self._enter(host, share, breaker, now_ms)
+        state = self._hosts[host]
+        if busy_ms != 0 or state.failures or state.in_flight + len(state.line) >= share or self._waiting >= share:
+            return busy_ms
+        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        state.line.append(turn)
+        self._waiting += 1
+        try:
+            return None if await turn else 0
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.result():
+                self.leave(host, None, breaker, now_ms)  # its turn came too late: the next one's
+            raise
+        finally:
+            self._waiting -= 1
+
+    def _enter(self, host: str, share: int, breaker: Breaker | None, now_ms: int) -> int | None:
         state = self._hosts.get(host)
         if state is None:
             self._forget_idle()
@@ -76,16 +100,23 @@ class Hosts:
         """The call has ended; `ok` None: it says nothing about the host."""
         state = self._hosts[host]
         state.in_flight -= 1
-        if ok is None:
-            return
-        state.failures = 0 if ok else state.failures + 1
-        if breaker is not None and state.failures >= breaker.failures:
-            state.open_until_ms = now_ms + breaker.open_ms
+        if ok is not None:
+            state.failures = 0 if ok else state.failures + 1
+            if breaker is not None and state.failures >= breaker.failures:
+                state.open_until_ms = now_ms + breaker.open_ms
+        while state.line:
+            turn = state.line.popleft()
+            if turn.done():
+                continue  # it went away
+            turn.set_result(not state.failures)
+            if not state.failures:
+                state.in_flight += 1
+                break
 
     def _forget_idle(self) -> None:
         keeps: tuple[Callable[[Host], int], ...] = (
             lambda state: state.in_flight or state.failures,
-            lambda state: state.in_flight,
+            lambda state: state.in_flight,  # whoever waits, waits for the end of a call
         )
         for keep in keeps:
             if len(self._hosts) >= MAX_HOSTS:

@@ -61,6 +61,7 @@ def test_a_host_that_hangs_keeps_its_share_and_the_others_are_on_time() -> None:
         assert fine == [number * 50 for number in range(20)]
         assert world.target.now == 2
         held = [await world.job(f"h{number}") for number in range(30)]
+        assert sum(job.state.value == "leased" for job in held) == 4  # two are called, two wait in line
         assert {job.attempts for job in held if job.state.value != "leased"} == {0}
         gate.set()
         await world.advance(5 * MINUTE)
@@ -104,7 +105,7 @@ def test_a_host_that_refuses_a_job_is_not_a_host_that_fails() -> None:
 
 def test_waiting_for_a_place_costs_no_attempt_as_long_as_that_can_be() -> None:
     async def test(world: World) -> None:
-        await world.push_to(courier="carried", concurrency=4, retry=Ladder((SECOND,)))
+        await world.push_to(courier="carried", concurrency=2, retry=Ladder((SECOND,)))  # one of them for one host
         gate = asyncio.Event()
         world.target.replies["https://hangs.test/"] = [gate]
         await send_to(world, "first", "https://hangs.test/")
@@ -135,12 +136,88 @@ def test_a_host_is_its_name_and_port_however_it_is_written() -> None:
     )
 
 
+def test_a_busy_host_is_called_again_as_soon_as_a_call_has_ended_in_the_order_of_the_jobs() -> None:
+    async def test(world: World) -> None:
+        await world.push_to(courier="carried", concurrency=12)
+        gates = [asyncio.Event() for _ in range(6)]
+        world.target.replies["https://busy.test/"] = list(gates)
+        for number in range(6):
+            await send_to(world, f"j{number}", "https://busy.test/")
+        assert world.target.now == 2
+        for number, gate in enumerate(gates):
+            gate.set()
+            await settled()
+            called = [dict(call.headers)["Dueline-Job-Id"] for _, call in world.target.calls]
+            assert called == [f"j{n}" for n in range(min(number + 3, 6))]
+        assert [at for at, _ in world.target.calls] == [0] * 6
+        assert {(await world.job(f"j{number}")).deliveries for number in range(6)} == {1}
+
+    run(test)
+
+
+def test_whoever_waits_for_a_host_that_then_fails_is_sent_away_and_nobody_waits_for_it_until_it_is_well() -> None:
+    async def test() -> None:
+        hosts = Hosts(2)
+        assert [await hosts.enter("h", 9, None, 0) for _ in range(2)] == [None, None]
+        waiting = [asyncio.create_task(hosts.enter("h", 9, None, 0)) for _ in range(2)]
+        await asyncio.sleep(0)
+        hosts.leave("h", False, None, 0)
+        assert await asyncio.gather(*waiting) == [0, 0]
+        assert await hosts.enter("h", 9, None, 0) is None  # there is a place
+        assert await hosts.enter("h", 9, None, 0) == 0
+        hosts.leave("h", True, None, 0)
+        assert await hosts.enter("h", 9, None, 0) is None
+        patient = asyncio.create_task(hosts.enter("h", 9, None, 0))
+        await asyncio.sleep(0)
+        hosts.leave("h", True, None, 0)
+        assert await patient is None
+
+    asyncio.run(test())
+
+
+def test_no_more_wait_for_busy_hosts_than_the_share() -> None:
+    async def test() -> None:
+        hosts = Hosts(1)
+        for name in "abc":
+            assert await hosts.enter(name, 3, None, 0) is None
+        waiting = [asyncio.create_task(hosts.enter(name, 3, None, 0)) for name in "aab"]
+        await asyncio.sleep(0)
+        assert await hosts.enter("a", 3, None, 0) == 0
+        assert await hosts.enter("c", 3, None, 0) == 0
+        for name in "aab":
+            hosts.leave(name, True, None, 0)
+        assert await asyncio.gather(*waiting) == [None] * 3
+
+    asyncio.run(test())
+
+
+def test_a_turn_that_comes_to_somebody_who_has_left_goes_to_the_next() -> None:
+    async def test() -> None:
+        hosts = Hosts(1)
+        assert await hosts.enter("h", 9, None, 0) is None
+        gone, too_late, last = (asyncio.create_task(hosts.enter("h", 9, None, 0)) for _ in range(3))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.wait([gone])
+        hosts.leave("h", True, None, 0)
+        too_late.cancel()
+        await asyncio.wait([too_late])
+        assert await last is None
+        hosts.leave("h", True, None, 0)
+        assert await hosts.enter("h", 9, None, 0) is None
+
+    asyncio.run(test())
+
+
 def test_hosts_that_nobody_calls_are_forgotten_when_there_are_many() -> None:
-    hosts = Hosts(1)
-    assert hosts.enter("kept", 1, None, 0) is None
-    for number in range(25_000):
-        name = f"h{number}"
-        assert hosts.enter(name, 1, None, 0) is None
-        hosts.leave(name, number % 2 == 0, Breaker(1, 10), 0)
-    assert len(hosts) <= 10_000
-    assert hosts.enter("kept", 1, None, 0) == 0
+    async def test() -> None:
+        hosts = Hosts(1)
+        assert await hosts.enter("kept", 1, None, 0) is None
+        for number in range(25_000):
+            name = f"h{number}"
+            assert await hosts.enter(name, 1, None, 0) is None
+            hosts.leave(name, number % 2 == 0, Breaker(1, 10), 0)
+        assert len(hosts) <= 10_000
+        assert await hosts.enter("kept", 1, None, 0) == 0
+
+    asyncio.run(test())
