@@ -81,13 +81,20 @@ def retry_of(rule: dict[str, Any]) -> Retry:
         if "ladder" in rule:
             if len(rule) > 1:
                 raise ValueError("a ladder excludes the fields of a backoff")
-            return Ladder(tuple(duration_ms(wait, "retry.ladder") for wait in rule["ladder"]))
+            return Ladder(tuple(_wait_ms(wait, place) for place, wait in enumerate(rule["ladder"])))
         most_ms = max(rule["base_ms"], Backoff(1).max_ms)  # a first wait above the usual cap is its own cap
         return msgspec.convert({"max_ms": most_ms, **rule}, Backoff)
     except KeyError:
         raise InvalidRequest("missing_field", "a retry policy needs ladder or base_ms", "retry.base_ms") from None
     except (TypeError, ValueError) as wrong:  # msgspec.ValidationError is a ValueError
         raise InvalidRequest("invalid_field", str(wrong), "retry") from None
+
+
+def _wait_ms(wait: str, place: int) -> int:
+    try:
+        return duration_ms(wait)
+    except ValueError as wrong:
+        raise InvalidRequest("invalid_field", str(wrong), f"retry.ladder[{place}]") from None
 
 
 def sent(value: commands.Sent) -> r.Sent:
@@ -211,8 +218,8 @@ def _payload(job: Held | Job) -> tuple[Raw | UnsetType, str | UnsetType | None, 
     """(body, body_base64, items), as an answer of the API has them."""
     if job.merge_key is not None:
         return UNSET, UNSET, None if job.items is None else _items(items_json(job.items))
-    if job.body is None:
-        return UNSET, UNSET, UNSET
+    if job.body is None:  # no longer kept
+        return (UNSET, None, UNSET) if job.kind is BodyKind.BYTES else (Raw(b"null"), UNSET, UNSET)
     if job.kind is BodyKind.JSON:
         return Raw(job.body), UNSET, UNSET
     if job.kind is BodyKind.TEXT:

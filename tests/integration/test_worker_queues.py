@@ -1,0 +1,284 @@
+"""The ways to a queue are one: over HTTP, straight on a store, embedded. And a pull that is left wastes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from dueline import DuelineApiError, new_job
+from dueline.client.address import address_of
+from dueline.client.calls import Leased
+from dueline.client.patience import Patience
+from dueline.worker import Queue, SyncQueue, connect
+from dueline.worker.direct import DirectQueue
+from dueline.worker.queue import resolved
+
+from ..faults.kit import short_folder
+from ..kit.valkey import PrivateValkey
+from .scripted import CUT, Scripted, answer
+from .served import served
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with served(tmp_path_factory.mktemp("w") / "data") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[PrivateValkey]:
+    store = PrivateValkey()
+    store.start()
+    yield store
+    store.stop()
+
+
+@asynccontextmanager
+async def opened(url: str, **options: Any) -> Any:
+    queue = connect(url, **options)
+    try:
+        yield queue
+    finally:
+        await queue.close()
+
+
+VARIES = ("lease", "lease_until_ms", "due_at_ms", "created_at_ms", "updated_at_ms", "ended_at_ms")
+
+
+def told(value: Any) -> Any:
+    """An answer without what differs from run to run: tokens and moments (those that are there stay there)."""
+    if isinstance(value, list | tuple):
+        return [told(one) for one in value]
+    if isinstance(value, msgspec.Struct):
+        shown = msgspec.structs.asdict(value)
+        masked = {name: "*" for name in (*VARIES, "expires_at_ms", "retain_until_ms") if shown.get(name)}
+        return {"": type(value).__name__} | {name: told(one) for name, one in shown.items()} | masked
+    return bytes(value) if isinstance(value, Raw) else value
+
+
+async def tell(call: Any) -> Any:
+    try:
+        return told(await call)
+    except DuelineApiError as error:
+        return type(error).__name__, error.code, error.field
+
+
+async def everything(queue: Queue) -> list[Any]:
+    """Every method, with success and with refusal."""
+    said = [
+        await tell(queue.send("t", {"a": 1.0}, id="a", tags=["x"], headers={"k": "v"}, retry=["1m", "90s"])),
+        await tell(queue.send("t", {"a": 1.0}, id="a", tags=["x"], headers={"k": "v"}, retry=["1m", "90s"])),
+        await tell(queue.send("t", "other", id="a")),
+        await tell(queue.send("t", "other", id="a", on_conflict="keep")),
+        await tell(queue.send("t", b"\x00\xff", id="b", lease="5m", ttl="1h", max_attempts=None)),
+        await tell(queue.send("t", "té", id="c", retry={"base_ms": 500, "jitter": 0.5}, max_attempts=7)),
+        await tell(queue.send("t", [1], id="late", at="2030-01-01T00:00:00.0005Z")),
+        await tell(queue.send("m", 1, merge={"key": "k", "quiet": "1h", "max_items": 2})),
+        await tell(queue.send_many("t", [new_job(n, id=f"n{n}") for n in range(3)] + [new_job(9, id="a")])),
+        await tell(queue.send("t", 1, id="no space")),
+        await tell(queue.send("no topic", 1, id="x")),
+        await tell(queue.send("t", 1, retry=["soon"])),
+        await tell(queue.send("t", 1, retry={"factor": 2})),
+        await tell(queue.send("t", 1, retry=[])),
+        await tell(queue.send("t", 1, headers={"Dueline-Url": "http://x"})),
+        await tell(queue.send("t", 1, tags=["same", "same"])),
+        await tell(queue.send("t", "x" * 300_000, id="big")),
+        await tell(queue.get("t", "a")),
+        await tell(queue.get("t", "nobody")),
+        await tell(queue.reschedule("t", "late", delay="2h")),
+        await tell(queue.reschedule("t", "nobody", delay="2h")),
+        await tell(queue.cancel("t", "late")),
+        await tell(queue.cancel("t", "nobody")),
+    ]
+    held = list(await queue.pull(["u", "t"], 10, 60_000, 0))
+    said += [told(held), told(await queue.pull(["u"], 1, None, 0)), await tell(queue.pull([], 1))]
+    by_id = {job.id: job for job in held}
+    said += [
+        await tell(queue.extend([by_id["a"], by_id["b"]], 120_000)),
+        await tell(queue.ack([by_id["a"], Leased("t", "b", "wrong"), Leased("u", "nobody", "x")])),
+        await tell(queue.release([by_id["b"]], 60_000, "later", True)),
+        await tell(queue.release([by_id["c"]], None, "gone", True, True)),
+        await tell(queue.release([by_id["n0"]], 0, None, False)),
+        await tell(queue.release([by_id["n1"]], None, "x" * 5000)),
+        await tell(queue.cancel("t", "a")),
+        *[await tell(queue.get("t", id)) for id in ("a", "b", "c", "n0", "n1", "late")],
+    ]
+    return said
+
+
+def test_a_store_without_a_server_answers_exactly_as_a_server_does(server: str, valkey: PrivateValkey) -> None:
+    async def run() -> None:
+        transcripts: list[list[Any]] = []
+        for url in (server, valkey.url):
+            async with opened(url, namespace="same") as queue:
+                transcripts.append(await everything(queue))
+        for over_http, direct in zip(*transcripts, strict=True):
+            merged = [
+                {**one, "id": "*"} if isinstance(one, dict) and one.get("items_count") else one
+                for one in (over_http, direct)
+            ]
+            assert merged[0] == merged[1]
+
+    asyncio.run(run())
+
+
+def test_any_number_of_jobs_may_be_sent_and_settled_at_once(valkey: PrivateValkey, server: str) -> None:
+    async def run(url: str) -> None:
+        async with opened(url, namespace="many") as queue:
+            sent = await queue.send_many("t", (new_job(n, id=str(n)) for n in range(2500)))
+            assert [one.id for one in sent] == [str(n) for n in range(2500)]
+            held: list[Any] = []
+            while more := await queue.pull(["t"], 1000, 60_000, 0):
+                held += more
+            assert len(held) == 2500
+            assert {one.result for one in await queue.ack(held)} == {"acked"}
+
+    for url in (valkey.url, server):
+        asyncio.run(run(url))
+
+
+@pytest.mark.parametrize("way", ["http", "direct"])
+def test_a_pull_that_waits_gets_what_comes_and_one_that_is_cancelled_takes_nothing(
+    way: str, server: str, valkey: PrivateValkey
+) -> None:
+    async def run() -> None:
+        async with opened(server if way == "http" else valkey.url, namespace="parked") as queue:
+            waiting = asyncio.create_task(queue.pull(["t"], 1, 30_000, 60_000))
+            await queue.send("t", 1, id="a")
+            [job] = await waiting
+            await queue.ack([job])
+            for n in range(20):
+                waiting = asyncio.create_task(queue.pull(["t"], 1, 30_000, 60_000))
+                for _ in range(n):
+                    await asyncio.sleep(0)
+                sending = asyncio.create_task(queue.send("t", n, id=f"b{n}", max_attempts=1))
+                for _ in range(n):
+                    await asyncio.sleep(0)
+                waiting.cancel()
+                [came] = await asyncio.gather(waiting, return_exceptions=True)
+                await sending
+                if isinstance(came, BaseException):
+                    came = await queue.pull(["t"], 1, 30_000, 10_000)
+                assert [(job.id, job.attempt) for job in came] == [(f"b{n}", 1)]
+                await queue.ack(came)
+
+    asyncio.run(run())
+
+
+def test_an_answer_that_was_on_its_way_when_a_pull_was_left_is_given_back_uncounted(server: str) -> None:
+    """The server has answered and the worker has not read it: the worst moment to stop."""
+
+    async def run() -> None:
+        async with opened(server, namespace="left") as queue:
+            await queue.send("t", 1, id="a", max_attempts=1)
+            at_answer = asyncio.Event()
+            read = asyncio.StreamReader.read
+
+            async def slow(reader: asyncio.StreamReader, n: int = -1) -> bytes:
+                if not at_answer.is_set():
+                    await reader._wait_for_data("test")  # type: ignore[attr-defined]
+                    at_answer.set()
+                    await asyncio.Event().wait()
+                return await read(reader, n)
+
+            asyncio.StreamReader.read = slow  # type: ignore[method-assign]
+            try:
+                pulling = asyncio.create_task(queue.pull(["t"], 1, 300_000, 10_000))
+                await at_answer.wait()
+                assert (await queue.get("t", "a")).state == "leased"
+                pulling.cancel()
+                await asyncio.gather(pulling, return_exceptions=True)
+            finally:
+                asyncio.StreamReader.read = read  # type: ignore[method-assign]
+            job = await queue.get("t", "a")
+            assert (job.state, job.attempts) == ("ready", 0)
+
+    asyncio.run(run())
+
+
+def test_a_pull_whose_connection_breaks_or_that_is_refused_for_now_is_tried_again() -> None:
+    async def run(url: str) -> None:
+        async with opened(url) as queue:
+            assert list(await queue.pull(["t"], 1, None, 1000)) == []
+
+    away = answer(503, b'{"error":{"code":"store_down","message":"away","field":null}}')
+    with Scripted([CUT, away, answer(200, b'{"jobs":[]}')]) as server:
+        asyncio.run(run(server.url))
+    assert len(server.requests) == 3
+
+
+def test_a_folder_that_is_open_already_is_joined_and_a_plain_program_may_send_to_it() -> None:
+    with short_folder() as folder:
+        url = f"embedded:{folder}/data"
+        with SyncQueue(url) as first, SyncQueue(url) as second:
+            assert first.send("t", 1, id="a").result == "created"
+            assert second.send("t", 1, id="a").result == "kept"
+            assert second.cancel("t", "a").result == "cancelled"
+        with SyncQueue(url) as again:
+            assert again.get("t", "a").state == "cancelled", "it was on disk"
+
+
+def test_threads_share_a_queue_and_a_fork_opens_its_own(valkey: PrivateValkey) -> None:
+    with SyncQueue(valkey.url, namespace="threads") as queue:
+        threads = [threading.Thread(target=lambda n=n: queue.send("t", n, id=str(n))) for n in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        child = os.fork()
+        if child == 0:
+            try:
+                queue.send("t", 20, id="20")
+                os._exit(0)
+            except BaseException:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert [queue.get("t", str(n)).json() for n in range(21)] == list(range(21))
+        queue.close()
+        assert queue.send("t", 1, id="1", on_conflict="keep").result == "kept", "closed is not the end"
+
+
+def test_a_store_that_could_lose_jobs_is_refused() -> None:
+    store = PrivateValkey(options=("--maxmemory", "50mb", "--maxmemory-policy", "allkeys-lru"))
+    store.start()
+    try:
+        with SyncQueue(store.url) as queue, pytest.raises(DuelineApiError, match="allkeys-lru"):
+            queue.send("t", 1)
+    finally:
+        store.stop()
+
+
+def test_a_store_that_is_not_there_is_tried_for_as_long_as_patience_lasts(tmp_path: Path) -> None:
+    async def run() -> None:
+        queue = DirectQueue(f"unix://{tmp_path}/none.sock", patience=Patience(deadline_s=0))
+        with pytest.raises(DuelineApiError) as refused:
+            await queue.send("t", 1)
+        assert refused.value.code == "store_down"
+        await queue.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "localhost:9277", "embedded:"])
+def test_what_is_no_queue_is_refused_when_it_is_named(url: str) -> None:
+    with pytest.raises(ValueError, match=r"queue|folder"):
+        connect(url)
+
+
+def test_without_a_url_the_environment_decides_and_else_it_is_the_embedded_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("DUELINE_URL", raising=False)
+    assert resolved(None) == "embedded:./dueline-data"
+    monkeypatch.setenv("DUELINE_URL", "http://127.0.0.1:1")
+    assert resolved(None) == "http://127.0.0.1:1"
+    assert address_of("http://127.0.0.1:2").port == 2
