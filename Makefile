@@ -5,6 +5,7 @@
 #   make check        format, lint, types, tests: what CI runs
 #   make test-eureka  the discovery tests against the Eureka registry at EUREKA_URL
 #   make bench        the benchmark's short form; bench-full has the real sizes
+#   make bench-peers  beside celery, rq, arq, dramatiq and huey, each installed in an environment of its own
 #   make docs         renew the pages that are made from the code
 #   make lock         renew the locked requirements (needs uv)
 
@@ -15,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILE := uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --no-header --universal \
 	--python-version 3.11 --quiet
 
-.PHONY: setup dev serve test test-eureka check format lint types docs bench bench-full lock clean
+.PHONY: setup dev serve test test-eureka check format lint types docs bench bench-full bench-peers lock clean
 
 setup: .venv/.server
 dev: .venv/.dev
@@ -72,6 +73,9 @@ bench: dev
 
 bench-full: dev
 	$(BIN)/python -m bench --full $(ARGS)
+
+bench-peers: dev
+	$(BIN)/python -m bench.peers $(ARGS)
 
 lock:
 	$(COMPILE) --extra server --group build -o requirements/server.txt $(ARGS)

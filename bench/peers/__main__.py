@@ -1,0 +1,114 @@
+"""Run it, print the tables, keep all figures. Exit 0 whatever the figures are; 1 when something did not work."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import time
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+
+from .. import machine
+from ..broken import Broken
+from ..servers import Server, folder
+from . import environments, lateness, sending, tables
+from .contestants import CONTESTANTS, Contestant
+from .processes import Producer, Store
+
+STORES = {"no fsync": "everysec", "fsync": "always"}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.peers", description="See docs/comparison.md.")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of sends on each store")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of one way of one contestant in one round")
+    parser.add_argument("--jobs", type=int, default=30, help="of each worker in the lateness row; 0: without it")
+    names = [one.name for one in CONTESTANTS]
+    parser.add_argument("--only", default="", metavar="NAME,...", help=f"some of: {', '.join(names)}")
+    asked = parser.parse_args()
+    chosen: list[str] = [name for name in str(asked.only).split(",") if name] or names
+    if unknown := [name for name in chosen if name not in names]:
+        parser.error(f"no such contestant: {', '.join(unknown)}; there are {', '.join(names)}")
+    contestants = [one for one in CONTESTANTS if one.name in chosen]
+    try:
+        return _run(contestants, asked.rounds, asked.seconds, asked.jobs)
+    except Broken as broken:
+        print(broken, file=sys.stderr)
+        return 1
+
+
+def _run(contestants: Sequence[Contestant], rounds: int, seconds: float, jobs: int) -> int:
+    for one in contestants:
+        environments.commands(one)
+    facts = machine.facts(machine.share_two_cores())
+    began_s = time.monotonic()
+    stolen = machine.Stolen()
+    rates: dict[str, Mapping[str, sending.Rates]] = {}
+    late: Mapping[str, lateness.Lateness] = {}
+    versions: dict[str, dict[str, str]] = {}
+    with folder() as place:
+        facts["fsync_ms"] = machine.fsync_ms(place)
+        print(
+            f"{facts['cpu']}, cores {facts['cores_used']} of {facts['cores_of_machine']}, "
+            f"load {facts['load_before']:.1f}, fsync {facts['fsync_ms']:.2f} ms, Python {facts['python']}, "
+            f"commit {facts['commit'][:10]}"
+        )
+        for name, appendfsync in STORES.items():
+            with _arena(contestants, place / appendfsync, appendfsync) as arena:
+                for producer in arena.producers:
+                    one = producer.contestant
+                    versions[one.name] = producer.ask(do="versions", of=one.shown)
+                print(f"sending on a store with appendfsync {appendfsync} ...", flush=True)
+                rates[name] = sending.measure(arena.producers, rounds, seconds)
+                for producer in arena.producers:
+                    sending.check_stored(producer, arena.store, rates[name][producer.contestant.name].sent)
+        if jobs:
+            with _arena(contestants, place / "lateness", "everysec") as arena:
+                print(f"lateness of {jobs} jobs each ...", flush=True)
+                late = lateness.measure(arena.producers, arena.urls, arena.variables, jobs, arena.place)
+    facts["stolen_share"] = stolen.share()
+    tables.show(contestants, versions, rates, late)
+    path = tables.write(facts, versions, rates, late)
+    print(f"{time.monotonic() - began_s:.0f} s; the host of this machine kept {facts['stolen_share']:.1%} for others")
+    print(f"written to {path}")
+    return 0
+
+
+class _Arena:
+    """A store, our server on it, and everybody's producer."""
+
+    def __init__(self, place: Path, store: Store, server: Server, contestants: Sequence[Contestant]) -> None:
+        self.place = place
+        self.store = store
+        self.urls = {one.name: store.url(one.database) for one in contestants}
+        self.variables = {
+            one.name: {
+                "CONTEST_STORE": self.urls[one.name],
+                "CONTEST_SERVER": f"http://127.0.0.1:{server.port}",
+                "CONTEST_RECORD": str(lateness.record_of(place, one)),
+            }
+            for one in contestants
+        }
+        self.producers = [Producer(one, self.variables[one.name], place / f"{one.module}.log") for one in contestants]
+
+
+@contextlib.contextmanager
+def _arena(contestants: Sequence[Contestant], place: Path, appendfsync: str) -> Generator[_Arena]:
+    place.mkdir()
+    with contextlib.ExitStack() as stack:
+        store = Store(place / "store", appendfsync)
+        stack.callback(store.stop)
+        store.start()
+        server = Server(place / "server", store=store.url(0))
+        stack.callback(server.stop)
+        server.start()
+        arena = _Arena(place, store, server, contestants)
+        for producer in arena.producers:
+            stack.callback(producer.stop)
+            producer.start()
+        yield arena
+
+
+if __name__ == "__main__":
+    sys.exit(main())
