@@ -148,6 +148,7 @@ def _send_due(client: Client, count: int, per_s: int) -> None:
 
 def _all_done(client: Client, topic: str) -> None:
     """Calls were answered; wait until the last acks are in the store, too."""
+    counts: dict[str, int] = {}
     deadline_s = time.monotonic() + 10
     while time.monotonic() < deadline_s:
         counts = client.call("GET", f"/v1/topics/{topic}")["counts"]
