@@ -74,8 +74,9 @@ def edits(draw: st.DrawFn) -> dict[str, Any]:
     return found
 
 
-class Programme(RuleBasedStateMachine):
-    """Subclasses set `bench`. Every rule is one call on both stores; every step compares every job."""
+class Ground(RuleBasedStateMachine):
+    """What every machine does: pull, ack, give back, let time pass. Subclasses set `bench`. Every rule is one call or a
+    few on both stores; every step compares every job."""
 
     bench: Bench
     twins: Twins
@@ -93,18 +94,6 @@ class Programme(RuleBasedStateMachine):
         leases = self.twins.leases
         return leases[-1 - back % len(leases)]
 
-    @rule(items=st.lists(send_items(), min_size=1, max_size=4))
-    def send(self, items: list[SendItem]) -> None:
-        self.twins.send(items)
-
-    @rule(id=ids, policy=policies, ttl_ms=st.sampled_from([None, 5, 30]))
-    def send_a_new_one(self, id: str, policy: JobPolicy, ttl_ms: int | None) -> None:
-        self.twins.send([item(id, policy=policy, ttl_ms=ttl_ms, on_live=OnConflict.REPLACE)])
-
-    @rule(credits=st.lists(st.builds(Credit, st.integers(1, 3), leases_ms), min_size=1, max_size=2))
-    def pull(self, credits: list[Credit]) -> None:
-        self.twins.pull(Pull(tuple(credits), 15))
-
     @rule(lease_ms=leases_ms)
     def pull_one(self, lease_ms: int | None) -> None:
         self.twins.pull(Pull((Credit(1, lease_ms),), 15))
@@ -119,6 +108,44 @@ class Programme(RuleBasedStateMachine):
     def ack(self, back: int, twice: bool) -> None:
         lease = self.delivery(back)
         self.twins.ack([(lease.id, lease)] * (2 if twice else 1))
+
+    @precondition(lambda self: self.twins.leases)
+    @rule(back=recent)
+    def release_by_the_retry_policy(self, back: int) -> None:
+        lease = self.delivery(back)
+        self.twins.release(lease.id, lease)
+
+    @rule(ms=st.sampled_from([1, 1, 5, 10, 20, 30, 100]))
+    def time_goes_on(self, ms: int) -> None:
+        self.bench.clock.advance(ms)
+
+    @rule()
+    def much_later(self) -> None:
+        self.bench.clock.advance(20_000)
+
+    @rule()
+    def clean(self) -> None:
+        self.twins.clean()
+
+    @invariant()
+    def both_stores_hold_the_same_jobs(self) -> None:
+        self.twins.jobs()
+
+
+class Programme(Ground):
+    """Everything a caller can do with plain jobs."""
+
+    @rule(items=st.lists(send_items(), min_size=1, max_size=4))
+    def send(self, items: list[SendItem]) -> None:
+        self.twins.send(items)
+
+    @rule(id=ids, policy=policies, ttl_ms=st.sampled_from([None, 5, 30]))
+    def send_a_new_one(self, id: str, policy: JobPolicy, ttl_ms: int | None) -> None:
+        self.twins.send([item(id, policy=policy, ttl_ms=ttl_ms, on_live=OnConflict.REPLACE)])
+
+    @rule(credits=st.lists(st.builds(Credit, st.integers(1, 3), leases_ms), min_size=1, max_size=2))
+    def pull(self, credits: list[Credit]) -> None:
+        self.twins.pull(Pull(tuple(credits), 15))
 
     @rule(id=ids)
     def ack_without_a_token(self, id: str) -> None:
@@ -154,12 +181,6 @@ class Programme(RuleBasedStateMachine):
     def release(self, back: int, with_token: bool, error: str | None, **words: Any) -> None:
         lease = self.delivery(back)
         self.twins.release(lease.id, lease if with_token else None, error=error or None, **words)
-
-    @precondition(lambda self: self.twins.leases)
-    @rule(back=recent)
-    def release_by_the_retry_policy(self, back: int) -> None:
-        lease = self.delivery(back)
-        self.twins.release(lease.id, lease)
 
     @precondition(lambda self: self.twins.leases)
     @rule(back=recent, lease_ms=st.sampled_from([1, 10, 100]))
@@ -229,25 +250,9 @@ class Programme(RuleBasedStateMachine):
         waiting = [job.id for job in self.twins.jobs() if job is not None and job.state is State.SCHEDULED]
         self.twins.edit([Edit(id, delay_ms=delay_ms) for id in waiting[:1]])
 
-    @rule(ms=st.sampled_from([1, 1, 5, 10, 20, 30, 100]))
-    def time_goes_on(self, ms: int) -> None:
-        self.bench.clock.advance(ms)
-
     @rule(ms=st.sampled_from([5, 10]))
     def a_moment_later(self, ms: int) -> None:
         self.bench.clock.advance(ms)
-
-    @rule()
-    def much_later(self) -> None:
-        self.bench.clock.advance(20_000)
-
-    @rule()
-    def clean(self) -> None:
-        self.twins.clean()
-
-    @invariant()
-    def both_stores_hold_the_same_jobs(self) -> None:
-        self.twins.jobs()
 
 
 class Life(Programme):

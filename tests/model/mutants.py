@@ -12,7 +12,7 @@ class Mutant(msgspec.Struct, frozen=True):
     """`old` stands in `file` (below store/lua) exactly as written here; every place of it is changed."""
 
     name: str
-    machine: str  # life | sleepers
+    machine: str  # of test_model.MACHINES
     file: str
     old: str
     new: str
@@ -26,6 +26,11 @@ class Mutant(msgspec.Struct, frozen=True):
 
 REPEAT = "if memo and string.sub(memo, 1, 8) == nonce then"
 ATTEMPTS = "elseif job.policy.max > 0 and job.deliveries - job.uncounted >= job.policy.max then"
+
+EARLIER = (
+    "if b_at > into.count or (a_at <= job.count"
+    " and struct.unpack('>I5', from[a_at]) < struct.unpack('>I5', there[b_at])) then"
+)
 
 MUTANTS = (
     # wake-ups
@@ -118,5 +123,153 @@ MUTANTS = (
         "edit",
         "elseif state == 'l' then",
         "elseif state == 'never' then",
+    ),
+    # merge groups
+    Mutant(
+        "a group is left open at its first pull",
+        "only groups",
+        "pull",
+        "redis.call('HDEL', g, 'k' .. job.key) -- its first pull closes it",
+        "",
+    ),
+    Mutant(
+        "a repeated append adds again",
+        "only groups",
+        "append",
+        "if again then\n  return again\nend",
+        "",
+    ),
+    Mutant(
+        "a call that only adds an item is not remembered",
+        "only groups",
+        "lib/merge",
+        "count('g', 0) -- the call has changed something",
+        "",
+    ),
+    Mutant(
+        "items are given behind the open group's own",
+        "only groups",
+        "lib/merge",
+        EARLIER,
+        "if b_at > into.count then",
+    ),
+    Mutant(
+        "items are given in front, whatever was sent first",
+        "only groups",
+        "lib/merge",
+        EARLIER,
+        "if a_at <= job.count then",
+    ),
+    Mutant(
+        "an ended group leaves its items behind",
+        "only groups",
+        "lib/ends",
+        "redis.call('HDEL', home, unpack(fields))",
+        "",
+    ),
+    Mutant(
+        "an ended group stands as the open one",
+        "only groups",
+        "lib/ends",
+        "redis.call('HDEL', home, 'k' .. job.key)",
+        "",
+    ),
+    Mutant(
+        "a group that time ended takes items",
+        "only groups",
+        "lib/merge",
+        "group.fresh and (group.state == 's' or group.state == 'r') then",
+        "group.fresh then",
+    ),
+    Mutant("a full group wakes nobody", "group sleepers", "lib/merge", "  deliverable_at(due)\n", ""),
+    Mutant("a full group waits for its time", "only groups", "lib/merge", "    move(group, now)\n", ""),
+    Mutant(
+        "a full group stays open",
+        "only groups",
+        "lib/merge",
+        "if group.count >= group.max_items then",
+        "if group.count > group.max_items then",
+    ),
+    Mutant(
+        "the longest wait is forgotten",
+        "only groups",
+        "append",
+        "math.min(wanted_at(send), group.cap)",
+        "wanted_at(send)",
+    ),
+    Mutant("the ttl does not follow the due time", "only groups", "lib/merge", "if group.ttl then", "if false then"),
+    Mutant(
+        "a group given back unused gives its items",
+        "only groups",
+        "release",
+        "job.flags % 4 == 3 and attempts >= 1 and give_to_open(job)",
+        "job.flags % 4 == 3 and give_to_open(job)",
+    ),
+    Mutant(
+        "a lost lease is delivered beside an open group",
+        "only groups",
+        "pull",
+        "job.phase == 'L' and give_to_open(job) then",
+        "false then",
+    ),
+    Mutant(
+        "an opening takes nothing that waits",
+        "only groups",
+        "append",
+        "    if give(job, group) then",
+        "    if false then",
+    ),
+    Mutant(
+        "an opening takes what its holder may still ack",
+        "only groups",
+        "append",
+        "and job.phase == 'W' and",
+        "and not job.fresh and",
+    ),
+    Mutant(
+        "more items than a group may have",
+        "only groups",
+        "lib/merge",
+        "job.count + into.count > into.max_items or ",
+        "",
+    ),
+    Mutant(
+        "ids of moved items are forgotten",
+        "only groups",
+        "lib/merge",
+        "put(sets, prefix .. item_id(value), into.id)",
+        "",
+    ),
+    Mutant(
+        "the ids of an ended group are forgotten with its items",
+        "only groups",
+        "lib/ends",
+        "key .. table.concat(ids))",
+        "key)",
+    ),
+    Mutant(
+        "an item sent again is forgotten when its old group is cleaned away",
+        "only groups",
+        "lib/ends",
+        "if redis.call('HGET', home, 'i' .. key .. id) == job.id then",
+        "if true then",
+    ),
+    Mutant(
+        "a revived group is open again",
+        "only groups",
+        "dead",
+        "redis.call('HDEL', g, 'k' .. job.key)",
+        "",
+    ),
+    Mutant("a revived group is not found by its key", "only groups", "dead", "put(out.zk, 0, group_entry(job))", ""),
+    Mutant(
+        "a group keeps its place in the list of its key", "only groups", "lib/ends", "put(out.rk, group_entry(job))", ""
+    ),
+    Mutant(
+        "cancel spares nobody",
+        "only groups",
+        "cancel",
+        "elseif state == 'l' and N[3 * i] >= 2 then",
+        "elseif false then",
     ),
 )

@@ -10,23 +10,24 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.kit.valkey import PrivateValkey
 
-from .machine import Life, Programme, machine_settings
-from .merging import Groups, GroupSleepers
+from .machine import Ground, Life, machine_settings
+from .merging import Groups, GroupSleepers, OnlyGroups
 from .mutants import MUTANTS, Mutant
 from .sleepers import Sleepers
 from .twins import Bench
 
-MACHINES: dict[str, type[Programme]] = {
+MACHINES: dict[str, type[Ground]] = {
     "life": Life,
     "sleepers": Sleepers,
     "groups": Groups,
     "group sleepers": GroupSleepers,
     "wide groups": Groups,
+    "only groups": OnlyGroups,
 }
 
 
 @contextmanager
-def machine(name: str, url: str, mutant: Mutant | None = None) -> Iterator[type[Programme]]:
+def machine(name: str, url: str, mutant: Mutant | None = None) -> Iterator[type[Ground]]:
     """The machine on a started bench, whose scripts carry the mutant."""
     patch, sleepers = mutant.patch if mutant else None, 2 if issubclass(MACHINES[name], Sleepers) else 0
     bench = Bench(url, patch, sleepers=sleepers, wide=name.startswith("wide"))
