@@ -25,7 +25,7 @@ def send() -> None:
 
 
 def send_due(due_ms: int) -> None:
-    record.schedule((due_ms,), delay=due_ms / 1000 - time.time())  # an `eta` would lose its fraction of a second
+    record.schedule((due_ms,), delay=due_ms / 1000 - time.time())  # a local `eta` loses its fraction of a second
 
 
 WAYS = {"one": contest.one(send), "fifty": contest.threads(send)}
