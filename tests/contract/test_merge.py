@@ -310,3 +310,20 @@ async def test_a_pull_counts_the_items_of_groups_into_its_bytes(bed: Bed) -> Non
         await bed.send_many([merging("x" * 100_000, key, max_bytes=1 << 20) for _ in range(3)])
     assert len((await bed.pulled()).jobs) == 3
     assert len(await bed.pull()) == 2
+
+
+async def test_a_full_group_that_waits_takes_no_more_and_keeps_its_time(bed: Bed) -> None:
+    due_ms = bed.clock.now_ms + 1_000
+    words = {"delay_ms": 1_000, "max_items": 2, "max_bytes": 10, "waits_when_full": True}
+    await put(bed, "1", group="full", **words)
+    filled = await put(bed, "2", **words)
+    assert (filled.group, filled.state, filled.due_at_ms, filled.items_count) == ("full", State.SCHEDULED, due_ms, 2)
+    await put(bed, "3", group="heavy", **words)
+    assert (await put(bed, "a long one", group="next", **words)).group == "next"  # it does not fit beside the third
+    assert await bed.pull() == []
+    await bed.advance(1_000)
+    assert {held.id: bodies(held) for held in await bed.pull()} == {
+        "full": ["1", "2"],
+        "heavy": ["3"],
+        "next": ["a long one"],
+    }

@@ -40,14 +40,16 @@ def merge_of(command: Send, into: MergeInto, topic: Topic, checks: Checks) -> Me
         raise InvalidField("give a quiet time or a fixed one (delay, at), not both", "merge.quiet_ms")
     if max_wait_ms is UNSET:
         max_wait_ms = said.max_wait_ms
-    max_items = into.max_items
-    if max_items is UNSET:
-        max_items = MAX_GROUP_ITEMS if said.max_items is None else said.max_items
+    # A number of items that somebody asked for is a reason to deliver. The product's own bound is none: a group with a
+    # fixed time is never early.
+    wished = said.max_items if into.max_items is UNSET else into.max_items
+    max_items = MAX_GROUP_ITEMS if wished is None else wished
     update = into.update
     if update is UNSET:
         update = MergeUpdate.ONCE if said.update is None else MergeUpdate[said.update.upper()]
     checks.merge(quiet_ms, max_wait_ms, max_items)
-    return Merge(into.key, quiet_ms, max_wait_ms, max_items, _max_bytes(command, topic), update, into.item_id)
+    waits = quiet_ms is None and wished is None
+    return Merge(into.key, quiet_ms, max_wait_ms, max_items, _max_bytes(command, topic), update, into.item_id, waits)
 
 
 def _max_bytes(command: Send, topic: Topic) -> int:

@@ -12,11 +12,12 @@ import asyncio
 from msgspec.structs import replace
 
 from .engine import Engine
-from .errors import NotFound
+from .errors import Conflict, NotFound, Unavailable
 from .push_target import PushTarget
 
 MAX_KNOWN = 100_000
 SURE_S = 60.0
+TRIES = 5
 
 
 class StandingTarget:
@@ -27,22 +28,41 @@ class StandingTarget:
         self._namespace = namespace
         self._target = target
         self._sure_until_s: dict[str, float] = {}
+        self._looking: dict[str, asyncio.Task[None]] = {}
 
     async def serve(self, topic: str, paused: bool = False) -> None:
         """See to it that the topic has the target. `paused`: how a new one begins; later its users decide."""
-        now_s = asyncio.get_running_loop().time()
-        if now_s < self._sure_until_s.get(topic, 0.0):
+        if asyncio.get_running_loop().time() < self._sure_until_s.get(topic, 0.0):
             return
-        try:
-            found = await self._engine.push_target(self._namespace, topic)
-        except NotFound:
-            found = None
-        wanted = replace(self._target, paused=paused if found is None else found.paused)
-        if found is None or (found.courier == wanted.courier and found != wanted):
-            await self._engine.set_push(self._namespace, topic, wanted)
+        looking = self._looking.get(topic)
+        if looking is None:  # many first jobs at once look once
+            looking = self._looking[topic] = asyncio.create_task(self._look(topic, paused))
+            looking.add_done_callback(lambda done: self._looked(topic, done))
+        await asyncio.shield(looking)
+
+    async def _look(self, topic: str, paused: bool) -> None:
+        for _ in range(TRIES):
+            try:
+                found = await self._engine.push_target(self._namespace, topic)
+            except NotFound:
+                found = None
+            wanted = replace(self._target, paused=paused if found is None else found.paused)
+            if found is not None and (found.courier != wanted.courier or found == wanted):
+                return
+            try:
+                await self._engine.set_push(self._namespace, topic, wanted)
+                return
+            except Conflict:
+                continue  # other processes set it at the same moment
+        raise Unavailable("other processes keep changing this topic; nothing was done")
+
+    def _looked(self, topic: str, done: asyncio.Task[None]) -> None:
+        del self._looking[topic]
+        if done.cancelled() or done.exception() is not None:
+            return
         if len(self._sure_until_s) >= MAX_KNOWN:
             self._sure_until_s.clear()
-        self._sure_until_s[topic] = now_s + SURE_S
+        self._sure_until_s[topic] = asyncio.get_running_loop().time() + SURE_S
 
     async def topics(self) -> list[str]:
         """All topics that it stands for, by name."""

@@ -78,6 +78,7 @@ class Merge(msgspec.Struct, frozen=True):
     max_bytes: int = 256 * 1024  # of all items; an item that does not fit closes the group and opens the next one
     update: MergeUpdate = MergeUpdate.ONCE
     item_id: str | None = None
+    waits_when_full: bool = False  # a full group takes no more and waits for its time; else it is due at once
 
 
 class SendItem(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ import itertools
 
 from aiohttp import web
 
-from .lab import Came, Exfe, encoded, in_s, path
+from .lab import Came, Exfe, encoded, in_s, now_ms, path
 
 PLAIN = "text/plain; charset=utf-8"
 
@@ -338,3 +338,25 @@ async def test_a_time_beyond_all_times_waits(exfe: Exfe) -> None:
     assert (job["state"], job["due_at_ms"]) == ("scheduled", 253402300799999)
     await q.drop(key, service)
     assert await q.left(service) == []
+
+
+async def test_a_full_group_waits_for_its_time_and_the_next_push_opens_another_one(exfe: Exfe) -> None:
+    q, service, at_s = exfe.another(), exfe.service(), in_s(12)
+    key = q.key()
+    for number in range(1001):
+        await q.push(key, service, str(number).encode(), at_s)
+    assert service.came == [] or now_ms() >= at_s * 1000
+    await service.arrived(2)
+    await q.until_nothing_is_left(service)
+    assert all(came.at_ms >= at_s * 1000 for came in service.came), "called back early"
+    items = [came.body[1:-1].split(b",") for came in service.came]
+    assert sorted(map(len, items)) == [1, 1000]
+    assert sorted(int(item) for some in items for item in some) == list(range(1001))
+
+
+async def test_first_pushes_that_come_together_are_all_taken(exfe_once: Exfe) -> None:
+    service = exfe_once.service()
+    clients = [exfe_once.another() for _ in range(40)]
+    await asyncio.gather(*(q.push(q.key(), service, b"1", 0) for q in clients))
+    await service.arrived(40)
+    await exfe_once.until_nothing_is_left(service)

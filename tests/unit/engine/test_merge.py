@@ -527,3 +527,20 @@ def test_an_open_group_is_rescheduled_and_still_open_but_its_items_are_not_patch
         assert await taken(world) == [["a", "b"]]
 
     run(test)
+
+
+def test_a_group_is_due_when_it_is_full_unless_only_our_own_bound_fills_one_with_a_fixed_time() -> None:
+    async def test(world: World) -> None:
+        for key, said, is_due in (
+            ("fixed", {"delay_ms": 50}, False),
+            ("quiet", {"quiet_ms": 50}, True),
+            ("wished", {"delay_ms": 50, "max_items": 10}, True),
+        ):
+            items = [an_item(str(number), key, **said) for number in range(said.get("max_items", MAX_GROUP_ITEMS))]
+            for start in range(0, len(items), 500):
+                await world.engine.send_many(NS, "mail", items[start : start + 500])
+            assert [len(job) for job in await taken(world)] == ([len(items)] if is_due else []), key
+        await world.advance(50)
+        assert [len(job) for job in await taken(world)] == [MAX_GROUP_ITEMS]
+
+    run(test)

@@ -4,7 +4,7 @@
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  policy_version, count of policies, their sizes, count of items, then per item:
 --                 id size, rest size, key size, item id size, body size, flags, policy index, when (delay, or -at), ttl,
---                 quiet (-1 none), max wait (-1 none), max items, max bytes, update (0 once, 1 always)
+--                 quiet (-1 none), max wait (-1 none), max items (+ 32768: waits when full), max bytes, update (0 once, 1 always)
 --        blob     the policies, then per item: id of the group if one is opened, rest (crc, fingerprint, sections), key,
 --                 crc and kind and sized item id, body
 --        9 ""   10 topic   11 another topic whose keys m s l a d g k are KEYS 10-16   12 its channel   (wide namespaces)

@@ -49,6 +49,7 @@ def join(change: Change, item: SendItem, merge: Merge, store: Callable[[SendItem
         cap_ms=LAST_MS if merge.max_wait_ms is None else min(change.now_ms + merge.max_wait_ms, LAST_MS),
         max_items=merge.max_items,
         max_bytes=merge.max_bytes,
+        waits_when_full=merge.waits_when_full,
     )
     into = store(item, group)
     _move(into, min(_wish_ms(change, item, merge), group.cap_ms))
@@ -92,9 +93,11 @@ def give(change: Change, failed: Record, into: Record) -> None:
 
 
 def flush(change: Change, record: Record) -> None:
-    """Close a group and make it due now, or leave it due if it is."""
-    _group(record).open = False
-    _move(record, min(record.due_at_ms, change.now_ms))
+    """Close a group that is full. It is due now, or keeps its time, as its opening said."""
+    group = _group(record)
+    group.open = False
+    if not group.waits_when_full:
+        _move(record, min(record.due_at_ms, change.now_ms))
     change.touched.append(record)
 
 

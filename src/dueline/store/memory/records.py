@@ -26,6 +26,7 @@ class Group:
     cap_ms: int
     max_items: int
     max_bytes: int
+    waits_when_full: bool = False
     open: bool = True
     items: list[tuple[int, Item]] = field(default_factory=list[tuple[int, Item]])
     item_ids: set[str] = field(default_factory=set[str])

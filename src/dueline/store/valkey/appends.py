@@ -12,6 +12,7 @@ from .items import pack_item, sized
 
 _GROUP, _TTL, _HEADERS, _TAGS, _TOPIC = 3, 4, 8, 16, 128
 _WIDTH = 6
+_WAITS = 0x8000  # beside max items: a full group keeps its time
 
 
 def encode_append(
@@ -32,7 +33,8 @@ def encode_append(
         longest = -1 if merge.max_wait_ms is None else merge.max_wait_ms
         item_id_size = len(stored) - 7 - len(item.body)
         per_item += (len(id), len(rest), len(key), item_id_size, len(item.body), flags, index, when, ttl, quiet)
-        per_item += (longest, merge.max_items, merge.max_bytes, int(merge.update))
+        max_items = merge.max_items + (_WAITS if merge.waits_when_full else 0)
+        per_item += (longest, max_items, merge.max_bytes, int(merge.update))
     texts = [codec.pack_policy(policy) for policy in policies]
     numbers = [policy_version, len(texts), *map(len, texts), len(sends), *per_item]
     return codec.pack_numbers(numbers), b"".join(texts + pieces)

@@ -93,7 +93,7 @@ end
 local function bury(job, reason, at)
   leave(job)
   job.reason, job.changed, job.time = reason, at, math.min(at + job.policy.dead, LAST)
-  if job.time <= now then
+  if job.policy.dead == 0 or job.time <= now then
     each_tag(job, function(entry)
       put(out.rk, entry)
     end)

@@ -1,6 +1,7 @@
 -- items: the stored form of a merge group. Its record is that of any job, with body kind 3; its items stand beside it in g.
 --
 -- j[id]  ... body = opened:5 cap:6 max items:2 max bytes:4 sized key     (crc of the key; written when it is opened, and never again)
+--        max items + 32768: a full group keeps its time
 -- g      'k' key          -> id of the open group
 --        'm' id           -> count:2 bytes:4 changed:6     (a tombstone: sized key, then the sized ids of the items that it had)
 --        'n' place:2 id   -> number:5 crc:4 kind:1 sized item id, body     (places from 1; numbers are send numbers of the line)
@@ -12,6 +13,7 @@ local SIZED = '>I2c0'
 local function read_group(job)
   if not job.key then
     job.opened, job.cap, job.max_items, job.max_bytes, job.key = struct.unpack('>I5I6I2I4I2c0', job.raw, job.body_at)
+    job.waits, job.max_items = job.max_items >= 32768, job.max_items % 32768
   end
   return job.key
 end

@@ -36,13 +36,13 @@ local function keep_meta(group)
   count('g', 0) -- the call has changed something
 end
 
--- Closes a group and makes it due.
+-- Closes a group that is full, and makes it due unless it keeps its time.
 local function flush(group)
   group.closed = true
   if redis.call('HGET', g, 'k' .. group.key) == group.id then
     redis.call('HDEL', g, 'k' .. group.key)
   end
-  if group.due > now then
+  if group.due > now and not group.waits then
     flushed = true
     move(group, now)
   end
