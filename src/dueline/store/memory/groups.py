@@ -7,14 +7,14 @@ the items of both stand there in send order, and the open one's time, attempts a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ...engine.job import Item, State
 from ...engine.limits import LAST_MS
 from ...engine.store import Code, Merge, MergeUpdate, SendItem, SendResult
 from .lines import LineState
-from .records import Group, Record, Seen, due_ms, judged
+from .records import Group, Record, Seen, due_ms, judged, look
 
 GROUPS_LOOKED_AT = 100  # of a key, the oldest ones, when a send opens a group
 
@@ -34,7 +34,7 @@ def join(change: Change, item: SendItem, merge: Merge, store: Callable[[SendItem
         holder = _holder(change, merge.key, merge.item_id)
         if holder is not None:
             return _answer(Code.KEPT, holder, change)
-    into = open_group(change, merge.key)
+    into = open_group(change, change.state.line.topic, merge.key)
     if into is not None and _has_room(_group(into), len(item.body)):
         _append(change, into, item, merge)
         return _answer(Code.APPENDED, into, change)
@@ -61,17 +61,16 @@ def join(change: Change, item: SendItem, merge: Merge, store: Callable[[SendItem
     return _answer(Code.CREATED, into, change)
 
 
-def open_group(change: Change, key: str) -> Record | None:
+def open_group(change: Change, topic: str, key: str) -> Record | None:
     """The open group of a key. One that time ended is not open, whether or not that was written down."""
-    groups = (record for record, seen in change.state.jobs(change.now_ms) if seen.live)
-    return next((one for one in groups if one.group is not None and one.group.open and one.group.key == key), None)
+    return next((record for record, seen in _groups(change, topic, key) if seen.live and _group(record).open), None)
 
 
 def give_to_open(change: Change, failed: Record) -> Record | None:
     """Give the items of a failed group to the open one of its key, if there is one and they fit: that one, or None."""
     if failed.group is None or failed.attempts < 1:
         return None
-    into = open_group(change, failed.group.key)
+    into = open_group(change, failed.topic, failed.group.key)
     if into is None or not _fits(failed, into):
         return None
     give(change, failed, into)
@@ -148,15 +147,24 @@ def _fits(failed: Record, into: Record) -> bool:
 def _failed(change: Change, key: str) -> list[Record]:
     """The groups of a key that wait for their retry, the oldest first. An over lease is left to its holder, who may
     still ack, until a pull finds it."""
-    live = [record for record, seen in change.state.jobs(change.now_ms) if seen.live and record.group is not None]
-    mine = sorted((one for one in live if _group(one).key == key), key=lambda one: _group(one).number)
-    return [one for one in mine[:GROUPS_LOOKED_AT] if not _group(one).open and not one.leased and one.attempts >= 1]
+    live = [record for record, seen in _groups(change, change.state.line.topic, key) if seen.live]
+    live.sort(key=lambda one: _group(one).number)
+    return [one for one in live[:GROUPS_LOOKED_AT] if not _group(one).open and not one.leased and one.attempts >= 1]
 
 
 def _holder(change: Change, key: str, item_id: str) -> Record | None:
     """The readable group of a key that has, or had, an item of this id."""
-    groups = (record for record, _ in change.state.jobs(change.now_ms) if record.group is not None)
-    return next((one for one in groups if _group(one).key == key and item_id in _group(one).item_ids), None)
+    groups = _groups(change, change.state.line.topic, key)
+    return next((record for record, _ in groups if item_id in _group(record).item_ids), None)
+
+
+def _groups(change: Change, topic: str, key: str) -> Iterator[tuple[Record, Seen]]:
+    """Every readable group of a key; in a wide namespace the shelf has other topics' too."""
+    for record in change.state.shelf.records.values():
+        if record.group is not None and record.group.key == key and record.topic == topic:
+            seen = look(record, change.now_ms)
+            if seen is not None:
+                yield record, seen
 
 
 def _group(record: Record) -> Group:
