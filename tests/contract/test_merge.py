@@ -252,6 +252,13 @@ async def test_the_live_groups_of_a_key_are_listed_in_the_order_they_were_opened
     assert [job.items for job in await bed.listed(merge_key="key")] == [None] * 4
 
 
+async def test_a_group_that_time_ended_is_no_live_group_of_its_key(bed: Bed) -> None:
+    await put(bed, "1", group="g", ttl_ms=5)
+    assert await bed.listed_ids(merge_key="key") == ["g"]
+    await bed.advance(5)
+    assert await bed.listed_ids(merge_key="key") == []
+
+
 async def test_cancel_spares_a_leased_one_if_asked_to(bed: Bed) -> None:
     await bed.send_many([item("held"), item("waits", delay_ms=9)])
     await bed.pull(1, lease_ms=100)

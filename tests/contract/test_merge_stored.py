@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import redis.asyncio as redis
 
-from dueline.engine.job import Reason, State
-from dueline.engine.store import Code
+from dueline.engine.job import Line, Reason, State
+from dueline.engine.store import Code, OnConflict
 from dueline.store.valkey import fsck
 from dueline.store.valkey.keys import LETTERS, line_keys
-from tests.kit.bed import Bed
+from tests.kit.bed import Bed, item
 from tests.kit.fixtures import make_bed
 
-from .test_merge import bodies, put
+from .test_merge import bodies, merging, put
 
 
 @pytest.fixture(params=["valkey", "stressed"])
@@ -30,15 +30,16 @@ async def command(bed: Bed, letter: str, name: str, *words: Any) -> Any:
     return await store.plain(key, name, key, *words)
 
 
-async def findings(bed: Bed) -> list[str]:
+async def findings(bed: Bed, line: Line | None = None) -> list[str]:
     """What fsck says of the line, without its name."""
+    line = bed.line if line is None else line
     store: Any = bed.store
     client: Any = redis.Redis.from_url(store.url, protocol=2)
     try:
-        contents = await fsck._read(client, store.prefix, bed.line)
+        contents = await fsck._read(client, store.prefix, line)
     finally:
         await client.aclose()
-    return sorted(f"{one.id}: {one.what}" for one in fsck.check(bed.line, contents))
+    return sorted(f"{one.id}: {one.what}" for one in fsck.check(line, contents))
 
 
 async def test_nothing_is_left_of_groups_that_are_gone(bed: Bed) -> None:
@@ -120,6 +121,21 @@ async def test_damaged_groups_neither_give_nor_take(bed: Bed) -> None:
     assert (await bed.release("g", held.lease, delay_ms=5)).code is Code.OK
     assert await bed.state("g") is State.SCHEDULED
     assert bodies(await bed.job("new")) == ["2"]
+    held = await put(bed, "1", "other", group="held", max_items=1)
+    assert held.state is State.READY
+    held = next(held for held in await bed.pull() if held.id == "held")
+    await put(bed, "2", "other", group="torn", delay_ms=500)
+    await command(bed, "g", "HDEL", b"n\x00\x01torn")
+    assert (await bed.release("held", held.lease, delay_ms=5)).code is Code.OK
+    assert bodies(await bed.job("held")) == ["1"]
+
+
+async def test_a_group_that_is_replaced_from_another_topic_leaves_nothing_in_its_own(bed: Bed) -> None:
+    lines = [Line(bed.line.topic, topic, 0, True) for topic in "ab"]
+    for sends in ([merging("1", group="g", item_id="x", tags=("t",))], [merging("1", "open", group="h", delay_ms=9)]):
+        await bed.store.send(lines[0], sends)
+    await bed.store.send(lines[1], [item("g", on_live=OnConflict.REPLACE), item("h", on_live=OnConflict.REPLACE)])
+    assert [await findings(bed, line) for line in lines] == [[], []]
 
 
 async def test_fsck_names_what_is_wrong_with_groups(bed: Bed) -> None:
