@@ -11,7 +11,7 @@ thread of its own. Others (a test, its threads, its own event loops) give it wor
 workers call share one thread, and with it database connections and transactions. While such a call runs, no time
 passes.
 
-Two documented seams of asyncio are used: the selector that a loop is given, and its method `time`.
+Two documented seams of asyncio are used: the selector that a loop is given, and its method `time`; and one attribute.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 GRACE_S = 0.2
+RESOLUTION_S = 1e-6
 
 
 class NothingWillHappen(RuntimeError):
@@ -62,6 +63,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._thread: threading.Thread | None = None
         self.attentive: Callable[[], bool] = lambda: False
         super().__init__(_IdleSelector(self._idle))
+        # asyncio's own: timers that are closer than this are due. After 97 days its nanosecond is lost in the rounding
+        # of the sum, and a timer that is due now would be waited for without end.
+        self._clock_resolution = RESOLUTION_S
 
     def time(self) -> float:
         """Virtual seconds since the loop was made."""
