@@ -167,3 +167,18 @@ async def test_fsck_names_what_is_wrong_with_groups(bed: Bed) -> None:
     await finds("g: was pulled or has ended, but stands as the open group of its key", ("HSET", b"kkey", b"g"))
     await command(bed, "k", "ZREM", b"\x01\x00\x03key\x00\x00\x00\x00\x01g")
     assert await findings(bed) == ["g: is missing in the tags and groups"]
+
+
+async def test_clean_up_takes_few_large_groups_at_a_time_and_all_in_the_end(bed: Bed) -> None:
+    bed.calm()  # every clean-up here is one step
+    for key in "abc":
+        await bed.send_many([merging(f"{n}", key, group=key, item_id=f"{n}", ttl_ms=5) for n in range(700)])
+    bed.clock.advance(5)
+    steps = 0
+    await bed.clean()  # dead, with their items
+    bed.clock.advance(31 * 86_400_000)
+    while (await bed.store.clean(bed.line)).more:
+        steps += 1
+    assert steps == 1
+    assert await command(bed, "g", "HLEN") == 0
+    assert await findings(bed) == []

@@ -251,7 +251,7 @@ MUTANTS = (
         "an item sent again is forgotten when its old group is cleaned away",
         "only groups",
         "lib/ends",
-        "if redis.call('HGET', home, 'i' .. key .. id) == job.id then",
+        "if holder == job.id then",
         "if true then",
     ),
     Mutant(

@@ -4,7 +4,7 @@
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 ""   7 channel   8 permanent
 --        numbers  limit
 -- RETURN status now 0 0 numbers (expired, exhausted, purged, dead trimmed, next or -1, more) ""
--- BOUND  200 entries of the agenda, 100 fields of the line
+-- BOUND  200 entries of the agenda, 2,000 items of groups, 100 fields of the line
 local FIELDS = { 'hc' }
 -- include head
 -- include write
@@ -41,8 +41,11 @@ local ids, handled = {}, {}
 for i, entry in ipairs(entries) do
   ids[i] = string.sub(entry, 2)
 end
-local expired, exhausted, purged, trimmed = 0, 0, 0, 0
+local expired, exhausted, purged, trimmed, items = 0, 0, 0, 0, 0
 for i, job in ipairs(load(ids)) do
+  if items > 1000 then
+    break -- groups with many items: the rest is the next step's
+  end
   local entry, kind = entries[i], string.sub(entries[i], 1, 1)
   put(out.ra, entry) -- what is still to come is put back below: removals are written first
   if handled[job.id] then
@@ -77,6 +80,7 @@ for i, job in ipairs(load(ids)) do
   elseif kind == 't' and job.written then
     put(out.za, int(job.time), entry)
   end
+  items = items + (job.count or 0)
 end
 
 -- Memories of calls of processes that are gone.

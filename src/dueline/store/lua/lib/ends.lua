@@ -38,12 +38,16 @@ local function end_group(job, phase)
     redis.call('HSET', home, 'm' .. job.id, key .. table.concat(ids))
     return
   end
-  redis.call('HDEL', home, 'm' .. job.id)
+  local gone = { 'm' .. job.id }
   for i, id in ipairs(ids) do
-    if redis.call('HGET', home, 'i' .. key .. id) == job.id then -- not one that was sent again since this group is gone
-      redis.call('HDEL', home, 'i' .. key .. id)
+    ids[i] = 'i' .. key .. id
+  end
+  for i, holder in ipairs(#ids > 0 and redis.call('HMGET', home, unpack(ids)) or {}) do
+    if holder == job.id then -- not one that was sent again since this group is gone
+      put(gone, ids[i])
     end
   end
+  redis.call('HDEL', home, unpack(gone))
 end
 
 -- Takes a live job out of schedule or leases, and its notes out of the agenda.
