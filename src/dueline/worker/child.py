@@ -1,7 +1,7 @@
 """The other side of a process pool: one child process that runs one handler at a time.
 
     parent -> child    ("job", Home, Held)    ("extended", ErrorText or None)    ("stopping",)
-    child -> parent    ("done", ending, delay_ms, error)    ("extend", lease_ms)
+    child -> parent    ("begun",)    ("done", ending, delay_ms, error)    ("extend", lease_ms)
 
 The child ends when the pipe does, so it never outlives its parent, however that ends. Signals that a terminal or an
 init system sends to the whole group are the parent's to obey: a child that obeyed them would waste an attempt.
@@ -70,6 +70,7 @@ def _run(home: Home, job: Held, keeper: _Keeper, found: dict[Home, Handler], set
         handler = found.get(home)
         if handler is None:
             handler = found[home] = _handler(home, settings)
+        keeper.tell(("begun",))
         return verdict_of(call_here(handler, job, Context(job, keeper)))
     except BaseException as raised:  # also SystemExit: a handler does not end the worker
         return verdict_of(raised)

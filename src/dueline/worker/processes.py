@@ -12,6 +12,7 @@ import logging
 import multiprocessing
 import os
 import signal
+from collections.abc import Callable
 from typing import Any
 
 from ..client.errors import DuelineApiError
@@ -34,12 +35,13 @@ class Processes:
         self._all: set[_Child] = set()
         self._stopping = False
 
-    async def run(self, home: Home, hold: Hold) -> Verdict:
-        """The verdict of a handler on a job. Raises ChildDied. Whoever stops waiting has the child killed."""
+    async def run(self, home: Home, hold: Hold, begun: Callable[[], None]) -> Verdict:
+        """The verdict of a handler on a job; `begun` is called when the child is ready and begins with it. Raises
+        ChildDied. Whoever stops waiting has the child killed."""
         child = self._idle.pop() if self._idle else self._started()
         ended = False
         try:
-            verdict = await child.work(home, hold)
+            verdict = await child.work(home, hold, begun)
             ended = True
             return verdict
         finally:
@@ -85,11 +87,12 @@ class _Child:
         theirs.close()
         self._hold: Hold | None = None
         self._answer: asyncio.Future[Verdict] | None = None
+        self._begun: Callable[[], None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop.add_reader(self._pipe.fileno(), self._readable)
 
-    async def work(self, home: Home, hold: Hold) -> Verdict:
-        self._hold, self._answer = hold, self._loop.create_future()
+    async def work(self, home: Home, hold: Hold, begun: Callable[[], None]) -> Verdict:
+        self._hold, self._answer, self._begun = hold, self._loop.create_future(), begun
         if not self.tell(("job", home, hold.job)):
             self._end()
         return await self._answer
@@ -115,6 +118,9 @@ class _Child:
             return
         if kind == "extend":
             self._spawn(self._extend(said[0]))
+        elif kind == "begun":
+            assert self._begun is not None
+            self._begun()
         elif self._answer is not None and not self._answer.done():
             self._answer.set_result(Verdict(Ending(said[0]), said[1], said[2]))
 

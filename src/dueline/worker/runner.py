@@ -29,6 +29,7 @@ from .settling import Settler
 from .threads import Threads
 
 CANCEL_S = 5.0  # for a cancelled coroutine to end
+CHILD_START_S = 120.0  # for a child process to import what its handler needs
 LAST_WORDS_S = 5.0  # for the last acks and releases of a stop
 
 log = logging.getLogger("dueline.worker")
@@ -152,27 +153,44 @@ class Runner:
         return worst([await self._run(handler, context) for handler in self._handlers[context.topic]])
 
     async def _run(self, handler: Handler, context: Context) -> Verdict:
-        limit = asyncio.timeout(handler.timeout_s)
+        limit = _Limit(handler)
         try:
-            async with limit:
-                return await self._called(handler, context)
+            async with limit.timeout:
+                return await self._called(handler, context, limit)
         except TimeoutError as error:
-            if limit.expired():
-                return verdict_of(TimedOut(f"{handler.name} did not end within {handler.timeout_s:g} s"))
-            return verdict_of(error)
+            return verdict_of(TimedOut(limit.text()) if limit.timeout.expired() else error)
         except Exception as error:
             return verdict_of(error)
         except (SystemExit, KeyboardInterrupt) as error:  # a handler does not end the worker
             return verdict_of(RuntimeError(f"the handler raised {error!r}"))
 
-    async def _called(self, handler: Handler, context: Context) -> Verdict:
+    async def _called(self, handler: Handler, context: Context, limit: _Limit) -> Verdict:
         if handler.mode == "async":
             return verdict_of(await handler.call(*handler.arguments(context.job, context)))
         if handler.mode == "thread" or self._settings.call is not None:
             run = self._settings.call or self._threads.run
             return verdict_of(await run(lambda: call_here(handler, context.job, context)))
         keeper: Any = context.keeper
-        return await self._processes.run(handler.home, keeper)
+        return await self._processes.run(handler.home, keeper, limit.begun)
+
+
+class _Limit:
+    """How long a handler may run. A child process has its own time to start, which is not the handler's."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+        self._has_begun = handler.mode != "process"
+        self.timeout = asyncio.timeout(handler.timeout_s if self._has_begun else CHILD_START_S)
+
+    def begun(self) -> None:
+        timeout_s, self._has_begun = self._handler.timeout_s, True
+        if not self.timeout.expired():
+            self.timeout.reschedule(None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s)
+
+    def text(self) -> str:
+        if self._has_begun:
+            return f"{self._handler.name} did not end within {self._handler.timeout_s:g} s"
+        return f"the process for {self._handler.name} did not begin within {CHILD_START_S:g} s"
 
 
 def lanes_of(handlers: Mapping[str, Sequence[Handler]], places: Mapping[str, int]) -> list[tuple[list[str], int]]:

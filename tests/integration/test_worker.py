@@ -1,0 +1,208 @@
+"""Workers with real child processes on a real store and a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dueline import Client
+from dueline.client.results import Job
+from dueline.worker import Queue, connect
+
+from ..kit.valkey import PrivateValkey
+from . import worker_app as app
+from .served import DUELINE, environment, served
+
+ROOT = Path(__file__).parents[2]
+WITHIN_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[PrivateValkey]:
+    store = PrivateValkey()
+    store.start()
+    yield store
+    store.stop()
+
+
+class Watch:
+    """A second consumer: it gets what handlers tell, and looks at jobs."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+
+    async def told(self) -> dict[str, Any]:
+        """The next thing that a handler told."""
+        [job] = await self.queue.pull(["told"], 1, 60_000, int(WITHIN_S * 1000))
+        await self.queue.ack([job])
+        return job.json()
+
+    async def until(self, topic: str, id: str, *states: str) -> Job:
+        async with asyncio.timeout(WITHIN_S):
+            while (job := await self.queue.get(topic, id)).state not in states:  # noqa: ASYNC110 - a store tells nobody
+                await asyncio.sleep(0.02)
+        return job
+
+
+@asynccontextmanager
+async def working(url: str) -> AsyncIterator[Watch]:
+    """The app's worker, and somebody who hears what its handlers tell."""
+    app.worker.join_queue(url, None, None)
+    queue = connect(url, "app")
+    try:
+        await app.worker.start()
+        yield Watch(queue)
+    finally:
+        await app.worker.stop(0)
+        await queue.close()
+
+
+def ended(pid: int) -> bool:
+    """Wait for the end of a process that need not be our child."""
+    try:
+        watched = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([watched], [], [], WITHIN_S)[0])
+    finally:
+        os.close(watched)
+
+
+def test_a_handler_in_a_child_process_may_extend_and_send_and_the_child_is_used_again(valkey: PrivateValkey) -> None:
+    async def run() -> None:
+        async with working(valkey.url) as watch:
+            for n in (1, 2):
+                await app.say.asend(n, id=f"say{n}")
+            first, second = await watch.told(), await watch.told()
+            assert first == {"n": first["n"], "pid": first["pid"], "parent": os.getpid(), "extended": True}
+            assert {first["n"], second["n"]} == {1, 2}
+            assert first["pid"] == second["pid"] != os.getpid()
+            await app.say_async.asend(3, id="say3")
+            assert await watch.told() == {"n": 3, "pid": first["pid"]}
+            await watch.queue.send("task", [1, 2, 3], id="t")
+            assert await watch.told() == {"sum": 6, "pid": first["pid"]}
+            assert (await watch.until("task", "t", "done")).attempts == 1
+        assert ended(first["pid"])
+
+    asyncio.run(run())
+
+
+def test_what_goes_wrong_in_a_child_process_is_told_with_the_job(valkey: PrivateValkey) -> None:
+    async def run() -> None:
+        async with working(valkey.url) as watch:
+            for word in ("exit", "die", "discard", "retry", "raise"):
+                await app.fails.asend(word, id=word, max_attempts=2 if word == "retry" else 1)
+            found = {
+                id: await watch.until("fails", id, "dead", "scheduled") for id in ("exit", "die", "discard", "retry")
+            }
+            assert {id: (job.state, job.reason) for id, job in found.items()} == {
+                "exit": ("dead", "exhausted"),
+                "die": ("dead", "exhausted"),
+                "discard": ("dead", "rejected"),
+                "retry": ("scheduled", None),
+            }
+            assert (found["exit"].last_error or "").endswith("SystemExit: 7")
+            assert found["die"].last_error == "the process that ran the handler ended with exit code 7"
+            assert (found["discard"].last_error, found["retry"].last_error) == ("no such order", "later")
+            raised = await watch.until("fails", "raise", "dead")
+            assert "worker_app.py" in (raised.last_error or "")
+            assert (raised.last_error or "").endswith("LookupError: no such order")
+
+    asyncio.run(run())
+
+
+def test_a_child_process_is_killed_at_its_timeout_when_its_lease_is_lost_and_at_the_end_of_a_stop(
+    valkey: PrivateValkey,
+) -> None:
+    async def run() -> None:
+        async with working(valkey.url) as watch:
+            await app.hangs.asend(1, id="a")
+            assert await asyncio.to_thread(ended, (await watch.told())["pid"])
+            job = await watch.until("hangs", "a", "dead")
+            assert (job.last_error or "").endswith("hangs did not end within 1 s")
+            await app.waits.asend(1, id="b")
+            pid = (await watch.told())["pid"]
+            await app.waits.acancel("b")
+            assert await asyncio.to_thread(ended, pid)
+            await app.hangs.asend(1, id="c")
+            pid = (await watch.told())["pid"]
+            await app.worker.stop(0)
+            assert ended(pid)
+            job = await watch.queue.get("hangs", "c")
+            assert (job.state, job.attempts) == ("ready", 0)
+            await watch.queue.cancel("hangs", "c")
+
+    asyncio.run(run())
+
+
+def test_a_handler_in_a_child_process_hears_that_the_worker_stops(valkey: PrivateValkey) -> None:
+    async def run() -> None:
+        async with working(valkey.url) as watch:
+            await app.waits.asend(1, id="d")
+            await watch.told()
+            await app.worker.stop("1m")
+            assert (await watch.queue.get("waits", "d")).state == "done"
+
+    asyncio.run(run())
+
+
+def test_a_child_process_ends_with_its_worker_whatever_ends_that(valkey: PrivateValkey) -> None:
+    command = [*DUELINE, "work", "tests.integration.worker_app:worker"]
+    worker = subprocess.Popen(
+        command, cwd=ROOT, env={**environment(valkey.url), "APP_URL": valkey.url}, stderr=subprocess.DEVNULL
+    )
+
+    async def run() -> None:
+        queue = connect(valkey.url, "app")
+        await queue.send("waits", 1, id="e", max_attempts=2)
+        pid = (await Watch(queue).told())["pid"]
+        worker.send_signal(signal.SIGKILL)
+        worker.wait()
+        assert ended(pid)
+        await queue.close()
+
+    try:
+        asyncio.run(run())
+    finally:
+        worker.kill()
+        worker.wait()
+
+
+def test_a_plain_program_sends_without_a_worker_and_a_worker_over_http_gets_it(tmp_path: Path) -> None:
+    program = tmp_path / "shop.py"
+    program.write_text(
+        "import sys\n"
+        "from dueline.worker import Worker\n"
+        "worker = Worker()\n"
+        "@worker.handles('close')\n"
+        "def close(n: int):\n"
+        "    print('closed', n, flush=True)\n"
+        "@worker.handles('never')\n"
+        "async def never(n: int): ...\n"
+        "if __name__ == '__main__':\n"
+        "    print(close.send(7, id='a').result, close.send(7, id='a').result, close.cancel('a').result)\n"
+        "    print(close.send(8, delay='1h', id='b').state, close.reschedule('b', delay=0).state)\n"
+    )
+    with served(tmp_path / "data") as url, Client(url) as client:
+        env = environment(url)
+        shown = subprocess.run([sys.executable, str(program)], env=env, capture_output=True, text=True, check=True)
+        assert shown.stdout == "created kept cancelled\nscheduled ready\n"
+        with subprocess.Popen(
+            [*DUELINE, "work", "shop:worker"], cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as worker:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == b"closed 8\n"
+            worker.terminate()
+            assert worker.wait(WITHIN_S) == 0
+        assert client.get("close", "b").state == "done"
