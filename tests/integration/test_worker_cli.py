@@ -1,0 +1,142 @@
+"""`dueline work`: a program as a handler, by its exit code, and what is said to wrong usage."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dueline import Client, Job
+
+from .served import DUELINE, environment, served
+
+WITHIN_S = 60.0
+
+PROGRAM = """
+import json, os, signal, sys, time
+body = sys.stdin.buffer.read()
+if body == b"polite":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+print(json.dumps({name: value for name, value in os.environ.items() if name.startswith("DUELINE_")}), flush=True)
+print(repr(body), flush=True)
+if body.isdigit():
+    print("it is", body.decode(), file=sys.stderr)
+    sys.exit(int(body))
+if body in (b"polite", b"hang"):
+    time.sleep(600)
+"""
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with served(tmp_path_factory.mktemp("work") / "data") as url:
+        yield url
+
+
+@contextmanager
+def working(url: str, topic: str, tmp_path: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    command = [*DUELINE, "work", topic, *options, "--", sys.executable, str(program)]
+    with subprocess.Popen(
+        command, env=environment(url), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as worker:
+        try:
+            yield worker
+        finally:
+            worker.kill()
+
+
+def ended(client: Client, topic: str, id: str, *states: str) -> Job:
+    until = time.monotonic() + WITHIN_S
+    while (job := client.get(topic, id)).state not in (states or ("done", "dead")):
+        assert time.monotonic() < until, job
+        time.sleep(0.02)
+    return job
+
+
+def test_a_program_gets_the_body_on_stdin_and_the_rest_in_its_environment(url: str, tmp_path: Path) -> None:
+    with Client(url) as client, working(url, "env", tmp_path) as worker:
+        assert worker.stdout is not None
+        client.send("env", {"a": 1.0}, id="a", tags=["x"], headers={"K": "v"}, max_attempts=3)
+        told = json.loads(worker.stdout.readline())
+        assert worker.stdout.readline() == "b'{\"a\":1.0}'\n"
+        due_at_ms = ended(client, "env", "a").due_at_ms
+        assert told == {
+            "DUELINE_URL": url,
+            "DUELINE_JOB_ID": "a",
+            "DUELINE_TOPIC": "env",
+            "DUELINE_ATTEMPT": "1",
+            "DUELINE_MAX_ATTEMPTS": "3",
+            "DUELINE_DELIVERY": "1",
+            "DUELINE_DUE_AT_MS": str(due_at_ms),
+            "DUELINE_MERGE_KEY": "",
+            "DUELINE_HEADERS": '{"K":"v"}',
+            "DUELINE_TAGS": '["x"]',
+        }
+        client.send("env", b"\x00\xff", id="b")
+        worker.stdout.readline()
+        assert worker.stdout.readline() == "b'\\x00\\xff'\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "reason"),
+    [(0, "done", None), (65, "dead", "rejected"), (75, "dead", "exhausted"), (1, "dead", "exhausted")],
+)
+def test_the_exit_code_says_what_becomes_of_the_job(
+    url: str, tmp_path: Path, code: int, state: str, reason: str | None
+) -> None:
+    topic = f"code{code}"
+    with Client(url) as client, working(url, topic, tmp_path):
+        client.send(topic, str(code), id="a", max_attempts=2, retry=["10ms"])
+        job = ended(client, topic, "a")
+        assert (job.state, job.reason) == (state, reason)
+        assert job.attempts == (2 if reason == "exhausted" else 1)
+        assert job.last_error == (None if code == 0 else f"exit {code}\nit is {code}")
+
+
+def test_a_program_that_runs_too_long_is_killed_with_all_that_it_started(url: str, tmp_path: Path) -> None:
+    with Client(url) as client, working(url, "slow", tmp_path, "--timeout", "1s"):
+        client.send("slow", "hang", id="a", max_attempts=1)
+        job = ended(client, "slow", "a")
+        assert (job.state, job.reason) == ("dead", "exhausted")
+        assert (job.last_error or "").endswith("did not end within 1 s")
+
+
+@pytest.mark.parametrize(("body", "state"), [("polite", "done"), ("hang", "ready")])
+def test_sigterm_is_passed_on_and_costs_no_attempt(url: str, tmp_path: Path, body: str, state: str) -> None:
+    topic = f"term-{body}"
+    with Client(url) as client, working(url, topic, tmp_path) as worker:
+        client.send(topic, body, id="a", max_attempts=1)
+        assert worker.stdout is not None
+        worker.stdout.readline()
+        worker.stdout.readline()  # it has read its body, and sleeps
+        worker.terminate()
+        assert worker.wait(WITHIN_S) == 0
+        job = client.get(topic, "a")
+        assert (job.state, job.reason, job.attempts) == (state, None, 1 if state == "done" else 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["work", "topic"], "is not MODULE:WORKER"),
+        (["work", "nowhere.at.all:worker"], "there is no module nowhere"),
+        (["work", "dueline:Client"], "is not a Worker"),
+        (["work", "topic", "--", "no-such-program-here"], "there is no program no-such-program-here"),
+        (["work", "topic", "--lease", "1ms", "--", "true"], "lease"),
+        (["work", "topic", "--url", "ftp://x", "--", "true"], "is not a queue"),
+    ],
+)
+def test_wrong_usage_is_told_and_starts_nothing(arguments: list[str], said: str) -> None:
+    shown = subprocess.run(
+        [*DUELINE, *arguments], env=environment("http://127.0.0.1:1"), capture_output=True, text=True, timeout=WITHIN_S
+    )
+    assert shown.returncode in (1, 2)
+    assert said in " ".join(shown.stderr.replace("│", " ").split())
