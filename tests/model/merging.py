@@ -44,6 +44,7 @@ def merges(draw: st.DrawFn) -> dict[str, Any]:
             max_bytes=draw(st.sampled_from([4, 6, 1000, 1000])),
             update=draw(st.sampled_from(MergeUpdate)),
             item_id=draw(st.sampled_from([None, None, None, "x", "y"])),
+            waits_when_full=draw(st.sampled_from([False, False, True])),
         ),
         "delay_ms": draw(st.sampled_from([0, 0, 10, 50])),
         "policy": draw(policies),

@@ -191,6 +191,13 @@ MUTANTS = (
         "if group.count > group.max_items then",
     ),
     Mutant(
+        "a full group that should wait does not",
+        "only groups",
+        "lib/merge",
+        " and not group.waits then",
+        " then",
+    ),
+    Mutant(
         "the longest wait is forgotten",
         "only groups",
         "append",

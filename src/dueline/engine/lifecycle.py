@@ -42,6 +42,7 @@ MOVES: tuple[Move, ...] = (
     Move((S,), "ttl passed while waiting for a retry", (DEAD,), Reason.EXPIRED),
     Move((S, R, L), "checksum wrong", (DEAD,), Reason.CORRUPT),
     Move((S, R, L), "cancel", (CANCELLED,)),
+    Move((S, R, L), "a failed merge group gives its items to the open one", (CANCELLED,)),
     Move((DEAD,), "revive", (S, R)),
     Move((DONE, DEAD, CANCELLED), "send with replace", (S, R)),
     Move((DONE, DEAD, CANCELLED), "retention over, purge", ()),

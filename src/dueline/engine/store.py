@@ -69,7 +69,11 @@ class Merge(msgspec.Struct, frozen=True):
     """Join the open group of `key`, or open one. Each send brings its own wish for the time: `quiet_ms` (from now on),
     else the fixed time of its item, under the rule `update`. `max_wait_ms` (counted from the opening) and `max_items`
     are the opening send's; so are policy, ttl, tags and headers. `item_id`: an item that the key has already, in any
-    group that is still readable, is not added again (KEPT)."""
+    group that is still readable, is not added again (KEPT).
+
+    A group that fails while an open one of its key is there (at its release, or when a pull finds its over lease), or
+    that waits for its retry when a send opens one, gives its items to that one if they fit. All stand there in send
+    order; the giver ends as cancelled, and its release answers with the taker's due time. Attempts 0: it stays apart."""
 
     key: str
     quiet_ms: int | None = None

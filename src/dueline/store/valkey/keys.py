@@ -12,8 +12,8 @@ All keys of a line carry one hash tag, so that a script touches one slot only:
     l  zset   send number + id -> lease deadline; over leases stay until pulled or tidied
     a  zset   agenda: x+id ttl end, e+id deadline of a last attempt, t+id end of retention
     d  zset   x+id dead by time of death, b+id broken
-    g  hash   merge groups
-    k  zset   tag NUL id
+    g  hash   merge groups: open ones by key, items, ids of items (lua/lib/items.lua)
+    k  zset   tag NUL id; for live groups \\1, size of the key, key, number of the opening, id
 
     {ns/topic/push}   state hash and log list of the topic's push target; whatever the scope of its namespace
 
