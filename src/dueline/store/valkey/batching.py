@@ -94,9 +94,12 @@ class Batcher(Generic[Item, Result]):
         try:
             while self._queue:
                 batch, items = self._take()
-                call = loop.create_task(_result(self._run(items)))
-                last()
-                results = await call
+                if last is _nothing:  # a lone call needs no task of its own to leave in this turn of the loop
+                    results = await _result(self._run(items))
+                else:
+                    call = loop.create_task(_result(self._run(items)))
+                    last()
+                    results = await call
                 last = partial(_settle, batch, results)
         finally:
             self._task = None

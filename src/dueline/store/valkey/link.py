@@ -1,14 +1,13 @@
 """The way to a store's node: one connection, many calls in flight, replies in order.
 
-redis-py does the protocol (RESP, auth, TLS, Cluster routing); this adds what a shared connection needs: a call leaves
-at once and is never cancelled in flight, a silent connection is closed, and a lost one fails every call that was on it,
-saying whether its bytes had left.
+redis-py connects (auth, TLS, Cluster routing), `resp` knows the bytes; this adds what a shared connection needs: a call
+leaves at once and is never cancelled in flight, a silent connection is closed, and a lost one fails every call that was
+on it, saying whether its bytes had left.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import deque
 from typing import Any, Protocol
 from urllib.parse import urlparse
@@ -18,7 +17,9 @@ from redis import exceptions
 from redis.asyncio.connection import AbstractConnection, Connection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import BusyLoadingError, RedisError, ResponseError
+from redis.exceptions import BusyLoadingError, RedisError
+
+from .resp import Replies, command
 
 CONNECT_TIMEOUT_S = 5.0
 
@@ -70,7 +71,7 @@ def link_for(url: str, reply_timeout_s: float = 10.0) -> Link:
 
 
 class SingleLink:
-    """One node. Calls are pipelined; the reader hands out replies in order."""
+    """One node. Calls are pipelined; replies are handed out in order."""
 
     permanent_keys = False
 
@@ -79,7 +80,6 @@ class SingleLink:
         self._reply_timeout_s = reply_timeout_s
         self._connection: AbstractConnection | None = None
         self._connecting: asyncio.Task[AbstractConnection] | None = None
-        self._reader: asyncio.Task[None] | None = None
         self._pending: deque[tuple[asyncio.Future[Any], float]] = deque()
         self._watchdog: asyncio.TimerHandle | None = None
         self._stopped = False
@@ -90,11 +90,10 @@ class SingleLink:
     async def stop(self) -> None:
         self._stopped = True
         self._lose(LinkLost("the store connection was closed", True))
-        for task in (self._reader, self._connecting):
-            if task is not None and not task.done():
-                task.cancel()
-                await asyncio.wait([task])
-        self._reader = self._connecting = None
+        connecting, self._connecting = self._connecting, None
+        if connecting is not None and not connecting.done():
+            connecting.cancel()
+            await asyncio.wait([connecting])
 
     async def call(self, key: str, *args: Any) -> Any:
         connection = self._connection
@@ -103,7 +102,7 @@ class SingleLink:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         self._pending.append((future, loop.time()))
-        self._write(connection, connection.pack_command(*args))
+        self._write(connection, command(args))
         if self._watchdog is None:
             self._watchdog = loop.call_later(self._reply_timeout_s, self._look_for_silence)
         return await future
@@ -136,40 +135,35 @@ class SingleLink:
         except (RedisError, OSError, TimeoutError) as error:
             await connection.disconnect(nowait=True)
             raise LinkLost(f"cannot reach the store: {error}", False) from None
+        writer = connection._writer
+        if writer is None:
+            raise LinkLost("cannot reach the store: the connection was closed at once", False)
         self._connection = connection
-        self._reader = asyncio.get_running_loop().create_task(self._read(connection))
+        writer.transport.set_protocol(Replies(self._answered, lambda why: self._broke(connection, why)))
         return connection
 
-    def _write(self, connection: AbstractConnection, pieces: list[bytes]) -> None:
+    def _write(self, connection: AbstractConnection, packed: bytes) -> None:
         """At once, and without waiting: what may be on its way is bounded by the batchers. (redis-py's own way to send
         is a coroutine, which would leave in a later turn of the loop.)"""
         writer = connection._writer
         try:
             if writer is None:
                 raise ConnectionResetError("it is closed")
-            writer.write(b"".join(pieces))
+            writer.write(packed)
         except (OSError, RuntimeError) as error:  # uvloop says RuntimeError of a transport that is closed
             self._lose(LinkLost(f"the store connection broke: {error}", True))
 
-    async def _read(self, connection: AbstractConnection) -> None:
-        try:
-            while True:
-                reply: Any
-                try:
-                    reply = await connection.read_response(
-                        disable_decoding=True, timeout=math.inf, disconnect_on_error=False
-                    )
-                except (ResponseError, BusyLoadingError) as error:
-                    reply = error
-                future, _ = self._pending.popleft()
-                if not future.done():
-                    if isinstance(reply, Exception):
-                        future.set_exception(reply)
-                    else:
-                        future.set_result(reply)
-        except (RedisError, OSError, IndexError) as error:
-            if self._connection is connection:
-                self._lose(LinkLost(f"the store connection broke: {error}", True))
+    def _answered(self, reply: Any) -> None:
+        future, _ = self._pending.popleft()
+        if not future.done():
+            if isinstance(reply, Exception):
+                future.set_exception(reply)
+            else:
+                future.set_result(reply)
+
+    def _broke(self, connection: AbstractConnection, why: str) -> None:
+        if self._connection is connection:
+            self._lose(LinkLost(f"the store connection broke: {why}", True))
 
     def _look_for_silence(self) -> None:
         self._watchdog = None
@@ -188,9 +182,6 @@ class SingleLink:
         if self._watchdog is not None:
             self._watchdog.cancel()
             self._watchdog = None
-        if self._reader is not None and self._reader is not asyncio.current_task():
-            self._reader.cancel()
-        self._reader = None
         if connection is not None:
             closing = asyncio.get_running_loop().create_task(connection.disconnect(nowait=True))
             closing.add_done_callback(lambda task: task.cancelled() or task.exception())
