@@ -11,6 +11,7 @@ from pathlib import Path
 
 from .. import machine
 from ..broken import Broken
+from ..report import RESULTS
 from ..servers import Server, folder
 from . import environments, lateness, sending, tables
 from .contestants import CONTESTANTS, Contestant
@@ -24,6 +25,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="rounds of sends on each store")
     parser.add_argument("--seconds", type=float, default=1.0, help="of one way of one contestant in one round")
     parser.add_argument("--jobs", type=int, default=30, help="of each worker in the lateness row; 0: without it")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="where the file goes")
     names = [one.name for one in CONTESTANTS]
     parser.add_argument("--only", default="", metavar="NAME,...", help=f"some of: {', '.join(names)}")
     asked = parser.parse_args()
@@ -32,13 +34,13 @@ def main() -> int:
         parser.error(f"no such contestant: {', '.join(unknown)}; there are {', '.join(names)}")
     contestants = [one for one in CONTESTANTS if one.name in chosen]
     try:
-        return _run(contestants, asked.rounds, asked.seconds, asked.jobs)
+        return _run(contestants, asked.rounds, asked.seconds, asked.jobs, asked.results)
     except Broken as broken:
         print(broken, file=sys.stderr)
         return 1
 
 
-def _run(contestants: Sequence[Contestant], rounds: int, seconds: float, jobs: int) -> int:
+def _run(contestants: Sequence[Contestant], rounds: int, seconds: float, jobs: int, results: Path) -> int:
     for one in contestants:
         environments.commands(one)
     facts = machine.facts(machine.share_two_cores())
@@ -69,7 +71,7 @@ def _run(contestants: Sequence[Contestant], rounds: int, seconds: float, jobs: i
                 late = lateness.measure(arena.producers, arena.urls, arena.variables, jobs, arena.place)
     facts["stolen_share"] = stolen.share()
     tables.show(contestants, versions, rates, late)
-    path = tables.write(facts, versions, rates, late)
+    path = tables.write(results, facts, versions, rates, late)
     print(f"{time.monotonic() - began_s:.0f} s; the host of this machine kept {facts['stolen_share']:.1%} for others")
     print(f"written to {path}")
     return 0

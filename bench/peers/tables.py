@@ -12,7 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from ..report import RESULTS, Line, RowResult, at_least, print_table, shown
+from ..report import Line, RowResult, at_least, print_table, shown
 from .contestants import Contestant
 from .lateness import Lateness
 from .sending import WAYS, Rates
@@ -95,13 +95,14 @@ def _lateness_table(late: Mapping[str, Lateness]) -> Table:
 
 
 def write(
+    folder: Path,
     facts: Mapping[str, Any],
     versions: Mapping[str, Mapping[str, str]],
     rates: AllRates,
     late: Mapping[str, Lateness],
 ) -> Path:
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-peers.json"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-peers.json"
     lines = [line for store in rates for line in targets(store, rates[store])]
     value = {
         "machine": facts,

@@ -1,0 +1,1 @@
+"""What runs in the contestants' own processes, each in its own environment."""
