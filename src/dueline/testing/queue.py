@@ -135,7 +135,8 @@ class VirtualQueue:
         """End everything. It may be called twice."""
         if self._engine is not None and not self.loop.is_closed():
             self.store.calm()
-            self.run(self._close())
+            # Handlers that have not begun do not begin any more: they are cancelled with their worker.
+            self.loop.wait_for(asyncio.run_coroutine_threadsafe(self._close(), self.loop), errands=False)
         self.loop.end()
 
     @property

@@ -61,6 +61,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._grace_s = grace_s
         self._owner = threading.current_thread()
         self._thread: threading.Thread | None = None
+        self._known_threads: set[threading.Thread] = set()
         self.attentive: Callable[[], bool] = lambda: False
         super().__init__(_IdleSelector(self._idle))
         # asyncio's own: timers that are closer than this are due. After 97 days its nanosecond is lost in the rounding
@@ -75,6 +76,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if self._thread is None:
             self._thread = threading.Thread(target=self._turn, name="dueline-virtual-loop", daemon=True)
             self._thread.start()
+            self._known_threads = {*threading.enumerate()}
 
     def end(self) -> None:
         """Stop and close it. It may be called twice, and before `start`; not on the loop itself."""
@@ -191,6 +193,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             else:
                 result.set_exception(error)
 
+        def drop(_: object) -> None:
+            """Cancelled before it was begun: nobody need do it any more."""
+            with self._news:
+                if errand in self._errands:
+                    self._errands.remove(errand)
+                    self._outside -= 1
+
+        result.add_done_callback(drop)
         with self._news:
             self._errands.append(errand)
             self._news.notify_all()
@@ -206,7 +216,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             return []
         if self._outside or not self._waits:
             return real.select(None)
-        if self.attentive() and (events := real.select(self._grace_s)):
+        if self._expects(real) and (events := real.select(self._grace_s)):
             return events
         # A plain function that waits decides alone: those in whose time it runs are not done before it is.
         deciding = [wait for wait in self._waits if wait.nested] or self._waits
@@ -218,6 +228,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self._now_s = next_s
             return []
         return self._stuck(real)
+
+    def _expects(self, real: selectors.BaseSelector) -> bool:
+        """Whether something outside may be about to answer: a socket is open, or a thread was begun since the start."""
+        if not self.attentive():
+            return False
+        return len(real.get_map()) > 1 or not self._known_threads.issuperset(threading.enumerate())
 
     def _reached(self, ends: Callable[[Wait], bool]) -> bool:
         """Tell those who have waited long enough. True: there were some."""
