@@ -10,6 +10,7 @@ Servers, workers and programs may share one store: all of them keep the same rul
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -62,9 +63,17 @@ class DirectQueue(EngineQueue):
         return None if self._given.startswith(EMBEDDED) else self._given
 
     async def start(self) -> None:
-        """Connect. Raises ServerFault when this store cannot be used, Unavailable when it is not there."""
-        if self._store is not None:
-            return
+        """Connect, trying again while the store is not there or still loads. Raises ServerFault when this store cannot
+        be used, Unavailable when patience is over."""
+        clock = asyncio.get_running_loop().time
+        tries, begin_s = Tries(self._patience, REPEATED, 0.0), clock()
+        while self._store is None:
+            try:
+                await self._connected()
+            except Unavailable as error:
+                await asyncio.sleep(tries.wait_s(error, clock() - begin_s))
+
+    async def _connected(self) -> None:
         if self._starting is None or self._starting.done():
             self._starting = asyncio.get_running_loop().create_task(self._start())
         await asyncio.shield(self._starting)  # whoever stops waiting does not stop it for the others
@@ -105,7 +114,7 @@ class DirectQueue(EngineQueue):
         if not self._given.startswith(EMBEDDED):
             return self._given
         folder = self._folder
-        embedded = EmbeddedStore(folder, any_thread=self._any_thread)
+        embedded = EmbeddedStore(folder, any_thread=self._any_thread, log=_Log())
         try:
             await embedded.start()
         except FolderInUse:
@@ -132,6 +141,22 @@ class DirectQueue(EngineQueue):
         embedded, self._embedded = self._embedded, None
         if embedded is not None:
             await embedded.stop()
+
+
+class _Log:
+    """The embedded store's words in Python's own log: this is somebody's program, whose output is not ours."""
+
+    def __init__(self) -> None:
+        self._log = logging.getLogger("dueline.store")
+
+    def info(self, message: str, **fields: Any) -> None:
+        self._log.info("%s %s", message, fields)
+
+    def warning(self, message: str, **fields: Any) -> None:
+        self._log.warning("%s %s", message, fields)
+
+    def error(self, message: str, **fields: Any) -> None:
+        self._log.error("%s %s", message, fields)
 
 
 async def _check_eviction(store: ValkeyStore) -> None:

@@ -60,6 +60,8 @@ def handler_of(
 ) -> Handler:
     """Look at a function, method or callable object. Raises TypeError or ValueError that names it."""
     name = f"{home.module}.{home.qualname}"
+    if not topic:
+        raise ValueError(f"{name}: name the topic")
     is_coroutine = inspect.iscoroutinefunction(call)
     mode = mode or ("async" if is_coroutine else "thread")
     if mode not in MODES:

@@ -55,6 +55,10 @@ class Lane:
                 await asyncio.sleep(rest_s)
                 rest_s = min(rest_s * 2, BACK_OFF_S[1])
                 continue
+            except Exception:  # a bug, which must not end the worker's pulls in silence
+                log.exception("a pull of %s failed", self.topics)
+                await asyncio.sleep(BACK_OFF_S[1])
+                continue
             rest_s = BACK_OFF_S[0]
             for job in jobs:
                 self.busy += 1

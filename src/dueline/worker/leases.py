@@ -8,6 +8,7 @@ job) is told to whoever works on it: its outcome is no longer ours to say.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 
 from ..client.calls import refusal_error
@@ -17,6 +18,8 @@ from .queue import Queue
 
 LOST = ("lease_lost", "not_found", "already_done")
 LEAST_REST_S = 0.02
+
+log = logging.getLogger("dueline.worker")
 
 
 class Hold:
@@ -107,9 +110,13 @@ class Leases:
         now_s = asyncio.get_running_loop().time()
         soon_s = now_s + self.lease_ms / 12_000
         due = [hold for hold in self._held.values() if not hold.lost.done() and hold.renew_at_s <= soon_s]
+        if not due:
+            return
         for hold in due:
             hold.renew_at_s = now_s + self.lease_ms / 3000
         try:
             await self.extend(due, self.lease_ms)
         except DuelineApiError:
             pass  # the queue is away; a token stays good until somebody else has the job
+        except Exception:
+            log.exception("leases could not be extended")

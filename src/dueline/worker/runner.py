@@ -95,7 +95,9 @@ class Runner:
         self.cut()
         if self._running:
             log.info("giving %d jobs back", len(self._running))
-            await asyncio.wait(set(self._running), timeout=CANCEL_S + LAST_WORDS_S)
+            _, silent = await asyncio.wait(set(self._running), timeout=CANCEL_S + LAST_WORDS_S)
+            for task in silent:  # the queue is away: the leases end by themselves
+                task.cancel()
         await self._leases.stop()
         self._threads.stop()
         await self._processes.stop()
@@ -153,7 +155,7 @@ class Runner:
         return worst([await self._run(handler, context) for handler in self._handlers[context.topic]])
 
     async def _run(self, handler: Handler, context: Context) -> Verdict:
-        limit = _Limit(handler)
+        limit = _Limit(handler, handler.mode == "process" and self._settings.call is None)
         try:
             async with limit.timeout:
                 return await self._called(handler, context, limit)
@@ -177,9 +179,9 @@ class Runner:
 class _Limit:
     """How long a handler may run. A child process has its own time to start, which is not the handler's."""
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: Handler, in_child: bool) -> None:
         self._handler = handler
-        self._has_begun = handler.mode != "process"
+        self._has_begun = not in_child
         self.timeout = asyncio.timeout(handler.timeout_s if self._has_begun else CHILD_START_S)
 
     def begun(self) -> None:

@@ -14,6 +14,7 @@ import asyncio
 import atexit
 import os
 import threading
+import weakref
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future
 from types import TracebackType
@@ -48,6 +49,13 @@ class SyncQueue:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._queue: Queue | None = None
+        this = weakref.ref(self)
+        os.register_at_fork(after_in_child=lambda: (here := this()) is not None and here._forked())
+
+    def _forked(self) -> None:
+        """The loop's thread and whoever held the lock are not in this process."""
+        self._lock = threading.Lock()
+        self._loop = self._thread = self._queue = None
 
     def __enter__(self) -> SyncQueue:
         return self

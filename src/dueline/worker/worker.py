@@ -80,6 +80,7 @@ class Worker:
         self._middleware = tuple(middleware)
         self._modules = tuple(modules)
         self._handlers: dict[str, list[Handler]] = {}
+        self._bound: set[type[TaskWorker]] = set()
         self._host: Host | None = None
         self._outside: SyncQueue | None = None
         self._queue: Queue | None = None
@@ -120,9 +121,11 @@ class Worker:
         return decorate
 
     def bind(self, *kinds: type[TaskWorker]) -> None:
-        """Have classes of tasks handle the topics that are their types."""
+        """Have classes of tasks handle the topics that are their types. One that is bound already stays as it is."""
         for kind in kinds:
-            self._add(task_handler(kind))
+            if kind not in self._bound:
+                self._add(task_handler(kind))
+                self._bound.add(kind)
 
     def find(self, *modules: str | ModuleType) -> list[type[TaskWorker]]:
         """Import modules (packages with all that is inside) and bind the TaskWorker classes that they define."""
@@ -133,9 +136,7 @@ class Worker:
     def _add(self, handler: Handler) -> None:
         if self._runner is not None:
             raise RuntimeError("the worker runs: handlers are named before it starts")
-        several = self._handlers.setdefault(handler.topic, [])
-        if all(handler.home != other.home for other in several):
-            several.append(handler)
+        self._handlers.setdefault(handler.topic, []).append(handler)
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -181,7 +182,8 @@ class Worker:
         if not self._handlers:
             raise ValueError("the worker handles nothing: decorate functions with @worker.handles or name modules")
         given = self._given if self._host is None else self._host.queue
-        queue = given or connect(self._url, self._namespace, self._token)
+        # The thread of this loop lasts as long as the worker, so it may start an embedded store.
+        queue = given or connect(self._url, self._namespace, self._token, any_thread=True)
         runner = Runner(queue, self._handlers, self._settings())
         try:
             await runner.start()

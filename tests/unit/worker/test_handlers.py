@@ -216,3 +216,19 @@ def test_a_class_without_type_or_invoke_is_refused_when_it_is_bound_by_hand() ->
         Worker().bind(Base)
     with pytest.raises(TypeError, match="no invoke"):
         Worker().bind(Empty)
+
+
+def test_two_functions_of_one_name_are_two_handlers() -> None:
+    def made(worker: Worker) -> None:
+        @worker.handles("t")
+        def handle(body: int) -> None: ...
+
+    worker = Worker("http://127.0.0.1:1")
+    made(worker)
+    made(worker)
+    assert len(worker._handlers["t"]) == 2
+
+
+def test_a_handler_without_a_topic_is_refused() -> None:
+    with pytest.raises(ValueError, match="name the topic"):
+        Worker("http://127.0.0.1:1").handles("")(only_body)

@@ -22,6 +22,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import structlog
@@ -85,7 +86,9 @@ class EmbeddedStore:
         on_change: Callable[[Status], None] | None = None,
         back_off_s: tuple[float, float] = BACK_OFF_S,
         any_thread: bool = False,
+        log: Any = None,
     ) -> None:
+        """`log`: whom to tell instead of the server's log."""
         self.data = Path(data_dir).absolute()
         self.status = Status(StoreState.STOPPED)
         self.info: dict[str, str] = {}
@@ -105,7 +108,7 @@ class EmbeddedStore:
         self._supervisor: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
-        self._log = structlog.get_logger("dueline.store")
+        self._log = log or structlog.get_logger("dueline.store")
 
     @property
     def socket(self) -> Path:
