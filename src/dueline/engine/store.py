@@ -73,7 +73,7 @@ class Merge(msgspec.Struct, frozen=True):
 
     A group that fails while an open one of its key is there (at its release, or when a pull finds its over lease), or
     that waits for its retry when a send opens one, gives its items to that one if they fit. All stand there in send
-    order; the giver ends as cancelled, and its release answers with the taker's due time. One without attempts does not."""
+    order; the giver ends as cancelled, and its release answers with the taker's due time."""
 
     key: str
     quiet_ms: int | None = None
