@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "worker": {"client", "engine", "store", "_version"},  # the store in worker/direct.py only
     "cli": {"client", "config", "server", "store", "engine", "worker", "_version"},
     "exfe": {"engine", "_version"},
+    "integrations": {"client", "worker", "server", "dialects", "config", "store", "_version"},
     "testing": {"client", "worker", "dialects", "server", "store", "engine", "_version"},
 }
 MAY_USE = {"engine": {"msgspec"}, "client": {"msgspec"}}  # packages that are not Python's own, where they are few

@@ -45,7 +45,7 @@ class AsgiApp:
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
+            await self.answer_lifespan(receive, send, self._startup, self._shutdown)
         elif scope["type"] == "http":
             await self._http(scope, receive, send)
         else:
@@ -66,7 +66,7 @@ class AsgiApp:
         if self._answered is not None:
             spent_s = asyncio.get_running_loop().time() - begun_s
             self._answered(found.route.name, method, answer.status, spent_s)
-        await _write(answer, method == "HEAD", send)
+        await write_answer(answer, method == "HEAD", send)
 
     async def _answer(
         self, found: Found, request: Request, raw: dict[bytes, bytes], receive: Receive
@@ -110,10 +110,12 @@ class AsgiApp:
             for task in (handler, watch):
                 task.cancel()
 
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
+    @staticmethod
+    async def answer_lifespan(receive: Receive, send: Send, startup: Hook | None, shutdown: Hook | None) -> None:
+        """Start and stop when the server underneath says so."""
         while True:
             message = await receive()
-            hook = self._startup if message["type"] == "lifespan.startup" else self._shutdown
+            hook = startup if message["type"] == "lifespan.startup" else shutdown
             try:
                 if hook is not None:
                     await hook()
@@ -152,7 +154,8 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
-async def _write(answer: Response, head_only: bool, send: Send) -> None:
+async def write_answer(answer: Response, head_only: bool, send: Send) -> None:
+    """A whole answer as ASGI messages."""
     headers = [(b"content-length", str(len(answer.body)).encode())]
     if answer.content_type:
         headers.append((b"content-type", answer.content_type.encode("latin-1")))

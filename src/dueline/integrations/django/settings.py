@@ -1,0 +1,74 @@
+"""The setting DUELINE: a dictionary with URL, NAMESPACE, TOKEN and WORKER, all optional."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import msgspec
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+
+from ...client.client import Client
+
+KEYS = ("URL", "NAMESPACE", "TOKEN", "WORKER")
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What the project says. `worker`: the dotted path of the worker that `dueline_work` runs."""
+
+    url: str | None = None
+    namespace: str | None = None
+    token: str | None = None
+    worker: str | None = None
+
+
+def told() -> Told:
+    """The settings of the project, checked. Raises ImproperlyConfigured that names the key."""
+    given: Any = getattr(settings, "DUELINE", None) or {}
+    if not isinstance(given, dict):
+        raise ImproperlyConfigured("DUELINE is a dictionary, like {'URL': 'http://127.0.0.1:9277'}")
+    for key, value in given.items():  # pyright: ignore[reportUnknownVariableType]
+        if key not in KEYS:
+            near = difflib.get_close_matches(str(key).upper(), KEYS, n=1)  # pyright: ignore[reportUnknownArgumentType]
+            raise ImproperlyConfigured(f"DUELINE has no {key!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        if value is not None and not isinstance(value, str):
+            raise ImproperlyConfigured(f"DUELINE[{key!r}] is a text")
+    values: dict[str, str | None] = {str(key).lower(): value for key, value in given.items()}  # pyright: ignore[reportUnknownArgumentType]
+    return Told(**values)
+
+
+class _Clients:
+    """The one client of the project; made anew after a test has changed the settings."""
+
+    def __init__(self) -> None:
+        self.kept: tuple[Told, Client] | None = None
+
+    def get(self) -> Client:
+        now = told()
+        if self.kept is None or self.kept[0] != now:
+            self.forget()
+            self.kept = (now, Client(now.url, now.namespace, now.token))
+        return self.kept[1]
+
+    def forget(self) -> None:
+        if self.kept is not None:
+            self.kept[1].close()
+            self.kept = None
+
+
+_clients = _Clients()
+
+
+def client() -> Client:
+    """The HTTP client of the project, shared by all threads. DUELINE["URL"] must be a server's."""
+    return _clients.get()
+
+
+def _changed(*, setting: str, **_: Any) -> None:
+    if setting == "DUELINE":
+        _clients.forget()
+
+
+setting_changed.connect(_changed)

@@ -1,0 +1,47 @@
+"""Workers of a Django project, and sends that wait for the transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, Unpack
+
+from django.db import close_old_connections, transaction
+
+from ...client.sending import SendOptions
+from ...worker import Handle
+from ..surrounded import SurroundedWorker
+from .settings import told
+
+
+class DjangoWorker(SurroundedWorker):
+    """A Worker at the place that DUELINE names. Around each handler, in its own thread, database connections that are
+    broken or too old are closed, as Django does around a request."""
+
+    def __init__(self, **options: Any) -> None:
+        """`options`: those of a Worker; `url`, `namespace` and `token` count more than the settings."""
+        now = told()
+        place = {"url": now.url, "namespace": now.namespace, "token": now.token}
+        super().__init__(_fresh_connections, **{**place, **options})
+
+
+@contextmanager
+def _fresh_connections() -> Generator[None]:
+    if transaction.get_connection().in_atomic_block:  # a test that runs handlers in its own transaction
+        yield
+        return
+    close_old_connections()
+    try:
+        yield
+    finally:
+        close_old_connections()
+
+
+def send_on_commit(
+    handle: Handle[..., Any], body: Any = None, *, using: str | None = None, **options: Unpack[SendOptions]
+) -> None:
+    """Send a job when the transaction of the database `using` is committed; at once when there is none.
+
+    A rollback sends nothing. A crash between commit and send loses the job: what must not be lost is sent before the
+    commit, under an id, by a handler that looks into the database first."""
+    transaction.on_commit(lambda: handle.send(body, **options), using=using)
