@@ -127,6 +127,7 @@ def test_sigterm_is_passed_on_and_costs_no_attempt(url: str, tmp_path: Path, bod
     ("arguments", "said"),
     [
         (["work", "topic"], "is not MODULE:WORKER"),
+        (["work", "shop:worker", "--concurrency", "4"], "go with a command"),
         (["work", "nowhere.at.all:worker"], "there is no module nowhere"),
         (["work", "dueline:Client"], "is not a Worker"),
         (["work", "topic", "--", "no-such-program-here"], "there is no program no-such-program-here"),

@@ -32,7 +32,9 @@ def work(
         list[str] | None,
         typer.Argument(metavar="-- COMMAND...", help="Run this for every job: body on stdin, exit 0 = done."),
     ] = None,
-    concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Commands at a time.")] = 1,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", "-c", min=1, help="Commands at a time; default 1.")
+    ] = None,
     timeout: Annotated[
         int | None, typer.Option("--timeout", parser=duration, metavar="DURATION", help="Kill a command after this.")
     ] = None,
@@ -63,8 +65,12 @@ def work(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     token = read_token(token_file)
     if command:
-        worker = _of_command(target, command, concurrency, timeout, lease, grace, url, namespace, token)
+        worker = _of_command(target, command, concurrency or 1, timeout, lease, grace, url, namespace, token)
     else:
+        if any(given is not None for given in (concurrency, timeout, lease, grace)):
+            raise typer.BadParameter(
+                "--concurrency, --timeout, --lease and --grace go with a command; a Worker says its own"
+            )
         worker = _named(target)
         worker.join_queue(url, namespace, token)
     try:
