@@ -75,7 +75,7 @@ def dueline_server(tmp_path: Path) -> Iterator[PrivateServer]:
     """A real server of its own, with an embedded store in the test's folder."""
     from .server import PrivateServer
 
-    with PrivateServer(tmp_path / "dueline-data") as server:
+    with PrivateServer(tmp_path / "dueline-server") as server:
         yield server
 
 
