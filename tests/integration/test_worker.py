@@ -127,21 +127,23 @@ def test_a_child_process_is_killed_at_its_timeout_when_its_lease_is_lost_and_at_
 ) -> None:
     async def run() -> None:
         async with working(valkey.url) as watch:
-            await app.hangs.asend(1, id="a")
-            assert await asyncio.to_thread(ended, (await watch.told())["pid"])
+            await app.say.asend(1, id="first")
+            pid = (await watch.told())["pid"]
+            await app.hangs.asend(1, id="a")  # in the same child: there is only one
+            assert await asyncio.to_thread(ended, pid)
             job = await watch.until("hangs", "a", "dead")
             assert (job.last_error or "").endswith("hangs did not end within 1 s")
             await app.waits.asend(1, id="b")
             pid = (await watch.told())["pid"]
             await app.waits.acancel("b")
             assert await asyncio.to_thread(ended, pid)
-            await app.hangs.asend(1, id="c")
+            await app.sleeps.asend(1, id="c")
             pid = (await watch.told())["pid"]
             await app.worker.stop(0)
             assert ended(pid)
-            job = await watch.queue.get("hangs", "c")
+            job = await watch.queue.get("sleeps", "c")
             assert (job.state, job.attempts) == ("ready", 0)
-            await watch.queue.cancel("hangs", "c")
+            await watch.queue.cancel("sleeps", "c")
 
     asyncio.run(run())
 

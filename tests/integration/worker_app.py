@@ -45,6 +45,11 @@ def fails(word: str) -> None:
 
 @worker.handles("hangs", mode="process", max_attempts=1, timeout="1s")
 def hangs(n: int) -> None:
+    time.sleep(600)
+
+
+@worker.handles("sleeps", mode="process", max_attempts=1)
+def sleeps(n: int) -> None:
     tell(pid=os.getpid())
     time.sleep(600)
 
