@@ -117,16 +117,16 @@ def test_what_is_due_now_is_handled_when_the_send_returns(dueline_queue: Virtual
     def function(body: int) -> None: ...
 
     dueline_queue.work(worker)
-    dueline_queue.client.send("functions", 1)
-    coroutine.send(2)
-    function.send(3)
-    dueline_queue.client.send("coroutines", 4)
-    assert runs(dueline_queue.recorder) == [
-        ("functions", 1, "done"),
-        ("coroutines", 2, "done"),
-        ("functions", 3, "done"),
-        ("coroutines", 4, "done"),
-    ]
+    for number, (send, topic) in enumerate(
+        (
+            (lambda body: dueline_queue.client.send("functions", body), "functions"),
+            (coroutine.send, "coroutines"),
+            (function.send, "functions"),
+            (lambda body: dueline_queue.client.send("coroutines", body), "coroutines"),
+        )
+    ):
+        send(number)
+        assert runs(dueline_queue.recorder)[number:] == [(topic, number, "done")]
 
 
 def test_plain_handlers_of_every_mode_run_in_the_thread_of_the_test(dueline_queue: VirtualQueue) -> None:
