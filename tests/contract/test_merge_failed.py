@@ -141,6 +141,18 @@ async def test_a_group_given_back_unused_stays_apart(bed: Bed) -> None:
     assert bodies(await bed.job("new")) == ["1", "2"]
 
 
+async def test_a_group_that_failed_before_and_is_now_given_back_unused_stays_apart_too(bed: Bed) -> None:
+    lease = await held_group(bed, "1")
+    await bed.release("old", lease, delay_ms=0)
+    held = await bed.pull_one()
+    assert (held.id, held.attempt) == ("old", 2)
+    await put(bed, "2", group="new", delay_ms=1_000)
+    await bed.release("old", held.lease, count=False, delay_ms=0)
+    again = await bed.pull_one()
+    assert (again.id, again.attempt, bodies(again)) == ("old", 2, ["1"])
+    assert bodies(await bed.job("new")) == ["2"]
+
+
 async def test_a_group_whose_attempts_are_used_up_dies_with_its_items_and_is_revived_as_itself(bed: Bed) -> None:
     lease = await held_group(bed, "1", max_attempts=1)
     await put(bed, "2", group="new", delay_ms=1_000)

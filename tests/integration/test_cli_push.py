@@ -145,7 +145,7 @@ def test_a_target_is_paused_and_resumed(verb: str) -> None:
 def test_a_target_is_removed() -> None:
     body = b'{"topic":"t","result":"removed"}'
     with Scripted([answer(200, body)]) as server:
-        assert run("push", "remove", "t", "-o", "json", url=server.url).stdout_bytes == body + b"\n"
+        assert run("push", "remove", "t", "--yes", "-o", "json", url=server.url).stdout_bytes == body + b"\n"
     assert server.requests[0].startswith(b"DELETE /v1/topics/t/push ")
 
 

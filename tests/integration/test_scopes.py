@@ -23,8 +23,8 @@ NEEDS_TOPIC = (
 )
 NEEDS_NAMESPACE = (
     'dueline: the namespace "default" holds jobs (topic "mail") whose ids are unique over all its topics, as ouqiang, '
-    "youzan and spring need it, and these settings give it to none of them: enable dialects.ouqiang, dialects.youzan or "
-    "dialects.spring with this namespace again, at least until all its jobs are ended and no longer retained"
+    "youzan and spring need it, and these settings give it to none of them: enable dialects.ouqiang, dialects.youzan "
+    "or dialects.spring with this namespace again, at least until all its jobs are ended and no longer retained"
 )
 
 

@@ -22,7 +22,7 @@ from ..client import calls
 from ..client import results as r
 from ..client.errors import NotFound
 from . import tables
-from .jobs import Topic, now_ms
+from .jobs import Topic, Yes, now_ms
 from .paging import All, Cursor, Limit, show_pages
 from .session import Session, connected
 from .values import duration, pairs
@@ -101,12 +101,13 @@ def set_push(
     session.printer.result(answer.raw, push_table(topic, answer.value))
 
 
-REMOVE_EXAMPLES = ("dueline push remove orders",)
+REMOVE_EXAMPLES = ("dueline push remove orders --yes",)
 
 
 @connected
-def remove(session: Session, topic: Topic) -> None:
-    """Remove a topic's push target. Its jobs stay and can be pulled; the log of calls is forgotten."""
+def remove(session: Session, topic: Topic, yes: Yes = False) -> None:
+    """Remove a topic's push target. Its jobs stay and can be pulled; its secrets and the log of calls are forgotten."""
+    session.confirm(f"Remove the push target of {topic}, with its secrets and its log?", yes)
     answer = session.call(calls.remove_push(topic))
     session.printer.result(answer.raw, tables.facts({"topic": topic, "result": answer.value.result}))
 

@@ -107,12 +107,13 @@ def hint(error: DuelineApiError) -> str | None:
         return "start one with: dueline serve    or name another with --url or DUELINE_URL"
     if isinstance(error, UnknownOutcome):
         return "it may have been done: repeat it with the same id" + (f" ({error.id})" if error.id else "")
-    if isinstance(error, NotAllowed):
+    if isinstance(error, NotAllowed) and error.code != "egress_refused":
         return "give a token that may do this with --token-file or DUELINE_TOKEN"
     return _HINTS.get(error.code)
 
 
 _HINTS = {
+    "egress_refused": "the server's operator opens addresses with push.allow in its configuration",
     "lease_lost": "the job was leased again, released or ended; pull it again to get a new lease",
     "job_leased": "a consumer holds it; wait until it is done or its lease is over",
     "id_exists": "the id is taken: use --on-conflict keep or replace, or another id",

@@ -26,8 +26,8 @@ _NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
 def check_target(target: PushTarget, checks: Checks) -> None:
     """Raise with the name of the first field that cannot be, as the API spells it."""
     _check_address(target)
-    if not _TOKEN.fullmatch(target.method):
-        raise InvalidField("is not an HTTP method", "method")
+    if not _TOKEN.fullmatch(target.method) or target.method.upper() == "CONNECT":
+        raise InvalidField("is not an HTTP method that can be called", "method")
     checks.headers(target.headers)
     within(target.timeout_ms, 1, MAX_TIMEOUT_MS, "timeout_ms")
     within(target.concurrency, 1, MAX_CONCURRENCY, "concurrency")

@@ -9,6 +9,8 @@ all processes (`limits_of`).
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from .policy import Backoff, Ladder, Retry
@@ -17,6 +19,14 @@ MAX_SECRETS = 2
 DEFAULT_RETRY = Backoff(5_000, 3.0, 12 * 3_600_000, 0.2)
 """For jobs that nobody gave a retry: 5 s, 15 s, 45 s ... 3 h, 9 h. A target that fails is not asked again at once: ten
 attempts would be over before it is back."""
+
+
+_CREDENTIAL = re.compile(r"auth|cookie|key|password|secret|session|signature|token", re.IGNORECASE)
+
+
+def is_credential(header: str) -> bool:
+    """Whether a header may prove an identity, by its name: it is then not shown, and not given to another address."""
+    return _CREDENTIAL.search(header) is not None
 
 
 class Breaker(msgspec.Struct, frozen=True):

@@ -21,9 +21,10 @@ TRIES = 5
 
 
 class StandingTarget:
-    """One target for any number of topics of a namespace."""
+    """One target for any number of topics of a namespace. `sole`: no other courier may have them."""
 
-    def __init__(self, engine: Engine, namespace: str, target: PushTarget) -> None:
+    def __init__(self, engine: Engine, namespace: str, target: PushTarget, sole: bool = False) -> None:
+        self._sole = sole
         self._engine = engine
         self._namespace = namespace
         self._target = target
@@ -47,7 +48,8 @@ class StandingTarget:
             except NotFound:
                 found = None
             wanted = replace(self._target, paused=paused if found is None else found.paused)
-            if found is not None and (found.courier != wanted.courier or found == wanted):
+            foreign = found is not None and found.courier != wanted.courier
+            if found == wanted or (foreign and not self._sole):
                 return
             try:
                 await self._engine.set_push(self._namespace, topic, wanted)

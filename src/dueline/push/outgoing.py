@@ -31,6 +31,8 @@ from yarl import URL
 
 from .._version import __version__
 from ..engine.errors import EgressRefused, InvalidField
+from ..engine.push_target import is_credential
+from .counted import count
 from .egress import Destination, Egress, shown
 from .forwarded import FRAMING, is_header
 from .resolver import ForAiohttp, Names, SystemNames
@@ -145,6 +147,7 @@ class Outgoing:
             limit_per_host=self._max_per_host,
             keepalive_timeout=KEEP_ALIVE_S,
         )
+        count(connector, asyncio.get_running_loop())
         self._session = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -299,10 +302,7 @@ def _failure(error: Exception, trip: _Trip) -> tuple[Kind, str]:
 
 def _for_strangers(headers: CIMultiDict[str]) -> CIMultiDict[str]:
     """The headers without what proves an identity, for another origin than the one they were meant for."""
-    kept = headers.copy()
-    for name in ("Authorization", "Cookie"):
-        kept.popall(name, None)
-    return kept
+    return CIMultiDict((name, value) for name, value in headers.items() if not is_credential(name))
 
 
 def _answered(response: aiohttp.ClientResponse) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 a success status (the target's own list, else 2xx)      done
 410, or a header Dueline-Abort                          dead (rejected): never again
-Retry-After: seconds or an HTTP date                    again after that time, at most a day
+Retry-After: seconds or an HTTP date                    again after that time, at most a day; now or past: says nothing
 everything else, redirects included                     again by the retry policy
 """
 
@@ -35,12 +35,13 @@ def judged(success: Sequence[int], answer: Answer, now_ms: int) -> Verdict:
 
 
 def retry_after_ms(text: str | None, now_ms: int) -> int | None:
-    """The delay that a Retry-After header asks for; None when there is none or it makes no sense."""
+    """The delay that a Retry-After header asks for; None when there is none or it makes no sense. Nor does one that is
+    over: a balancer that says 0, or a clock that is behind, would use up a ladder of days within a second."""
     if text is None:
         return None
     text = text.strip()
     if text.isascii() and text.isdigit():
-        return MAX_RETRY_AFTER_MS if len(text) > 9 else min(int(text) * 1000, MAX_RETRY_AFTER_MS)
+        return MAX_RETRY_AFTER_MS if len(text) > 9 else min(int(text) * 1000, MAX_RETRY_AFTER_MS) or None
     try:
         at = parsedate_to_datetime(text)
         if at.tzinfo is None:
@@ -48,4 +49,4 @@ def retry_after_ms(text: str | None, now_ms: int) -> int | None:
         at_ms = int(at.timestamp() * 1000)
     except (ValueError, TypeError, OverflowError, IndexError):
         return None
-    return min(max(at_ms - now_ms, 0), MAX_RETRY_AFTER_MS)
+    return min(at_ms - now_ms, MAX_RETRY_AFTER_MS) if at_ms > now_ms else None

@@ -142,6 +142,43 @@ def test_credentials_in_headers_are_masked_and_kept_in_the_same_way(api: Api) ->
     assert kept == {"Authorization": token, "Cookie": "short", "X-Plain": "new"}
 
 
+def test_every_header_that_may_prove_an_identity_is_masked(api: Api) -> None:
+    secret = "0123456789abcdef"
+    names = ("X-Api-Key", "X-Auth-Token", "Api-Secret", "X-Password", "X-Session-Id", "X-Hub-Signature")
+    shown = put(api, headers=dict.fromkeys(names, secret) | {"X-Plain": secret})["headers"]
+    assert shown == dict.fromkeys(names, "...cdef") | {"X-Plain": secret}
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        {"url": "https://other.test/hook"},
+        {"url": "http://example.com/hook"},
+        {"url": "https://example.com:8443/hook"},
+        {"service": "billing"},
+    ],
+)
+def test_what_is_masked_does_not_go_to_another_address(api: Api, elsewhere: dict[str, str]) -> None:
+    shown = put(api, headers={"Authorization": "Bearer abcdefghijklmnop"}, secrets=[OLD])
+    before = api.run(api.engine.push_target("default", "t"))
+    with_header = api.put(P, {**elsewhere, "headers": shown["headers"]})
+    assert_error(with_header, 400, "invalid_field", "headers.Authorization")
+    assert_error(api.put(P, {**elsewhere, "secrets": shown["secrets"]}), 400, "invalid_field", "secrets[0]")
+    assert api.run(api.engine.push_target("default", "t")) == before
+    put(api, url=URL + "/another/path", headers=shown["headers"], secrets=shown["secrets"])  # the same origin
+    after = api.run(api.engine.push_target("default", "t"))
+    assert (after.headers, after.secrets) == (before.headers, before.secrets)
+
+
+def test_the_targets_of_dead_jobs_cannot_be_taken_over(api: Api) -> None:
+    path = "/v1/topics/dueline.on-dead/push"
+    assert_error(api.put(path, {"url": URL}), 400, "invalid_field", "url")
+    assert_error(api.put(path, {"service": "billing"}), 400, "invalid_field", "service")
+    assert_error(api.get(path), 404, "not_found")
+    assert api.put(path, {"concurrency": 3}).status == 201
+    assert api.run(api.engine.push_target("default", "dueline.on-dead")).courier == "carried"
+
+
 REFUSED = [
     ({}, "missing_field", "url"),
     ({"url": None, "service": None}, "missing_field", "url"),
@@ -156,6 +193,7 @@ REFUSED = [
     ({"service": "a b"}, "invalid_field", "service"),
     ({"url": URL, "method": "GE T"}, "invalid_field", "method"),
     ({"url": URL, "method": "x" * 33}, "invalid_field", "method"),
+    ({"url": URL, "method": "connect"}, "invalid_field", "method"),
     ({"url": URL, "headers": {"Host": "x"}}, "invalid_field", "headers.Host"),
     ({"url": URL, "headers": {"webhook-id": "x"}}, "invalid_field", "headers.webhook-id"),
     ({"url": URL, "headers": {"X-A": "a\r\nb"}}, "invalid_field", "headers.X-A"),

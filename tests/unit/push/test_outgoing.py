@@ -237,6 +237,52 @@ def test_a_target_that_does_not_come_to_an_end_is_cut_off(run: Run[Any], talk: T
     assert told(result) in [("timeout", "no whole answer in time"), ("protocol", "what was answered is not HTTP")]
 
 
+def flooding(head: bytes, flood: bytes) -> Talk:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(head)
+        while True:
+            writer.write(flood)
+            await writer.drain()
+
+    return talk
+
+
+@pytest.mark.parametrize(
+    "talk",
+    [
+        flooding(b"", b"HTTP/1.1 100 Continue\r\nX: %b\r\n\r\n" % (b"x" * 4000)),
+        flooding(b"", b"HTTP/1.1 103 Early Hints\r\nX: %b\r\n\r\n" % (b"x" * 4000)),
+        flooding(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;", b"x" * 65536),
+    ],
+    ids=["100 Continue", "early hints", "a chunk's extension"],
+)
+def test_a_target_that_never_stops_talking_beside_its_answer_is_cut_off_long_before_its_time(
+    run: Run[Any], talk: Talk
+) -> None:
+    assert told(run(asked(talk, timeout_ms=3_600_000))) == ("protocol", "the connection ended before the answer did")
+
+
+def test_what_an_answer_may_weigh_is_counted_anew_for_each_on_a_connection(run: Run[Any]) -> None:
+    async def many() -> set[int]:
+        body = b"x" * READ_BYTES
+        answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+
+        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            seen.add(writer.get_extra_info("peername")[1])
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(answer)
+
+        seen: set[int] = set()
+        async with serving(talk) as port, calling(LOOPBACK) as outgoing:
+            for _ in range(40):
+                assert (await outgoing.call(Call("GET", f"http://127.0.0.1:{port}/"))).status == 200
+        return seen
+
+    assert len(run(many())) == 1
+
+
 def test_a_giant_answer_is_cut_and_its_connection_closed(run: Run[Any]) -> None:
     async def whole() -> tuple[Answer, bool]:
         closed = asyncio.Event()

@@ -35,7 +35,7 @@ class ExfeHandlers:
             timeout_ms=options.timeout_ms,
             concurrency=options.concurrency,
         )
-        self._standing = StandingTarget(engine, options.namespace, target)
+        self._standing = StandingTarget(engine, options.namespace, target, sole=True)
 
     async def push(self, request: Request) -> Response:
         asked = decode.push(request.params[0], request.query, self._check_url)

@@ -1,10 +1,13 @@
 """One method per native route of push targets: decode, ask the engine, encode. Nothing is decided here.
 
 A PUT replaces the whole target. What a GET masks (secrets, credentials in headers) may be sent back as it was shown and
-then means the one that is there: so a target can be read, changed and written by who does not know its secrets.
+then means the one that is there: so a target can be read, changed and written by who does not know its secrets. But not
+moved: for another address they must be given in full, or whoever may write a target could have them sent to himself.
 """
 
 from __future__ import annotations
+
+from urllib.parse import urlsplit
 
 from msgspec import UNSET
 
@@ -12,7 +15,8 @@ from ...engine.commands import TopicView
 from ...engine.engine import Engine
 from ...engine.errors import InvalidField, MissingField, NotFound
 from ...engine.limits import check_name
-from ...engine.push_target import Breaker, PushTarget
+from ...engine.on_dead import ON_DEAD_TARGET, ON_DEAD_TOPIC
+from ...engine.push_target import Breaker, PushTarget, is_credential
 from ...engine.store import Attempt, TargetState
 from ..http import Request, Response
 from . import answers as a
@@ -23,7 +27,7 @@ from . import requests as r
 from .push_rules import PushRules, check_callable, named
 
 HTTP = "http"  # the courier of targets that are set here; others belong to what made them
-CREDENTIALS = frozenset({"authorization", "proxy-authorization", "cookie"})
+IN_FULL = "is masked: give it in full, because the target has another address than the one it was given for"
 _NEW = PushTarget()
 
 
@@ -46,6 +50,8 @@ class PushHandlers:
             old = await self._engine.push_target(namespace, topic)
         except NotFound:
             old = None
+        if old is None and topic == ON_DEAD_TOPIC:
+            old = ON_DEAD_TARGET  # the server's own, also before there is a job in it
         target = self._target(asked, old)
         target, new = await self._engine.set_push(namespace, topic, target)
         return encode.answer(await self._view(namespace, topic, target), 201 if new else 200)
@@ -83,7 +89,8 @@ class PushHandlers:
         """The target that is asked for, its secrets complete and everything that leaves this server checked."""
         courier = HTTP if old is None else old.courier
         self._check_address(asked, courier)
-        headers = self._headers(asked.headers or {}, old)
+        moved = old is not None and _address(asked.url, asked.service) != _address(old.url, old.service)
+        headers = self._headers(asked.headers or {}, old, moved)
         breaker = asked.breaker
         return PushTarget(
             url=asked.url,
@@ -96,7 +103,7 @@ class PushHandlers:
             success=tuple(asked.success or ()),
             retry=decode.retry(asked.retry),
             breaker=_NEW.breaker if breaker is UNSET else breaker and Breaker(breaker.failures, breaker.open_ms),
-            secrets=self._secrets(asked.secrets or [], old),
+            secrets=self._secrets(asked.secrets or [], old, moved),
             paused=asked.paused is True,
             courier=courier,
         )
@@ -114,23 +121,27 @@ class PushHandlers:
         if asked.url is not None:
             check_callable(self._rules, asked.url, "url")
 
-    def _headers(self, asked: dict[str, str], old: PushTarget | None) -> tuple[tuple[str, str], ...]:
+    def _headers(self, asked: dict[str, str], old: PushTarget | None, moved: bool) -> tuple[tuple[str, str], ...]:
         known = {name.lower(): value for name, value in (() if old is None else old.headers)}
         headers: list[tuple[str, str]] = []
         for name, value in asked.items():
             there = known.get(name.lower())
-            if name.lower() in CREDENTIALS and there is not None and value == _masked(there):
+            if is_credential(name) and there is not None and value == _masked(there):
+                if moved:
+                    raise InvalidField(IN_FULL, f"headers.{name}")
                 value = there
             headers.append((name, value))
         named("headers", self._rules.headers, tuple(headers))
         return tuple(headers)
 
-    def _secrets(self, asked: list[str], old: PushTarget | None) -> tuple[str, ...]:
+    def _secrets(self, asked: list[str], old: PushTarget | None, moved: bool) -> tuple[str, ...]:
         left = [] if old is None else list(old.secrets)
         secrets: list[str] = []
         for place, secret in enumerate(asked):
             shown = next((known for known in left if self._rules.mask(known) == secret), None)
             if shown is not None:
+                if moved:
+                    raise InvalidField(IN_FULL, f"secrets[{place}]")
                 left.remove(shown)
                 secret = shown
             named(f"secrets[{place}]", self._rules.secret, secret)
@@ -149,7 +160,7 @@ class PushHandlers:
             url=target.url,
             service=target.service,
             method=target.method,
-            headers={name: _masked(value) if name.lower() in CREDENTIALS else value for name, value in target.headers},
+            headers={name: _masked(value) if is_credential(name) else value for name, value in target.headers},
             timeout_ms=target.timeout_ms,
             concurrency=target.concurrency,
             rate_per_s=target.rate_per_s or None,
@@ -171,6 +182,12 @@ def state_of(target: PushTarget, fares: TargetState, view: TopicView, now_ms: in
     if target.breaker is None or fares.failures < target.breaker.failures or not fares.open_until_ms:
         return "ok"  # the last: of jobs that go to many hosts, each of which has a breaker of its own
     return "open" if fares.open_until_ms > now_ms else "half_open"
+
+
+def _address(url: str | None, service: str | None) -> tuple[str, str, str | None]:
+    """What must stay the same for a secret to stay where it is."""
+    parts = urlsplit(url or "")
+    return parts.scheme.lower(), parts.netloc.lower(), service
 
 
 def _attempt(one: Attempt) -> pa.Attempt:

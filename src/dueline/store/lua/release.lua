@@ -57,7 +57,7 @@ for i, job in ipairs(jobs) do
       reason = EXPIRED
     end
     job.token = NO_TOKEN
-    local into = reason == 0 and job.flags % 4 == 3 and attempts >= 1 and give_to_open(job)
+    local into = reason == 0 and job.flags % 4 == 3 and counts_one and give_to_open(job)
     if reason > 0 then
       code = DEAD
       bury(job, reason, start)

@@ -237,7 +237,7 @@ class MemoryStore:
         wait_ms = item.delay_ms
         if wait_ms is None:
             wait_ms = wait_after(record.policy, record.attempts, item.jitter_draw)
-        into = groups.give_to_open(change, record)
+        into = groups.give_to_open(change, record) if counted else None
         if into is not None:
             return Done(Code.OK, into.due_at_ms)
         record.drop_lease()
