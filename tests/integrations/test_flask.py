@@ -10,7 +10,7 @@ from flask import Flask, current_app
 from dueline.integrations.flask import Dueline
 from dueline.testing.queue import VirtualQueue
 from dueline.testing.server import PrivateServer
-from dueline.worker import Handle
+from dueline.worker import Handle, TaskWorker
 
 from .processes import running
 
@@ -22,6 +22,14 @@ def shop(**config: str) -> tuple[Flask, Dueline, list[tuple[str, int]], Handle[.
     @dueline.handles("order.close")
     def close(order: int) -> None:
         closed.append((current_app.name, order))
+
+    class CloseSoon(TaskWorker):
+        type = "order.close.soon"
+
+        def invoke(self, params: int) -> None:
+            closed.append((current_app.name, params))
+
+    dueline.bind(CloseSoon)
 
     @dueline.handles("order.close.later")
     async def close_later(order: int) -> None:
@@ -44,8 +52,9 @@ def test_a_view_sends_and_the_handler_runs_in_the_context_of_the_application(due
     http = app.test_client()
     assert [http.post("/orders/7").text for _ in range(2)] == ["created", "kept"]
     dueline_queue.client.send("order.close.later", 8, delay="30m")
+    dueline_queue.client.send("order.close.soon", 9, delay="30m")
     dueline_queue.clock.advance("30m")
-    assert sorted(closed) == [("shop", 7), ("shop", 8)]
+    assert sorted(closed) == [("shop", 7), ("shop", 8), ("shop", 9)]
     assert dueline_queue.recorder.failed() == []
 
 

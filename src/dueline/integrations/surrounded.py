@@ -1,7 +1,8 @@
 """A worker whose handlers run inside something: an application's context, a fresh database connection.
 
-What surrounds a handler is entered where the handler runs, in its own thread or process, because that is where such
-contexts live; a worker's middleware runs in the event loop and cannot do it.
+What surrounds a handler is entered where the handler runs, in its own thread, because that is where such contexts live;
+a worker's middleware runs in the event loop and cannot do it. Handlers in child processes are not surrounded: a child
+is a fresh Python, in which the application has yet to be set up.
 """
 
 from __future__ import annotations
@@ -10,71 +11,43 @@ import functools
 import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
-from ..client.sending import RetryRule
-from ..client.times import Duration
-from ..worker import Handle, Worker
-from ..worker.handlers import Mode
+import msgspec
 
-P = ParamSpec("P")
-T = TypeVar("T")
+from ..worker import Worker
+from ..worker.handlers import Handler
 
 Surround = Callable[[], AbstractContextManager[Any]]
 
 
 class SurroundedWorker(Worker):
-    """A Worker; `surround` makes the context of one run. TaskWorker classes are not surrounded: see `surrounded`."""
+    """A Worker; `surround` makes the context of one run of a handler, be it a function, a coroutine or a TaskWorker."""
 
     def __init__(self, surround: Surround, url: str | None = None, **options: Any) -> None:
         super().__init__(url, **options)
         self._surround = surround
 
-    def handles(
-        self,
-        topic: str,
-        *,
-        mode: Mode | None = None,
-        timeout: Duration | None = None,
-        concurrency: int | None = None,
-        max_attempts: int | None = None,
-        retry: RetryRule | None = None,
-        lease: Duration | None = None,
-        ttl: Duration | None = None,
-    ) -> Callable[[Callable[P, T]], Handle[P, T]]:
-        """As of Worker; the function is called inside the context."""
-        handles = super().handles(
-            topic,
-            mode=mode,
-            timeout=timeout,
-            concurrency=concurrency,
-            max_attempts=max_attempts,
-            retry=retry,
-            lease=lease,
-            ttl=ttl,
-        )
-
-        def decorate(function: Callable[P, T]) -> Handle[P, T]:
-            plain: Any = function.function if isinstance(function, Handle) else function
-            return handles(surrounded(plain, self._surround))
-
-        return decorate
+    def _add(self, handler: Handler) -> None:
+        if handler.mode != "process":
+            handler = msgspec.structs.replace(handler, call=surrounded(handler.call, self._surround))
+        super()._add(handler)
 
 
-def surrounded(function: Callable[P, T], surround: Surround) -> Callable[P, T]:
-    """The function, or coroutine function, called inside a context that `surround` makes for each call."""
-    if inspect.iscoroutinefunction(function):
+def surrounded(call: Callable[..., Any], surround: Surround) -> Callable[..., Any]:
+    """A function, or coroutine function, called inside a context that `surround` makes for each call."""
+    if inspect.iscoroutinefunction(call):
 
-        @functools.wraps(function)
+        @functools.wraps(call)
         async def inside_later(*args: Any, **kwargs: Any) -> Any:
             with surround():
-                return await function(*args, **kwargs)
+                return await call(*args, **kwargs)
 
-        return inside_later  # pyright: ignore[reportReturnType]
+        return inside_later
 
-    @functools.wraps(function)
-    def inside(*args: P.args, **kwargs: P.kwargs) -> T:
+    @functools.wraps(call)
+    def inside(*args: Any, **kwargs: Any) -> Any:
         with surround():
-            return function(*args, **kwargs)
+            return call(*args, **kwargs)
 
     return inside
