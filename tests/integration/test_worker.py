@@ -148,6 +148,18 @@ def test_a_child_process_is_killed_at_its_timeout_when_its_lease_is_lost_and_at_
     asyncio.run(run())
 
 
+def test_a_child_process_that_dies_while_it_is_idle_costs_no_job_an_attempt(valkey: PrivateValkey) -> None:
+    async def run() -> None:
+        async with working(valkey.url) as watch:
+            for n in range(5):
+                await app.say.asend(n, id=f"idle{n}", max_attempts=1)
+                pid = (await watch.told())["pid"]
+                await watch.until("say", f"idle{n}", "done")
+                os.kill(pid, signal.SIGKILL)
+
+    asyncio.run(run())
+
+
 def test_a_handler_in_a_child_process_hears_that_the_worker_stops(valkey: PrivateValkey) -> None:
     async def run() -> None:
         async with working(valkey.url) as watch:

@@ -22,6 +22,9 @@ from .leases import Hold
 from .outcomes import ChildDied, Ending, Verdict
 from .queue import Queue
 
+LAST_BREATH_S = 2.0  # for a child whose pipe is closed to end by itself
+TRIES = 3  # children that may die before they begin, until that is the job's failure
+
 _spawn = multiprocessing.get_context("spawn")
 
 
@@ -33,12 +36,24 @@ class Processes:
         self._settings = ChildSettings(os.getpid(), queue.url, queue.namespace, token, level)
         self._idle: list[_Child] = []
         self._all: set[_Child] = set()
-        self._stopping = False
 
     async def run(self, home: Home, hold: Hold, begun: Callable[[], None]) -> Verdict:
         """The verdict of a handler on a job; `begun` is called when the child is ready and begins with it. Raises
-        ChildDied. Whoever stops waiting has the child killed."""
-        child = self._idle.pop() if self._idle else self._started()
+        ChildDied. Whoever stops waiting has the child killed.
+
+        A child that died before it began, while it was idle, costs the job nothing: another one gets it."""
+        error = ChildDied("no child process could be started")
+        for _ in range(TRIES):
+            child = self._idle_one() or self._started()
+            try:
+                return await self._run(child, home, hold, begun)
+            except ChildDied as died:
+                if child.has_begun:
+                    raise
+                error = died
+        raise error
+
+    async def _run(self, child: _Child, home: Home, hold: Hold, begun: Callable[[], None]) -> Verdict:
         ended = False
         try:
             verdict = await child.work(home, hold, begun)
@@ -62,6 +77,13 @@ class Processes:
         await asyncio.gather(*(child.gone.wait() for child in list(self._all)))
         self._idle.clear()
 
+    def _idle_one(self) -> _Child | None:
+        while self._idle:
+            child = self._idle.pop()
+            if child.alive:
+                return child
+        return None
+
     def _started(self) -> _Child:
         child = _Child(self._settings, self._buried)
         self._all.add(child)
@@ -78,6 +100,7 @@ class _Child:
 
     def __init__(self, settings: ChildSettings, buried: Any) -> None:
         self.alive = True
+        self.has_begun = False
         self.gone = asyncio.Event()
         self._buried = buried
         self._loop = asyncio.get_running_loop()
@@ -93,6 +116,7 @@ class _Child:
 
     async def work(self, home: Home, hold: Hold, begun: Callable[[], None]) -> Verdict:
         self._hold, self._answer, self._begun = hold, self._loop.create_future(), begun
+        self.has_begun = False
         if not self.tell(("job", home, hold.job)):
             self._end()
         return await self._answer
@@ -120,6 +144,7 @@ class _Child:
             self._spawn(self._extend(said[0]))
         elif kind == "begun":
             assert self._begun is not None
+            self.has_begun = True
             self._begun()
         elif self._answer is not None and not self._answer.done():
             self._answer.set_result(Verdict(Ending(said[0]), said[1], said[2]))
@@ -143,7 +168,10 @@ class _Child:
             self._spawn(self._bury())
 
     async def _bury(self) -> None:
-        await asyncio.to_thread(self._process.join)
+        await asyncio.to_thread(self._process.join, LAST_BREATH_S)
+        if self._process.is_alive():  # it has let go of the pipe and lives on: whatever it does now, nobody hears it
+            self._process.kill()
+            await asyncio.to_thread(self._process.join)
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(ChildDied(_last_words(self._process.exitcode)))
         self._buried(self)
