@@ -209,7 +209,7 @@ MUTANTS = (
         "a group given back unused gives its items",
         "only groups",
         "release",
-        "job.flags % 4 == 3 and attempts >= 1 and give_to_open(job)",
+        "job.flags % 4 == 3 and counts_one and give_to_open(job)",
         "job.flags % 4 == 3 and give_to_open(job)",
     ),
     Mutant(
