@@ -30,6 +30,7 @@ Ts = TypeVarTuple("Ts")
 
 GRACE_S = 0.2
 RESOLUTION_S = 1e-6
+CLEAN_UP_S = 60.0  # of virtual time, for tasks that are left at the end
 
 
 class NothingWillHappen(RuntimeError):
@@ -79,7 +80,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self._known_threads = {*threading.enumerate()}
 
     def end(self) -> None:
-        """Stop and close it. It may be called twice, and before `start`; not on the loop itself."""
+        """Cancel what is left, stop and close. It may be called twice, and before `start`; not on the loop itself."""
         if self.is_closed():
             return
         if self._thread is not None:
@@ -141,7 +142,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             while errand := self._next_errand(reached, errands):
                 errand()
         finally:
-            self.call_soon_threadsafe(self._went_on, reached, nested)
+            self.call_soon_threadsafe(self._went_on, reached)
         reached.result()
 
     def _next_errand(self, reached: Future[None], errands: bool) -> Callable[[], None] | None:
@@ -153,10 +154,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         with self._news:
             self._news.notify_all()
 
-    def _went_on(self, reached: Future[None], nested: bool) -> None:
-        """A thread waits no longer, maybe because something was raised in it."""
-        self._waits = [wait for wait in self._waits if wait.reached is not reached]
-        self._outside += nested
+    def _went_on(self, reached: Future[None]) -> None:
+        """A thread waits no longer; if its wait is not over, because something was raised in it."""
+        for wait in [wait for wait in self._waits if wait.reached is reached]:
+            self._leave(wait)
+
+    def _leave(self, wait: Wait) -> None:
+        """A wait is over. The function that waited is under way again, before its thread has heard of it."""
+        self._waits.remove(wait)
+        self._outside += wait.nested
 
     # -- on the loop
 
@@ -209,6 +215,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _turn(self) -> None:
         asyncio.set_event_loop(self)
         self.run_forever()
+        left = asyncio.all_tasks(self)
+        if left:
+            self._outside, self._waits = 0, []
+            self.run_until_complete(self._cancelled(left))
+
+    async def _cancelled(self, tasks: set[asyncio.Task[Any]]) -> None:
+        """Cancel what is left at the end, and let it clean up in virtual time."""
+        for task in tasks:
+            task.cancel()
+        ending = asyncio.ensure_future(asyncio.wait(tasks, timeout=CLEAN_UP_S))
+        self._waits.append(Wait(math.inf, ending.done))
+        await ending
 
     def _idle(self, timeout_s: float | None, real: selectors.BaseSelector) -> list[_Ready]:
         """Nothing is ready; the next timer is `timeout_s` away (None: there is none)."""
@@ -239,7 +257,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Tell those who have waited long enough. True: there were some."""
         ended = [wait for wait in self._waits if ends(wait)]
         for wait in ended:
-            self._waits.remove(wait)
+            self._leave(wait)
             wait.reached.set_result(None)
         return bool(ended)
 
@@ -247,9 +265,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """No timer is left, and none of those who wait has an end. Something outside may still come, for a moment."""
         if events := real.select(self._grace_s):
             return events
-        for wait in self._waits:
+        for wait in [*self._waits]:
+            self._leave(wait)
             wait.reached.set_exception(NothingWillHappen("this waits for something that will never happen"))
-        self._waits.clear()
         return []
 
 

@@ -161,3 +161,30 @@ def test_it_may_be_ended_twice_and_before_it_was_started() -> None:
     loop.end()
     loop.end()
     assert loop.is_closed()
+
+
+def test_what_is_left_at_the_end_is_cancelled_and_cleans_up_in_virtual_time() -> None:
+    seen: list[str] = []
+
+    async def tidy() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(5)
+            seen.append("tidied up")
+
+    async def stubborn() -> None:
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                seen.append("not me")
+
+    loop = VirtualLoop()
+    loop.start()
+    begin(loop, tidy())
+    begin(loop, stubborn())
+    loop.pass_time(1)
+    loop.end()
+    assert sorted(seen) == ["not me", "tidied up"]
+    assert loop.time() == 61.0
