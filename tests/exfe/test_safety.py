@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import redis
@@ -126,6 +127,28 @@ def test_a_late_worker_neither_completes_nor_releases_the_lease_of_another(lab: 
     assert late.release("k", 2000) is False
     assert lab.state() == before
     assert second.complete("k", 1) is True
+
+
+def test_a_late_thread_neither_completes_nor_releases_the_lease_of_another_that_shares_its_client(lab: Lab) -> None:
+    shared = lab.queue()
+    shared.push("k", "one", None, 1000, "once")
+    with ThreadPoolExecutor(1) as late, ThreadPoolExecutor(1) as second:
+        late.submit(shared.get, "k", 1).result()
+        lab.raw.delete(lab.names.locker("k"))  # its lease ends
+        second.submit(shared.get, "k", 1).result()
+        before = lab.state()
+        assert late.submit(shared.complete, "k", -1).result() is False
+        assert late.submit(shared.release, "k", 2000).result() is False
+        assert lab.state() == before
+        assert second.submit(shared.complete, "k", -1).result() is True
+
+
+def test_a_thread_that_got_nothing_completes_what_its_client_got(lab: Lab) -> None:
+    shared = lab.queue()
+    shared.push("k", "one", None, 1000, "once")
+    with ThreadPoolExecutor(1) as other:
+        other.submit(shared.get, "k", 1).result()
+        assert shared.complete("k", 1) is True
 
 
 def test_a_random_given_to_complete_and_release_must_hold_the_lock(lab: Lab) -> None:

@@ -2,7 +2,8 @@
 
 So no job can be in a topic that nobody serves. Being in the topic's config, the target is also how a dialect's topics
 are found again after a restart. A process looks at most once a minute whether it is still there. The dialect's settings
-are the truth: a target that says something else is set anew, unless somebody gave the topic one of another courier.
+are the truth: a target that says something else is set anew, but for its pause, secrets and rate; and unless somebody
+gave the topic one of another courier.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from .push_target import PushTarget
 MAX_KNOWN = 100_000
 SURE_S = 60.0
 TRIES = 5
+USERS = ("paused", "secrets", "rate_per_s")  # what its users decide: a dialect's settings know nothing about it
 
 
 class StandingTarget:
@@ -47,7 +49,12 @@ class StandingTarget:
                 found = await self._engine.push_target(self._namespace, topic)
             except NotFound:
                 found = None
-            wanted = replace(self._target, paused=paused if found is None else found.paused)
+            wanted = self._target
+            if found is None:
+                wanted = replace(wanted, paused=paused)
+            elif found.courier == wanted.courier:
+                theirs = {name: getattr(found, name) for name in USERS}
+                wanted = replace(wanted, **theirs)
             foreign = found is not None and found.courier != wanted.courier
             if found == wanted or (foreign and not self._sole):
                 return

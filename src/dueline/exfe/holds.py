@@ -1,7 +1,8 @@
 """What this client's own gets took: the random that locked a queue, and how many tasks came with it.
 
 Complete's arguments say neither, and both matter: a late worker must not complete another worker's lease, and what was
-pushed after the read must not be removed with it.
+pushed after the read must not be removed with it. Workers may be threads that share a client, so each thread has its
+own; one that got nothing itself speaks for the last that did.
 """
 
 from __future__ import annotations
@@ -31,24 +32,31 @@ class Holds:
     """Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._held: dict[str, Hold] = {}
+        self._held: dict[str, dict[int, Hold]] = {}  # by key, then by thread: the last get at the end
         self._lock = threading.Lock()
 
     def take(self, key: str, hold: Hold) -> None:
+        me = threading.get_ident()
         with self._lock:
-            self._held.pop(key, None)
-            self._held[key] = hold
+            by_thread = self._held.pop(key, {})
+            by_thread.pop(me, None)
+            by_thread[me] = hold
+            self._held[key] = by_thread
             if len(self._held) > KEPT_AT_MOST:
                 del self._held[next(iter(self._held))]
 
     def of(self, key: str, random: str | None) -> Hold | None:
         """The hold on this key; with a random, only if it is that one's."""
         with self._lock:
-            hold = self._held.get(key)
-        return hold if hold is not None and random in (None, hold.random) else None
+            by_thread = self._held.get(key, {})
+            if random is not None:
+                return next((hold for hold in by_thread.values() if hold.random == random), None)
+            return by_thread.get(threading.get_ident()) or next(reversed(by_thread.values()), None)
 
     def forget(self, key: str, random: str) -> None:
         with self._lock:
-            hold = self._held.get(key)
-            if hold is not None and hold.random == random:
-                del self._held[key]
+            left = {thread: hold for thread, hold in self._held.get(key, {}).items() if hold.random != random}
+            if left:
+                self._held[key] = left
+            else:
+                self._held.pop(key, None)

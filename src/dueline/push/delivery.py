@@ -46,12 +46,13 @@ class Delivery:
     async def _at_host(self, call: Call, now_ms: Callable[[], int]) -> Verdict:
         """The call, if its host has a place for it."""
         host, target = host_of(call.url), self._pushing.target
-        busy_ms = await self._hosts.enter(host, max(1, target.concurrency // 2), target.breaker, now_ms())
-        if busy_ms is not None:
-            returns = self._job.delivery - self._job.attempt
-            if not may_return(returns):
-                return Verdict(Outcome.RETRY, f"{host}: too many calls at once, or too many that failed")
-            return Verdict(Outcome.NOBODY, delay_ms=max(busy_ms, wait_ms(returns)))
+        returns = self._job.delivery - self._job.attempt
+        if may_return(returns):
+            busy_ms = await self._hosts.enter(host, max(1, target.concurrency // 2), target.breaker, now_ms())
+            if busy_ms is not None:
+                return Verdict(Outcome.NOBODY, delay_ms=max(busy_ms, wait_ms(returns)))
+        else:
+            self._hosts.enter_anyway(host)  # it has waited long enough: an attempt is a call, and never none
         status: int | None = None
         try:
             verdict, status = await self._called(call, now_ms)

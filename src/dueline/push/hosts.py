@@ -83,11 +83,19 @@ class Hosts:
         finally:
             self._waiting -= 1
 
-    def _enter(self, host: str, share: int, breaker: Breaker | None, now_ms: int) -> int | None:
+    def enter_anyway(self, host: str) -> None:
+        """Take a place that is not there."""
+        self._state(host).in_flight += 1
+
+    def _state(self, host: str) -> Host:
         state = self._hosts.get(host)
         if state is None:
             self._forget_idle()
             state = self._hosts[host] = Host()
+        return state
+
+    def _enter(self, host: str, share: int, breaker: Breaker | None, now_ms: int) -> int | None:
+        state = self._state(host)
         broken = breaker is not None and state.failures >= breaker.failures
         if broken and state.open_until_ms > now_ms:
             return state.open_until_ms - now_ms

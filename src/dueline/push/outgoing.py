@@ -90,16 +90,27 @@ class _Trip:
     """What the connecting of one call found out. It travels in a context variable, because the socket factory is asked
     with an address only, while whose name it is decides too."""
 
-    __slots__ = ("connected", "host", "refused", "tried")
+    __slots__ = ("connected", "host", "method", "refused", "tried")
 
-    def __init__(self, host: str) -> None:
-        self.host = host
+    def __init__(self, method: str) -> None:
+        self.method = method
+        self.host = ""
         self.tried = 0
         self.refused: str | None = None
         self.connected = False
 
 
 _trip: ContextVar[_Trip | None] = ContextVar("dueline_outgoing_trip", default=None)
+
+
+class _Verbatim(aiohttp.ClientRequest):
+    """A request whose method is the one that was asked for: methods have upper and lower case."""
+
+    def __init__(self, *args: Any, **words: Any) -> None:
+        super().__init__(*args, **words)
+        trip = _trip.get()
+        if trip is not None:
+            self.method = trip.method
 
 
 def plain_socket(info: AddressInfo) -> socket.socket:
@@ -150,6 +161,7 @@ class Outgoing:
         count(connector, asyncio.get_running_loop())
         self._session = aiohttp.ClientSession(
             connector=connector,
+            request_class=_Verbatim,
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
             auto_decompress=False,
@@ -170,7 +182,7 @@ class Outgoing:
         none came."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        trip = _Trip("")
+        trip = _Trip(call.method)
 
         def duration_ms() -> int:
             return int((loop.time() - begun) * 1000)

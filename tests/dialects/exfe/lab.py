@@ -88,7 +88,7 @@ class Services:
             await self._runner.cleanup()
 
     def add(self, answer: Answerer) -> Service:
-        path = f"/cb{next(_numbers)}"
+        path = f"/cb{next(_numbers):06}"  # none begins like another
         service = self._by_path[path] = Service(f"http://127.0.0.1:{self._port}{path}", answer)
         return service
 

@@ -10,7 +10,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 
+import pytest
 from aiohttp import web
+
+from dueline.dialects.exfe.decode import merges
 
 from .lab import Came, Exfe, encoded, in_s, now_ms, path
 
@@ -22,6 +25,7 @@ async def test_case_001_a_push_is_called_back_as_a_json_array_when_its_time_has_
     target = f"{path('cross123_789', service.url)}?update=always&ontime={at_s}"
     answer = await q.raw(target, b'{"a":1}', headers={"Content-Type": "application/x-www-form-urlencoded"})
     assert (answer.status, answer.body) == (200, b"")
+    assert [job["due_at_ms"] for job in await q.left(service)] == [at_s * 1000]
     [came] = await service.arrived()
     assert (came.method, came.headers["content-type"], came.body) == ("POST", "application/json", b'[{"a":1}]')
     assert came.at_ms >= at_s * 1000, "called back early"
@@ -44,6 +48,7 @@ async def test_case_003_once_keeps_the_time_of_the_first_push(exfe: Exfe) -> Non
     key = q.key()
     await q.push(key, service, b"1", first_s, "once")
     await q.push(key, service, b"2", in_s(0), "once")
+    assert [job["due_at_ms"] for job in await q.left(service)] == [first_s * 1000]
     [came] = await service.arrived()
     assert came.body == b"[1,2]"
     assert came.at_ms >= first_s * 1000
@@ -56,6 +61,7 @@ async def test_case_005_always_takes_the_time_of_the_newest_push(exfe: Exfe) -> 
     key = q.key()
     await q.push(key, service, b"1", in_s(1), "always")
     await q.push(key, service, b"2", last_s, "always")
+    assert [job["due_at_ms"] for job in await q.left(service)] == [last_s * 1000]
     [came] = await service.arrived()
     assert came.body == b"[1,2]"
     assert came.at_ms >= last_s * 1000
@@ -275,8 +281,8 @@ async def test_case_023_with_retry_off_there_is_one_call_and_the_group_is_gone(e
     await q.push("-", service, b"2", 0)
     await service.arrived(2)
     await q.until_nothing_is_left(service)
-    answer_ = await q.client.ask("GET", "/v1/topics/exfe.queue", headers={"Dueline-Namespace": "exfe"})
-    assert answer_.json()["counts"] == dict.fromkeys(answer_.json()["counts"], 0)
+    topic = await q.client.ask("GET", "/v1/topics/exfe.queue", headers={"Dueline-Namespace": "exfe"})
+    assert topic.json()["counts"]["dead"] == 0  # gone, and not set aside
     assert sorted(service.bodies) == [b"2", b"[1]"]
 
 
@@ -285,6 +291,18 @@ async def test_case_025_a_path_without_its_three_parts_is_not_found(exfe: Exfe) 
     for target in ("/v3/queue/onlyone", "/v3/queue/one/POST", "/v3/queue/one/POST/", "/v3/queue/", "/v3/queue//POST/x"):
         answer = await q.raw(f"{target}?ontime=0", b"1")
         assert (answer.status, answer.headers["content-type"], answer.body) == (404, PLAIN, b"404 page not found\n")
+
+
+async def test_the_first_of_several_faults_is_the_one_of_the_original(exfe: Exfe) -> None:
+    q = exfe.another()
+    for target, status, text in (
+        ("/POST/@@@?ontime=x&update=never", 400, "id(ontime)'s value(x) is invalid int64\n"),
+        ("/CONNECT/@@@?ontime=0&update=never", 400, "invalid method: CONNECT\n"),
+        ("/POST/@@@?ontime=0&update=never", 400, "service(@@@) invalid: illegal base64 data at input byte 0\n"),
+        (f"/POST/{encoded('http://10.0.0.1/')}?ontime=0&update=never", 500, "invalid update type: never\n"),
+    ):
+        answer = await q.raw(f"/v3/queue/{q.key()}{target}", b"1")
+        assert (answer.status, answer.body.decode()) == (status, text)
 
 
 async def test_other_methods_are_not_allowed(exfe: Exfe) -> None:
@@ -338,6 +356,25 @@ async def test_a_time_beyond_all_times_waits(exfe: Exfe) -> None:
     assert (job["state"], job["due_at_ms"]) == ("scheduled", 253402300799999)
     await q.drop(key, service)
     assert await q.left(service) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("cross123_789", True),
+        ("-", False),
+        ("-abc", False),
+        ("-1234567", False),
+        ("LXh5eg==", False),
+        ("LXh5eg", True),  # without its padding it is no encoding
+        ("Lab1", True),
+        (encoded("-\x07bell"), True),  # what decodes to control characters was never encoded
+        (encoded("-\u4f60"), False),
+        (encoded("a-b"), True),
+    ],
+)
+def test_whether_a_key_merges(key: str, expected: bool) -> None:
+    assert merges(key) is expected
 
 
 async def test_a_full_group_waits_for_its_time_and_the_next_push_opens_another_one(exfe: Exfe) -> None:

@@ -113,10 +113,10 @@ def test_waiting_for_a_place_costs_no_attempt_as_long_as_that_can_be() -> None:
         await world.advance(40 * MINUTE)
         job = await world.job("waits")
         assert (job.attempts, job.state.value) == (0, "scheduled")
+        assert len(world.target.calls) == 1
         await world.advance(3 * HOUR)
         job = await world.job("waits")
-        assert (job.state.value, job.attempts, job.reason) == ("dead", 2, Reason.EXHAUSTED)
-        assert job.last_error == "hangs.test: too many calls at once, or too many that failed"
+        assert (job.state.value, job.attempts, len(world.target.calls)) == ("done", 1, 2)  # it was called all the same
         gate.set()
         await settled()
 

@@ -66,7 +66,7 @@ def test_a_call_goes_out_as_it_was_written_and_its_answer_comes_back(run: Run[An
     async def both() -> tuple[Answer, int]:
         async with serving(echo) as port, calling(LOOPBACK, user_agent="dueline/test") as outgoing:
             call = Call(
-                "PATCH",
+                "Patch",
                 f"http://127.0.0.1:{port}/a%2Fb?x=%7e&y=1+2#part",
                 (("Content-Type", "text/plain"), ("X-One", "ä"), ("Host", "evil"), ("Content-Length", "9999")),
                 b"hello",
@@ -78,7 +78,7 @@ def test_a_call_goes_out_as_it_was_written_and_its_answer_comes_back(run: Run[An
     assert (answer.status, answer.headers["x-two"], first, body) == (
         201,
         "1, 2",
-        "PATCH /a%2Fb?x=%7e&y=1+2 HTTP/1.1",
+        "Patch /a%2Fb?x=%7e&y=1+2 HTTP/1.1",
         "hello",
     )
     assert headers == {

@@ -102,7 +102,7 @@ def _ontime(text: str) -> int:
 
 
 def _service(method: str, service: str, key: str) -> str:
-    if not _METHOD.fullmatch(method):
+    if not _METHOD.fullmatch(method) or method.upper() == "CONNECT":  # CONNECT cannot be called
         raise Refused(f"invalid method: {method}")
     try:
         return base64url.decode(service).decode()
