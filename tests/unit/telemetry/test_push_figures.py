@@ -9,7 +9,6 @@ from dueline.telemetry.exposition import exposed
 from dueline.telemetry.families import Family, merged
 from dueline.telemetry.push_figures import AT_SEND, PushFigures
 
-
 LABELS = ("namespace", "topic", "code_class", "reason", "le")
 
 
