@@ -54,8 +54,8 @@ class Courier(Protocol):
     def many_targets(self) -> bool: ...
 
     async def somebody(self, pushing: Pushing) -> bool:
-        """Is there somebody to call? Asked before every pull, so it answers from memory while that is fresh; while it
-        says False nothing is pulled and it is asked again every second."""
+        """Is there somebody to call? Asked every second after a job found nobody (`calls` was empty), and only then;
+        until it says True nothing is pulled while a job waits."""
         ...
 
     async def calls(self, pushing: Pushing, job: Held) -> Sequence[Call]:

@@ -8,6 +8,10 @@ While the gate is closed nothing is pulled, so nothing is leased and no attempt 
 all processes because the store's pull enforces them (`engine.push_target.limits_of`); here only this process's share of
 places is counted. A pull that is parked when the gate closes is taken back.
 
+That nobody is there to call is learned from a job: it is given back and costs no attempt. From then on somebody is
+looked for every second, and the next job is pulled when there is somebody, or when no job waits any more (asked for
+twice a minute). So a topic without jobs looks for nobody, and a job that waits is leased once, not every second.
+
 What a call brought is said to the store until the store has heard it, or the lease is lost: then it is no longer ours
 to say, and nothing is said. Half open, the breaker lets one job through in this process, and its end decides.
 """
@@ -22,7 +26,7 @@ import msgspec
 
 from ..engine.commands import Pull
 from ..engine.engine import Engine
-from ..engine.errors import DuelineError, RateLimited, StoreFull, Unavailable
+from ..engine.errors import DuelineError, NotFound, RateLimited, StoreFull, Unavailable
 from ..engine.job import Held
 from ..engine.push_target import Breaker, Pushing
 from ..engine.store import Attempt
@@ -37,6 +41,7 @@ from .watch import Unwatched, Watch
 
 LONG_S = 3600.0
 NOBODY_S = 1.0  # how long nobody is there before somebody is looked for again
+LOOKS = 30  # for somebody, until it is asked whether a job still waits for it
 WAIT_MS = 300_000
 MARGIN_MS = 5_000  # of a lease beyond the time limit of a call
 FIRST_BACK_OFF_S, LAST_BACK_OFF_S = 0.1, 5.0
@@ -76,6 +81,7 @@ class Dispatcher:
         self._nudged = asyncio.Event()
         self._loaded = False
         self._nobody_until_s = 0.0
+        self._looks: int | None = None  # for somebody, since a job found nobody; None: none did
         self._failures = 0
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
@@ -98,6 +104,7 @@ class Dispatcher:
         if (before.url, before.service, before.courier) != (now.url, now.service, now.courier):
             self._loaded = False  # the breaker was about another place
             self._nobody_until_s = 0.0
+            self._looks = None
         self.nudge()
 
     def nudge(self) -> None:
@@ -168,9 +175,8 @@ class Dispatcher:
         if rest_s is not None:
             return rest_s
         pushing = self.pushing
-        if not await self._courier.somebody(pushing):
-            self._nobody_until_s = self._timer.time() + NOBODY_S
-            return NOBODY_S
+        if self._looks is not None and not await self._look(pushing, self._looks + 1):
+            return self._closed_s() or 0.0
         places = self._places()
         if places <= 0:
             return LONG_S  # the end of a call nudges
@@ -184,6 +190,27 @@ class Dispatcher:
         for job in jobs:
             self._begin(self.pushing, job, lease_ms)
         return 0.0 if jobs or wait_ms >= 1000 else NOBODY_S
+
+    async def _look(self, pushing: Pushing, looks: int) -> bool:
+        """May jobs be pulled again, after one that found nobody? Yes if somebody is there, or no job waits any more."""
+        found = await self._courier.somebody(pushing)
+        if not found and looks % LOOKS == 0:
+            found = not await self._waited_for()
+        if pushing.target != self.pushing.target:
+            return False  # all this was about another one: begin anew
+        self._looks = None if found else looks
+        self._nobody_until_s = 0.0 if found else self._timer.time() + NOBODY_S
+        return found
+
+    async def _waited_for(self) -> bool:
+        """Is there still a job that could be pushed now? Yes when that cannot be told."""
+        try:
+            view = await self._engine.topic(*self._name)
+        except NotFound:
+            return False
+        except DuelineError:
+            return True
+        return view.ready + view.leased > 0
 
     async def _opened(self) -> bool:
         """Did others open the breaker while this process had nothing to report?"""
@@ -270,6 +297,7 @@ class Dispatcher:
         self._calling.discard(task)
         if verdict.outcome is Outcome.NOBODY and verdict.delay_ms is None:
             self._nobody_until_s = self._timer.time() + NOBODY_S
+            self._looks = self._looks or 0
             self.nudge()
         await self._settle(hold, verdict)
 

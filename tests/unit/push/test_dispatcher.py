@@ -355,23 +355,6 @@ def test_a_target_that_is_down_or_hangs_leaves_the_others_on_time() -> None:
     run(test)
 
 
-def test_a_service_without_instances_is_waited_for_and_costs_nothing() -> None:
-    table: dict[str, tuple[Instance, ...]] = {}
-
-    async def test(world: World) -> None:
-        await world.push_to(service="billing")
-        await world.send("j")
-        await world.advance(5 * MINUTE)
-        assert (await world.job("j")).deliveries == 0
-        courier = world.manager._means.couriers["http"]  # pyright: ignore[reportPrivateUsage]
-        courier._resolver._table["billing"] = (Instance("http://one"), Instance("http://two"))  # type: ignore[attr-defined]
-        await world.advance(1 * SECOND)
-        assert await world.state("j") == "done"
-        assert [call.url for _, call in world.target.calls] == ["http://one"]
-
-    run(test, table=table)
-
-
 def test_the_next_instance_is_called_when_one_fails_in_the_same_attempt() -> None:
     table = {"billing": (Instance("http://one"), Instance("http://two"), Instance("http://three"))}
 
