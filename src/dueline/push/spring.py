@@ -1,10 +1,9 @@
 """The courier "spring": a job goes to an instance of the application that works on its type, by the Spring queue's own
 call (`POST {instance}/hf/delay_queue/work`).
 
-A topic is a group `<app>-<type>`. Its jobs say in their headers which application and which type that is, because a
-name with several dashes does not; a job that was sent by another protocol has no such headers, and goes to whoever is
-there of those that the topic's name can mean. Only instances are called that name exactly this type in their metadata;
-200 is done, everything else is tried at the next instance, then by the retry policy.
+A topic is a group of one application and one type; its name tells which (`parts_of`). Jobs that were added by the
+Spring queue's protocol say it in their headers too, and those decide. Only instances are called that name exactly this
+type in their metadata; 200 is done, everything else is tried at the next instance, then by the retry policy.
 """
 
 from __future__ import annotations
@@ -29,7 +28,8 @@ CONTENT_TYPE = "application/json;charset=UTF-8"
 APP, TYPE, TIME, PARAMS = "delay-queue-app", "delay-queue-type", "delay-queue-time", "delay-queue-params"
 NO_PARAMS = "null"
 MARK = "~"  # in front of ids that begin with it, and all of the id that is ""
-MAX_SPLITS = 16
+NOBODY = "null"  # in the place of an application that was not named
+_NUMBER = re.compile(r"~([0-9]+)\Z", re.ASCII)
 _TIME = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
 
@@ -52,22 +52,19 @@ class SpringCourier:
         self._resolver = resolver
 
     async def somebody(self, pushing: Pushing) -> bool:
-        for app, type in meanings(pushing.topic):
-            if await self._workers(app, type):
-                return True
-        return False
+        parts = parts_of(pushing.topic)
+        return parts is not None and bool(await self._workers(*parts))
 
     async def calls(self, pushing: Pushing, job: Held) -> Sequence[Call]:
         told = dict(unpack_headers(job.headers))
-        pairs = [(told[APP], told[TYPE])] if APP in told and TYPE in told else meanings(pushing.topic)
-        for app, type in pairs:
-            workers = await self._workers(app, type)
-            if workers:
-                body = msgspec.json.encode(work_of(job, told, app, type))
-                headers = (("Content-Type", CONTENT_TYPE),)
-                timeout_ms = pushing.target.timeout_ms
-                return [Call("POST", one.url + PATH, headers, body, timeout_ms) for one in workers]
-        return ()
+        parts = (told[APP], told[TYPE]) if APP in told and TYPE in told else parts_of(pushing.topic)
+        workers = await self._workers(*parts) if parts is not None else ()
+        if parts is None or not workers:
+            return ()
+        body = msgspec.json.encode(work_of(job, told, *parts))
+        headers = (("Content-Type", CONTENT_TYPE),)
+        timeout_ms = pushing.target.timeout_ms
+        return [Call("POST", one.url + PATH, headers, body, timeout_ms) for one in workers]
 
     def judge(self, pushing: Pushing, answer: Answer, now_ms: int) -> Verdict:
         """An instance that answers 410 speaks for itself only: the next one may have the path."""
@@ -86,10 +83,15 @@ def workers_of(instances: Sequence[Instance], type: str) -> list[Instance]:
     return [one for one in instances if one.tasks is not None and type in one.tasks]
 
 
-def meanings(topic: str) -> list[tuple[str, str]]:
-    """The (application, type) pairs whose group has this name: "a-b-c" is a and b-c, or a-b and c."""
-    places = [place for place, char in enumerate(topic) if char == "-"][:MAX_SPLITS]
-    return [(topic[:place], topic[place + 1 :]) for place in places if place and topic[:place] != "null"]
+def parts_of(topic: str) -> tuple[str, str] | None:
+    """The application and the type of a group: split after as many characters as the number at its end says (`~n`), or
+    at the last dash. None: no application has this name."""
+    number = _NUMBER.search(topic)
+    if number is not None:
+        end, place = number.start(), int(number[1])
+        return (topic[:place], topic[place + 1 : end]) if place < end and topic[place] == "-" else None
+    app, dash, type = topic.rpartition("-")
+    return (app, type) if dash and app != NOBODY else None
 
 
 def work_of(job: Held, told: dict[str, str], app: str, type: str) -> Work:

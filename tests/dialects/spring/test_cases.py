@@ -1,8 +1,9 @@
 """The numbered conformance cases of the protocol, against a real server, a registry, and applications that register
 themselves as the original's do. Gaps in the numbers are meant.
 
-Times are judged by lower bounds only (never early); what has to come by itself is waited for. That nothing more comes
-is not waited for but read off the state: a group without jobs cannot deliver.
+Times of arrival are judged by lower bounds only (never early), the time that is stored exactly. What has to come by
+itself is waited for. That nothing more comes is not waited for but read off the state: a group without jobs cannot
+deliver.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ async def test_case_001_a_job_reaches_the_application_when_its_time_has_come_wit
     answer = await q.raw(json.dumps(job).encode())
     assert (answer.status, answer.body) == (200, b"")
     assert await q.counts(f"{name}-task1") == {**NOWHERE, "scheduled": 1}
+    assert await _due_at_ms(q, f"{name}-task1", id) == job["delayTime"]
     [work] = await app.arrived()
     assert (work.path, work.job, work.headers["Content-Type"]) == (WORK, job, JSON)
     assert list(work.job) == ["taskId", "taskType", "delayTime", "params", "appName"]
@@ -204,6 +206,7 @@ async def test_case_019_the_same_id_and_time_twice_is_one_delivery_with_the_newe
     for params in ("p", "q"):
         await q.add(taskId=id, taskType="task1", delayTime=at_ms, params=params, appName=name)
     assert await q.counts(f"{name}-task1") == {**NOWHERE, "scheduled": 1}
+    assert await _due_at_ms(q, f"{name}-task1", id) == at_ms
     await app.arrived()
     await q.until(f"{name}-task1")
     assert [one.job["params"] for one in app.work] == ["q"]
@@ -215,6 +218,7 @@ async def test_case_021_the_same_id_with_another_time_is_one_delivery_at_the_new
     now = now_ms()
     for ahead_ms, params in ((9000, "p"), (5000, "q")):
         await q.add(taskId=id, taskType="task1", delayTime=now + ahead_ms, params=params, appName=name)
+        assert await _due_at_ms(q, f"{name}-task1", id) == now + ahead_ms
     await app.arrived()
     await q.until(f"{name}-task1")
     assert [(one.job["params"], one.job["delayTime"]) for one in app.work] == [("q", now + 5000)]
@@ -302,6 +306,12 @@ async def test_case_029_without_an_application_the_job_is_kept_visible_and_never
     assert f"null-{type}" in await q.ask("/task/type/list")
     target = await q.client.ask("GET", f"/v1/topics/null-{type}/push", headers={"Dueline-Namespace": "spring"})
     assert (target.json()["paused"], app.work) == (True, [])
+
+
+async def _due_at_ms(q: Spring, group: str, id: str) -> int | None:
+    """When the job is due, as the store has it: exact, whatever the machine is doing."""
+    job = await q.job(group, id)
+    return None if job is None else job["due_at_ms"]
 
 
 async def _attempts(q: Spring, group: str) -> list[dict[str, object]]:

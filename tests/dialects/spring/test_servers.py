@@ -267,14 +267,36 @@ async def test_a_job_that_waits_for_its_rung_does_not_hold_up_those_behind_it(sp
 
 
 async def test_names_with_dashes_mean_one_application_each(spring: Spring) -> None:
-    """The groups of (a, b-c) and (a-b, c) have one name. Each job still goes to its own application."""
-    q, base = spring.another(), spring.name()
-    short, long = await q.app(base, "b-c"), await q.app(f"{base}-b", "c")
-    await q.add(taskId=spring.id(), taskType="c", delayTime=0, params="long", appName=f"{base}-b")
-    await q.add(taskId=spring.id(), taskType="b-c", delayTime=0, params="short", appName=base)
-    await asyncio.gather(short.arrived(), long.arrived())
-    await q.until(f"{base}-b-c")
-    assert ([w.job["params"] for w in short.work], [w.job["params"] for w in long.work]) == (["short"], ["long"])
+    """(order, pay-close) and (order-pay, close) have one name there and two topics here: none waits for the other."""
+    q, order = spring.another(), spring.name()
+    await q.add(taskId=spring.id(), taskType="pay-close", delayTime=0, params="absent", appName=order)
+    app = await q.app(f"{order}-pay", "close")
+    await q.add(taskId=spring.id(), taskType="close", delayTime=0, params="there", appName=f"{order}-pay")
+    await app.arrived()
+    await q.until(f"{order}-pay-close")
+    assert await q.counts(f"{order}-pay-close~{len(order)}") == {**NOWHERE, "ready": 1}
+    assert [group for group in await q.ask("/task/type/list") if group.startswith(order)] == [f"{order}-pay-close"]
+    absent = await q.app(order, "pay-close")
+    await absent.arrived()
+    await q.until(f"{order}-pay-close~{len(order)}")
+    assert ([w.job["params"] for w in app.work], [w.job["params"] for w in absent.work]) == (["there"], ["absent"])
+
+
+async def test_an_application_whose_name_begins_with_null_is_one_like_any_other(spring: Spring) -> None:
+    q, type = spring.another(), spring.name()
+    apps = [await q.app("null-pay", type), await q.app("null", type)]
+    await q.add(taskId=spring.id(), taskType=type, delayTime=0, params="nobody's")
+    await q.add(taskId=spring.id(), taskType=f"pay-{type}", delayTime=0, params="nobody's")
+    for app in apps:
+        await q.add(taskId=spring.id(), taskType=type, delayTime=0, params=app.name, appName=app.name)
+    await asyncio.gather(*(app.arrived() for app in apps))
+    await q.until(f"null-pay-{type}")
+    await q.until(f"null-{type}~4")
+    assert [[work.job["params"] for work in app.work] for app in apps] == [["null-pay"], ["null"]]
+    for topic in (f"null-{type}", f"null-pay-{type}~0"):
+        assert await q.counts(topic) == {**NOWHERE, "ready": 1}
+    listed = [group for group in await q.ask("/task/type/list") if group.endswith(type)]
+    assert listed == sorted([f"null-{type}", f"null-pay-{type}"])
 
 
 async def test_a_registry_without_its_package_is_refused_at_the_start_by_name(spring: Spring) -> None:
@@ -300,14 +322,14 @@ async def test_settings_that_changed_are_a_groups_from_its_next_job_on_and_a_pau
         q = Spring(Served(server), spring.registry)
         await q.add(taskId="1", taskType="task1", delayTime=0, params="p", appName=name)
         await target(q, "POST", "/pause")
-        before = await target(q)
+        changed = {**await target(q), "in_flight": 0, "timeout_ms": 70_000, "retry": {"ladder": ["1s", "1h"]}}
         await server.stop()
         server.env |= {"DUELINE_DIALECTS__SPRING__TIMEOUT_MS": "70000", "DUELINE_DIALECTS__SPRING__RETRY": "1s,1h"}
         await server.start()
         again = Spring(Served(server), spring.registry)
         app = await again.app(name)
         await again.add(taskId="2", taskType="task1", delayTime=0, params="q", appName=name)
-        assert await target(again) == {**before, "timeout_ms": 70_000, "retry": {"ladder": ["1s", "1h"]}}
+        assert await target(again) == changed
         assert (await again.counts(f"{name}-task1"), app.work) == ({**NOWHERE, "ready": 2}, [])
         await target(again, "POST", "/resume")
         assert [work.job["params"] for work in await app.arrived(2)] == ["p", "q"]

@@ -8,8 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dueline.dialects.spring import handlers
+from dueline.dialects.spring import groups, handlers
+from dueline.dialects.spring.groups import group_of, key_of
 from dueline.engine.headers import pack_headers
 from dueline.engine.job import BodyKind, Held, Item
 from dueline.engine.push_target import Pushing, PushTarget
@@ -17,7 +20,7 @@ from dueline.push import spring
 from dueline.push.courier import Outcome
 from dueline.push.discovery import Instance
 from dueline.push.outgoing import Answer
-from dueline.push.spring import SpringCourier, meanings
+from dueline.push.spring import SpringCourier, parts_of
 
 TARGET = PushTarget(courier="spring", success=(200,), timeout_ms=61_000)
 ADDED = {"delay-queue-app": "a", "delay-queue-type": "task1", "delay-queue-time": "1628146026000"}
@@ -79,6 +82,7 @@ MUTE = Instance("http://mute:4")
 def test_the_dialect_and_the_courier_use_the_same_words() -> None:
     names = ("APP", "TYPE", "TIME", "PARAMS", "NO_PARAMS", "MARK")
     assert [getattr(handlers, name) for name in names] == [getattr(spring, name) for name in names]
+    assert groups.NOBODY == spring.NOBODY
 
 
 def test_all_instances_that_name_exactly_this_type_are_called_in_their_order() -> None:
@@ -102,19 +106,61 @@ def test_nobody_is_found_before_a_fresh_look_and_who_appears_is_found_by_it() ->
     asyncio.run(main())
 
 
-def test_a_name_with_dashes_may_mean_several_applications() -> None:
-    assert meanings("a-b-c") == [("a", "b-c"), ("a-b", "c")]
-    assert (meanings("abc"), meanings("-c"), meanings("a-"), meanings("null-c")) == ([], [], [("a", "")], [])
-    assert len(meanings("-".join("abcdefghijklmnopqrstuvwxyz"))) == 16
+TEXTS = st.text(st.sampled_from("ab-~01é"), max_size=6) | st.sampled_from(("null", "null-a", "a~4", "b~0"))
+
+
+@given(st.none() | TEXTS, TEXTS)
+def test_what_the_dialect_joins_the_courier_splits(app: str | None, type: str) -> None:
+    topic = group_of(app, type)
+    assert parts_of(topic) == (None if app is None else (app, type))
+    assert key_of(topic) == f"{'null' if app is None else app}-{type}"
+
+
+@given(st.tuples(st.none() | TEXTS, TEXTS), st.tuples(st.none() | TEXTS, TEXTS))
+def test_two_groups_never_have_one_topic(one: tuple[str | None, str], other: tuple[str | None, str]) -> None:
+    assert (group_of(*one) == group_of(*other)) == (one == other)
+
+
+@pytest.mark.parametrize(
+    ("app", "type", "topic"),
+    [
+        ("order", "pay", "order-pay"),
+        ("order-pay", "close", "order-pay-close"),
+        ("order", "pay-close", "order-pay-close~5"),
+        ("Bücher", "a~1", "Bücher-a~1~6"),
+        ("", "b-c", "-b-c~0"),
+        (None, "pay", "null-pay"),
+        (None, "pay-close", "null-pay-close~0"),
+        ("null", "pay", "null-pay~4"),
+        ("null-pay", "close", "null-pay-close"),
+    ],
+)
+def test_a_topic_has_a_number_when_its_last_dash_would_mislead(app: str | None, type: str, topic: str) -> None:
+    assert group_of(app, type) == topic
+
+
+@pytest.mark.parametrize("topic", ["abc", "abc~1", "a-b~0", "a-b~2", "a-b~99", "a-b~" + "9" * 500, "null-b"])
+def test_a_topic_that_no_application_has_means_nobody(topic: str) -> None:
+    courier = SpringCourier(Table({"a": (ONE,), "": (ONE,), "null": (Instance("http://x", ("b",)),)}))
+    assert parts_of(topic) is None
+    assert not asyncio.run(courier.somebody(pushing(topic)))
+    assert bodies(courier, held({}), topic) == []
+
+
+def test_a_topic_means_one_application() -> None:
     courier = SpringCourier(Table({"a-b": (Instance("http://x", ("c",)),)}))
     assert asyncio.run(courier.somebody(pushing("a-b-c")))
+    assert not asyncio.run(courier.somebody(pushing("a-b-c~1")))
     assert [job["appName"] for _, job in bodies(courier, held({}), "a-b-c")] == ["a-b"]
+    assert bodies(courier, held({}), "a-b-c~1") == []
 
 
-def test_a_job_goes_to_the_application_that_it_names_and_to_no_other_of_the_same_group() -> None:
+def test_a_job_goes_to_the_application_that_it_names_whatever_its_topic_says() -> None:
     courier = SpringCourier(Table({"a-b": (Instance("http://x", ("c",)),)}))
     job = held({"delay-queue-app": "a", "delay-queue-type": "b-c", "delay-queue-time": "5"})
     assert bodies(courier, job, "a-b-c") == []
+    job = held({"delay-queue-app": "a-b", "delay-queue-type": "c", "delay-queue-time": "5"})
+    assert [one["appName"] for _, one in bodies(courier, job, "elsewhere")] == ["a-b"]
 
 
 @pytest.mark.parametrize("time", ["", "x", "1.5", "1e3", "9" * 30, "-", "٣"])

@@ -1,6 +1,18 @@
-"""Groups: one per application and type. A group is a topic that is pushed to the application's instances."""
+"""Groups: one per application and type. A group is a topic that is pushed to the application's instances.
+
+The original's key of a group is `<app>-<type>`, which (order, pay-close) and (order-pay, close) share. Jobs of one must
+not wait for the other's application, so topics tell them apart:
+
+    <app>-<type>                          split at the last dash
+    <app>-<type>~<characters of app>      when the type holds a dash or "~", which would mislead
+
+A job without an application is in a group of its own, `null-<type>`, or `null-<type>~0` when the type would mislead;
+the application that is really called "null" always has its number. `push.spring.parts_of` reads these names.
+"""
 
 from __future__ import annotations
+
+import re
 
 from ...engine.engine import Engine
 from ...engine.push_target import PushTarget
@@ -9,10 +21,20 @@ from .options import SpringOptions
 
 COURIER = "spring"
 NOBODY = "null"  # what the original makes of an application that was not named; jobs of such a group go nowhere
+_NUMBER = re.compile(r"~[0-9]+\Z")
 
 
 def group_of(app_name: str | None, task_type: str) -> str:
-    return f"{NOBODY if app_name is None else app_name}-{task_type}"
+    """The topic of a group; no two groups have the same."""
+    key = f"{NOBODY if app_name is None else app_name}-{task_type}"
+    if "-" in task_type or "~" in task_type or app_name == NOBODY:
+        return f"{key}~{len(app_name or '')}"
+    return key
+
+
+def key_of(group: str) -> str:
+    """What the original calls this group; others may be called so too."""
+    return _NUMBER.sub("", group)
 
 
 class Groups:
@@ -29,10 +51,10 @@ class Groups:
         )
         self._standing = StandingTarget(engine, options.namespace, target)
 
-    async def serve(self, group: str) -> None:
-        """See to it that the group has its target."""
-        await self._standing.serve(group, paused=group.startswith(f"{NOBODY}-"))
+    async def serve(self, group: str, nowhere: bool) -> None:
+        """See to it that the group has its target. `nowhere`: its jobs name no application; it begins paused."""
+        await self._standing.serve(group, paused=nowhere)
 
     async def list(self) -> list[str]:
-        """All groups, by name."""
-        return await self._standing.topics()
+        """The keys of all groups, by name, each once."""
+        return sorted({key_of(group) for group in await self._standing.topics()})

@@ -1,8 +1,8 @@
 """The three operations: decode, ask the engine, encode.
 
-What is stored: the topic is the group, the body is `params`, and the headers keep what the delivery must repeat
-(the courier reads them, push.spring). So a job can be read, moved, cancelled and pulled like any other. An id may be
-empty here and nowhere else: it is stored as a mark, and an id that begins with the mark gets one more.
+What is stored: the topic is the group (`groups.group_of`), the body is `params`, and the headers keep what the delivery
+must repeat (the courier reads them, push.spring). So a job can be read, moved, cancelled and pulled like any other. An
+id may be empty here and nowhere else: it is stored as a mark, and an id that begins with the mark gets one more.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SpringHandlers:
         group = group_of(job.app_name, job.task_type)
         command = self._command(job)
         _check_names(job, group)
-        await self._groups.serve(group)
+        await self._groups.serve(group, nowhere=job.app_name is None)
         await self._engine.send(self._options.namespace, group, command)
         return encode.added()
 
@@ -85,4 +85,4 @@ def _check_names(job: decode.Asked, group: str) -> None:
     try:
         check_name(group, "taskType")
     except InvalidField as error:
-        raise InvalidField(f"appName, a dash and taskType together: {error.message}", "taskType") from None
+        raise InvalidField(f"the name that appName and taskType make together: {error.message}", "taskType") from None
