@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from dueline.engine.errors import NotFound, StoreDown
 from dueline.engine.push_target import Pushing
 from dueline.push.discovery import Instance
 
-from .push_kit import HOUR, MINUTE, NS, SECOND, URL, World, run
+from .push_kit import HOUR, MINUTE, NS, SECOND, URL, World, run, settled
 
 
 def looks_of(world: World) -> list[str]:
@@ -109,5 +110,28 @@ def test_another_service_is_tried_by_the_next_pull_and_not_looked_for_first() ->
         await world.send("j")
         await world.push_to(url=URL)
         assert (await world.state("j"), looks) == ("done", [])
+
+    run(test)
+
+
+def test_a_look_that_was_about_the_target_before_does_not_hold_up_the_new_one() -> None:
+    async def test(world: World) -> None:
+        courier: Any = world.manager._means.couriers["http"]  # pyright: ignore[reportPrivateUsage]
+        looking, told = asyncio.Event(), asyncio.Event()
+
+        async def somebody(_: Pushing) -> bool:
+            looking.set()
+            await told.wait()
+            return False
+
+        courier.somebody = somebody
+        await world.push_to(service="billing")
+        await world.send("j")
+        await world.advance(SECOND)
+        assert looking.is_set()
+        await world.push_to(url=URL)
+        told.set()
+        await settled()
+        assert await world.state("j") == "done"
 
     run(test)
