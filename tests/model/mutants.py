@@ -12,7 +12,7 @@ class Mutant(msgspec.Struct, frozen=True):
     """`old` stands in `file` (below store/lua) exactly as written here; every place of it is changed."""
 
     name: str
-    machine: str  # of test_model.MACHINES
+    machine: str  # of started.MACHINES
     file: str
     old: str
     new: str

@@ -1,0 +1,33 @@
+"""A machine on a started bench: what the tests of the model and of its mutants share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .machine import Ground, Life
+from .merging import Groups, GroupSleepers, OnlyGroups
+from .mutants import Mutant
+from .sleepers import Sleepers
+from .twins import Bench
+
+MACHINES: dict[str, type[Ground]] = {
+    "life": Life,
+    "sleepers": Sleepers,
+    "groups": Groups,
+    "group sleepers": GroupSleepers,
+    "wide groups": Groups,
+    "only groups": OnlyGroups,
+}
+
+
+@contextmanager
+def machine(name: str, url: str, mutant: Mutant | None = None) -> Iterator[type[Ground]]:
+    """The machine on a started bench, whose scripts carry the mutant."""
+    patch, sleepers = mutant.patch if mutant else None, 2 if issubclass(MACHINES[name], Sleepers) else 0
+    bench = Bench(url, patch, sleepers=sleepers, wide=name.startswith("wide"))
+    bench.start()
+    try:
+        yield type(f"Started{name.title().replace(' ', '')}", (MACHINES[name],), {"bench": bench})
+    finally:
+        bench.stop()
