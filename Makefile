@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILE := uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --no-header --universal \
 	--python-version 3.11 --quiet
 
-.PHONY: setup dev serve test test-eureka check format lint types docs bench bench-full bench-peers lock clean
+.PHONY: setup dev serve test test-slow test-eureka check format lint types docs bench bench-full bench-peers lock clean
 
 setup: .venv/.server
 dev: .venv/.dev
@@ -42,7 +42,11 @@ serve: setup
 
 # Two processes, each file in one of them: what a file starts (a store, a server) is started once.
 test: dev
-	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow" $(ARGS)
+
+# Kills under load, mutants of the scripts, other programs' languages and libraries: minutes more. `make check` runs both.
+test-slow: dev
+	$(BIN)/pytest -n 2 --dist loadfile -m slow $(ARGS)
 
 # Registers and removes instances of its own; nothing else is touched there.
 test-eureka: dev
@@ -66,7 +70,7 @@ docs: setup
 	$(BIN)/python -m dueline.engine.lifecycle > docs/lifecycle.md
 	$(BIN)/python -m dueline.client.docs > docs/python-reference.md
 
-check: lint types test
+check: lint types test test-slow
 
 bench: dev
 	$(BIN)/python -m bench $(ARGS)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from .crowd import (
     CamelliaWords,
     Consumed,
@@ -17,6 +19,8 @@ from .crowd import (
     two_servers,
 )
 from .kit import Runner
+
+pytestmark = pytest.mark.slow
 
 JOBS = 1_000
 PROTOCOLS: tuple[Words, ...] = (CamelliaWords(), OuqiangWords(), YouzanWords())

@@ -18,6 +18,8 @@ from dueline import Client, NotFound
 
 from ..integration.served import environment, served
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 OLDEST = {
     "node": (18, 0),

@@ -13,6 +13,8 @@ import pytest
 from dueline.testing.crash import CrashRun, Result
 from dueline.testing.load import Plan
 
+pytestmark = pytest.mark.slow
+
 PLAN = Plan(max_delay_ms=1_000, retry_s=15.0)
 
 

@@ -21,6 +21,8 @@ from dueline.testing.wire import Answer, Connection, NoAnswer, NotSent
 from ..kit.valkey import PrivateValkey
 from .kit import serving
 
+pytestmark = pytest.mark.slow
+
 KEYS = 100
 SENDS = 20
 PRODUCERS = 10

@@ -19,6 +19,8 @@ from bench.peers.lateness import Lateness
 from bench.peers.programs import contest
 from bench.peers.sending import Rates
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -239,7 +239,7 @@ def test_sigterm_lets_quick_calls_end_and_gives_slow_ones_back_uncounted(tmp_pat
         await lab.hook.arrived(3)
         lab.server.signal(signal.SIGTERM)
         quick.set()
-        assert await lab.server.stop(timeout_s=10) == 0
+        assert await lab.server.ended(timeout_s=10) == 0
         slow.set()
         await lab.server.start()
         jobs = {id: await lab.until(id, "done") for id in ("slow1", "slow2", "waiting")}

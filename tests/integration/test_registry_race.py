@@ -24,6 +24,8 @@ from tests.integration.test_interleavings import Call, run_once
 from tests.kit.bed import Recorder, item
 from tests.kit.valkey import PrivateValkey
 
+pytestmark = pytest.mark.slow
+
 LINE = Line("ns", "mail")
 NOW_MS = 1_700_000_000_000  # the time of the gated processes
 LONG_AGO_MS = NOW_MS - 3_600_000

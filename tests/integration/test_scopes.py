@@ -14,6 +14,8 @@ from dueline.testing.process import NotStarted, ServerProcess
 from dueline.testing.wire import Connection
 from tests.kit.valkey import PrivateValkey
 
+pytestmark = pytest.mark.slow
+
 PLAIN = {"DUELINE_DIALECTS__OUQIANG__ENABLED": "false", "DUELINE_DIALECTS__YOUZAN__ENABLED": "false"}
 WIDE = {"DUELINE_DIALECTS__OUQIANG__NAMESPACE": "default"}
 NEEDS_TOPIC = (

@@ -12,6 +12,8 @@ from .machine import machine_settings
 from .mutants import MUTANTS, Mutant
 from .started import machine
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_broken_rule_is_found(private_valkey: PrivateValkey, mutant: Mutant) -> None:

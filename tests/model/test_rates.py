@@ -18,6 +18,8 @@ from .mutants import Mutant
 from .sleepers import Sleepers
 from .twins import IDS, Bench, Twins
 
+pytestmark = pytest.mark.slow
+
 
 class Rated(RuleBasedStateMachine):
     """Rules for a line that may have a rate; beside those of a programme."""

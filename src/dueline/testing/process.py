@@ -97,6 +97,12 @@ class ServerProcess:
             return 0
         if self.running:
             self._process.terminate()
+        return await self.ended(timeout_s)
+
+    async def ended(self, timeout_s: float = 15.0) -> int:
+        """Wait for its end, whoever asked for it; its exit code. (A second SIGTERM would hurry it.)"""
+        if self._process is None:
+            return 0
         try:
             async with asyncio.timeout(timeout_s):
                 code = await self._process.wait()
