@@ -190,7 +190,7 @@ async def test_retries_can_be_switched_off_and_a_job_need_not_wait_for_ever(spri
     config = """
         [dialects.spring]
         retry = "off"
-        no_instance_limit_ms = 1000
+        no_instance_limit_ms = 5000
     """
     async with own_server(spring, options(spring.registry), config) as q:
         app = await q.app(name, answer=failing)
