@@ -17,7 +17,7 @@ import msgspec
 
 from ..engine.job import Held
 from ..engine.push_target import Pushing
-from .outgoing import Answer, Call
+from .call import Answer, Call
 
 
 class Outcome(StrEnum):

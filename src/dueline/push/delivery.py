@@ -9,9 +9,9 @@ from ..engine.engine import Engine
 from ..engine.job import Held, Reason
 from ..engine.push_target import Pushing
 from ..engine.store import Attempt, Ref, Release
+from .call import Call, CallFailed
 from .courier import NOBODY, Courier, Outcome, Undeliverable, Verdict
 from .hosts import Hosts, host_of, may_return, wait_ms
-from .outgoing import Call, CallFailed
 
 if TYPE_CHECKING:
     from .dispatcher import Caller

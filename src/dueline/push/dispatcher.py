@@ -31,11 +31,11 @@ from ..engine.job import Held
 from ..engine.push_target import Breaker, Pushing
 from ..engine.store import Attempt
 from ..engine.timer import LoopTimer, Timer
+from .call import Answer, Call
 from .courier import Courier, Outcome, Verdict
 from .delivery import Delivery, settle
 from .holds import Hold, Holds
 from .hosts import Hosts
-from .outgoing import Answer, Call
 from .reports import Reports
 from .watch import Unwatched, Watch
 

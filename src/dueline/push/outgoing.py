@@ -18,20 +18,20 @@ import io
 import re
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextvars import ContextVar
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urljoin
 
 import aiohttp
-import msgspec
 from multidict import CIMultiDict
 from yarl import URL
 
 from .._version import __version__
 from ..engine.errors import EgressRefused, InvalidField
 from ..engine.push_target import is_credential
+from .call import Answer, Call, CallFailed, Kind
 from .counted import count
 from .egress import Destination, Egress, shown
 from .forwarded import FRAMING, is_header
@@ -45,45 +45,8 @@ EXCERPT_BYTES = 4 * 1024
 MAX_PER_HOST = 256
 STOPPING = "the server is stopping"
 
-Kind = Literal["refused", "resolve", "connect", "timeout", "protocol"]
 _METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}", re.ASCII)
 AddressInfo = tuple[Any, ...]  # family, type, protocol, name, (address, port, ...): as of getaddrinfo
-
-
-class Call(msgspec.Struct, frozen=True):
-    """One call to make. `timeout_ms` is for all of it: look-up, connect, and the last byte that is read."""
-
-    method: str
-    url: str
-    headers: tuple[tuple[str, str], ...] = ()
-    body: bytes = b""
-    timeout_ms: int = 30_000
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """What was answered. Names of headers are in lower case. `excerpt`: the beginning of the body as text."""
-
-    status: int
-    headers: Mapping[str, str]
-    excerpt: str
-    duration_ms: int
-
-
-class CallFailed(Exception):
-    """No answer came.
-
-    kind      refused   the egress rule forbids it; nothing was connected
-              resolve   the name has no address
-              connect   no connection came about, for whatever reason
-              timeout   connected, and no whole answer in time
-              protocol  what came was no answer, or ended in its middle
-    """
-
-    def __init__(self, kind: Kind, message: str, duration_ms: int = 0) -> None:
-        self.kind: Kind = kind
-        self.message = message
-        self.duration_ms = duration_ms
-        super().__init__(message)
 
 
 class _Trip:

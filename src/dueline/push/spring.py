@@ -18,9 +18,9 @@ from ..engine.headers import unpack_headers
 from ..engine.items import items_json
 from ..engine.job import BodyKind, Held
 from ..engine.push_target import Pushing
+from .call import Answer, Call
 from .courier import Outcome, Verdict
 from .discovery import Instance, Resolver
-from .outgoing import Answer, Call
 from .verdict import ABORT, GONE, judged
 
 PATH = "/hf/delay_queue/work"

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
+from .call import Answer
 from .courier import DONE, Outcome, Verdict
-from .outgoing import Answer
 
 MAX_RETRY_AFTER_MS = 86_400_000
 GONE = 410

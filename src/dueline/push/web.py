@@ -22,10 +22,10 @@ from ..engine.headers import unpack_headers
 from ..engine.items import items_json
 from ..engine.job import BodyKind, Held
 from ..engine.push_target import Pushing
+from .call import Answer, Call
 from .courier import Undeliverable, Verdict
 from .discovery import Resolver
 from .forwarded import Headers, forwarded
-from .outgoing import Answer, Call
 from .signing import signed, webhook_id
 from .verdict import judged
 

@@ -18,8 +18,8 @@ from ..push.dispatcher import Means
 from ..push.egress import Egress
 from ..push.forwarded import check_target_headers
 from ..push.hosts import Hosts
+from ..push.later import Later
 from ..push.manager import PushManager
-from ..push.outgoing import Outgoing
 from ..push.signing import check_secret, masked
 from ..push.spring import SpringCourier
 from ..push.watch import Unwatched, Watch
@@ -69,7 +69,7 @@ class Push:
         self.rules = PushRules(self.check_url, check_target_headers, check_secret, masked)
         self._enabled = told.enabled
         self._resolver = resolver_of(settings)
-        self._outgoing = Outgoing(
+        self._outgoing = Later(
             self._egress,
             follow_redirects=told.follow_redirects,
             user_agent=told.user_agent or f"dueline/{__version__}",

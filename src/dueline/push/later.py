@@ -1,0 +1,55 @@
+"""`Outgoing`, loaded beside a server that is already serving.
+
+The HTTP client is a third of what a server loads before it can answer, and nobody waits for it but a job that is
+pushed. So it is loaded in a thread from the start on, and the first call waits for the rest of that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from .call import Answer, Call, CallFailed
+from .egress import Egress
+
+if TYPE_CHECKING:
+    from .outgoing import Outgoing
+
+STOPPING = "the server is stopping"
+
+
+class Later:
+    """Takes what Outgoing takes."""
+
+    def __init__(self, egress: Egress, **words: Any) -> None:
+        self._egress = egress
+        self._words = words
+        self._loading: asyncio.Task[Outgoing] | None = None
+        self._stopped = False
+
+    async def start(self) -> None:
+        if self._loading is None and not self._stopped:
+            self._loading = asyncio.create_task(self._load())
+
+    async def stop(self) -> None:
+        """Calls under way fail. What is being loaded is waited for: a thread cannot be ended."""
+        self._stopped = True
+        if self._loading is not None:
+            await (await self._loading).stop()
+
+    async def call(self, call: Call) -> Answer:
+        if self._loading is None or self._stopped:
+            raise CallFailed("connect", STOPPING)
+        outgoing = self._loading.result() if self._loading.done() else await asyncio.shield(self._loading)
+        return await outgoing.call(call)
+
+    async def _load(self) -> Outgoing:
+        outgoing = await asyncio.to_thread(_made, self._egress, self._words)
+        await outgoing.start()
+        return outgoing
+
+
+def _made(egress: Egress, words: dict[str, Any]) -> Outgoing:
+    from .outgoing import Outgoing
+
+    return Outgoing(egress, **words)

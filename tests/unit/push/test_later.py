@@ -1,0 +1,49 @@
+"""The outgoing client that is loaded beside a serving server."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+
+from dueline.push.call import Call, CallFailed
+from dueline.push.egress import Egress
+from dueline.push.later import STOPPING, Later
+
+from .egress_kit import saying, serving
+
+OK = b"HTTP/1.1 204 No Content\r\n\r\n"
+
+
+def test_the_first_call_waits_until_the_client_is_there() -> None:
+    async def run() -> int:
+        async with serving(saying(OK)) as port:
+            later = Later(Egress(["127.0.0.0/8"]), user_agent="x")
+            await later.start()
+            answer = await later.call(Call("POST", f"http://127.0.0.1:{port}/"))
+            await later.stop()
+            return answer.status
+
+    assert asyncio.run(run()) == 204
+
+
+def test_it_can_be_stopped_at_any_time_and_calls_nobody_then() -> None:
+    async def run() -> str:
+        never = Later(Egress())
+        await never.stop()
+        later = Later(Egress(["127.0.0.0/8"]))
+        await later.start()
+        await later.stop()
+        await later.stop()
+        with pytest.raises(CallFailed) as failed:
+            await later.call(Call("POST", "http://127.0.0.1:1/"))
+        return failed.value.message
+
+    assert asyncio.run(run()) == STOPPING
+
+
+def test_a_server_loads_no_http_client_before_it_serves() -> None:
+    program = "import sys, dueline.server.serve, dueline.server.app; print('aiohttp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "False\n"
