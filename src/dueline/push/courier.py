@@ -3,8 +3,8 @@
     Held --courier.calls--> calls, in the order to try them --Outgoing--> answer --courier.judge--> verdict
 
 A target names its courier (`PushTarget.courier`): "http" calls the target's URL or service, "carried" what the job
-itself carries, "spring" an instance of the application. A courier decides whom to call and with what, and what an
-answer means. When to pull, how many at once, leases, the breaker and the log are the dispatcher's.
+itself carries; a dialect whose protocol has a call of its own brings its own. A courier decides whom to call and with
+what, and what an answer means. When to pull, how many at once, leases, the breaker and the log are the dispatcher's.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from .._version import __version__
 from ..config.settings import Settings
 from ..dialects.native import PushRules
+from ..dialects.spring import COURIER as SPRING
+from ..dialects.spring import SpringCourier
 from ..engine.engine import Engine
 from ..engine.errors import EgressRefused, InvalidField
 from ..push.discovery import Instance, Resolver
@@ -21,7 +23,6 @@ from ..push.hosts import Hosts
 from ..push.later import Later
 from ..push.manager import PushManager
 from ..push.signing import check_secret, masked
-from ..push.spring import SpringCourier
 from ..push.watch import Unwatched, Watch
 from ..push.web import CarriedCourier, HttpCourier
 
@@ -79,7 +80,7 @@ class Push:
         couriers = {
             "http": HttpCourier(self._resolver, now_ms),
             "carried": CarriedCourier(now_ms),
-            "spring": SpringCourier(self._resolver),
+            SPRING: SpringCourier(self._resolver),
         }
         self.manager = PushManager(
             Means(engine=engine, caller=self._outgoing, couriers=couriers, hosts=Hosts(told.per_host), watch=watch)

@@ -1,6 +1,8 @@
 """The protocol of the Spring redis delay queue, service mode: jobs come by POST and go to an application's instance."""
 
+from .courier import SpringCourier
 from .dialect import SpringDialect
+from .groups import COURIER
 from .options import ServiceInstance, Services, SpringOptions
 
-__all__ = ["ServiceInstance", "Services", "SpringDialect", "SpringOptions"]
+__all__ = ["COURIER", "ServiceInstance", "Services", "SpringCourier", "SpringDialect", "SpringOptions"]

@@ -1,5 +1,4 @@
-"""The Spring dialect, service mode. `SpringDialect(engine, options, services)`; deliveries are made by the courier
-"spring" of the push package."""
+"""The Spring dialect, service mode. `SpringDialect(engine, options, services)`; deliveries are made by its courier."""
 
 from __future__ import annotations
 

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ...engine.errors import DuelineError, Unavailable
+from ...push.discovery import TASK_KEY
 from ..http import Request, Response
 from .options import ServiceInstance
 
-TASK_KEY = "delay-queue:task"
 _STATUS = {
     "unauthorized": 401,
     "forbidden": 403,

@@ -7,7 +7,7 @@ not wait for the other's application, so topics tell them apart:
     <app>-<type>~<characters of app>      when the type holds a dash or "~", which would mislead
 
 A job without an application is in a group of its own, `null-<type>`, or `null-<type>~0` when the type would mislead;
-the application that is really called "null" always has its number. `push.spring.parts_of` reads these names.
+the application that is really called "null" always has its number.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .options import SpringOptions
 
 COURIER = "spring"
 NOBODY = "null"  # what the original makes of an application that was not named; jobs of such a group go nowhere
-_NUMBER = re.compile(r"~[0-9]+\Z")
+_NUMBER = re.compile(r"~([0-9]+)\Z", re.ASCII)
 
 
 def group_of(app_name: str | None, task_type: str) -> str:
@@ -30,6 +30,17 @@ def group_of(app_name: str | None, task_type: str) -> str:
     if "-" in task_type or "~" in task_type or app_name == NOBODY:
         return f"{key}~{len(app_name or '')}"
     return key
+
+
+def parts_of(group: str) -> tuple[str, str] | None:
+    """The application and the type of a group: split after as many characters as the number at its end says (`~n`), or
+    at the last dash. None: no application has this name."""
+    number = _NUMBER.search(group)
+    if number is not None:
+        end, place = number.start(), int(number[1])
+        return (group[:place], group[place + 1 : end]) if place < end and group[place] == "-" else None
+    app, dash, type = group.rpartition("-")
+    return (app, type) if dash and app != NOBODY else None
 
 
 def key_of(group: str) -> str:

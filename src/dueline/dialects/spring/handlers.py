@@ -1,8 +1,7 @@
 """The three operations: decode, ask the engine, encode.
 
-What is stored: the topic is the group (`groups.group_of`), the body is `params`, and the headers keep what the delivery
-must repeat (the courier reads them, push.spring). So a job can be read, moved, cancelled and pulled like any other. An
-id may be empty here and nowhere else: it is stored as a mark, and an id that begins with the mark gets one more.
+A job is added to the topic of its group (`groups`) and keeps there what its delivery must repeat (`stored`; `courier`
+reads it). So it can be read, moved, cancelled and pulled like any other.
 """
 
 from __future__ import annotations
@@ -20,10 +19,7 @@ from ..http import Request, Response
 from . import decode, encode
 from .groups import Groups, group_of
 from .options import Services, SpringOptions
-
-APP, TYPE, TIME, PARAMS = "delay-queue-app", "delay-queue-type", "delay-queue-time", "delay-queue-params"
-NO_PARAMS = "null"
-MARK = "~"
+from .stored import APP, NO_PARAMS, PARAMS, TIME, TYPE, stored_id
 
 
 class SpringHandlers:
@@ -71,10 +67,6 @@ class SpringHandlers:
             max_body_bytes=HARD_BODY_BYTES,
             any_delay=True,
         )
-
-
-def stored_id(task_id: str) -> str:
-    return MARK + task_id if not task_id or task_id.startswith(MARK) else task_id
 
 
 def _check_names(job: decode.Asked, group: str) -> None:

@@ -11,16 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dueline.dialects.spring import groups, handlers
-from dueline.dialects.spring.groups import group_of, key_of
+from dueline.dialects.spring.courier import SpringCourier
+from dueline.dialects.spring.groups import group_of, key_of, parts_of
 from dueline.engine.headers import pack_headers
 from dueline.engine.job import BodyKind, Held, Item
 from dueline.engine.push_target import Pushing, PushTarget
-from dueline.push import spring
+from dueline.push.call import Answer
 from dueline.push.courier import Outcome
 from dueline.push.discovery import Instance
-from dueline.push.outgoing import Answer
-from dueline.push.spring import SpringCourier, parts_of
 
 TARGET = PushTarget(courier="spring", success=(200,), timeout_ms=61_000)
 ADDED = {"delay-queue-app": "a", "delay-queue-type": "task1", "delay-queue-time": "1628146026000"}
@@ -77,12 +75,6 @@ ONE = Instance("http://one:1", ("task1", "task2"))
 TWO = Instance("https://two:2", ("task1",))
 OTHER = Instance("http://other:3", ("task10", "xtask1", "task"))
 MUTE = Instance("http://mute:4")
-
-
-def test_the_dialect_and_the_courier_use_the_same_words() -> None:
-    names = ("APP", "TYPE", "TIME", "PARAMS", "NO_PARAMS", "MARK")
-    assert [getattr(handlers, name) for name in names] == [getattr(spring, name) for name in names]
-    assert groups.NOBODY == spring.NOBODY
 
 
 def test_all_instances_that_name_exactly_this_type_are_called_in_their_order() -> None:

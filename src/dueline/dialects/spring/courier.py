@@ -1,9 +1,10 @@
 """The courier "spring": a job goes to an instance of the application that works on its type, by the Spring queue's own
 call (`POST {instance}/hf/delay_queue/work`).
 
-A topic is a group of one application and one type; its name tells which (`parts_of`). Jobs that were added by the
-Spring queue's protocol say it in their headers too, and those decide. Only instances are called that name exactly this
-type in their metadata; 200 is done, everything else is tried at the next instance, then by the retry policy.
+A topic is a group of one application and one type; its name tells which (`groups.parts_of`). Jobs that were added by
+the Spring queue's protocol say it in their headers too (`stored`), and those decide. Only instances are called that
+name exactly this type in their metadata; 200 is done, everything else is tried at the next instance, then by the retry
+policy.
 """
 
 from __future__ import annotations
@@ -14,22 +15,19 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..engine.headers import unpack_headers
-from ..engine.items import items_json
-from ..engine.job import BodyKind, Held
-from ..engine.push_target import Pushing
-from .call import Answer, Call
-from .courier import Outcome, Verdict
-from .discovery import Instance, Resolver
-from .verdict import ABORT, GONE, judged
+from ...engine.headers import unpack_headers
+from ...engine.items import items_json
+from ...engine.job import BodyKind, Held
+from ...engine.push_target import Pushing
+from ...push.call import Answer, Call
+from ...push.courier import Outcome, Verdict
+from ...push.discovery import Instance, Resolver
+from ...push.verdict import ABORT, GONE, judged
+from .groups import parts_of
+from .stored import APP, NO_PARAMS, PARAMS, TIME, TYPE, task_id_of
 
 PATH = "/hf/delay_queue/work"
 CONTENT_TYPE = "application/json;charset=UTF-8"
-APP, TYPE, TIME, PARAMS = "delay-queue-app", "delay-queue-type", "delay-queue-time", "delay-queue-params"
-NO_PARAMS = "null"
-MARK = "~"  # in front of ids that begin with it, and all of the id that is ""
-NOBODY = "null"  # in the place of an application that was not named
-_NUMBER = re.compile(r"~([0-9]+)\Z", re.ASCII)
 _TIME = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
 
@@ -83,24 +81,13 @@ def workers_of(instances: Sequence[Instance], type: str) -> list[Instance]:
     return [one for one in instances if one.tasks is not None and type in one.tasks]
 
 
-def parts_of(topic: str) -> tuple[str, str] | None:
-    """The application and the type of a group: split after as many characters as the number at its end says (`~n`), or
-    at the last dash. None: no application has this name."""
-    number = _NUMBER.search(topic)
-    if number is not None:
-        end, place = number.start(), int(number[1])
-        return (topic[:place], topic[place + 1 : end]) if place < end and topic[place] == "-" else None
-    app, dash, type = topic.rpartition("-")
-    return (app, type) if dash and app != NOBODY else None
-
-
 def work_of(job: Held, told: dict[str, str], app: str, type: str) -> Work:
     """The job in the Spring queue's words: as it was added there, or as it stands if another protocol sent it."""
     time = told.get(TIME, "")
     if not _TIME.fullmatch(time):
         return Work(job.id, type, job.due_at_ms, params_of(job), app)
     params = None if told.get(PARAMS) == NO_PARAMS else params_of(job)
-    return Work(job.id.removeprefix(MARK), type, int(time), params, app)
+    return Work(task_id_of(job.id), type, int(time), params, app)
 
 
 def params_of(job: Held) -> str:
