@@ -68,7 +68,7 @@ class JobPolicy(msgspec.Struct, frozen=True, cache_hash=True):
     retain_ms: int = 60_000
     dead_retain_ms: int = 30 * 86_400_000
     retry: Retry = None
-    keep_body: bool = False  # ended jobs keep their body for the retention (camellia)
+    keep_body: bool = False  # ended jobs that are not dead keep their body too, for their retention
 
     @property
     def waits_ms(self) -> tuple[int, ...]:

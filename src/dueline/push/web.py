@@ -4,7 +4,7 @@
     carried   to the URL that the job itself carries, with the method that it carries
 
 The body is the job's, of the kind it was sent as; a merge group goes as one JSON array of its items in their order. For
-"carried" the items stand in the array as they came, whatever their kind (EXFE). What the headers say:
+"carried" the items stand in the array as they came, whatever their kind. What the headers say:
 
     Dueline-Topic  Dueline-Job-Id  Dueline-Attempt  Dueline-Delivery  Dueline-Due-At-Ms     whose call this is
     webhook-id  webhook-timestamp  webhook-signature (when the target has secrets)          push.signing
