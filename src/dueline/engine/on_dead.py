@@ -22,16 +22,13 @@ from .job import BodyKind, Job, Reason
 from .limits import Limits, check_name
 from .policy import ON_DEAD_KEEP_MS, Ladder, OnDead, TopicPolicy
 from .push_checks import check_url
-from .push_target import PushTarget
+from .push_target import CARRIED_HEADERS, METHOD_HEADER, URL_HEADER, PushTarget
 from .store import OnConflict
 
 ON_DEAD_TOPIC = "dueline.on-dead"
 ON_DEAD_TARGET = PushTarget(
     courier="carried", retry=Ladder((10_000, 60_000, 600_000, 3_600_000, 6 * 3_600_000, 15 * 3_600_000))
 )
-URL_HEADER = "Dueline-Url"  # of a job that carries its own target; nobody outside may set them
-METHOD_HEADER = "Dueline-Method"
-CARRIED = frozenset({URL_HEADER.lower(), METHOD_HEADER.lower()})
 
 MAX_HOPS = 5
 REMEMBER_MS = 3_600_000  # how long the id of a sent-on job is taken after its end
@@ -40,7 +37,7 @@ MAX_ERROR_CHARS = 400
 
 _TOPIC, _ID, _REASON, _ERROR = "Dueline-Dead-Topic", "Dueline-Dead-Id", "Dueline-Dead-Reason", "Dueline-Dead-Error"
 _FIRST_TOPIC, _FIRST_ID, _HOPS = "Dueline-Dead-First-Topic", "Dueline-Dead-First-Id", "Dueline-Dead-Hops"
-_OURS = frozenset(map(str.lower, (_TOPIC, _ID, _REASON, _ERROR, _FIRST_TOPIC, _FIRST_ID, _HOPS))) | CARRIED
+_OURS = frozenset(map(str.lower, (_TOPIC, _ID, _REASON, _ERROR, _FIRST_TOPIC, _FIRST_ID, _HOPS))) | CARRIED_HEADERS
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 

@@ -20,6 +20,9 @@ DEFAULT_RETRY = Backoff(5_000, 3.0, 12 * 3_600_000, 0.2)
 """For jobs that nobody gave a retry: 5 s, 15 s, 45 s ... 3 h, 9 h. A target that fails is not asked again at once: ten
 attempts would be over before it is back."""
 
+URL_HEADER, METHOD_HEADER = "Dueline-Url", "Dueline-Method"
+CARRIED_HEADERS = frozenset({URL_HEADER.lower(), METHOD_HEADER.lower()})
+"""Of a job that carries its own target (the courier "carried"), in any case; nobody outside may set them."""
 
 _CREDENTIAL = re.compile(r"auth|cookie|key|password|secret|session|signature|token", re.IGNORECASE)
 

@@ -21,7 +21,7 @@ from urllib.parse import quote
 from ..engine.headers import unpack_headers
 from ..engine.items import items_json
 from ..engine.job import BodyKind, Held
-from ..engine.push_target import Pushing
+from ..engine.push_target import METHOD_HEADER, URL_HEADER, Pushing
 from .call import Answer, Call
 from .courier import Undeliverable, Verdict
 from .discovery import Resolver
@@ -29,7 +29,6 @@ from .forwarded import Headers, forwarded
 from .signing import signed, webhook_id
 from .verdict import judged
 
-URL_HEADER, METHOD_HEADER = "dueline-url", "dueline-method"  # of jobs for "carried", in any case
 _CONTENT_TYPES = {
     BodyKind.JSON: "application/json",
     BodyKind.TEXT: "text/plain; charset=utf-8",
@@ -81,12 +80,12 @@ class CarriedCourier:
 
     async def calls(self, pushing: Pushing, job: Held) -> Sequence[Call]:
         told = {name.lower(): value for name, value in unpack_headers(job.headers)}
-        url = told.get(URL_HEADER)
+        url = told.get(URL_HEADER.lower())
         if not url:
             raise Undeliverable("the job carries no URL")
         body, content_type = body_of(job, verbatim=True)
         headers = headers_of(pushing, job, content_type, body, self._now_ms())
-        method = told.get(METHOD_HEADER) or pushing.target.method
+        method = told.get(METHOD_HEADER.lower()) or pushing.target.method
         return [Call(method, url, headers, body, pushing.target.timeout_ms)]
 
     def judge(self, pushing: Pushing, answer: Answer, now_ms: int) -> Verdict:

@@ -19,8 +19,8 @@ from ..engine.errors import DuelineError, UnknownOutcome
 from ..engine.headers import unpack_headers
 from ..engine.items import items_json
 from ..engine.job import BodyKind, Held, Job
-from ..engine.on_dead import CARRIED
 from ..engine.policy import Backoff, Ladder, Retry, duration_text
+from ..engine.push_target import CARRIED_HEADERS
 from ..engine.replies import refusal
 from ..engine.store import Code, Done, MergeUpdate, OnConflict
 
@@ -209,7 +209,7 @@ def _known(table: dict[str | None, Any], name: str | None, field: str) -> Any:
 
 def _headers(headers: dict[str, str]) -> tuple[tuple[str, str], ...]:
     for name in headers:
-        if name.lower() in CARRIED:
+        if name.lower() in CARRIED_HEADERS:
             raise InvalidRequest("invalid_field", f"{name} is the server's own", "headers")
     return tuple(headers.items())
 

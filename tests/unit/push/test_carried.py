@@ -6,9 +6,8 @@ import asyncio
 from typing import Any
 
 from dueline.engine.job import Reason
-from dueline.engine.on_dead import METHOD_HEADER, URL_HEADER
 from dueline.engine.policy import Ladder
-from dueline.engine.push_target import Breaker
+from dueline.engine.push_target import METHOD_HEADER, URL_HEADER, Breaker
 from dueline.push.hosts import Hosts, host_of, may_return, wait_ms
 from dueline.push.outgoing import CallFailed
 

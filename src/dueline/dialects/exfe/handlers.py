@@ -12,8 +12,7 @@ from ...engine.commands import Filter, MergeInto, Send
 from ...engine.engine import Engine
 from ...engine.job import BodyKind
 from ...engine.limits import LAST_MS
-from ...engine.on_dead import METHOD_HEADER, URL_HEADER
-from ...engine.push_target import PushTarget
+from ...engine.push_target import METHOD_HEADER, URL_HEADER, PushTarget
 from ...engine.standing import StandingTarget
 from ..http import Request, Response
 from . import decode, encode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...engine.errors import InvalidField
-from ...engine.on_dead import CARRIED
+from ...engine.push_target import CARRIED_HEADERS
 
 
 def own_headers(headers: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
@@ -13,6 +13,6 @@ def own_headers(headers: Mapping[str, str] | None) -> tuple[tuple[str, str], ...
     if not headers:
         return ()
     for name in headers:
-        if name.lower() in CARRIED:
+        if name.lower() in CARRIED_HEADERS:
             raise InvalidField(f"{name} is the server's own", "headers")
     return tuple(headers.items())
