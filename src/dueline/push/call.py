@@ -9,6 +9,8 @@ import msgspec
 
 Kind = Literal["refused", "resolve", "connect", "timeout", "protocol"]
 
+STOPPING = "the server is stopping"  # what a call says that is given up for it
+
 
 class Call(msgspec.Struct, frozen=True):
     """One call to make. `timeout_ms` is for all of it: look-up, connect, and the last byte that is read."""

@@ -9,13 +9,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from .call import Answer, Call, CallFailed
+from .call import STOPPING, Answer, Call, CallFailed
 from .egress import Egress
 
 if TYPE_CHECKING:
     from .outgoing import Outgoing
-
-STOPPING = "the server is stopping"
 
 
 class Later:

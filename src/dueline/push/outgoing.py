@@ -31,7 +31,7 @@ from yarl import URL
 from .._version import __version__
 from ..engine.errors import EgressRefused, InvalidField
 from ..engine.push_target import is_credential
-from .call import Answer, Call, CallFailed, Kind
+from .call import STOPPING, Answer, Call, CallFailed, Kind
 from .counted import count
 from .egress import Destination, Egress, shown
 from .forwarded import FRAMING, is_header
@@ -43,7 +43,6 @@ KEEP_ALIVE_S = 4.0  # shorter than the 5 s after which common servers close: a c
 READ_BYTES = 64 * 1024
 EXCERPT_BYTES = 4 * 1024
 MAX_PER_HOST = 256
-STOPPING = "the server is stopping"
 
 _METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}", re.ASCII)
 AddressInfo = tuple[Any, ...]  # family, type, protocol, name, (address, port, ...): as of getaddrinfo

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from dueline.push.call import Call, CallFailed
+from dueline.push.call import STOPPING, Call, CallFailed
 from dueline.push.egress import Egress
-from dueline.push.later import STOPPING, Later
+from dueline.push.later import Later
 
 from .egress_kit import saying, serving
 
