@@ -1,4 +1,4 @@
-"""The one background loop: tidies lines by the directory's hints and removes unused topics (STORE 18, 19, 47).
+"""Clean-up: tidies lines by the directory's hints and removes unused topics (STORE 18, 19, 47).
 
 Clean-up only writes down what is already true, so nobody waits for it. Any process may do it; a hint that was taken
 comes back after 30 s if its taker died. A hint is written before the line is told that it exists, and the next hint
@@ -7,22 +7,20 @@ before the taken one is finished: a crash anywhere leaves a hint too many, never
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 
-from .errors import DuelineError
 from .figures import Figures
 from .job import Line
 from .registrar import Registrar
+from .rounds import Rounds
 from .store import Hint, Store
-from .timer import Handle, Timer
+from .timer import Timer
 
 ROUND_S = 30.0  # other processes may have left hints: look at least this often
 TAKE = 20
 HOLD_MS = 30_000
 STEPS_PER_LINE = 50
 GRAIN_MS = 10_000  # hints are rounded up to this, so that a busy line is tidied in batches
-BACK_OFF_S = 1.0
 
 
 class Cleaner:
@@ -48,50 +46,23 @@ class Cleaner:
         self._earliest_ms: int | None = None  # of the hints this process knows of
         self._taken_at_s: float | None = None
         self._idle_at_s = timer.time() + idle_round_s
-        self._wake = asyncio.Event()
-        self._back_off = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-        self._stopping = False
+        self._rounds = Rounds(self.run_once, timer, "clean-up failed")
 
     def noted(self, line: Line, at_ms: int) -> None:
         """There is work on this line at that time which the directory does not know yet."""
         known = self._notes.get(line)
         self._notes[line] = at_ms if known is None else min(known, at_ms)
-        self._wake.set()
+        self._rounds.wake()
 
-    async def start(self) -> None:
-        if self._task is None and not self._stopping:
-            self._task = asyncio.create_task(self._run())
+    def start(self) -> None:
+        self._rounds.start()
 
     async def stop(self) -> None:
         """End after the step that is under way; hints that were taken come back by themselves."""
-        self._stopping = True
-        self._wake.set()
-        self._back_off.set()
-        if self._task is not None:
-            await asyncio.wait([self._task])
-
-    async def _run(self) -> None:
-        while not self._stopping:
-            try:
-                await self._sleep(self._wake, await self.run_once())
-            except Exception as error:
-                if not isinstance(error, DuelineError):
-                    context = {"message": "clean-up failed", "exception": error}
-                    asyncio.get_running_loop().call_exception_handler(context)
-                self._back_off.clear()
-                await self._sleep(self._back_off, BACK_OFF_S)
-
-    async def _sleep(self, event: asyncio.Event, sleep_s: float) -> None:
-        if self._stopping:
-            return
-        handle: Handle = self._timer.call_later(sleep_s, event.set)
-        await event.wait()
-        handle.cancel()
+        await self._rounds.stop()
 
     async def run_once(self) -> float:
         """Write down notes, tidy what is due, look for unused topics; the seconds until there may be more."""
-        self._wake.clear()
         await self._write_notes()
         now_s = self._timer.time()
         known = self._earliest_ms is not None and self._earliest_ms <= self._store.now_ms()
@@ -126,7 +97,7 @@ class Cleaner:
 
     async def _tidy(self) -> None:
         """Take due hints until there is none left that is due now."""
-        while not self._stopping:
+        while not self._rounds.stopping:
             self._taken_at_s = self._timer.time()
             hints, self._earliest_ms = await self._store.directory.take(TAKE, HOLD_MS)
             for hint in hints:

@@ -87,8 +87,8 @@ class Engine:
         return self._waiters.count
 
     async def start(self) -> None:
-        await self._cleaner.start()
-        await self._forwarder.start()
+        self._cleaner.start()
+        self._forwarder.start()
 
     async def drain(self) -> None:
         """Answer parked pulls with nothing and refuse new sends and pulls. Acks and releases are still taken."""

@@ -21,9 +21,10 @@ from .job import Job, Line, State
 from .limits import INTERNAL_NAMESPACE
 from .on_dead import ON_DEAD_TOPIC, goes_on, sent_on
 from .policy import OnDead
+from .rounds import Rounds
 from .sender import Sender
 from .store import Code, Purge, Query, Store
-from .timer import Handle, Timer
+from .timer import Timer
 from .topics import Topic, Topics, unpack_config
 
 MARK = (INTERNAL_NAMESPACE, "on-dead")
@@ -31,7 +32,6 @@ ROUND_S = 30.0
 LOOKS = 10  # topics looked at in a round without having heard of a death
 BATCH = 20
 PAGE = 100
-BACK_OFF_S = 1.0
 
 Key = tuple[str, str]
 
@@ -64,10 +64,7 @@ class Forwarder:
         self._turn = 0
         self._mark: int | None = None
         self._round_at_s = 0.0
-        self._wake = asyncio.Event()
-        self._back_off = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-        self._stopping = False
+        self._rounds = Rounds(self.run_once, timer, "sending dead jobs on failed")
 
     def died(self, namespace: str, topic: str) -> None:
         """A job of this topic was found dead. Costs nothing when the topic is known to have no on_dead."""
@@ -77,55 +74,28 @@ class Forwarder:
         if self._stuck.get((namespace, topic), 0.0) > self._timer.time():
             return
         self._wanted[namespace, topic] = None
-        self._wake.set()
+        self._rounds.wake()
 
     async def changed(self, namespace: str, topic: str) -> None:
         """This process changed the on_dead of a topic: others hear of it by the mark."""
         self._stuck.pop((namespace, topic), None)
         self._wanted[namespace, topic] = None
-        self._wake.set()
+        self._rounds.wake()
         await self._store.directory.set_config(*MARK, b"", None)
 
-    async def start(self) -> None:
-        if self._task is None and not self._stopping:
-            self._round_at_s = self._timer.time()
-            self._task = asyncio.create_task(self._run())
+    def start(self) -> None:
+        self._rounds.start()
 
     async def stop(self) -> None:
         """End after the batch that is under way. What is left is found by whoever runs next."""
-        self._stopping = True
-        self._wake.set()
-        self._back_off.set()
-        if self._task is not None:
-            await asyncio.wait([self._task])
-
-    async def _run(self) -> None:
-        while not self._stopping:
-            try:
-                sleep_s = await self.run_once()
-            except Exception as error:
-                if not isinstance(error, DuelineError):
-                    context = {"message": "sending dead jobs on failed", "exception": error}
-                    asyncio.get_running_loop().call_exception_handler(context)
-                await self._sleep(self._back_off, BACK_OFF_S)
-            else:
-                await self._sleep(self._wake, sleep_s)
-
-    async def _sleep(self, event: asyncio.Event, sleep_s: float) -> None:
-        if self._stopping:
-            return
-        handle: Handle = self._timer.call_later(sleep_s, event.set)
-        await event.wait()
-        handle.cancel()
-        self._back_off.clear()
+        await self._rounds.stop()
 
     async def run_once(self) -> float:
         """Look at the topics that are wanted, and at some of all when it is time; the seconds until the next look."""
-        self._wake.clear()
         if self._timer.time() >= self._round_at_s:
             await self._begin_round()
             self._round_at_s = self._timer.time() + self._round_s
-        while self._wanted and not self._stopping:
+        while self._wanted and not self._rounds.stopping:
             key = next(iter(self._wanted))
             del self._wanted[key]  # first: a death that comes meanwhile is another reason to look
             try:
@@ -150,7 +120,7 @@ class Forwarder:
     async def _find_all(self) -> list[Key]:
         found: list[Key] = []
         after = ""
-        while not self._stopping:
+        while not self._rounds.stopping:
             entries = await self._store.directory.topics(None, after, PAGE)
             for entry in entries:
                 after = f"{entry.namespace}\0{entry.topic}"
@@ -178,7 +148,7 @@ class Forwarder:
         """Batch by batch. True: some jobs could not be sent on and stay dead where they are."""
         left = False
         cursor: bytes | None = b""
-        while cursor is not None and not self._stopping:
+        while cursor is not None and not self._rounds.stopping:
             page = await self._store.list(line, Query(state=State.DEAD, cursor=cursor, limit=BATCH, body=True))
             cursor = page.cursor
             movable = [job for job in page.jobs if goes_on(job)]

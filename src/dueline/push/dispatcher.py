@@ -29,6 +29,7 @@ from ..engine.engine import Engine
 from ..engine.errors import DuelineError, NotFound, RateLimited, StoreFull, Unavailable
 from ..engine.job import Held
 from ..engine.push_target import Breaker, Pushing
+from ..engine.rounds import Rounds
 from ..engine.store import Attempt
 from ..engine.timer import LoopTimer, Timer
 from .call import Answer, Call
@@ -78,13 +79,11 @@ class Dispatcher:
         self._running: dict[asyncio.Task[None], Hold] = {}
         self._calling: set[asyncio.Task[None]] = set()  # those of them that can still be broken off
         self._parked: asyncio.Task[list[Held]] | None = None
-        self._nudged = asyncio.Event()
+        back_off = (FIRST_BACK_OFF_S, LAST_BACK_OFF_S)
+        self._rounds = Rounds(self._step, means.timer, f"the dispatcher failed: {'/'.join(self._name)}", back_off)
         self._loaded = False
         self._nobody_until_s = 0.0
         self._looks: int | None = None  # for somebody, since a job found nobody; None: none did
-        self._failures = 0
-        self._task: asyncio.Task[None] | None = None
-        self._stopping = False
         self._hurried = asyncio.Event()
 
     @property
@@ -92,9 +91,8 @@ class Dispatcher:
         return len(self._running)
 
     def start(self) -> None:
-        if self._task is None and not self._stopping:
-            self._means.watch.paused(*self._name, self.pushing.target.paused)
-            self._task = asyncio.get_running_loop().create_task(self._run())
+        self._means.watch.paused(*self._name, self.pushing.target.paused)
+        self._rounds.start()
 
     def retarget(self, pushing: Pushing) -> None:
         """From now on push there. Calls that are under way end as they end."""
@@ -109,17 +107,16 @@ class Dispatcher:
 
     def nudge(self) -> None:
         """Something changed: look at the gate again."""
-        self._nudged.set()
+        self._rounds.wake()
         if self._parked is not None and self._closed_s() is not None:
             self._parked.cancel()
 
     async def stop(self, drain_s: float | None) -> None:
         """Pull no more; calls that are under way get `drain_s` (None: all the time they need) to end, the jobs of the
         others are given back and cost no attempt."""
-        self._stopping = True
+        self._rounds.end()
         self.nudge()
-        if self._task is not None:
-            await asyncio.wait([self._task])
+        await self._rounds.stop()
         if self._running:
             alarm = None if drain_s is None else self._timer.call_later(drain_s, self.hurry)
             if drain_s == 0:
@@ -137,34 +134,7 @@ class Dispatcher:
         for task in self._calling:
             task.cancel()
 
-    # -- the loop
-
-    async def _run(self) -> None:
-        while not self._stopping:
-            self._nudged.clear()
-            try:
-                rest_s = await self._step()
-                self._failures = 0
-            except Exception as error:
-                if not isinstance(error, DuelineError):
-                    self._complain("the dispatcher failed", error)
-                rest_s = min(FIRST_BACK_OFF_S * 2**self._failures, LAST_BACK_OFF_S)
-                self._failures = min(self._failures + 1, 10)
-                await self._back_off(rest_s)
-                continue
-            if rest_s > 0 and not self._stopping:
-                handle = self._timer.call_later(rest_s, self._nudged.set)
-                await self._nudged.wait()
-                handle.cancel()
-
-    async def _back_off(self, rest_s: float) -> None:
-        """Sleep whatever happens, but for the end."""
-        woken = asyncio.Event()
-        handle = self._timer.call_later(rest_s, woken.set)
-        while not self._stopping and not woken.is_set():
-            self._nudged.clear()
-            await _first(woken.wait(), self._nudged.wait())
-        handle.cancel()
+    # -- one round
 
     async def _step(self) -> float:
         """Pull once, if the gate is open; how long to sleep then, unless nudged."""
@@ -237,7 +207,7 @@ class Dispatcher:
 
     def _closed_s(self) -> float | None:
         """None: the gate is open as far as is known without asking. Else how long it stays closed by itself."""
-        if self._stopping or self.pushing.target.paused:
+        if self._rounds.stopping or self.pushing.target.paused:
             return LONG_S
         breaker, state = self._breaker, self._reports.state
         if breaker is not None and state.failures >= breaker.failures:

@@ -17,6 +17,7 @@ from ..engine.commands import Pull
 from ..engine.errors import DuelineError, NotFound
 from ..engine.push_control import MARK
 from ..engine.push_target import Pushing, PushTarget
+from ..engine.rounds import Rounds
 from ..engine.store import Ref
 from .dispatcher import WAIT_MS, Dispatcher, Means
 
@@ -42,10 +43,8 @@ class PushManager:
         self._versions: dict[Name, int] = {}  # of the configs that were applied: an older one is not
         self._mark = -1
         self._whole_at_s = 0.0
-        self._nudged = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._rounds = Rounds(self._round, means.timer, "looking for push targets failed", calm=CALM)
         self._listening: asyncio.Task[None] | None = None
-        self._stopping = False
 
     @property
     def topics(self) -> list[Name]:
@@ -53,9 +52,9 @@ class PushManager:
         return list(self._dispatchers)
 
     def start(self) -> None:
-        if self._task is None and not self._stopping:
+        if self._listening is None and not self._rounds.stopping:
             self._engine.tell_push_news(self)
-            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._rounds.start()
             self._listening = asyncio.get_running_loop().create_task(self._listen())
 
     def changed(self, namespace: str, topic: str, version: int, target: PushTarget | None) -> None:
@@ -70,52 +69,38 @@ class PushManager:
 
     def rang(self) -> None:
         """Some process changed a target."""
-        self._nudged.set()
+        self._rounds.wake()
 
     async def stop(self, drain_s: float) -> None:
         """Pull no more; give running calls this time, then give the rest of the jobs back."""
-        self._stopping = True
+        self._rounds.end()
         self._engine.tell_push_news(None)
-        self._nudged.set()
         if self._listening is not None:
             self._listening.cancel()
         await asyncio.gather(*(one.stop(drain_s) for one in self._dispatchers.values()))
         self._dispatchers.clear()
         for task in self._leaving:
             task.cancel()
-        rest = {task for task in (self._task, self._listening, *self._leaving) if task is not None}
+        rest = {task for task in (self._listening, *self._leaving) if task is not None}
         if rest:
             await asyncio.wait(rest)
+        await self._rounds.stop()
 
     def hurry(self) -> None:
         """Break off what `stop` still waits for: those jobs are given back now."""
         for dispatcher in self._dispatchers.values():
             dispatcher.hurry()
 
-    async def _run(self) -> None:
-        while not self._stopping:
-            self._nudged.clear()
-            rest_s = LOOK_S
-            begun_s = self._timer.time()
-            try:
-                if await self.look():
-                    await self._rest(min(LOOK_S, CALM * (self._timer.time() - begun_s)))
-            except Exception as error:
-                if not isinstance(error, DuelineError):
-                    context = {"message": "looking for push targets failed", "exception": error}
-                    asyncio.get_running_loop().call_exception_handler(context)
-                rest_s = BACK_OFF_S
-            handle = self._timer.call_later(rest_s, self._nudged.set)
-            if not self._stopping:
-                await self._nudged.wait()
-            handle.cancel()
+    async def _round(self) -> float:
+        await self.look()
+        return LOOK_S
 
     async def _listen(self) -> None:
         """Wait at the bell: the store wakes only those who do. Whoever gets the bell itself lets it go."""
         limits = self._engine.limits
         wait_ms = min(WAIT_MS, limits.max_wait_ms)
         pull = Pull(MARK[0], (MARK[1],), 1, None, wait_ms)
-        while not self._stopping:
+        while not self._rounds.stopping:
             try:
                 jobs = await self._engine.pull(pull)
                 await self._engine.ack(*MARK, [Ref(job.id, job.lease) for job in jobs])
@@ -133,26 +118,25 @@ class PushManager:
             finally:
                 handle.cancel()
 
-    async def look(self) -> bool:
-        """Read all targets, if some process has changed one since the last look; whether that was so."""
+    async def look(self) -> None:
+        """Read all targets, if some process has changed one since the last look."""
         mark = await self._engine.push_mark()
         now_s = self._timer.time()
         if mark == self._mark and now_s < self._whole_at_s:
-            return False
+            return
         seen: set[Name] = set()
         after: str | None = ""
-        while after is not None and not self._stopping:
+        while after is not None and not self._rounds.stopping:
             page, after = await self._engine.pushing(None, after, PAGE)
             seen |= {(one.namespace, one.topic) for one in page}
             for start in range(0, len(page), AT_ONCE):
                 await asyncio.gather(*(self._heed_version(one) for one in page[start : start + AT_ONCE]))
-        if self._stopping:
-            return True
+        if self._rounds.stopping:
+            return
         for name in [name for name in self._dispatchers if name not in seen]:
             await self._heed(name)
         self._mark = mark
         self._whole_at_s = now_s + WHOLE_LOOK_S
-        return True
 
     async def _heed_version(self, found: Pushing) -> None:
         dispatcher = self._dispatchers.get((found.namespace, found.topic))
@@ -168,7 +152,7 @@ class PushManager:
         self._apply(name, version, target)
 
     def _apply(self, name: Name, version: int, target: PushTarget | None) -> None:
-        if self._stopping or version < self._versions.get(name, 0):
+        if self._rounds.stopping or version < self._versions.get(name, 0):
             return
         self._versions[name] = version
         dispatcher = self._dispatchers.get(name)
