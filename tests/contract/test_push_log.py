@@ -9,7 +9,7 @@ import pytest
 
 from dueline.engine.errors import InvalidField
 from dueline.engine.limits import LAST_MS
-from dueline.engine.store import Attempt, TargetState
+from dueline.engine.push_log import Attempt, TargetState
 from dueline.store.attempts import KEPT
 from dueline.store.valkey.keys import push_keys, pushed_topic
 from tests.kit.bed import Bed, another

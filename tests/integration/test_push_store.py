@@ -11,7 +11,7 @@ import pytest
 import redis.asyncio as redis
 
 from dueline.engine.errors import ClockStep
-from dueline.engine.store import Attempt, TargetState
+from dueline.engine.push_log import Attempt, TargetState
 from dueline.store.valkey.fsck import fsck
 from dueline.store.valkey.keys import push_keys
 from dueline.store.valkey.store import ValkeyStore

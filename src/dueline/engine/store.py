@@ -29,6 +29,7 @@ import msgspec
 
 from .job import BodyKind, Held, Job, Line, Reason, State
 from .policy import JobPolicy
+from .push_log import PushLog
 
 
 class Code(IntEnum):
@@ -342,51 +343,6 @@ class Directory(Protocol):
 
     async def finish(self, taken: Sequence[Hint]) -> None:
         """Remove hints that were tidied (a later hint of the same line is another entry)."""
-        ...
-
-
-class Attempt(msgspec.Struct, frozen=True):
-    """One call of a push target, as its log keeps it. `status` 0: no answer came. `excerpt`: the beginning of what was
-    answered, at most 1 KiB, of failed calls only."""
-
-    id: str
-    attempt: int
-    at_ms: int
-    status: int
-    duration_ms: int
-    ok: bool
-    error: str | None = None
-    excerpt: str | None = None
-
-
-class TargetState(msgspec.Struct, frozen=True):
-    """A push target as all processes together saw it. `failures`: calls that failed one after the other. The breaker is
-    open until `open_until_ms`; from then until the next report it is half open."""
-
-    failures: int = 0
-    open_until_ms: int = 0
-    last_error: str | None = None
-
-
-class PushLog(Protocol):
-    """Operation 15: what happened at a topic's push target. Each method is one atomic call, on the topic's own slot."""
-
-    async def report(
-        self, namespace: str, topic: str, attempts: Sequence[Attempt], breaker_failures: int, breaker_open_ms: int
-    ) -> TargetState:
-        """Append to the log (the newest 2,000 are kept) and count, in order, for the breaker: a success closes it,
-        `breaker_failures` failures in a row open it for breaker_open_ms (0 failures: there is no breaker)."""
-        ...
-
-    async def state(self, namespace: str, topic: str) -> TargetState: ...
-    async def attempts(
-        self, namespace: str, topic: str, id: str | None, cursor: bytes, limit: int
-    ) -> tuple[list[Attempt], bytes | None]:
-        """The newest first, of one job or of all."""
-        ...
-
-    async def reset(self, namespace: str, topic: str) -> None:
-        """Forget the log and the breaker: the target was removed or replaced."""
         ...
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from ..engine.engine import Engine
 from ..engine.job import Held, Reason
+from ..engine.push_log import Attempt
 from ..engine.push_target import Pushing
-from ..engine.store import Attempt, Ref, Release
+from ..engine.store import Ref, Release
 from .call import Call, CallFailed
 from .courier import NOBODY, Courier, Outcome, Undeliverable, Verdict
 from .hosts import Hosts, host_of, may_return, wait_ms

@@ -28,9 +28,9 @@ from ..engine.commands import Pull
 from ..engine.engine import Engine
 from ..engine.errors import DuelineError, NotFound, RateLimited, StoreFull, Unavailable
 from ..engine.job import Held
+from ..engine.push_log import Attempt
 from ..engine.push_target import Breaker, Pushing
 from ..engine.rounds import Rounds
-from ..engine.store import Attempt
 from ..engine.timer import LoopTimer, Timer
 from .call import Answer, Call
 from .courier import Courier, Outcome, Verdict

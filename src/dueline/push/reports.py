@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable
 
 from ..engine.errors import DuelineError
+from ..engine.push_log import Attempt, PushLog, TargetState
 from ..engine.push_target import Breaker
-from ..engine.store import Attempt, PushLog, TargetState
 from ..engine.timer import Handle, Timer
 
 BATCH = 200

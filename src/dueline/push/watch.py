@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ..engine.store import Attempt
+from ..engine.push_log import Attempt
 
 
 class Watch(Protocol):

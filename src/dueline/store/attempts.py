@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from ..engine.errors import InvalidField
 from ..engine.limits import LAST_MS, MAX_ERROR_BYTES
-from ..engine.store import Attempt
+from ..engine.push_log import Attempt
 
 KEPT = 2000  # of a topic; older ones go
 PAGE = 500  # the most that one page has

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ..engine.figures import MAX_TOPICS, OTHER
-from ..engine.store import Attempt
+from ..engine.push_log import Attempt
 from .families import Buckets, Family, Histogram, Kind, Merge, counter, gauge
 
 CALL_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)

@@ -19,6 +19,7 @@ import msgspec
 
 from ..engine.errors import StoreDown, UnknownOutcome
 from ..engine.job import Job, Line
+from ..engine.push_log import PushLog
 from ..engine.store import (
     Cleaned,
     Control,
@@ -31,7 +32,6 @@ from ..engine.store import (
     Pull,
     Pulled,
     Purge,
-    PushLog,
     Query,
     Ref,
     Release,

@@ -14,8 +14,9 @@ from dueline.engine.errors import InvalidField, NotFound, StoreDown, TooManyItem
 from dueline.engine.ids import partition_of
 from dueline.engine.job import BodyKind, Line
 from dueline.engine.policy import Backoff, Ladder, TopicPolicy
+from dueline.engine.push_log import Attempt, TargetState
 from dueline.engine.push_target import DEFAULT_RETRY, Breaker, Pushing, PushTarget, limits_of
-from dueline.engine.store import Attempt, Control, TargetState
+from dueline.engine.store import Control
 from dueline.engine.topics import TopicConfig, pack_config, unpack_config
 
 URL = "https://example.test/hook"

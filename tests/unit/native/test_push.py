@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from dueline.engine.push_log import Attempt
 from dueline.engine.push_target import PushTarget
-from dueline.engine.store import Attempt
 
 from .kit import START_MS, Api, assert_error
 

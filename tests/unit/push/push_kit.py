@@ -10,8 +10,8 @@ from dueline.engine.commands import Send
 from dueline.engine.engine import Engine
 from dueline.engine.job import BodyKind, Job, Line
 from dueline.engine.policy import Ladder
+from dueline.engine.push_log import Attempt
 from dueline.engine.push_target import PushTarget
-from dueline.engine.store import Attempt
 from dueline.push.discovery import Instance
 from dueline.push.discovery.static import StaticResolver
 from dueline.push.dispatcher import Means

@@ -10,8 +10,8 @@ import pytest
 from dueline.engine.errors import StoreDown, UnknownOutcome
 from dueline.engine.job import BodyKind, Line, Reason
 from dueline.engine.policy import Ladder
+from dueline.engine.push_log import Attempt, TargetState
 from dueline.engine.push_target import Breaker, PushTarget
-from dueline.engine.store import Attempt, TargetState
 from dueline.push.courier import Verdict
 from dueline.push.discovery import Instance
 from dueline.push.outgoing import CallFailed

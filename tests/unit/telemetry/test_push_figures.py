@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from dueline.engine.store import Attempt
+from dueline.engine.push_log import Attempt
 from dueline.telemetry.exposition import exposed
 from dueline.telemetry.families import Family, merged
 from dueline.telemetry.push_figures import AT_SEND, PushFigures

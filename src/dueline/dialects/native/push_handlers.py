@@ -16,8 +16,8 @@ from ...engine.engine import Engine
 from ...engine.errors import InvalidField, MissingField, NotFound
 from ...engine.limits import check_name
 from ...engine.on_dead import ON_DEAD_TARGET, ON_DEAD_TOPIC
+from ...engine.push_log import Attempt, TargetState
 from ...engine.push_target import Breaker, PushTarget, is_credential
-from ...engine.store import Attempt, TargetState
 from ..http import Request, Response
 from . import answers as a
 from . import decode, encode

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ...engine.store import Attempt, TargetState
+from ...engine.push_log import Attempt, TargetState
 from ..attempts import KEPT, PAGE, bounded, pack_cursor, unpack_cursor
 
 

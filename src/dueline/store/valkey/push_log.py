@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from ...engine.limits import Limits
-from ...engine.store import Attempt, TargetState
+from ...engine.push_log import Attempt, TargetState
 from ..attempts import PAGE, bounded, pack_cursor, unpack_cursor
 from .batching import Batcher
 from .codec import pack_id, pack_numbers, unpack_id, unpack_numbers
