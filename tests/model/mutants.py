@@ -38,6 +38,7 @@ MUTANTS = (
     Mutant("an edit wakes nobody", "sleepers", "edit", "deliverable_at(time)", ""),
     Mutant("a revive wakes nobody", "sleepers", "dead", "  deliverable_at(due)\n", ""),
     Mutant("a send wakes nobody", "sleepers", "send", "deliverable_at(due)", ""),
+    Mutant("a lone send wakes nobody", "sleepers", "lone", "redis.call('SPUBLISH', ARGV[7], '')", ""),
     Mutant("a freed place wakes nobody", "sleepers", "lib/write", "or (freed and limited)", ""),
     Mutant("cancel and replace free no place", "sleepers", "lib/ends", "freed = true", "freed = freed"),
     Mutant(
@@ -64,6 +65,22 @@ MUTANTS = (
         "if false then",
     ),
     Mutant("a repeated call acts again", "life", "lib/write", REPEAT, "if false then"),
+    Mutant(
+        "a repeated lone send acts again",
+        "life",
+        "lone",
+        "if V[1] and string.sub(V[1], 1, 8) == ARGV[4] then",
+        "if false then",
+    ),
+    # what a lone send leaves to the other script
+    Mutant("a lone send does not see an end", "life", "lone", " or redis.call('HEXISTS', r, id) == 1", ""),
+    Mutant(
+        "a lone send replaces",
+        "life",
+        "lone",
+        "redis.call('HSETNX', j, id, record) == 0",
+        "redis.call('HSET', j, id, record) == 2",
+    ),
     # time
     Mutant(
         "retention counts from the clean-up",
@@ -98,16 +115,21 @@ MUTANTS = (
     Mutant(
         "order by id within a millisecond",
         "life",
-        "lib/record",
+        "lib/head",
         "return struct.pack('>I5', seq_number) .. id",
         "return struct.pack('>I5', 0) .. id",
     ),
     Mutant("an edit keeps its place", "life", "edit", "    seq = seq + 1\n", ""),
     Mutant("the dead are counted for ever", "life", "lib/ends", "count(COUNTER[job.reason], -1)", ""),
-    Mutant("tags outlive their jobs", "life", "lib/ends", "put(out.rk, entry)", ""),
+    Mutant("tags outlive their jobs", "life", "lib/ends", "collect('rk', entry)", ""),
     Mutant(
-        "a replaced job stays in line", "life", "send", "forget(old)\n        store(i, REPLACED)", "store(i, REPLACED)"
+        "a replaced job stays in line",
+        "life",
+        "send",
+        "forget(old)\n        store_tagged(i, REPLACED)",
+        "store_tagged(i, REPLACED)",
     ),
+    Mutant("a tag is not indexed when its job is sent", "life", "send", "    collect('zk', 0, entry)\n", ""),
     # tokens
     Mutant(
         "any token acks",
@@ -268,9 +290,13 @@ MUTANTS = (
         "redis.call('HDEL', g, 'k' .. job.key)",
         "",
     ),
-    Mutant("a revived group is not found by its key", "only groups", "dead", "put(out.zk, 0, group_entry(job))", ""),
+    Mutant("a revived group is not found by its key", "only groups", "dead", "collect('zk', 0, group_entry(job))", ""),
     Mutant(
-        "a group keeps its place in the list of its key", "only groups", "lib/ends", "put(out.rk, group_entry(job))", ""
+        "a group keeps its place in the list of its key",
+        "only groups",
+        "lib/ends",
+        "collect('rk', group_entry(job))",
+        "",
     ),
     Mutant(
         "cancel spares nobody",

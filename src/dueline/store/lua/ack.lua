@@ -7,6 +7,7 @@
 -- RETURN status now note extra numbers (per job: code)   blob
 -- BOUND  O(n log N), n <= 500
 local FIELDS = {}
+-- include time
 -- include head
 -- include write
 -- include record

@@ -19,6 +19,7 @@ for i = 1, N[2] do
   FIELDS[2 + i] = 'q' .. texts[i]
   at = at + N[2 + i]
 end
+-- include time
 -- include head
 -- include write
 -- include record
@@ -141,10 +142,10 @@ local function open(send)
   local group = { id = send.id, count = 0, bytes = 0 }
   read_whole(group, record)
   read_group(group)
-  put(out.hj, group.id, record)
-  put(out.zk, 0, group_entry(group))
+  collect('hj', group.id, record)
+  collect('zk', 0, group_entry(group))
   each_tag(group, function(entry)
-    put(out.zk, 0, entry)
+    collect('zk', 0, entry)
   end)
   redis.call('HSET', g, 'k' .. group.key, group.id)
   by_key[group.key], by_id[group.id] = group, group
@@ -167,7 +168,7 @@ local function free(id)
   if old.state == 'E' or (old.home and old.home ~= m) then
     if old.state ~= 'E' and old.state == nil then
       leave_other(old)
-      put(out.dr, old.id)
+      collect('dr', old.id)
       return true
     end
     refuse(ELSEWHERE, STATE[old.state] or 0, 0, 0, old.topic)
@@ -176,7 +177,7 @@ local function free(id)
     if old.phase then
       forget(old) -- gone by its retention, only not yet cleaned away
     elseif old.raw then
-      put(out.dj, old.id)
+      collect('dj', old.id)
     end
     return true
   end

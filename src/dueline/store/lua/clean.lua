@@ -6,6 +6,7 @@
 -- RETURN status now 0 0 numbers (expired, exhausted, purged, dead trimmed, next or -1, more) ""
 -- BOUND  200 entries of the agenda, 2,000 items of groups, 100 fields of the line
 local FIELDS = { 'hc' }
+-- include time
 -- include head
 -- include write
 -- include record
@@ -47,7 +48,7 @@ for i, job in ipairs(load(ids)) do
     break -- groups with many items: the rest is the next step's
   end
   local entry, kind = entries[i], string.sub(entries[i], 1, 1)
-  put(out.ra, entry) -- what is still to come is put back below: removals are written first
+  collect('ra', entry) -- what is still to come is put back below: removals are written first
   if handled[job.id] then
     -- its other entry did it
   elseif job.gone then
@@ -72,13 +73,13 @@ for i, job in ipairs(load(ids)) do
     end
     bury(job, job.reason, job.at)
   elseif kind == 'x' and job.state == 'l' then
-    put(out.za, int(job.time), entry)
+    collect('za', int(job.time), entry)
   elseif kind == 'x' and job.state and not job.written and job.exp > now then
-    put(out.za, int(job.exp), entry)
+    collect('za', int(job.exp), entry)
   elseif kind == 'e' and job.state == 'l' and job.policy.max > 0 and job.deliveries - job.uncounted >= job.policy.max then
-    put(out.za, int(job.time), entry)
+    collect('za', int(job.time), entry)
   elseif kind == 't' and job.written then
-    put(out.za, int(job.time), entry)
+    collect('za', int(job.time), entry)
   end
   items = items + (job.count or 0)
 end

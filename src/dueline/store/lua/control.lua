@@ -8,6 +8,7 @@
 -- RETURN status now note extra numbers (1 = done) ""
 -- BOUND  O(log N)
 local FIELDS = { 'pv', 'rt', 'rk', 'ra' }
+-- include time
 -- include head
 -- include rate
 local N = cmsgpack.unpack(ARGV[5])

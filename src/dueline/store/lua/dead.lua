@@ -7,6 +7,7 @@
 -- RETURN status now note extra numbers (per job: id size, code, due, version)   blob (ids)
 -- BOUND  O(n log N), n <= 500
 local FIELDS = {}
+-- include time
 -- include head
 -- include write
 -- include record
@@ -37,8 +38,8 @@ local function revive(job)
   if not job.written then
     leave(job)
   else
-    put(out.rd, 'x' .. job.id)
-    put(out.ra, 't' .. job.id)
+    collect('rd', 'x' .. job.id)
+    collect('ra', 't' .. job.id)
     count(COUNTER[job.reason], -1)
   end
   seq = seq + 1
@@ -49,20 +50,20 @@ local function revive(job)
     flags = job.inline and flags or flags + 64
     number, rest = 0, string.sub(rest, 1, 12) .. struct.pack('>I2', #text) .. text .. string.sub(rest, sections)
   end
-  put(out.hj, job.id, struct.pack(HEAD, flags, number, seq, job.created) .. rest)
+  collect('hj', job.id, struct.pack(HEAD, flags, number, seq, job.created) .. rest)
   job.reason, job.uncounted, job.given, job.token = 0, job.deliveries, 0, NO_TOKEN
   job.time, job.due, job.exp, job.changed = due, due, job.ttl and math.min(due + job.ttl, LAST) or 0, start
-  put(out.hr, job.id, run_text(job, 'W'))
-  put(out.zs, int(due), member(seq, job.id))
+  collect('hr', job.id, run_text(job, 'W'))
+  collect('zs', int(due), member(seq, job.id))
   if job.exp > 0 then
-    put(out.za, int(job.exp), 'x' .. job.id)
+    collect('za', int(job.exp), 'x' .. job.id)
     work_at(job.exp)
   end
   if flags % 4 == 3 then -- a group that ended is closed for ever, also if only time ended it
     if redis.call('HGET', g, 'k' .. read_group(job)) == job.id then
       redis.call('HDEL', g, 'k' .. job.key)
     end
-    put(out.zk, 0, group_entry(job))
+    collect('zk', 0, group_entry(job))
   end
   deliverable_at(due)
   return due

@@ -8,6 +8,7 @@
 -- RETURN status now note extra numbers (per job: code, due, version)   blob
 -- BOUND  O(n log N), n <= 500
 local FIELDS = { 'pn' }
+-- include time
 -- include head
 -- include write
 -- include record
@@ -77,11 +78,11 @@ for i, job in ipairs(jobs) do
     seq = seq + 1
     if tags ~= nil then
       each_tag(job, function(entry)
-        put(out.rk, entry)
+        collect('rk', entry)
       end)
       job.tags = tags
       each_tag(job, function(entry)
-        put(out.zk, 0, entry)
+        collect('zk', 0, entry)
       end)
     end
     if headers == nil then
@@ -100,17 +101,17 @@ for i, job in ipairs(jobs) do
     local flags = (body_kind >= 0 and body_kind or job.flags % 4) + (job.ttl and 4 or 0) + (headers and #headers > 0 and 8 or 0)
       + (job.tags and #job.tags > 0 and 16 or 0) + (job.edited and 32 or 0) + (inline and 64 or 0) + (job.topic and 128 or 0)
     local sum = body_kind >= 0 and struct.pack('>I4', crc) or string.sub(job.raw, 14, 17)
-    put(out.hj, job.id, struct.pack(HEAD, flags, number, seq, job.created) .. sum .. string.sub(job.raw, 18, 25)
+    collect('hj', job.id, struct.pack(HEAD, flags, number, seq, job.created) .. sum .. string.sub(job.raw, 18, 25)
       .. sized(inline) .. sized(job.topic) .. (job.ttl and struct.pack('>I6', job.ttl) or '')
       .. (job.edited and struct.pack('>I6', job.edited) or '') .. sized(headers) .. sized(job.tags)
       .. (body_kind >= 0 and body or string.sub(job.raw, job.body_at)))
-    put(out.zs, int(time), member(seq, job.id))
+    collect('zs', int(time), member(seq, job.id))
     if not job.fresh then
       job.time, job.due, job.exp, job.changed, job.token = time, due, expires, start, NO_TOKEN
-      put(out.hr, job.id, run_text(job, 'W'))
+      collect('hr', job.id, run_text(job, 'W'))
     end
     if expires > 0 then
-      put(out.za, int(expires), 'x' .. job.id)
+      collect('za', int(expires), 'x' .. job.id)
       work_at(expires)
     end
     deliverable_at(time)

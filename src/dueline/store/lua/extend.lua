@@ -7,6 +7,7 @@
 -- RETURN status now note extra numbers (per job: code, deadline)   blob
 -- BOUND  O(n log N), n <= 500
 local FIELDS = {}
+-- include time
 -- include head
 -- include write
 -- include record
@@ -33,10 +34,10 @@ for i, job in ipairs(jobs) do
   else
     deadline = math.max(job.time, math.min(start + N[3 * i], LAST))
     job.time, job.changed = deadline, start
-    put(out.hr, job.id, run_text(job, 'L'))
-    put(out.zl, int(deadline), member(job.seq, job.id))
+    collect('hr', job.id, run_text(job, 'L'))
+    collect('zl', int(deadline), member(job.seq, job.id))
     if job.policy.max > 0 and job.deliveries - job.uncounted >= job.policy.max then
-      put(out.za, int(deadline), 'e' .. job.id)
+      collect('za', int(deadline), 'e' .. job.id)
       work_at(deadline)
     end
   end

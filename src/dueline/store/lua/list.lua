@@ -7,6 +7,7 @@
 -- RETURN status now 0 0 numbers blob                numbers: cursor size, then lib/show; blob: cursor, then lib/show
 -- BOUND  500 entries inspected, 1 MiB
 local FIELDS = {}
+-- include time
 -- include head
 -- include record
 -- include judge

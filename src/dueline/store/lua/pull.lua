@@ -11,6 +11,7 @@
 --        blob     per job: id, record (of a group with its items, lib/items)
 -- BOUND  max + 100 entries inspected, 1 MiB of records and items; 1,000 items a group
 local FIELDS = { 'dp', 'du', 'rt', 'rk', 'ra' }
+-- include time
 -- include head
 -- include write
 -- include record
@@ -159,14 +160,14 @@ while not paused and jobs < room and inspected < bound and not more and not empt
       if job.phase == 'L' then
         over = over + 1
       else
-        put(out.rs, froms[i])
+        collect('rs', froms[i])
       end
       job.deliveries, job.time, job.changed = job.deliveries + 1, math.min(start + lease, LAST), start
       job.token = base .. struct.pack('>I4', jobs)
-      put(out.hr, job.id, run_text(job, 'L'))
-      put(out.zl, int(job.time), froms[i])
+      collect('hr', job.id, run_text(job, 'L'))
+      collect('zl', int(job.time), froms[i])
       if job.policy.max > 0 and job.deliveries - job.uncounted >= job.policy.max then
-        put(out.za, int(job.time), 'e' .. job.id)
+        collect('za', int(job.time), 'e' .. job.id)
         work_at(job.time)
       end
       hand_out(job)
@@ -181,9 +182,9 @@ while not paused and jobs < room and inspected < bound and not more and not empt
     else
       -- No readable record behind this entry: take it out of the way, keep it for fsck.
       broken = broken + 1
-      put(out.rs, froms[i])
-      put(out.rl, froms[i])
-      put(out.zd, int(now), 'b' .. job.id)
+      collect('rs', froms[i])
+      collect('rl', froms[i])
+      collect('zd', int(now), 'b' .. job.id)
       count('nB', 1)
     end
   end

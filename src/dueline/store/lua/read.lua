@@ -8,6 +8,7 @@
 --        one that lives in another topic 7 and the size of its name)
 -- BOUND  n <= 500
 local FIELDS = {}
+-- include time
 -- include head
 -- include record
 -- include judge

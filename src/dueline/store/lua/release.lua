@@ -8,6 +8,7 @@
 -- RETURN status now note extra numbers (per job: code, due or 0, reason or 0)   blob
 -- BOUND  O(n log N), n <= 500; 2,000 items per group that gives
 local FIELDS = {}
+-- include time
 -- include head
 -- include write
 -- include record
@@ -46,7 +47,7 @@ for i, job in ipairs(jobs) do
     counts_one = counts_one or job.given >= MAX_REFUNDS
     if not counts_one then
       job.uncounted, job.given = job.uncounted + 1, job.given + 1
-      put(out.ra, 'e' .. job.id)
+      collect('ra', 'e' .. job.id)
     end
     local attempts, p = job.deliveries - job.uncounted, job.policy
     if dead > 0 then
@@ -76,11 +77,11 @@ for i, job in ipairs(jobs) do
       if delay == 0 and not counts_one then
         due = math.min(job.due, now) -- given back unused: to the place it had
       end
-      put(out.rl, member(job.seq, job.id))
-      put(out.zs, int(due), member(job.seq, job.id))
+      collect('rl', member(job.seq, job.id))
+      collect('zs', int(due), member(job.seq, job.id))
       freed = freed or job.time > now
       job.time, job.due, job.changed = due, due, start
-      put(out.hr, job.id, run_text(job, 'W'))
+      collect('hr', job.id, run_text(job, 'W'))
       deliverable_at(due)
     end
   end

@@ -8,6 +8,7 @@
 --                 somebody waits, then one per band and the rest
 -- BOUND  20 x O(log N)
 local FIELDS = { 'nD', 'nC', 'nB', 'x1', 'x2', 'x3', 'x4' }
+-- include time
 -- include head
 local function between(key, from, to)
   return redis.call('ZCOUNT', key, from, to)

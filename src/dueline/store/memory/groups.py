@@ -8,24 +8,14 @@ the items of both stand there in send order, and the open one's time, attempts a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 
 from ...engine.job import Item, State
 from ...engine.limits import LAST_MS
 from ...engine.store import Code, Merge, MergeUpdate, SendItem, SendResult
-from .lines import LineState
+from .change import Change
 from .records import Group, Record, Seen, due_ms, judged, look
 
 GROUPS_LOOKED_AT = 100  # of a key, the oldest ones, when a send opens a group
-
-
-@dataclass(slots=True)
-class Change:
-    """One changing operation under way: where, when, and which records it wrote."""
-
-    state: LineState
-    now_ms: int
-    touched: list[Record] = field(default_factory=list[Record])
 
 
 def join(change: Change, item: SendItem, merge: Merge, store: Callable[[SendItem, Group], Record]) -> SendResult:
@@ -38,14 +28,14 @@ def join(change: Change, item: SendItem, merge: Merge, store: Callable[[SendItem
     if into is not None and _has_room(_group(into), len(item.body)):
         _append(change, into, item, merge)
         return _answer(Code.APPENDED, into, change)
-    taken = change.state.shelf.find(item.id, change.now_ms)
+    taken = change.shelf.find(item.id, change.now_ms)
     if taken is not None:
         return _refusal(change, *taken)
     if into is not None:
         flush(change, into)
     group = Group(
         key=merge.key,
-        number=change.state.shelf.last_number + 1,
+        number=change.shelf.last_number + 1,
         cap_ms=LAST_MS if merge.max_wait_ms is None else min(change.now_ms + merge.max_wait_ms, LAST_MS),
         max_items=merge.max_items,
         max_bytes=merge.max_bytes,
@@ -109,7 +99,7 @@ def _append(change: Change, into: Record, item: SendItem, merge: Merge) -> None:
 
 def _add(change: Change, into: Record, item: SendItem, merge: Merge) -> None:
     group = _group(into)
-    group.items.append((change.state.shelf.take_number(), Item(item.body, item.kind, merge.item_id)))
+    group.items.append((change.shelf.take_number(), Item(item.body, item.kind, merge.item_id)))
     if merge.item_id is not None:
         group.item_ids.add(merge.item_id)
     into.updated_at_ms = change.now_ms
@@ -160,7 +150,7 @@ def _holder(change: Change, key: str, item_id: str) -> Record | None:
 
 def _groups(change: Change, topic: str, key: str) -> Iterator[tuple[Record, Seen]]:
     """Every readable group of a key; in a wide namespace the shelf has other topics' too."""
-    for record in change.state.shelf.records.values():
+    for record in change.shelf.records.values():
         if record.group is not None and record.group.key == key and record.topic == topic:
             seen = look(record, change.now_ms)
             if seen is not None:

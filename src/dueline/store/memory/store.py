@@ -17,8 +17,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from ...engine.job import BodyKind, Held, Job, Line, Reason, State
-from ...engine.limits import MAX_REFUNDS, PULL_BYTES
-from ...engine.policy import wait_after
+from ...engine.limits import PULL_BYTES
 from ...engine.store import (
     Cleaned,
     Code,
@@ -41,32 +40,14 @@ from ...engine.store import (
     StalePolicy,
     Stats,
 )
-from . import groups
+from . import groups, holders
+from .change import NOT_FOUND, Change
 from .directory import MemoryDirectory
 from .figures import count
 from .lines import LineState, Shelf
 from .listing import list_page
 from .push_log import MemoryPushLog
-from .records import Group, Record, Seen, due_ms, held_of, job_of, judged
-
-LOST = Done(Code.LEASE_LOST)
-NOT_FOUND = Done(Code.NOT_FOUND)
-
-
-class Change(groups.Change):
-    """One changing operation under way."""
-
-    @property
-    def shelf(self) -> Shelf:
-        return self.state.shelf
-
-    def find(self, id: str) -> tuple[Record, Seen] | Done:
-        """The job under this id, or why it is not this line's to change. A line without a topic is everybody's."""
-        found = self.shelf.find(id, self.now_ms)
-        if found is None:
-            return NOT_FOUND
-        topic = self.state.line.topic
-        return found if found[0].topic == topic or not topic else Done(Code.ELSEWHERE)
+from .records import Group, Record, due_ms, held_of, job_of, judged
 
 
 class MemoryStore:
@@ -190,79 +171,15 @@ class MemoryStore:
 
     async def ack(self, line: Line, items: Sequence[Ref]) -> list[Done]:
         with self._change(line) as change:
-            return [self._ack(change, item) for item in items]
-
-    def _ack(self, change: Change, item: Ref) -> Done:
-        found = change.find(item.id)
-        if isinstance(found, Done):
-            return found
-        record, seen = found
-        if not seen.live:
-            if item.token is None:
-                return Done(Code.ALREADY_DONE)
-            return Done(Code.OK) if seen.state is State.DONE and item.token == record.token else LOST
-        if item.token is not None and item.token != record.token:
-            return LOST
-        record.end(State.DONE, None, change.now_ms, record.token)
-        change.touched.append(record)
-        return Done(Code.OK)
+            return [holders.ack(change, item) for item in items]
 
     async def release(self, line: Line, items: Sequence[Release]) -> list[Done]:
         with self._change(line) as change:
-            return [self._release(change, item) for item in items]
-
-    def _release(self, change: Change, item: Release) -> Done:
-        found = change.find(item.id)
-        if isinstance(found, Done):
-            return found
-        record, seen = found
-        current = seen.state is State.LEASED if item.token is None else item.token == record.token
-        if not seen.live or not current:
-            return LOST
-        now_ms = change.now_ms
-        change.touched.append(record)
-        record.fail(item.error)
-        counted = item.count or record.given >= MAX_REFUNDS
-        if not counted:
-            record.refunds += 1
-            record.given += 1
-        reason = item.dead
-        if reason is None and counted and record.exhausted:
-            reason = Reason.EXHAUSTED
-        if reason is None and record.expires_at_ms is not None and record.expires_at_ms <= now_ms:
-            reason = Reason.EXPIRED
-        if reason is not None:
-            record.end(State.DEAD, reason, now_ms)
-            return Done(Code.DEAD, reason=reason)
-        wait_ms = item.delay_ms
-        if wait_ms is None:
-            wait_ms = wait_after(record.policy, record.attempts, item.jitter_draw)
-        into = groups.give_to_open(change, record) if counted else None
-        if into is not None:
-            return Done(Code.OK, into.due_at_ms)
-        record.drop_lease()
-        due_at_ms = due_ms(now_ms, wait_ms, None)
-        if item.delay_ms == 0 and not counted:
-            due_at_ms = min(record.due_at_ms, now_ms)  # given back unused: to the place it had
-        record.due_at_ms = record.time_ms = due_at_ms
-        record.updated_at_ms = now_ms
-        return Done(Code.OK, record.due_at_ms)
+            return [holders.release(change, item) for item in items]
 
     async def extend(self, line: Line, items: Sequence[Extend]) -> list[Done]:
         with self._change(line) as change:
-            return [self._extend(change, item) for item in items]
-
-    def _extend(self, change: Change, item: Extend) -> Done:
-        found = change.find(item.id)
-        if isinstance(found, Done):
-            return found
-        record, seen = found
-        if not seen.live or item.token != record.token:
-            return LOST
-        record.time_ms = max(record.time_ms, change.now_ms + item.lease_ms)
-        record.updated_at_ms = change.now_ms
-        change.touched.append(record)
-        return Done(Code.OK, record.time_ms)
+            return [holders.extend(change, item) for item in items]
 
     async def cancel(
         self, line: Line, ids: Sequence[str], forget: bool = False, spare_leased: bool = False

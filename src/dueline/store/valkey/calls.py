@@ -24,6 +24,7 @@ from .keys import DATA_VERSION, LETTERS, directory_keys, line_keys, meta_key
 from .link import Link, LinkLost
 from .scripts import OPERATIONS, Patch, load_scripts
 
+LONE_KEYS = 4  # lone.lua names only those that it may touch
 _LETTER = {name: chr(97 + place) for place, name in enumerate(OPERATIONS)}
 
 
@@ -143,7 +144,9 @@ class Calls:
         permanent = "1" if self.link.permanent_keys else ""
         named: tuple[str, ...] = keys.keys
         extra: tuple[str, ...] = (keys.channel, permanent, self._process)
-        if line.wide:
+        if name == "lone":
+            named, extra = keys.keys[:LONE_KEYS], extra[:1]
+        elif line.wide:
             extra += (line.topic,)
             if other is not None:
                 second = line_keys(self._prefix, other)
@@ -162,7 +165,7 @@ class Calls:
             if said & 1:
                 self.unlisted.setdefault((line.namespace, line.topic), set()).add(line)
                 self.events.unlisted(line)
-        return now_ms, said, codec.unpack_numbers(packed), answer
+        return now_ms, said, codec.unpack_numbers(packed) if packed else [], answer
 
     async def once(
         self,

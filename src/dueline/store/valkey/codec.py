@@ -124,6 +124,26 @@ def pack_tags(tags: tuple[str, ...]) -> bytes:
     return "\0".join(tags).encode()
 
 
+def _form(item: SendItem, topic: bytes | None) -> tuple[int, bytes]:
+    """Flags of a record, and what stands in it between its head and its body."""
+    flags, ttl = int(item.kind), item.ttl_ms or 0
+    sections = pack_sums(zlib.crc32(item.body), item.fingerprint)
+    if ttl or item.headers or item.tags or topic is not None:
+        if topic is not None:
+            flags |= _TOPIC
+            sections += sized(topic)
+        if ttl:
+            flags |= _TTL
+            sections += _i6(ttl)
+        if item.headers:
+            flags |= _HEADERS
+            sections += sized(item.headers)
+        if item.tags:
+            flags |= _TAGS
+            sections += sized(pack_tags(item.tags))
+    return flags, sections
+
+
 def encode_send(items: Sequence[SendItem], policy_version: int, topic: bytes | None) -> tuple[bytes, bytes]:
     """numbers and blob of send.lua. `topic` is given in wide namespaces, where a record must name its topic."""
     policies: dict[JobPolicy, int] = {}
@@ -133,29 +153,31 @@ def encode_send(items: Sequence[SendItem], policy_version: int, topic: bytes | N
         index = policies.get(item.policy)
         if index is None:
             index = policies[item.policy] = len(policies) + 1
-        body, ttl = item.body, item.ttl_ms or 0
-        flags = int(item.kind)
-        rest = pack_sums(zlib.crc32(body), item.fingerprint)
-        if ttl or item.headers or item.tags or topic is not None:
-            if topic is not None:
-                flags |= _TOPIC
-                rest += sized(topic)
-            if ttl:
-                flags |= _TTL
-                rest += _i6(ttl)
-            if item.headers:
-                flags |= _HEADERS
-                rest += sized(item.headers)
-            if item.tags:
-                flags |= _TAGS
-                rest += sized(pack_tags(item.tags))
-        id = pack_id(item.id)
+        body, id = item.body, pack_id(item.id)
+        flags, rest = _form(item, topic)
         when = item.delay_ms if item.at_ms is None else -max(item.at_ms, 1)
         pieces += (id, rest, body)
-        per_job += (len(id), len(rest) + len(body), flags, index, when, ttl, int(item.on_live), int(item.on_ended))
+        per_job += (
+            *(len(id), len(rest) + len(body), flags, index, when),
+            *(item.ttl_ms or 0, int(item.on_live), int(item.on_ended)),
+        )
     texts = [pack_policy(policy) for policy in policies]
     numbers = [policy_version, len(texts), *map(len, texts), len(items), *per_job]
     return pack_numbers(numbers), b"".join(texts + pieces)
+
+
+def is_lone(item: SendItem) -> bool:
+    """Whether lone.lua can store it: there is nothing to index but its time."""
+    return not item.tags and not item.ttl_ms and item.merge is None
+
+
+def encode_lone(item: SendItem, policy_version: int, topic: bytes | None) -> tuple[bytes, bytes]:
+    """numbers and blob of lone.lua."""
+    policy, id = pack_policy(item.policy), pack_id(item.id)
+    flags, rest = _form(item, topic)
+    when = item.delay_ms if item.at_ms is None else -max(item.at_ms, 1)
+    numbers = pack_numbers((policy_version, len(policy), len(id), flags, when))
+    return numbers, b"".join((policy, id, rest, item.body))
 
 
 def decode_sent(n: Sequence[int]) -> list[SendResult]:

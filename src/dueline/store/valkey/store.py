@@ -238,7 +238,13 @@ class ValkeyStore:
         return await self._decided(line, items, policy_version, appends.decode_appended(n, blob))
 
     async def _send(self, line: Line, items: list[SendItem], policy_version: int) -> list[SendResult]:
-        encoded = codec.encode_send(items, policy_version, line.topic.encode() if line.wide else None)
+        topic = line.topic.encode() if line.wide else None
+        if len(items) == 1 and codec.is_lone(items[0]):
+            encoded = codec.encode_lone(items[0], policy_version, topic)
+            _, _, n, _ = await self._calls.change("lone", line, *encoded, variant=policy_version)
+            if n:
+                return codec.decode_sent(n)
+        encoded = codec.encode_send(items, policy_version, topic)
         _, _, n, blob = await self._calls.change("send", line, *encoded, variant=policy_version)
         if not line.wide:
             return codec.decode_sent(n)

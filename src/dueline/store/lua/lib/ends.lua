@@ -16,7 +16,7 @@ local function end_group(job, phase)
     if redis.call('HGET', home, 'k' .. read_group(job)) == job.id then
       redis.call('HDEL', home, 'k' .. job.key)
     end
-    put(out.rk, group_entry(job))
+    collect('rk', group_entry(job))
     if phase and string.upper(phase) == phase then
       return
     end
@@ -53,27 +53,27 @@ end
 -- Takes a live job out of schedule or leases, and its notes out of the agenda.
 local function leave(job)
   if job.phase == 'L' then
-    put(out.rl, member(job.seq, job.id))
+    collect('rl', member(job.seq, job.id))
     if job.policy.max > 0 and job.deliveries - job.uncounted >= job.policy.max then
-      put(out.ra, 'e' .. job.id)
+      collect('ra', 'e' .. job.id)
     end
     if job.time > now then
       freed = true
     end
   else
-    put(out.rs, member(job.seq, job.id))
+    collect('rs', member(job.seq, job.id))
   end
   if job.exp > 0 then
-    put(out.ra, 'x' .. job.id)
+    collect('ra', 'x' .. job.id)
   end
 end
 
 -- Forgets an ended or gone job: record, run, indexes, tags.
 local function forget(job)
   if job.written then
-    put(out.ra, 't' .. job.id)
+    collect('ra', 't' .. job.id)
     if job.phase == 'X' then
-      put(out.rd, 'x' .. job.id)
+      collect('rd', 'x' .. job.id)
       count(COUNTER[job.reason], -1)
     else
       count(string.upper(job.phase) == 'D' and 'nD' or 'nC', -1)
@@ -82,14 +82,14 @@ local function forget(job)
     leave(job)
   end
   each_tag(job, function(entry)
-    put(out.rk, entry)
+    collect('rk', entry)
   end)
   if job.flags % 4 == 3 then
     end_group(job)
   end
-  put(out.dr, job.id)
+  collect('dr', job.id)
   if job.raw then
-    put(out.dj, job.id)
+    collect('dj', job.id)
   end
 end
 
@@ -99,21 +99,21 @@ local function bury(job, reason, at)
   job.reason, job.changed, job.time = reason, at, math.min(at + job.policy.dead, LAST)
   if job.policy.dead == 0 or job.time <= now then
     each_tag(job, function(entry)
-      put(out.rk, entry)
+      collect('rk', entry)
     end)
     if job.flags % 4 == 3 then
       end_group(job)
     end
-    put(out.dr, job.id)
-    put(out.dj, job.id)
+    collect('dr', job.id)
+    collect('dj', job.id)
     return
   end
   if job.flags % 4 == 3 then
     end_group(job, 'X')
   end
-  put(out.hr, job.id, run_text(job, 'X'))
-  put(out.zd, int(at), 'x' .. job.id)
-  put(out.za, int(job.time), 't' .. job.id)
+  collect('hr', job.id, run_text(job, 'X'))
+  collect('zd', int(at), 'x' .. job.id)
+  collect('za', int(job.time), 't' .. job.id)
   count(COUNTER[reason], 1)
   work_at(job.time)
 end
@@ -126,18 +126,18 @@ local function close(job, phase, bare)
     end_group(job, retain > 0 and (keep and phase or string.lower(phase)) or nil)
   end
   each_tag(job, function(entry)
-    put(out.rk, entry)
+    collect('rk', entry)
   end)
   if retain == 0 then
     if not job.fresh then
-      put(out.dr, job.id)
+      collect('dr', job.id)
     end
-    put(out.dj, job.id)
+    collect('dj', job.id)
     return
   end
   job.reason, job.changed, job.time = 0, start, math.min(start + retain, LAST)
   if keep then
-    put(out.hr, job.id, run_text(job, phase))
+    collect('hr', job.id, run_text(job, phase))
   else
     local head = string.sub(job.raw, 1, 25)
     if job.inline then
@@ -146,10 +146,10 @@ local function close(job, phase, bare)
     if job.topic then
       head = head .. struct.pack('>I2', #job.topic) .. job.topic
     end
-    put(out.hr, job.id, run_text(job, string.lower(phase), head))
-    put(out.dj, job.id)
+    collect('hr', job.id, run_text(job, string.lower(phase), head))
+    collect('dj', job.id)
   end
-  put(out.za, int(job.time), 't' .. job.id)
+  collect('za', int(job.time), 't' .. job.id)
   count(phase == 'D' and 'nD' or 'nC', 1)
   work_at(job.time)
 end

@@ -1,27 +1,10 @@
--- head: what every changing script begins with. Names KEYS and ARGV once, reads the time once, answers a repeated
--- call from memory, refuses to act on a clock that jumped.
+-- head: what every changing script begins with, behind lib/time. Names KEYS and ARGV once, reads the line's own fields once, refuses to
+-- act on a clock that jumped.
 local m, j, r, s, l, a, d, g, k = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local caller, nonce, blob, channel, permanent = ARGV[3], ARGV[4], ARGV[6], ARGV[7], ARGV[8] == '1'
-local LAST = 253402300799999
 -- Wide namespaces: ids are unique over all topics, so a record names its topic. `topic` is this line's own ('' = none: the caller
 -- knows only the id), `other` a second line whose keys stand behind the first nine (m s l a d g k).
 local topic, other = ARGV[10], ARGV[11]
-
-local now, start -- what is over is judged by the past millisecond, what begins counts from the next one
-if ARGV[1] ~= '' then
-  now = tonumber(ARGV[1])
-  start = now
-else
-  local t = redis.call('TIME')
-  local us = tonumber(t[2])
-  now = tonumber(t[1]) * 1000 + math.floor(us / 1000)
-  start = us % 1000 > 0 and now + 1 or now
-end
-local stepped = false -- this clock is not where the caller expects it: nothing may be changed by it
-if ARGV[2] ~= '' then
-  local expected, tolerance = string.match(ARGV[2], '^(%d+):(%d+)$')
-  stepped = math.abs(now - tonumber(expected)) > tonumber(tolerance)
-end
 
 local function put(list, x, y)
   local n = #list
@@ -75,6 +58,13 @@ local freed, first = false, nil -- a place became free; the earliest moment some
 
 local function int(n)
   return string.format('%.0f', n)
+end
+
+local HEAD = '>BBI5I6' -- what a record begins with (lib/record)
+
+-- An entry of the schedule or of the leases: what is due in the same millisecond stands in send order.
+local function member(seq_number, id)
+  return struct.pack('>I5', seq_number) .. id
 end
 
 local function work_at(t)

@@ -21,10 +21,10 @@ end
 -- A group stands in line for a new time, at its place of the order. Only groups that nobody ever pulled are moved.
 local function move(group, due)
   group.due, group.time = due, due
-  put(out.zs, int(due), member(group.seq, group.id))
+  collect('zs', int(due), member(group.seq, group.id))
   if group.ttl then
     group.exp = math.min(due + group.ttl, LAST)
-    put(out.za, int(group.exp), 'x' .. group.id)
+    collect('za', int(group.exp), 'x' .. group.id)
     work_at(group.exp)
   end
   deliverable_at(due)

@@ -6,7 +6,7 @@
 -- r[id]  phase reason deliveries:4 uncounted:4 given:1 time:6 due:6 exp:6 changed:6 token:12 | [record head:25, with its policy bytes if inline, its topic if wide] error
 --        phase: L leased, W waits, D done, C cancelled, X dead; lower case d, c: tombstone, no record in j, its head is here
 -- time   L deadline; W next delivery; ended: end of the retention
-local RUN, HEAD, NO_TOKEN = '>BBI4I4BI6I6I6I6', '>BBI5I6', string.rep('\0', 12)
+local RUN, NO_TOKEN = '>BBI4I4BI6I6I6I6', string.rep('\0', 12)
 local policies = {}
 
 -- lease, max (0 = none), retain, dead_retain, flags (1 = keep the body), jitter, waits...
@@ -24,10 +24,6 @@ end
 
 local function wait_of(p, i)
   return (struct.unpack('>I6', p.text, 31 + 6 * (i - 1)))
-end
-
-local function member(seq_number, id)
-  return struct.pack('>I5', seq_number) .. id
 end
 
 -- Reads a record's head and sections into `job`; the body begins at job.body_at.

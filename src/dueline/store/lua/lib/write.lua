@@ -1,12 +1,28 @@
 -- write: commands of a batch are collected and sent grouped: 20-55 % less store time, and fewer to replay at a restart.
-local out = { hj = {}, hr = {}, dj = {}, dr = {}, zs = {}, zl = {}, za = {}, zd = {}, zk = {}, rs = {}, rl = {}, ra = {}, rd = {}, rk = {} }
+local out = {} -- by name: command and key, such as zs for ZADD of s, rs for ZREM of it
 local counts = {}
 
 local function count(name, by)
   counts[name] = (counts[name] or 0) + by
 end
 
+local function collect(name, x, y)
+  local list = out[name]
+  if list == nil then
+    list = {}
+    out[name] = list
+  end
+  local n = #list
+  list[n + 1] = x
+  if y ~= nil then
+    list[n + 2] = y
+  end
+end
+
 local function grouped(command, key, list)
+  if list == nil then
+    return
+  end
   for i = 1, #list, 3900 do
     redis.call(command, key, unpack(list, i, math.min(i + 3899, #list)))
   end
@@ -15,11 +31,8 @@ end
 -- Writes everything collected, wakes whoever waits, remembers the answer, and returns it.
 -- A call that changed nothing leaves no trace, not even a memory: its repeat may as well be the first.
 local function finish(numbers, reply, remembered)
-  local packed, dirty = cmsgpack.pack(numbers), next(counts) ~= nil or #set > 0
-  for _, list in pairs(out) do
-    dirty = dirty or #list > 0
-  end
-  if not dirty then
+  local packed = cmsgpack.pack(numbers)
+  if next(out) == nil and next(counts) == nil and #set == 0 then
     return { 0, now, 0, 0, packed, reply }
   end
   local head

@@ -1,0 +1,32 @@
+"""One changing operation of the reference store: what its pieces are told. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...engine.store import Code, Done
+from .lines import LineState, Shelf
+from .records import Record, Seen
+
+NOT_FOUND = Done(Code.NOT_FOUND)
+
+
+@dataclass(slots=True)
+class Change:
+    """A changing operation under way: where, when, and which records it wrote."""
+
+    state: LineState
+    now_ms: int
+    touched: list[Record] = field(default_factory=list[Record])
+
+    @property
+    def shelf(self) -> Shelf:
+        return self.state.shelf
+
+    def find(self, id: str) -> tuple[Record, Seen] | Done:
+        """The job under this id, or why it is not this line's to change. A line without a topic is everybody's."""
+        found = self.shelf.find(id, self.now_ms)
+        if found is None:
+            return NOT_FOUND
+        topic = self.state.line.topic
+        return found if found[0].topic == topic or not topic else Done(Code.ELSEWHERE)

@@ -1,0 +1,83 @@
+"""What a holder may say of its job: it is done, I give it back, I need it longer. No I/O.
+
+Whose word counts is told by the token (`engine.store`); without one it is whoever holds the job.
+"""
+
+from __future__ import annotations
+
+from ...engine.job import Reason, State
+from ...engine.limits import MAX_REFUNDS
+from ...engine.policy import wait_after
+from ...engine.store import Code, Done, Extend, Ref, Release
+from . import groups
+from .change import Change
+from .records import due_ms
+
+LOST = Done(Code.LEASE_LOST)
+
+
+def ack(change: Change, item: Ref) -> Done:
+    found = change.find(item.id)
+    if isinstance(found, Done):
+        return found
+    record, seen = found
+    if not seen.live:
+        if item.token is None:
+            return Done(Code.ALREADY_DONE)
+        return Done(Code.OK) if seen.state is State.DONE and item.token == record.token else LOST
+    if item.token is not None and item.token != record.token:
+        return LOST
+    record.end(State.DONE, None, change.now_ms, record.token)
+    change.touched.append(record)
+    return Done(Code.OK)
+
+
+def release(change: Change, item: Release) -> Done:
+    found = change.find(item.id)
+    if isinstance(found, Done):
+        return found
+    record, seen = found
+    current = seen.state is State.LEASED if item.token is None else item.token == record.token
+    if not seen.live or not current:
+        return LOST
+    now_ms = change.now_ms
+    change.touched.append(record)
+    record.fail(item.error)
+    counted = item.count or record.given >= MAX_REFUNDS
+    if not counted:
+        record.refunds += 1
+        record.given += 1
+    reason = item.dead
+    if reason is None and counted and record.exhausted:
+        reason = Reason.EXHAUSTED
+    if reason is None and record.expires_at_ms is not None and record.expires_at_ms <= now_ms:
+        reason = Reason.EXPIRED
+    if reason is not None:
+        record.end(State.DEAD, reason, now_ms)
+        return Done(Code.DEAD, reason=reason)
+    wait_ms = item.delay_ms
+    if wait_ms is None:
+        wait_ms = wait_after(record.policy, record.attempts, item.jitter_draw)
+    into = groups.give_to_open(change, record) if counted else None
+    if into is not None:
+        return Done(Code.OK, into.due_at_ms)
+    record.drop_lease()
+    due_at_ms = due_ms(now_ms, wait_ms, None)
+    if item.delay_ms == 0 and not counted:
+        due_at_ms = min(record.due_at_ms, now_ms)  # given back unused: to the place it had
+    record.due_at_ms = record.time_ms = due_at_ms
+    record.updated_at_ms = now_ms
+    return Done(Code.OK, record.due_at_ms)
+
+
+def extend(change: Change, item: Extend) -> Done:
+    found = change.find(item.id)
+    if isinstance(found, Done):
+        return found
+    record, seen = found
+    if not seen.live or item.token != record.token:
+        return LOST
+    record.time_ms = max(record.time_ms, change.now_ms + item.lease_ms)
+    record.updated_at_ms = change.now_ms
+    change.touched.append(record)
+    return Done(Code.OK, record.time_ms)
