@@ -1,11 +1,11 @@
-"""Services by a Eureka registry, through py-eureka-client (the extra `dueline[eureka]`).
+"""Services by a Eureka registry. Needs the extra `dueline[eureka]`.
 
 We only read. One service is asked for by its name (`apps/<NAME>`, and `vips/<name>` for one that registered under
 another name than it is called by), as often as `remembered` says; the whole registry only when somebody wants to see
 it. Of several addresses the first that answers is asked, and stays the first.
 
-Of py-eureka-client the transport is used (`eureka_http`), but not its EurekaClient: that one reads XML (see `told`),
-from a thread that cannot be ended.
+It is read by an HTTP client of our own (`eureka_http`). Of py-eureka-client only the base class of that one is used, not
+its EurekaClient: that one reads XML (see `told`), from a thread that cannot be ended.
 """
 
 from __future__ import annotations

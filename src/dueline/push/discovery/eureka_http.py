@@ -1,8 +1,9 @@
-"""The transport to a Eureka registry: py-eureka-client's own, with what a long-running server needs.
+"""How a Eureka registry is read: an HTTP client of our own, on httpx. Needs the extra `dueline[eureka]`.
 
-Its client keeps no connection, follows redirects, obeys proxy variables, reads answers of any size, and refuses some
-addresses that are fine ([::1], a password with a "+"). This one has one pool, calls the configured addresses only,
-reads not more than MAX_BYTES, and leaves addresses to httpx. Needs the extra `dueline[eureka]`.
+py-eureka-client's own keeps no connection, follows redirects, obeys proxy variables, reads answers of any size, and
+refuses some addresses that are fine ([::1], a password with a "+"). This one has one pool, calls the configured
+addresses only, reads not more than MAX_BYTES, and leaves addresses to httpx. It is a subclass of that package's
+HttpClient and raises the same errors, so it can serve as its transport (`urlopen`); the server itself calls `get`.
 """
 
 from __future__ import annotations
