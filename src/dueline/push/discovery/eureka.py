@@ -4,8 +4,8 @@ We only read. One service is asked for by its name (`apps/<NAME>`, and `vips/<na
 another name than it is called by), as often as `remembered` says; the whole registry only when somebody wants to see
 it. Of several addresses the first that answers is asked, and stays the first.
 
-It is read by an HTTP client of our own (`eureka_http`). Of py-eureka-client only the base class of that one is used, not
-its EurekaClient: that one reads XML (see `told`), from a thread that cannot be ended.
+It is read by an HTTP client of our own (`eureka_http`). Of py-eureka-client only the base class of that client is
+used, not its EurekaClient: that one reads XML (see `told`), from a thread that cannot be ended.
 """
 
 from __future__ import annotations
