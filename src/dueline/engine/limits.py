@@ -11,7 +11,6 @@ MAX_ID_BYTES = 512
 BATCH_JOBS = 500  # per script call
 BATCH_BYTES = 1 << 20  # of bodies per script call; a larger single body travels alone
 PULL_BYTES = 1 << 20
-PULL_EXTRA = 100  # entries a pull may inspect beyond what it returns
 MAX_REFUNDS = 100
 MAX_ERROR_BYTES = 1024
 MAX_GROUP_ITEMS = 1000  # of one merge group

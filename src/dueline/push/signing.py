@@ -1,4 +1,4 @@
-"""How a receiver knows that a call is ours and unchanged: Standard Webhooks 1.0, symmetric. No I/O but randomness.
+"""How a receiver knows that a call is ours and unchanged: Standard Webhooks 1.0, symmetric. No I/O.
 
 webhook-id          the delivery, the same over all its attempts: the receiver's key against doubles
 webhook-timestamp   seconds, of this attempt: a receiver refuses old ones, so that nobody can replay a recorded call
@@ -12,7 +12,6 @@ import base64
 import binascii
 import hashlib
 import hmac
-import secrets as randomness
 from collections.abc import Sequence
 
 from ..engine.errors import InvalidField
@@ -20,7 +19,6 @@ from ..engine.errors import InvalidField
 PREFIX = "whsec_"
 LEAST_BYTES = 24
 MOST_BYTES = 64
-GENERATED_BYTES = 32
 
 
 def webhook_id(namespace: str, topic: str, id: str, created_at_ms: int) -> str:
@@ -53,10 +51,6 @@ def check_secret(secret: str, field: str = "secrets") -> str:
     if not LEAST_BYTES <= size <= MOST_BYTES:
         raise InvalidField(f"must have {LEAST_BYTES} to {MOST_BYTES} bytes in its base64, has {size}", field)
     return secret
-
-
-def generate_secret() -> str:
-    return PREFIX + base64.b64encode(randomness.token_bytes(GENERATED_BYTES)).decode("ascii")
 
 
 def masked(secret: str) -> str:

@@ -50,7 +50,7 @@ def _document(version: str) -> dict[str, Any]:
     schemas = _schemas()
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
-        paths.setdefault(operation.pattern, {})[operation.method.lower()] = _operation(operation, schemas)
+        paths.setdefault(operation.pattern, {})[operation.method.lower()] = _operation(operation)
     paths |= _system_paths()
     groups = list(dict.fromkeys(operation.group for operation in OPERATIONS))
     return {
@@ -111,7 +111,7 @@ def _one_of(kinds: tuple[Any, ...]) -> dict[str, Any]:
     return _schema(kinds[0]) if len(kinds) == 1 else {"anyOf": [_schema(kind) for kind in kinds]}
 
 
-def _operation(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
+def _operation(operation: Operation) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,

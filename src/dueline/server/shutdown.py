@@ -41,11 +41,3 @@ async def unless(event: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None
         if not task.done():
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-
-
-async def within(hasten: asyncio.Event, seconds: float) -> None:
-    """Wait until the time is over, or until somebody is in a hurry."""
-    try:
-        await asyncio.wait_for(hasten.wait(), seconds)
-    except TimeoutError:
-        pass

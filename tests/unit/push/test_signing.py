@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import secrets
 import time
 
 import pytest
@@ -11,7 +12,12 @@ from hypothesis import strategies as st
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from dueline.engine.errors import InvalidField
-from dueline.push.signing import check_secret, generate_secret, masked, signed, webhook_id
+from dueline.push.signing import check_secret, masked, signed, webhook_id
+
+
+def generate_secret() -> str:
+    return "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
+
 
 OLD, NEW, FOREIGN = generate_secret(), generate_secret(), generate_secret()
 
@@ -91,7 +97,6 @@ def test_a_delivery_has_one_name_over_all_its_attempts_and_no_other_has_it() -> 
 def test_a_secret_has_24_to_64_bytes(size: int) -> None:
     secret = "whsec_" + base64.b64encode(b"k" * size).decode()
     assert check_secret(secret) == secret
-    assert check_secret(generate_secret()).startswith("whsec_")
 
 
 @pytest.mark.parametrize(

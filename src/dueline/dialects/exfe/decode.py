@@ -61,7 +61,7 @@ def push(place: str, query: str, check_url: CheckUrl) -> Asked:
     key, method, service = _parts(place)
     told = parse_qs(query, keep_blank_values=True)
     at_s = _ontime(told.get("ontime", [""])[0])
-    url = _service(method, service, key)
+    url = _service(method, service)
     update = told.get("update", [""])[0]
     if update not in ("", "once", "always"):
         raise Refused(f"invalid update type: {update}", 500)
@@ -72,7 +72,7 @@ def push(place: str, query: str, check_url: CheckUrl) -> Asked:
 
 def drop(place: str) -> Group:
     key, method, service = _parts(place)
-    return Group(key, method, _service(method, service, key), merges(key))
+    return Group(key, method, _service(method, service), merges(key))
 
 
 def merges(key: str) -> bool:
@@ -101,7 +101,7 @@ def _ontime(text: str) -> int:
     return int(text)
 
 
-def _service(method: str, service: str, key: str) -> str:
+def _service(method: str, service: str) -> str:
     if not _METHOD.fullmatch(method) or method.upper() == "CONNECT":  # CONNECT cannot be called
         raise Refused(f"invalid method: {method}")
     try:

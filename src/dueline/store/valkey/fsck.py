@@ -34,7 +34,6 @@ from .keys import (
 from .link import plain_url
 
 Progress = Callable[[int, int | None], None]
-_LIVE = b"LW"
 _COUNTERS = (b"nD", b"nC", b"nB", b"x1", b"x2", b"x3", b"x4")
 
 
