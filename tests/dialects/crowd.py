@@ -133,13 +133,39 @@ class CamelliaWords:
         return found
 
 
-async def sent(words: Words, servers: Sequence[Served], topic: str, ids: Sequence[str], callers: int = 6) -> None:
+class Tally:
+    """How many there are by now, for whoever waits for that."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._news = asyncio.Event()
+
+    def add(self) -> None:
+        self._number += 1
+        self._news.set()
+
+    async def reaches(self, number: int) -> None:
+        while self._number < number:
+            self._news.clear()
+            await self._news.wait()
+
+
+async def sent(
+    words: Words,
+    servers: Sequence[Served],
+    topic: str,
+    ids: Sequence[str],
+    callers: int = 6,
+    answered: Tally | None = None,
+) -> None:
     """Send all, by callers at both servers."""
     left = list(reversed(ids))
 
     async def work(caller: Caller) -> None:
         while left:
             await words.send(caller, topic, left.pop())
+            if answered is not None:
+                answered.add()
 
     await _with_callers(servers, callers, work)
 
@@ -150,6 +176,7 @@ class Consumed:
     def __init__(self) -> None:
         self.deliveries: Counter[str] = Counter()
         self.finished: set[str] = set()
+        self.finishes = Tally()
         self.after_finish: list[str] = []
 
 
@@ -171,6 +198,7 @@ async def consumed(
             if ends:
                 await words.finish(caller, topic, id)
                 seen.finished.add(id)
+                seen.finishes.add()
 
     await _with_callers(servers, callers, work)
 

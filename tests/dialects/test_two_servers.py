@@ -10,6 +10,7 @@ from .crowd import (
     CamelliaWords,
     Consumed,
     OuqiangWords,
+    Tally,
     Words,
     YouzanWords,
     came_late,
@@ -37,8 +38,11 @@ async def _life() -> None:
     async with two_servers(OPTIONS) as servers:
         doomed = servers[1].server
 
-        sending = asyncio.gather(*(sent(words, servers, words.name, ids[words.name], 4) for words in PROTOCOLS))
-        await asyncio.sleep(0.2)
+        sends = {words.name: Tally() for words in PROTOCOLS}
+        sending = asyncio.gather(
+            *(sent(words, servers, words.name, ids[words.name], 4, sends[words.name]) for words in PROTOCOLS)
+        )
+        await asyncio.gather(*(tally.reaches(JOBS // 10) for tally in sends.values()))
         assert not sending.done()
         await doomed.kill()
         await sending
@@ -47,8 +51,7 @@ async def _life() -> None:
         consuming = asyncio.gather(
             *(consumed(words, servers, words.name, JOBS, seen[words.name], 4) for words in PROTOCOLS)
         )
-        while min(len(one.finished) for one in seen.values()) < JOBS // 4:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await asyncio.gather(*(one.finishes.reaches(JOBS // 4) for one in seen.values()))
         assert not consuming.done()
         await doomed.kill()
         await consuming

@@ -68,6 +68,12 @@ class Registry:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/eureka"
 
+    async def looked_up(self, app: str, times: int) -> None:
+        """Wait until an application was asked for this often in all."""
+        while self.asked.count(("GET", f"apps/{app.upper()}")) < times:
+            self.was_asked.clear()
+            await self.was_asked.wait()
+
     def up(self) -> list[str]:
         """The ids of the instances that are there."""
         self._evict()

@@ -93,7 +93,7 @@ async def test_case_039_a_listener_that_says_true_consumes_once(camellia: Camell
     thread = asyncio.create_task(consumer.listen(topic, listening, listening.polls))
     sent = await sdk.send_msg(topic, "hello", 1000)
     await asyncio.wait_for(listening.until(1), 60)
-    await asyncio.sleep(1)
+    await asyncio.wait_for(camellia.parked(topic), 60)
     thread.cancel()
     assert listening.seen == [{**sent, "retry": 1, "status": 3}]
     assert await sdk.get_msg(topic, sent["msgId"]) == {**sent, "retry": 1, "status": 4}
@@ -106,7 +106,7 @@ async def test_case_039_a_listener_that_says_false_is_called_once_more_than_max_
     thread = asyncio.create_task(consumer.listen(topic, listening, listening.polls))
     sent = await sdk.send_msg(topic, "no", 0, maxRetry=2)
     await asyncio.wait_for(listening.until(3), 60)
-    await asyncio.sleep(1)
+    await asyncio.wait_for(camellia.parked(topic), 60)  # there is no fourth: it would come at once
     thread.cancel()
     assert [msg["retry"] for msg in listening.seen] == [1, 2, 3]
     assert await sdk.get_msg(topic, sent["msgId"]) == {**sent, "retry": 3, "status": 6}

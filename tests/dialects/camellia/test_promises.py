@@ -9,7 +9,7 @@ import time
 from urllib.parse import urlencode
 
 from .conftest import WINDOW_MS
-from .lab import BASE, SUCCESS, WRONG, Camellia, ids, now_ms, shown
+from .lab import BASE, SUCCESS, WRONG, Camellia, after, ids, now_ms, shown
 
 
 async def test_nothing_is_delivered_before_its_trigger_time(camellia: Camellia) -> None:
@@ -109,7 +109,7 @@ async def test_a_consumer_may_still_ack_after_the_ttl_while_its_ack_timeout_runs
     q, topic = camellia.another(), camellia.topic()
     msg = await q.send(topic, ttlMillis=200)
     await q.pull(topic, ackTimeoutMillis=20_000)
-    await asyncio.sleep(0.3)
+    await after(msg["expireTime"])
     assert await q.status(topic, msg["msgId"]) == 6
     await q.ack(topic, msg["msgId"])
     assert await q.status(topic, msg["msgId"]) == 4

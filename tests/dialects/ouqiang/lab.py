@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import time
@@ -13,6 +14,7 @@ from ..kit import Answer, Client, Served
 ADDED = {"code": 0, "message": "添加成功", "data": None}
 DONE = {"code": 0, "message": "操作成功", "data": None}
 NOWHERE = {"scheduled": 0, "ready": 0, "leased": 0, "done": 0, "dead": 0, "cancelled": 0}
+LOOK_S = 0.02
 _numbers = itertools.count(1)
 
 
@@ -81,6 +83,12 @@ class Ouqiang:
         """How many jobs of a topic are in which state. All zero: nothing can ever be delivered there."""
         found = await self._native(f"/v1/topics/{quote(topic, safe='')}")
         return NOWHERE if found is None else found["counts"]
+
+    async def until(self, topic: str, **counts: int) -> None:
+        """Wait until the jobs of a topic stand like this, and there are no others."""
+        async with asyncio.timeout(60):
+            while await self.counts(topic) != {**NOWHERE, **counts}:  # noqa: ASYNC110
+                await asyncio.sleep(LOOK_S)
 
     async def _native(self, path: str) -> Any:
         answer = await self.client.ask("GET", path, headers={"Dueline-Namespace": self.namespace})

@@ -97,8 +97,7 @@ async def test_case_010_a_job_that_nobody_popped_can_be_finished(ouqiang: Ouqian
     q, topic, waiting, ready = ouqiang.another(), ouqiang.topic(), ouqiang.id(), ouqiang.id()
     await q.push(topic, ready)
     await q.push(topic, waiting, 3600)
-    await asyncio.sleep(1.1)
-    assert await q.counts(topic) == {**NOWHERE, "scheduled": 1, "ready": 1}
+    await q.until(topic, scheduled=1, ready=1)
     await q.finish(waiting)
     await q.finish(ready)
     assert (await q.get(waiting), await q.get(ready), await q.counts(topic)) == (None, None, NOWHERE)
@@ -183,7 +182,8 @@ async def test_case_022_several_topics_in_one_pop_the_first_has_priority(ouqiang
     await q.push(sms, jobs[1], body="sms")
     await asyncio.sleep(0.01)
     await q.push(order, jobs[2], body="order")  # due after the other, and yet the first one
-    await asyncio.sleep(1.2)
+    await q.until(sms, ready=1, leased=1)
+    await q.until(order, ready=1)
     assert await q.pop(f"{order},{sms}") == (jobs[2], "order")
     assert await q.pop(f"{order},{sms}") == (jobs[1], "sms")
 

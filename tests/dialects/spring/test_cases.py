@@ -151,7 +151,7 @@ async def test_case_015_an_instance_that_does_not_name_exactly_this_type_is_neve
     q, name, id = spring.another(), spring.name(), spring.id()
     others = [await q.app(name, tasks) for tasks in (None, "", "task2", "task10, xtask1")]
     await q.add(taskId=id, taskType="task1", delayTime=0, appName=name)
-    await asyncio.sleep(2.5)  # it is looked for twice
+    await asyncio.wait_for(q.registry.looked_up(name, 3), 60)
     assert await q.counts(f"{name}-task1") == {**NOWHERE, "ready": 1}
     right = await q.app(name, "task0,task1")
     await right.arrived()
@@ -164,7 +164,7 @@ async def test_case_017_a_job_waits_for_an_application_that_is_not_there_and_tha
 ) -> None:
     q, name, id = spring.another(), spring.name(), spring.id()
     await q.add(taskId=id, taskType="task1", delayTime=0, params="p", appName=name)
-    await asyncio.sleep(4)
+    await asyncio.wait_for(q.registry.looked_up(name, 4), 60)
     job = await q.job(f"{name}-task1", id)
     assert job is not None
     assert (job["state"], job["attempts"], job["last_error"]) == ("ready", 0, None)
@@ -299,13 +299,15 @@ async def test_case_029_without_an_application_the_job_is_kept_visible_and_never
     type = spring.name()
     app = await q.app("null", type)
     await q.add(taskId=id, taskType=type, delayTime=0, params="p")
-    await asyncio.sleep(2.5)
+    later = q.id()
+    await q.add(taskId=later, taskType=type, delayTime=0, appName="null")  # of an application that is called so
+    await app.arrived()
     job = await q.job(f"null-{type}", id)
     assert job is not None
     assert (job["state"], job["attempts"], job["body"]) == ("ready", 0, "p")
     assert f"null-{type}" in await q.ask("/task/type/list")
     target = await q.client.ask("GET", f"/v1/topics/null-{type}/push", headers={"Dueline-Namespace": "spring"})
-    assert (target.json()["paused"], app.work) == (True, [])
+    assert (target.json()["paused"], [work.job["taskId"] for work in app.work]) == (True, [later])
 
 
 async def _due_at_ms(q: Spring, group: str, id: str) -> int | None:
