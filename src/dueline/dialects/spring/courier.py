@@ -9,20 +9,19 @@ policy.
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Sequence
 
 import msgspec
 
 from ...engine.headers import unpack_headers
-from ...engine.items import items_json
-from ...engine.job import BodyKind, Held
+from ...engine.job import Held
 from ...engine.push_target import Pushing
 from ...push.call import Answer, Call
 from ...push.courier import Outcome, Verdict
 from ...push.discovery import Instance, Resolver
 from ...push.verdict import ABORT, GONE, judged
+from ..body import text_of
 from .groups import parts_of
 from .stored import APP, NO_PARAMS, PARAMS, TIME, TYPE, task_id_of
 
@@ -85,15 +84,6 @@ def work_of(job: Held, told: dict[str, str], app: str, type: str) -> Work:
     """The job in the Spring queue's words: as it was added there, or as it stands if another protocol sent it."""
     time = told.get(TIME, "")
     if not _TIME.fullmatch(time):
-        return Work(job.id, type, job.due_at_ms, params_of(job), app)
-    params = None if told.get(PARAMS) == NO_PARAMS else params_of(job)
+        return Work(job.id, type, job.due_at_ms, text_of(job), app)
+    params = None if told.get(PARAMS) == NO_PARAMS else text_of(job)
     return Work(task_id_of(job.id), type, int(time), params, app)
-
-
-def params_of(job: Held) -> str:
-    """Its body as a text: JSON as it stands, bytes as base64, the items of a group as one JSON array."""
-    if job.items is not None:
-        return items_json(job.items).decode(errors="replace")
-    if job.kind is BodyKind.BYTES:
-        return base64.b64encode(job.body).decode()
-    return job.body.decode(errors="replace")
