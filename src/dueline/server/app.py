@@ -25,7 +25,7 @@ from ..dialects.exfe import ExfeDialect, ExfeOptions
 from ..dialects.http import Dialect, Request, Route, SpaceOwner
 from ..dialects.native import InfoView, NativeDialect
 from ..dialects.ouqiang import OuqiangDialect, OuqiangOptions
-from ..dialects.spring import ServiceInstance, SpringDialect, SpringOptions
+from ..dialects.spring import SpringDialect, SpringOptions
 from ..dialects.youzan import YouzanDialect, YouzanOptions
 from ..engine.commands import TopicView
 from ..engine.engine import Engine
@@ -111,14 +111,9 @@ class App:
             "camellia": self._camellia,
             "ouqiang": OuqiangDialect(self.engine, _ouqiang(self.settings)),
             "youzan": YouzanDialect(self.engine, self.settings.limits, _youzan(self.settings)),
-            "spring": SpringDialect(self.engine, _spring(self.settings), self._services),
+            "spring": SpringDialect(self.engine, _spring(self.settings), self.push.services),
             "exfe": ExfeDialect(self.engine, _exfe(self.settings), self.push.check_url),
         }
-
-    async def _services(self) -> dict[str, list[ServiceInstance]]:
-        """What discovery knows, for those who want to look."""
-        found = await self.push.services()
-        return {name: [ServiceInstance(one.id, one.url, one.metadata) for one in some] for name, some in found.items()}
 
     def _front(self, address: str, names: Sequence[str]) -> Front:
         """A front for one address. Health and metrics are told at each of them."""

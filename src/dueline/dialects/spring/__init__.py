@@ -3,6 +3,6 @@
 from .courier import SpringCourier
 from .dialect import SpringDialect
 from .groups import COURIER
-from .options import ServiceInstance, Services, SpringOptions
+from .options import Services, SpringOptions
 
-__all__ = ["COURIER", "ServiceInstance", "Services", "SpringCourier", "SpringDialect", "SpringOptions"]
+__all__ = ["COURIER", "Services", "SpringCourier", "SpringDialect", "SpringOptions"]

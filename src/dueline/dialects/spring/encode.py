@@ -11,9 +11,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ...engine.errors import DuelineError, Unavailable
-from ...push.discovery import TASK_KEY
+from ...push.discovery import TASK_KEY, Instance
 from ..http import Request, Response
-from .options import ServiceInstance
 
 _STATUS = {
     "unauthorized": 401,
@@ -45,7 +44,7 @@ def types(groups: Sequence[str]) -> Response:
     return Response(200, msgspec.json.encode(list(groups)))
 
 
-def services(found: Mapping[str, Sequence[ServiceInstance]]) -> Response:
+def services(found: Mapping[str, Sequence[Instance]]) -> Response:
     """Only instances that name task types; a service without such has an empty list."""
     shown = {
         name: [
@@ -71,7 +70,7 @@ def failed(request: Request, error: DuelineError) -> Response:
     return Response(status, msgspec.json.encode(body), headers=headers)
 
 
-def _shown(name: str, instance: ServiceInstance) -> dict[str, Any]:
+def _shown(name: str, instance: Instance) -> dict[str, Any]:
     url = urlsplit(instance.url)
     secure = url.scheme == "https"
     return {

@@ -8,6 +8,7 @@ from typing import Protocol
 import msgspec
 
 from ...engine.policy import Ladder
+from ...push.discovery import Instance
 
 LADDER = Ladder((5_000, 30_000, 120_000, 600_000, 1_800_000, 7_200_000))
 
@@ -23,17 +24,9 @@ class SpringOptions(msgspec.Struct, frozen=True):
     limit_ms: int | None = None
 
 
-class ServiceInstance(msgspec.Struct, frozen=True):
-    """An instance as discovery tells it."""
-
-    id: str
-    url: str
-    metadata: Mapping[str, str]
-
-
 class Services(Protocol):
     """Discovery, as far as this dialect shows it."""
 
-    async def __call__(self) -> Mapping[str, Sequence[ServiceInstance]]:
+    async def __call__(self) -> Mapping[str, Sequence[Instance]]:
         """All services that are known, by name."""
         ...
