@@ -7,14 +7,14 @@ cut off. taskId and taskType must be there; empty ones are fine.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 
 from ...engine.errors import BadJson, InvalidField, MissingField, UnsupportedMediaType
+from ..written import NoObject, Number, written_object
 
 NO_ID = "任务id不能为空"
 NO_TYPE = "任务类型不能为空"
@@ -34,14 +34,6 @@ class Asked(msgspec.Struct, frozen=True):
     delay_time: int
     params: str | None
     app_name: str | None
-
-
-class _Number(str):
-    """A JSON number as it was written."""
-
-
-class _Object(list[tuple[str, Any]]):
-    """A JSON object as pairs."""
 
 
 def check_content_type(headers: Mapping[str, str]) -> None:
@@ -72,23 +64,11 @@ def asked(raw: bytes) -> Asked:
 
 def _fields(raw: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(
-            raw.decode("utf-8-sig"),
-            object_pairs_hook=_Object,
-            parse_int=_Number,
-            parse_float=_Number,
-            parse_constant=_constant,
-        )
-    except (ValueError, RecursionError):
+        return dict(written_object(raw.decode("utf-8-sig")))
+    except NoObject:
+        raise BadJson("The body is not a JSON object.") from None
+    except ValueError:
         raise BadJson("The body is not JSON in UTF-8.") from None
-    if not isinstance(value, _Object):
-        raise BadJson("The body is not a JSON object.")
-    return dict(value)
-
-
-def _constant(_: str) -> NoReturn:
-    """NaN and Infinity are not JSON."""
-    raise ValueError
 
 
 def _text(fields: Mapping[str, Any], name: str) -> str | None:
@@ -106,9 +86,9 @@ def _text(fields: Mapping[str, Any], name: str) -> str | None:
 
 def _long(fields: Mapping[str, Any], name: str) -> int:
     value = fields.get(name)
-    if value is None or (isinstance(value, str) and not isinstance(value, _Number) and value.strip() in ("", "null")):
+    if value is None or (isinstance(value, str) and not isinstance(value, Number) and value.strip() in ("", "null")):
         return 0
-    if isinstance(value, _Number):
+    if isinstance(value, Number):
         return _within(_whole(value, name), name)
     if not isinstance(value, str) or not _LONG.fullmatch(value.strip()):
         raise InvalidField("is neither a number nor a text with one (milliseconds since 1970)", name)

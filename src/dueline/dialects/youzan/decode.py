@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 import msgspec
 
 from ...engine.errors import BadRequest
 from ...engine.limits import LAST_MS
+from ..written import Number, Object, written_object
 
 MAX_S = LAST_MS / 1000  # longer is then
 COMMANDS = {"add": "add", "put": "add", "push": "add", "pop": "pop", "finish": "finish", "delete": "delete"}
@@ -40,14 +41,6 @@ class Asked(msgspec.Struct, frozen=True):
     ttr_ms: int | None = None
     body: str = ""
     wait_ms: int = 0
-
-
-class _Number(str):
-    """A JSON number as it was written: a body that is an object keeps its numbers digit for digit."""
-
-
-class _Object(list[tuple[str, Any]]):
-    """A JSON object as pairs."""
 
 
 def asked(raw: bytes) -> Asked:
@@ -76,23 +69,10 @@ def asked(raw: bytes) -> Asked:
 
 def _fields(raw: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(
-            raw.decode(),
-            object_pairs_hook=_Object,
-            parse_int=_Number,
-            parse_float=_Number,
-            parse_constant=_constant,
-        )
-    except (ValueError, RecursionError):
+        pairs = written_object(raw.decode())
+    except ValueError:
         raise Refused("invalid json") from None
-    if not isinstance(value, _Object):
-        raise Refused("invalid json")
-    return {key.lower(): one for key, one in value if one is not None}
-
-
-def _constant(_: str) -> NoReturn:
-    """NaN and Infinity are not JSON."""
-    raise ValueError
+    return {key.lower(): one for key, one in pairs if one is not None}
 
 
 def _name(fields: dict[str, Any], name: str) -> str:
@@ -105,14 +85,14 @@ def _ms(fields: dict[str, Any], name: str, id: str) -> int | None:
     value = fields.get(name)
     if value is None:
         return None
-    if not isinstance(value, _Number) and not (isinstance(value, str) and _NUMERAL.fullmatch(value)):
+    if not isinstance(value, Number) and not (isinstance(value, str) and _NUMERAL.fullmatch(value)):
         raise Refused(f"{name} invalid", id)
     seconds = max(-MAX_S, min(float(value), MAX_S))
     return math.floor(seconds * 1000) if seconds < 0 else math.ceil(round(seconds * 1000, 6))
 
 
 def _body(value: Any) -> str:
-    """A text as it is; anything else as its compact JSON text."""
+    """A text as it is; anything else as its compact JSON text, with its numbers digit for digit."""
     try:
         return _SURROGATE.sub("\ufffd", value if type(value) is str else _compact(value))
     except RecursionError:
@@ -120,9 +100,9 @@ def _body(value: Any) -> str:
 
 
 def _compact(value: Any) -> str:
-    if isinstance(value, _Number):
+    if isinstance(value, Number):
         return str(value)
-    if isinstance(value, _Object):
+    if isinstance(value, Object):
         inside = ",".join(f"{_compact(key)}:{_compact(one)}" for key, one in dict(value).items())
         return "{" + inside + "}"
     if isinstance(value, list):
