@@ -12,16 +12,20 @@ import asyncio
 import itertools
 import json
 import threading
+import time
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from dueline.testing.process import ServerProcess
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
+LOOK_S = 0.02
+NOWHERE = {"scheduled": 0, "ready": 0, "leased": 0, "done": 0, "dead": 0, "cancelled": 0}
 _numbers = itertools.count(1)
 
 
@@ -115,6 +119,32 @@ async def serve(data: Path, env: Mapping[str, str] | None = None, args: Sequence
     return Served(server)
 
 
+class Behind:
+    """The state behind a dialect, as the native API tells it."""
+
+    client: Client
+    namespace: str
+
+    async def job(self, topic: str, id: str) -> dict[str, Any] | None:
+        return await self._native(f"/v1/topics/{quote(topic, safe='')}/jobs/{quote(id, safe='')}")
+
+    async def counts(self, topic: str) -> dict[str, int]:
+        """How many jobs of a topic are in which state. All zero: nothing can ever be delivered there."""
+        found = await self._native(f"/v1/topics/{quote(topic, safe='')}")
+        return NOWHERE if found is None else found["counts"]
+
+    async def until(self, topic: str, **counts: int) -> None:
+        """Wait until the jobs of a topic stand like this, and there are no others: no more can come than is said."""
+        async with asyncio.timeout(PATIENCE_S):
+            while await self.counts(topic) != {**NOWHERE, **counts}:  # noqa: ASYNC110
+                await asyncio.sleep(LOOK_S)
+
+    async def _native(self, path: str) -> Any:
+        answer = await self.client.ask("GET", path, headers={"Dueline-Namespace": self.namespace})
+        assert answer.status in (200, 404), answer
+        return answer.json() if answer.status == 200 else None
+
+
 class Some:
     """Stands in an expected answer for every value of one type that passes a check."""
 
@@ -129,3 +159,8 @@ class Some:
 
     def __repr__(self) -> str:
         return f"<some {self._kind.__name__}>"
+
+
+def now_ms() -> int:
+    """The store runs on this machine, so this is its clock."""
+    return time.time_ns() // 1_000_000

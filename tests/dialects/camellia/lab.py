@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from ..kit import Answer, Client, Served, Some
+from ..kit import Answer, Client, Served, Some, now_ms
 
 BASE = "/camellia/delayQueue/"
 FORM = {"Content-Type": "application/x-www-form-urlencoded;charset=utf-8"}
@@ -120,11 +119,6 @@ def refused(operation: str) -> tuple[int, dict[str, Any]]:
 
 
 WRONG = (200, {"code": 400, "msg": TEXT})
-
-
-def now_ms() -> int:
-    """The store runs on this machine, so this is its clock."""
-    return time.time_ns() // 1_000_000
 
 
 async def after(moment_ms: int) -> None:

@@ -11,8 +11,9 @@ import time
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from ..kit import now_ms
 from .conftest import RETAIN_MS
-from .lab import BASE, ID, MS, SUCCESS, TEXT, WRONG, Camellia, after, framework_page, ids, now_ms, refused, shown
+from .lab import BASE, ID, MS, SUCCESS, TEXT, WRONG, Camellia, after, framework_page, ids, refused, shown
 
 
 async def test_case_001_a_delayed_message_waits_with_the_documented_defaults(camellia: Camellia) -> None:

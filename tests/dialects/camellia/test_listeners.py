@@ -14,8 +14,8 @@ from dueline.config.load import ConfigError, load
 from dueline.server.listeners import addresses
 from dueline.testing.process import free_port
 
-from ..kit import Served, serve
-from .lab import BASE, SUCCESS, Camellia, framework_page, ids, now_ms, shown
+from ..kit import Served, now_ms, serve
+from .lab import BASE, SUCCESS, Camellia, framework_page, ids, shown
 
 WINDOW_MS = 4_000
 

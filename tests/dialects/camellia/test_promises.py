@@ -8,8 +8,9 @@ import json
 import time
 from urllib.parse import urlencode
 
+from ..kit import now_ms
 from .conftest import WINDOW_MS
-from .lab import BASE, SUCCESS, WRONG, Camellia, after, ids, now_ms, shown
+from .lab import BASE, SUCCESS, WRONG, Camellia, after, ids, shown
 
 
 async def test_nothing_is_delivered_before_its_trigger_time(camellia: Camellia) -> None:

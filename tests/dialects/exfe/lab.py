@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
 
-from ..kit import Answer, Client, Served
+from ..kit import Answer, Client, Served, now_ms
 
 TOPIC = "/v1/topics/exfe.queue"
 WITHIN_S = 60.0
@@ -155,11 +154,6 @@ def encoded(text: str) -> str:
 
 def path(key: str, url: str, method: str = "POST") -> str:
     return f"/v3/queue/{key}/{method}/{encoded(url)}"
-
-
-def now_ms() -> int:
-    """The store runs on this machine, so this is its clock."""
-    return time.time_ns() // 1_000_000
 
 
 def in_s(seconds: int) -> int:

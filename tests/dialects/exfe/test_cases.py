@@ -15,7 +15,8 @@ from aiohttp import web
 
 from dueline.dialects.exfe.decode import merges
 
-from .lab import Came, Exfe, encoded, in_s, now_ms, path
+from ..kit import now_ms
+from .lab import Came, Exfe, encoded, in_s, path
 
 PLAIN = "text/plain; charset=utf-8"
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
-import time
 from typing import Any
-from urllib.parse import quote
 
-from ..kit import Answer, Client, Served
+from ..kit import Answer, Behind, Client, Served, now_ms
 
 ADDED = {"code": 0, "message": "添加成功", "data": None}
 DONE = {"code": 0, "message": "操作成功", "data": None}
-NOWHERE = {"scheduled": 0, "ready": 0, "leased": 0, "done": 0, "dead": 0, "cancelled": 0}
-LOOK_S = 0.02
 _numbers = itertools.count(1)
 
 
-class Ouqiang:
+class Ouqiang(Behind):
     """One connection; `ask` gives the JSON of an answer, after a look at its form."""
 
     def __init__(self, served: Served, client: Client | None = None, namespace: str = "ouqiang") -> None:
@@ -74,32 +69,6 @@ class Ouqiang:
     async def finish(self, id: str) -> None:
         assert await self.ask("finish", id=id) == DONE
 
-    # -- the state, in native words
-
-    async def job(self, topic: str, id: str) -> dict[str, Any] | None:
-        return await self._native(f"/v1/topics/{quote(topic, safe='')}/jobs/{quote(id, safe='')}")
-
-    async def counts(self, topic: str) -> dict[str, int]:
-        """How many jobs of a topic are in which state. All zero: nothing can ever be delivered there."""
-        found = await self._native(f"/v1/topics/{quote(topic, safe='')}")
-        return NOWHERE if found is None else found["counts"]
-
-    async def until(self, topic: str, **counts: int) -> None:
-        """Wait until the jobs of a topic stand like this, and there are no others."""
-        async with asyncio.timeout(60):
-            while await self.counts(topic) != {**NOWHERE, **counts}:  # noqa: ASYNC110
-                await asyncio.sleep(LOOK_S)
-
-    async def _native(self, path: str) -> Any:
-        answer = await self.client.ask("GET", path, headers={"Dueline-Namespace": self.namespace})
-        assert answer.status in (200, 404), answer
-        return answer.json() if answer.status == 200 else None
-
 
 def refused(message: str) -> dict[str, Any]:
     return {"code": 1, "message": message, "data": None}
-
-
-def now_ms() -> int:
-    """The store runs on this machine, so this is its clock."""
-    return time.time_ns() // 1_000_000

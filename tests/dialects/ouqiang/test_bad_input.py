@@ -7,7 +7,8 @@ import json
 import socket
 from typing import Any
 
-from .lab import ADDED, DONE, NOWHERE, Ouqiang, now_ms, refused
+from ..kit import NOWHERE, now_ms
+from .lab import ADDED, DONE, Ouqiang, refused
 
 UNREADABLE = refused("解析json失败")
 DELAY, TTR = refused("delay 取值范围1 - (2^31 - 1)"), refused("ttr 取值范围1 - 86400")

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from dueline.testing.process import free_port
 
-from ..kit import Served, serve
+from ..kit import NOWHERE, Served, now_ms, serve
 from .conftest import HOLD_MS, OPTIONS
-from .lab import ADDED, DONE, NOWHERE, Ouqiang, now_ms, refused
+from .lab import ADDED, DONE, Ouqiang, refused
 
 BODY = '{"u":1}'
 

@@ -18,8 +18,8 @@ from dueline.server.listeners import addresses
 from dueline.testing.process import DUELINE, free_port
 
 from ...kit.valkey import PrivateValkey
-from ..kit import Served, serve
-from .lab import DONE, NOWHERE, Ouqiang, now_ms
+from ..kit import NOWHERE, Served, now_ms, serve
+from .lab import DONE, Ouqiang
 
 SAMPLE = """\ufeff; a comment
 bind_address = 127.0.0.1:5920   ; http server监听地址

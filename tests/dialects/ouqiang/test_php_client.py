@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from ..kit import Answer, Client
+from ..kit import NOWHERE, Answer, Client, now_ms
 from .conftest import HOLD_MS
-from .lab import NOWHERE, Ouqiang, now_ms
+from .lab import Ouqiang
 
 AGENT = "Guzzle/5.3.1 curl/7.52.1 PHP/7.0.33"
 

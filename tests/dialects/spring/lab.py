@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
-import time
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
 from tests.kit.eureka import Registry
 from tests.kit.spring_app import Answerer, SpringApp, accepted
 
-from ..kit import Answer, Client, Served, Some
+from ..kit import Answer, Behind, Client, Served, Some
 
-NOWHERE = {"scheduled": 0, "ready": 0, "leased": 0, "done": 0, "dead": 0, "cancelled": 0}
 JSON = "application/json;charset=UTF-8"  # as the original's client writes it
 WORK = "/hf/delay_queue/work"
-LOOK_S = 0.05
 _numbers = itertools.count(1)
 
 
-class Spring:
+class Spring(Behind):
     """One connection to a server, and the registry that it asks."""
+
+    namespace = "spring"
 
     def __init__(self, served: Served, registry: Registry) -> None:
         self.served = served
@@ -64,33 +61,8 @@ class Spring:
         assert (answer.status, answer.headers["content-type"]) == (200, "application/json"), answer
         return answer.json()
 
-    # -- the state, in native words
-
-    async def job(self, group: str, id: str) -> dict[str, Any] | None:
-        return await self._native(f"/v1/topics/{quote(group, safe='')}/jobs/{quote(id, safe='')}")
-
-    async def counts(self, group: str) -> dict[str, int]:
-        found = await self._native(f"/v1/topics/{quote(group, safe='')}")
-        return NOWHERE if found is None else found["counts"]
-
-    async def until(self, group: str, **counts: int) -> None:
-        """Wait until the jobs of a group stand like this, and there are no others: no more can come than is said."""
-        async with asyncio.timeout(60):
-            while await self.counts(group) != {**NOWHERE, **counts}:  # noqa: ASYNC110
-                await asyncio.sleep(LOOK_S)
-
-    async def _native(self, path: str) -> Any:
-        answer = await self.client.ask("GET", path, headers={"Dueline-Namespace": "spring"})
-        assert answer.status in (200, 404), answer
-        return answer.json() if answer.status == 200 else None
-
 
 def refused(status: int, error: str, message: str, path: str = "/job/add") -> dict[str, Any]:
     """The error object of Spring Boot."""
     stamp = Some(str, lambda text: len(text) == 29 and text[10] == "T" and text.endswith("+00:00"))
     return {"timestamp": stamp, "status": status, "error": error, "message": message, "path": path}
-
-
-def now_ms() -> int:
-    """The store runs on this machine, so this is its clock."""
-    return time.time_ns() // 1_000_000

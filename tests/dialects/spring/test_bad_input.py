@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .lab import JSON, NOWHERE, Spring, now_ms, refused
+from ..kit import NOWHERE, now_ms
+from .lab import JSON, Spring, refused
 
 NOT_JSON = (
     b"", b" ", b"{", b"{}x", b"{} {}", b"{'taskId':'1'}", b'{"taskId":"1",}', b'{"taskId":NaN}', b'{"delayTime":01}',

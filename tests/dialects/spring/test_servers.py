@@ -21,9 +21,9 @@ from dueline.testing.process import NotStarted, ServerProcess, free_port
 from tests.kit.spring_app import SpringApp, Work
 from tests.kit.valkey import PrivateValkey
 
-from ..kit import Served, serve
+from ..kit import NOWHERE, Served, now_ms, serve
 from .conftest import ALLOW, options
-from .lab import NOWHERE, Spring, now_ms, refused
+from .lab import Spring, refused
 
 
 @asynccontextmanager

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import itertools
 import json
-import time
 from typing import Any
-from urllib.parse import quote
 
-from ..kit import Answer, Client, Served
+from ..kit import Answer, Behind, Client, Served, now_ms
 
 NOTHING = {"success": True, "error": "", "id": None, "value": None}
-NOWHERE = {"scheduled": 0, "ready": 0, "leased": 0, "done": 0, "dead": 0, "cancelled": 0}
 _numbers = itertools.count(1)
 
 
-class Youzan:
+class Youzan(Behind):
     """One connection; `ask` gives the JSON of an answer, after a look at its form."""
+
+    namespace = "youzan"
 
     def __init__(self, served: Served, client: Client | None = None, path: str = "/") -> None:
         self.served = served
@@ -67,21 +66,6 @@ class Youzan:
     async def finish(self, id: str) -> None:
         assert await self.ask(command="finish", id=id) == done(id)
 
-    # -- the state, in native words
-
-    async def job(self, topic: str, id: str) -> dict[str, Any] | None:
-        return await self._native(f"/v1/topics/{quote(topic, safe='')}/jobs/{quote(id, safe='')}")
-
-    async def counts(self, topic: str) -> dict[str, int]:
-        """How many jobs of a topic are in which state. All zero: nothing can ever be delivered there."""
-        found = await self._native(f"/v1/topics/{quote(topic, safe='')}")
-        return NOWHERE if found is None else found["counts"]
-
-    async def _native(self, path: str) -> Any:
-        answer = await self.client.ask("GET", path, headers={"Dueline-Namespace": "youzan"})
-        assert answer.status in (200, 404), answer
-        return answer.json() if answer.status == 200 else None
-
 
 def done(id: str) -> dict[str, Any]:
     return {"success": True, "error": "", "id": id, "value": ""}
@@ -89,8 +73,3 @@ def done(id: str) -> dict[str, Any]:
 
 def refused(error: str, id: str | None = None) -> dict[str, Any]:
     return {"success": False, "error": error, "id": id, "value": None}
-
-
-def now_ms() -> int:
-    """The store runs on this machine, so this is its clock."""
-    return time.time_ns() // 1_000_000

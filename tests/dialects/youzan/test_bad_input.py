@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ..kit import serve
-from .lab import NOTHING, NOWHERE, Youzan, done, now_ms, refused
+from ..kit import NOWHERE, now_ms, serve
+from .lab import NOTHING, Youzan, done, refused
 
 NOT_AN_OBJECT = (
     b"", b" ", b"null", b"{", b"[]", b'"add"', b"1", b"true", b"NaN", b"{} x", b"{}{}", b"{'command':'pop'}",

@@ -11,7 +11,8 @@ import json
 import time
 
 from ..crowd import Consumed, YouzanWords, consumed, sent, two_servers
-from .lab import NOTHING, NOWHERE, Youzan, done, now_ms, refused
+from ..kit import NOWHERE, now_ms
+from .lab import NOTHING, Youzan, done, refused
 
 BODY = '{"a":1}'
 LONG_S = 20.0
