@@ -1,4 +1,5 @@
-"""Dueline straight on the store: an engine in this process, no server."""
+"""Dueline straight on the store, no server: `SyncQueue` one at a time, as a program without asyncio sends; `connect`, its
+way for asyncio, for 50 at once and in bulk."""
 
 from __future__ import annotations
 
@@ -8,9 +9,10 @@ from datetime import UTC, datetime
 import contest
 
 from dueline import Client, new_job
-from dueline.worker import Worker, connect
+from dueline.worker import SyncQueue, Worker, connect
 
 queue = connect(contest.STORE_URL)
+plain = SyncQueue(contest.STORE_URL)
 worker = Worker(contest.STORE_URL)
 
 
@@ -23,7 +25,11 @@ async def start() -> None:
     await queue.start()
 
 
-async def send() -> None:
+def send() -> None:
+    plain.send("contest.direct", contest.BODY, delay=contest.DELAY_S)
+
+
+async def send_at_once() -> None:
     await queue.send("contest.direct", contest.BODY, delay=contest.DELAY_S)
 
 
@@ -41,4 +47,4 @@ def stored() -> int:
         return client.topic("contest.direct").counts.scheduled
 
 
-WAYS = {"one": contest.one_awaited(send), "fifty": contest.tasks(send), "bulk": contest.bulk(send_many)}
+WAYS = {"one": contest.one(send), "fifty": contest.tasks(send_at_once), "bulk": contest.bulk(send_many)}

@@ -82,12 +82,15 @@ class SendOptions(Policy, Times, total=False):
     merge: str | MergeOptions | None
 
 
+_OPTIONS = frozenset(SendOptions.__annotations__)
+
+
 def new_job(body: Any = None, **options: Unpack[SendOptions]) -> NewJob:
     """One job for `send_many`. Raises TypeError or ValueError that names the argument."""
-    unknown = options.keys() - SendOptions.__annotations__.keys()
-    if unknown:
-        raise TypeError(f"a job has no {', '.join(sorted(unknown))}")
-    fields = job_fields(cast("Mapping[str, Any]", options)) | body_fields(body)
+    if not options.keys() <= _OPTIONS:
+        raise TypeError(f"a job has no {', '.join(sorted(options.keys() - _OPTIONS))}")
+    fields = job_fields(cast("Mapping[str, Any]", options))
+    fields.update(body_fields(body))
     id, merge = options.get("id"), options.get("merge")
     if merge is None:
         return NewJob(id=id or new_id(), on_conflict=options.get("on_conflict"), **fields)

@@ -13,7 +13,7 @@ Whoever wires them starts the store before the engine and stops it after the eng
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from .bulk import BulkCalls
@@ -32,7 +32,7 @@ from .push_control import PushControl, PushNews
 from .push_target import Pushing, PushTarget
 from .registrar import IDLE_MS, Registrar
 from .sender import Sender
-from .store import Code, Done, Extend, Page, Query, Ref, Release, Store
+from .store import Code, Done, Extend, Page, Query, Ref, Release, SendItem, SendResult, Store
 from .timer import LoopTimer, Timer
 from .topics import Topic, Topics
 from .waiters import Waiters
@@ -143,6 +143,12 @@ class Engine:
         if self._draining:
             raise Draining
         return self._sender.send(namespace, topic, command)
+
+    def send_now(
+        self, store: Callable[[Line, SendItem, int], SendResult | None], namespace: str, topic: str, command: Send
+    ) -> Sent | None:
+        """The same from any thread, by a call of the store that needs no loop. None: nothing was done, await `send`."""
+        return None if self._draining else self._sender.send_now(store, namespace, topic, command)
 
     async def send_many(self, namespace: str, topic: str, commands: Sequence[Send]) -> list[Sent | DuelineError]:
         """Store many; each has its own result, in order. A malformed one raises (field "[3].id"), nothing is stored."""

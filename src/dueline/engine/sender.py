@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -61,6 +61,25 @@ class Sender:
         if isinstance(answer, DuelineError):
             raise answer
         return answer
+
+    def send_now(
+        self,
+        store: Callable[[Line, SendItem, int], SendResult | None],
+        namespace: str,
+        name: str,
+        command: Send,
+    ) -> Sent | None:
+        """A send from any thread, by a call of the store that needs no loop. None: nothing was done, `send` must be
+        awaited instead. Raises what `send` raises."""
+        topic = self._topics.known(namespace, name)
+        if topic is None or command.merge is not None or self._time_s() >= topic.registered_until_s:
+            return None
+        id = new_id() if command.id is None else command.id
+        item = send_item(command, id, topic, self._checks, self._now_ms)
+        result = store(topic.line_of(id), item, topic.version)
+        if result is None:
+            return None
+        return Sent(id, topic.name, RESULTS[result.code], result.state, result.due_at_ms, result.version)
 
     async def send_many(self, namespace: str, name: str, commands: Sequence[Send]) -> list[Sent | DuelineError]:
         self._checks.count(commands)

@@ -15,13 +15,16 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..client.calls import Call
+from ..client.calls import Call, NewJob
 from ..client.errors import ServerFault, Unavailable
 from ..client.patience import Patience, Tries
+from ..client.results import Sent
 from ..engine.engine import Engine
+from ..engine.errors import DuelineError, UnknownOutcome
 from ..engine.errors import Unavailable as StoreUnavailable
 from ..store.valkey.embedded import EmbeddedError, EmbeddedStore, FolderInUse
 from ..store.valkey.embedded_files import socket_path
+from ..store.valkey.lone import LoneSends
 from ..store.valkey.scopes import check_scopes
 from ..store.valkey.store import ValkeyStore, WrongStore
 from . import views
@@ -51,6 +54,7 @@ class DirectQueue(EngineQueue):
         self._any_thread = any_thread
         self._embedded: EmbeddedStore | None = None
         self._store: ValkeyStore | None = None
+        self._lone: LoneSends | None = None
         self._starting: asyncio.Task[None] | None = None
         self._namespace = views.checked_name(namespace, "namespace")
         self._patience = patience
@@ -100,7 +104,24 @@ class DirectQueue(EngineQueue):
             raise
         self._engine = Engine(store, wide=self._wide)
         await self._engine.start()
+        self._lone = store.lone()
         self._store = store
+
+    def send_now(self, topic: str, job: NewJob) -> Sent | None:
+        """A send from another thread than the loop's, while it only waits. None: it must be sent in the usual way, with
+        the same id: it may have been stored already."""
+        lone = self._lone
+        if lone is None or job.merge is not None:
+            return None
+        command = views.send_command(job)
+        views.checked_name(topic, "topic")
+        try:
+            sent = self._engine.send_now(lone.send, self._namespace, topic, command)
+        except UnknownOutcome:
+            return None
+        except DuelineError as refused:
+            raise views.api_error(refused) from None
+        return None if sent is None else views.sent(sent)
 
     async def _tried(
         self, ask: Callable[[], Awaitable[T]], call: Call[Any] = REPEATED, tries: list[Tries] | None = None
@@ -128,6 +149,9 @@ class DirectQueue(EngineQueue):
         if self._starting is not None:
             await asyncio.gather(self._starting, return_exceptions=True)
         store, self._store = self._store, None
+        lone, self._lone = self._lone, None
+        if lone is not None:
+            lone.close()
         if store is not None:
             # With the store gone, the engine's last calls would wait for it: they get a moment, then it is cut.
             ending = asyncio.create_task(self._engine.stop())

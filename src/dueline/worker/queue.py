@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, Unpack
+from typing import Any, Protocol, Unpack, runtime_checkable
 
 from ..client.calls import Leased, NewJob
 from ..client.results import Held, Job, Outcome, Sent, SentItem
@@ -65,6 +65,15 @@ class Queue(Protocol):
         discard: bool = False,
     ) -> list[Outcome]: ...
     async def extend(self, jobs: Sequence[Held | Leased], lease_ms: int) -> list[Outcome]: ...
+
+
+@runtime_checkable
+class SendsNow(Protocol):
+    """A queue that can be sent to from a thread of no event loop, which then waits on the store itself."""
+
+    def send_now(self, topic: str, job: NewJob) -> Sent | None:
+        """None: it must be sent in the usual way, with the same id: it may have been stored already."""
+        ...
 
 
 def resolved(url: str | None) -> str:

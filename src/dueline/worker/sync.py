@@ -22,9 +22,9 @@ from typing import Any, TypeVar, Unpack
 
 from ..client.calls import NewJob
 from ..client.results import Job, Outcome, Sent, SentItem
-from ..client.sending import SendOptions
+from ..client.sending import SendOptions, new_job
 from ..client.times import Duration, Moment
-from .queue import Queue, connect, resolved
+from .queue import Queue, SendsNow, connect, resolved
 
 T = TypeVar("T")
 
@@ -49,13 +49,14 @@ class SyncQueue:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._queue: Queue | None = None
+        self._now: SendsNow | None = None  # the same queue, if it can be sent to from here
         this = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: (here := this()) is not None and here._forked())
 
     def _forked(self) -> None:
         """The loop's thread and whoever held the lock are not in this process."""
         self._lock = threading.Lock()
-        self._loop = self._thread = self._queue = None
+        self._loop = self._thread = self._queue = self._now = None
 
     def __enter__(self) -> SyncQueue:
         return self
@@ -67,6 +68,14 @@ class SyncQueue:
 
     def send(self, topic: str, body: Any = None, **options: Unpack[SendOptions]) -> Sent:
         """Store a job; it is kept when this returns."""
+        now = self._now
+        if now is not None:
+            job = new_job(body, **options)
+            sent = now.send_now(topic, job)
+            if sent is not None:
+                return sent
+            if job.merge is None:
+                options["id"] = job.id  # whatever became of the first try, this is the same job
         return self.do(lambda queue: queue.send(topic, body, **options))
 
     def send_many(self, topic: str, jobs: Iterable[NewJob]) -> list[SentItem]:
@@ -95,7 +104,7 @@ class SyncQueue:
         """End the connection and the thread. The next call opens them again."""
         with self._lock:
             loop, thread, queue = self._loop, self._thread, self._queue
-            self._loop = self._thread = self._queue = None
+            self._loop = self._thread = self._queue = self._now = None
         atexit.unregister(self.close)
         if loop is None or thread is None or queue is None or self._pid != os.getpid():
             return
@@ -113,6 +122,7 @@ class SyncQueue:
             if self._loop is None or self._queue is None or self._pid != os.getpid():
                 self._loop, self._queue = asyncio.new_event_loop(), self._make()
                 self._pid = os.getpid()
+                self._now = self._queue if isinstance(self._queue, SendsNow) else None
                 self._thread = threading.Thread(target=_turn, args=(self._loop,), name="dueline-queue", daemon=True)
                 self._thread.start()
                 atexit.register(self.close)

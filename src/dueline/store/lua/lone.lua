@@ -3,31 +3,34 @@
 --       decided here, and nothing is changed: it is left to `send`.
 -- KEYS   m j r s
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel
---        numbers  policy_version, policy size, id size, flags, when (delay, or -at)
+--        numbers  policy_version:4 policy size:2 id size:1 flags:1 when (delay, or -at) as a double: cheaper than msgpack for so few
 --        blob     policy, id, rest (crc, fingerprint, sections, body)
--- RETURN status now 0 extra numbers (code, state, due, version; none: left to `send`)   blob
+-- RETURN status now 0 extra answer (state:1 due:8 version:8; empty: left to `send`)   ""
 -- BOUND  O(log N)
 local m, j, r, s = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 -- include time
-local N, blob, mine = cmsgpack.unpack(ARGV[5]), ARGV[6], 'c:' .. ARGV[3]
-local V = redis.call('HMGET', m, mine, 'seq', 'wu', 'reg', 'pv', 'q' .. string.sub(blob, 1, N[2]))
+local version, id_at, rest_at, flags, when = struct.unpack('>I4I2BBd', ARGV[5])
+local blob, mine = ARGV[6], 'c:' .. ARGV[3]
+id_at = id_at + 1
+rest_at = id_at + rest_at
+local V = redis.call('HMGET', m, mine, 'seq', 'wu', 'reg', 'pv', 'q' .. string.sub(blob, 1, id_at - 1))
 if V[1] and string.sub(V[1], 1, 8) == ARGV[4] then
   return { 0, struct.unpack('>I6', V[1], 9), 0, V[4] and 0 or 1, string.sub(V[1], 15), '' }
 end
 if stepped then
   return { 1, now, 0, 0, '', '' }
 end
-local id = string.sub(blob, N[2] + 1, N[2] + N[3])
-if not V[2] or not V[6] or (V[5] and tonumber(V[5]) > N[1]) or redis.call('HEXISTS', r, id) == 1 then
+local id = string.sub(blob, id_at, rest_at - 1)
+if not V[2] or not V[6] or (V[5] and tonumber(V[5]) > version) or redis.call('HEXISTS', r, id) == 1 then
   return { 0, now, 0, 0, '', '' }
 end
-local seq, when, due = V[2] + 1, N[5], now
+local seq, due = V[2] + 1, now
 if when > 0 then
   due = math.min(start + when, LAST)
 elseif when < 0 then
   due = math.min(math.max(-when, now), LAST)
 end
-local record = struct.pack('>BBI5I6', N[4], tonumber(V[6]), seq, start) .. string.sub(blob, N[2] + N[3] + 1)
+local record = struct.pack('>BBI5I6', flags, tonumber(V[6]), seq, start) .. string.sub(blob, rest_at)
 if redis.call('HSETNX', j, id, record) == 0 then
   return { 0, now, 0, 0, '', '' }
 end
@@ -38,6 +41,6 @@ if V[3] and tonumber(V[3]) > now then -- somebody waits, and sleeps too long if 
   end
 end
 redis.call('ZADD', s, string.format('%.0f', due), struct.pack('>I5', seq) .. id)
-local packed = cmsgpack.pack({ 1, due <= now and 2 or 1, due, seq })
-redis.call('HSET', m, 'seq', string.format('%.0f', seq), mine, ARGV[4] .. struct.pack('>I6', now) .. packed)
-return { 0, now, 0, V[4] and 0 or 1, packed, '' }
+local answer = struct.pack('>BI8I8', due <= now and 2 or 1, due, seq)
+redis.call('HSET', m, 'seq', string.format('%.0f', seq), mine, ARGV[4] .. struct.pack('>I6', now) .. answer)
+return { 0, now, 0, V[4] and 0 or 1, answer, '' }

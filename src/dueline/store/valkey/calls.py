@@ -144,9 +144,7 @@ class Calls:
         permanent = "1" if self.link.permanent_keys else ""
         named: tuple[str, ...] = keys.keys
         extra: tuple[str, ...] = (keys.channel, permanent, self._process)
-        if name == "lone":
-            named, extra = keys.keys[:LONE_KEYS], extra[:1]
-        elif line.wide:
+        if line.wide:
             extra += (line.topic,)
             if other is not None:
                 second = line_keys(self._prefix, other)
@@ -163,9 +161,31 @@ class Calls:
             if note_ms:
                 self.events.noted(line, note_ms)
             if said & 1:
-                self.unlisted.setdefault((line.namespace, line.topic), set()).add(line)
-                self.events.unlisted(line)
-        return now_ms, said, codec.unpack_numbers(packed) if packed else [], answer
+                self.found_unlisted(line)
+        return now_ms, said, codec.unpack_numbers(packed), answer
+
+    async def lone(self, line: Line, numbers: bytes, blob: bytes, policy_version: int) -> bytes:
+        """One call of lone.lua: its answer, empty when it did nothing."""
+        keys = line_keys(self._prefix, line)
+        _, _, _, said, answer, _ = await self.once(
+            "lone", keys.keys[:LONE_KEYS], policy_version or "", numbers, blob, (keys.channel,)
+        )
+        if said & 1:
+            self.found_unlisted(line)
+        return answer
+
+    def found_unlisted(self, line: Line) -> None:
+        """The store says that a line's topic is not registered."""
+        self.unlisted.setdefault((line.namespace, line.topic), set()).add(line)
+        if self.events is not None:
+            self.events.unlisted(line)
+
+    def lone_words(self, line: Line, policy_version: int) -> tuple[tuple[Any, ...], str, tuple[str, ...]]:
+        """A call of lone.lua outside of this loop: the words before the times, its caller, those behind the blob."""
+        keys = line_keys(self._prefix, line)
+        named = keys.keys[:LONE_KEYS]
+        caller = f"{self._process}{_LETTER['lone']}{policy_version}t"  # beside what this loop has in flight
+        return ("EVALSHA", self._scripts["lone"].sha, len(named), *named), caller, (keys.channel,)
 
     async def once(
         self,

@@ -34,6 +34,9 @@ _GROUP = 3
 CODES = {int(code): code for code in Code}
 _TTL, _HEADERS, _TAGS, _EDITED, _INLINE, _TOPIC = 4, 8, 16, 32, 64, 128
 HEAD_BYTES = 25
+_pack_lone = struct.Struct(">IHBBd").pack
+_unpack_lone = struct.Struct(">BQQ").unpack
+_SENT = (State.READY, State.SCHEDULED, State.READY)  # what a new job can be, by number
 pack_sums = struct.Struct(">IQ").pack  # checksum and fingerprint
 
 
@@ -176,8 +179,12 @@ def encode_lone(item: SendItem, policy_version: int, topic: bytes | None) -> tup
     policy, id = pack_policy(item.policy), pack_id(item.id)
     flags, rest = _form(item, topic)
     when = item.delay_ms if item.at_ms is None else -max(item.at_ms, 1)
-    numbers = pack_numbers((policy_version, len(policy), len(id), flags, when))
-    return numbers, b"".join((policy, id, rest, item.body))
+    return _pack_lone(policy_version, len(policy), len(id), flags, when), b"".join((policy, id, rest, item.body))
+
+
+def decode_lone(answer: bytes) -> SendResult:
+    state, due_at_ms, version = _unpack_lone(answer)
+    return SendResult(Code.CREATED, _SENT[state], due_at_ms, version)
 
 
 def decode_sent(n: Sequence[int]) -> list[SendResult]:

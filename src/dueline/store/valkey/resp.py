@@ -20,12 +20,17 @@ _MORE: Any = object()
 
 def command(args: tuple[Any, ...]) -> bytes:
     """One command: bytes as they are, texts as UTF-8, numbers as their text."""
-    pieces = [b"*%d\r\n" % len(args)]
+    return b"*%d\r\n%b" % (len(args), pieces(args))
+
+
+def pieces(args: tuple[Any, ...]) -> bytes:
+    """Words of a command, without their count."""
+    found: list[bytes] = []
     for one in args:
         if one.__class__ is not bytes:
             one = (one if one.__class__ is str else str(one)).encode()
-        pieces.append(b"$%d\r\n%b\r\n" % (len(one), one))
-    return b"".join(pieces)
+        found.append(b"$%d\r\n%b\r\n" % (len(one), one))
+    return b"".join(found)
 
 
 class Replies(asyncio.Protocol):

@@ -44,6 +44,7 @@ from .calls import Calls, WrongStore
 from .directory import ValkeyDirectory
 from .keys import line_keys
 from .link import LinkLost, link_for
+from .lone import LoneSends
 from .push_log import ValkeyPushLog
 from .scripts import Patch
 from .wakeups import Wakeups
@@ -73,6 +74,7 @@ class ValkeyStore:
         self.url = url
         self.prefix = prefix
         self.limits = limits
+        self._reply_timeout_s = reply_timeout_s
         self._link = link_for(url, reply_timeout_s)
         self._calls = Calls(self._link, prefix, clock, patience_s, lua_patch, on_call)
         self.directory = ValkeyDirectory(self._calls.directory, self._registered)
@@ -114,6 +116,17 @@ class ValkeyStore:
     async def stop(self) -> None:
         await self._wakeups.stop()
         await self._link.stop()
+
+    def lone(self) -> LoneSends | None:
+        """Sends for threads that have no loop; the caller closes it. None: on a Cluster there is no such way."""
+        if self._link.permanent_keys:
+            return None
+        loop = asyncio.get_running_loop()
+
+        def unlisted(line: Line) -> None:
+            loop.call_soon_threadsafe(self._calls.found_unlisted, line)
+
+        return LoneSends(self.url, self._calls, self._reply_timeout_s, unlisted)
 
     async def watch(self, line: Line) -> None:
         try:
@@ -241,9 +254,8 @@ class ValkeyStore:
         topic = line.topic.encode() if line.wide else None
         if len(items) == 1 and codec.is_lone(items[0]):
             encoded = codec.encode_lone(items[0], policy_version, topic)
-            _, _, n, _ = await self._calls.change("lone", line, *encoded, variant=policy_version)
-            if n:
-                return codec.decode_sent(n)
+            if answer := await self._calls.lone(line, *encoded, policy_version):
+                return [codec.decode_lone(answer)]
         encoded = codec.encode_send(items, policy_version, topic)
         _, _, n, blob = await self._calls.change("send", line, *encoded, variant=policy_version)
         if not line.wide:

@@ -1,0 +1,142 @@
+"""One send after another from a program without an event loop: on a connection of their own, by the sending thread.
+
+Through the loop such a send would pay two changes of thread and a turn of the loop, more than the store's own work.
+Here only the usual case is done, by lone.lua. Everything else (an id that is taken, a policy that has changed, a store
+that is away or still loads, a script that it does not know) is left to the store's own way, which joins, heals and
+explains.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import hiredis
+from redis.connection import ConnectionPool
+from redis.exceptions import RedisError
+
+from ...engine.errors import UnknownOutcome
+from ...engine.job import Line
+from ...engine.store import SendItem, SendResult
+from . import codec
+from .calls import Calls
+from .link import CONNECT_TIMEOUT_S, plain_url
+from .resp import pieces
+
+READ_BYTES = 65_536
+MOST_HEADS = 1_024
+_MORE: Any = object()
+
+
+class LoneSends:
+    """Safe to use from any thread: one that finds it busy is told to go the other way, where sends are joined.
+
+    `unlisted(line)` is called in the sending thread when the store says that the line's topic is not registered."""
+
+    def __init__(self, url: str, calls: Calls, reply_timeout_s: float, unlisted: Callable[[Line], None]) -> None:
+        self._url = plain_url(url)
+        self._calls = calls
+        self._clock = calls.clock
+        self._reply_timeout_s = reply_timeout_s
+        self._unlisted = unlisted
+        self._lock = threading.Lock()
+        self._pool: ConnectionPool | None = None
+        self._connection: Any = None
+        self._socket: socket.socket | None = None
+        self._reader: Any = None
+        self._nonce = int.from_bytes(os.urandom(4), "big") << 24
+        self._heads: dict[tuple[Line, int], tuple[bytes, bytes, bytes]] = {}
+
+    def send(self, line: Line, item: SendItem, policy_version: int) -> SendResult | None:
+        """The job is stored. None: nothing was done, and the other way must be gone. Raises UnknownOutcome when the
+        call had left and no reply came."""
+        if not codec.is_lone(item) or not self._lock.acquire(blocking=False):
+            return None
+        try:
+            expected = self._clock.expectation()
+            connected = self._socket or self._connect()
+            return self._send(connected, expected, line, item, policy_version) if connected and expected else None
+        finally:
+            self._lock.release()
+
+    def close(self) -> None:
+        """End the connection; whoever waits on it learns that it has ended. The next send opens another."""
+        connected = self._socket
+        if connected is not None:
+            try:
+                connected.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # it is closed already
+        with self._lock:
+            self._end()
+
+    def _send(
+        self, connected: socket.socket, expected: str, line: Line, item: SendItem, policy_version: int
+    ) -> SendResult | None:
+        head, caller, channel = self._heads.get((line, policy_version)) or self._head(line, policy_version)
+        numbers, blob = codec.encode_lone(item, policy_version, line.topic.encode() if line.wide else None)
+        self._nonce += 1
+        nonce = self._nonce.to_bytes(8, "big")
+        call = b"%b$%d\r\n%b\r\n%b$8\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n%b" % (
+            *(head, len(expected), expected.encode(), caller, nonce),
+            *(len(numbers), numbers, len(blob), blob, channel),
+        )
+        reader = self._reader
+        try:
+            connected.sendall(call)
+            while (reply := reader.gets()) is _MORE:
+                data = connected.recv(READ_BYTES)
+                if not data:
+                    raise ConnectionResetError("the store closed the connection")
+                reader.feed(data)
+        except (OSError, hiredis.HiredisError) as broken:
+            self._end()
+            raise UnknownOutcome() from broken
+        if reply.__class__ is not list:
+            return None  # an error: nothing was done
+        status, _, _, said, answer, _ = reply
+        if status or not answer:
+            return None
+        if said & 1:
+            self._unlisted(line)
+        return codec.decode_lone(answer)
+
+    def _head(self, line: Line, policy_version: int) -> tuple[bytes, bytes, bytes]:
+        """What all sends to a line share: the pieces before the time, between it and the nonce, and at the end."""
+        before, caller, after = self._calls.lone_words(line, policy_version)
+        words = (*before, "", "", caller, "", "", "", *after)
+        head = b"*%d\r\n" % len(words) + pieces((*before, ""))
+        if len(self._heads) >= MOST_HEADS:
+            self._heads.clear()
+        made = self._heads[line, policy_version] = (head, pieces((caller,)), pieces(after))
+        return made
+
+    def _connect(self) -> socket.socket | None:
+        """redis-py connects: it knows addresses, passwords and TLS. None: the store cannot be reached now."""
+        if self._pool is None:
+            self._pool = ConnectionPool.from_url(
+                self._url, protocol=2, socket_connect_timeout=CONNECT_TIMEOUT_S, socket_timeout=self._reply_timeout_s
+            )
+        connection: Any = self._pool.make_connection()
+        try:
+            connection.connect()
+        except (RedisError, OSError):
+            return None
+        self._connection, self._socket = connection, connection._sock
+        # The kernel's own time limit: with Python's, every send and every read would ask first whether it may.
+        connection._sock.settimeout(None)
+        whole_s, rest_s = divmod(self._reply_timeout_s, 1)
+        limit = struct.pack("ll", int(whole_s), int(rest_s * 1e6))
+        connection._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        connection._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        self._reader = hiredis.Reader(notEnoughData=_MORE)
+        return self._socket
+
+    def _end(self) -> None:
+        connection, self._connection, self._socket = self._connection, None, None
+        if connection is not None:
+            connection.disconnect()

@@ -1,0 +1,227 @@
+"""Sends of a program without an event loop, one after another: on a connection of their own, by a script of their own.
+
+Whatever way a send took, the program sees the same; `ways` only shows that the tests below meet what they mean to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+import redis
+
+from dueline import DuelineApiError, InvalidRequest
+from dueline.engine.errors import UnknownOutcome
+from dueline.engine.job import Line
+from dueline.store.valkey.calls import Calls
+from dueline.store.valkey.keys import line_keys
+from dueline.store.valkey.lone import LoneSends
+from dueline.store.valkey.scripts import load_scripts
+from dueline.testing.proxy import Cut, FaultProxy
+from dueline.worker import SyncQueue
+
+from ..faults.kit import short_folder
+from ..kit.valkey import PrivateValkey
+
+LONE = load_scripts()["lone"].sha.encode()
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[PrivateValkey]:
+    store = PrivateValkey()
+    store.start()
+    yield store
+    store.stop()
+
+
+@pytest.fixture
+def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What became of each try without a loop: "stored", "left" to the usual way, or "unknown"."""
+    seen: list[str] = []
+    send = LoneSends.send
+
+    def watched(self: LoneSends, *given: Any) -> Any:
+        try:
+            result = send(self, *given)
+        except UnknownOutcome:
+            seen.append("unknown")
+            raise
+        seen.append("left" if result is None else "stored")
+        return result
+
+    monkeypatch.setattr(LoneSends, "send", watched)
+    return seen
+
+
+def test_a_send_says_the_same_whichever_way_it_took(valkey: PrivateValkey, ways: list[str]) -> None:
+    with SyncQueue(valkey.url, namespace="same") as queue:
+        usual = queue.send("t", {"n": 1}, id="a", at="2030-01-01T00:00:00Z")  # the first one connects
+        queue.send("t", {"n": 1}, id="b", at="2030-01-01T00:00:00Z")
+        lone = queue.send("t", {"n": 1}, id="c", at="2030-01-01T00:00:00Z")
+        assert ways[-1] == "stored"
+        assert (lone.result, lone.topic, lone.state, lone.due_at_ms) == (
+            *(usual.result, usual.topic, usual.state, usual.due_at_ms),
+        )
+        first, last = queue.get("t", "a"), queue.get("t", "c")
+        assert (last.json(), last.due_at_ms, last.max_attempts) == (first.json(), first.due_at_ms, first.max_attempts)
+        assert last.version == lone.version
+        assert queue.send("t", {"n": 1}).state == "ready"
+
+
+def test_what_is_not_usual_is_left_to_the_usual_way(valkey: PrivateValkey, ways: list[str]) -> None:
+    with SyncQueue(valkey.url, namespace="unusual") as queue:
+        queue.send("t", 0, id="first")
+        queue.send("t", 0, id="second")
+        del ways[:]
+        assert queue.send("t", 0, id="first").result == "kept"
+        with pytest.raises(DuelineApiError) as refused:
+            queue.send("t", "another", id="first")
+        assert refused.value.code == "id_exists"
+        assert queue.send("t", 1, id="first", on_conflict="replace").result == "replaced"
+        assert queue.send("t", 1, tags=["red"]).result == "created"
+        assert queue.send("t", 1, ttl="1h").result == "created"
+        assert queue.send("t", 1, lease="77s").result == "created"  # a policy that the line does not know yet
+        assert ways == ["left"] * 6
+        assert queue.send("t", 1, lease="77s").result == "created"
+        assert queue.send("t", 1, merge="key", delay="1h").result == "created"
+        assert ways == ["left"] * 6 + ["stored"]
+        assert queue.cancel("t", "second").result == "cancelled"
+        with pytest.raises(DuelineApiError) as ended:
+            queue.send("t", 5, id="second")  # its end is remembered
+        assert ended.value.code == "id_exists"
+
+
+def stored(valkey: PrivateValkey, namespace: str) -> int:
+    """How many records the line of the topic "t" has."""
+    return redis.from_url(valkey.url).hlen(line_keys("dueline", Line(namespace, "t")).keys[1])
+
+
+def test_bad_input_is_refused_and_stores_nothing(valkey: PrivateValkey) -> None:
+    with SyncQueue(valkey.url, namespace="bad") as queue:
+        queue.send("t", 0)
+        queue.send("t", 0)
+        before = stored(valkey, "bad")
+        for options, error in (
+            ({"id": "no spaces"}, InvalidRequest),
+            ({"delay": "400000d"}, DuelineApiError),
+            ({"delay": 1, "at": 1}, ValueError),
+            ({"colour": "red"}, TypeError),
+        ):
+            with pytest.raises(error):
+                queue.send("t", 1, **options)  # pyright: ignore[reportArgumentType]
+        with pytest.raises(InvalidRequest):
+            queue.send("no spaces", 1)
+        assert stored(valkey, "bad") == before == 2
+
+
+def test_threads_that_meet_go_both_ways_and_every_job_is_there_once(valkey: PrivateValkey, ways: list[str]) -> None:
+    with SyncQueue(valkey.url, namespace="crowd") as queue:
+        queue.send("t", 0, id="first")
+        together = threading.Barrier(8)
+
+        def send(number: int) -> None:
+            together.wait()
+            for n in range(50):
+                assert queue.send("t", n, id=f"{number}-{n}").result == "created"
+
+        threads = [threading.Thread(target=send, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert set(ways) == {"stored", "left"}
+        versions = {queue.get("t", f"{number}-{n}").version for number in range(8) for n in range(50)}
+        assert len(versions) == 400
+
+
+def through_a_proxy(valkey: PrivateValkey, play: Any) -> None:
+    async def run(folder: Path) -> None:
+        proxy = FaultProxy(Path(valkey.url.removeprefix("unix://")), folder / "p.sock")
+        await proxy.start()
+        try:
+            with SyncQueue(f"unix://{folder}/p.sock", namespace=folder.name) as queue:
+                await asyncio.to_thread(queue.send, "t", 0, id="first")
+                await asyncio.to_thread(queue.send, "t", 0, id="second")
+                await play(proxy, queue)
+                await asyncio.to_thread(queue.close)
+        finally:
+            await proxy.stop()
+
+    with short_folder() as folder:
+        asyncio.run(run(folder))
+
+
+@pytest.mark.parametrize("after_bytes", [0, 1, 20])
+def test_a_reply_that_is_lost_leaves_the_job_there_once(
+    after_bytes: int, valkey: PrivateValkey, ways: list[str]
+) -> None:
+    async def play(proxy: FaultProxy, queue: SyncQueue) -> None:
+        cut = proxy.arm(Cut(LONE, after_bytes))
+        sent = await asyncio.to_thread(queue.send, "t", 1, delay="1h")
+        assert cut.fired.is_set()
+        assert ways[-1] == "unknown"
+        found = await asyncio.to_thread(queue.get, "t", sent.id)
+        assert (found.state, found.version) == ("scheduled", sent.version)
+        assert sent.result == "kept", "the first try had stored it"
+        await asyncio.to_thread(queue.send, "t", 1)
+        assert ways[-1] == "stored", "it has another connection now"
+
+    through_a_proxy(valkey, play)
+
+
+def test_a_request_that_is_lost_is_sent_again(valkey: PrivateValkey, ways: list[str]) -> None:
+    async def play(proxy: FaultProxy, queue: SyncQueue) -> None:
+        cut = proxy.arm(Cut(LONE, 10, up=True))
+        sent = await asyncio.to_thread(queue.send, "t", 1, delay="1h")
+        assert cut.fired.is_set()
+        assert (ways[-1], sent.result) == ("unknown", "created")
+
+    through_a_proxy(valkey, play)
+
+
+def test_connections_that_ended_while_nobody_sent_cost_nothing(valkey: PrivateValkey, ways: list[str]) -> None:
+    async def play(proxy: FaultProxy, queue: SyncQueue) -> None:
+        assert proxy.sever()
+        sent = await asyncio.to_thread(queue.send, "t", 1, delay="1h")
+        assert sent.result in ("created", "kept")
+        assert (await asyncio.to_thread(queue.get, "t", sent.id)).version == sent.version
+
+    through_a_proxy(valkey, play)
+
+
+def test_a_store_that_forgot_its_scripts_is_taught_again(valkey: PrivateValkey, ways: list[str]) -> None:
+    with SyncQueue(valkey.url, namespace="flushed") as queue:
+        queue.send("t", 0)
+        queue.send("t", 0)
+        redis.from_url(valkey.url).script_flush()
+        del ways[:]
+        assert [queue.send("t", n).result for n in range(2)] == ["created", "created"]
+        assert ways == ["left", "stored"]
+
+
+def test_the_topic_of_a_lone_send_is_listed_again_when_it_was_forgotten(
+    valkey: PrivateValkey, ways: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: SimpleQueue[tuple[Line, int]] = SimpleQueue()
+    heard = Calls.found_unlisted
+
+    def found_unlisted(self: Calls, line: Line) -> None:
+        heard(self, line)
+        told.put((line, threading.get_ident()))
+
+    with SyncQueue(valkey.url, namespace="listed") as queue:
+        queue.send("t", 0)
+        queue.send("t", 0)
+        monkeypatch.setattr(Calls, "found_unlisted", found_unlisted)
+        line = Line("listed", "t")
+        redis.from_url(valkey.url).hdel(line_keys("dueline", line).keys[0], "reg")
+        queue.send("t", 1)
+        assert ways[-1] == "stored"
+        found, thread = told.get(timeout=10)
+        assert found == line
+        assert thread != threading.get_ident(), "the engine is told in its own loop"
