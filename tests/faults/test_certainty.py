@@ -24,10 +24,8 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PrivateValkey]:
-    server = PrivateValkey()
-    server.start()
-    yield server
-    server.stop()
+    with PrivateValkey() as server:
+        yield server
 
 
 def item(id: str, **policy: Any) -> SendItem:

@@ -28,10 +28,8 @@ PLAN = Plan(topics=("flush-a", "flush-b"), max_delay_ms=300, lease_ms=(300, 500)
 
 @pytest.fixture(scope="module")
 def own_valkey() -> Iterator[PrivateValkey]:
-    server = PrivateValkey()
-    server.start()
-    yield server
-    server.stop()
+    with PrivateValkey() as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from dueline.engine.policy import JobPolicy
 from dueline.engine.store import Credit, OnConflict, Pull, Ref, SendItem
 from dueline.store.valkey.fsck import fsck
 from dueline.store.valkey.store import ValkeyStore
+from tests.kit.orders import next_order
 from tests.kit.valkey import PrivateValkey
 
 A, B, ANYWHERE = (Line("jobs", topic, 0, True) for topic in ("a", "b", ""))
@@ -25,10 +26,8 @@ Call = Callable[[ValkeyStore], Awaitable[Any]]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PrivateValkey]:
-    server = PrivateValkey()
-    server.start()
-    yield server
-    server.stop()
+    with PrivateValkey() as server:
+        yield server
 
 
 class Gate:
@@ -97,9 +96,9 @@ async def run_once(url: str, prefix: str, before: Call, calls: tuple[Call, Call]
 
 
 async def every_order(url: str, name: str, before: Call, calls: tuple[Call, Call], judge: Callable[[Any], None]) -> int:
-    ways: list[int] = []
+    ways: list[int] | None = []
     runs = 0
-    while True:
+    while ways is not None:
         prefix = f"{name}-{runs}"
         taken = await run_once(url, prefix, before, calls, ways)
         store = ValkeyStore(url, prefix=prefix, clock=lambda: 1_700_000_000_000)
@@ -113,11 +112,8 @@ async def every_order(url: str, name: str, before: Call, calls: tuple[Call, Call
         judge(job)
         await store.stop()
         runs += 1
-        while taken and taken[-1] == 1:
-            taken.pop()
-        if not taken:
-            return runs
-        ways = [*taken[:-1], 1]
+        ways = next_order(taken)
+    return runs
 
 
 def push(line: Line, delay_ms: int = 1_000) -> Call:

@@ -25,10 +25,8 @@ STATE, LOG = push_keys(PREFIX, "ns", "t")
 @pytest.fixture
 def server() -> Iterator[PrivateValkey]:
     """One per test: fsck reads a whole store."""
-    server = PrivateValkey()
-    server.start()
-    yield server
-    server.stop()
+    with PrivateValkey() as server:
+        yield server
 
 
 class Desk:

@@ -22,6 +22,7 @@ from dueline.store.valkey.fsck import fsck
 from dueline.store.valkey.store import ValkeyStore
 from tests.integration.test_interleavings import Call, run_once
 from tests.kit.bed import Recorder, item
+from tests.kit.orders import next_order
 from tests.kit.valkey import PrivateValkey
 
 pytestmark = pytest.mark.slow
@@ -37,11 +38,9 @@ class Killed(Exception):
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PrivateValkey]:
-    server = PrivateValkey()
-    server.start()
-    asyncio.run(warmed(server.url))
-    yield server
-    server.stop()
+    with PrivateValkey() as server:
+        asyncio.run(warmed(server.url))
+        yield server
 
 
 async def at_ms(url: str, prefix: str, now_ms: int, work: Call) -> None:
@@ -150,19 +149,16 @@ async def judge(store: ValkeyStore, taken: list[int], must_be_listed: bool) -> N
 
 async def every_order(url: str, prefix: str, before: Call, calls: tuple[Call, Call], must_be_listed: bool) -> int:
     """Run all orders, the last fork first; how many there are."""
-    ways: list[int] = []
+    ways: list[int] | None = []
     runs = 0
-    while True:
+    while ways is not None:
         one = f"{prefix}-{runs}"
         taken = await run_once(url, one, before, calls, ways)
         assert taken[: len(ways)] == ways, "the same choices led elsewhere"
         await at_ms(url, one, NOW_MS, lambda store, taken=taken: judge(store, taken, must_be_listed))
         runs += 1
-        while taken and taken[-1] == 1:
-            taken.pop()
-        if not taken:
-            return runs
-        ways = [*taken[:-1], 1]
+        ways = next_order(taken)
+    return runs
 
 
 Worker = Callable[[ValkeyStore], Awaitable[None]]

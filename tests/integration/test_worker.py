@@ -29,10 +29,8 @@ WITHIN_S = 60.0
 
 @pytest.fixture(scope="module")
 def valkey() -> Iterator[PrivateValkey]:
-    store = PrivateValkey()
-    store.start()
-    yield store
-    store.stop()
+    with PrivateValkey() as store:
+        yield store
 
 
 class Watch:

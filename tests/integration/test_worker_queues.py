@@ -36,10 +36,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def valkey() -> Iterator[PrivateValkey]:
-    store = PrivateValkey()
-    store.start()
-    yield store
-    store.stop()
+    with PrivateValkey() as store:
+        yield store
 
 
 @asynccontextmanager

@@ -15,10 +15,8 @@ from .valkey import PrivateCluster, PrivateValkey
 
 @pytest.fixture(scope="session")
 def private_valkey() -> Iterator[PrivateValkey]:
-    server = PrivateValkey()
-    server.start()
-    yield server
-    server.stop()
+    with PrivateValkey() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

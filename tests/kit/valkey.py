@@ -28,7 +28,7 @@ def _die_with_parent() -> None:
 
 
 class PrivateValkey:
-    """One server process. `url` is what a store is given."""
+    """One server process. `url` is what a store is given. `with PrivateValkey() as store` starts and stops it."""
 
     def __init__(self, *, port: int = 0, options: tuple[str, ...] = ()) -> None:
         self.port = port
@@ -72,6 +72,13 @@ class PrivateValkey:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
+
+    def __enter__(self) -> PrivateValkey:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
 
 class PrivateCluster:
