@@ -111,6 +111,7 @@ def test_a_refusal_after_a_lost_answer_is_unknown_and_never_certainly_not_done(
             store.clock._offset_ms -= HOUR_MS
             assert await store.read(LINE, ["a"]) == [None]
             return
+        await store.send(LINE, [item("before")])  # now a send is one script call
         Late(store, 0, refusal)
         with pytest.raises(UnknownOutcome):
             await store.send(LINE, [item("a")])
@@ -156,6 +157,7 @@ def test_a_clock_that_jumped_changes_nothing(server: PrivateValkey) -> None:
 
 def test_a_call_in_parts_is_unknown_when_only_some_parts_were_done(server: PrivateValkey) -> None:
     async def scenario(store: ValkeyStore) -> None:
+        await store.send(LINE, [item("before")])  # now a send is one script call
         through = store._link.call
         calls = 0
 

@@ -6,6 +6,7 @@ Whatever way a send took, the program sees the same; `ways` only shows that the 
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -192,6 +193,49 @@ def test_connections_that_ended_while_nobody_sent_cost_nothing(valkey: PrivateVa
         assert (await asyncio.to_thread(queue.get, "t", sent.id)).version == sent.version
 
     through_a_proxy(valkey, play)
+
+
+def test_a_send_that_was_interrupted_leaves_no_reply_to_the_next_one(valkey: PrivateValkey, ways: list[str]) -> None:
+    """Ctrl-C, an alarm, a test's time limit: whatever a signal's handler raises comes out of the wait for the reply."""
+
+    class Interrupted(BaseException):
+        pass
+
+    def interrupt(*_: object) -> None:
+        raise Interrupted
+
+    def play(proxy: FaultProxy, queue: SyncQueue, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.run_coroutine_threadsafe(slowed(proxy, 400), loop).result(10)
+        with pytest.raises(Interrupted):
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            queue.send("t", "first", id="x", delay="1h")
+        asyncio.run_coroutine_threadsafe(slowed(proxy, 0), loop).result(10)
+        second = queue.send("t", "second", id="y", delay="9h")
+        assert (second.id, second.version) == ("y", queue.get("t", "y").version)
+        with pytest.raises(DuelineApiError) as refused:
+            queue.send("t", "another", id="y", delay="9h")
+        assert refused.value.code == "id_exists"
+
+    async def slowed(proxy: FaultProxy, latency_ms: int) -> None:
+        proxy.down.latency_ms = latency_ms
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        with short_folder() as folder:
+            proxy = FaultProxy(Path(valkey.url.removeprefix("unix://")), folder / "p.sock")
+            asyncio.run_coroutine_threadsafe(proxy.start(), loop).result(10)
+            with SyncQueue(f"unix://{folder}/p.sock", namespace=folder.name) as queue:
+                queue.send("t", 0, id="first")
+                queue.send("t", 0, id="second")
+                play(proxy, queue, loop)
+            asyncio.run_coroutine_threadsafe(proxy.stop(), loop).result(10)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
 
 
 def test_a_store_that_forgot_its_scripts_is_taught_again(valkey: PrivateValkey, ways: list[str]) -> None:

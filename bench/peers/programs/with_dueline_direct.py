@@ -1,5 +1,5 @@
-"""Dueline straight on the store, no server: `SyncQueue` one at a time, as a program without asyncio sends; `connect`, its
-way for asyncio, for 50 at once and in bulk."""
+"""Dueline straight on the store, no server: `SyncQueue` one at a time, as a program without asyncio sends; `connect`,
+its way for asyncio, for 50 at once and in bulk."""
 
 from __future__ import annotations
 

@@ -96,6 +96,9 @@ class LoneSends:
         except (OSError, hiredis.HiredisError) as broken:
             self._end()
             raise UnknownOutcome() from broken
+        except BaseException:  # Ctrl-C, or a signal's handler that raises: the reply would be taken for the next call's
+            self._end()
+            raise
         if reply.__class__ is not list:
             return None  # an error: nothing was done
         status, _, _, said, answer, _ = reply
