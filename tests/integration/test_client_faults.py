@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from dueline import AsyncClient, Client, Patience
+from dueline import AsyncClient, Client, NewJob, Patience
 from dueline.client import errors
+from dueline.client.calls import Merge, json_body
 from dueline.testing.process import ServerProcess
 from dueline.testing.proxy import Cut, FaultProxy
 
@@ -99,6 +100,23 @@ def test_a_send_whose_connection_breaks_anywhere_is_stored_once(
         assert cut.fired.is_set()
         assert (sent.id, sent.result) == ("one", "created" if up else "kept")
         assert await rig.stored(topic) == ["one"]
+
+    run(kind, test)
+
+
+@both
+def test_many_jobs_without_ids_whose_answer_is_lost_are_stored_once(kind: type[Any], run: Any) -> None:
+    async def test(rig: Rig) -> None:
+        jobs = [
+            NewJob(body=json_body("first of many"), delay="1h"),
+            NewJob(body=json_body(2), delay="1h"),
+            NewJob(body=json_body(3), merge=Merge("k", quiet_ms=3_600_000)),
+        ]
+        cut = rig.proxy.arm(Cut(b"first of many", 0))
+        sent = await rig.ask(rig.client(), "send_many", "many", jobs)
+        assert cut.fired.is_set()
+        assert [(item.result, item.items_count) for item in sent] == [("kept", None), ("kept", None), ("kept", 1)]
+        assert sorted(await rig.stored("many")) == sorted(item.id for item in sent)
 
     run(kind, test)
 

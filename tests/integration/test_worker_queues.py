@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,14 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from dueline import DuelineApiError, new_job
+from dueline import DuelineApiError, NewJob, new_job
 from dueline.client.address import address_of
-from dueline.client.calls import Leased
+from dueline.client.calls import Leased, Merge, json_body
 from dueline.client.patience import Patience
+from dueline.engine.errors import StoreDown, UnknownOutcome
+from dueline.engine.job import Line
+from dueline.engine.store import SendItem
+from dueline.store.valkey.store import ValkeyStore
 from dueline.worker import Queue, SyncQueue, connect
 from dueline.worker.direct import DirectQueue
 from dueline.worker.queue import resolved
@@ -142,6 +146,35 @@ def test_any_number_of_jobs_may_be_sent_and_settled_at_once(valkey: PrivateValke
 
     for url in (valkey.url, server):
         asyncio.run(run(url))
+
+
+@pytest.mark.parametrize("done", [True, False], ids=["and has them", "and has not"])
+def test_many_jobs_without_ids_are_stored_once_when_a_store_does_not_say_that_it_has_them(
+    valkey: PrivateValkey, monkeypatch: pytest.MonkeyPatch, done: bool
+) -> None:
+    """The store's answer is lost for good, or it was away: all that is left is to send the same jobs again."""
+    send, lost = ValkeyStore.send, list[int]()
+
+    async def unheard(store: ValkeyStore, line: Line, items: Sequence[SendItem], version: int = 0) -> Any:
+        if lost:
+            return await send(store, line, items, version)
+        lost.append(len(items))
+        if not done:
+            raise StoreDown
+        await send(store, line, items, version)
+        raise UnknownOutcome
+
+    async def run() -> None:
+        async with opened(valkey.url, namespace=f"unheard-{done}") as queue:
+            jobs = [NewJob(body=json_body(1)), NewJob(body=json_body(2))]
+            merged = NewJob(body=json_body(3), merge=Merge("k", quiet_ms=3_600_000))
+            sent = await queue.send_many("t", [*jobs, merged])
+            assert lost
+            assert sorted(job.id for job in await queue.pull(["t"], 10)) == sorted(one.id for one in sent[:2])
+            assert len((await queue.get("t", sent[2].id)).items or ()) == 1
+
+    monkeypatch.setattr(ValkeyStore, "send", unheard)
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("way", ["http", "direct"])

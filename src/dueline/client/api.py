@@ -41,9 +41,10 @@ class Api(TopicApi):
 
     @method
     def send_many(self, topic: str, jobs: Iterable[NewJob]) -> Steps[list[r.SentItem]]:
-        """Send any number of jobs made by `new_job`, in as few requests as the server's limits allow.
+        """Send any number of jobs, best made by `new_job`, in as few requests as the server's limits allow.
 
-        A result per job in their order: `ok` or an `error`. A job that is malformed refuses the request it is in."""
+        A result per job in their order: `ok` or an `error`. A job that is malformed refuses the request it is in. One
+        without an id gets it before the first try, so that any number of tries means one job."""
         return bulk.send_many(topic, jobs)
 
     # Consuming.

@@ -3,8 +3,9 @@
 A server takes at most 1000 jobs and 4 MiB a call. Where it is configured to take less it says so, and what it refused
 was certainly not done, so the piece is halved and asked again.
 
-When a request fails as a whole, the error carries `results`: those of the requests before it. To repeat the whole list
-is safe, because every job has its id, and every lease its token, before the first try.
+A job that has no id gets one before the first try. When a request fails as a whole, the error carries `results`: those
+of the requests before it. To repeat the whole list is safe where its jobs have ids, as those of `new_job`, and for
+leases, which have their tokens.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _INDEX = re.compile(r"^((?:jobs|ids)?\[)(\d+)(?=\])")
 def send_many(topic: str, jobs: Iterable[NewJob]) -> Steps[list[r.SentItem]]:
     """Send any number of jobs; the next piece of `jobs` is read when the one before it was answered."""
     results: list[r.SentItem] = []
-    for piece in pieces(Raw(msgspec.json.encode(job)) for job in jobs):
+    for piece in pieces(Raw(msgspec.json.encode(calls.named(job))) for job in jobs):
         yield from _in_parts(piece, lambda part: calls.send_many(topic, part), results)
     return results
 

@@ -136,10 +136,12 @@ def _without_none(**values: Any) -> dict[str, Any]:
 def send(topic: str, job: NewJob) -> Call[r.Sent]:
     """Send one job. The call is repeatable only with an id, so one is made when there is none: the job's, or with
     `merge` the item's."""
-    return _post(_path("topics", topic, "jobs"), _named(job), r.Sent)
+    return _post(_path("topics", topic, "jobs"), named(job), r.Sent)
 
 
-def _named(job: NewJob) -> NewJob:
+def named(job: NewJob) -> NewJob:
+    """The job with an id of its own, or with `merge` of its item: what makes every try of a send mean the same job.
+    Every way to a queue goes through it once, before the first try."""
     if job.merge is None:
         return job if job.id else msgspec.structs.replace(job, id=new_id())
     if job.merge.item_id:

@@ -17,7 +17,8 @@ from ..client.patience import Patience, Tries
 from ..client.results import Held, Job, Outcome, Outcomes, Sent, SentItem
 from ..client.sending import SendOptions, new_job, time_fields
 from ..client.times import Duration, Moment
-from ..engine.commands import Pull
+from ..engine.commands import Pull, Send
+from ..engine.commands import Sent as EngineSent
 from ..engine.engine import Engine
 from ..engine.errors import DuelineError
 from ..engine.job import Reason
@@ -62,8 +63,20 @@ class EngineQueue:
         results: list[SentItem] = []
         for begin in range(0, len(commands), MAX_ITEMS):
             part = commands[begin : begin + MAX_ITEMS]
-            found = await self._tried(lambda part=part: self._engine.send_many(self._namespace, topic, part))
+            try:
+                found = await self._tried(lambda part=part: self._send_part(topic, part))
+            except DuelineApiError as error:
+                error.results = tuple(results)
+                raise
             results += [views.sent_item(one.id, result) for one, result in zip(part, found, strict=True)]
+        return results
+
+    async def _send_part(self, topic: str, part: Sequence[Send]) -> list[EngineSent | DuelineError]:
+        """One call of the engine. Raises the error for which a server would have answered 503."""
+        results = await self._engine.send_many(self._namespace, topic, part)
+        trouble = views.not_answered(results)
+        if trouble is not None:
+            raise trouble
         return results
 
     async def get(self, topic: str, id: str) -> Job:

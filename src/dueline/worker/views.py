@@ -5,17 +5,18 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from ..client import results as r
-from ..client.calls import Merge, NewJob
+from ..client.calls import Merge, NewJob, named
 from ..client.errors import DuelineApiError, InvalidRequest, error_of
 from ..client.times import duration_ms, moment_ms
 from ..engine import commands
-from ..engine.errors import DuelineError, UnknownOutcome
+from ..engine.errors import DuelineError, Unavailable, UnknownOutcome
 from ..engine.headers import unpack_headers
 from ..engine.items import items_json
 from ..engine.job import BodyKind, Held, Job
@@ -46,7 +47,8 @@ def checked_name(name: str, field: str) -> str:
 
 
 def send_command(job: NewJob) -> commands.Send:
-    """A job as the client describes it, as the engine's command. Raises InvalidRequest."""
+    """A job as the client describes it, as the engine's command, with an id. Raises InvalidRequest."""
+    job = named(job)
     if job.id is not None:
         checked_name(job.id, "id")
     body, kind = _body(job)
@@ -107,6 +109,16 @@ def sent_item(id: str | None, value: commands.Sent | DuelineError) -> r.SentItem
     if isinstance(value, DuelineError):
         return r.SentItem(id=id, error=r.Refusal(value.code, value.message, value.field))
     return msgspec.convert(sent(value), r.SentItem, from_attributes=True)
+
+
+def not_answered(results: Sequence[commands.Sent | DuelineError]) -> DuelineError | None:
+    """Why a send of many has no answer yet, as a server would say it: one job's outcome is unknown, or all were refused
+    for now. None: each has its result."""
+    errors = [one for one in results if isinstance(one, DuelineError)]
+    unknown = next((error for error in errors if isinstance(error, UnknownOutcome)), None)
+    if unknown is None and errors and len(errors) == len(results) and isinstance(errors[0], Unavailable):
+        return errors[0]
+    return unknown
 
 
 def held(job: Held) -> r.Held:
