@@ -22,11 +22,11 @@ class Keeper(Protocol):
     @property
     def stopping(self) -> bool: ...
     async def extend(self, lease_ms: int | None) -> None:
-        """Keep the job for lease_ms from now (None: the worker's lease). Raises LeaseLost."""
+        """Keep the job for lease_ms from now (None: the worker's lease), from any event loop. Raises LeaseLost."""
         ...
 
     def extend_blocking(self, lease_ms: int | None) -> None:
-        """The same, from a thread that may wait."""
+        """The same, from a thread that may wait: none in which an event loop runs."""
         ...
 
 
@@ -105,11 +105,12 @@ class Context:
         return self.keeper.stopping
 
     def extend(self, lease: Duration | None = None) -> None:
-        """Keep the job for `lease` from now, from a plain handler. Raises LeaseLost."""
+        """Keep the job for `lease` from now, from a plain handler; coroutines await `aextend`. Raises LeaseLost."""
+        refuse_in_loop("context.aextend")
         self.keeper.extend_blocking(None if lease is None else duration_ms(lease, "lease"))
 
     async def aextend(self, lease: Duration | None = None) -> None:
-        """The same, from a coroutine."""
+        """`extend` for coroutines."""
         await self.keeper.extend(None if lease is None else duration_ms(lease, "lease"))
 
 

@@ -53,12 +53,11 @@ class Handle(Generic[P, T]):
 
     def send(self, body: Any = None, **options: Unpack[SendOptions]) -> Sent:
         """Send a job to this handler; it is kept when this returns. Options: as of `Client.send`."""
-        options = self._options(options)
-        return self.worker.do(lambda queue: queue.send(self.topic, body, **options), "asend")
+        return self._send(body, options, "asend")
 
     def at(self, moment: Moment, body: Any = None, **options: Unpack[SendOptions]) -> Sent:
         """Send a job that is due at a moment."""
-        return self.send(body, **cast("SendOptions", {**options, "at": moment}))
+        return self._send(body, cast("SendOptions", {**options, "at": moment}), "aat")
 
     def cancel(self, id: str) -> Outcome:
         """Withdraw a job, also one that is being worked on: its coroutine is cancelled, its outcome dropped."""
@@ -86,6 +85,10 @@ class Handle(Generic[P, T]):
     async def areschedule(self, id: str, delay: Duration | None = None, at: Moment | None = None) -> Shown:
         """`reschedule` for coroutines."""
         return await self.worker.ado(lambda queue: queue.reschedule(self.topic, id, delay, at))
+
+    def _send(self, body: Any, options: SendOptions, instead: str) -> Sent:
+        options = self._options(options)
+        return self.worker.do(lambda queue: queue.send(self.topic, body, **options), instead)
 
     def _options(self, options: SendOptions) -> SendOptions:
         return cast("SendOptions", {**self._policy, **options})

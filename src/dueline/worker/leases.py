@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from ..client.calls import refusal_error
 from ..client.errors import DuelineApiError
@@ -20,6 +21,8 @@ LOST = ("lease_lost", "not_found", "already_done")
 LEAST_REST_S = 0.02
 
 log = logging.getLogger("dueline.worker")
+
+Do = Callable[[Callable[[Queue], Coroutine[Any, Any, None]]], None]
 
 
 class Hold:
@@ -38,12 +41,19 @@ class Hold:
         return self._leases.stopping()
 
     async def extend(self, lease_ms: int | None) -> None:
+        if asyncio.get_running_loop() is not self._loop:  # a coroutine that runs in a thread, with a loop of its own
+            await asyncio.to_thread(self.extend_blocking, lease_ms)
+            return
         [outcome] = await self._leases.extend([self], lease_ms or self._leases.lease_ms)
         if outcome.error is not None:
             raise refusal_error(outcome.error, outcome.id)
 
     def extend_blocking(self, lease_ms: int | None) -> None:
-        asyncio.run_coroutine_threadsafe(self.extend(lease_ms), self._loop).result()
+        do = self._leases.do
+        if do is not None:
+            do(lambda _: self.extend(lease_ms))
+        else:
+            asyncio.run_coroutine_threadsafe(self.extend(lease_ms), self._loop).result()
 
     def lose(self) -> None:
         if not self.lost.done():
@@ -51,11 +61,15 @@ class Hold:
 
 
 class Leases:
-    """The jobs in hand, by their token. Sleeps while there is none. `stopping`: whether the worker is being stopped."""
+    """The jobs in hand, by their token. Sleeps while there is none. `stopping`: whether the worker is being stopped.
+    `do`: how a thread waits for what is asked of the queue, where that is somebody else's business (worker.host)."""
 
-    def __init__(self, queue: Queue, lease_ms: int, stopping: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self, queue: Queue, lease_ms: int, stopping: Callable[[], bool] = lambda: False, do: Do | None = None
+    ) -> None:
         self.lease_ms = lease_ms
         self.stopping = stopping
+        self.do = do
         self._queue = queue
         self._held: dict[str, Hold] = {}
         self._alarm: asyncio.TimerHandle | None = None

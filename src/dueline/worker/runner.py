@@ -21,7 +21,7 @@ from .child import call_here
 from .context import Context
 from .handlers import Handler
 from .lane import Lane
-from .leases import Hold, Leases
+from .leases import Do, Hold, Leases
 from .outcomes import Ending, TimedOut, Verdict, verdict_of, worst
 from .processes import Processes
 from .queue import Queue
@@ -40,13 +40,14 @@ Middleware = Callable[[Context, CallNext], Awaitable[Verdict | None]]
 
 class Settings(msgspec.Struct, frozen=True):
     """How a worker runs. `places`: how many jobs at a time, by mode. `call`: what runs plain functions, instead of
-    threads and processes (worker.host)."""
+    threads and processes; `do`: how they wait for the queue (worker.host)."""
 
     places: Mapping[str, int]
     lease_ms: int
     middleware: tuple[Middleware, ...] = ()
     token: str | None = None
     call: Callable[[Callable[[], Any]], Awaitable[Any]] | None = None
+    do: Do | None = None
 
 
 class Runner:
@@ -59,7 +60,7 @@ class Runner:
         self._stopping = False
         self._cut = asyncio.Event()
         self._cutting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._leases = Leases(queue, settings.lease_ms, lambda: self._stopping)
+        self._leases = Leases(queue, settings.lease_ms, lambda: self._stopping, settings.do)
         self._settler = Settler(queue, self._cut)
         self._threads = Threads()
         self._processes = Processes(queue, settings.token)

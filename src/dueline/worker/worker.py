@@ -237,7 +237,7 @@ class Worker:
         if self._host is None:
             return Settings(self._places, self._lease_ms, self._middleware, self._token)
         middleware = (*self._host.middleware, *self._middleware)
-        return Settings(self._places, self._lease_ms, middleware, self._token, self._host.call)
+        return Settings(self._places, self._lease_ms, middleware, self._token, self._host.call, self._host.do)
 
     # --- sending ----------------------------------------------------------------------------------------------------
 
