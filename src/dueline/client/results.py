@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from .times import datetime_of
+from .typed import decode_as
 
 T = TypeVar("T")
 
@@ -45,12 +46,9 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.decode(self.data or b"null")
 
     def body_as(self, type: type[T]) -> T:
-        """The body as a value of `type`: a msgspec struct, dataclass, TypedDict, pydantic model, or any type that
-        msgspec decodes. Raises msgspec.ValidationError (pydantic: its own) when it is not one."""
-        validate = getattr(type, "model_validate_json", None)
-        if validate is not None:
-            return validate(self.data or b"null")
-        return msgspec.json.decode(self.data or b"null", type=type)
+        """The body as a value of `type`: a msgspec struct, dataclass, TypedDict, pydantic model, a list of them, or any
+        type that msgspec decodes. Raises msgspec.ValidationError (pydantic: its own) when it is not one."""
+        return decode_as(type, self.data or b"null")
 
 
 class Job(Payload, frozen=True, kw_only=True):

@@ -6,7 +6,8 @@
     str                                    a text as it is; any other JSON as its text; bytes as UTF-8
     msgspec struct, dataclass, TypedDict,
     list[...], int, datetime, UUID ...     decoded and checked by msgspec
-    pydantic model                         validated by pydantic
+    pydantic model, list[Model],
+    Model | None ...                       validated by pydantic
 
 The items of a merge group come as one list, so its handler asks for `list[...]`. A body that does not fit is a failure
 like any other: the job is released by its retry policy, and what was wrong stands in its last error.
@@ -20,6 +21,7 @@ from typing import Any
 import msgspec
 
 from ..client.results import Payload
+from ..client.typed import decoder_of
 
 Reader = Callable[[Payload], Any]
 
@@ -32,12 +34,9 @@ def reader_of(annotation: Any, where: str) -> Reader:
         return _bytes
     if annotation is str:
         return _text
-    validate = getattr(annotation, "model_validate_json", None)
-    if validate is not None:
-        return lambda job: validate(job.data or b"null")
     try:
-        decode = msgspec.json.Decoder(annotation).decode
-    except (TypeError, NotImplementedError) as wrong:
+        decode = decoder_of(annotation)
+    except TypeError as wrong:
         raise TypeError(f"{where}: a body cannot be read as {annotation!r}: {wrong}") from None
     return lambda job: decode(job.data or b"null")
 

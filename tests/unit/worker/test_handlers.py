@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 import pydantic
 import pytest
 from msgspec import Raw
+from pydantic import Field
 
 from dueline.client.results import Held
 from dueline.worker import Context, TaskWorker, Worker
@@ -45,6 +46,30 @@ class Model(pydantic.BaseModel):
     n: int
 
 
+@pydantic.dataclasses.dataclass
+class Validated:
+    n: int
+
+
+class Cat(pydantic.BaseModel):
+    kind: Literal["cat"]
+
+
+class Dog(pydantic.BaseModel):
+    kind: Literal["dog"]
+
+
+DOG = Dog(kind="dog")
+
+
+class Batch(msgspec.Struct):
+    models: list[Model]
+    last: Model | None = None
+
+
+class Spelled(str): ...
+
+
 @pytest.mark.parametrize(
     ("annotation", "payload", "value"),
     [
@@ -62,24 +87,51 @@ class Model(pydantic.BaseModel):
         (Data, {"body": Raw(b'{"n":1}')}, Data(1)),
         (Typed, {"body": Raw(b'{"n":1}')}, {"n": 1}),
         (Model, {"body": Raw(b'{"n":1}')}, Model(n=1)),
+        (Validated, {"body": Raw(b'{"n":1}')}, Validated(1)),
         (list[Struct], {"items": (Raw(b'{"n":1}'), Raw(b'{"n":2}'))}, [Struct(1), Struct(2)]),
+        (list[Model], {"items": (Raw(b'{"n":1}'), Raw(b'{"n":2}'))}, [Model(n=1), Model(n=2)]),
+        (list[Validated], {"items": (Raw(b'{"n":"1"}'),)}, [Validated(1)]),
+        (Model | None, {"body": Raw(b'{"n":1}')}, Model(n=1)),
+        (Model | None, {"body": Raw(b"null")}, None),
+        (Model | int, {"body": Raw(b"7")}, 7),
+        (dict[str, Model], {"body": Raw(b'{"a":{"n":1}}')}, {"a": Model(n=1)}),
+        (list[Annotated[Cat | Dog, Field(discriminator="kind")]], {"items": (Raw(b'{"kind":"dog"}'),)}, [DOG]),
+        (Batch, {"body": Raw(b'{"models":[{"n":1}],"last":{"n":2}}')}, Batch([Model(n=1)], Model(n=2))),
+        (object, {"body": Raw(b'{"n":1}')}, {"n": 1}),
         (datetime, {"body": Raw(b'"2030-01-01T00:00:00"')}, datetime(2030, 1, 1)),
         (int | None, {"body": Raw(b"null")}, None),
     ],
 )
 def test_a_body_is_what_the_parameter_says(annotation: Any, payload: dict[str, Any], value: Any) -> None:
-    assert reader_of(annotation, "f")(held(**payload)) == value
+    job = held(**payload)
+    assert reader_of(annotation, "f")(job) == value
+    if annotation not in (Any, str, bytes):
+        assert job.body_as(annotation) == value
 
 
-@pytest.mark.parametrize("annotation", [Struct, Data, Typed, Model, int])
+@pytest.mark.parametrize("annotation", [Struct, Data, Typed, Model, Validated, Model | None, int])
 def test_a_body_of_another_type_is_refused(annotation: Any) -> None:
     with pytest.raises(ValueError, match=r"n|int"):
         reader_of(annotation, "f")(held(body=Raw(b'{"n":"one"}')))
 
 
-def test_a_type_that_no_body_can_have_is_refused_when_it_is_named() -> None:
-    def bad(body: type[int] | complex) -> None: ...
+def test_a_type_of_pydantic_inside_another_refuses_what_does_not_fit() -> None:
+    for annotation, body in ((list[Model], b'[{"n":"one"}]'), (Batch, b'{"models":[{"n":"one"}]}')):
+        with pytest.raises(ValueError, match="n"):
+            reader_of(annotation, "f")(held(body=Raw(body)))
 
+
+class Unread(msgspec.Struct):
+    inner: Validated  # msgspec would fill it in, and its validators would not run
+
+
+@pytest.mark.parametrize(
+    "annotation", [type[int] | complex, complex, list[complex], Spelled, Unread, Model | Struct, list[Spelled | None]]
+)
+def test_a_type_that_no_body_can_have_is_refused_when_it_is_named(annotation: Any) -> None:
+    def bad(body: Any) -> None: ...
+
+    bad.__annotations__["body"] = annotation
     with pytest.raises(TypeError, match=r"m\.f"):
         handler(bad)
 
