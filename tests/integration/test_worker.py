@@ -113,6 +113,10 @@ def test_what_goes_wrong_in_a_child_process_is_told_with_the_job(valkey: Private
             assert (found["exit"].last_error or "").endswith("SystemExit: 7")
             assert found["die"].last_error == "the process that ran the handler ended with exit code 7"
             assert (found["discard"].last_error, found["retry"].last_error) == ("no such order", "later")
+            await app.sleeps.asend("no number", id="unfit", max_attempts=10)
+            unfit = await watch.until("sleeps", "unfit", "dead")
+            assert (unfit.reason, unfit.attempts) == ("rejected", 1)
+            assert (unfit.last_error or "").endswith(".sleeps asks for: Expected `int`, got `str`")
             raised = await watch.until("fails", "raise", "dead")
             assert "worker_app.py" in (raised.last_error or "")
             assert (raised.last_error or "").endswith("LookupError: no such order")

@@ -9,8 +9,8 @@
     pydantic model, list[Model],
     Model | None ...                       validated by pydantic
 
-The items of a merge group come as one list, so its handler asks for `list[...]`. A body that does not fit is a failure
-like any other: the job is released by its retry policy, and what was wrong stands in its last error.
+The items of a merge group come as one list, so its handler asks for `list[...]`. The job of a body that does not
+fit is dead at once, and what was wrong stands in its last error: see `outcomes.UnfitBody`.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from ..client.results import Held
 from ..client.times import Duration, duration_ms
 from .bodies import Reader, reader_of
 from .context import Context
+from .outcomes import UnfitBody
 
 Mode = Literal["async", "thread", "process"]
 MODES = ("async", "thread", "process")
@@ -45,8 +46,11 @@ class Handler(msgspec.Struct, frozen=True):
     places: int | None = None
 
     def arguments(self, job: Held, context: Context) -> tuple[Any, ...]:
-        """What it is called with. Raises whatever a body raises that is not of its type."""
-        given = () if self.read is None else (self.read(job),)
+        """What it is called with. Raises UnfitBody; what else a type's own checks raise is a failure of the handler."""
+        try:
+            given = () if self.read is None else (self.read(job),)
+        except (ValueError, RecursionError) as wrong:  # what msgspec and pydantic raise is a ValueError
+            raise UnfitBody(f"the body is not what {self.name} asks for: {wrong}") from None
         return (*given, context) if self.wants_context else given
 
 

@@ -5,6 +5,7 @@
     Retry(delay="5m")            released, due again after the delay (none: by the retry policy); costs an attempt
     Snooze("1h")                 released, due again after the delay; costs no attempt (at most 100 times a job)
     Discard("no such order")     dead (rejected): kept aside, listed, can be revived
+    (the body is not its type)   the same, by UnfitBody, at the first attempt: it is not called
 
 The three may be raised or returned. When several handlers of a topic ran, the worst ending counts for the job:
 discarded before failed before snoozed before done.
@@ -49,6 +50,11 @@ class Discard(Exception):
     def __init__(self, reason: str | None = None) -> None:
         super().__init__(reason or "the handler discarded the job")
         self.reason = reason
+
+
+class UnfitBody(Discard):
+    """A body that is not of the type that a handler asks for. The next attempt would read the same body: it would burn
+    the job's attempts, and in a merge group hand the unfit item on to the next one."""
 
 
 class TimedOut(Exception):

@@ -61,18 +61,56 @@ def test_a_failure_is_released_by_the_retry_policy_with_its_traceback_until_the_
     asyncio.run(run())
 
 
-def test_a_body_that_does_not_fit_is_a_failure_that_says_why() -> None:
+DEEP = 100_000
+
+
+@pytest.mark.parametrize("mode", ["async", "thread"])
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [
+        ({"order": "seven"}, "Expected `int`, got `str` - at `$.order`"),
+        (b'{"order":7,"more":' + b"[" * DEEP, "maximum recursion depth exceeded while deserializing an object"),
+    ],
+)
+def test_a_body_that_does_not_fit_is_dead_at_its_first_attempt_and_says_why(mode: Any, body: Any, wrong: str) -> None:
     async def run() -> None:
         async with lab() as here:
 
-            @here.worker.handles("t", max_attempts=1)
-            async def handle(order: Order) -> None: ...
+            def called(order: Order) -> None:
+                raise AssertionError(order)
+
+            async def awaited(order: Order) -> None:
+                called(order)
+
+            handle: Any = here.worker.handles("t", mode=mode)(called if mode == "thread" else awaited)
+            await here.worker.start()
+            await handle.asend(body, id="a")
+            job = await here.ended("a")
+            assert (job.state, job.reason, job.attempts) == ("dead", "rejected", 1)
+            assert job.last_error == f"the body is not what {handle.handler.name} asks for: {wrong}"
+
+    asyncio.run(run())
+
+
+class Checked(msgspec.Struct):
+    order: int
+
+    def __post_init__(self) -> None:
+        raise ConnectionError("the database of orders is away")
+
+
+def test_a_type_whose_own_check_breaks_is_a_failure_like_any_other() -> None:
+    async def run() -> None:
+        async with lab() as here:
+
+            @here.worker.handles("t", max_attempts=2)
+            async def handle(order: Checked) -> None: ...
 
             await here.worker.start()
-            await handle.asend({"order": "seven"}, id="a")
+            await handle.asend({"order": 7}, id="a")
             job = await here.ended("a")
-            assert (job.state, job.reason) == ("dead", "exhausted")
-            assert "Expected `int`, got `str` - at `$.order`" in (job.last_error or "")
+            assert (job.state, job.reason, job.attempts) == ("dead", "exhausted", 2)
+            assert (job.last_error or "").endswith("ConnectionError: the database of orders is away")
 
     asyncio.run(run())
 
