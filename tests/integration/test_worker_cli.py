@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import select
+import signal
 import subprocess
 import sys
 import time
@@ -16,11 +19,13 @@ from dueline import Client, Job
 
 from .served import DUELINE, environment, served
 
-WITHIN_S = 60.0
+WITHIN_S = 30.0
 
 PROGRAM = """
-import json, os, signal, sys, time
+import json, os, pathlib, signal, subprocess, sys, time
 body = sys.stdin.buffer.read()
+alive = pathlib.Path(__file__).with_name("alive")
+held = [os.open(alive, os.O_WRONLY)] if alive.exists() else []
 if body == b"polite":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 print(json.dumps({name: value for name, value in os.environ.items() if name.startswith("DUELINE_")}), flush=True)
@@ -28,9 +33,35 @@ print(repr(body), flush=True)
 if body.isdigit():
     print("it is", body.decode(), file=sys.stderr)
     sys.exit(int(body))
-if body in (b"polite", b"hang"):
-    time.sleep(600)
+if body.startswith(b"leave "):
+    left = subprocess.Popen(["sleep", "60"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    print(left.pid, flush=True)
+    print("left it", file=sys.stderr)
+    sys.exit(int(body.split()[1]))
+if body == b"family":
+    subprocess.Popen(["sleep", "60"], pass_fds=held)
+if body in (b"polite", b"hang", b"family"):
+    time.sleep(60)
 """
+
+
+class Family:
+    """A program and all that it started: each holds the writing end of a pipe, whose end is the end of all of them."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self._path = tmp_path / "alive"
+        os.mkfifo(self._path)
+
+    def met(self) -> None:
+        """Return when the program runs."""
+        self._fd = os.open(self._path, os.O_RDONLY)
+
+    def ended(self) -> bool:
+        """Whether none of them is left, waiting for it."""
+        try:
+            return bool(select.select([self._fd], [], [], WITHIN_S)[0]) and os.read(self._fd, 1) == b""
+        finally:
+            os.close(self._fd)
 
 
 @pytest.fixture(scope="module")
@@ -101,12 +132,41 @@ def test_the_exit_code_says_what_becomes_of_the_job(
         assert job.last_error == (None if code == 0 else f"exit {code}\nit is {code}")
 
 
+@pytest.mark.parametrize("code", [0, 65, 3])
+def test_the_exit_code_counts_whatever_the_program_leaves_running(url: str, tmp_path: Path, code: int) -> None:
+    topic = f"leave{code}"
+    with Client(url) as client, working(url, topic, tmp_path, "--timeout", "5s") as worker:
+        assert worker.stdout is not None
+        client.send(topic, f"leave {code}", id="a", max_attempts=1)
+        left = int([worker.stdout.readline() for _ in range(3)][2])
+        try:
+            job = ended(client, topic, "a")
+            os.kill(left, 0)  # it holds stderr all the while
+        finally:
+            os.kill(left, signal.SIGKILL)
+        assert (job.state, job.attempts) == ("done" if code == 0 else "dead", 1)
+        assert job.last_error == (None if code == 0 else f"exit {code}\nleft it")
+
+
 def test_a_program_that_runs_too_long_is_killed_with_all_that_it_started(url: str, tmp_path: Path) -> None:
-    with Client(url) as client, working(url, "slow", tmp_path, "--timeout", "1s"):
-        client.send("slow", "hang", id="a", max_attempts=1)
+    family = Family(tmp_path)
+    with Client(url) as client, working(url, "slow", tmp_path, "--timeout", "2s"):
+        client.send("slow", "family", id="a", max_attempts=1)
+        family.met()
         job = ended(client, "slow", "a")
         assert (job.state, job.reason) == ("dead", "exhausted")
-        assert (job.last_error or "").endswith("did not end within 1 s")
+        assert (job.last_error or "").endswith("did not end within 2 s")
+        assert family.ended()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has ended")
+def test_a_program_ends_with_a_worker_that_is_killed(url: str, tmp_path: Path) -> None:
+    family = Family(tmp_path)
+    with Client(url) as client, working(url, "orphan", tmp_path) as worker:
+        client.send("orphan", "hang", id="a")
+        family.met()
+        worker.kill()
+        assert family.ended()
 
 
 @pytest.mark.parametrize(("body", "state"), [("polite", "done"), ("hang", "ready")])

@@ -11,6 +11,9 @@
     any other, a signal     released by the job's retry policy; the end of stderr is kept as its last error.
                             75 (EX_TEMPFAIL) is the customary one
 
+The exit code counts as soon as there is one. What the program leaves running goes on, but stderr is read for half a
+second more only: who writes there later finds it closed.
+
 A stop sends SIGTERM to the programs that run: one that then ends with 0 is done, any other end costs no attempt. When
 the grace is over, at the timeout and when the lease is lost, the program's whole process group is killed.
 """
@@ -18,6 +21,7 @@ the grace is over, at the timeout and when the lease is lost, the program's whol
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -30,7 +34,8 @@ from .orphans import ends_with
 from .outcomes import MAX_ERROR_BYTES, Discard, Retry, Snooze, bounded
 
 EX_DATAERR = 65
-_READ_BYTES = 65_536
+LAST_WORDS_S = 0.5  # for what is left of stderr when the program has ended
+_STDIN, _STDERR = 0, 2
 
 
 class Command:
@@ -39,37 +44,36 @@ class Command:
     def __init__(self, argv: Sequence[str], environment: Mapping[str, str]) -> None:
         self._argv = tuple(argv)
         self._environment = dict(environment)
-        self._running: set[asyncio.subprocess.Process] = set()
+        self._running: set[_Program] = set()
         self._stopping = False
 
     def stop(self) -> None:
         """Ask the programs that run to end."""
         self._stopping = True
-        for process in self._running:
-            _signal(process, signal.SIGTERM)
+        for program in self._running:
+            program.signal(signal.SIGTERM)
 
     async def run(self, body: bytes, context: Context) -> None:
         """The handler: raises Retry, Discard or Snooze, as the program's end says."""
         if self._stopping:
             raise Snooze(0)
-        process = await asyncio.create_subprocess_exec(
+        _, program = await asyncio.get_running_loop().subprocess_exec(
+            _Program,
             *self._argv,
             stdin=asyncio.subprocess.PIPE,
+            stdout=None,
             stderr=asyncio.subprocess.PIPE,
             env={**os.environ, **self._environment, **variables(context)},
             start_new_session=True,  # Ctrl-C is for us to forward
             preexec_fn=ends_with(os.getpid(), signal.SIGTERM),
         )
-        self._running.add(process)
+        self._running.add(program)
         try:
-            _, said, code = await asyncio.gather(_feed(process, body), _overheard(process), process.wait())
-        except asyncio.CancelledError:
-            _signal(process, signal.SIGKILL)
-            await process.wait()
-            raise
+            program.feed(body)
+            code = await program.end()
         finally:
-            self._running.discard(process)
-        self._judge(code, said)
+            self._running.discard(program)
+        self._judge(code, "" if code == 0 else await program.last_words())
 
     def _judge(self, code: int, said: str) -> None:
         if code == 0:
@@ -98,35 +102,82 @@ def variables(context: Context) -> dict[str, str]:
     }
 
 
-async def _feed(process: asyncio.subprocess.Process, body: bytes) -> None:
-    """Write the body; a program need not read it."""
-    assert process.stdin is not None
-    try:
-        process.stdin.write(body)
-        await process.stdin.drain()
-        process.stdin.close()
-        await process.stdin.wait_closed()
-    except (BrokenPipeError, ConnectionResetError):
-        pass
+class _Program(asyncio.SubprocessProtocol):
+    """One run. It is over when the program has ended, not when everything that it started has: what is left may hold
+    stderr, and stdin, for as long as it likes."""
 
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[None] = loop.create_future()
+        self._hushed: asyncio.Future[None] = loop.create_future()  # nobody holds its stderr
+        self._said = b""
+        self._transport: asyncio.SubprocessTransport | None = None
 
-async def _overheard(process: asyncio.subprocess.Process) -> str:
-    """Pass on what the program says on stderr, and keep the end of it."""
-    assert process.stderr is not None
-    end = b""
-    while data := await process.stderr.read(_READ_BYTES):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.SubprocessTransport)
+        self._transport = transport
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Pass on what it says on stderr, and keep the end of it."""
         sys.stderr.buffer.write(data)
         sys.stderr.buffer.flush()
-        end = (end + data)[-MAX_ERROR_BYTES:]
-    return end.decode(errors="replace")
+        self._said = (self._said + data)[-MAX_ERROR_BYTES:]
 
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == _STDERR and not self._hushed.done():
+            self._hushed.set_result(None)
 
-def _signal(process: asyncio.subprocess.Process, number: int) -> None:
-    """To the program and all that it started."""
-    try:
-        os.killpg(process.pid, number)
-    except ProcessLookupError:
-        pass
+    def process_exited(self) -> None:
+        self._ended.set_result(None)
+        asyncio.get_running_loop().call_later(LAST_WORDS_S, self._close)
+
+    def feed(self, body: bytes) -> None:
+        """The body is its stdin; a program need not read it."""
+        stdin = self._stdin()
+        stdin.write(body)
+        stdin.close()
+
+    async def end(self) -> int:
+        """Its exit code, as soon as there is one. Who stops waiting kills it with all that it started."""
+        try:
+            await asyncio.shield(self._ended)
+        except asyncio.CancelledError:
+            if not self._ended.done():
+                self.signal(signal.SIGKILL)
+                await asyncio.wait({self._ended})
+                raise
+        assert self._transport is not None
+        code = self._transport.get_returncode()
+        assert code is not None
+        return code
+
+    async def last_words(self) -> str:
+        """The end of what it said. It has ended, so whatever ends this wait, its exit code counts."""
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait({self._hushed}, timeout=LAST_WORDS_S)
+        return self._said.decode(errors="replace")
+
+    def signal(self, number: int) -> None:
+        """To the program and all that it started."""
+        assert self._transport is not None
+        try:
+            os.killpg(self._transport.get_pid(), number)
+        except ProcessLookupError:
+            pass
+
+    def _close(self) -> None:
+        """Let go of the pipes, whoever holds the other ends."""
+        assert self._transport is not None
+        stdin = self._stdin()
+        if stdin.get_write_buffer_size():  # else it is closed already
+            stdin.abort()
+        self._transport.close()
+
+    def _stdin(self) -> asyncio.WriteTransport:
+        assert self._transport is not None
+        pipe = self._transport.get_pipe_transport(_STDIN)
+        assert isinstance(pipe, asyncio.WriteTransport)
+        return pipe
 
 
 def _ended(code: int) -> str:
