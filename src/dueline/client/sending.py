@@ -171,11 +171,11 @@ def body_fields(body: Any) -> dict[str, Any]:
 
 
 def _as_json(value: Any) -> Any:
-    """What msgspec does not know: a pydantic model says itself what its JSON is."""
+    """What msgspec does not know: a pydantic model says itself what its JSON is, by the names that it reads."""
     dump = getattr(value, "model_dump", None)
     if dump is None:
         raise TypeError(f"a {type(value).__name__} cannot be the body of a job: it is neither JSON nor bytes")
-    return dump(mode="json")
+    return dump(mode="json", by_alias=True)
 
 
 _JSON = msgspec.json.Encoder(enc_hook=_as_json)

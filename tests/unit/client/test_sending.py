@@ -163,8 +163,8 @@ class Model:
     def __init__(self, number: int) -> None:
         self.number = number
 
-    def model_dump(self, mode: str) -> dict[str, int]:
-        assert mode == "json"
+    def model_dump(self, mode: str, by_alias: bool) -> dict[str, int]:
+        assert (mode, by_alias) == ("json", True)
         return {"number": self.number}
 
     @classmethod

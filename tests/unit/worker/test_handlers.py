@@ -13,6 +13,7 @@ from msgspec import Raw
 from pydantic import Field
 
 from dueline.client.results import Held
+from dueline.client.sending import body_fields
 from dueline.worker import Context, TaskWorker, Worker
 from dueline.worker.bodies import reader_of
 from dueline.worker.handlers import Handler, Home, handler_of
@@ -119,6 +120,16 @@ def test_a_type_of_pydantic_inside_another_refuses_what_does_not_fit() -> None:
     for annotation, body in ((list[Model], b'[{"n":"one"}]'), (Batch, b'{"models":[{"n":"one"}]}')):
         with pytest.raises(ValueError, match="n"):
             reader_of(annotation, "f")(held(body=Raw(body)))
+
+
+class Aliased(pydantic.BaseModel):
+    order_number: int = Field(alias="orderNumber")
+
+
+def test_a_model_is_sent_by_the_names_that_it_reads() -> None:
+    aliased = Aliased(orderNumber=7)
+    assert reader_of(Aliased, "f")(held(body=body_fields(aliased)["body"])) == aliased
+    assert reader_of(list[Aliased], "f")(held(body=body_fields([aliased])["body"])) == [aliased]
 
 
 class Unread(msgspec.Struct):
