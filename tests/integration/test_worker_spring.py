@@ -67,7 +67,7 @@ def next_done() -> tuple[str, Any]:
 
 
 def test_all_classes_of_a_module_are_the_task_types() -> None:
-    assert SpringService("a", modules=[__name__]).task_types == ("task1", "typed", "fails")
+    assert SpringService("a", modules=[__name__]).task_types == ("task1", "typed", "fails", "leaves")
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -81,6 +81,34 @@ def test_work_is_answered_with_200_accepted_unless_it_failed_and_that_is_wanted(
     assert service.take(b'{"taskId":"1","taskType":"unknown"}') == (200, b"accepted")
     assert service.take(b'{"taskId":"1","taskType":"typed","params":"{\\"order\\":7}","new":1}') == (200, b"accepted")
     assert next_done() == ("Typed", Order(7))
+
+
+class Leaves(TaskWorker):
+    type = "leaves"
+
+    def invoke(self, params: str) -> None:
+        raise {"exit": SystemExit, "interrupt": KeyboardInterrupt, "cancel": asyncio.CancelledError}[params](3)
+
+
+class LeavesToo(TaskWorker):
+    type = "leaves"
+
+    async def invoke(self, params: str) -> None:
+        DONE.put(("LeavesToo", params))
+        Leaves().invoke(params)
+
+
+@pytest.mark.parametrize("how", ["exit", "interrupt", "cancel"])
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_task_cannot_end_the_program_that_runs_it(how: str, strict: bool) -> None:
+    service = SpringService("a", tasks=[Leaves, LeavesToo], strict=strict)
+    answer = (500, b"failed") if strict else (200, b"accepted")
+    body = msgspec.json.encode({"taskId": "1", "taskType": "leaves", "params": how})
+    assert asyncio.run(asked(service, "POST", PATH, body)) == answer
+    assert next_done() == ("LeavesToo", how), "the others of its type run all the same"
+    if how != "interrupt":  # in the main thread that is the user, who ends the program
+        assert service.take(body) == answer
+        assert next_done() == ("LeavesToo", how)
 
 
 @pytest.mark.parametrize(

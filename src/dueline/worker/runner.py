@@ -225,6 +225,8 @@ def _wrapped(inner: CallNext, middleware: Middleware) -> CallNext:
             verdict = await middleware(context, call_next)
         except Exception as error:
             return verdict_of(error)
+        except (SystemExit, KeyboardInterrupt) as error:  # no more than a handler does it end the worker
+            return verdict_of(RuntimeError(f"a middleware raised {error!r}"))
         if verdict is not None:
             return verdict
         if not seen:

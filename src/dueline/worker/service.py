@@ -17,6 +17,7 @@ import asyncio
 import http.client
 import logging
 import os
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -238,11 +239,14 @@ def _held(work: Work, as_text: bool) -> Held:
 
 
 def _invoked(handler: Handler, work: Work) -> bool:
-    """Call one; whether it went well. A failure is told in the log, as the original does."""
+    """Call one; whether it went well. A failure is told in the log, as the original does. A task does not end the
+    program that runs it: SystemExit is a failure too, and Ctrl-C where only the task can have raised it."""
     job = _held(work, handler.read is None or takes_texts(handler.read))
     try:
         result = call_here(handler, job, Context(job, _NoLease()))
-    except Exception:
+    except BaseException as raised:
+        if isinstance(raised, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+            raise
         log.exception("%s %s failed in %s", job.topic, job.id, handler.name)
         return False
     if isinstance(result, Exception):  # Retry, Snooze, Discard: this protocol can say none of them

@@ -225,6 +225,26 @@ def test_a_handler_cannot_end_the_worker() -> None:
     asyncio.run(run())
 
 
+def test_a_middleware_cannot_end_the_worker() -> None:
+    async def exits(context: Context, call_next: CallNext) -> Verdict | None:
+        await call_next(context)
+        raise SystemExit(3)
+
+    async def run() -> None:
+        async with lab(middleware=[exits]) as here:
+
+            @here.worker.handles("t", max_attempts=1)
+            async def handle(order: Order) -> None: ...
+
+            await here.worker.start()
+            await handle.asend({"order": 1}, id="a")
+            job = await here.ended("a")
+            assert (job.state, job.reason) == ("dead", "exhausted")
+            assert (job.last_error or "").endswith("RuntimeError: a middleware raised SystemExit(3)")
+
+    asyncio.run(run())
+
+
 def test_a_blocking_send_in_a_coroutine_is_refused_and_names_the_other_one() -> None:
     async def run() -> None:
         async with lab() as here:
