@@ -6,6 +6,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -42,6 +43,23 @@ if body == b"family":
     subprocess.Popen(["sleep", "60"], pass_fds=held)
 if body in (b"polite", b"hang", b"family"):
     time.sleep(60)
+"""
+
+
+CONNECTING = """
+import asyncio
+from dueline.cli.main import main
+from dueline.worker.runner import Runner
+
+start = Runner.start
+
+async def told(runner):
+    asyncio.get_running_loop().call_soon(print, "connecting")  # so when `start` waits for the first time
+    await start(runner)
+
+Runner.start = told
+sys.stdout.reconfigure(line_buffering=True)
+main()
 """
 
 
@@ -181,6 +199,33 @@ def test_sigterm_is_passed_on_and_costs_no_attempt(url: str, tmp_path: Path, bod
         assert worker.wait(WITHIN_S) == 0
         job = client.get(topic, "a")
         assert (job.state, job.reason, job.attempts) == (state, None, 1 if state == "done" else 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("way", ["silent store", "no store", "no server"])
+def test_a_worker_that_is_still_connecting_ends_at_once(way: str, number: int) -> None:
+    """A queue that is away is tried for 30 seconds, and an answer that does not come is waited for 10."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        if way != "silent store":
+            listener.close()
+        url = f"{'http' if way == 'no server' else 'redis'}://127.0.0.1:{port}"
+        code = f"import signal, sys; sys.argv = ['dueline', 'work', 't', '--url', '{url}', '--', 'true']\n" + CONNECTING
+        with subprocess.Popen(
+            [sys.executable, "-c", code],
+            env=environment(url),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as worker:
+            try:
+                assert worker.stdout is not None
+                assert worker.stdout.readline() == "connecting\n"
+                worker.send_signal(number)
+                _, said = worker.communicate(timeout=5)
+                assert (worker.returncode, "Traceback" in said) == (0, False), said
+            finally:
+                worker.kill()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -62,6 +64,31 @@ def test_a_second_signal_ends_the_grace_and_the_job_is_given_back(
         assert program.end() == 0, program.lines
         [job] = client.pull("hang")
         assert (job.attempt, job.delivery) == (1, 2)
+
+
+def test_a_signal_ends_a_program_whose_parts_are_still_starting() -> None:
+    seen: list[str] = []
+
+    @asynccontextmanager
+    async def part(name: str, connects: bool = True) -> AsyncGenerator[None]:
+        seen.append(f"{name} starts")
+        if not connects:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.Event().wait()
+        try:
+            yield
+        finally:
+            seen.append(f"{name} ends")
+
+    async def main() -> None:
+        seen.append("main")
+
+    async def run() -> None:
+        async with asyncio.timeout(20):
+            await serve(part("first"), part("second", connects=False), part("third"), main=main())
+
+    asyncio.run(run())
+    assert seen == ["first starts", "second starts", "first ends"]
 
 
 def test_the_program_ends_with_its_main_and_raises_what_that_raises() -> None:

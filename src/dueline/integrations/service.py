@@ -4,7 +4,8 @@
     run(worker, client)                          # until SIGTERM or Ctrl-C
 
 Parts are async context managers: they are started in their order and ended in the opposite one, also when a later one
-does not start. A second signal ends the grace of workers.
+does not start. A signal that comes before all have started starts no more of them. A second signal ends the grace of
+workers.
 """
 
 from __future__ import annotations
@@ -28,11 +29,14 @@ def run(*parts: Part, main: Coroutine[Any, Any, object] | None = None) -> None:
 async def serve(*parts: Part, main: Coroutine[Any, Any, object] | None = None) -> None:
     """The same inside an event loop in the main thread. Raises what `main` raises."""
     loop = asyncio.get_running_loop()
-    told = asyncio.Event()
+    told, up = asyncio.Event(), asyncio.Event()
+    starting = asyncio.timeout(None)  # ended by a signal: a part may be waiting for a queue that is away
 
     def end() -> None:
         if not told.is_set():
             told.set()
+            if not up.is_set():
+                starting.reschedule(loop.time())
             return
         for part in parts:
             hurry = getattr(part, "end", None)
@@ -43,8 +47,15 @@ async def serve(*parts: Part, main: Coroutine[Any, Any, object] | None = None) -
         loop.add_signal_handler(number, end)
     try:
         async with AsyncExitStack() as stack:
-            for part in parts:
-                await stack.enter_async_context(part)
+            try:
+                async with starting:
+                    for part in parts:
+                        await stack.enter_async_context(part)
+                    up.set()
+            except TimeoutError:
+                if not starting.expired():
+                    raise
+                return
             await _until(told, main)
     finally:
         if main is not None:

@@ -38,6 +38,7 @@ T = TypeVar("T")
 
 LEASE = "30s"
 GRACE = "20s"
+LET_GO_S = 0.5  # of a connection that is being opened when the worker is told to end
 
 log = logging.getLogger("dueline.worker")
 
@@ -146,7 +147,8 @@ class Worker:
     # --- life -------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Work until SIGTERM or SIGINT, then stop gracefully; a second signal ends the grace."""
+        """Work until SIGTERM or SIGINT, then stop gracefully; a second signal ends the grace. A worker that is still
+        connecting ends at once."""
         asyncio.run(self.serve())
 
     async def serve(self) -> None:
@@ -157,14 +159,29 @@ class Worker:
         for number in signals:
             loop.add_signal_handler(number, self.end)
         try:
-            await self.start()
             try:
+                await self._start_until(self._ending)
                 await self._ending.wait()
             finally:
                 await self.stop()
         finally:
             for number in signals:
                 loop.remove_signal_handler(number)
+
+    async def _start_until(self, ending: asyncio.Event) -> None:
+        """Start, unless told to end first: a queue that is away is tried for as long as patience lasts."""
+        starting, told = asyncio.ensure_future(self.start()), asyncio.ensure_future(ending.wait())
+        try:
+            done, _ = await asyncio.wait({starting, told}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            told.cancel()
+            while not starting.done():  # what it has begun gets a moment to end in order, then it is cut too
+                starting.cancel()
+                await asyncio.wait({starting}, timeout=LET_GO_S)
+        if starting in done:
+            starting.result()
+        elif not starting.cancelled():
+            starting.exception()  # nobody waits for it any more
 
     def end(self) -> None:
         """Have `serve` stop; once more: without grace. For the loop's own thread."""
