@@ -118,6 +118,8 @@ def test_a_task_cannot_end_the_program_that_runs_it(how: str, strict: bool) -> N
         ("POST", "/elsewhere", b"{}", 404),
         ("POST", PATH, b"not json", 400),
         ("POST", PATH, b'{"taskType":"task1"}', 400),
+        ("POST", PATH, b"[" * 100_000, 400),
+        ("POST", PATH, b'{"taskId":"1","taskType":"task1","new":' + b"[" * 100_000, 400),
         ("POST", f"/below{PATH}", b'{"taskId":"","taskType":""}', 200),
         ("POST", PATH, b" " * ((8 << 20) + 1), 413),
     ],
@@ -133,6 +135,14 @@ def test_what_is_not_work_is_refused_alike_by_asgi_and_wsgi(method: str, path: s
 
     environ = {"REQUEST_METHOD": method, "PATH_INFO": path, "CONTENT_LENGTH": str(len(body)), "wsgi.input": Input()}
     service.wsgi(environ, lambda line, headers: seen.append(line))
+    assert seen[0].startswith(f"{status} ")
+
+
+@pytest.mark.parametrize(("length", "status"), [("x", 400), ("-1", 400), ("", 400), ("9" * 5000, 413)])
+def test_a_length_that_cannot_be_is_refused_by_wsgi(length: str, status: int) -> None:
+    seen: list[str] = []
+    environ = {"REQUEST_METHOD": "POST", "PATH_INFO": PATH, "CONTENT_LENGTH": length, "wsgi.input": None}
+    SpringService("a").wsgi(environ, lambda line, headers: seen.append(line))
     assert seen[0].startswith(f"{status} ")
 
 

@@ -51,7 +51,7 @@ def read_lines(source: Iterable[bytes]) -> Iterator[Line]:
         try:
             job = msgspec.json.decode(text, type=dict[str, Raw])
             yield _line(number, job, len(text))
-        except msgspec.DecodeError as wrong:
+        except (msgspec.DecodeError, RecursionError) as wrong:
             raise BadLine(number, str(wrong)) from wrong
 
 

@@ -25,7 +25,7 @@ from . import tables
 from .jobs import Topic, Yes, now_ms
 from .paging import All, Cursor, Limit, show_pages
 from .session import Session, connected
-from .values import duration, pairs
+from .values import TOO_DEEP, duration, pairs
 
 FIELDS = (
     "url",
@@ -179,6 +179,8 @@ def _value(key: str, text: str) -> Any:
         if key == "secrets":
             return text.split()
         return duration(text) if key.endswith("_ms") else text
+    except RecursionError:
+        raise typer.BadParameter(f"{key}: is {TOO_DEEP}") from None
 
 
 def _read(path: Path) -> str:

@@ -19,6 +19,7 @@ from ..client.calls import bytes_body, json_body
 from ..engine.errors import InvalidField
 from ..engine.policy import duration_ms
 
+TOO_DEEP = "nested too deeply for JSON"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -82,6 +83,8 @@ def body_fields(data: bytes, how: BodyAs) -> tuple[Raw | UnsetType, str | None]:
         except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
             if how is BodyAs.JSON:
                 raise typer.BadParameter(f"the body is not JSON: {wrong}") from None
+        except RecursionError:
+            raise typer.BadParameter(f"the body is {TOO_DEEP}: send it with --as text or bytes") from None
     try:
         return json_body(data.decode()), None
     except UnicodeDecodeError:
@@ -98,6 +101,8 @@ def policy_values(texts: Sequence[str]) -> dict[str, Any]:
             values[key] = msgspec.json.decode(text)
         except msgspec.DecodeError:
             values[key] = duration(text) if key.endswith("_ms") else text
+        except RecursionError:
+            raise typer.BadParameter(f"{key}: is {TOO_DEEP}") from None
         if key == "on_dead" and isinstance(values[key], str):
             values[key] = {"url" if "://" in text else "topic": values[key]}
     return values

@@ -370,11 +370,11 @@ def read_answer(call: Call[T], status: int, headers: Mapping[str, str], raw: byt
             raise error
         try:
             return Answer(msgspec.json.decode(raw, type=call.answer), raw, status)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             raise error from None
     try:
         return Answer(msgspec.json.decode(raw, type=call.answer), raw, status)
-    except msgspec.DecodeError as wrong:
+    except (msgspec.DecodeError, RecursionError) as wrong:
         message = f"the answer is not this API's: {wrong}. Is this the address of a Dueline server?"
         raise ServerFault("bad_answer", message, status=status) from wrong
 
@@ -384,7 +384,7 @@ def read_error(status: int, headers: Mapping[str, str], raw: bytes) -> DuelineAp
     from something between client and server, which does not know whether the server did it."""
     try:
         body = msgspec.json.decode(raw, type=ErrorBody)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         code = "unknown_outcome" if status in (502, 503, 504) else "bad_answer"
         error = error_of(code, f"HTTP {status} without an error of this API", status=status)
     else:

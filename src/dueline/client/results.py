@@ -43,7 +43,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True):
 
     def json(self) -> Any:
         """The body as a Python value; raises msgspec.DecodeError when it is not JSON."""
-        return msgspec.json.decode(self.data or b"null")
+        return decode_as(Any, self.data or b"null")
 
     def body_as(self, type: type[T]) -> T:
         """The body as a value of `type`: a msgspec struct, dataclass, TypedDict, pydantic model, a list of them, or any

@@ -45,12 +45,16 @@ def decoder_of(annotation: Any) -> Decode:
 
 
 def decode_as(annotation: Any, text: bytes) -> Any:
-    """Read JSON text as `annotation`. The decoder is kept for the next time, where the type can be a key."""
+    """Read JSON text as `annotation`; raises ValueError, TypeError as `decoder_of` does. The decoder is kept for the
+    next time, where the type can be a key."""
     try:
         decode = _kept(annotation)
     except TypeError:
         decode = decoder_of(annotation)
-    return decode(text)
+    try:
+        return decode(text)
+    except RecursionError:  # bytes that somebody sent: JSON bodies are never so deep
+        raise msgspec.DecodeError("it is nested too deeply") from None
 
 
 _kept = lru_cache(256)(decoder_of)

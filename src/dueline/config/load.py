@@ -143,7 +143,7 @@ def _from_file(file: Path, table: Mapping[str, Key]) -> dict[str, tuple[Any, str
         content = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{file}: is not TOML: {error}") from None
     found: dict[str, tuple[Any, str]] = {}
     for path, value in _leaves(content, "", table):

@@ -110,12 +110,7 @@ class SpringService:
     def wsgi(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
         """The same for WSGI."""
         method, path = environ["REQUEST_METHOD"], environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
-        answer = _refusal(method, path)
-        if answer is None:
-            size = int(environ.get("CONTENT_LENGTH") or 0)
-            body = environ["wsgi.input"].read(size) if size <= MAX_BODY_BYTES else None
-            answer = self.take(body)
-        status, said = answer
+        status, said = _refusal(method, path) or self.take(_wsgi_body(environ))
         phrase = http.client.responses.get(status, "")
         headers = [("Content-Type", "text/plain;charset=UTF-8"), ("Content-Length", str(len(said)))]
         start_response(f"{status} {phrase}", headers)
@@ -131,7 +126,7 @@ class SpringService:
             return 413, b"the body is too large"
         try:
             work = msgspec.json.decode(body, type=Work)
-        except msgspec.DecodeError as wrong:
+        except (msgspec.DecodeError, RecursionError) as wrong:
             return 400, f"not a job: {wrong}".encode()
         failed = [handler for handler in self._handlers.get(work.taskType, ()) if not _invoked(handler, work)]
         return (500, b"failed") if failed and self.strict else (200, b"accepted")
@@ -284,6 +279,15 @@ async def _body(receive: Receive) -> bytes | None:
             return None
         if not message.get("more_body", False):
             return bytes(body)
+
+
+def _wsgi_body(environ: dict[str, Any]) -> bytes | None:
+    """The same for WSGI. A length that is no number is that of no body."""
+    length = environ.get("CONTENT_LENGTH") or ""
+    if not (length.isascii() and length.isdigit()):
+        return b""
+    is_large = len(length) > 18 or int(length) > MAX_BODY_BYTES
+    return None if is_large else environ["wsgi.input"].read(int(length))
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:

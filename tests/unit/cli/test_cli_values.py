@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -12,7 +13,10 @@ from msgspec import UNSET, Raw
 from dueline.cli import tables, values
 from dueline.cli.bulk import BATCH_JOBS, BadLine, Line, batches, read_lines
 from dueline.cli.output import merged, safe
+from dueline.cli.push import target_values
 from dueline.cli.values import BodyAs
+
+DEEP = 100_000
 
 
 @pytest.mark.parametrize(
@@ -68,7 +72,16 @@ def test_a_body_is_taken_as_it_is_meant(data: bytes, how: BodyAs, fields: tuple[
     assert values.body_fields(data, how) == fields
 
 
-@pytest.mark.parametrize(("data", "how"), [(b"{", BodyAs.JSON), (b"\xff", BodyAs.JSON), (b"\xff", BodyAs.TEXT)])
+@pytest.mark.parametrize(
+    ("data", "how"),
+    [
+        (b"{", BodyAs.JSON),
+        (b"\xff", BodyAs.JSON),
+        (b"\xff", BodyAs.TEXT),
+        (b"[" * DEEP, BodyAs.JSON),
+        (b"[" * DEEP, BodyAs.AUTO),
+    ],
+)
 def test_a_body_that_is_not_what_it_is_said_to_be_is_refused(data: bytes, how: BodyAs) -> None:
     with pytest.raises(typer.BadParameter):
         values.body_fields(data, how)
@@ -83,6 +96,12 @@ def test_policy_values_are_json_or_durations_or_text() -> None:
         "retry": {"ladder": ["1m"]},
         "on_conflict": "keep",
     }
+
+
+@pytest.mark.parametrize("read", [values.policy_values, target_values])
+def test_a_value_that_is_too_deep_is_refused_by_its_key(read: Callable[[list[str]], object]) -> None:
+    with pytest.raises(typer.BadParameter, match="headers: is nested too deeply"):
+        read(["headers=" + "[" * DEEP])
 
 
 @pytest.mark.parametrize("text", ["", "k", "=v"])
@@ -115,7 +134,16 @@ def test_a_line_that_joins_a_group_gets_the_id_of_its_item_and_none_of_its_own()
 
 
 @pytest.mark.parametrize(
-    "text", [b"[1]\n", b"{\n", b'{"id": 5}\n', b"\xff\n", b'{"merge":1}\n', b'{"merge":{"item_id":5}}\n']
+    "text",
+    [
+        b"[1]\n",
+        b"{\n",
+        b'{"id": 5}\n',
+        b"\xff\n",
+        b'{"merge":1}\n',
+        b'{"merge":{"item_id":5}}\n',
+        b'{"body":' + b"[" * DEEP,
+    ],
 )
 def test_a_line_that_is_no_job_is_named_by_its_number(text: bytes) -> None:
     with pytest.raises(BadLine, match="line 2"):

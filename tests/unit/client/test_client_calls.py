@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import sys
 from typing import Any
@@ -12,6 +13,8 @@ from msgspec import Raw
 
 from dueline.client import Lease, NewJob, calls, errors, json_body
 from dueline.client import results as r
+
+DEEP = 100_000
 
 
 def parts(call: calls.Call[object]) -> tuple[str, str, object]:
@@ -213,12 +216,33 @@ def test_a_many_call_that_was_refused_as_a_whole_or_must_be_repeated_is_an_error
         calls.read_answer(calls.ack("t", [Lease("a", "L")]), status, {}, raw)
 
 
-@pytest.mark.parametrize("raw", [b"", b"<html>", b"[]", b'{"error":"text"}', b"\xff"])
+@pytest.mark.parametrize(
+    "raw", [b"", b"<html>", b"[]", b'{"error":"text"}', b"\xff", b'{"new":' + b"[" * DEEP, b'{"body":' + b"[" * DEEP]
+)
 def test_an_answer_of_something_else_is_never_taken_for_ours(raw: bytes) -> None:
     with pytest.raises(errors.ServerFault) as caught:
         calls.read_answer(calls.get("t", "a"), 200, {}, raw)
     assert caught.value.code == "bad_answer"
     assert type(calls.read_error(500, {}, raw)) is errors.ServerFault
+    with pytest.raises(errors.DuelineApiError, match="HTTP 409 without an error of this API"):
+        calls.read_answer(calls.ack("t", [Lease("a", "L")]), 409, {}, raw)
+
+
+def test_bytes_that_are_too_deep_are_no_json() -> None:
+    job = r.Held(
+        id="a",
+        topic="t",
+        attempt=1,
+        delivery=1,
+        lease="l",
+        lease_until_ms=1,
+        due_at_ms=0,
+        created_at_ms=0,
+        body_base64=base64.b64encode(b"[" * DEEP).decode(),
+    )
+    for read in (job.json, lambda: job.body_as(list[Any]), lambda: job.body_as(Any)):
+        with pytest.raises(msgspec.DecodeError, match="nested too deeply"):
+            read()
 
 
 @pytest.mark.parametrize("status", [502, 503, 504])

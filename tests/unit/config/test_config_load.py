@@ -52,6 +52,7 @@ def test_a_variable_may_be_written_as_people_write() -> None:
             r"limits\.max_body_bytes: must be a whole number, not 99999999; Expected",
         ),
         ("[server\n", r"dueline\.toml: is not TOML"),
+        ("server = " + "[" * 100_000, r"dueline\.toml: is not TOML"),
         ("server = 4", r"unknown key server"),
         ("[server]\nlisten = {}", r"server\.listen: must be text"),
         ('[store]\nurl = "http://x"', r"store\.url: must begin with one of"),
