@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from .served import DUELINE, environment, served
 
 ROOT = Path(__file__).parents[2]
 WITHIN_S = 60.0
+BIG_BYTES = 250_000  # a third more as base64: more than a pair of sockets holds
 
 
 @pytest.fixture(scope="module")
@@ -193,6 +194,75 @@ def test_a_child_process_ends_with_its_worker_whatever_ends_that(valkey: Private
     finally:
         worker.kill()
         worker.wait()
+
+
+@contextmanager
+def starting(url: str, **variables: str) -> Iterator[None]:
+    """A worker whose children take their time to start; at the end it is killed with them."""
+    program = subprocess.Popen(
+        [sys.executable, "-m", "tests.integration.starting_app"],
+        cwd=ROOT,
+        env={**environment(url), "APP_URL": url, **variables},
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        os.killpg(program.pid, signal.SIGKILL)
+        program.wait()
+
+
+def test_a_child_process_that_is_slow_to_start_holds_up_nothing_else(valkey: PrivateValkey, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+
+    async def run() -> None:
+        queue = connect(valkey.url, "app")
+        watch = Watch(queue)
+        await queue.send("big", b"x" * BIG_BYTES, id="slow", max_attempts=1)
+        await watch.until("big", "slow", "leased")
+        await queue.send("small", 7)
+        assert await watch.told() == {"n": 7}
+        with await asyncio.to_thread(gate.open, "w"):  # waits for the child to come that far
+            assert await watch.told() == {"bytes": BIG_BYTES}
+        assert (await watch.until("big", "slow", "done", "dead")).state == "done"
+        await queue.close()
+
+    with starting(valkey.url, GATE=str(gate)):
+        asyncio.run(run())
+
+
+def test_a_child_process_that_never_starts_is_given_up_whatever_waits_for_it(
+    valkey: PrivateValkey, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+
+    async def run() -> None:
+        queue = connect(valkey.url, "app")
+        await queue.send("big", b"x" * BIG_BYTES, id="never", max_attempts=1)
+        job = await Watch(queue).until("big", "never", "done", "dead")
+        assert (job.state, job.reason) == ("dead", "exhausted")
+        assert job.last_error == "the process for __main__.big did not begin within 0.5 s"
+        await queue.close()
+
+    with starting(valkey.url, GATE=str(gate), CHILD_START_S="0.5"):
+        asyncio.run(run())
+
+
+def test_the_time_that_a_child_process_takes_to_start_is_not_its_handlers(valkey: PrivateValkey) -> None:
+    async def run() -> None:
+        queue = connect(valkey.url, "app")
+        watch = Watch(queue)
+        await queue.send("big", b"x", id="late", max_attempts=1)
+        job = await watch.until("big", "late", "done", "dead")
+        assert (job.state, job.last_error) == ("done", None)
+        assert await watch.told() == {"bytes": 1}
+        await queue.close()
+
+    with starting(valkey.url, START_S="2.3"):  # longer than the handler's timeout
+        asyncio.run(run())
 
 
 def test_a_plain_program_sends_without_a_worker_and_a_worker_over_http_gets_it(tmp_path: Path) -> None:

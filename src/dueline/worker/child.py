@@ -16,8 +16,8 @@ import logging
 import os
 import queue
 import signal
+import socket
 import threading
-from multiprocessing.connection import Connection
 from typing import Any
 
 import msgspec
@@ -28,6 +28,7 @@ from .context import Context
 from .handlers import Handler, Home
 from .orphans import ends_with
 from .outcomes import Verdict, verdict_of
+from .pipes import ChildsEnd, Message
 
 
 class ChildSettings(msgspec.Struct, frozen=True):
@@ -40,14 +41,14 @@ class ChildSettings(msgspec.Struct, frozen=True):
     log_level: int
 
 
-def child_main(pipe: Connection, settings: ChildSettings) -> None:
+def child_main(sock: socket.socket, settings: ChildSettings) -> None:
     """The whole life of a child process."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _deaf)  # a handler of ours, not SIG_IGN: programs that a handler starts shall hear it
     ends_with(settings.parent, signal.SIGKILL)()  # also while a handler never lets another thread run
     if not logging.getLogger().handlers:
         logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    keeper = _Keeper(pipe)
+    keeper = _Keeper(ChildsEnd(sock))
     threading.Thread(target=keeper.listen, name="dueline-pipe", daemon=True).start()
     found: dict[Home, Handler] = {}
     while True:
@@ -100,20 +101,19 @@ async def _awaited(result: Any) -> Any:
 class _Keeper:
     """The parent, as the handler's context sees it."""
 
-    def __init__(self, pipe: Connection) -> None:
+    def __init__(self, pipe: ChildsEnd) -> None:
         self.jobs: queue.SimpleQueue[tuple[Home, Held]] = queue.SimpleQueue()
         self.lease_until_ms = 0
         self.stopping = False
         self._pipe = pipe
-        self._lock = threading.Lock()
         self._extended: queue.SimpleQueue[tuple[int, str | None]] = queue.SimpleQueue()
 
     def listen(self) -> None:
         """Read what the parent says; its end is ours."""
         while True:
             try:
-                kind, *said = self._pipe.recv()
-            except (EOFError, OSError):
+                kind, *said = self._pipe.hear()
+            except EOFError:
                 os._exit(0)
             if kind == "job":
                 self.jobs.put((said[0], said[1]))
@@ -122,9 +122,8 @@ class _Keeper:
             else:
                 self.stopping = True
 
-    def tell(self, message: tuple[Any, ...]) -> None:
-        with self._lock:
-            self._pipe.send(message)
+    def tell(self, message: Message) -> None:
+        self._pipe.tell(message)
 
     def extend_blocking(self, lease_ms: int | None) -> None:
         self.tell(("extend", lease_ms))

@@ -12,6 +12,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from .child import ChildSettings, child_main
 from .handlers import Home
 from .leases import Hold
 from .outcomes import ChildDied, Ending, Verdict
+from .pipes import Message, WorkersEnd
 from .queue import Queue
 
 LAST_BREATH_S = 2.0  # for a child whose pipe is closed to end by itself
@@ -104,42 +106,33 @@ class _Child:
         self.gone = asyncio.Event()
         self._buried = buried
         self._loop = asyncio.get_running_loop()
-        self._pipe, theirs = _spawn.Pipe()
+        ours, theirs = socket.socketpair()
         self._process = _spawn.Process(target=child_main, args=(theirs, settings), name="dueline-child")
-        self._process.start()
-        theirs.close()
+        with theirs:
+            self._process.start()
+        self._pipe = WorkersEnd(ours, self._heard, self._end)
         self._hold: Hold | None = None
         self._answer: asyncio.Future[Verdict] | None = None
         self._begun: Callable[[], None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._loop.add_reader(self._pipe.fileno(), self._readable)
 
     async def work(self, home: Home, hold: Hold, begun: Callable[[], None]) -> Verdict:
         self._hold, self._answer, self._begun = hold, self._loop.create_future(), begun
         self.has_begun = False
-        if not self.tell(("job", home, hold.job)):
-            self._end()
+        self.tell(("job", home, hold.job))
         return await self._answer
 
-    def tell(self, message: tuple[Any, ...]) -> bool:
-        """Whether the child could be told."""
-        try:
-            self._pipe.send(message)
-        except OSError:
-            return False
-        return True
+    def tell(self, message: Message) -> None:
+        """Without waiting: a child that does not read yet will."""
+        self._pipe.tell(message)
 
     def kill(self) -> None:
         if self.alive:
             self._process.kill()
             self._end()
 
-    def _readable(self) -> None:
-        try:
-            kind, *said = self._pipe.recv()
-        except (EOFError, OSError):
-            self._end()
-            return
+    def _heard(self, message: Message) -> None:
+        kind, *said = message
         if kind == "extend":
             self._spawn(self._extend(said[0]))
         elif kind == "begun":
@@ -163,7 +156,6 @@ class _Child:
         """The pipe is broken, or was closed by us: the process is ending."""
         if self.alive:
             self.alive = False
-            self._loop.remove_reader(self._pipe.fileno())
             self._pipe.close()
             self._spawn(self._bury())
 
