@@ -28,6 +28,8 @@ from ..engine.store import Code, Done, MergeUpdate, OnConflict
 _NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
 _CONFLICTS = {None: None, "reject": OnConflict.REJECT, "keep": OnConflict.KEEP, "replace": OnConflict.REPLACE}
 _UPDATES = {None: UNSET, "once": MergeUpdate.ONCE, "always": MergeUpdate.ALWAYS}
+MAX_DEPTH = 64  # of a JSON body, as over HTTP
+_json = msgspec.json.Decoder().decode
 _items = msgspec.json.Decoder(tuple[Raw, ...]).decode
 
 
@@ -185,13 +187,38 @@ def outcome(id: str, done: Done, result: str) -> r.Outcome:
 
 def _body(job: NewJob) -> tuple[bytes, BodyKind]:
     if isinstance(job.body, Raw):
-        return bytes(job.body), BodyKind.JSON
+        return _checked(bytes(job.body)), BodyKind.JSON
     if job.body_base64 is None:
         raise InvalidRequest("missing_field", "give body or body_base64", "body")
     try:
         return base64.b64decode(job.body_base64, validate=True), BodyKind.BYTES
     except binascii.Error:
         raise InvalidRequest("invalid_field", "is not base64", "body_base64") from None
+
+
+def _checked(raw: bytes) -> bytes:
+    """JSON that every consumer can read, as the native API takes it: a text that is none would break every pull that it
+    is part of. Raises InvalidRequest."""
+    try:
+        value = _json(raw)
+        if not raw.isascii():
+            raw.decode()
+    except ValueError as wrong:
+        raise InvalidRequest("invalid_field", f"is not JSON: {wrong}", "body") from None
+    except RecursionError:
+        value = None
+    brackets = raw.count(b"[") + raw.count(b"{")
+    if brackets > MAX_DEPTH and (value is None or _is_deep(value)):
+        raise InvalidRequest("invalid_field", f"is nested deeper than {MAX_DEPTH}", "body")
+    return raw
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        level = [one for several in inner for one in several]
+    return any(isinstance(one, dict | list) for one in level)
 
 
 def _when(job: NewJob) -> tuple[int | None, int | None]:

@@ -1,0 +1,61 @@
+"""Bodies that are sent without a server are as good as those that a server takes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from msgspec import Raw
+
+from dueline.client.errors import InvalidRequest
+from dueline.client.sending import new_job
+from dueline.dialects.native import decode
+from dueline.worker import views
+
+from .lab import lab
+
+BRACKETS_IN_A_TEXT = Raw(b'["' + b"[" * 1000 + b'"]')
+
+
+def nested(depth: int) -> Raw:
+    return Raw(b'{"a":[' * (depth // 2) + b"[" * (depth % 2) + b"]" * (depth % 2) + b"]}" * (depth // 2))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (Raw(b""), "is not JSON: Input data was truncated"),
+        (Raw(b"{"), "is not JSON: Input data was truncated"),
+        (Raw(b"1,2"), "is not JSON: JSON is malformed: trailing"),
+        (Raw(b'"\xff"'), "is not JSON: "),
+        (nested(65), "is nested deeper than 64"),
+        (nested(100_000), "is nested deeper than 64"),
+    ],
+)
+def test_what_is_not_json_for_every_reader_is_refused_and_nothing_is_stored(body: Raw, message: str) -> None:
+    async def run() -> None:
+        async with lab() as here:
+            for merge in (None, "group"):
+                with pytest.raises(InvalidRequest) as refused:
+                    await here.queue.send("t", body, merge=merge)
+                assert (refused.value.code, refused.value.field) == ("invalid_field", "body")
+                assert refused.value.message.startswith(message)
+            assert await here.queue.pull(["t"], 10) == []
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("body", [nested(64), nested(63), BRACKETS_IN_A_TEXT, Raw(b"[" + b"[]," * 99 + b"[]]")])
+def test_json_that_a_server_takes_is_kept_byte_for_byte(body: Raw) -> None:
+    async def run() -> None:
+        async with lab() as here:
+            await here.queue.send("t", body, id="a")
+            assert bytes((await here.queue.get("t", "a")).body) == bytes(body)
+
+    asyncio.run(run())
+
+
+def test_the_depth_is_that_of_the_native_api() -> None:
+    assert views.MAX_DEPTH == decode.MAX_DEPTH
+    assert decode.depth(bytes(nested(65))) == 65
+    assert views.send_command(new_job(nested(64))).body == bytes(nested(64))
