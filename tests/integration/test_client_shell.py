@@ -167,7 +167,7 @@ def test_a_client_may_be_closed_at_any_time_also_twice_and_used_again(kind: type
         ({"url": "http://:9277"}, "not the address"),
         ({"url": "http://me:pw@host"}, "no user or password"),
         ({"url": "http://host/?x=1"}, "query"),
-        ({"url": "http://host:99999"}, "ort"),
+        ({"url": "http://host:99999"}, "port"),
         ({"url": "http://host/a b"}, "character"),
         ({"token": "a\r\nX: y"}, "token"),
         ({"namespace": "名"}, "namespace"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from dueline import DuelineApiError, NewJob, new_job
+from dueline import AsyncClient, Client, DuelineApiError, NewJob, new_job
 from dueline.client.address import address_of
 from dueline.client.calls import Leased, Merge, json_body
 from dueline.client.patience import Patience
@@ -303,6 +304,28 @@ def test_a_store_that_is_not_there_is_tried_for_as_long_as_patience_lasts(tmp_pa
 def test_what_is_no_queue_is_refused_when_it_is_named(url: str) -> None:
     with pytest.raises(ValueError, match=r"queue|folder"):
         connect(url)
+
+
+@pytest.mark.parametrize("make", [connect, SyncQueue, Client, AsyncClient])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis+sentinel://:hunter2@127.0.0.1:26379/0",
+        "amqp://user:hunter2@127.0.0.1",
+        "http://user:hunter2@127.0.0.1:99999",
+        "redis://:hunter2/slash@127.0.0.1:6379",
+        "redis://:slash/hunter2@127.0.0.1:6379",
+        "http://:mark?hunter2@127.0.0.1",
+        "http://hunter2\u2100@127.0.0.1",
+        "ftp://127.0.0.1/?password=hunter2",
+        "redis:hunter2@127.0.0.1",
+        "hunter2@127.0.0.1:6379",
+    ],
+)
+def test_a_url_that_is_refused_is_told_without_its_password(make: Callable[[str], Any], url: str) -> None:
+    with pytest.raises(ValueError, match="127") as refused:
+        make(url)
+    assert "hunter2" not in "".join(traceback.format_exception(refused.value))
 
 
 def test_without_a_url_the_environment_decides_and_else_it_is_the_embedded_store(

@@ -225,8 +225,8 @@ def test_a_job_that_is_submitted_comes_back_as_work_by_way_of_our_server_and_a_r
 
 def test_what_the_queue_does_not_take_is_told() -> None:
     with pytest.raises(SubmitFailed) as unreachable:
-        SpringService("a", center_url="http://127.0.0.1:1").submit("task1", "p")
-    assert unreachable.value.status is None
+        SpringService("a", center_url="http://user:hunter2@127.0.0.1:1").submit("task1", "p")
+    assert (unreachable.value.status, "hunter2" in str(unreachable.value)) == (None, False)
     with pytest.raises(ValueError, match="center_url"):
         SpringService("a").submit("task1", "p")
     with pytest.raises(ValueError, match="not both"):

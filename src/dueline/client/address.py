@@ -7,6 +7,7 @@ browsers (HTTP_PROXY and the like) are not looked at: jobs do not travel through
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -57,17 +58,39 @@ def address_of(url: str | None = None, namespace: str | None = None, token: str 
 
 def _split(url: str) -> SplitResult:
     """The parts of a server's address."""
-    parts = urlsplit(url)
+    parts = split(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f'"{url}" is not the address of a server: write it like {DEFAULT_URL}')
+        raise ValueError(f'"{shown(url)}" is not the address of a server: write it like {DEFAULT_URL}')
     if parts.username is not None or parts.password is not None:
         raise ValueError("no user or password in the URL: tokens come from DUELINE_TOKEN or a file")
     if parts.query or parts.fragment:
-        raise ValueError(f'"{url}" has a query or a fragment: write it like {DEFAULT_URL}')
+        raise ValueError(f'"{shown(url)}" has a query or a fragment: write it like {DEFAULT_URL}')
     if not (url.isascii() and url.isprintable()) or " " in url:
-        raise ValueError(f'"{url}" has a character that cannot stand in an address')
-    _ = parts.port  # raises ValueError when it is not a port
+        raise ValueError(f'"{shown(url)}" has a character that cannot stand in an address')
     return parts
+
+
+def split(url: str) -> SplitResult:
+    """The parts of any URL, its port checked. Raises ValueError that does not quote what may be a password."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise ValueError(
+            f'"{shown(url)}" cannot be read: is the port a number up to 65535, and is a password in it quoted (%2F)?'
+        ) from None
+    return parts
+
+
+def shown(url: str) -> str:
+    """A URL as it may be told to anybody: without user and password, also one that is not quoted as it should be, and
+    without its query, where a store's options may stand."""
+    hidden, at, rest = url.rpartition("@")
+    place = re.split(r"[?#]", rest, maxsplit=1)[0]
+    if not at:
+        return place
+    scheme, mark, _ = hidden.partition("://")
+    return f"{scheme}{mark}***@{place}" if mark else f"***@{place}"
 
 
 def header_value(text: str | None, name: str) -> str | None:

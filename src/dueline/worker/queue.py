@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, Unpack, runtime_checkable
 
+from ..client.address import shown, split
 from ..client.calls import Leased, NewJob
 from ..client.results import Held, Job, Outcome, Sent, SentItem
 from ..client.sending import SendOptions
@@ -80,9 +81,14 @@ def resolved(url: str | None) -> str:
     """The URL that is meant: this one, else DUELINE_URL, else the embedded store. Raises ValueError."""
     url = url or os.environ.get("DUELINE_URL") or EMBEDDED + DEFAULT_DATA
     scheme = url.partition(":")[0]
-    if scheme not in ("http", "https", "embedded", *STORES):
-        raise ValueError(f'"{url}" is not a queue: use http://, redis://, valkey://, unix:// or embedded:./folder')
-    if scheme == "embedded" and not url[len(EMBEDDED) :]:
+    known = scheme == "embedded" or (scheme in ("http", "https", *STORES) and url.startswith(f"{scheme}://"))
+    if not known:
+        raise ValueError(
+            f'"{shown(url)}" is not a queue: use http://, redis://, valkey://, unix:// or embedded:./folder'
+        )
+    if scheme != "embedded":
+        split(url)
+    elif not url[len(EMBEDDED) :]:
         raise ValueError("name the folder of the embedded store, like embedded:./dueline-data")
     return url
 

@@ -23,11 +23,11 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Raw
 
+from ..client.address import shown, split
 from ..client.results import Held
 from ..client.times import Duration, Moment, duration_ms, moment_ms
 from .bodies import takes_texts
@@ -172,7 +172,7 @@ class SpringService:
     def _submit(self, work: Work) -> str:
         if self._center_url is None:
             raise ValueError("name the queue by center_url")
-        parts = urlsplit(self._center_url)
+        parts, place = split(self._center_url), shown(self._center_url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         connection = kind(parts.hostname or "", parts.port, timeout=TIMEOUT_S)
         try:
@@ -181,11 +181,11 @@ class SpringService:
             answer = connection.getresponse()
             said = answer.read()
         except (OSError, http.client.HTTPException) as lost:
-            raise SubmitFailed(f"{self._center_url} did not answer: {lost}") from lost
+            raise SubmitFailed(f"{place} did not answer: {lost}") from lost
         finally:
             connection.close()
         if answer.status != 200:
-            raise SubmitFailed(f"{self._center_url} answered {answer.status}: {said[:200]!r}", answer.status)
+            raise SubmitFailed(f"{place} answered {answer.status}: {said[:200]!r}", answer.status)
         return work.taskId
 
     # --- standing in the registry -----------------------------------------------------------------------------------
