@@ -89,6 +89,9 @@ def test_a_handler_in_a_child_process_may_extend_and_send_and_the_child_is_used_
             assert first["pid"] == second["pid"] != os.getpid()
             await app.say_async.asend(3, id="say3")
             assert await watch.told() == {"n": 3, "pid": first["pid"]}
+            for topic in ("say.here", "say.there"):
+                await watch.queue.send(topic, 4)
+                assert await watch.told() == {"n": 4, "topic": topic}
             await watch.queue.send("task", [1, 2, 3], id="t")
             assert await watch.told() == {"sum": 6, "pid": first["pid"]}
             assert (await watch.until("task", "t", "done")).attempts == 1

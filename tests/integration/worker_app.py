@@ -24,6 +24,12 @@ def say(n: int, context: Context) -> None:
     tell(n=n, pid=os.getpid(), parent=os.getppid(), extended=extended)
 
 
+@worker.handles("say.here", mode="process")
+@worker.handles("say.there", mode="process")
+def say_where(n: int, context: Context) -> None:
+    tell(n=n, topic=context.topic)
+
+
 @worker.handles("say.async", mode="process")
 async def say_async(n: int, context: Context) -> None:
     await context.aextend("5m")

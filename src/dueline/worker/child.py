@@ -10,7 +10,6 @@ init system sends to the whole group are the parent's to obey: a child that obey
 from __future__ import annotations
 
 import asyncio
-import importlib
 import inspect
 import logging
 import os
@@ -25,10 +24,13 @@ import msgspec
 from ..client.errors import LeaseLost
 from ..client.results import Held
 from .context import Context
+from .handle import Handle
 from .handlers import Handler, Home
+from .homes import found_at
 from .orphans import ends_with
 from .outcomes import Verdict, verdict_of
 from .pipes import ChildsEnd, Message
+from .tasks import task_handler
 
 
 class ChildSettings(msgspec.Struct, frozen=True):
@@ -50,38 +52,29 @@ def child_main(sock: socket.socket, settings: ChildSettings) -> None:
         logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     keeper = _Keeper(ChildsEnd(sock))
     threading.Thread(target=keeper.listen, name="dueline-pipe", daemon=True).start()
-    found: dict[Home, Handler] = {}
+    found: dict[tuple[Home, str], Handler] = {}
     while True:
         home, job = keeper.jobs.get()
         verdict = _run(home, job, keeper, found, settings)
         keeper.tell(("done", int(verdict.ending), verdict.delay_ms, verdict.error))
 
 
-def load(home: Home) -> Any:
-    """What stands at `home`: a handle or a TaskWorker class."""
-    found: Any = importlib.import_module(home.module)
-    for name in home.qualname.split("."):
-        found = getattr(found, name)
-    return found
-
-
-def _run(home: Home, job: Held, keeper: _Keeper, found: dict[Home, Handler], settings: ChildSettings) -> Verdict:
+def _run(
+    home: Home, job: Held, keeper: _Keeper, found: dict[tuple[Home, str], Handler], settings: ChildSettings
+) -> Verdict:
     keeper.lease_until_ms = job.lease_until_ms
     try:
-        handler = found.get(home)
+        handler = found.get((home, job.topic))
         if handler is None:
-            handler = found[home] = _handler(home, settings)
+            handler = found[home, job.topic] = _handler(home, job.topic, settings)
         keeper.tell(("begun",))
         return verdict_of(call_here(handler, job, Context(job, keeper)))
     except BaseException as raised:  # also SystemExit: a handler does not end the worker
         return verdict_of(raised)
 
 
-def _handler(home: Home, settings: ChildSettings) -> Handler:
-    from .handle import Handle
-    from .tasks import task_handler
-
-    there = load(home)
+def _handler(home: Home, topic: str, settings: ChildSettings) -> Handler:
+    there = found_at(home, topic)
     if not isinstance(there, Handle):
         return task_handler(there)
     there.worker.join_queue(settings.url, settings.namespace, settings.token)

@@ -26,12 +26,21 @@ T = TypeVar("T")
 
 
 class Handle(Generic[P, T]):
-    """A handler of a worker. Calling it calls the function, as if it had not been decorated."""
+    """A handler of a worker. Calling it calls the function, as if it had not been decorated. `inner`: the handle that
+    was decorated once more to make this one."""
 
-    def __init__(self, worker: Worker, handler: Handler, function: Callable[P, T], policy: Policy) -> None:
+    def __init__(
+        self,
+        worker: Worker,
+        handler: Handler,
+        function: Callable[P, T],
+        policy: Policy,
+        inner: Handle[P, T] | None = None,
+    ) -> None:
         self.worker = worker
         self.handler = handler
         self.function = function
+        self.inner = inner
         self._policy = policy
         self.__name__: str = getattr(function, "__name__", handler.name)
         self.__qualname__: str = getattr(function, "__qualname__", handler.name)

@@ -27,6 +27,7 @@ from ..client.times import Duration, duration_ms
 from .context import refuse_in_loop
 from .handle import Handle
 from .handlers import Handler, Home, Mode, handler_of
+from .homes import check_home
 from .host import Host
 from .queue import Queue, connect
 from .runner import Middleware, Runner, Settings
@@ -113,11 +114,12 @@ class Worker:
         policy = cast("Policy", {name: value for name, value in given.items() if value is not None})
 
         def decorate(function: Callable[P, T]) -> Handle[P, T]:
-            plain: Any = function.function if isinstance(function, Handle) else function
+            inner = cast("Handle[P, T]", function) if isinstance(function, Handle) else None
+            plain: Any = function if inner is None else inner.function
             home = Home(plain.__module__, plain.__qualname__)
             handler = handler_of(topic, plain, home, mode, timeout, concurrency)
             self._add(handler)
-            return Handle(self, handler, plain, policy)
+            return Handle(self, handler, plain, policy, inner)
 
         return decorate
 
@@ -192,12 +194,16 @@ class Worker:
             self._runner.cut()
 
     async def start(self) -> None:
-        """Connect and begin to pull. Raises DuelineApiError when the queue cannot be used."""
+        """Connect and begin to pull. Raises DuelineApiError when the queue cannot be used, ValueError for handlers that
+        cannot run."""
         if self._runner is not None:
             return
         self.find(*self._modules)
         if not self._handlers:
             raise ValueError("the worker handles nothing: decorate functions with @worker.handles or name modules")
+        if self._host is None:
+            for handler in (one for several in self._handlers.values() for one in several if one.mode == "process"):
+                check_home(handler)
         given = self._given if self._host is None else self._host.queue
         # The thread of this loop lasts as long as the worker, so it may start an embedded store.
         queue = given or connect(self._url, self._namespace, self._token, any_thread=True)
@@ -281,9 +287,12 @@ class Worker:
             return await ask(self._given)
         return await asyncio.wrap_future(self._sync().submit(ask))
 
-    def join_queue(self, url: str | None, namespace: str | None, token: str | None) -> None:
-        """Use the queue of another process: in a child that runs handlers, or as a command line says."""
-        self._url, self._namespace, self._token = url or self._url, namespace or self._namespace, token or self._token
+    def join_queue(self, url: str | None, namespace: str | None, token: str | None, keep: bool = False) -> None:
+        """Use the queue of another process: in a child that runs handlers, or as a command line says. None changes
+        nothing. `keep`: what the program said itself counts more."""
+        own, new = (self._url, self._namespace, self._token), (url, namespace, token)
+        first, second = (own, new) if keep else (new, own)
+        self._url, self._namespace, self._token = (a or b for a, b in zip(first, second, strict=True))
 
     def _sync(self) -> SyncQueue:
         if self._given is not None:

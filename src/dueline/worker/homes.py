@@ -1,0 +1,49 @@
+"""Where a child process finds a handler again: by the name of its module and its own name there, and by its topic.
+
+A name says what stands there last. Two functions of one name, or a decorated function that was bound to another name,
+would have the child run something else, or nothing; so a worker looks before it starts, and the child looks again.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from typing import Any
+
+from .handle import Handle
+from .handlers import Handler, Home
+from .tasks import TaskWorker
+
+
+def found_at(home: Home, topic: str) -> Handle[..., Any] | type[TaskWorker]:
+    """What handles `topic` at `home`. Raises LookupError that says what is there."""
+    name = f"{home.module}.{home.qualname}"
+    there: Any = importlib.import_module(home.module)
+    for part in home.qualname.split("."):
+        if not hasattr(there, part):
+            raise LookupError(f"{name} is not there when its module is imported")
+        there = getattr(there, part)
+    one: Any = there
+    while isinstance(one, Handle):  # several decorators on one function
+        if one.topic == topic:
+            return one
+        one = one.inner
+    if inspect.isclass(there) and issubclass(there, TaskWorker) and there.type == topic:
+        return there
+    raise LookupError(f"{name} is {there!r}, not the handler of {topic}")
+
+
+def check_home(handler: Handler) -> None:
+    """Raises ValueError for a handler that a child process would not find."""
+    try:
+        there = found_at(handler.home, handler.topic)
+        found = there.handler is handler if isinstance(there, Handle) else _is_made_of(handler, there)
+        why = f"{handler.name} is the name of another one, too"
+    except LookupError as nothing:
+        found, why = False, str(nothing)
+    if not found:
+        raise ValueError(f"a child process would not find the handler of {handler.topic}: {why}")
+
+
+def _is_made_of(handler: Handler, kind: type[TaskWorker]) -> bool:
+    return type(getattr(handler.call, "__self__", None)) is kind
