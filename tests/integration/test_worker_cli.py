@@ -201,6 +201,49 @@ def test_sigterm_is_passed_on_and_costs_no_attempt(url: str, tmp_path: Path, bod
         assert (job.state, job.reason, job.attempts) == (state, None, 1 if state == "done" else 0)
 
 
+@pytest.mark.parametrize(
+    ("own", "options", "asked"),
+    [
+        (False, False, ("environment", "e", "e")),
+        (True, False, ("own", "o", "o")),
+        (True, True, ("typed", "t", "t")),
+    ],
+    ids=["nobody", "the program", "the command line"],
+)
+def test_a_worker_is_where_the_command_line_says_else_the_program_else_the_environment(
+    tmp_path: Path, own: bool, options: bool, asked: tuple[str, str, str]
+) -> None:
+    """Three servers that only listen: the one that is called is the worker's."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as by_environment,
+        socket.create_server(("127.0.0.1", 0)) as by_program,
+        socket.create_server(("127.0.0.1", 0)) as by_option,
+    ):
+        names = {by_environment: "environment", by_program: "own", by_option: "typed"}
+        urls = {name: f"http://127.0.0.1:{listener.getsockname()[1]}" for listener, name in names.items()}
+        told = f'"{urls["own"]}", namespace="o", token="o"' if own else ""
+        code = f'from dueline.worker import Worker\nworker = Worker({told})\nworker.handles("t")(print)\n'
+        (tmp_path / "shop.py").write_text(code)
+        (tmp_path / "token").write_text("t\n")
+        (tmp_path / "environment").write_text("e\n")
+        typed = ["--url", urls["typed"], "--namespace", "t", "--token-file", "token"] if options else []
+        with subprocess.Popen(
+            [*DUELINE, "work", "shop:worker", *typed],
+            cwd=tmp_path,
+            env=environment(urls["environment"], DUELINE_NAMESPACE="e", DUELINE_TOKEN_FILE="environment"),
+            stderr=subprocess.DEVNULL,
+        ) as worker:
+            try:
+                called, _, _ = select.select(list(names), [], [], WITHIN_S)
+                with called[0].accept()[0] as peer:
+                    head = peer.recv(65536).decode().split("\r\n")
+                [namespace] = [line.partition(": ")[2] for line in head if line.startswith("Dueline-Namespace")]
+                [token] = [line.partition("Bearer ")[2] for line in head if line.startswith("Authorization")]
+                assert (names[called[0]], namespace, token) == asked
+            finally:
+                worker.kill()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("way", ["silent store", "no store", "no server"])
 def test_a_worker_that_is_still_connecting_ends_at_once(way: str, number: int) -> None:

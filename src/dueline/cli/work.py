@@ -24,6 +24,7 @@ WORK_EXAMPLES = (
 
 
 def work(
+    context: typer.Context,
     target: Annotated[
         str,
         typer.Argument(metavar="MODULE:WORKER|TOPIC", help="A Worker in a Python module; with a command, a topic."),
@@ -51,7 +52,8 @@ def work(
         typer.Option(
             "--url",
             envvar="DUELINE_URL",
-            help=f"A server, a store (redis://) or embedded:FOLDER; default: the worker's own, or {DEFAULT_URL}.",
+            help=f"A server, a store (redis://) or embedded:FOLDER; a Worker's own counts more than DUELINE_URL, --url "
+            f"more than both. Default with a command: {DEFAULT_URL}.",
         ),
     ] = None,
     namespace: Namespace = None,
@@ -72,12 +74,20 @@ def work(
                 "--concurrency, --timeout, --lease and --grace go with a command; a Worker says its own"
             )
         worker = _named(target)
-        worker.join_queue(url, namespace, token)
+        worker.join_queue(None, None, token, keep=True)  # DUELINE_TOKEN_FILE; the worker reads the others by itself
+        said = {name: value for name, value in (("url", url), ("namespace", namespace)) if _typed(context, name)}
+        worker.join_queue(said.get("url"), said.get("namespace"), token if _typed(context, "token_file") else None)
     try:
         worker.run()
     except (DuelineApiError, ModuleNotFoundError, ValueError) as wrong:
         print(f"dueline: {wrong}", file=sys.stderr)
         raise typer.Exit(FAILURE) from None
+
+
+def _typed(context: typer.Context, name: str) -> bool:
+    """Whether an option was given on the command line, and not by the environment."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _named(target: str) -> Any:
