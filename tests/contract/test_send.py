@@ -7,6 +7,7 @@ import pytest
 from dueline.engine.job import BodyKind, Job, State
 from dueline.engine.limits import LAST_MS
 from dueline.engine.policy import Backoff, JobPolicy, Ladder
+from dueline.engine.push_control import LAST_VERSION
 from dueline.engine.store import Code, OnConflict, SendResult, StalePolicy
 from tests.kit.bed import Bed, item
 
@@ -196,6 +197,14 @@ async def test_a_thousand_jobs_go_in_and_out_in_one_call_each_in_send_order(bed:
     held = await bed.pull(1000)
     assert [one.id for one in held] == ids
     assert len({one.lease for one in held}) == 1000
+
+
+async def test_the_largest_policy_version_can_be_sent_with(bed: Bed) -> None:
+    for id in ("a", "b", "c"):
+        assert [result.code for result in await bed.store.send(bed.line, [item(id)], LAST_VERSION)] == [Code.CREATED]
+        await bed.control(policy_version=LAST_VERSION)
+    with pytest.raises(StalePolicy):
+        await bed.store.send(bed.line, [item("d")], LAST_VERSION - 1)
 
 
 async def test_a_send_with_an_older_policy_version_does_nothing(bed: Bed) -> None:

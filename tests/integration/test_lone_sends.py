@@ -206,8 +206,8 @@ def test_a_send_that_was_interrupted_leaves_no_reply_to_the_next_one(valkey: Pri
 
     def play(proxy: FaultProxy, queue: SyncQueue, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.run_coroutine_threadsafe(slowed(proxy, 400), loop).result(10)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
         with pytest.raises(Interrupted):
-            signal.setitimer(signal.ITIMER_REAL, 0.1)
             queue.send("t", "first", id="x", delay="1h")
         asyncio.run_coroutine_threadsafe(slowed(proxy, 0), loop).result(10)
         second = queue.send("t", "second", id="y", delay="9h")
