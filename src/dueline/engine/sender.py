@@ -114,13 +114,13 @@ class Sender:
             return await self._send_batch(topic, topic.lines[0], commands, items)
         answers: dict[int, Sent | DuelineError] = {}
 
-        async def run(line: Line, batches: list[Batch[SendItem]]) -> None:
-            for batch in batches:
-                some = await self._send_batch(topic, line, [commands[place] for place in batch.places], batch.items)
-                answers.update(zip(batch.places, some, strict=True))
+        async def run(line: Line, batch: Batch[SendItem]) -> None:
+            some = await self._send_batch(topic, line, [commands[place] for place in batch.places], batch.items)
+            answers.update(zip(batch.places, some, strict=True))
 
+        # All of them at once: the store keeps their order, and is at the first while the next is made.
         split_items = split(topic, items, lambda item: item.id, lambda item: len(item.body))
-        await asyncio.gather(*(run(*entry) for entry in split_items.items()))
+        await asyncio.gather(*(run(line, batch) for line, batches in split_items.items() for batch in batches))
         return [answers[place] for place in range(len(items))]
 
     async def _send_batch(

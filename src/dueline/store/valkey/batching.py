@@ -1,7 +1,9 @@
-"""Calls that arrive while a script call is under way join the next one: one call in flight per operation and line.
+"""Calls that arrive while a script call is under way join the next one: few calls in flight per operation and line.
 
 So the cost of a job falls as the load rises, and the store's memory of each caller's last call (which makes every
-script safe to repeat) needs one slot per operation and line.
+script safe to repeat) needs one slot per lane, operation and line. The second lane is for many: with enough waiting,
+the next call is made and on its way while the store is still at the first one, or waits for its disk. Calls leave in
+the order of the queue, and a store does them in that order while its connection lasts.
 """
 
 from __future__ import annotations
@@ -28,18 +30,35 @@ class _Entry(Generic[Item, Result]):
         self.future = future
 
 
-class Batcher(Generic[Item, Result]):
-    """Joins calls of one operation on one line. `run` does one script call for up to 500 jobs with different ids."""
+SECOND_LANE_JOBS = 16  # so many must wait: a call for fewer costs more than it saves
 
-    __slots__ = ("_bytes", "_id_of", "_idle", "_jobs", "_limits", "_queue", "_run", "_size_of", "_task")
+
+class Batcher(Generic[Item, Result]):
+    """Joins calls of one operation on one line. `run(items, lane)` does one script call for up to 500 jobs with
+    different ids; those of both lanes are different too."""
+
+    __slots__ = (
+        "_bytes",
+        "_flying",
+        "_id_of",
+        "_idle",
+        "_jobs",
+        "_lanes",
+        "_limits",
+        "_queue",
+        "_run",
+        "_size_of",
+        "_tasks",
+    )
 
     def __init__(
         self,
-        run: Callable[[list[Item]], Awaitable[list[Result]]],
+        run: Callable[[list[Item], int], Awaitable[list[Result]]],
         id_of: Callable[[Item], str],
         size_of: Callable[[Item], int],
         idle: Callable[[], None],
         limits: Limits,
+        lanes: int = 1,
     ) -> None:
         self._run = run
         self._id_of = id_of
@@ -49,7 +68,9 @@ class Batcher(Generic[Item, Result]):
         self._queue: deque[_Entry[Item, Result]] = deque()
         self._jobs = 0
         self._bytes = 0
-        self._task: asyncio.Task[None] | None = None
+        self._lanes = lanes
+        self._tasks: dict[int, asyncio.Task[None]] = {}  # by lane
+        self._flying: dict[int, set[str]] = {}  # by lane: the ids of its call
 
     def call(self, items: Sequence[Item]) -> Awaitable[list[Result]]:
         """Results in the order of the items. Items with one id run in separate calls, in order."""
@@ -83,33 +104,39 @@ class Batcher(Generic[Item, Result]):
         self._queue.append(_Entry(items, size, future))
         self._jobs += len(items)
         self._bytes += size
-        if self._task is None:
-            self._task = loop.create_task(self._work())
+        if not self._tasks or (len(self._tasks) < self._lanes and self._jobs >= SECOND_LANE_JOBS):
+            lane = 1 if 0 in self._tasks else 0
+            self._tasks[lane] = loop.create_task(self._work(lane))
         return future
 
-    async def _work(self) -> None:
+    async def _work(self, lane: int) -> None:
         # The next call leaves before the answers of the last one are handed out: the store works while we write them.
         loop = asyncio.get_running_loop()
         last: Callable[[], None] = _nothing
         try:
-            while self._queue:
-                batch, items = self._take()
+            while self._queue and (len(self._tasks) == 1 or self._jobs >= SECOND_LANE_JOBS):
+                batch, items = self._take(lane)
+                if not batch:  # what is next waits for the other lane, which will take it
+                    break
                 if last is _nothing:  # a lone call needs no task of its own to leave in this turn of the loop
-                    results = await _result(self._run(items))
+                    results = await _result(self._run(items, lane))
                 else:
-                    call = loop.create_task(_result(self._run(items)))
+                    call = loop.create_task(_result(self._run(items, lane)))
                     last()
                     results = await call
                 last = partial(_settle, batch, results)
         finally:
-            self._task = None
-            self._idle()
+            del self._tasks[lane]
+            self._flying.pop(lane, None)
+            if not self._tasks:
+                self._idle()
             last()
 
-    def _take(self) -> tuple[list[_Entry[Item, Result]], list[Item]]:
+    def _take(self, lane: int) -> tuple[list[_Entry[Item, Result]], list[Item]]:
         batch: list[_Entry[Item, Result]] = []
         items: list[Item] = []
         seen: set[str] = set()
+        elsewhere = self._flying.get(1 - lane, seen)
         size = 0
         queue, id_of = self._queue, self._id_of
         while queue:
@@ -118,12 +145,12 @@ class Batcher(Generic[Item, Result]):
                 break
             if len(entry.items) == 1:
                 id = id_of(entry.items[0])
-                if id in seen:
+                if id in seen or id in elsewhere:
                     break
                 seen.add(id)
             else:
                 ids = [id_of(item) for item in entry.items]
-                if batch and not seen.isdisjoint(ids):
+                if not elsewhere.isdisjoint(ids) or (batch and not seen.isdisjoint(ids)):
                     break
                 seen.update(ids)
             queue.popleft()
@@ -132,6 +159,7 @@ class Batcher(Generic[Item, Result]):
             size += entry.size
             self._jobs -= len(entry.items)
             self._bytes -= entry.size
+        self._flying[lane] = seen
         return batch, items
 
 

@@ -135,11 +135,11 @@ class Calls:
             pause = min(pause * 2, 0.5)
 
     async def change(
-        self, name: str, line: Line, numbers: bytes, blob: bytes = b"", variant: int = 0, other: Line | None = None
+        self, name: str, line: Line, numbers: bytes, blob: bytes = b"", slot: str = "", other: Line | None = None
     ) -> tuple[int, int, list[int], bytes]:
         """One changing script call: (now_ms, extra, numbers, blob). Events for the engine leave here.
-        `variant` tells callers of one operation apart that may be in flight together; `other` is a second line of the
-        same wide partition."""
+        `slot` tells calls of one operation apart that may be in flight together; `other` is a second line of the same
+        wide partition."""
         keys = line_keys(self._prefix, line)
         permanent = "1" if self.link.permanent_keys else ""
         named: tuple[str, ...] = keys.keys
@@ -150,9 +150,7 @@ class Calls:
                 second = line_keys(self._prefix, other)
                 named += tuple(key for key, letter in zip(second.keys, LETTERS, strict=True) if letter not in "jr")
                 extra += (other.topic, second.channel)
-        status, now_ms, note_ms, said, packed, answer = await self.once(
-            name, named, variant or "", numbers, blob, extra
-        )
+        status, now_ms, note_ms, said, packed, answer = await self.once(name, named, slot, numbers, blob, extra)
         if status == 2:
             if self.events is not None:
                 self.events.policy_changed(line, said)
@@ -164,12 +162,10 @@ class Calls:
                 self.found_unlisted(line)
         return now_ms, said, codec.unpack_numbers(packed), answer
 
-    async def lone(self, line: Line, numbers: bytes, blob: bytes, policy_version: int) -> bytes:
+    async def lone(self, line: Line, numbers: bytes, blob: bytes, slot: str) -> bytes:
         """One call of lone.lua: its answer, empty when it did nothing."""
         keys = line_keys(self._prefix, line)
-        _, _, _, said, answer, _ = await self.once(
-            "lone", keys.keys[:LONE_KEYS], policy_version or "", numbers, blob, (keys.channel,)
-        )
+        _, _, _, said, answer, _ = await self.once("lone", keys.keys[:LONE_KEYS], slot, numbers, blob, (keys.channel,))
         if said & 1:
             self.found_unlisted(line)
         return answer
@@ -191,7 +187,7 @@ class Calls:
         self,
         name: str,
         keys: tuple[str, ...],
-        variant: object,
+        slot: str,
         numbers: bytes,
         blob: bytes,
         extra: tuple[str, ...] = (),
@@ -200,7 +196,7 @@ class Calls:
         script = self._scripts[name]
         self._nonce += 1
         nonce = self._nonce.to_bytes(8, "big")
-        caller = f"{self._process}{_LETTER[name]}{variant}"
+        caller = f"{self._process}{_LETTER[name]}{slot}"
         asked_ms = 0.0
 
         async def attempt(with_source: bool) -> Any:

@@ -25,7 +25,7 @@ REPORT, STATE, ATTEMPTS, RESET = range(1, 5)
 OK, HAS_ERROR, HAS_EXCERPT = 1, 2, 4  # the flags of an entry
 _HEAD = struct.Struct(">HIIHIBHHH")  # the time is 6 bytes: 2 and 4
 
-Run = Callable[[str, tuple[str, ...], object, bytes, bytes], Awaitable[list[bytes]]]
+Run = Callable[[str, tuple[str, ...], str, bytes, bytes], Awaitable[list[bytes]]]
 _Key = tuple[str, str, int, int]
 
 
@@ -63,7 +63,7 @@ class ValkeyPushLog:
                 self._batchers.pop(key, None)
 
             batcher = self._batchers[key] = Batcher(
-                lambda reports: self._send(key, reports), _name_of, _size_of, idle, self._limits
+                lambda reports, _: self._send(key, reports), _name_of, _size_of, idle, self._limits
             )
         return batcher
 

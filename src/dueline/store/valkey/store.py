@@ -52,6 +52,7 @@ from .wakeups import Wakeups
 __all__ = ["ValkeyStore", "WrongStore"]
 
 CLEAN_STEPS = 20  # before a list that shows dead jobs; what is left is derived at the next one
+LANES = {"send": 2, "ack": 2}  # calls in flight on one line, where they all take the same connection
 MOVES = 8  # how often a job may change its topic while one call looks for it
 Item = TypeVar("Item")
 
@@ -144,9 +145,10 @@ class ValkeyStore:
     # --- one call at a time ---
 
     def _joined(
-        self, name: str, line: Line, variant: int, run: Callable[[Line, list[Any], int], Awaitable[list[Any]]]
+        self, name: str, line: Line, variant: int, run: Callable[[Line, list[Any], int, str], Awaitable[list[Any]]]
     ) -> Batcher[Any, Any]:
-        """The batcher of an operation on a line. `variant` tells calls apart that cannot share a script call."""
+        """The batcher of an operation on a line. `variant` tells calls apart that cannot share a script call; `run`
+        gets it, and the slot of the call: what is in flight together has different ones."""
         key = (name, line, variant)
         batcher = self._batchers.get(key)
         if batcher is None:
@@ -155,8 +157,14 @@ class ValkeyStore:
             def idle() -> None:
                 self._batchers.pop(key, None)
 
+            slots = (f"{variant or ''}", f"{variant or ''}b")
             batcher = self._batchers[key] = Batcher(
-                lambda items: run(line, items, variant), _id_of, size_of, idle, self.limits
+                lambda items, lane: run(line, items, variant, slots[lane]),
+                _id_of,
+                size_of,
+                idle,
+                self.limits,
+                1 if self._link.permanent_keys else LANES.get(name, 1),
             )
         return batcher
 
@@ -211,11 +219,11 @@ class ValkeyStore:
             async with self._alone("send over", line):
                 if item.merge is None:
                     encoded = codec.encode_send([item], policy_version, line.topic.encode())
-                    _, _, n, blob = await self._calls.change("send", line, *encoded, variant=-1, other=other)
+                    _, _, n, blob = await self._calls.change("send", line, *encoded, "over", other)
                     [(result, final)] = codec.decode_sent_wide(n, blob)
                 else:
                     encoded = appends.encode_append([(item, item.merge)], policy_version, line.topic.encode())
-                    _, _, n, blob = await self._calls.change("append", line, *encoded, variant=-1, other=other)
+                    _, _, n, blob = await self._calls.change("append", line, *encoded, "over", other)
                     [(result, final)] = appends.decode_appended(n, blob)
             if final:
                 return result
@@ -244,20 +252,20 @@ class ValkeyStore:
         by_place = dict(zip(merging + plain, results, strict=True))
         return [by_place[place] for place in range(len(items))]
 
-    async def _append(self, line: Line, items: list[SendItem], policy_version: int) -> list[SendResult]:
+    async def _append(self, line: Line, items: list[SendItem], policy_version: int, slot: str) -> list[SendResult]:
         sends = [(item, item.merge) for item in items if item.merge is not None]
         encoded = appends.encode_append(sends, policy_version, line.topic.encode() if line.wide else None)
-        _, _, n, blob = await self._calls.change("append", line, *encoded, variant=policy_version)
+        _, _, n, blob = await self._calls.change("append", line, *encoded, slot)
         return await self._decided(line, items, policy_version, appends.decode_appended(n, blob))
 
-    async def _send(self, line: Line, items: list[SendItem], policy_version: int) -> list[SendResult]:
+    async def _send(self, line: Line, items: list[SendItem], policy_version: int, slot: str) -> list[SendResult]:
         topic = line.topic.encode() if line.wide else None
         if len(items) == 1 and codec.is_lone(items[0]):
             encoded = codec.encode_lone(items[0], policy_version, topic)
-            if answer := await self._calls.lone(line, *encoded, policy_version):
+            if answer := await self._calls.lone(line, *encoded, slot):
                 return [codec.decode_lone(answer)]
         encoded = codec.encode_send(items, policy_version, topic)
-        _, _, n, blob = await self._calls.change("send", line, *encoded, variant=policy_version)
+        _, _, n, blob = await self._calls.change("send", line, *encoded, slot)
         if not line.wide:
             return codec.decode_sent(n)
         return await self._decided(line, items, policy_version, codec.decode_sent_wide(n, blob))
@@ -293,8 +301,8 @@ class ValkeyStore:
             return self._anywhere(line, items, _id_of, self.ack)
         return self._joined("ack", line, 0, self._ack).call(items)
 
-    async def _ack(self, line: Line, items: list[Ref], variant: int) -> list[Done]:
-        _, _, n, _ = await self._calls.change("ack", line, *requests.refs(items))
+    async def _ack(self, line: Line, items: list[Ref], variant: int, slot: str) -> list[Done]:
+        _, _, n, _ = await self._calls.change("ack", line, *requests.refs(items), slot)
         return [Done(codec.CODES[code]) for code in n]
 
     async def release(self, line: Line, items: Sequence[Release]) -> list[Done]:
@@ -302,8 +310,8 @@ class ValkeyStore:
             return await self._anywhere(line, items, _id_of, self.release)
         return await self._joined("release", line, 0, self._release).call(items)
 
-    async def _release(self, line: Line, items: list[Release], variant: int) -> list[Done]:
-        _, _, n, _ = await self._calls.change("release", line, *requests.releases(items))
+    async def _release(self, line: Line, items: list[Release], variant: int, slot: str) -> list[Done]:
+        _, _, n, _ = await self._calls.change("release", line, *requests.releases(items), slot)
         return [Done(codec.CODES[n[i]], n[i + 1], codec.REASONS[n[i + 2]]) for i in range(0, len(n), 3)]
 
     async def extend(self, line: Line, items: Sequence[Extend]) -> list[Done]:
@@ -311,8 +319,8 @@ class ValkeyStore:
             return await self._anywhere(line, items, _id_of, self.extend)
         return await self._joined("extend", line, 0, self._extend).call(items)
 
-    async def _extend(self, line: Line, items: list[Extend], variant: int) -> list[Done]:
-        _, _, n, _ = await self._calls.change("extend", line, *requests.extends(items))
+    async def _extend(self, line: Line, items: list[Extend], variant: int, slot: str) -> list[Done]:
+        _, _, n, _ = await self._calls.change("extend", line, *requests.extends(items), slot)
         return [Done(codec.CODES[n[i]], n[i + 1]) for i in range(0, len(n), 2)]
 
     async def cancel(
@@ -323,15 +331,15 @@ class ValkeyStore:
         what = int(forget) + 2 * int(spare_leased)
         return await self._joined("cancel", line, what, self._cancel).call([Ref(id) for id in ids])
 
-    async def _cancel(self, line: Line, items: list[Ref], what: int) -> list[Done]:
-        _, _, n, _ = await self._calls.change("cancel", line, *requests.cancels(items, what), variant=what)
+    async def _cancel(self, line: Line, items: list[Ref], what: int, slot: str) -> list[Done]:
+        _, _, n, _ = await self._calls.change("cancel", line, *requests.cancels(items, what), slot)
         return [Done(codec.CODES[code]) for code in n]
 
     async def edit(self, line: Line, items: Sequence[Edit]) -> list[Done]:
         return await self._joined("edit", line, 0, self._edit).call(items)
 
-    async def _edit(self, line: Line, items: list[Edit], variant: int) -> list[Done]:
-        _, _, n, _ = await self._calls.change("edit", line, *requests.edits(items))
+    async def _edit(self, line: Line, items: list[Edit], variant: int, slot: str) -> list[Done]:
+        _, _, n, _ = await self._calls.change("edit", line, *requests.edits(items), slot)
         return [Done(codec.CODES[n[i]], n[i + 1], version=n[i + 2]) for i in range(0, len(n), 3)]
 
     async def read(self, line: Line, ids: Sequence[str], body: bool = True) -> list[Job | None]:
