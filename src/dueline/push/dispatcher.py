@@ -19,7 +19,7 @@ to say, and nothing is said. Half open, the breaker lets one job through in this
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -63,6 +63,7 @@ class Means(msgspec.Struct, frozen=True):
     hosts: Hosts
     timer: Timer = LoopTimer()
     watch: Watch = Unwatched()
+    soon: Callable[[], None] = lambda: None  # told by every dispatcher that starts: calls may come
 
 
 class Dispatcher:
@@ -91,6 +92,7 @@ class Dispatcher:
         return len(self._running)
 
     def start(self) -> None:
+        self._means.soon()
         self._means.watch.paused(*self._name, self.pushing.target.paused)
         self._rounds.start()
 

@@ -1,7 +1,8 @@
-"""`Outgoing`, loaded beside a server that is already serving.
+"""`Outgoing`, loaded when there is somebody to call.
 
 The HTTP client is a third of what a server loads before it can answer, and nobody waits for it but a job that is
-pushed. So it is loaded in a thread from the start on, and the first call waits for the rest of that.
+pushed. So it is loaded in a thread as soon as a topic has a push target, beside the serving, and the first call waits
+for the rest of that. A server without push targets never loads it.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ class Later:
         self._loading: asyncio.Task[Outgoing] | None = None
         self._stopped = False
 
-    async def start(self) -> None:
+    def soon(self) -> None:
+        """Calls may come: load it now."""
         if self._loading is None and not self._stopped:
-            self._loading = asyncio.create_task(self._load())
+            self._loading = asyncio.get_running_loop().create_task(self._load())
 
     async def stop(self) -> None:
         """Calls under way fail. What is being loaded is waited for: a thread cannot be ended."""
@@ -36,6 +38,7 @@ class Later:
             await (await self._loading).stop()
 
     async def call(self, call: Call) -> Answer:
+        self.soon()
         if self._loading is None or self._stopped:
             raise CallFailed("connect", STOPPING)
         outgoing = self._loading.result() if self._loading.done() else await asyncio.shield(self._loading)

@@ -83,7 +83,14 @@ class Push:
             SPRING: SpringCourier(self._resolver),
         }
         self.manager = PushManager(
-            Means(engine=engine, caller=self._outgoing, couriers=couriers, hosts=Hosts(told.per_host), watch=watch)
+            Means(
+                engine=engine,
+                caller=self._outgoing,
+                couriers=couriers,
+                hosts=Hosts(told.per_host),
+                watch=watch,
+                soon=self._outgoing.soon,
+            )
         )
 
     def check_url(self, url: str) -> None:
@@ -102,7 +109,6 @@ class Push:
         """Raises EurekaMissing. With push switched off only discovery begins, for whoever asks about services."""
         await self._resolver.start()
         if self._enabled:
-            await self._outgoing.start()
             self.manager.start()
 
     async def stop(self, drain_s: float, hasten: asyncio.Event) -> None:

@@ -1,4 +1,4 @@
-"""The outgoing client that is loaded beside a serving server."""
+"""The outgoing client that is loaded when there is somebody to call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_the_first_call_waits_until_the_client_is_there() -> None:
     async def run() -> int:
         async with serving(saying(OK)) as port:
             later = Later(Egress(["127.0.0.0/8"]), user_agent="x")
-            await later.start()
+            later.soon()
             answer = await later.call(Call("POST", f"http://127.0.0.1:{port}/"))
             await later.stop()
             return answer.status
@@ -34,7 +34,7 @@ def test_it_can_be_stopped_at_any_time_and_calls_nobody_then() -> None:
         never = Later(Egress())
         await never.stop()
         later = Later(Egress(["127.0.0.0/8"]))
-        await later.start()
+        later.soon()
         await later.stop()
         await later.stop()
         with pytest.raises(CallFailed) as failed:
