@@ -9,7 +9,7 @@ import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import uvicorn
@@ -111,6 +111,10 @@ def test_it_answers_nobody_but_this_machine_unless_it_is_told_to(tmp_path: Path)
         assert here.get("/queue/healthz").status_code == 200
         assert here.head("/queue/healthz").content == b""
         assert here.get("/healthz").status_code == 404
+        for name in ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP"):
+            assert here.get("/queue/v1/info", headers={name: "127.0.0.1"}).status_code == 403, "who knows for whom"
+        by_unix_socket = TestClient(app, client=cast("tuple[str, int]", None))
+        assert by_unix_socket.get("/queue/v1/info").status_code == 403
     assert TestClient(app, client=("127.0.0.1", 5)).get("/queue/v1/info").status_code == 503
 
 

@@ -7,8 +7,11 @@
 Under an ASGI server of its own (`uvicorn shop:server`) it starts and stops by that server's lifespan messages. Run one
 process of it: a second one finds the data folder of an embedded store in use; with `store` any number may run.
 
-The server asks nobody for a token yet. Therefore only callers on this machine are answered; `insecure=True` says that
-the application around it decides who may come this far. Needs dueline[server].
+The server asks nobody for a token yet. Therefore only callers on this machine are answered: their address is a loopback
+one, and no header says that somebody passed the request on. That is all that can be seen from here: behind a proxy on
+this machine that adds no such header (nginx, unless told to) everybody looks local, so the proxy must keep the path to
+itself or ask for credentials. `insecure=True` answers all: the application around it decides who may come this far.
+Needs dueline[server].
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ FORBIDDEN = plain_error(
     "forbidden",
     "This server asks nobody for a token, so it answers callers on its own machine only (unless insecure=True).",
 )
+PASSED_ON = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"})  # by a proxy
 NOT_RUNNING = plain_error(503, "draining", "The server is not running.", headers=(("retry-after", "1"),))
 
 
@@ -116,7 +120,7 @@ class MountedServer:
 
     async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
         refused: Response | None = None
-        if not self._insecure and not _is_here(scope.get("client")):
+        if not self._insecure and not _is_here(scope):
             refused = FORBIDDEN
         elif self._asgi is None:
             refused = NOT_RUNNING
@@ -141,10 +145,12 @@ def _below(scope: Message) -> Message:
     return below
 
 
-def _is_here(client: Any) -> bool:
-    """Whether the caller is on this machine. Unix sockets have no address."""
-    if client is None:
-        return True
+def _is_here(scope: Message) -> bool:
+    """Whether the caller is on this machine, as far as can be seen. A unix socket has no address: behind it stands a
+    proxy as a rule, which speaks for anybody."""
+    client = scope.get("client")
+    if client is None or any(name in PASSED_ON for name, _ in scope["headers"]):
+        return False
     try:
         return ipaddress.ip_address(client[0]).is_loopback
     except ValueError:
