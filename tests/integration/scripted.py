@@ -13,6 +13,7 @@ from types import TracebackType
 
 CUT = b""  # close the connection after the request, without an answer
 HANG = b"hang"  # never answer; the client has to end the connection
+LATE = b"late "  # and an answer: it comes when the client says more on this connection, as if it were that one's
 
 
 def answer(status: int, body: bytes, *headers: str) -> bytes:
@@ -73,6 +74,10 @@ class Scripted:
                     return
                 if line == HANG:
                     peer.recv(1)
+                    return
+                if line.startswith(LATE):
+                    if peer.recv(1):
+                        peer.sendall(line[len(LATE) :])
                     return
                 peer.sendall(line)
                 if self.closing:

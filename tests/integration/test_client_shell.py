@@ -14,7 +14,7 @@ import trustme
 from dueline import AsyncClient, Client, Leased, Patience, new_job
 from dueline.client import errors
 
-from .scripted import CUT, HANG, Scripted, answer
+from .scripted import CUT, HANG, LATE, Scripted, answer
 from .shells import Shell, both
 
 SENT = answer(201, b'{"id":"a","topic":"t","result":"created","state":"ready","due_at_ms":5,"version":1}')
@@ -108,6 +108,30 @@ def test_a_server_that_does_not_answer_in_time_leaves_the_outcome_unknown_and_th
         pytest.raises(errors.UnknownOutcome, match="did not answer within"),
     ):
         one.send("t", 1)
+
+
+@both
+def test_an_answer_that_comes_too_late_is_never_that_of_the_next_call(kind: type[Any]) -> None:
+    late, next_one = LATE + SENT, SENT.replace(b'"id":"a"', b'"id":"b"')
+    patience = Patience(deadline_s=0)
+    with Scripted([late, next_one]) as server, shell(kind, server, timeout_s=0.2, patience=patience) as one:
+        with pytest.raises(errors.UnknownOutcome):
+            one.send("t", 1, id="a")
+        assert one.send("t", 1, id="b").id == "b"
+        assert server.connections == 2
+
+
+@both
+def test_a_connection_that_was_not_used_for_long_is_not_trusted(
+    kind: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Scripted([SENT]) as server, shell(kind, server) as one:
+        one.send("t", 1)
+        one.send("t", 1)
+        assert server.connections == 1
+        monkeypatch.setattr(f"{kind.__module__}.IDLE_S", -1.0)  # any time is long
+        one.send("t", 1)
+        assert server.connections == 2
 
 
 @both

@@ -289,6 +289,26 @@ def test_a_store_that_could_lose_jobs_is_refused() -> None:
         store.stop()
 
 
+@pytest.mark.parametrize("wide", [False, True], ids=["in its topic", "over all topics"])
+def test_a_namespace_whose_ids_are_unique_in_another_scope_than_here_is_refused(wide: bool) -> None:
+    """To work on it would be to see none of its jobs."""
+    kept, here = (frozenset({"n"}), frozenset[str]()) if wide else (frozenset[str](), frozenset({"n"}))
+
+    async def run(url: str) -> None:
+        other, queue = DirectQueue(url, "n", wide=kept), DirectQueue(url, "n", wide=here)
+        try:
+            await other.send("t", 1, id="a")
+            with pytest.raises(DuelineApiError, match='namespace "n"') as refused:
+                await queue.pull(["t"])
+            assert refused.value.code == "wrong_store"
+        finally:
+            await queue.close()
+            await other.close()
+
+    with PrivateValkey() as store:
+        asyncio.run(run(store.url))
+
+
 def test_a_store_that_is_not_there_is_tried_for_as_long_as_patience_lasts(tmp_path: Path) -> None:
     async def run() -> None:
         queue = DirectQueue(f"unix://{tmp_path}/none.sock", patience=Patience(deadline_s=0))
