@@ -17,7 +17,7 @@ import pytest
 
 from dueline import Client
 from dueline.client.results import Job
-from dueline.worker import Queue, connect
+from dueline.worker import Queue, Retry, Worker, connect
 
 from ..kit.valkey import PrivateValkey
 from . import worker_app as app
@@ -197,6 +197,28 @@ def test_a_child_process_ends_with_its_worker_whatever_ends_that(valkey: Private
     finally:
         worker.kill()
         worker.wait()
+
+
+@pytest.mark.parametrize("delay", ["4000d", "99999999999999999999999d"])
+def test_a_delay_that_a_server_refuses_is_a_failure_that_says_so(tmp_path: Path, delay: str) -> None:
+    async def run(url: str) -> None:
+        worker = Worker(url)
+
+        @worker.handles("t", retry=["1h"])
+        async def handle(n: int) -> None:
+            raise Retry("the bank is closed", delay=delay)
+
+        async with worker:
+            await handle.asend(1, id="a")
+            job = await Watch(await worker.ado(same)).until("t", "a", "scheduled", "dead")
+        assert (job.state, job.attempts) == ("scheduled", 1)
+        assert (job.last_error or "").startswith("the bank is closed\nthe handler's retry was refused: delay")
+
+    async def same(queue: Queue) -> Queue:
+        return queue
+
+    with served(tmp_path / "data") as url:
+        asyncio.run(run(url))
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 Acks that come while one is under way travel together in the next call. While the queue is away the lease is extended by
 itself, and the token lets the same thing be said any number of times; when the lease is lost, there is nothing to say.
+What the queue refuses to hear, like a delay of a hundred years, is a failure that is kept with the job: otherwise it
+would wait for the end of its lease, and fail in the same way again.
 """
 
 from __future__ import annotations
@@ -10,13 +12,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from ..client.errors import DuelineApiError, RateLimited, StoreFull, Unavailable
+from ..client.errors import DuelineApiError, InvalidRequest, RateLimited, StoreFull, Unavailable
 from ..client.results import Held, Outcome
 from .leases import Hold
-from .outcomes import Ending, Verdict
+from .outcomes import Ending, Verdict, bounded
 from .queue import Queue
 
 AGAIN_S = (0.2, 5.0)
+_WORDS = {Ending.SNOOZED: "snooze", Ending.FAILED: "retry", Ending.DISCARDED: "discard"}
 
 log = logging.getLogger("dueline.worker")
 
@@ -31,21 +34,28 @@ class Settler:
         self._acking: asyncio.Task[None] | None = None
 
     async def settle(self, hold: Hold, verdict: Verdict) -> None:
-        """Ack or release, as the verdict says."""
+        """Ack or release, as the verdict says; if that is refused, release by the job's retry policy."""
         job, ending = hold.job, verdict.ending
         if ending is Ending.DONE:
             await self._said(hold, "ack", lambda: self._ack(job))
             return
         count, discard = ending is not Ending.SNOOZED, ending is Ending.DISCARDED
-        await self._said(
-            hold, "release", lambda: self._release(job, verdict.delay_ms, verdict.error, count=count, discard=discard)
+        error = None if verdict.error is None else bounded(verdict.error)
+        refused = await self._said(
+            hold, "release", lambda: self._release(job, verdict.delay_ms, error, count=count, discard=discard)
         )
+        if refused is not None:
+            field = "" if refused.field is None else refused.field.rpartition(".")[2] + " "
+            why = f"the handler's {_WORDS[ending]} was refused: {field}{refused.message}"
+            why = why if error is None else bounded(f"{error}\n{why}")
+            await self._said(hold, "release", lambda: self._release(job, None, why, count=True, discard=discard))
 
     async def give_back(self, hold: Hold) -> None:
         """Release at once, to the place it had, without costing an attempt."""
         await self._said(hold, "release", lambda: self._release(hold.job, 0, None, count=False, discard=False))
 
-    async def _said(self, hold: Hold, what: str, say: Callable[[], Awaitable[Outcome]]) -> None:
+    async def _said(self, hold: Hold, what: str, say: Callable[[], Awaitable[Outcome]]) -> InvalidRequest | None:
+        """Say it until it is heard, or there is no use in it any more. What it returns is why it can never be heard."""
         rest_s = AGAIN_S[0]
         job = hold.job
         while not hold.lost.done():
@@ -54,20 +64,24 @@ class Settler:
             except (Unavailable, RateLimited, StoreFull) as away:
                 log.warning("cannot %s %s %s yet: %s", what, job.topic, job.id, away)
                 if self._hurried.is_set():
-                    return  # the lease ends by itself
+                    return None  # the lease ends by itself
                 await self._rest(hold, rest_s)
                 rest_s = min(rest_s * 2, AGAIN_S[1])
                 continue
+            except InvalidRequest as refused:
+                log.error("cannot %s %s %s: %s", what, job.topic, job.id, refused)
+                return refused
             except DuelineApiError as refused:
                 log.error("cannot %s %s %s: %s", what, job.topic, job.id, refused)
-                return
+                return None
             if outcome.error is not None:
                 log.warning(
                     "%s of %s %s: %s (it may be delivered again)", what, job.topic, job.id, outcome.error.message
                 )
             elif outcome.result == "dead":
                 log.warning("%s %s is dead (%s)", job.topic, job.id, outcome.reason)
-            return
+            return None
+        return None
 
     async def _rest(self, hold: Hold, rest_s: float) -> None:
         """Wait a little, or until there is a reason not to."""
@@ -78,7 +92,11 @@ class Settler:
     async def _release(
         self, job: Held, delay_ms: int | None, error: str | None, *, count: bool, discard: bool
     ) -> Outcome:
-        [outcome] = await self._queue.release([job], delay_ms, error, count, discard)
+        try:
+            outcomes = await self._queue.release([job], delay_ms, error, count, discard)
+        except ValueError as wrong:  # a client refuses on this side what it cannot even write
+            raise InvalidRequest("invalid_field", str(wrong)) from wrong
+        [outcome] = outcomes
         return outcome
 
     async def _ack(self, job: Held) -> Outcome:
