@@ -199,6 +199,39 @@ def test_a_child_process_ends_with_its_worker_whatever_ends_that(valkey: Private
         worker.wait()
 
 
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_whole_group_of_processes_is_the_workers_to_obey(
+    valkey: PrivateValkey, signum: signal.Signals
+) -> None:
+    """Ctrl-C in a terminal, or an init system that stops a service: children get it too, and end in their turn."""
+    worker = subprocess.Popen(
+        [*DUELINE, "work", "tests.integration.worker_app:worker"],
+        cwd=ROOT,
+        env={**environment(valkey.url), "APP_URL": valkey.url},
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+    async def run() -> None:
+        queue = connect(valkey.url, "app")
+        watch = Watch(queue)
+        await queue.send("waits", 1, id=signum.name, max_attempts=1)
+        pid = (await watch.told())["pid"]
+        os.killpg(worker.pid, signum)
+        assert await asyncio.to_thread(worker.wait, WITHIN_S) == 0
+        assert ended(pid)
+        job = await queue.get("waits", signum.name)
+        assert (job.state, job.attempts, job.last_error) == ("done", 1, None)
+        await queue.close()
+
+    try:
+        asyncio.run(run())
+    finally:
+        if worker.poll() is None:
+            os.killpg(worker.pid, signal.SIGKILL)
+            worker.wait()
+
+
 @pytest.mark.parametrize("delay", ["4000d", "99999999999999999999999d"])
 def test_a_delay_that_a_server_refuses_is_a_failure_that_says_so(tmp_path: Path, delay: str) -> None:
     async def run(url: str) -> None:
@@ -222,7 +255,7 @@ def test_a_delay_that_a_server_refuses_is_a_failure_that_says_so(tmp_path: Path,
 
 
 @contextmanager
-def starting(url: str, **variables: str) -> Iterator[None]:
+def starting(url: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
     """A worker whose children take their time to start; at the end it is killed with them."""
     program = subprocess.Popen(
         [sys.executable, "-m", "tests.integration.starting_app"],
@@ -232,10 +265,11 @@ def starting(url: str, **variables: str) -> Iterator[None]:
         start_new_session=True,
     )
     try:
-        yield
+        yield program
     finally:
-        os.killpg(program.pid, signal.SIGKILL)
-        program.wait()
+        if program.poll() is None:
+            os.killpg(program.pid, signal.SIGKILL)
+            program.wait()
 
 
 def test_a_child_process_that_is_slow_to_start_holds_up_nothing_else(valkey: PrivateValkey, tmp_path: Path) -> None:
@@ -249,8 +283,8 @@ def test_a_child_process_that_is_slow_to_start_holds_up_nothing_else(valkey: Pri
         await watch.until("big", "slow", "leased")
         await queue.send("small", 7)
         assert await watch.told() == {"n": 7}
-        with await asyncio.to_thread(gate.open, "w"):  # waits for the child to come that far
-            assert await watch.told() == {"bytes": BIG_BYTES}
+        (await asyncio.to_thread(gate.open, "w")).close()  # waits for the child to come that far
+        assert await watch.told() == {"bytes": BIG_BYTES}
         assert (await watch.until("big", "slow", "done", "dead")).state == "done"
         await queue.close()
 
@@ -288,6 +322,29 @@ def test_the_time_that_a_child_process_takes_to_start_is_not_its_handlers(valkey
 
     with starting(valkey.url, START_S="2.3"):  # longer than the handler's timeout
         asyncio.run(run())
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_a_child_process_that_still_starts_costs_no_attempt(
+    valkey: PrivateValkey, tmp_path: Path, signum: signal.Signals
+) -> None:
+    """It is not deaf yet, and dies of it."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+
+    async def run(program: subprocess.Popen[bytes]) -> None:
+        queue = connect(valkey.url, "app")
+        await queue.send("big", b"x", id=signum.name, max_attempts=1)
+        with await asyncio.to_thread(gate.open, "w"):
+            os.killpg(program.pid, signum)
+            assert await asyncio.to_thread(program.wait, WITHIN_S) == 0
+        job = await queue.get("big", signum.name)
+        assert (job.state, job.attempts, job.last_error) == ("ready", 0, None)
+        await queue.cancel("big", signum.name)
+        await queue.close()
+
+    with starting(valkey.url, GATE=str(gate), GRACE="1s") as program:
+        asyncio.run(run(program))
 
 
 def test_a_plain_program_sends_without_a_worker_and_a_worker_over_http_gets_it(tmp_path: Path) -> None:
