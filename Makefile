@@ -69,6 +69,8 @@ docs: setup
 	$(BIN)/python -m dueline.config.docs > docs/config.md
 	$(BIN)/python -m dueline.engine.lifecycle > docs/lifecycle.md
 	$(BIN)/python -m dueline.client.docs > docs/python-reference.md
+	$(BIN)/python -m dueline.worker.docs > docs/worker-reference.md
+	$(BIN)/python -m dueline.testing.docs > docs/testing-reference.md
 
 check: lint types test test-slow
 

@@ -15,6 +15,7 @@ from .async_client import AsyncClient
 from .client import Client
 from .method import method, pages
 from .patience import Patience
+from .reference import a_class, text_of
 from .sending import SendOptions
 from .topic_api import TopicApi
 
@@ -30,7 +31,7 @@ lists are walked with `async for`.
 def page() -> str:
     """The whole page."""
     parts = [_HEAD, "\n## Clients\n"]
-    parts += [_class(kind, init=True) for kind in (Client, AsyncClient, Patience)]
+    parts += [_class(kind) for kind in (Client, AsyncClient, Patience)]
     parts.append("\n## Methods\n")
     methods = {**vars(Api), **vars(TopicApi)}
     parts += [_method(name, value) for name, value in methods.items() if isinstance(value, method | pages)]
@@ -39,7 +40,7 @@ def page() -> str:
         _options(kind)
         for kind in (SendOptions, sending.Times, sending.Policy, sending.MergeOptions, sending.MergePolicy)
     ]
-    parts.append(f"\n{_text(times)}\n")
+    parts.append(f"\n{text_of(times)}\n")
     parts.append("\n## Results\n")
     results = (r.Sent, r.SentItem, r.Held, r.Job, r.Outcome, r.Topic)
     parts += [_class(kind) for kind in (*results, calls.Leased, calls.NewJob)]
@@ -53,7 +54,7 @@ def _method(name: str, value: method[..., Any] | pages[..., Any]) -> str:
     signature = inspect.signature(plan)
     shown = ", ".join(str(p).replace("'", "") for p in list(signature.parameters.values())[1:])
     answer = _answer(str(signature.return_annotation), isinstance(value, pages))
-    return f"\n### {name}\n\n```text\n{name}({_plain(shown)}) -> {answer}\n```\n\n{_text(plan)}\n"
+    return f"\n### {name}\n\n```text\n{name}({_plain(shown)}) -> {answer}\n```\n\n{text_of(plan)}\n"
 
 
 def _answer(annotation: str, walked: bool) -> str:
@@ -67,38 +68,21 @@ def _plain(text: str) -> str:
     return re.sub(r"Unpack\[(\w+)\]", r"\1", text.replace("r.", ""))
 
 
-def _class(kind: type[Any], init: bool = False) -> str:
-    text = f"\n### {kind.__name__}\n\n{_text(kind)}\n"
-    if init and kind.__init__.__doc__ and "self" in inspect.signature(kind.__init__).parameters:
-        shown = ", ".join(
-            _plain(str(p)).replace("'", "") for p in inspect.signature(kind).parameters.values() if p.name != "sleep"
-        )
-        shown = re.sub(r"= Patience\(.*?\)", "= Patience()", shown)
-        return (
-            f"{text}\n```text\n{kind.__name__}({shown})\n```\n\n{_text(kind.__init__)}\n" if _own_init(kind) else text
-        )
-    fields = ", ".join(f"`{name}`" for name in getattr(kind, "__struct_fields__", ()))
-    return f"{text}\nFields: {fields}.\n" if fields else text
-
-
-def _own_init(kind: type[Any]) -> bool:
-    return "__init__" in vars(kind)
+def _class(kind: type[Any]) -> str:
+    """A class without its methods, which are those of both clients."""
+    return a_class(kind, omit=vars(kind), made=kind is not Patience)
 
 
 def _options(kind: type[Any]) -> str:
     own = [f"`{name}`" for name in typing.get_type_hints(kind) if name in vars(kind)["__annotations__"]]
-    return f"**{kind.__name__}** ({', '.join(own)}): {_text(kind)}\n\n"
+    return f"**{kind.__name__}** ({', '.join(own)}): {text_of(kind)}\n\n"
 
 
 def _errors(kind: type[errors.DuelineApiError], depth: int) -> Iterator[str]:
-    doc = _text(kind).splitlines()[0]
+    doc = text_of(kind).splitlines()[0]
     yield f"| {'&nbsp;' * 4 * depth}`{kind.__name__}` | `{kind.code}` | {doc} |\n"
     for child in kind.__subclasses__():
         yield from _errors(child, depth + 1)
-
-
-def _text(thing: Any) -> str:
-    return inspect.getdoc(thing) or ""
 
 
 if __name__ == "__main__":

@@ -55,6 +55,8 @@ class Kind(StrEnum):
 
 
 class Violation(msgspec.Struct, frozen=True):
+    """A promise that was seen broken for one job, and what shows it."""
+
     kind: Kind
     topic: str
     id: str
@@ -89,9 +91,11 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
+        """Whether no promise was broken."""
         return not self.violations
 
     def count(self, *kinds: Kind) -> int:
+        """How many violations are of these kinds."""
         return sum(1 for violation in self.violations if violation.kind in kinds)
 
 

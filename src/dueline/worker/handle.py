@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
-from ..client.results import Job as Shown
-from ..client.results import Outcome, Sent
+from ..client.results import Job, Outcome, Sent
 from ..client.sending import Policy, SendOptions
 from ..client.times import Duration, Moment
 from .handlers import Handler
@@ -72,7 +71,7 @@ class Handle(Generic[P, T]):
         """Withdraw a job, also one that is being worked on: its coroutine is cancelled, its outcome dropped."""
         return self.worker.do(lambda queue: queue.cancel(self.topic, id), "acancel")
 
-    def reschedule(self, id: str, delay: Duration | None = None, at: Moment | None = None) -> Shown:
+    def reschedule(self, id: str, delay: Duration | None = None, at: Moment | None = None) -> Job:
         """Move the due time of a job that nobody holds."""
         return self.worker.do(lambda queue: queue.reschedule(self.topic, id, delay, at), "areschedule")
 
@@ -91,7 +90,7 @@ class Handle(Generic[P, T]):
         """`cancel` for coroutines."""
         return await self.worker.ado(lambda queue: queue.cancel(self.topic, id))
 
-    async def areschedule(self, id: str, delay: Duration | None = None, at: Moment | None = None) -> Shown:
+    async def areschedule(self, id: str, delay: Duration | None = None, at: Moment | None = None) -> Job:
         """`reschedule` for coroutines."""
         return await self.worker.ado(lambda queue: queue.reschedule(self.topic, id, delay, at))
 

@@ -34,8 +34,13 @@ class Queue(Protocol):
     @property
     def namespace(self) -> str | None: ...
 
-    async def start(self) -> None: ...
-    async def close(self) -> None: ...
+    async def start(self) -> None:
+        """Connect, trying for as long as patience lasts. Raises DuelineApiError."""
+        ...
+
+    async def close(self) -> None:
+        """Disconnect. It may be called twice, and before `start`."""
+        ...
 
     async def send(self, topic: str, body: Any = None, **options: Unpack[SendOptions]) -> Sent:
         """Store a job. Options: `delay` or `at`, `id`, `on_conflict`, `merge`, and its policy; see SendOptions."""
@@ -45,9 +50,17 @@ class Queue(Protocol):
         """Store any number of jobs made by `new_job`; a result per job in their order."""
         ...
 
-    async def get(self, topic: str, id: str) -> Job: ...
-    async def cancel(self, topic: str, id: str) -> Outcome: ...
-    async def reschedule(self, topic: str, id: str, delay: Duration | None = None, at: Moment | None = None) -> Job: ...
+    async def get(self, topic: str, id: str) -> Job:
+        """The job as it is now. Raises NotFound."""
+        ...
+
+    async def cancel(self, topic: str, id: str) -> Outcome:
+        """Withdraw a job, also one that is held. Raises NotFound, or AlreadyDone when it had ended."""
+        ...
+
+    async def reschedule(self, topic: str, id: str, delay: Duration | None = None, at: Moment | None = None) -> Job:
+        """Move the due time of a job that nobody holds: `delay` from now, or `at`."""
+        ...
 
     async def pull(
         self, topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_ms: int = 0
@@ -56,7 +69,10 @@ class Queue(Protocol):
         that was on its way is given back uncounted."""
         ...
 
-    async def ack(self, jobs: Sequence[Held | Leased]) -> list[Outcome]: ...
+    async def ack(self, jobs: Sequence[Held | Leased]) -> list[Outcome]:
+        """Jobs of any topics are done; a result per job in their order."""
+        ...
+
     async def release(
         self,
         jobs: Sequence[Held | Leased],
@@ -64,8 +80,14 @@ class Queue(Protocol):
         error: str | None = None,
         count: bool = True,
         discard: bool = False,
-    ) -> list[Outcome]: ...
-    async def extend(self, jobs: Sequence[Held | Leased], lease_ms: int) -> list[Outcome]: ...
+    ) -> list[Outcome]:
+        """Give jobs back, all in the same way: after `delay_ms`, else as their retry policy says. `count=False` costs
+        no attempt; `discard=True` ends them as dead (rejected)."""
+        ...
+
+    async def extend(self, jobs: Sequence[Held | Leased], lease_ms: int) -> list[Outcome]:
+        """Keep jobs for `lease_ms` from now; a result per job in their order."""
+        ...
 
 
 @runtime_checkable

@@ -68,7 +68,10 @@ class SubmitFailed(Exception):
 
 
 class SpringService:
-    """An application by the name `app_name`, and its tasks."""
+    """An application by the name `app_name`, and its tasks: those of `tasks`, and those found in `modules`.
+
+    `center_url`: the queue to which `submit` adds jobs. `strict`: a task that fails is answered with 500, so that a
+    server of ours tries again."""
 
     def __init__(
         self,

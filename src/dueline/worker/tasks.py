@@ -23,7 +23,9 @@ from .handlers import Handler, Home, Mode, handler_of
 
 
 class TaskWorker:
-    """Works on the tasks of one type. One instance is made per worker, without arguments."""
+    """Works on the tasks of one type. One instance is made per worker, without arguments.
+
+    A subclass says its `type`, which is the topic, and as `Worker.handles` does, `mode`, `timeout`, `concurrency`."""
 
     type: ClassVar[str] = ""
     mode: ClassVar[Mode | None] = None

@@ -1,18 +1,9 @@
-"""The reference is made from the code."""
+"""The client's methods, of which its reference is made (tests/docs/test_references.py)."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from dueline.client.api import Api
-from dueline.client.docs import page
 from dueline.client.method import method, pages
-
-PAGE = Path(__file__).parents[3] / "docs" / "python-reference.md"
-
-
-def test_the_reference_is_made_from_the_code() -> None:
-    assert PAGE.read_text() == page(), "run `make docs`"
 
 
 def test_the_methods_are_those_that_were_meant_to_be_and_each_says_what_it_does() -> None:

@@ -1,0 +1,91 @@
+"""Reference pages from signatures and docstrings: `docs` of client, worker and testing say what stands on them."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+_LONG_CHARS = 40
+
+
+def text_of(thing: Any) -> str:
+    """The docstring of its own, not that of a class it comes from."""
+    own = vars(thing).get("__doc__") if isinstance(thing, type) else getattr(thing, "__doc__", None)
+    return inspect.cleandoc(own or "")
+
+
+def a_class(kind: type[Any], omit: Collection[str] = (), borrow: type[Any] | None = None, made: bool = True) -> str:
+    """A class: how it is made (unless programs do not make it), what it is, its fields, its methods. A method without
+    words of its own is described by that of the same name in `borrow`; such properties are named together."""
+    parts = [f"\n### {kind.__name__}\n"]
+    init: Any = vars(kind).get("__init__") if made else None
+    if inspect.isfunction(init):
+        parts.append(f"\n```text\n{kind.__name__}({arguments(init)})\n```\n")
+    parts += [f"\n{text}\n" for text in (text_of(kind), text_of(init)) if text]
+    fields = ", ".join(
+        f"`{name}`" for name in (*getattr(kind, "__struct_fields__", ()), *getattr(kind, "__members__", ()))
+    )
+    parts += [f"\nFields: {fields}.\n"] if fields else []
+    silent: list[str] = []
+    for name, shown, text in members(kind, omit):
+        if not text and isinstance(vars(kind)[name], property):
+            silent.append(f"`{shown}`")
+        else:
+            parts.append(f"\n```text\n{shown}\n```\n\n{text or text_of(getattr(borrow, name, None))}\n")
+    parts += [f"\nAnd {', '.join(silent)}.\n"] if silent else []
+    return "".join(parts)
+
+
+def members(kind: type[Any], omit: Collection[str] = ()) -> Iterator[tuple[str, str, str]]:
+    """The public methods and properties that a class defines itself: name, signature, docstring."""
+    for name, value in vars(kind).items():
+        if name.startswith("_") or name in omit:
+            continue
+        if isinstance(value, property):
+            answer = inspect.signature(value.fget).return_annotation if value.fget else Any
+            yield name, f"{name} -> {_plain(str(answer))}", text_of(value)
+        elif inspect.isfunction(value):
+            yield name, signature(value), text_of(value)
+
+
+def a_function(function: Callable[..., Any]) -> str:
+    """A function of a module."""
+    return f"\n### {function.__name__}\n\n```text\n{signature(function)}\n```\n\n{text_of(function)}\n"
+
+
+def signature(function: Callable[..., Any]) -> str:
+    """As it is written, without the names of our modules."""
+    before = "async " if inspect.iscoroutinefunction(function) else ""
+    answer = _plain(str(inspect.signature(function).return_annotation))
+    name = getattr(function, "__name__", "")
+    return f"{before}{name}({arguments(function)}) -> {answer}"
+
+
+def arguments(function: Callable[..., Any]) -> str:
+    """Its arguments but `self`, and but functions that only tests replace."""
+    shown: list[str] = []
+    starred = False
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name == "self" or inspect.isroutine(parameter.default):
+            continue
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and not starred:
+            shown.append("*")
+        starred = starred or parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.KEYWORD_ONLY)
+        default = "" if parameter.default is inspect.Parameter.empty else f" = {_default(parameter.default)}"
+        shown.append(_plain(str(parameter.replace(default=inspect.Parameter.empty))) + default)
+    return ", ".join(shown)
+
+
+def _default(value: Any) -> str:
+    """A default as one would write it; one that is long to write is left to the text."""
+    text = repr(value)
+    if len(text) <= _LONG_CHARS:
+        return text
+    return f"{type(value).__name__}()" if value == type(value)() else "..."
+
+
+def _plain(text: str) -> str:
+    """Without quotes of annotations, and without the spelling of typed keyword arguments."""
+    return re.sub(r"Unpack\[(\w+)\]", r"\1", re.sub(r"(?<=: )'([^']*)'|^'([^']*)'$", r"\1\2", text))

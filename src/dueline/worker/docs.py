@@ -1,0 +1,56 @@
+"""The reference of the Python worker, made from signatures and docstrings: `python -m dueline.worker.docs`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..client.api import Api
+from ..client.reference import a_class, a_function
+from .context import Context
+from .handle import Handle
+from .outcomes import Discard, Ending, Retry, Snooze, Verdict
+from .queue import Queue, connect
+from .service import SpringService, SubmitFailed
+from .sync import SyncQueue
+from .tasks import TaskWorker
+from .worker import Worker
+
+_HEAD = """# Reference of the Python worker
+
+Made from the code by `make docs`. The [guide](worker.md) comes first. What a send can say and what comes back is in the
+[client's reference](python-reference.md).
+
+Every name is imported from `dueline.worker`, those of an application of the Spring queue from `dueline.worker.service`.
+"""
+
+SHOWN: dict[str, tuple[type[Any], ...]] = {
+    "Workers and handlers": (Worker, Handle, Context, TaskWorker),
+    "Outcomes": (Retry, Snooze, Discard),
+    "Middleware": (Verdict, Ending),
+    "Queues": (SyncQueue, Queue),
+    "An application of the Spring queue": (SpringService, SubmitFailed),
+}
+GIVEN = (Handle, Context, Queue, SubmitFailed)  # programs get them and do not make them
+INSIDE: dict[type[Any], tuple[str, ...]] = {
+    Worker: ("do", "ado", "join_queue", "live_in", "on_stop"),
+    SyncQueue: ("do", "submit"),
+}
+_MIDDLEWARE = """
+A middleware is `async def middleware(context, call_next)`: it calls `await call_next(context)` and gets the verdict.
+What it returns counts; when it returns nothing, what it was given counts. An exception is a failure of the job.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [_HEAD]
+    for title, kinds in SHOWN.items():
+        parts.append(f"\n## {title}\n")
+        parts += [_MIDDLEWARE] if title == "Middleware" else []
+        parts += [a_function(connect)] if title == "Queues" else []
+        parts += [a_class(kind, INSIDE.get(kind, ()), Api, made=kind not in GIVEN) for kind in kinds]
+    return "".join(parts)
+
+
+if __name__ == "__main__":
+    print(page(), end="")
