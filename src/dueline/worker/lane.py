@@ -2,6 +2,10 @@
 
 Topics whose handlers run in the same way share the places of that way; a topic whose handlers name their own number
 has a lane to itself. The order of the topics turns from pull to pull, so that none of them starves the others.
+
+A thread that is left alone with a handler that does not end frees the place of its job, but only as many of them as
+there are places: each one above that keeps a place. So there are never more than twice as many threads as places (one
+more per place for each further function of a topic), and where all hang nothing is pulled until one of them ends.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ log = logging.getLogger("dueline.worker")
 
 
 class Lane:
-    """`begin` is called with each pulled job; `leave` frees its place."""
+    """`begin` is called with each pulled job; `leave` frees its place. `left_alone` and `came_back` tell of threads."""
 
     def __init__(
         self, queue: Queue, topics: Sequence[str], places: int, lease_ms: int, begin: Callable[[Lane, Held], None]
@@ -33,6 +37,7 @@ class Lane:
         self.topics = tuple(topics)
         self.places = places
         self.busy = 0
+        self.alone = 0  # threads that nobody waits for
         self._queue = queue
         self._lease_ms = lease_ms
         self._begin = begin
@@ -46,9 +51,7 @@ class Lane:
         while True:
             await self._room.wait()
             try:
-                jobs = await self._queue.pull(
-                    self._turned(), min(self.places - self.busy, MAX_PULL), self._lease_ms, WAIT_MS
-                )
+                jobs = await self._queue.pull(self._turned(), min(self.free, MAX_PULL), self._lease_ms, WAIT_MS)
             except DuelineApiError as error:
                 serious = isinstance(error, NotAllowed | InvalidRequest)
                 log.log(logging.ERROR if serious else logging.WARNING, "cannot pull %s: %s", self.topics, error)
@@ -63,13 +66,34 @@ class Lane:
             for job in jobs:
                 self.busy += 1
                 self._begin(self, job)
-            if self.busy >= self.places:
-                self._room.clear()
+            self._look()
+
+    @property
+    def free(self) -> int:
+        """Places for jobs; not above 0: none."""
+        return self.places - self.busy - max(0, self.alone - self.places)
 
     def leave(self) -> None:
         self.busy -= 1
-        if self.busy < self.places:
+        self._look()
+
+    def left_alone(self) -> None:
+        """A thread runs on after the job for which it was begun."""
+        self.alone += 1
+        if self.alone > self.places:
+            log.warning("%d threads hang in handlers of %s: they keep places now", self.alone, ", ".join(self.topics))
+        self._look()
+
+    def came_back(self) -> None:
+        """A thread that was left alone has ended its handler."""
+        self.alone -= 1
+        self._look()
+
+    def _look(self) -> None:
+        if self.free > 0:
             self._room.set()
+        else:
+            self._room.clear()
 
     def _turned(self) -> Sequence[str]:
         self._turns = (self._turns + 1) % len(self.topics)

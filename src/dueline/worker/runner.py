@@ -65,6 +65,7 @@ class Runner:
         self._threads = Threads()
         self._processes = Processes(queue, settings.token)
         self._run_job = functools.reduce(_wrapped, reversed(settings.middleware), self._all_handlers)
+        self._lanes: dict[str, Lane] = {}
         self._pulling: list[asyncio.Task[None]] = []
         self._running: dict[asyncio.Task[None], Hold] = {}
 
@@ -80,6 +81,7 @@ class Runner:
             Lane(self._queue, topics, places, self._settings.lease_ms, self._begin)
             for topics, places in lanes_of(self._handlers, self._settings.places)
         ]
+        self._lanes = {topic: lane for lane in lanes for topic in lane.topics}
         self._pulling = [loop.create_task(lane.run(), name=f"pull {lane.topics}") for lane in lanes]
         for task in self._pulling:
             task.add_done_callback(_complain)
@@ -170,9 +172,11 @@ class Runner:
     async def _called(self, handler: Handler, context: Context, limit: _Limit) -> Verdict:
         if handler.mode == "async":
             return verdict_of(await handler.call(*handler.arguments(context.job, context)))
-        if handler.mode == "thread" or self._settings.call is not None:
-            run = self._settings.call or self._threads.run
-            return verdict_of(await run(lambda: call_here(handler, context.job, context)))
+        if self._settings.call is not None:
+            return verdict_of(await self._settings.call(lambda: call_here(handler, context.job, context)))
+        if handler.mode == "thread":
+            lane = self._lanes[handler.topic]
+            return verdict_of(await self._threads.run(lambda: call_here(handler, context.job, context), lane))
         keeper: Any = context.keeper
         return await self._processes.run(handler.home, keeper, limit.begun)
 

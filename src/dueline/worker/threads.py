@@ -1,8 +1,8 @@
 """Threads for handlers that are plain functions.
 
 A thread cannot be ended from outside. One whose handler has run into its timeout, or lost its lease, is left alone: its
-place is given to a new thread, what it returns is dropped, and it goes home when its handler ends. All are daemons, so
-that none of them keeps a stopped program alive.
+place is given to a new thread (within the limits of its lane), what it returns is dropped, and it is used again when
+its handler ends. All are daemons, so that none of them keeps a stopped program alive.
 """
 
 from __future__ import annotations
@@ -13,9 +13,16 @@ import functools
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 Work = Callable[[], Any]
+
+
+class Watch(Protocol):
+    """Whoever counts the threads that are left alone."""
+
+    def left_alone(self) -> None: ...
+    def came_back(self) -> None: ...
 
 
 class Threads:
@@ -25,13 +32,15 @@ class Threads:
         self._idle: list[_Thread] = []
         self._stopped = False
 
-    async def run(self, work: Work) -> Any:
-        """The result of `work`, called in a thread. Whoever stops waiting leaves the thread to itself."""
+    async def run(self, work: Work, watch: Watch) -> Any:
+        """The result of `work`, called in a thread. Whoever stops waiting leaves the thread alone; `watch` is told."""
         loop = asyncio.get_running_loop()
         thread = self._idle.pop() if self._idle else _Thread()
         answer: asyncio.Future[Any] = loop.create_future()
 
         def told(result: Any, error: BaseException | None) -> None:
+            if answer.cancelled():
+                watch.came_back()
             if self._stopped:
                 thread.end()
             else:
@@ -48,7 +57,12 @@ class Threads:
 
         context = contextvars.copy_context()
         thread.begin(lambda: context.run(work), functools.partial(_tell, loop, told))
-        return await answer
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if answer.cancelled():
+                watch.left_alone()
+            raise
 
     def stop(self) -> None:
         """Send the idle ones home; the others go when they are done."""
