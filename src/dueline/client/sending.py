@@ -8,7 +8,7 @@ means the same jobs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Required, TypedDict, Unpack, cast
 
 import msgspec
@@ -119,20 +119,30 @@ def merge_fields(merge: MergePolicy | MergeOptions) -> dict[str, Any]:
 
 
 def job_fields(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Policy and times as the fields of a request."""
+    """Policy and times as the fields of a request; what they have beside is left out."""
     fields = time_fields(options.get("delay"), options.get("at"))
-    for name in ("lease", "ttl"):
-        if name in options:
-            fields[f"{name}_ms"] = None if options[name] is None else duration_ms(options[name], name)
-    if "max_attempts" in options:
-        fields["max_attempts"] = options["max_attempts"]
-    if "retry" in options:
-        fields["retry"] = retry_rule(options["retry"])
-    if "tags" in options:
-        fields["tags"] = _tags(options["tags"])
-    if "headers" in options:
-        fields["headers"] = dict(options["headers"])
+    for name, value in options.items():
+        make = _FIELDS.get(name)
+        if make is not None:
+            make(fields, value)
     return fields
+
+
+def _span(name: str) -> Callable[[dict[str, Any], Any], None]:
+    def make(fields: dict[str, Any], value: Any) -> None:
+        fields[f"{name}_ms"] = None if value is None else duration_ms(value, name)
+
+    return make
+
+
+_FIELDS: dict[str, Callable[[dict[str, Any], Any], None]] = {
+    "lease": _span("lease"),
+    "ttl": _span("ttl"),
+    "max_attempts": lambda fields, value: fields.update(max_attempts=value),
+    "retry": lambda fields, value: fields.update(retry=retry_rule(value)),
+    "tags": lambda fields, value: fields.update(tags=_tags(value)),
+    "headers": lambda fields, value: fields.update(headers=dict(value)),
+}
 
 
 def time_fields(delay: Duration | None, at: Moment | None) -> dict[str, Any]:
@@ -158,12 +168,15 @@ def retry_rule(rule: RetryRule | None) -> dict[str, Any] | None:
     return {"ladder": [wait if isinstance(wait, str) else f"{duration_ms(wait, 'retry')}ms" for wait in rule]}
 
 
+_BYTES = (bytes, bytearray, memoryview)
+
+
 def body_fields(body: Any) -> dict[str, Any]:
     """Bytes travel as base64; `msgspec.Raw` is JSON text that is sent as it is; anything else as its JSON.
 
     Beside Python's own values these are JSON: msgspec structs, dataclasses, attrs classes, pydantic models, datetimes,
     UUIDs, Decimals and enums. Raises TypeError for what is none of them."""
-    if isinstance(body, bytes | bytearray | memoryview):
+    if isinstance(body, _BYTES):
         return {"body_base64": bytes_body(bytes(cast("bytes", body)))}
     if isinstance(body, Raw):
         return {"body": body}

@@ -7,6 +7,7 @@ them apart by identity. A send without options takes the topic's ready-made poli
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Callable
 from functools import lru_cache
 from hashlib import blake2b
@@ -25,6 +26,7 @@ from .store import SendItem
 from .topics import Topic
 
 T = TypeVar("T")
+_head = struct.Struct(">BqqI").pack
 
 
 class _Written(msgspec.Struct, array_like=True):
@@ -108,13 +110,14 @@ def _written(command: Send) -> bytes:
 
 def _fingerprint(command: Send, options: bytes) -> int:
     """64 bits over the request as written: body, kind, time and options, not the id and not what a conflict does."""
-    text = b"%d %d %d %d " % (
+    delay_ms, at_ms = command.delay_ms, command.at_ms
+    head = _head(
         command.kind,
-        -1 if command.delay_ms is None else command.delay_ms,
-        -1 if command.at_ms is None else command.at_ms,
+        -1 if delay_ms is None else min(delay_ms, LAST_MS + 1),
+        -1 if at_ms is None else min(at_ms, LAST_MS + 1),
         len(options),
     )
-    return int.from_bytes(blake2b(text + options + command.body, digest_size=8).digest(), "big")
+    return int.from_bytes(blake2b(b"".join((head, options, command.body)), digest_size=8).digest(), "big")
 
 
 def send_item(command: Send, id: str, topic: Topic, checks: Checks, now_ms: Callable[[], int]) -> SendItem:

@@ -32,6 +32,10 @@ def split(
     topic: Topic, items: Sequence[I], id_of: Callable[[I], str], bytes_of: Callable[[I], int] | None = None
 ) -> dict[Line, list[Batch[I]]]:
     """Batches per line, in the order of the call."""
+    if len(topic.lines) == 1 and (bytes_of is None or sum(map(bytes_of, items)) <= BATCH_BYTES):
+        starts = range(0, len(items), BATCH_JOBS)
+        batches = [(start, list(items[start : start + BATCH_JOBS])) for start in starts]
+        return {topic.lines[0]: [Batch(list(range(start, start + len(some))), some) for start, some in batches]}
     found: dict[Line, list[Batch[I]]] = {}
     sizes: dict[Line, int] = {}
     for place, item in enumerate(items):

@@ -85,6 +85,9 @@ class Batcher(Generic[Item, Result]):
         return together([self._enqueue(*part) for part in parts])  # all of them or none: there was room for the call
 
     def _parts(self, items: Sequence[Item]) -> list[tuple[Sequence[Item], int]]:
+        whole = sum(map(self._size_of, items))
+        if len(items) <= BATCH_JOBS and whole <= BATCH_BYTES and len(set(map(self._id_of, items))) == len(items):
+            return [(items, whole)]
         parts: list[tuple[Sequence[Item], int]] = []
         start = size = 0
         seen: set[str] = set()
@@ -149,7 +152,7 @@ class Batcher(Generic[Item, Result]):
                     break
                 seen.add(id)
             else:
-                ids = [id_of(item) for item in entry.items]
+                ids = list(map(id_of, entry.items))
                 if not elsewhere.isdisjoint(ids) or (batch and not seen.isdisjoint(ids)):
                     break
                 seen.update(ids)

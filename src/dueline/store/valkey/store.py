@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -433,8 +434,7 @@ class ValkeyStore:
         return Cleaned(n[0], n[1], n[2], n[3], None if n[4] < 0 else n[4], bool(n[5]))
 
 
-def _id_of(item: Any) -> str:
-    return item.id
+_id_of: Callable[[Any], str] = attrgetter("id")
 
 
 def _body_size(item: SendItem | Edit) -> int:
