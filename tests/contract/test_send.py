@@ -199,6 +199,13 @@ async def test_a_thousand_jobs_go_in_and_out_in_one_call_each_in_send_order(bed:
     assert len({one.lease for one in held}) == 1000
 
 
+async def test_ids_of_many_bytes_are_held(bed: Bed) -> None:
+    long = "\N{GRINNING FACE}" * 200
+    await bed.send("first")
+    assert (await bed.send(long)).code is Code.CREATED
+    assert [held.id for held in await bed.pull()] == ["first", long]
+
+
 async def test_the_largest_policy_version_can_be_sent_with(bed: Bed) -> None:
     for id in ("a", "b", "c"):
         assert [result.code for result in await bed.store.send(bed.line, [item(id)], LAST_VERSION)] == [Code.CREATED]

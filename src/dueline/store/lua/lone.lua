@@ -3,13 +3,13 @@
 --       decided here, and nothing is changed: it is left to `send`.
 -- KEYS   m j r s
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel
---        numbers  policy_version (a double) policy size:2 id size:1 flags:1 when (a double: delay, or -at); cheaper than msgpack for so few
+--        numbers  policy_version (a double) policy size:2 id size:2 flags:1 when (a double: delay, or -at); cheaper than msgpack for so few
 --        blob     policy, id, rest (crc, fingerprint, sections, body)
 -- RETURN status now 0 extra answer (state:1 due:8 version:8; empty: left to `send`)   ""
 -- BOUND  O(log N)
 local m, j, r, s = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 -- include time
-local version, id_at, rest_at, flags, when = struct.unpack('>dI2BBd', ARGV[5])
+local version, id_at, rest_at, flags, when = struct.unpack('>dI2I2Bd', ARGV[5])
 local blob, mine = ARGV[6], 'c:' .. ARGV[3]
 id_at = id_at + 1
 rest_at = id_at + rest_at
