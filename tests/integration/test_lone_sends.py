@@ -6,7 +6,9 @@ Whatever way a send took, the program sees the same; `ways` only shows that the 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import ssl
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,18 +17,22 @@ from typing import Any
 
 import pytest
 import redis
+import trustme
 
 from dueline import DuelineApiError, InvalidRequest
 from dueline.engine.errors import UnknownOutcome
 from dueline.engine.job import Line
+from dueline.engine.store import Code
 from dueline.store.valkey.calls import Calls
 from dueline.store.valkey.keys import line_keys
 from dueline.store.valkey.lone import LoneSends
 from dueline.store.valkey.scripts import load_scripts
+from dueline.store.valkey.store import ValkeyStore
 from dueline.testing.proxy import Cut, FaultProxy
-from dueline.worker import SyncQueue
+from dueline.worker import SyncQueue, connect
 
 from ..faults.kit import short_folder
+from ..kit.bed import item
 from ..kit.valkey import PrivateValkey
 
 LONE = load_scripts()["lone"].sha.encode()
@@ -165,12 +171,9 @@ def test_a_reply_that_is_lost_leaves_the_job_there_once(
         cut = proxy.arm(Cut(LONE, after_bytes))
         sent = await asyncio.to_thread(queue.send, "t", 1, delay="1h")
         assert cut.fired.is_set()
-        assert ways[-1] == "unknown"
+        assert (ways[-1], sent.result) == ("stored", "created")
         found = await asyncio.to_thread(queue.get, "t", sent.id)
         assert (found.state, found.version) == ("scheduled", sent.version)
-        assert sent.result == "kept", "the first try had stored it"
-        await asyncio.to_thread(queue.send, "t", 1)
-        assert ways[-1] == "stored", "it has another connection now"
 
     through_a_proxy(valkey, play)
 
@@ -180,9 +183,103 @@ def test_a_request_that_is_lost_is_sent_again(valkey: PrivateValkey, ways: list[
         cut = proxy.arm(Cut(LONE, 10, up=True))
         sent = await asyncio.to_thread(queue.send, "t", 1, delay="1h")
         assert cut.fired.is_set()
-        assert (ways[-1], sent.result) == ("unknown", "created")
+        assert (ways[-1], sent.result) == ("stored", "created")
 
     through_a_proxy(valkey, play)
+
+
+@pytest.mark.parametrize("options", [{"on_conflict": "replace"}, {}], ids=["replace", "plain"])
+def test_a_job_that_was_done_before_its_reply_was_repeated_is_not_made_again(
+    options: Any, valkey: PrivateValkey, ways: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reply is lost, and a consumer is through with the job before the sender asks again."""
+
+    async def play(proxy: FaultProxy, queue: SyncQueue) -> None:
+        done: list[str] = []
+
+        def consume(_: float) -> None:
+            async def work() -> None:
+                own = connect(valkey.url, queue_namespace)
+                done.extend(job.id for job in await own.pull(["t"], max=10))
+                await own.close()
+
+            asyncio.run(work())
+
+        queue_namespace = Path(str(proxy.address)).parent.name
+        for id in ("first", "second"):
+            await asyncio.to_thread(queue.cancel, "t", id)
+        monkeypatch.setattr("dueline.store.valkey.lone.sleep", consume)
+        proxy.arm(Cut(LONE, 0))
+        sent = await asyncio.to_thread(lambda: queue.send("t", 1, id="x", **options))
+        assert done == ["x"], "the first try had stored it, and it was delivered"
+        assert (sent.result, ways[-1]) == ("created", "stored")
+        assert (await asyncio.to_thread(queue.get, "t", "x")).state == "leased", "still the one that was delivered"
+
+    through_a_proxy(valkey, play)
+
+
+def test_a_repeat_that_finds_a_store_without_scripts_brings_its_own(valkey: PrivateValkey, ways: list[str]) -> None:
+    async def play(proxy: FaultProxy, queue: SyncQueue) -> None:
+        cut = proxy.arm(Cut(LONE, 10, up=True))
+        redis.from_url(valkey.url).script_flush()
+        sent = await asyncio.to_thread(queue.send, "t", 1, delay="1h")
+        assert cut.fired.is_set()
+        assert (ways[-1], sent.result) == ("stored", "created")
+
+    through_a_proxy(valkey, play)
+
+
+def test_a_silent_store_is_not_waited_for_longer_than_patience_lasts() -> None:
+    async def run(store: ValkeyStore, pid: int) -> None:
+        await store.start()
+        line = Line("silent", "t")
+        assert [one.code for one in await store.send(line, [item("a")])] == [Code.CREATED]
+        lone = store.lone()
+        assert lone is not None
+        assert (await asyncio.to_thread(lone.send, line, item("b"), 0)) is not None
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(UnknownOutcome):
+                await asyncio.wait_for(asyncio.to_thread(lone.send, line, item("c"), 0), 20)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        lone.close()
+        await store.stop()
+
+    with PrivateValkey() as valkey:
+        assert valkey.pid is not None
+        asyncio.run(run(ValkeyStore(valkey.url, reply_timeout_s=0.1, patience_s=0.3), valkey.pid))
+
+
+def test_a_store_behind_tls_is_sent_to_in_the_same_way(tmp_path: Path, ways: list[str]) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+
+    async def run(path: str) -> list[str]:
+        async def carried(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while data := await reader.read(65_536):
+                writer.write(data)
+                await writer.drain()
+            writer.close()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            inner_reader, inner_writer = await asyncio.open_unix_connection(path)
+            await asyncio.gather(carried(reader, inner_writer), carried(inner_reader, writer), return_exceptions=True)
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+        port = server.sockets[0].getsockname()[1]
+        queue = SyncQueue(f"rediss://127.0.0.1:{port}?ssl_ca_certs={tmp_path}/ca.pem")
+        try:
+            return [(await asyncio.to_thread(queue.send, "t", n, delay="1h")).result for n in range(5)]
+        finally:
+            await asyncio.to_thread(queue.close)
+            server.close()
+
+    with PrivateValkey() as valkey:
+        assert asyncio.run(run(valkey.url.removeprefix("unix://"))) == ["created"] * 5
+    assert "stored" in ways
 
 
 def test_connections_that_ended_while_nobody_sent_cost_nothing(valkey: PrivateValkey, ways: list[str]) -> None:

@@ -37,6 +37,10 @@ class PrivateValkey:
         self._folder: Path | None = None
         self._process: subprocess.Popen[str] | None = None
 
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
     def start(self) -> None:
         """Start it and return when it takes connections."""
         self._folder = Path(tempfile.mkdtemp(prefix="dueline-kit-"))

@@ -34,13 +34,15 @@ local record = struct.pack('>BBI5I6', flags, tonumber(V[6]), seq, start) .. stri
 if redis.call('HSETNX', j, id, record) == 0 then
   return { 0, now, 0, 0, '', '' }
 end
-if V[3] and tonumber(V[3]) > now then -- somebody waits, and sleeps too long if this one is due before all others
+local wake = false -- somebody waits, and sleeps too long if this one is due before all others
+if V[3] and tonumber(V[3]) > now then
   local top = redis.call('ZRANGE', s, 0, 0, 'WITHSCORES')
-  if not top[2] or due < tonumber(top[2]) then
-    redis.call('SPUBLISH', ARGV[7], '')
-  end
+  wake = not top[2] or due < tonumber(top[2])
 end
 redis.call('ZADD', s, string.format('%.0f', due), struct.pack('>I5', seq) .. id)
 local answer = struct.pack('>BI8I8', due <= now and 2 or 1, due, seq)
 redis.call('HSET', m, 'seq', string.format('%.0f', seq), mine, ARGV[4] .. struct.pack('>I6', now) .. answer)
+if wake then
+  redis.call('SPUBLISH', ARGV[7], '')
+end
 return { 0, now, 0, V[4] and 0 or 1, answer, '' }

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable
-from time import perf_counter
+from time import monotonic, perf_counter, sleep
 from typing import Any
 
 import hiredis
@@ -29,6 +30,7 @@ from .link import CONNECT_TIMEOUT_S, plain_url
 from .resp import pieces
 
 READ_BYTES = 65_536
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.01, 0.5  # before a call is repeated
 LOOKING_S = 0.000_15  # for a reply, before sleeping
 SOON_S = 0.000_3  # replies that usually take longer wait for a disk or a network
 MOST_HEADS = 1_024
@@ -40,11 +42,19 @@ class LoneSends:
 
     `unlisted(line)` is called in the sending thread when the store says that the line's topic is not registered."""
 
-    def __init__(self, url: str, calls: Calls, reply_timeout_s: float, unlisted: Callable[[Line], None]) -> None:
+    def __init__(
+        self,
+        url: str,
+        calls: Calls,
+        reply_timeout_s: float,
+        patience_s: float,
+        unlisted: Callable[[Line], None],
+    ) -> None:
         self._url = plain_url(url)
         self._calls = calls
         self._clock = calls.clock
         self._reply_timeout_s = reply_timeout_s
+        self._patience_s = patience_s
         self._unlisted = unlisted
         self._lock = threading.Lock()
         self._pool: ConnectionPool | None = None
@@ -57,13 +67,11 @@ class LoneSends:
 
     def send(self, line: Line, item: SendItem, policy_version: int) -> SendResult | None:
         """The job is stored. None: nothing was done, and the other way must be gone. Raises UnknownOutcome when the
-        call had left and no reply came."""
+        call had left and no reply came for as long as patience lasts."""
         if not codec.is_lone(item) or not self._lock.acquire(blocking=False):
             return None
         try:
-            expected = self._clock.expectation()
-            connected = self._socket or self._connect()
-            return self._send(connected, expected, line, item, policy_version) if connected and expected else None
+            return self._send(line, item, policy_version)
         finally:
             self._lock.release()
 
@@ -78,17 +86,50 @@ class LoneSends:
         with self._lock:
             self._end()
 
-    def _send(
-        self, connected: socket.socket, expected: str, line: Line, item: SendItem, policy_version: int
-    ) -> SendResult | None:
+    def _send(self, line: Line, item: SendItem, policy_version: int) -> SendResult | None:
         head, caller, channel = self._heads.get((line, policy_version)) or self._head(line, policy_version)
         numbers, blob = codec.encode_lone(item, policy_version, line.topic.encode() if line.wide else None)
         self._nonce += 1
-        nonce = self._nonce.to_bytes(8, "big")
-        call = b"%b$%d\r\n%b\r\n%b$8\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n%b" % (
-            *(head, len(expected), expected.encode(), caller, nonce),
-            *(len(numbers), numbers, len(blob), blob, channel),
+        rest = b"%b$8\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n%b" % (
+            *(caller, self._nonce.to_bytes(8, "big"), len(numbers), numbers, len(blob), blob, channel),
         )
+        until_s, pause_s = 0.0, FIRST_PAUSE_S
+        while True:
+            reply = self._tried(head, rest)
+            if reply.__class__ is list:
+                break
+            if reply is not None and not until_s:
+                return None  # an error, or nobody to ask: nothing has been done
+            if str(reply).startswith("NOSCRIPT"):
+                head = self._head(line, policy_version, with_source=True)[0]
+                continue
+            # It may have been done. Again with the same nonce: the store then answers from its memory.
+            now_s = monotonic()
+            until_s = until_s or now_s + self._patience_s
+            if now_s + pause_s > until_s:
+                raise UnknownOutcome()
+            sleep(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+        status, _, _, said, answer, _ = reply
+        if status or not answer:
+            return None
+        if said & 1:
+            self._unlisted(line)
+        return codec.decode_lone(answer)
+
+    def _tried(self, head: bytes, rest: bytes) -> Any:
+        """The reply, which may be an error; None when the call may have left and none came."""
+        expected = self._clock.expectation()
+        connected = self._socket or self._connect()
+        if connected is None or not expected:
+            return ConnectionError("there is no connection")
+        try:
+            return self._asked(connected, b"%b$%d\r\n%b\r\n%b" % (head, len(expected), expected.encode(), rest))
+        except (OSError, hiredis.HiredisError):
+            return None
+
+    def _asked(self, connected: socket.socket, call: bytes) -> Any:
+        """The reply. Whatever else comes out of here, the connection has ended: its reply would be the next call's."""
         reader = self._reader
         try:
             connected.sendall(call)
@@ -97,26 +138,16 @@ class LoneSends:
                 if not data:
                     raise ConnectionResetError("the store closed the connection")
                 reader.feed(data)
-        except (OSError, hiredis.HiredisError) as broken:
-            self._end()
-            raise UnknownOutcome() from broken
-        except BaseException:  # Ctrl-C, or a signal's handler that raises: the reply would be taken for the next call's
+        except BaseException:  # also Ctrl-C, or a signal's handler that raises
             self._end()
             raise
-        if reply.__class__ is not list:
-            return None  # an error: nothing was done
-        status, _, _, said, answer, _ = reply
-        if status or not answer:
-            return None
-        if said & 1:
-            self._unlisted(line)
-        return codec.decode_lone(answer)
+        return reply
 
     def _read(self, connected: socket.socket) -> bytes:
         """What has come. A store nearby answers in less time than it takes a thread to sleep and be woken, so where its
         replies come soon it is looked for a while before this thread sleeps."""
         begun_s = perf_counter()
-        if self._usual_s < SOON_S:
+        if self._usual_s < SOON_S and not isinstance(connected, ssl.SSLSocket):
             until_s = begun_s + LOOKING_S
             while perf_counter() < until_s:
                 try:
@@ -129,14 +160,16 @@ class LoneSends:
         self._usual_s += (perf_counter() - begun_s - self._usual_s) / 16
         return data
 
-    def _head(self, line: Line, policy_version: int) -> tuple[bytes, bytes, bytes]:
+    def _head(self, line: Line, policy_version: int, with_source: bool = False) -> tuple[bytes, bytes, bytes]:
         """What all sends to a line share: the pieces before the time, between it and the nonce, and at the end."""
-        before, caller, after = self._calls.lone_words(line, policy_version)
+        before, caller, after = self._calls.lone_words(line, policy_version, with_source)
         words = (*before, "", "", caller, "", "", "", *after)
         head = b"*%d\r\n" % len(words) + pieces((*before, ""))
-        if len(self._heads) >= MOST_HEADS:
-            self._heads.clear()
-        made = self._heads[line, policy_version] = (head, pieces((caller,)), pieces(after))
+        made = (head, pieces((caller,)), pieces(after))
+        if not with_source:
+            if len(self._heads) >= MOST_HEADS:
+                self._heads.clear()
+            self._heads[line, policy_version] = made
         return made
 
     def _connect(self) -> socket.socket | None:

@@ -1,6 +1,6 @@
 """The store on Redis >= 7.0 / Valkey >= 7.2: each operation is one Lua script call on one line.
 
-    Store method -> Batcher (one call in flight per operation and line) -> numbers + blob -> script -> results
+    Store method -> Batcher (few calls in flight per operation and line) -> numbers + blob -> script -> results
 
 A line of a wide namespace with the topic "" stands for "wherever the id lives": the id is looked up first, then the
 operation runs on its topic's line, again if the job moved meanwhile.
@@ -53,7 +53,7 @@ from .wakeups import Wakeups
 __all__ = ["ValkeyStore", "WrongStore"]
 
 CLEAN_STEPS = 20  # before a list that shows dead jobs; what is left is derived at the next one
-LANES = {"send": 2, "ack": 2}  # calls in flight on one line, where they all take the same connection
+LANES = {"send": 2}  # calls in flight on one line, where they all take the same connection
 MOVES = 8  # how often a job may change its topic while one call looks for it
 Item = TypeVar("Item")
 
@@ -77,6 +77,7 @@ class ValkeyStore:
         self.prefix = prefix
         self.limits = limits
         self._reply_timeout_s = reply_timeout_s
+        self._patience_s = patience_s
         self._link = link_for(url, reply_timeout_s)
         self._calls = Calls(self._link, prefix, clock, patience_s, lua_patch, on_call)
         self.directory = ValkeyDirectory(self._calls.directory, self._registered)
@@ -128,7 +129,7 @@ class ValkeyStore:
         def unlisted(line: Line) -> None:
             loop.call_soon_threadsafe(self._calls.found_unlisted, line)
 
-        return LoneSends(self.url, self._calls, self._reply_timeout_s, unlisted)
+        return LoneSends(self.url, self._calls, self._reply_timeout_s, self._patience_s, unlisted)
 
     async def watch(self, line: Line) -> None:
         try:
