@@ -155,6 +155,33 @@ def test_a_clock_that_jumped_changes_nothing(server: PrivateValkey) -> None:
     run(server, scenario, "jumped")
 
 
+def test_a_way_that_takes_too_long_for_the_clock_is_given_up_when_patience_ends(server: PrivateValkey) -> None:
+    """Each try is refused by the guard of the clock because it was long on its way: certainly not done."""
+
+    async def scenario(store: ValkeyStore) -> None:
+        await store.send(LINE, [item("before")])
+        through, calls = store._link.call, 0
+
+        async def late(key: str, *args: Any) -> Any:
+            nonlocal calls
+            if args[0] == "EVALSHA":
+                calls += 1
+                place = 3 + int(args[2]) + 1
+                expected, tolerance = str(args[place]).split(":")
+                args = (*args[:place], f"{int(expected) - 5_000}:{tolerance}", *args[place + 1 :])
+                store.clock.observe = lambda *_: True  # type: ignore[method-assign]
+            return await through(key, *args)
+
+        store._link.call = late  # type: ignore[method-assign, assignment]
+        with pytest.raises(StoreDown, match="too long"):
+            await asyncio.wait_for(store.send(LINE, [item("a")]), 20)
+        assert calls > 1, "it was tried again"
+        store._link.call = through  # type: ignore[method-assign]
+        assert await store.read(LINE, ["a"]) == [None]
+
+    run(server, scenario, "slow-way", patience_s=0.2)
+
+
 def test_a_call_in_parts_is_unknown_when_only_some_parts_were_done(server: PrivateValkey) -> None:
     async def scenario(store: ValkeyStore) -> None:
         await store.send(LINE, [item("before")])  # now a send is one script call

@@ -176,12 +176,16 @@ class Calls:
         if self.events is not None:
             self.events.unlisted(line)
 
-    def lone_words(self, line: Line, policy_version: int) -> tuple[tuple[Any, ...], str, tuple[str, ...]]:
+    def lone_words(
+        self, line: Line, policy_version: int, with_source: bool
+    ) -> tuple[tuple[Any, ...], str, tuple[str, ...]]:
         """A call of lone.lua outside of this loop: the words before the times, its caller, those behind the blob."""
         keys = line_keys(self._prefix, line)
         named = keys.keys[:LONE_KEYS]
         caller = f"{self._process}{_LETTER['lone']}{policy_version}t"  # beside what this loop has in flight
-        return ("EVALSHA", self._scripts["lone"].sha, len(named), *named), caller, (keys.channel,)
+        script = self._scripts["lone"]
+        head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
+        return (*head, len(named), *named), caller, (keys.channel,)
 
     async def once(
         self,
@@ -209,6 +213,7 @@ class Calls:
             args = (now, expected, caller, nonce, numbers, blob, *extra)
             return await self.link.call(keys[0], *head, len(keys), *keys, *args)
 
+        until_s = time.monotonic() + self._patience_s
         while True:
             reply = await self._healed(attempt, name)
             if self.repeat_every and self._nonce % self.repeat_every == 0:
@@ -219,6 +224,8 @@ class Calls:
             if not in_time:
                 raise ClockStep()
             # It only waited long on its way: again, with the same nonce, for it must not be done twice.
+            if time.monotonic() > until_s:  # every try was refused by the guard of the clock: certainly not done
+                raise StoreDown("the store does not answer in time: calls take too long to get there")
 
     async def look(self, name: str, line: Line, numbers: bytes, blob: bytes = b"") -> tuple[int, list[int], bytes]:
         """One reading script call: (now_ms, numbers, blob)."""
