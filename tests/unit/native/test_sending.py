@@ -339,6 +339,14 @@ def test_only_json_is_taken(api: Api) -> None:
     assert api.raw("POST", "/v1/topics/t/pull", b"", {"content-type": "text/plain"}).status == 200
 
 
+def test_the_server_s_own_namespace_is_nobody_s(api: Api) -> None:
+    own = "dueline.internal"
+    assert_error(
+        api.post("/v1/topics/push-targets/jobs", {"body": 1}, namespace=own), 400, "invalid_field", "namespace"
+    )
+    assert_error(api.post("/v1/topics/push-targets/pull", {}, namespace=own), 400, "invalid_field", "namespace")
+
+
 def test_a_token_of_one_namespace_needs_no_header_and_reaches_no_other(api: Api) -> None:
     from dueline.dialects.http import Request
 

@@ -30,7 +30,7 @@ from ...engine.errors import (
     UnsupportedMediaType,
 )
 from ...engine.job import BodyKind, Reason, State
-from ...engine.limits import check_name
+from ...engine.limits import INTERNAL_NAMESPACE, check_name
 from ...engine.store import Extend, OnConflict, Query, Ref, Release
 from ..http import Request
 from . import requests as r
@@ -68,6 +68,8 @@ def namespace_of(request: Request) -> str:
         return DEFAULT_NAMESPACE if bound is None else bound
     if bound is not None and named != bound:
         raise Forbidden("This token belongs to another namespace.")
+    if named == INTERNAL_NAMESPACE:
+        raise InvalidField("is kept for the server's own marks", "namespace")
     return plain_name(named, "namespace")
 
 
