@@ -45,13 +45,14 @@ class Sender:
     async def send(self, namespace: str, name: str, command: Send) -> Sent:
         topic = self._topics.known(namespace, name) or await self._topics.load(namespace, name)
         id = new_id() if command.id is None else command.id
+        version = topic.version  # of the policy that the item is made with: while it is registered another may come
         item = send_item(command, id, topic, self._checks, self._now_ms)
         if self._time_s() >= topic.registered_until_s:
             await self._register(topic)
         if command.merge is not None:
             item = _placed(item, topic)
         try:
-            results = await self._store.send(topic.line_of(item.id), (item,), topic.version)
+            results = await self._store.send(topic.line_of(item.id), (item,), version)
         except StalePolicy as stale:
             [answer] = await self._send_again(topic, [command], [id], stale.version)
         except UnknownOutcome as error:
@@ -75,8 +76,9 @@ class Sender:
         if topic is None or command.merge is not None or self._time_s() >= topic.registered_until_s:
             return None
         id = new_id() if command.id is None else command.id
+        version = topic.version  # before the item is made: the loop's thread may read a new policy meanwhile
         item = send_item(command, id, topic, self._checks, self._now_ms)
-        result = store(topic.line_of(id), item, topic.version)
+        result = store(topic.line_of(id), item, version)
         if result is None:
             return None
         return Sent(id, topic.name, RESULTS[result.code], result.state, result.due_at_ms, result.version)
@@ -85,12 +87,13 @@ class Sender:
         self._checks.count(commands)
         topic = await self._topics.get(namespace, name)
         ids = [new_id() if command.id is None else command.id for command in commands]
+        version = topic.version
         items = self._items(topic, commands, ids)
         if not commands:
             return []
         if self._time_s() >= topic.registered_until_s:
             await self._register(topic)
-        return await self._send_items(topic, commands, [_placed(item, topic) for item in items])
+        return await self._send_items(topic, version, commands, [_placed(item, topic) for item in items])
 
     async def _register(self, topic: Topic) -> None:
         try:
@@ -108,14 +111,16 @@ class Sender:
         return items
 
     async def _send_items(
-        self, topic: Topic, commands: Sequence[Send], items: Sequence[SendItem]
+        self, topic: Topic, version: int, commands: Sequence[Send], items: Sequence[SendItem]
     ) -> list[Sent | DuelineError]:
+        """`version`: of the policy that the items were made with."""
         if len(topic.lines) == 1 and len(items) <= BATCH_JOBS and sum(len(item.body) for item in items) <= BATCH_BYTES:
-            return await self._send_batch(topic, topic.lines[0], commands, items)
+            return await self._send_batch(topic, topic.lines[0], version, commands, items)
         answers: dict[int, Sent | DuelineError] = {}
 
         async def run(line: Line, batch: Batch[SendItem]) -> None:
-            some = await self._send_batch(topic, line, [commands[place] for place in batch.places], batch.items)
+            own = [commands[place] for place in batch.places]
+            some = await self._send_batch(topic, line, version, own, batch.items)
             answers.update(zip(batch.places, some, strict=True))
 
         # All of them at once: the store keeps their order, and is at the first while the next is made.
@@ -124,11 +129,11 @@ class Sender:
         return [answers[place] for place in range(len(items))]
 
     async def _send_batch(
-        self, topic: Topic, line: Line, commands: Sequence[Send], items: Sequence[SendItem]
+        self, topic: Topic, line: Line, version: int, commands: Sequence[Send], items: Sequence[SendItem]
     ) -> list[Sent | DuelineError]:
         """One store call. Its failure is the answer for each of its jobs."""
         try:
-            results = await self._store.send(line, items, topic.version)
+            results = await self._store.send(line, items, version)
         except StalePolicy as stale:
             return await self._send_again(topic, commands, [item.id for item in items], stale.version)
         except DuelineError as error:

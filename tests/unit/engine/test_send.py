@@ -15,6 +15,7 @@ from dueline.engine.ids import new_id, partition_of
 from dueline.engine.job import BodyKind, Line, State
 from dueline.engine.policy import Backoff, JobPolicy, Ladder, TopicPolicy
 from dueline.engine.store import OnConflict, SendItem, SendResult
+from dueline.engine.topics import Topic
 
 
 def a_send(id: str | None = "a", body: bytes = b"1", **options: Any) -> Send:
@@ -294,5 +295,31 @@ def test_a_send_whose_topic_could_not_be_registered_was_certainly_not_done() -> 
         with pytest.raises(DuelineError) as refused:
             await world.engine.send(NS, "mail", a_send())
         assert (type(refused.value), refused.value.done) == (StoreDown, False)
+
+    run(test)
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
+def test_a_policy_that_is_read_while_a_topic_is_registered_counts_for_the_job_on_its_way(many: bool) -> None:
+    """The job was made by the old policy: the line refuses its version, and it is made anew."""
+
+    async def test(world: World) -> None:
+        await world.send("t", "a")
+        topic = world.engine._topics.known(NS, "t")
+        assert topic is not None
+        listed = world.engine._registrar.listed
+
+        async def listed_meanwhile(topic: Topic) -> None:
+            world.engine._registrar.listed = listed  # type: ignore[method-assign]
+            await listed(topic)
+            await world.engine.set_topic(NS, "t", TopicPatch(TopicPolicy(max_attempts=3)))
+
+        topic.registered_until_s = 0.0
+        world.engine._registrar.listed = listed_meanwhile  # type: ignore[method-assign]
+        if many:
+            await world.engine.send_many(NS, "t", [a_send("x")])
+        else:
+            await world.engine.send(NS, "t", a_send("x"))
+        assert (await world.engine.get(NS, "t", "x")).policy.max_attempts == 3
 
     run(test)
