@@ -154,7 +154,7 @@ def test_sigterm_answers_parked_polls_with_nothing_stops_the_store_and_exits_0(t
         assert store is not None
         connection, other = Connection(*server.address), Connection(*server.address)
         parked = asyncio.create_task(
-            connection.request("POST", "/v1/topics/t/pull", body(wait_ms=60_000), timeout_s=30)
+            connection.request("POST", "/v1/topics/t/pull", body(wait_ms=60_000), timeout_s=50)
         )
         while True:  # parked is a fact that the metrics tell
             page = (await other.request("GET", "/metrics")).body.decode()
