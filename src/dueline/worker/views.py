@@ -20,6 +20,7 @@ from ..engine.errors import DuelineError, Unavailable, UnknownOutcome
 from ..engine.headers import unpack_headers
 from ..engine.items import items_json
 from ..engine.job import BodyKind, Held, Job
+from ..engine.json_text import check_json
 from ..engine.policy import Backoff, Ladder, Retry, duration_text
 from ..engine.push_target import CARRIED_HEADERS
 from ..engine.replies import refusal
@@ -28,8 +29,6 @@ from ..engine.store import Code, Done, MergeUpdate, OnConflict
 _NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
 _CONFLICTS = {None: None, "reject": OnConflict.REJECT, "keep": OnConflict.KEEP, "replace": OnConflict.REPLACE}
 _UPDATES = {None: UNSET, "once": MergeUpdate.ONCE, "always": MergeUpdate.ALWAYS}
-MAX_DEPTH = 64  # of a JSON body, as over HTTP
-_json = msgspec.json.Decoder().decode
 _items = msgspec.json.Decoder(tuple[Raw, ...]).decode
 
 
@@ -200,25 +199,14 @@ def _checked(raw: bytes) -> bytes:
     """JSON that every consumer can read, as the native API takes it: a text that is none would break every pull that it
     is part of. Raises InvalidRequest."""
     try:
-        value = _json(raw)
         if not raw.isascii():
             raw.decode()
-    except ValueError as wrong:
-        raise InvalidRequest("invalid_field", f"is not JSON: {wrong}", "body") from None
-    except RecursionError:
-        value = None
-    brackets = raw.count(b"[") + raw.count(b"{")
-    if brackets > MAX_DEPTH and (value is None or _is_deep(value)):
-        raise InvalidRequest("invalid_field", f"is nested deeper than {MAX_DEPTH}", "body")
+        check_json(raw)
+    except UnicodeDecodeError as wrong:
+        raise InvalidRequest("invalid_field", f"is not UTF-8: {wrong}", "body") from None
+    except DuelineError as refused:
+        raise api_error(refused) from None
     return raw
-
-
-def _is_deep(value: Any) -> bool:
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
-        level = [one for several in inner for one in several]
-    return any(isinstance(one, dict | list) for one in level)
 
 
 def _when(job: NewJob) -> tuple[int | None, int | None]:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dueline.dialects.native.decode import depth
 from dueline.dialects.native.routes import OPERATIONS
+from dueline.engine.json_text import depth
 from dueline.engine.limits import Limits
 
 from .kit import CODES, Api, Reply, assert_error

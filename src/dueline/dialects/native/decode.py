@@ -30,6 +30,7 @@ from ...engine.errors import (
     UnsupportedMediaType,
 )
 from ...engine.job import BodyKind, Reason, State
+from ...engine.json_text import MAX_DEPTH, check_json
 from ...engine.limits import INTERNAL_NAMESPACE, check_name
 from ...engine.store import Extend, OnConflict, Query, Ref, Release
 from ..http import Request
@@ -40,7 +41,6 @@ from .times import when
 
 T = TypeVar("T")
 
-MAX_DEPTH = 64
 DEFAULT_NAMESPACE = "default"
 _NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
 _WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
@@ -50,9 +50,6 @@ _TOO_LONG = re.compile(r"Expected `(?:array|object)` of length <= (\d+)")
 _WRITTEN_TIME = re.compile(r"(?:\[(\d+)\]\.)?(at|delay)_ms")
 _PAIR = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..")
 _LONE = re.compile(rb"\\u[dD][89a-fA-F]..")
-_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_ONE_BRACKET = bytes.maketrans(b"{}", b"[]")
-_NOT_BRACKETS = bytes(b for b in range(256) if b not in b"[]{}")
 
 _json = msgspec.json.decode
 _one_send = msgspec.json.Decoder(r.SendJob).decode
@@ -321,30 +318,8 @@ def _body(job: r.SendJob | r.PatchJob) -> tuple[bytes, BodyKind]:
         return _base64(job.body_base64), BodyKind.BYTES
     if job.body_base64 is not None:
         raise InvalidField("give body or body_base64, not both", "body_base64")
-    _check_json(raw)
+    check_json(raw)
     return raw, BodyKind.JSON
-
-
-def _check_json(raw: bytes) -> None:
-    """Raw text is only skipped over by the decoder: read it once as every consumer will have to."""
-    try:
-        _json(raw)
-    except msgspec.DecodeError as error:
-        raise InvalidField(f"is JSON that not every reader can hold: {error}", "body") from None
-    except RecursionError:
-        raise InvalidField(f"is nested deeper than {MAX_DEPTH}", "body") from None
-    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and depth(raw) > MAX_DEPTH:
-        raise InvalidField(f"is nested deeper than {MAX_DEPTH}", "body")
-
-
-def depth(raw: bytes) -> int:
-    """How deep valid JSON is nested. Each round takes away the innermost brackets, at the speed of bytes.replace."""
-    brackets = _STRINGS.sub(b"", raw).translate(_ONE_BRACKET, _NOT_BRACKETS)
-    levels = 0
-    while brackets and levels <= MAX_DEPTH:
-        brackets = brackets.replace(b"[]", b"")
-        levels += 1
-    return levels
 
 
 def _base64(text: str) -> bytes:
