@@ -44,11 +44,12 @@ class Waiters:
         self._tasks: set[asyncio.Task[None]] = set()
         self._draining = False
         self._count = 0
+        self._own = 0  # of them, pulls of the server itself
 
     @property
     def count(self) -> int:
-        """How many pulls are not answered yet."""
-        return self._count
+        """How many pulls are not answered yet, but for those of the server itself, which wait for a mark to change."""
+        return self._count - self._own
 
     def count_on(self, lines: Sequence[Line]) -> int:
         """How many waiters stand in the queues of these lines."""
@@ -75,6 +76,7 @@ class Waiters:
         for topic in topics:
             self._join(waiter, topic)
         self._count += 1
+        self._own += waiter.own
         if until_s is not None:
             waiter.timeout = self.timer.call_later(wait_ms / 1000, lambda: self._timed_out(waiter))
         self._advance(waiter)
@@ -209,6 +211,7 @@ class Waiters:
             waiting.left()
         if lines:
             self._count -= 1
+            self._own -= waiter.own
 
     async def give_back(self, line: Line, jobs: Sequence[Held]) -> None:
         """Release jobs that nobody will work on, at once, without costing an attempt. If it fails, the lease ends."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .errors import DuelineError
 from .job import Held, Line
-from .limits import BATCH_JOBS
+from .limits import BATCH_JOBS, INTERNAL_NAMESPACE
 from .store import Credit, Pull, Pulled
 from .timer import Handle
 from .topics import Topic
@@ -33,6 +33,7 @@ class Waiter:
         "lines",
         "max",
         "over",
+        "own",
         "timeout",
         "topics",
         "until_s",
@@ -48,6 +49,7 @@ class Waiter:
         until_s: float | None,
     ) -> None:
         self.future = future
+        self.own = bool(topics) and topics[0].namespace == INTERNAL_NAMESPACE
         self.topics = topics
         self.max = max
         self.lease_ms = lease_ms
