@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import re
 import signal
 import socket
@@ -18,6 +19,7 @@ from pathlib import Path
 
 DUELINE = (sys.executable, "-c", "from dueline.cli.main import main; main()")
 READY = re.compile(r"ready on (http://\S+)")
+PORTS = (12_000, 32_000)
 
 
 class NotStarted(Exception):
@@ -25,10 +27,16 @@ class NotStarted(Exception):
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A loopback port that nobody uses now, below those that the system gives to outgoing connections: one of them
+    might be gone before a server listens on it."""
+    while True:
+        port = random.SystemRandom().randrange(*PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 class ServerProcess:
