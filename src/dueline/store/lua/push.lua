@@ -21,16 +21,7 @@ local function int(n)
   return string.format('%.0f', n)
 end
 
-local now, start
-if ARGV[1] ~= '' then
-  now = tonumber(ARGV[1])
-  start = now
-else
-  local t = redis.call('TIME')
-  local us = tonumber(t[2])
-  now = tonumber(t[1]) * 1000 + math.floor(us / 1000)
-  start = us % 1000 > 0 and now + 1 or now
-end
+-- include time
 
 if N[1] == 4 then
   redis.call('DEL', state, log)

@@ -12,11 +12,7 @@ local function collect(name, x, y)
     list = {}
     out[name] = list
   end
-  local n = #list
-  list[n + 1] = x
-  if y ~= nil then
-    list[n + 2] = y
-  end
+  put(list, x, y)
 end
 
 local function grouped(command, key, list)
