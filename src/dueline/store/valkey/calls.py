@@ -24,7 +24,6 @@ from .keys import DATA_VERSION, LETTERS, directory_keys, line_keys, meta_key
 from .link import Link, LinkLost
 from .scripts import OPERATIONS, Patch, load_scripts
 
-LONE_KEYS = 4  # lone.lua names only those that it may touch
 _LETTER = {name: chr(97 + place) for place, name in enumerate(OPERATIONS)}
 
 
@@ -165,7 +164,7 @@ class Calls:
     async def lone(self, line: Line, numbers: bytes, blob: bytes, slot: str) -> bytes:
         """One call of lone.lua: its answer, empty when it did nothing."""
         keys = line_keys(self._prefix, line)
-        _, _, _, said, answer, _ = await self.once("lone", keys.keys[:LONE_KEYS], slot, numbers, blob, (keys.channel,))
+        _, _, _, said, answer, _ = await self.once("lone", keys.lone, slot, numbers, blob, (keys.channel,))
         if said & 1:
             self.found_unlisted(line)
         return answer
@@ -181,11 +180,14 @@ class Calls:
     ) -> tuple[tuple[Any, ...], str, tuple[str, ...]]:
         """A call of lone.lua outside of this loop: the words before the times, its caller, those behind the blob."""
         keys = line_keys(self._prefix, line)
-        named = keys.keys[:LONE_KEYS]
-        caller = f"{self._process}{_LETTER['lone']}{policy_version}t"  # beside what this loop has in flight
         script = self._scripts["lone"]
         head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
-        return (*head, len(named), *named), caller, (keys.channel,)
+        caller = self._caller("lone", f"{policy_version}t")  # beside what this loop has in flight
+        return (*head, len(keys.lone), *keys.lone), caller, (keys.channel,)
+
+    def _caller(self, name: str, slot: str) -> str:
+        """Whose last call the store remembers."""
+        return f"{self._process}{_LETTER[name]}{slot}"
 
     async def once(
         self,
@@ -200,7 +202,7 @@ class Calls:
         script = self._scripts[name]
         self._nonce += 1
         nonce = self._nonce.to_bytes(8, "big")
-        caller = f"{self._process}{_LETTER[name]}{slot}"
+        caller = self._caller(name, slot)
         asked_ms = 0.0
 
         async def attempt(with_source: bool) -> Any:

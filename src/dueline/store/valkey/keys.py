@@ -38,6 +38,11 @@ class LineKeys(NamedTuple):
     keys: tuple[str, ...]
     channel: str
 
+    @property
+    def lone(self) -> tuple[str, ...]:
+        """m j r s: all that a lone send may touch."""
+        return self.keys[:4]
+
 
 def _escaped(name: str) -> str:
     return quote(name, safe="")

@@ -3,7 +3,8 @@
 Through the loop such a send would pay two changes of thread and a turn of the loop, more than the store's own work.
 Here only the usual case is done, by lone.lua. Everything else (an id that is taken, a policy that has changed, a store
 that is away or still loads, a script that it does not know) is left to the store's own way, which joins, heals and
-explains.
+explains. Only a call that has left is this one's own to the end: it is repeated here, with its nonce, until the store
+says what became of it.
 """
 
 from __future__ import annotations
@@ -149,26 +150,28 @@ class LoneSends:
         """What has come. A store nearby answers in less time than it takes a thread to sleep and be woken, so it is
         looked for a while around the time when its replies usually come, before this thread sleeps for good."""
         begun_s = perf_counter()
-        if self._usual_s < FAR_S and not isinstance(connected, ssl.SSLSocket):
-            if self._usual_s > SOON_S:  # asleep until shortly before it usually comes
-                select([connected], (), (), self._usual_s - SOON_S / 2)
-            until_s = perf_counter() + LOOKING_S
-            while perf_counter() < until_s:
-                try:
-                    data = connected.recv(READ_BYTES, socket.MSG_DONTWAIT)
-                except BlockingIOError:
-                    continue
-                self._usual_s += (perf_counter() - begun_s - self._usual_s) / 16
-                return data
-        data = connected.recv(READ_BYTES)
+        data = self._looked_for(connected) or connected.recv(READ_BYTES)
         self._usual_s += (perf_counter() - begun_s - self._usual_s) / 16
         return data
+
+    def _looked_for(self, connected: socket.socket) -> bytes:
+        """What came while it was looked for; empty: nothing yet."""
+        if self._usual_s >= FAR_S or isinstance(connected, ssl.SSLSocket):  # TLS takes no flags
+            return b""
+        if self._usual_s > SOON_S:  # asleep until shortly before it usually comes
+            select([connected], (), (), self._usual_s - SOON_S / 2)
+        until_s = perf_counter() + LOOKING_S
+        while perf_counter() < until_s:
+            try:
+                return connected.recv(READ_BYTES, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                pass
+        return b""
 
     def _head(self, line: Line, policy_version: int, with_source: bool = False) -> tuple[bytes, bytes, bytes]:
         """What all sends to a line share: the pieces before the time, between it and the nonce, and at the end."""
         before, caller, after = self._calls.lone_words(line, policy_version, with_source)
-        words = (*before, "", "", caller, "", "", "", *after)
-        head = b"*%d\r\n" % len(words) + pieces((*before, ""))
+        head = b"*%d\r\n%b" % (len(before) + 6 + len(after), pieces((*before, "")))  # 6: times, caller, nonce, job
         made = (head, pieces((caller,)), pieces(after))
         if not with_source:
             if len(self._heads) >= MOST_HEADS:
