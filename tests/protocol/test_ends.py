@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import subprocess
-from pathlib import Path
-from shutil import which
 
 import pytest
+import trustme
 import uvloop
 
 from dueline.server.front import Front, FrontLimits
@@ -136,18 +134,11 @@ def test_the_front_also_runs_on_the_standard_loop() -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.skipif(which("openssl") is None, reason="needs the openssl command to make a certificate")
-def test_tls_carries_the_same_protocol(tmp_path: Path) -> None:
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    subprocess.run(
-        f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost "
-        f"-addext subjectAltName=DNS:localhost -keyout {key} -out {certificate}".split(),
-        check=True,
-        capture_output=True,
-    )
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(certificate, key)
-    trusting = ssl.create_default_context(cafile=str(certificate))
+def test_tls_carries_the_same_protocol() -> None:
+    authority = trustme.CA()
+    server, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("localhost").configure_cert(server)
+    authority.configure_trust(trusting)
 
     async def scenario() -> None:
         async with site(FrontLimits(), server, trusting) as running:
