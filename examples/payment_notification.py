@@ -16,10 +16,11 @@ import asyncio
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
+from dueline.durations import duration_text
 from dueline.engine.commands import Send, TopicPatch
 from dueline.engine.engine import Engine
 from dueline.engine.job import BodyKind
-from dueline.engine.policy import Ladder, OnDead, TopicPolicy, duration_ms, duration_text
+from dueline.engine.policy import Ladder, OnDead, TopicPolicy, duration_ms
 from dueline.engine.push_target import PushTarget
 from dueline.push.discovery.static import StaticResolver
 from dueline.push.dispatcher import Means

@@ -16,23 +16,28 @@ SOURCE = ROOT / "src" / "dueline"
 MAY_IMPORT: dict[str, set[str]] = {
     "": {"_version", "client"},  # dueline/__init__.py; the client only when one of its names is used
     "_version": set(),
-    "engine": set(),
+    "durations": set(),
+    "engine": {"durations"},
     "store": {"engine", "_version"},
     # A protocol whose deliveries are calls of its own brings the courier that makes them: for that a dialect knows what
     # couriers are told and answer, which are values without I/O. Not the dispatcher, nor who calls, nor a registry.
-    "dialects": {"engine", "push.call", "push.courier", "push.verdict", "push.discovery", "_version"},
+    "dialects": {"engine", "durations", "push.call", "push.courier", "push.verdict", "push.discovery", "_version"},
     "telemetry": {"engine", "_version"},
     "config": {"engine", "_version"},
     "push": {"engine", "_version"},
     "server": {"engine", "store", "dialects", "push", "telemetry", "config", "_version"},
-    "client": {"_version"},
-    "worker": {"client", "engine", "store", "_version"},  # the store in worker/direct.py only
+    "client": {"durations", "_version"},
+    "worker": {"client", "engine", "store", "durations", "_version"},  # the store in worker/direct.py only
     "cli": {"client", "config", "server", "store", "engine", "worker", "_version"},
     "exfe": {"engine", "_version"},
     "integrations": {"client", "worker", "server", "dialects", "config", "store", "_version"},
     "testing": {"client", "worker", "dialects", "server", "store", "engine", "_version"},
 }
-MAY_USE = {"engine": {"msgspec"}, "client": {"msgspec"}}  # packages that are not Python's own, where they are few
+MAY_USE = {
+    "durations": set(),
+    "engine": {"msgspec"},
+    "client": {"msgspec"},
+}  # packages that are not Python's own, where they are few
 
 
 def modules() -> list[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dueline.durations import duration_text
 from dueline.engine.errors import InvalidField
 from dueline.engine.policy import (
     MAX_WAITS,
@@ -14,7 +15,6 @@ from dueline.engine.policy import (
     Retry,
     attempts_allowed,
     duration_ms,
-    duration_text,
     wait_after,
     waits_of,
 )
@@ -33,9 +33,15 @@ from dueline.engine.policy import (
         ("1.0001s", 1_001),
         ("0.001s", 1),
         ("3660d", TEN_YEARS_MS),
+        ("1w", 604_800_000),
+        ("1h30m", 5_400_000),
+        ("1w2d3h4m5s6ms", 788_645_006),
+        ("1.5h1.5s", 5_401_500),
+        ("0.5ms0.5ms", 1),  # the sum is rounded up, not its parts
+        ("0.07s", 70),
     ],
 )
-def test_a_duration_is_a_number_and_a_unit(text: str, ms: int) -> None:
+def test_a_duration_is_one_or_more_numbers_each_with_its_unit(text: str, ms: int) -> None:
     assert duration_ms(text) == ms
 
 
@@ -50,7 +56,10 @@ def test_a_duration_is_a_number_and_a_unit(text: str, ms: int) -> None:
         "+5s",
         "5S",
         "5sec",
-        "1h30m",
+        "1h30",
+        "1h 30m",
+        "1h-30m",
+        "1y",
         ".5s",
         "5.s",
         "1e3s",

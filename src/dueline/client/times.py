@@ -1,20 +1,19 @@
 """What a Python program says about time, as the numbers of the API. No I/O, no clock.
 
-A duration is a text ("90s", "1.5h": number + unit, one of ms s m h d), a number of seconds, or a timedelta. A moment is
+A duration is a text ("90s", "1h30m": numbers with units ms s m h d w), a number of seconds, or a timedelta. A moment is
 an aware datetime or an RFC 3339 text with an offset. Part milliseconds round up: nothing may be early.
 """
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 from math import isfinite
+
+from ..durations import parse_duration
 
 Duration = str | int | float | timedelta
 Moment = datetime | str
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
-_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ONE_MS = timedelta(milliseconds=1)
 
@@ -22,10 +21,10 @@ _ONE_MS = timedelta(milliseconds=1)
 def duration_ms(value: Duration, name: str = "delay") -> int:
     """Whole milliseconds. Raises ValueError or TypeError that names the argument."""
     if isinstance(value, str):
-        match = _DURATION.fullmatch(value) if len(value) <= 32 else None
-        if match is None:
-            raise ValueError(f'{name}: "{value[:40]}" is not a duration: write number + unit (ms s m h d), like "90s"')
-        return _up(float(match[1]) * _UNIT_MS[match[2]])
+        try:
+            return parse_duration(value)
+        except ValueError as wrong:
+            raise ValueError(f"{name}: {wrong}") from None
     if isinstance(value, timedelta):
         ms = -(-value // _ONE_MS)
     elif isinstance(value, bool) or not isinstance(value, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from ..engine.policy import Ladder, duration_ms
-
-LADDER_PATTERN = r"^(off|\s*\d{1,9}(\.\d{1,3})?(ms|s|m|h|d)\s*(,\s*\d{1,9}(\.\d{1,3})?(ms|s|m|h|d)\s*){0,31})$"
+from ..engine.errors import InvalidField
+from ..engine.policy import MAX_WAITS, Ladder, duration_ms
 
 
 def ladder_of(text: str) -> Ladder | None:
-    """The waits between tries; None: there is one try only."""
+    """The waits between tries; None: there is one try only. Raises InvalidField."""
     if text == "off":
         return None
-    return Ladder(tuple(duration_ms(part.strip(), "retry") for part in text.split(",")))
+    waits = text.split(",")
+    if len(waits) > MAX_WAITS:
+        raise InvalidField(f"at most {MAX_WAITS} waits", "retry")
+    return Ladder(tuple(duration_ms(wait.strip(), "retry") for wait in waits))

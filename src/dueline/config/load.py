@@ -18,6 +18,8 @@ from typing import Any
 
 import msgspec
 
+from ..engine.errors import InvalidField
+from .ladder import ladder_of
 from .ouqiang_ini import OuqiangFile
 from .settings import DEFAULT_LISTEN, SECRET, Settings
 from .table import Key, keys
@@ -98,6 +100,11 @@ def check(settings: Settings, origins: Mapping[str, str] = MappingProxyType({}))
         listen: str | None = getattr(getattr(settings.dialects, name), "listen", None)
         if listen is not None:
             _check_reach(settings, listen, f"dialects.{name}.listen", origins)
+    for name, text in (("spring", settings.dialects.spring.retry), ("exfe", settings.dialects.exfe.retry)):
+        try:
+            ladder_of(text)
+        except InvalidField as wrong:
+            raise ConfigError(f"dialects.{name}.retry: {wrong.message}") from None
     url = settings.store.url
     if url is not None:
         scheme = url.split("://", 1)[0]

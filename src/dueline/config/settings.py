@@ -14,7 +14,6 @@ from msgspec import Meta
 
 from ..engine.limits import Limits
 from ..engine.policy import TEN_YEARS_MS
-from .ladder import LADDER_PATTERN
 
 DEFAULT_LISTEN = "127.0.0.1:9277"
 DEFAULT_DATA = "./dueline-data"
@@ -244,7 +243,6 @@ class Spring(ForeignDialect, frozen=True, forbid_unknown_fields=True):
     retry: Annotated[
         str,
         Meta(
-            pattern=LADDER_PATTERN,
             description='The waits between tries when instances are there and all fail; then the job is dead. "off": '
             "one try. For jobs that are added from now on.",
         ),
@@ -275,7 +273,6 @@ class Exfe(ForeignDialect, frozen=True, forbid_unknown_fields=True):
     retry: Annotated[
         str,
         Meta(
-            pattern=LADDER_PATTERN,
             description='The waits between tries of a callback; then the group is dead. "off": one try, and the group '
             "is gone, as in the original. For what is pushed from now on.",
         ),

@@ -6,40 +6,27 @@ that a release without a delay is one atomic call. `waits[n-1]` is the wait afte
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
 import msgspec
 
+from ..durations import parse_duration
 from .errors import InvalidField
 
 MAX_WAITS = 32
 TEN_YEARS_MS = 10 * 366 * 86_400_000
 ON_DEAD_KEEP_MS = 86_400_000  # how long dead jobs are kept at least where they have somewhere to go
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
-_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-
 
 def duration_ms(text: str, field: str = "delay") -> int:
-    """Whole milliseconds of "90s", "1.5h": number + unit, one of ms s m h d. Part milliseconds round up."""
-    match = _DURATION.fullmatch(text) if len(text) <= 32 else None
-    if match is None:
-        raise InvalidField(f'"{text[:40]}" is not a duration: write number + unit (ms s m h d), such as "90s"', field)
-    number, unit = match.groups()
-    whole = float(number) * _UNIT_MS[unit]
-    ms = int(whole) if whole == int(whole) else int(whole) + 1
+    """Whole milliseconds of "90s", "1h30m", at most ten years. Raises InvalidField."""
+    try:
+        ms = parse_duration(text)
+    except ValueError as wrong:
+        raise InvalidField(str(wrong), field) from None
     if ms > TEN_YEARS_MS:
         raise InvalidField("longer than 10 years", field)
     return ms
-
-
-def duration_text(ms: int) -> str:
-    """The shortest exact spelling of a duration, such as "10m"."""
-    for unit in ("d", "h", "m", "s"):
-        if ms and ms % _UNIT_MS[unit] == 0:
-            return f"{ms // _UNIT_MS[unit]}{unit}"
-    return f"{ms}ms"
 
 
 class Ladder(msgspec.Struct, frozen=True):

@@ -15,13 +15,14 @@ from ..client import results as r
 from ..client.calls import Merge, NewJob, named
 from ..client.errors import DuelineApiError, InvalidRequest, error_of
 from ..client.times import duration_ms, moment_ms
+from ..durations import duration_text
 from ..engine import commands
 from ..engine.errors import DuelineError, Unavailable, UnknownOutcome
 from ..engine.headers import unpack_headers
 from ..engine.items import items_json
 from ..engine.job import BodyKind, Held, Job
 from ..engine.json_text import check_json
-from ..engine.policy import Backoff, Ladder, Retry, duration_text
+from ..engine.policy import Backoff, Ladder, Retry
 from ..engine.push_target import CARRIED_HEADERS
 from ..engine.replies import refusal
 from ..engine.store import Code, Done, MergeUpdate, OnConflict

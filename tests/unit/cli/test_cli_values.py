@@ -88,7 +88,7 @@ def test_a_body_that_is_not_what_it_is_said_to_be_is_refused(data: bytes, how: B
 
 
 def test_policy_values_are_json_or_durations_or_text() -> None:
-    texts = ["max_attempts=5", "lease_ms=2m", "ttl_ms=null", 'retry={"ladder":["1m"]}', "on_conflict=keep"]
+    texts = ["max_attempts=5", "lease_ms=1m60s", "ttl_ms=null", 'retry={"ladder":["1m"]}', "on_conflict=keep"]
     assert values.policy_values(texts) == {
         "max_attempts": 5,
         "lease_ms": 120_000,

@@ -8,10 +8,12 @@ import msgspec
 import pytest
 
 from dueline.config.docs import page
+from dueline.config.ladder import ladder_of
 from dueline.config.load import ConfigError, load
 from dueline.config.settings import Server, Settings, StaticInstance, Store
 from dueline.config.table import keys
 from dueline.engine.limits import Limits
+from dueline.engine.policy import Ladder
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -92,6 +94,18 @@ def test_an_address_that_others_can_reach_needs_insecure(listen: str) -> None:
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "127.1.2.3:80", "[::1]:9277", "localhost:9277"])
 def test_an_address_of_this_machine_needs_nothing(listen: str) -> None:
     assert load({"server.listen": listen}).server.listen == listen
+
+
+def test_a_ladder_is_a_list_of_durations() -> None:
+    told = load({"dialects.exfe.retry": "1h30m, 1w", "dialects.spring.retry": "off"}).dialects
+    assert ladder_of(told.exfe.retry) == Ladder((5_400_000, 604_800_000))
+    assert ladder_of(told.spring.retry) is None
+
+
+@pytest.mark.parametrize("text", ["", "soon", "5s,", "5s; 6s", "9999999d", "1h" * 40, ", ".join(["1s"] * 33)])
+def test_a_ladder_that_cannot_be_kept_is_refused_at_start(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"dialects\.exfe\.retry: "):
+        load({"dialects.exfe.retry": text})
 
 
 def test_every_key_has_a_meaning_and_a_default_within_its_own_bounds() -> None:

@@ -88,7 +88,7 @@ NOT_A_JOB = {
     "negative delay": (b'{"body":1,"delay_ms":-1}', "invalid_field", "delay_ms"),
     "delay over 10 years": (b'{"body":1,"delay_ms":316224000001}', "invalid_field", "delay_ms"),
     "duration without a unit": (b'{"body":1,"delay":"5"}', "invalid_field", "delay"),
-    "duration of a wrong unit": (b'{"body":1,"delay":"5w"}', "invalid_field", "delay"),
+    "duration of a wrong unit": (b'{"body":1,"delay":"5y"}', "invalid_field", "delay"),
     "negative duration": (b'{"body":1,"delay":"-5s"}', "invalid_field", "delay"),
     "endless duration": (b'{"body":1,"delay":"1' + b"0" * 400 + b's"}', "invalid_field", "delay"),
     "long duration": (b'{"body":1,"delay":"9999999d"}', "invalid_field", "delay"),

@@ -92,6 +92,8 @@ def test_no_limit_of_attempts_is_null(api: Api) -> None:
         ({"delay_ms": 5}, 5),
         ({"delay": "0.5ms"}, 1),
         ({"delay": "2d"}, 172_800_000),
+        ({"delay": "1h30m"}, 5_400_000),
+        ({"delay": "1w"}, 604_800_000),
         ({"at_ms": START_MS + 7}, 7),
         ({"at_ms": START_MS - 7}, 0),
         ({"at_ms": -5}, 0),

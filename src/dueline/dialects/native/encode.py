@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw
 
+from ...durations import duration_text
 from ...engine import commands, policy
 from ...engine.errors import DuelineError, UnknownOutcome
 from ...engine.items import items_json
@@ -210,7 +211,7 @@ def retry_view(retry: policy.Retry) -> dict[str, Any] | None:
     if retry is None:
         return None
     if isinstance(retry, policy.Ladder):
-        return {"ladder": [policy.duration_text(wait_ms) for wait_ms in retry.waits_ms]}
+        return {"ladder": [duration_text(wait_ms) for wait_ms in retry.waits_ms]}
     return {"base_ms": retry.base_ms, "factor": retry.factor, "max_ms": retry.max_ms, "jitter": retry.jitter}
 
 

@@ -24,7 +24,7 @@ Name = Annotated[str, Meta(description="1 to 128 of A-Z a-z 0-9 . _ : -", exampl
 Ms = Annotated[int, Meta(ge=0, le=MAX_INT)]
 Count = Annotated[int, Meta(ge=1, le=MAX_INT)]
 Duration = Annotated[
-    str, Meta(description='Number and unit, one of ms s m h d, such as "90s" or "1.5h".', examples=["90s"])
+    str, Meta(description='Numbers with units (ms s m h d w), such as "90s" or "1h30m".', examples=["90s"])
 ]
 Tags = Annotated[list[str], Meta(max_length=64)]
 Headers = Annotated[dict[str, str], Meta(max_length=128)]

@@ -1,0 +1,34 @@
+"""Durations as text: one or more numbers, each with its unit: "90s", "1.5h", "1h30m", "1w". No I/O.
+
+This is the only parser. It needs nothing but Python, so that the engine, the client and the command line share it.
+"""
+
+from __future__ import annotations
+
+import re
+
+UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+MAX_CHARS = 32
+
+_PART = r"([0-9]+)(?:\.([0-9]+))?(ms|s|m|h|d|w)"
+_PARTS = re.compile(_PART)
+_WHOLE = re.compile(f"(?:{_PART})+")
+
+
+def parse_duration(text: str) -> int:
+    """Whole milliseconds; part milliseconds round up, because nothing may be early. Raises ValueError."""
+    if len(text) > MAX_CHARS or _WHOLE.fullmatch(text) is None:
+        raise ValueError(
+            f'"{text[:40]}" is not a duration: write numbers with units (ms s m h d w), such as "90s" or "1h30m"'
+        )
+    # In units of 10^-32 ms: exact, because a text of 32 characters has fewer decimals.
+    total = sum(int(whole + part.ljust(MAX_CHARS, "0")) * UNIT_MS[unit] for whole, part, unit in _PARTS.findall(text))
+    return -(-total // 10**MAX_CHARS)
+
+
+def duration_text(ms: int) -> str:
+    """The exact spelling in the largest unit up to days, such as "10m"."""
+    for unit in ("d", "h", "m", "s"):
+        if ms and ms % UNIT_MS[unit] == 0:
+            return f"{ms // UNIT_MS[unit]}{unit}"
+    return f"{ms}ms"
