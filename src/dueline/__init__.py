@@ -1,11 +1,11 @@
 """Dueline: a durable delay queue. `import dueline` needs neither the server's nor the store's dependencies.
 
-    from dueline import Client
+    from dueline import AsyncClient, Client, Worker
 
     with Client("http://127.0.0.1:9277") as client:
         client.send("orders.close", {"order": 7}, delay="30m")
 
-Every name below is imported when it is first used, so that the import itself costs nothing.
+Every name below is imported when it is first used: the import itself costs nothing, and a client loads no worker.
 """
 
 from ._version import __version__
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .client.patience import Patience
     from .client.results import Held, Job, Outcome, Sent, SentItem, Topic
     from .client.sending import new_job
+    from .worker.worker import Worker
 
 __all__ = [
     "AlreadyDone",
@@ -65,6 +66,7 @@ __all__ = [
     "UnknownOutcome",
     "Unreachable",
     "VersionMismatch",
+    "Worker",
     "__version__",
     "new_job",
 ]
@@ -76,6 +78,7 @@ _HOMES = {
     "client.patience": ("Patience",),
     "client.results": ("Held", "Job", "Outcome", "Sent", "SentItem", "Topic"),
     "client.sending": ("new_job",),
+    "worker.worker": ("Worker",),
 }
 
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "dueline"
 
 MAY_IMPORT: dict[str, set[str]] = {
-    "": {"_version", "client"},  # dueline/__init__.py; the client only when one of its names is used
+    "": {"_version", "client", "worker"},  # dueline/__init__.py; each only when one of its names is used
     "_version": set(),
     "durations": set(),
     "engine": {"durations"},
@@ -116,13 +116,36 @@ def test_importing_dueline_loads_neither_server_nor_store() -> None:
     assert shown.stdout == "[]\n"
 
 
+@pytest.mark.parametrize(
+    ("code", "loaded"),
+    [
+        ("import dueline", {"_version"}),
+        ("from dueline import Client", {"_version", "client", "durations"}),
+        ("from dueline import Client, AsyncClient, Worker", {"_version", "client", "durations", "worker"}),
+    ],
+)
+def test_a_name_of_dueline_loads_only_the_packages_that_it_needs(code: str, loaded: set[str]) -> None:
+    code += "\nimport sys; print(*{m.split('.')[1] for m in sys.modules if m.startswith('dueline.')})"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(shown.stdout.split()) == loaded
+
+
+def test_the_clients_show_nothing_but_the_methods_of_the_api() -> None:
+    from dueline import AsyncClient, Client
+    from dueline.client.api import Api
+
+    shell = {"url", "close", "call", "do", "walk"}  # `call`, `do`, `walk`: what the API's methods are done with
+    for client in (Client, AsyncClient):
+        assert {name for name in dir(client) if not name.startswith("_")} - set(dir(Api)) == shell
+
+
 def test_the_public_surface_is_what_it_was_meant_to_be() -> None:
     import dueline
 
     names = {*dueline.__all__}
     assert len(names) == len(dueline.__all__)
     assert names == {
-        *("__version__", "Client", "AsyncClient", "Patience"),
+        *("__version__", "Client", "AsyncClient", "Worker", "Patience"),
         *("new_job", "NewJob", "Sent", "SentItem", "Held", "Leased", "Outcome", "Job", "Topic"),
         *("DuelineApiError", "InvalidRequest", "NotAllowed", "NotFound", "RateLimited", "StoreFull", "ServerFault"),
         *("Conflict", "IdExists", "VersionMismatch", "LeaseLost", "JobLeased", "AlreadyDone"),

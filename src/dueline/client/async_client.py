@@ -106,10 +106,6 @@ class AsyncClient(Api):
             if cursor is None:
                 return
 
-    async def ask(self, call: Call[T]) -> T:
-        """The typed value of `call`."""
-        return (await self.call(call)).value
-
     async def call(self, call: Call[T]) -> Answer[T]:
         """Do it, trying again where that is safe. Raises a DuelineApiError when it ends without success."""
         pool = self._pool_here()

@@ -106,10 +106,6 @@ class Client(Api):
             if cursor is None:
                 return
 
-    def ask(self, call: Call[T]) -> T:
-        """The typed value of `call`."""
-        return self.call(call).value
-
     def call(self, call: Call[T]) -> Answer[T]:
         """Do it, trying again where that is safe. Raises a DuelineApiError when it ends without success."""
         tries, begin_s = Tries(self._patience, call, self._timeout_s), time.monotonic()

@@ -1,6 +1,6 @@
 """The Python worker: handlers that get their jobs when the time comes, from a server, a store or an embedded store.
 
-from dueline.worker import Worker
+from dueline import Worker
 
 worker = Worker("http://127.0.0.1:9277")
 

@@ -20,7 +20,8 @@ _HEAD = """# Reference of the Python worker
 Made from the code by `make docs`. The [guide](worker.md) comes first. What a send can say and what comes back is in the
 [client's reference](python-reference.md).
 
-Every name is imported from `dueline.worker`, those of an application of the Spring queue from `dueline.worker.service`.
+Every name is imported from `dueline.worker` (`Worker` from `dueline` too), those of an application of the Spring queue
+from `dueline.worker.service`.
 """
 
 SHOWN: dict[str, tuple[type[Any], ...]] = {
