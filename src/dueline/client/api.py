@@ -17,6 +17,7 @@ from typing import Any, Literal, Unpack, cast
 from . import bulk, calls
 from . import results as r
 from .calls import Call, Lease, Leased, NewJob
+from .errors import GONE, AlreadyDone, NotFound
 from .method import Pages, Steps, method, pages
 from .results import Held
 from .sending import Edits, SendOptions, body_fields, job_fields, new_job, time_fields
@@ -147,9 +148,16 @@ class Api(TopicApi):
         return calls.patch(topic, id, when if version is None else {**when, "version": version})
 
     @method
-    def cancel(self, topic: str, id: str) -> Call[r.Outcome]:
-        """Withdraw a job, also one that is held: its lease ends. Raises NotFound, or AlreadyDone when it had ended."""
-        return calls.cancel(topic, id)
+    def cancel(self, topic: str, id: str, missing_ok: bool = False) -> Steps[r.Outcome]:
+        """Withdraw a job, even one that is held: its lease ends. Raises NotFound, or AlreadyDone when it had ended.
+
+        `missing_ok`: neither is raised; the outcome is not `ok` then, and its `error` says why."""
+        try:
+            return (yield calls.cancel(topic, id))
+        except (NotFound, AlreadyDone) as error:
+            if not missing_ok or error.code not in GONE:  # a server without this route is another matter
+                raise
+            return r.Outcome(id, error=r.Refusal(error.code, error.message))
 
     @method
     def fire(self, topic: str, id: str) -> Call[r.Outcome]:

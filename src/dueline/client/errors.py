@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from typing import Any
 
+GONE = frozenset({"not_found", "already_done"})  # codes of a job that cannot be cancelled, because it is not live
+
 
 class DuelineApiError(Exception):
     """A call that was answered with an error, or not answered.

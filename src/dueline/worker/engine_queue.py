@@ -12,7 +12,7 @@ from typing import Any, TypeVar, Unpack
 
 from ..client.bulk import MAX_ITEMS
 from ..client.calls import Answer, Call, Leased, NewJob, refusal_error
-from ..client.errors import DuelineApiError
+from ..client.errors import GONE, DuelineApiError
 from ..client.patience import Patience, Tries
 from ..client.results import Held, Job, Outcome, Outcomes, Sent, SentItem
 from ..client.sending import SendOptions, new_job, time_fields
@@ -82,9 +82,12 @@ class EngineQueue:
     async def get(self, topic: str, id: str) -> Job:
         return views.shown(await self._tried(lambda: self._engine.get(self._namespace, topic, id)))
 
-    async def cancel(self, topic: str, id: str) -> Outcome:
+    async def cancel(self, topic: str, id: str, missing_ok: bool = False) -> Outcome:
         [done] = await self._tried(lambda: self._engine.cancel(self._namespace, topic, [id]))
-        return _only(views.outcome(id, done, "cancelled"))
+        outcome = views.outcome(id, done, "cancelled")
+        if missing_ok and outcome.error is not None and outcome.error.code in GONE:
+            return outcome
+        return _only(outcome)
 
     async def reschedule(self, topic: str, id: str, delay: Duration | None = None, at: Moment | None = None) -> Job:
         changes = time_fields(delay, at)

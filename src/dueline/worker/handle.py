@@ -67,9 +67,10 @@ class Handle(Generic[P, T]):
         """Send a job that is due at a moment."""
         return self._send(body, cast("SendOptions", {**options, "at": moment}), "aat")
 
-    def cancel(self, id: str) -> Outcome:
-        """Withdraw a job, also one that is being worked on: its coroutine is cancelled, its outcome dropped."""
-        return self.worker.do(lambda queue: queue.cancel(self.topic, id), "acancel")
+    def cancel(self, id: str, missing_ok: bool = False) -> Outcome:
+        """Withdraw a job, even one that is being worked on: its coroutine is cancelled, its outcome dropped. Raises
+        NotFound, or AlreadyDone when it had ended; with `missing_ok` neither: the outcome is not `ok` then."""
+        return self.worker.do(lambda queue: queue.cancel(self.topic, id, missing_ok), "acancel")
 
     def reschedule(self, id: str, delay: Duration | None = None, at: Moment | None = None) -> Job:
         """Move the due time of a job that nobody holds."""
@@ -86,9 +87,9 @@ class Handle(Generic[P, T]):
         """`at` for coroutines."""
         return await self.asend(body, **cast("SendOptions", {**options, "at": moment}))
 
-    async def acancel(self, id: str) -> Outcome:
+    async def acancel(self, id: str, missing_ok: bool = False) -> Outcome:
         """`cancel` for coroutines."""
-        return await self.worker.ado(lambda queue: queue.cancel(self.topic, id))
+        return await self.worker.ado(lambda queue: queue.cancel(self.topic, id, missing_ok))
 
     async def areschedule(self, id: str, delay: Duration | None = None, at: Moment | None = None) -> Job:
         """`reschedule` for coroutines."""

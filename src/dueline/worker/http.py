@@ -58,8 +58,8 @@ class HttpQueue:
     async def get(self, topic: str, id: str) -> Job:
         return await self._client.get(topic, id)
 
-    async def cancel(self, topic: str, id: str) -> Outcome:
-        return await self._client.cancel(topic, id)
+    async def cancel(self, topic: str, id: str, missing_ok: bool = False) -> Outcome:
+        return await self._client.cancel(topic, id, missing_ok)
 
     async def reschedule(self, topic: str, id: str, delay: Duration | None = None, at: Moment | None = None) -> Job:
         return await self._client.reschedule(topic, id, delay, at)

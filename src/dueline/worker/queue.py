@@ -54,8 +54,9 @@ class Queue(Protocol):
         """The job as it is now. Raises NotFound."""
         ...
 
-    async def cancel(self, topic: str, id: str) -> Outcome:
-        """Withdraw a job, also one that is held. Raises NotFound, or AlreadyDone when it had ended."""
+    async def cancel(self, topic: str, id: str, missing_ok: bool = False) -> Outcome:
+        """Withdraw a job, even one that is held. Raises NotFound, or AlreadyDone when it had ended; with `missing_ok`
+        neither: the outcome is not `ok` then."""
         ...
 
     async def reschedule(self, topic: str, id: str, delay: Duration | None = None, at: Moment | None = None) -> Job:

@@ -85,8 +85,8 @@ class SyncQueue:
     def get(self, topic: str, id: str) -> Job:
         return self.do(lambda queue: queue.get(topic, id))
 
-    def cancel(self, topic: str, id: str) -> Outcome:
-        return self.do(lambda queue: queue.cancel(topic, id))
+    def cancel(self, topic: str, id: str, missing_ok: bool = False) -> Outcome:
+        return self.do(lambda queue: queue.cancel(topic, id, missing_ok))
 
     def reschedule(self, topic: str, id: str, delay: Duration | None = None, at: Moment | None = None) -> Job:
         return self.do(lambda queue: queue.reschedule(topic, id, delay, at))
