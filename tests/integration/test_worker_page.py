@@ -49,7 +49,12 @@ CASES: dict[str, list[tuple[str, Any, str, dict[str, Any]]]] = {
         ("payment.check", {"state": "cancelled"}, "dead", {}),
         ("payment.check", {"state": "broken"}, "dead", {"max_attempts": 1}),
     ],
-    "orders": [("order.placed", {"number": 1}, "done", {}), ("order.paid", {"number": 1}, "done", {"delay": "200ms"})],
+    "fields": [("order.cancel", {"order_id": 7, "by": "ann"}, "done", {})],
+    "orders": [
+        ("order.placed", {"number": 1}, "done", {}),
+        ("order.paid", {"number": 1}, "done", {"delay": "200ms"}),
+        ("order.paid", {"number": 2}, "done", {}),  # its timer has run, or never was
+    ],
     "pictures": [("picture.shrink", "pixels", "done", {}), ("picture.upload", "a.png", "done", {})],
     "traced": [("mail", "hello", "dead", {"headers": {"Urgent": "no"}, "retry": ["10ms"]})],
     "tasks": [("task.close", {"order": 3}, "done", {})],
@@ -64,7 +69,8 @@ SHOWN: dict[str, list[Any]] = {
         ["payment.check", "dead", "rejected", 1, "nothing to collect"],
         ["payment.check", "dead", "exhausted", 1, "ValueError: no such account"],
     ],
-    "orders": [["order.placed", "done", None, 1, ""], ["order.paid", "done", None, 1, ""]],
+    "fields": ["order 7 is cancelled: unpaid", ["order.cancel", "done", None, 1, ""]],
+    "orders": [["order.placed", "done", None, 1, ""], *[["order.paid", "done", None, 1, ""]] * 2],
     "pictures": [["picture.shrink", "done", None, 1, ""], ["picture.upload", "done", None, 1, ""]],
     "traced": [["mail", "dead", "rejected", 2, "not worth a second try"]],
     "tasks": ["close {'order': 3}", "tell {'order': 3}", ["task.close", "done", None, 1, ""]],

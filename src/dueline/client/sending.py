@@ -18,7 +18,8 @@ from .calls import Merge, NewJob, bytes_body, new_id
 from .times import Duration, Moment, duration_ms, moment_ms
 
 OnConflict = Literal["reject", "keep", "replace"]
-RetryRule = Sequence[Duration] | Mapping[str, Any]
+Waits = Sequence[Duration] | Mapping[str, Any]
+RetryRule = Waits | int
 
 
 class MergePolicy(TypedDict, total=False):
@@ -47,7 +48,8 @@ class Policy(TypedDict, total=False):
 
     `lease`: how long a consumer has. `ttl`: how long after its due time it is still worth doing. `max_attempts`: None
     means no limit. `retry`: waits before the 2nd, 3rd... attempt, such as ["2m", "10m", "1h"] (used up: dead), or
-    {"base_ms", "factor", "max_ms", "jitter"}."""
+    {"base_ms", "factor", "max_ms", "jitter"}, or a number: `retry=3` is `max_attempts=4`, the first attempt and three
+    retries, with the waits of the topic or the server."""
 
     lease: Duration | None
     ttl: Duration | None
@@ -121,7 +123,7 @@ def merge_fields(merge: MergePolicy | MergeOptions) -> dict[str, Any]:
 def job_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     """Policy and times as the fields of a request; what they have beside is left out."""
     fields = time_fields(options.get("delay"), options.get("at"))
-    for name, value in options.items():
+    for name, value in with_attempts(options).items():
         make = _FIELDS.get(name)
         if make is not None:
             make(fields, value)
@@ -157,14 +159,27 @@ def time_fields(delay: Duration | None, at: Moment | None) -> dict[str, Any]:
     return {}
 
 
-def retry_rule(rule: RetryRule | None) -> dict[str, Any] | None:
-    """A ladder of durations, or the API's own object."""
+def with_attempts(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same options, with a number of retries as `max_attempts`. Raises ValueError."""
+    retries = options.get("retry")
+    if not isinstance(retries, int) or isinstance(retries, bool):
+        return options
+    if retries < 0:
+        raise ValueError("retry: a number of retries is at least 0")
+    if "max_attempts" in options:
+        raise ValueError(f"retry={retries} is max_attempts={retries + 1}: give one of them")
+    others = {name: value for name, value in options.items() if name != "retry"}
+    return {**others, "max_attempts": retries + 1}
+
+
+def retry_rule(rule: Waits | None) -> dict[str, Any] | None:
+    """A ladder of durations, or the API's own object. Raises TypeError."""
     if rule is None:
         return None
     if isinstance(rule, Mapping):
         return dict(rule)
-    if isinstance(rule, str):
-        raise TypeError('retry: a list of waits, such as ["2m", "10m"], not one text')
+    if isinstance(rule, str) or not isinstance(rule, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f'retry: a list of waits, such as ["2m", "10m"], not {rule!r}')
     return {"ladder": [wait if isinstance(wait, str) else f"{duration_ms(wait, 'retry')}ms" for wait in rule]}
 
 

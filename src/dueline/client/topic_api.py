@@ -14,7 +14,7 @@ from . import calls
 from . import results as r
 from .calls import Call
 from .method import Pages, method, pages
-from .sending import MergePolicy, OnConflict, RetryRule, merge_fields, retry_rule
+from .sending import MergePolicy, OnConflict, RetryRule, Waits, merge_fields, retry_rule, with_attempts
 from .times import Duration, Moment, duration_ms, moment_ms
 
 PAGE_ROWS = 500
@@ -58,9 +58,11 @@ class TopicApi:
         policy: dict[str, Any] = {
             f"{name}_ms": duration_ms(value, name) for name, value in durations.items() if value is not None
         }
+        told = {"max_attempts": max_attempts, "retry": retry}
+        said = with_attempts({name: value for name, value in told.items() if value is not None})
         others = {
-            "max_attempts": max_attempts,
-            "retry": retry_rule(retry),
+            "max_attempts": said.get("max_attempts"),
+            "retry": retry_rule(said.get("retry")),
             "on_conflict": on_conflict,
             "max_body_bytes": max_body_bytes,
             "merge": None if merge is None else merge_fields(merge),
@@ -100,7 +102,7 @@ class TopicApi:
         concurrency: int | None = None,
         rate_per_s: float | None = None,
         success: Sequence[int] | None = None,
-        retry: RetryRule | None = None,
+        retry: Waits | None = None,
         breaker: Mapping[str, int] | Literal[False] | None = None,
         secrets: Sequence[str] = (),
         paused: bool = False,

@@ -9,13 +9,15 @@
     pydantic model, list[Model],
     Model | None ...                       validated by pydantic
 
+A handler of several parameters takes the fields of a body object by their names; each has the type of its parameter.
+
 The items of a merge group come as one list, so its handler asks for `list[...]`. The job of a body that does not
 fit is dead at once, and what was wrong stands in its last error: see `outcomes.UnfitBody`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -39,6 +41,19 @@ def reader_of(annotation: Any, where: str) -> Reader:
     except TypeError as wrong:
         raise TypeError(f"{where}: a body cannot be read as {annotation!r}: {wrong}") from None
     return lambda job: decode(job.data or b"null")
+
+
+def fields_reader(types: Mapping[str, Any], optional: Collection[str], where: str) -> Reader:
+    """How to read the fields of a body object: a dict of those that are there. Fields that no parameter takes are
+    ignored. Raises TypeError, naming `where`, for a type that no field can have."""
+    fields = [(name, kind, msgspec.UNSET) if name in optional else (name, kind) for name, kind in types.items()]
+    read = reader_of(msgspec.defstruct("Fields", fields, kw_only=True), where)
+
+    def found(job: Payload) -> dict[str, Any]:
+        values = msgspec.structs.asdict(read(job))
+        return {name: value for name, value in values.items() if value is not msgspec.UNSET}
+
+    return found
 
 
 def takes_texts(reader: Reader) -> bool:

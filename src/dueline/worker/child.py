@@ -83,7 +83,7 @@ def _handler(home: Home, topic: str, settings: ChildSettings) -> Handler:
 
 def call_here(handler: Handler, job: Held, context: Context) -> Any:
     """Call a handler in this thread, which may block; a coroutine gets an event loop for itself."""
-    result = handler.call(*handler.arguments(job, context))
+    result = handler.invoke(job, context)
     return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
 
 

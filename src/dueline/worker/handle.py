@@ -1,7 +1,9 @@
 """What `@worker.handles` leaves in place of a function: the function, and the means to send it jobs.
 
-    close_order.send({"order": 7}, delay="30m")          from threads, processes and plain programs: blocks until kept
-    await close_order.asend({"order": 7}, delay="30m")   from coroutines
+    close_order.send(Order(7), delay="30m")              from threads, processes and plain programs: blocks until kept
+    await close_order.asend(Order(7), delay="30m")       from coroutines
+
+The body is of the type of the handler's parameter; a handler of several parameters is sent an object of its fields.
 
 The policy that the decorator names (`max_attempts`, `retry`, `lease`, `ttl`) is that of the jobs sent here; what a send
 says itself counts more. Jobs that others send have the policy that they were sent with.
@@ -9,19 +11,21 @@ says itself counts more. Jobs that others send have the policy that they were se
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
 from ..client.results import Job, Outcome, Sent
-from ..client.sending import Policy, SendOptions
+from ..client.sending import Policy, SendOptions, with_attempts
 from ..client.times import Duration, Moment
 from .handlers import Handler
 
 if TYPE_CHECKING:
+    from .context import Context
     from .worker import Worker
 
 P = ParamSpec("P")
 T = TypeVar("T")
+B = TypeVar("B")
 
 
 class Handle(Generic[P, T]):
@@ -59,10 +63,26 @@ class Handle(Generic[P, T]):
 
     # Plain calls: they block until it is done.
 
+    @overload
+    def send(self: NoBody, body: Any = None, **options: Unpack[SendOptions]) -> Sent: ...
+    @overload
+    def send(self: OfGroup[B], body: B | list[B], **options: Unpack[SendOptions]) -> Sent: ...
+    @overload
+    def send(self: OfBody[B], body: B, **options: Unpack[SendOptions]) -> Sent: ...
+    @overload
+    def send(self: OfFields, body: Mapping[str, Any], **options: Unpack[SendOptions]) -> Sent: ...
     def send(self, body: Any = None, **options: Unpack[SendOptions]) -> Sent:
         """Send a job to this handler; it is kept when this returns. Options: as of `Client.send`."""
         return self._send(body, options, "asend")
 
+    @overload
+    def at(self: NoBody, moment: Moment, body: Any = None, **options: Unpack[SendOptions]) -> Sent: ...
+    @overload
+    def at(self: OfGroup[B], moment: Moment, body: B | list[B], **options: Unpack[SendOptions]) -> Sent: ...
+    @overload
+    def at(self: OfBody[B], moment: Moment, body: B, **options: Unpack[SendOptions]) -> Sent: ...
+    @overload
+    def at(self: OfFields, moment: Moment, body: Mapping[str, Any], **options: Unpack[SendOptions]) -> Sent: ...
     def at(self, moment: Moment, body: Any = None, **options: Unpack[SendOptions]) -> Sent:
         """Send a job that is due at a moment."""
         return self._send(body, cast("SendOptions", {**options, "at": moment}), "aat")
@@ -78,14 +98,29 @@ class Handle(Generic[P, T]):
 
     # The same for coroutines.
 
+    @overload
+    async def asend(self: NoBody, body: Any = None, **options: Unpack[SendOptions]) -> Sent: ...
+    @overload
+    async def asend(self: OfGroup[B], body: B | list[B], **options: Unpack[SendOptions]) -> Sent: ...
+    @overload
+    async def asend(self: OfBody[B], body: B, **options: Unpack[SendOptions]) -> Sent: ...
+    @overload
+    async def asend(self: OfFields, body: Mapping[str, Any], **options: Unpack[SendOptions]) -> Sent: ...
     async def asend(self, body: Any = None, **options: Unpack[SendOptions]) -> Sent:
         """`send` for coroutines."""
-        options = self._options(options)
-        return await self.worker.ado(lambda queue: queue.send(self.topic, body, **options))
+        return await self._asend(body, options)
 
+    @overload
+    async def aat(self: NoBody, moment: Moment, body: Any = None, **options: Unpack[SendOptions]) -> Sent: ...
+    @overload
+    async def aat(self: OfGroup[B], moment: Moment, body: B | list[B], **options: Unpack[SendOptions]) -> Sent: ...
+    @overload
+    async def aat(self: OfBody[B], moment: Moment, body: B, **options: Unpack[SendOptions]) -> Sent: ...
+    @overload
+    async def aat(self: OfFields, moment: Moment, body: Mapping[str, Any], **options: Unpack[SendOptions]) -> Sent: ...
     async def aat(self, moment: Moment, body: Any = None, **options: Unpack[SendOptions]) -> Sent:
         """`at` for coroutines."""
-        return await self.asend(body, **cast("SendOptions", {**options, "at": moment}))
+        return await self._asend(body, cast("SendOptions", {**options, "at": moment}))
 
     async def acancel(self, id: str, missing_ok: bool = False) -> Outcome:
         """`cancel` for coroutines."""
@@ -99,5 +134,17 @@ class Handle(Generic[P, T]):
         options = self._options(options)
         return self.worker.do(lambda queue: queue.send(self.topic, body, **options), instead)
 
+    async def _asend(self, body: Any, options: SendOptions) -> Sent:
+        options = self._options(options)
+        return await self.worker.ado(lambda queue: queue.send(self.topic, body, **options))
+
     def _options(self, options: SendOptions) -> SendOptions:
-        return cast("SendOptions", {**self._policy, **options})
+        return cast("SendOptions", {**self._policy, **with_attempts(options)})
+
+
+if TYPE_CHECKING:
+    # What a handle may be sent, by the parameters of its handler (see `handlers`). A group's items are sent one by one.
+    NoBody = Handle[[], Any] | Handle[[Context], Any]
+    OfGroup = Handle[[list[B]], Any] | Handle[[list[B], Context], Any]
+    OfBody = Handle[[B], Any] | Handle[[B, Context], Any]
+    OfFields = Handle[Concatenate[Any, Any, ...], Any]

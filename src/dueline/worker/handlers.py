@@ -17,7 +17,7 @@ import msgspec
 
 from ..client.results import Held
 from ..client.times import Duration, duration_ms
-from .bodies import Reader, reader_of
+from .bodies import Reader, fields_reader, reader_of
 from .context import Context
 from .outcomes import UnfitBody
 
@@ -33,7 +33,9 @@ class Home(msgspec.Struct, frozen=True):
 
 
 class Handler(msgspec.Struct, frozen=True):
-    """One handler of one topic. `places`: how many of its topic run at a time; None: those of its mode."""
+    """One handler of one topic. `read`: how it reads the body; None: it does not want it. `context`: the parameter that
+    takes the Context. `by_name`: its parameters are fields of the body. `places`: how many of its topic run at a time;
+    None: those of its mode."""
 
     topic: str
     name: str
@@ -41,17 +43,26 @@ class Handler(msgspec.Struct, frozen=True):
     mode: Mode
     home: Home
     read: Reader | None
-    wants_context: bool
+    context: str | None
+    by_name: bool
     timeout_s: float | None = None
     places: int | None = None
 
-    def arguments(self, job: Held, context: Context) -> tuple[Any, ...]:
-        """What it is called with. Raises UnfitBody; what else a type's own checks raise is a failure of the handler."""
+    def invoke(self, job: Held, context: Context) -> Any:
+        """Call it; a coroutine function gives its coroutine. Raises UnfitBody, and whatever the handler raises."""
+        args, fields = self.arguments(job, context)
+        return self.call(*args, **fields)
+
+    def arguments(self, job: Held, context: Context) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What it is called with, by place and by name. Raises UnfitBody; what else a type's own checks raise is a
+        failure of the handler."""
         try:
-            given = () if self.read is None else (self.read(job),)
+            given: tuple[Any, ...] = () if self.read is None else (self.read(job),)
         except (ValueError, RecursionError) as wrong:  # what msgspec and pydantic raise is a ValueError
             raise UnfitBody(f"the body is not what {self.name} asks for: {wrong}") from None
-        return (*given, context) if self.wants_context else given
+        if self.by_name:
+            return (), given[0] if self.context is None else {**given[0], self.context: context}
+        return given if self.context is None else (*given, context), {}
 
 
 def handler_of(
@@ -76,31 +87,35 @@ def handler_of(
         raise ValueError(f"{name}: a child process can find only what stands at the top of a module or class")
     if concurrency is not None and concurrency < 1:
         raise ValueError(f"{name}: concurrency is at least 1")
-    read, wants_context = _parameters(call, name)
+    read, context, by_name = _parameters(call, name)
     timeout_s = None if timeout is None else duration_ms(timeout, "timeout") / 1000
-    return Handler(topic, name, call, mode, home, read, wants_context, timeout_s, concurrency)
+    return Handler(topic, name, call, mode, home, read, context, by_name, timeout_s, concurrency)
 
 
-def _parameters(call: Callable[..., Any], name: str) -> tuple[Reader | None, bool]:
-    """How to read the body, if it is wanted, and whether the context is."""
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+def _parameters(call: Callable[..., Any], name: str) -> tuple[Reader | None, str | None, bool]:
+    """How to read the body, if it is wanted; the parameter that takes the Context, if there is one; and whether the
+    others take the fields of the body, because there are several. Raises TypeError."""
     parameters = inspect.signature(call).parameters.values()
-    own = [one for one in parameters if one.kind in kinds]
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    if len(own) > 2 and any(one.default is inspect.Parameter.empty for one in own[2:]):
-        raise TypeError(f"{name}: a handler takes the body and a Context, not {len(own)} arguments")
-    if any(one.kind is keyword and one.default is inspect.Parameter.empty for one in parameters):
-        raise TypeError(f"{name}: a handler is called with the body and a Context, without keywords")
+    own = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    if any(one.kind is one.KEYWORD_ONLY and one.default is one.empty for one in parameters):
+        raise TypeError(f"{name}: a handler has no keyword-only parameters without a default")
     hints = _hints(call, name)
-    types = [hints.get(one.name, Any) for one in own]
-    if types[:1] == [Context]:
-        return None, True
-    if len(types) > 1 and types[1] not in (Context, Any):
-        own = own[:1] if own[1].default is not inspect.Parameter.empty else own
-        if len(own) > 1:
-            raise TypeError(f"{name}: the second parameter is the Context, not {types[1]!r}")
-    wants_context = len(own) > 1 and (types[1] is Context or own[1].default is inspect.Parameter.empty)
-    return (reader_of(types[0], name) if own else None), wants_context
+    contexts = [one.name for one in own if hints.get(one.name) is Context]
+    if not contexts and len(own) == 2 and own[1].name not in hints and own[1].default is inspect.Parameter.empty:
+        contexts = [own[1].name]
+    if len(contexts) > 1:
+        raise TypeError(f"{name}: one parameter is the Context, not {len(contexts)}")
+    context = contexts[0] if contexts else None
+    others = [one for one in own if one.name != context]
+    if len(others) > 1:
+        if any(one.kind is one.POSITIONAL_ONLY for one in own):
+            raise TypeError(f"{name}: fields of the body are given by their names, not to positional-only parameters")
+        types = {one.name: hints.get(one.name, Any) for one in others}
+        optional = {one.name for one in others if one.default is not one.empty}
+        return fields_reader(types, optional, name), context, True
+    if others and own[0].name == context:
+        raise TypeError(f"{name}: the first parameter is the body, the second the Context")
+    return (reader_of(hints.get(others[0].name, Any), name) if others else None), context, False
 
 
 def _hints(call: Callable[..., Any], name: str) -> dict[str, Any]:

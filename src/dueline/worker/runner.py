@@ -171,7 +171,7 @@ class Runner:
 
     async def _called(self, handler: Handler, context: Context, limit: _Limit) -> Verdict:
         if handler.mode == "async":
-            return verdict_of(await handler.call(*handler.arguments(context.job, context)))
+            return verdict_of(await handler.invoke(context.job, context))
         if self._settings.call is not None:
             return verdict_of(await self._settings.call(lambda: call_here(handler, context.job, context)))
         if handler.mode == "thread":

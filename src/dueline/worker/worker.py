@@ -5,7 +5,7 @@
     @worker.handles("order.close", max_attempts=5, retry=["10s", "1m", "10m"], timeout="30s")
     async def close_order(order: Order) -> None: ...
 
-    close_order.send({"order": 7}, delay="30m")      # anywhere, also where no worker runs
+    close_order.send(Order(7), delay="30m")          # anywhere, even where no worker runs
     worker.run()                                     # until SIGTERM or Ctrl-C
 
 The constructor stores; nothing is opened before the first send or `start`. Sends go through the running worker's own
@@ -22,7 +22,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from types import ModuleType, TracebackType
 from typing import Any, ParamSpec, TypeVar, cast
 
-from ..client.sending import Policy, RetryRule
+from ..client.sending import Policy, RetryRule, with_attempts
 from ..client.times import Duration, duration_ms
 from .context import refuse_in_loop
 from .handle import Handle
@@ -110,8 +110,10 @@ class Worker:
         `mode`: coroutines run in the event loop, plain functions in threads, either in child processes with "process".
         `timeout`: what runs longer has failed. `concurrency`: places of this topic alone, instead of its mode's.
         `max_attempts`, `retry`, `lease`, `ttl`: the policy of jobs that are sent through the handle."""
+        if callable(topic):
+            raise TypeError(f'name the topic, such as @worker.handles("{getattr(topic, "__name__", "order.close")}")')
         given = {"max_attempts": max_attempts, "retry": retry, "lease": lease, "ttl": ttl}
-        policy = cast("Policy", {name: value for name, value in given.items() if value is not None})
+        policy = cast("Policy", with_attempts({name: value for name, value in given.items() if value is not None}))
 
         def decorate(function: Callable[P, T]) -> Handle[P, T]:
             inner = cast("Handle[P, T]", function) if isinstance(function, Handle) else None

@@ -17,6 +17,7 @@ from msgspec import Raw
 from dueline.cli.values import duration as typed_duration
 from dueline.client import errors, new_job
 from dueline.client import results as r
+from dueline.client.api import Api
 from dueline.client.times import datetime_of, duration_ms, moment_ms
 from dueline.engine.policy import duration_ms as engine_duration_ms
 
@@ -234,3 +235,31 @@ def test_every_error_class_has_a_code() -> None:
     codes = [kind.code for kind in all_of(errors.DuelineApiError)]
     assert len(set(codes)) == len(codes) == 16
     assert {code: kind.code for code, kind in errors.BY_CODE.items()} == {code: code for code in errors.BY_CODE}
+
+
+def test_a_number_of_retries_is_one_attempt_more() -> None:
+    assert wire(retry=3) == {"body": None, "max_attempts": 4}
+    assert wire(retry=0) == {"body": None, "max_attempts": 1}
+    assert Api.patch(Api(), "t", "a", retry=3).body == b'{"max_attempts":4}'
+    assert Api.set_topic(Api(), "t", retry=3, lease="1m").body == b'{"lease_ms":60000,"max_attempts":4}'
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "wrong"),
+    [
+        ({"retry": -1}, ValueError, "retry: a number of retries is at least 0"),
+        ({"retry": True}, TypeError, "retry: "),
+        ({"retry": "3"}, TypeError, "retry: "),
+        ({"retry": 3, "max_attempts": 4}, ValueError, "retry=3 is max_attempts=4: give one of them"),
+        ({"retry": 3, "max_attempts": None}, ValueError, "give one of them"),
+    ],
+)
+def test_a_number_of_retries_that_cannot_be_meant_is_refused(options: Any, kind: type[Exception], wrong: str) -> None:
+    with pytest.raises(kind, match=wrong):
+        new_job(1, **options)
+
+
+def test_a_push_target_has_waits_but_no_number_of_retries() -> None:
+    retry: Any = 3
+    with pytest.raises(TypeError, match="retry: "):
+        Api.set_push(Api(), "t", "http://127.0.0.1:1", retry=retry)

@@ -17,6 +17,7 @@ from dueline.client.sending import body_fields
 from dueline.worker import Context, TaskWorker, Worker
 from dueline.worker.bodies import reader_of
 from dueline.worker.handlers import Handler, Home, handler_of
+from dueline.worker.outcomes import UnfitBody
 from dueline.worker.runner import lanes_of
 
 
@@ -153,28 +154,68 @@ def untyped(body): ...
 def both(body: int, context: Context) -> None: ...
 def second_untyped(body: int, context) -> None: ...
 def only_context(context: Context) -> None: ...
-def with_default(body: int, extra: int = 5) -> None: ...
+def with_option(body: int, *, extra: int = 5) -> None: ...
 
 
 def test_a_handler_gets_the_body_the_context_or_both() -> None:
     job = held(body=Raw(b"7"))
     context = Context(job, None)  # type: ignore[arg-type]
-    assert handler(no_parameter).arguments(job, context) == ()
-    assert handler(only_body).arguments(job, context) == (7,)
-    assert handler(untyped).arguments(job, context) == (7,)
-    assert handler(both).arguments(job, context) == (7, context)
-    assert handler(second_untyped).arguments(job, context) == (7, context)
-    assert handler(only_context).arguments(job, context) == (context,)
-    assert handler(with_default).arguments(job, context) == (7,)
+    assert handler(no_parameter).arguments(job, context) == ((), {})
+    assert handler(only_body).arguments(job, context) == ((7,), {})
+    assert handler(untyped).arguments(job, context) == ((7,), {})
+    assert handler(both).arguments(job, context) == ((7, context), {})
+    assert handler(second_untyped).arguments(job, context) == ((7, context), {})
+    assert handler(only_context).arguments(job, context) == ((context,), {})
+    assert handler(with_option).arguments(job, context) == ((7,), {})
 
 
-def three(a: int, b: Context, c: int) -> None: ...
+def close(order_id: int, reason: str = "unpaid") -> tuple[int, str]:
+    return order_id, reason
+
+
+def close_with_context(context: Context, order_id: int, model: Model | None, reason="unpaid") -> tuple[Any, ...]:
+    return context.id, order_id, model, reason
+
+
+@pytest.mark.parametrize(
+    ("call", "body", "result"),
+    [
+        (close, b'{"order_id":1}', (1, "unpaid")),
+        (close, b'{"reason":"late","order_id":1,"more":[]}', (1, "late")),
+        (close_with_context, b'{"order_id":1,"model":{"n":2}}', ("i", 1, Model(n=2), "unpaid")),
+        (close_with_context, b'{"order_id":1,"model":null,"reason":{"a":1}}', ("i", 1, None, {"a": 1})),
+    ],
+)
+def test_a_handler_may_take_the_fields_of_a_body_object(call: Any, body: bytes, result: Any) -> None:
+    job = held(body=Raw(body))
+    assert handler(call).invoke(job, Context(job, None)) == result  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [
+        (b"{}", "missing required field `order_id`"),
+        (b'{"order_id":"1"}', "Expected `int`, got `str`"),
+        (b'{"order_id":1,"reason":null}', "Expected `str`, got `null`"),
+        (b"7", "Expected `object`, got `int`"),
+        (b"[1]", "Expected `object`, got `array`"),
+    ],
+)
+def test_a_body_without_the_fields_that_a_handler_takes_is_unfit(body: bytes, wrong: str) -> None:
+    job = held(body=Raw(body))
+    with pytest.raises(UnfitBody, match=rf"m\.f asks for: .*{wrong}"):
+        handler(close).invoke(job, Context(job, None))  # type: ignore[arg-type]
+
+
+def two_contexts(a: int, b: Context, c: Context) -> None: ...
 def keyword(a: int, *, b: int) -> None: ...
-def not_a_context(a: int, b: int) -> None: ...
+def by_place(a: int, b: int, /) -> None: ...
+def of_no_type(a: int, b: complex) -> None: ...
+def context_first(context: Context, a: int) -> None: ...
 def unknown(a: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
 
-@pytest.mark.parametrize("call", [three, keyword, not_a_context, unknown])
+@pytest.mark.parametrize("call", [two_contexts, keyword, by_place, of_no_type, context_first, unknown])
 def test_a_function_that_cannot_be_called_with_a_job_is_refused_by_name(call: Any) -> None:
     with pytest.raises(TypeError, match=r"m\.f"):
         handler(call)
@@ -266,7 +307,7 @@ def test_classes_with_a_type_are_found_in_their_modules_in_the_order_of_their_li
     assert worker.topics == ("order.close",)
     first, second = worker._handlers["order.close"]
     assert (first.name, first.mode) == (f"{__name__}.Close", "thread")
-    assert (second.mode, second.timeout_s, second.places, second.wants_context) == ("process", 5.0, 2, True)
+    assert (second.mode, second.timeout_s, second.places, second.context) == ("process", 5.0, 2, "context")
     assert worker.find(__name__) == [Close, CloseToo]
     assert len(worker._handlers["order.close"]) == 2, "finding them again binds nothing twice"
 
@@ -295,3 +336,12 @@ def test_two_functions_of_one_name_are_two_handlers() -> None:
 def test_a_handler_without_a_topic_is_refused() -> None:
     with pytest.raises(ValueError, match="name the topic"):
         Worker("http://127.0.0.1:1").handles("")(only_body)
+
+
+def test_a_decorator_without_a_topic_says_how_to_write_it() -> None:
+    with pytest.raises(TypeError, match=r'name the topic, such as @worker\.handles\("only_body"\)'):
+        Worker("http://127.0.0.1:1").handles(only_body)  # type: ignore[arg-type]
+
+
+def test_a_timeout_may_have_several_units() -> None:
+    assert handler(only_body, timeout="1h30m").timeout_s == 5400

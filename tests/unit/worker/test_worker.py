@@ -709,3 +709,17 @@ def test_a_worker_without_handlers_does_not_start_and_one_that_runs_takes_no_mor
 def test_options_that_cannot_be_are_refused(options: Any) -> None:
     with pytest.raises(ValueError, match=r"concurrency|lease|grace"):
         Worker(**options)
+
+
+def test_retry_3_is_three_retries_after_the_first_attempt_and_a_send_may_say_otherwise() -> None:
+    async def run() -> None:
+        async with lab() as here:
+
+            @here.worker.handles("t", retry=3)
+            async def handle(order: int) -> None: ...
+
+            for id, options in {"a": {}, "b": {"retry": 1}, "c": {"max_attempts": 9}}.items():
+                await handle.asend(1, id=id, delay="1h", **options)
+            assert [(await here.queue.get("t", id)).max_attempts for id in "abc"] == [4, 2, 9]
+
+    asyncio.run(run())
