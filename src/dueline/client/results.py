@@ -19,6 +19,8 @@ from .typed import decode_as
 
 T = TypeVar("T")
 
+SHOWN_BYTES = 200  # of a body in a repr
+
 
 class Payload(msgspec.Struct, frozen=True, kw_only=True):
     """The three ways a body stands in an answer. At most one of them is set."""
@@ -49,6 +51,18 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True):
         """The body as a value of `type`: a msgspec struct, dataclass, TypedDict, pydantic model, a list of them, or any
         type that msgspec decodes. Raises msgspec.ValidationError (pydantic: its own) when it is not one."""
         return decode_as(type, self.data or b"null")
+
+    def __repr__(self) -> str:
+        """The id, the topic, the beginning of the body, and whatever differs from its default."""
+        shown: list[str] = []
+        for field in msgspec.structs.fields(self):
+            value = getattr(self, field.name)
+            if field.name not in Payload.__struct_fields__ and value not in (field.default, {}):
+                shown.append(f"{field.name}={value!r}")
+        if (data := self.data) is not None:
+            name = "items" if isinstance(self.items, tuple) else "body"
+            shown.insert(2, f"{name}={_beginning(data, isinstance(self.body_base64, str))}")
+        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 class Job(Payload, frozen=True, kw_only=True):
@@ -309,3 +323,14 @@ class Readiness(msgspec.Struct, frozen=True):
 
     ready: bool
     reasons: tuple[Any, ...] = ()
+
+
+def _beginning(data: bytes, is_bytes: bool) -> str:
+    """The beginning of a body: JSON as it is written, with escapes for what does not print."""
+    begin = data[:SHOWN_BYTES]
+    text = repr(begin) if is_bytes else "".join(map(_printable, begin.decode(errors="backslashreplace")))
+    return text if len(begin) == len(data) else f"{text}... ({len(data)} bytes)"
+
+
+def _printable(char: str) -> str:
+    return char if char.isprintable() else char.encode("unicode_escape").decode()
