@@ -245,3 +245,48 @@ def test_refusals_of_the_mount_are_errors_of_the_client(tmp_path: Path) -> None:
 
     with served(stranger) as url, pytest.raises(NotAllowed):
         Client(url).info()
+
+
+@pytest.mark.parametrize("started_by", ["the test", "the application"])
+def test_an_application_with_its_worker_inside_is_tested_in_virtual_time(
+    dueline_queue: VirtualQueue, started_by: str
+) -> None:
+    worker, closed = Worker("http://127.0.0.1:1"), list[int]()
+
+    @worker.handles("order.close")
+    def close(order: int) -> None:
+        closed.append(order)
+
+    @worker.handles("order.review")
+    async def review(order: int) -> None:
+        await asyncio.sleep(3600)
+        closed.append(-order)
+
+    app = FastAPI(lifespan=lifespan(worker))
+
+    @app.post("/orders/{order}")
+    async def place(order: int) -> None:
+        await close.asend(order, delay="30m")
+
+    @app.post("/orders-now/{order}")
+    async def place_now(order: int) -> None:
+        await close.asend(order)
+
+    (dueline_queue.work if started_by == "the test" else dueline_queue.host)(worker)
+    for order in (7, 8):  # the second time the application starts the worker that it has stopped
+        with TestClient(app) as http:
+            assert http.post(f"/orders/{order}").status_code == 200
+            dueline_queue.clock.advance("29m")
+            assert order not in closed
+            dueline_queue.clock.advance("1m")
+            assert order in closed
+    with TestClient(app):
+        dueline_queue.client.send("order.review", 9)
+        dueline_queue.clock.advance("1m")  # it has begun, and the application ends before it is done
+    assert closed == [7, 8]
+    with TestClient(app) as http:
+        http.post("/orders-now/9")  # its handler, a plain function, runs in the grace of the stop
+    assert closed == [7, 8, 9]
+    dueline_queue.client.send("order.close", 10)
+    dueline_queue.clock.advance("1h")
+    assert closed == [7, 8, 9], "the worker ended with the application"

@@ -57,6 +57,13 @@ class VirtualHost:
         asked = asyncio.run_coroutine_threadsafe(ask(self.queue), self._loop)
         return await asyncio.to_thread(self._loop.settled, asked)
 
+    @property
+    def here(self) -> bool:
+        return self._loop.inside
+
+    async def on_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        return await asyncio.to_thread(self._loop.wait_for, asyncio.run_coroutine_threadsafe(work, self._loop))
+
     async def call(self, work: Callable[[], Any]) -> Any:
         return await self._loop.run_in_executor(None, contextvars.copy_context().run, work)
 

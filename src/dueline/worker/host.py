@@ -35,6 +35,15 @@ class Host(Protocol):
         """Ask the queue something, in any event loop."""
         ...
 
+    @property
+    def here(self) -> bool:
+        """Whether this is the thread of the event loop that the worker runs on."""
+        ...
+
+    async def on_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on that event loop, from another one. This thread may run plain functions meanwhile."""
+        ...
+
     async def call(self, work: Callable[[], Any]) -> Any:
         """Run a plain function: handlers whose mode is thread or process."""
         ...

@@ -198,6 +198,8 @@ class Worker:
     async def start(self) -> None:
         """Connect and begin to pull. Raises DuelineApiError when the queue cannot be used, ValueError for handlers that
         cannot run."""
+        if self._host is not None and not self._host.here:  # such as the lifespan of an application in a test
+            return await self._host.on_loop(self.start())
         if self._runner is not None:
             return
         self.find(*self._modules)
@@ -221,6 +223,8 @@ class Worker:
 
     async def stop(self, grace: Duration | None = None) -> None:
         """Pull no more, let handlers go on for `grace`, give the rest back uncounted, disconnect."""
+        if self._host is not None and not self._host.here:
+            return await self._host.on_loop(self.stop(grace))
         runner, queue = self._runner, self._queue
         if runner is None or queue is None:
             return
