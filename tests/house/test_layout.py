@@ -27,7 +27,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "push": {"engine", "_version"},
     "server": {"engine", "store", "dialects", "push", "telemetry", "config", "_version"},
     "client": {"durations", "_version"},
-    "worker": {"client", "engine", "store", "durations", "_version"},  # the store in worker/direct.py only
+    # Of telemetry what is plain numbers and text, without the packages of a server.
+    "worker": {
+        *("client", "engine", "store", "durations", "_version"),
+        *("telemetry.families", "telemetry.figures", "telemetry.plain_text"),
+    },  # the store in worker/direct.py only
     "cli": {"client", "config", "server", "store", "engine", "worker", "_version"},
     "exfe": {"engine", "_version"},
     "integrations": {"client", "worker", "server", "dialects", "config", "store", "_version"},
@@ -121,7 +125,7 @@ def test_importing_dueline_loads_neither_server_nor_store() -> None:
     [
         ("import dueline", {"_version"}),
         ("from dueline import Client", {"_version", "client", "durations"}),
-        ("from dueline import Client, AsyncClient, Worker", {"_version", "client", "durations", "worker"}),
+        ("from dueline import Client, AsyncClient, Worker", {"_version", "client", "durations", "telemetry", "worker"}),
     ],
 )
 def test_a_name_of_dueline_loads_only_the_packages_that_it_needs(code: str, loaded: set[str]) -> None:

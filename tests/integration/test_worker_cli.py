@@ -13,10 +13,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
 from dueline import Client, Job
+from dueline.testing.process import free_port
 
 from .served import DUELINE, environment, served
 
@@ -150,6 +152,17 @@ def test_the_exit_code_says_what_becomes_of_the_job(
         assert job.last_error == (None if code == 0 else f"exit {code}\nit is {code}")
 
 
+def test_a_worker_shows_its_health_where_the_command_line_says(url: str, tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    with Client(url) as client, working(url, "health", tmp_path, "--health", address):
+        client.send("health", "0", id="a")
+        ended(client, "health", "a")
+        with urlopen(f"http://{address}/readyz") as answer:
+            assert answer.read() == b'{"ready":true}'
+        with urlopen(f"http://{address}/metrics") as answer:
+            assert b'dueline_worker_jobs_total{outcome="done",topic="health"} 1.0' in answer.read()
+
+
 @pytest.mark.parametrize("code", [0, 65, 3])
 def test_the_exit_code_counts_whatever_the_program_leaves_running(url: str, tmp_path: Path, code: int) -> None:
     topic = f"leave{code}"
@@ -281,6 +294,7 @@ def test_a_worker_that_is_still_connecting_ends_at_once(way: str, number: int) -
         (["work", "topic", "--", "no-such-program-here"], "there is no program no-such-program-here"),
         (["work", "topic", "--lease", "1ms", "--", "true"], "lease"),
         (["work", "topic", "--url", "ftp://x", "--", "true"], "is not a queue"),
+        (["work", "topic", "--health", "9280", "--", "true"], "health: write HOST:PORT"),
     ],
 )
 def test_wrong_usage_is_told_and_starts_nothing(arguments: list[str], said: str) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from dueline.testing.process import free_port
+
 from ..faults.kit import short_folder
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +57,7 @@ CASES: dict[str, list[tuple[str, Any, str, dict[str, Any]]]] = {
         ("order.paid", {"number": 1}, "done", {"delay": "200ms"}),
         ("order.paid", {"number": 2}, "done", {}),  # its timer has run, or never was
     ],
+    "pooled": [("report", "sales", "done", {})],
     "pictures": [("picture.shrink", "pixels", "done", {}), ("picture.upload", "a.png", "done", {})],
     "traced": [("mail", "hello", "dead", {"headers": {"Urgent": "no"}, "retry": ["10ms"]})],
     "tasks": [("task.close", {"order": 3}, "done", {})],
@@ -71,6 +74,7 @@ SHOWN: dict[str, list[Any]] = {
     ],
     "fields": ["order 7 is cancelled: unpaid", ["order.cancel", "done", None, 1, ""]],
     "orders": [["order.placed", "done", None, 1, ""], *[["order.paid", "done", None, 1, ""]] * 2],
+    "pooled": ["sales by a connection", ["report", "done", None, 1, ""]],
     "pictures": [["picture.shrink", "done", None, 1, ""], ["picture.upload", "done", None, 1, ""]],
     "traced": [["mail", "dead", "rejected", 2, "not worth a second try"]],
     "tasks": ["close {'order': 3}", "tell {'order': 3}", ["task.close", "done", None, 1, ""]],
@@ -84,7 +88,7 @@ def test_every_program_of_the_page_is_run_here() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_a_program_of_the_page_does_what_the_page_says(name: str) -> None:
     with short_folder() as folder:
-        (folder / f"{name}.py").write_text(PROGRAMS[name])
+        (folder / f"{name}.py").write_text(PROGRAMS[name].replace(":9280", f":{free_port()}"))
         (folder / "driver.py").write_text(DRIVER)
         shown = subprocess.run(
             [sys.executable, "driver.py", name, msgspec.json.encode(CASES[name]).decode()],

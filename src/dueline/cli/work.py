@@ -56,6 +56,10 @@ def work(
             f"more than both. Default with a command: {DEFAULT_URL}.",
         ),
     ] = None,
+    health: Annotated[
+        str | None,
+        typer.Option("--health", metavar="HOST:PORT", help="Serve /healthz, /readyz and /metrics of this worker here."),
+    ] = None,
     namespace: Namespace = None,
     token_file: TokenFile = None,
 ) -> None:
@@ -78,6 +82,8 @@ def work(
         said = {name: value for name, value in (("url", url), ("namespace", namespace)) if _typed(context, name)}
         worker.join_queue(said.get("url"), said.get("namespace"), token if _typed(context, "token_file") else None)
     try:
+        if health is not None:
+            worker.show_health(health)
         worker.run()
     except (DuelineApiError, ModuleNotFoundError, ValueError) as wrong:
         print(f"dueline: {wrong}", file=sys.stderr)

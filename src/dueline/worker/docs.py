@@ -33,7 +33,7 @@ SHOWN: dict[str, tuple[type[Any], ...]] = {
 }
 GIVEN = (Handle, Context, Queue, SubmitFailed)  # programs get them and do not make them
 INSIDE: dict[type[Any], tuple[str, ...]] = {
-    Worker: ("do", "ado", "join_queue", "live_in", "on_stop"),
+    Worker: ("do", "ado", "join_queue", "live_in", "on_stop", "show_health"),
     SyncQueue: ("do", "submit"),
 }
 _MIDDLEWARE = """

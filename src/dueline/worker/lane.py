@@ -38,6 +38,7 @@ class Lane:
         self.places = places
         self.busy = 0
         self.alone = 0  # threads that nobody waits for
+        self.trouble: str | None = None  # why the last pull failed
         self._queue = queue
         self._lease_ms = lease_ms
         self._begin = begin
@@ -53,6 +54,7 @@ class Lane:
             try:
                 jobs = await self._queue.pull(self._turned(), min(self.free, MAX_PULL), self._lease_ms, WAIT_MS)
             except DuelineApiError as error:
+                self.trouble = str(error)
                 serious = isinstance(error, NotAllowed | InvalidRequest)
                 log.log(logging.ERROR if serious else logging.WARNING, "cannot pull %s: %s", self.topics, error)
                 await asyncio.sleep(rest_s)
@@ -62,7 +64,7 @@ class Lane:
                 log.exception("a pull of %s failed", self.topics)
                 await asyncio.sleep(BACK_OFF_S[1])
                 continue
-            rest_s = BACK_OFF_S[0]
+            rest_s, self.trouble = BACK_OFF_S[0], None
             for job in jobs:
                 self.busy += 1
                 self._begin(self, job)

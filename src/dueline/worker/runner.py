@@ -19,6 +19,7 @@ import msgspec
 from ..client.results import Held
 from .child import call_here
 from .context import Context
+from .figures import Figures
 from .handlers import Handler
 from .lane import Lane
 from .leases import Do, Hold, Leases
@@ -53,8 +54,11 @@ class Settings(msgspec.Struct, frozen=True):
 class Runner:
     """Handlers by topic, on a queue. `start`, then `stop`; it runs once."""
 
-    def __init__(self, queue: Queue, handlers: Mapping[str, Sequence[Handler]], settings: Settings) -> None:
+    def __init__(
+        self, queue: Queue, handlers: Mapping[str, Sequence[Handler]], settings: Settings, figures: Figures
+    ) -> None:
         self._queue = queue
+        self._figures = figures
         self._handlers = handlers
         self._settings = settings
         self._stopping = False
@@ -73,6 +77,15 @@ class Runner:
     def running(self) -> int:
         """Jobs in hand."""
         return len(self._running)
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
+    @property
+    def trouble(self) -> str | None:
+        """Why jobs cannot be pulled now, as far as is known."""
+        return next((lane.trouble for lane in self._lanes.values() if lane.trouble is not None), None)
 
     async def start(self) -> None:
         await self._queue.start()
@@ -124,11 +137,18 @@ class Runner:
         _complain(task)
 
     async def _work(self, lane: Lane, hold: Hold) -> None:
+        job, loop = hold.job, asyncio.get_running_loop()
+        begin_s, outcome = loop.time(), "given_back"
+        self._figures.begun(job.topic)
         try:
             verdict = await self._verdict(hold)
+            if hold.lost.done():
+                outcome = "lost"
+            elif verdict is not None:
+                outcome = verdict.ending.name.lower()
         finally:
+            self._figures.ended(job.topic, outcome, loop.time() - begin_s)
             lane.leave()
-        job = hold.job
         if hold.lost.done():
             log.warning("%s %s: the lease is lost, the outcome is dropped", job.topic, job.id)
         elif verdict is None:

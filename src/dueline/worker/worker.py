@@ -8,6 +8,9 @@
     close_order.send(Order(7), delay="30m")          # anywhere, even where no worker runs
     worker.run()                                     # until SIGTERM or Ctrl-C
 
+Hooks (`on_startup`, `on_shutdown`) run before the first job and after the last; `health` names a port for probes and
+Prometheus.
+
 The constructor stores; nothing is opened before the first send or `start`. Sends go through the running worker's own
 connection where there is one, else through a queue in a background thread.
 """
@@ -25,9 +28,12 @@ from typing import Any, ParamSpec, TypeVar, cast
 from ..client.sending import Policy, RetryRule, with_attempts
 from ..client.times import Duration, duration_ms
 from .context import refuse_in_loop
+from .figures import Figures
 from .handle import Handle
 from .handlers import Handler, Home, Mode, handler_of
+from .health import HealthPort, Reason, health_address
 from .homes import check_home
+from .hooks import Hooks
 from .host import Host
 from .queue import Queue, connect
 from .runner import Middleware, Runner, Settings
@@ -36,6 +42,7 @@ from .tasks import TaskWorker, find_tasks, task_handler
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Hook = TypeVar("Hook", bound=Callable[[], Any])
 
 LEASE = "30s"
 GRACE = "20s"
@@ -61,13 +68,15 @@ class Worker:
         grace: Duration = GRACE,
         middleware: Sequence[Middleware] = (),
         modules: Sequence[str | ModuleType] = (),
+        health: str | None = None,
     ) -> None:
         """`url`: a server (http://), a store (redis://, valkey://, unix://) or embedded:FOLDER; without it DUELINE_URL
         decides, else embedded:./dueline-data. `queue`: one that is there already, used instead.
 
         `concurrency`, `threads`, `processes`: jobs at a time of handlers that are coroutines, threads, processes (one
         per processor). `lease`: extended by itself while a handler runs; how long a job waits when this process is
-        killed. `grace`: how long handlers may go on when the worker stops. `modules`: where TaskWorker classes are."""
+        killed. `grace`: how long handlers may go on when the worker stops. `modules`: where TaskWorker classes are.
+        `health`: HOST:PORT for /healthz, /readyz and /metrics."""
         self._url = url
         self._namespace = namespace
         self._token = token
@@ -81,6 +90,9 @@ class Worker:
         self._grace_s = duration_ms(grace, "grace") / 1000
         self._middleware = tuple(middleware)
         self._modules = tuple(modules)
+        self._health: HealthPort | None = None
+        self._hooks = Hooks()
+        self._figures = Figures()
         self._handlers: dict[str, list[Handler]] = {}
         self._bound: set[type[TaskWorker]] = set()
         self._host: Host | None = None
@@ -90,6 +102,8 @@ class Worker:
         self._runner: Runner | None = None
         self._ending: asyncio.Event | None = None
         self._on_stop: list[Callable[[], None]] = []
+        if health is not None:
+            self.show_health(health)
 
     # --- what is handled --------------------------------------------------------------------------------------------
 
@@ -211,14 +225,17 @@ class Worker:
         given = self._given if self._host is None else self._host.queue
         # The thread of this loop lasts as long as the worker, so it may start an embedded store.
         queue = given or connect(self._url, self._namespace, self._token, any_thread=True)
-        runner = Runner(queue, self._handlers, self._settings())
+        runner = Runner(queue, self._handlers, self._settings(), self._figures)
+        self._queue, self._loop = queue, asyncio.get_running_loop()  # hooks may send
         try:
+            if self._health is not None and self._host is None:
+                await self._health.start()
+            await self._hooks.start(self._call)
             await runner.start()
         except BaseException:
-            if given is None:
-                await queue.close()
+            await self._end(queue)
             raise
-        self._queue, self._runner, self._loop = queue, runner, asyncio.get_running_loop()
+        self._runner = runner
         log.info("working on %s", ", ".join(self._handlers))
 
     async def stop(self, grace: Duration | None = None) -> None:
@@ -233,9 +250,48 @@ class Worker:
         try:
             await runner.stop(self._grace_s if grace is None else duration_ms(grace, "grace") / 1000)
         finally:
+            await self._end(queue)
+
+    async def _end(self, queue: Queue) -> None:
+        """What comes after the last job, or after a start that failed."""
+        try:
+            await self._hooks.stop(self._call)
+        finally:
+            if self._health is not None:
+                self._health.stop()
             self._runner = self._queue = self._loop = None
             if self._given is None and self._host is None:
                 await queue.close()
+
+    async def _call(self, function: Callable[[], Any]) -> Any:
+        """Run a plain function where it may block."""
+        return await (asyncio.to_thread(function) if self._host is None else self._host.call(function))
+
+    def on_startup(self, hook: Hook) -> Hook:
+        """Call this function or coroutine function before the first job, on each start; usable as a decorator. Several
+        run in their order. One that raises keeps the worker from starting."""
+        self._hooks.startup.append(hook)
+        return hook
+
+    def on_shutdown(self, hook: Hook) -> Hook:
+        """Call this function or coroutine function after the last job, while the queue can still be sent to; usable as
+        a decorator. Several run in the opposite order, even when one raises."""
+        self._hooks.shutdown.append(hook)
+        return hook
+
+    def show_health(self, address: str) -> None:
+        """Serve /healthz, /readyz and /metrics at HOST:PORT while the worker runs. Raises ValueError."""
+        health_address(address)
+        self._health = HealthPort(address, self._reasons, self._figures.page)
+
+    def _reasons(self) -> list[Reason]:
+        """Why it is not ready."""
+        if self._runner is None:
+            return [Reason("starting", "the worker is starting")]
+        if self._runner.stopping:
+            return [Reason("draining", "the worker is stopping")]
+        trouble = self._runner.trouble
+        return [] if trouble is None else [Reason("queue", f"jobs cannot be pulled: {trouble}")]
 
     def on_stop(self, told: Callable[[], None]) -> None:
         """Call this when a stop begins, before the grace."""

@@ -12,6 +12,7 @@ from dueline.telemetry import gather
 from dueline.telemetry.exposition import exposed
 from dueline.telemetry.families import Buckets, Family, Kind, Merge, counter, gauge, merged
 from dueline.telemetry.figures import CallFigures, HttpFigures
+from dueline.telemetry.plain_text import CONTENT_TYPE, plain_text
 from dueline.telemetry.siblings import Siblings
 
 
@@ -128,3 +129,15 @@ def test_a_server_without_workers_has_no_siblings() -> None:
         return await alone.others()
 
     assert asyncio.run(run()) == []
+
+
+def test_the_plain_text_of_a_worker_is_what_the_library_writes() -> None:
+    families = [
+        counter("sends", "Sends.", ("topic", "outcome"), {("a", "done"): 2, ('b"\\\n', "failed"): 0.5}),
+        gauge("up", "Up.", {(): 1}),
+        Family("late", Kind.HISTOGRAM, "Late.", ("t",), bounds=(1, 2.5), buckets={("x",): Buckets([1, 0, 2], 9.5)}),
+        counter("nothing", "Nothing.", ("topic",), {}),
+    ]
+    page, kind = exposed(families, "text/plain")
+    assert plain_text(families).decode() == page.decode()
+    assert kind == CONTENT_TYPE
