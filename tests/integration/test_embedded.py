@@ -19,6 +19,7 @@ import structlog
 import uvloop
 
 from dueline.store.valkey.embedded import EmbeddedError, EmbeddedStore, FolderInUse, StoreState
+from dueline.store.valkey.embedded_extent import accept
 
 HOST = Path(__file__).with_name("embedded_host.py")
 
@@ -248,11 +249,14 @@ def test_a_damaged_file_is_explained_once_and_not_restarted_for_ever(tmp_path: P
         return store
 
     store = asyncio.run(run())
-    # The commands of the hint are exact: run as printed, they make the folder startable again.
+    # The commands of the hint are exact: run as printed, they make the folder startable once the loss is accepted.
     command = store.status.detail.rsplit("behind that place: ", 1)[1]
     assert subprocess.run(["bash", "-c", command], input="y\n", text=True, capture_output=True).returncode == 0
 
     async def again() -> str | None:
+        with pytest.raises(EmbeddedError, match="dueline store accept"):
+            await EmbeddedStore(tmp_path).start()
+        accept(tmp_path)
         store = EmbeddedStore(tmp_path)
         await store.start()
         try:

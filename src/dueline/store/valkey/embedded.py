@@ -1,10 +1,12 @@
 """The embedded store: a real Valkey as our child process, supervised so that "stored" means on disk.
 
-    start: lock the folder -> write the config -> fork -> wait while LOADING -> ready
+    start: lock the folder -> is all data there? -> write the config -> fork -> wait while LOADING -> ready
     exit:  plain      restart with back-off (0.05 s doubling to 5 s)
            disk full  a state, not a failure: `appendfsync always` makes the store end rather than acknowledge what it
                       cannot keep (RELIABILITY F6); it is started again when there is room
            corrupt    no restart; the message says how to look and repair
+           data lost  no restart either, and no start: the message says how to accept it (embedded_extent)
+    every 1 s: what has grown on disk is written down (embedded_extent).
     every 5 s: one INFO and one statvfs. Little room left: maxmemory is set to 1 byte, so that sends are refused as
                "full" in every process while pulls, acks and cancels go on (their scripts may exceed memory, F10).
 
@@ -28,6 +30,7 @@ import msgspec
 import structlog
 
 from . import embedded_files as files
+from .embedded_extent import DataLost, ExtentKeeper, accepted_loss
 from .embedded_link import Link, Loading, NotThere
 from .embedded_lock import ORPHAN_WAIT_S, FolderInUse, FolderLock
 from .parent_death import ends_with_parent
@@ -35,6 +38,7 @@ from .parent_death import ends_with_parent
 __all__ = ["EmbeddedError", "EmbeddedStore", "FolderInUse", "Status", "StoreState"]
 
 HEALTH_EVERY_S = 5.0
+NOTE_EVERY_S = 1.0
 QUIET_S = 600.0
 BACK_OFF_S = (0.05, 5.0)
 MIN_FREE_BYTES = 128 << 20
@@ -61,7 +65,11 @@ class StoreState(Enum):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """What is known about the child. `low_space`: sends are refused because the disk is nearly full."""
+    """What is known about the child and its data.
+
+    `low_space`: sends are refused because the disk is nearly full. `missing_bytes`: gone from the append-only file
+    while the store runs. `lost_bytes`, `accepted_at_ms`: what an operator has accepted as lost.
+    """
 
     state: StoreState
     detail: str = ""
@@ -69,6 +77,9 @@ class Status(msgspec.Struct, frozen=True):
     restarts: int = 0
     low_space: bool = False
     free_bytes: int | None = None
+    missing_bytes: int = 0
+    lost_bytes: int = 0
+    accepted_at_ms: int | None = None
 
 
 class EmbeddedStore:
@@ -105,10 +116,10 @@ class EmbeddedStore:
         self._link = Link(files.socket_path(self.data))
         self._child: subprocess.Popen[bytes] | None = None
         self._log_from = 0
-        self._supervisor: asyncio.Task[None] | None = None
-        self._watch: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
         self._log = log or structlog.get_logger("dueline.store")
+        self._keeper = ExtentKeeper(self.data, self._link, self._log)
 
     @property
     def socket(self) -> Path:
@@ -133,7 +144,7 @@ class EmbeddedStore:
 
         Raises FolderInUse, or EmbeddedError when the store ends before it serves.
         """
-        if self._supervisor is not None:
+        if self._tasks:
             return
         why_not = files.claim(self.data)
         if why_not is not None:
@@ -142,26 +153,34 @@ class EmbeddedStore:
             raise EmbeddedError(f"{self.binary} is not a program that can be run (store.binary)")
         await self._lock.take(self._ask_orphan_to_end, self._orphan_wait_s)
         try:
-            self._spawn()
+            try:
+                self._spawn()
+            except DataLost as lost:
+                self._become(StoreState.FAILED, str(lost))
+                raise EmbeddedError(str(lost)) from None
+            self._tell_accepted_loss()
             if not await self._until_ready():
                 await self._refuse_start()
         except BaseException:
             await self.stop()
             raise
-        self._supervisor = asyncio.create_task(self._supervise(), name="store-supervisor")
-        self._watch = asyncio.create_task(self._watch_health(), name="store-health")
+        self._tasks = [
+            asyncio.create_task(self._supervise(), name="store-supervisor"),
+            asyncio.create_task(self._watch_health(), name="store-health"),
+            asyncio.create_task(self._watch_extent(), name="store-extent"),
+        ]
 
     async def stop(self) -> None:
         """End the store cleanly: everything is on disk, the socket is gone, the folder is free."""
-        for task in (self._watch, self._supervisor):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-        self._watch = self._supervisor = None
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
         if self._child is not None:
             if self._child.poll() is None and self.status.state is StoreState.READY:
                 await self._rewrite_if_worth(STOP_REWRITE_S)
-            await self._end_child()
+            if await self._end_child() == 0:  # else the last write may be torn
+                await self._keeper.note_stopped()
         await self._link.close()
         if self._lock.held:  # else the folder may be another server's
             files.tidy(self.data)
@@ -184,6 +203,8 @@ class EmbeddedStore:
     # --- the child --------------------------------------------------------------------------------------------------
 
     def _spawn(self) -> None:
+        """Start the child. Raises DataLost when the folder does not hold what it held."""
+        self._keeper.check()
         self._check_space()
         overrides = {**self._overrides, "maxmemory": self._maxmemory()}
         config, _ = files.prepare(self.data, overrides)
@@ -219,6 +240,7 @@ class EmbeddedStore:
             except NotThere:
                 pass
             else:
+                await self._keeper.note_loaded()
                 self._become(StoreState.READY, pid=child.pid)
                 return True
             await asyncio.sleep(wait_s)
@@ -230,7 +252,7 @@ class EmbeddedStore:
         log = files.log_since(self.data, self._log_from)
         why = files.diagnose(log)
         if why is files.Exit.CORRUPT:
-            message = f"the append-only file in {self.data} is damaged; {files.repair_hint(self.data, self.binary)}"
+            message = self._damaged()
         elif why is files.Exit.DISK_FULL:
             message = f"the disk of {self.data} is full; the store cannot start"
         else:
@@ -250,10 +272,9 @@ class EmbeddedStore:
             log = files.log_since(self.data, self._log_from)
             why = files.diagnose(log)
             if why is files.Exit.CORRUPT:
-                message = f"the append-only file in {self.data} is damaged; {files.repair_hint(self.data, self.binary)}"
-                self._become(StoreState.FAILED, message)
-                self._log.error(message)
-                self.failed.set()
+                self._fail(
+                    f"the append-only file in {self.data} is damaged; {files.repair_hint(self.data, self.binary)}"
+                )
                 return
             if why is files.Exit.DISK_FULL:
                 await self._until_room(code)
@@ -267,11 +288,22 @@ class EmbeddedStore:
             self.status = msgspec.structs.replace(self.status, restarts=self.status.restarts + 1)
             try:
                 self._spawn()
+            except DataLost as lost:
+                self._fail(str(lost))
+                return
             except OSError as error:  # no memory to fork, no room for the config file: the next turn tries again
                 self._log.error("the store cannot be started", error=str(error))
                 continue
             if await self._until_ready():
                 self._log.info("the store serves again", restarts=self.status.restarts)
+
+    def _damaged(self) -> str:
+        return f"the append-only file in {self.data} is damaged; {files.repair_hint(self.data, self.binary)}"
+
+    def _fail(self, message: str) -> None:
+        self._become(StoreState.FAILED, message)
+        self._log.error(message)
+        self.failed.set()
 
     async def _until_room(self, code: int) -> None:
         self._become(StoreState.DISK_FULL, f"the disk of {self.data} is full, or takes no writes")
@@ -280,7 +312,8 @@ class EmbeddedStore:
         while self._free_bytes() < needed:  # noqa: ASYNC110 - a file system tells nobody when it has room
             await asyncio.sleep(1.0)
 
-    async def _end_child(self) -> None:
+    async def _end_child(self) -> int:
+        """Its exit code; 0: it wrote everything and ended by itself."""
         child = self._child
         assert child is not None
         if child.poll() is None:
@@ -293,6 +326,7 @@ class EmbeddedStore:
                 child.kill()
                 await exit_of(child)
         self._child = None
+        return child.returncode
 
     async def _ask_orphan_to_end(self) -> None:
         self._log.warning("the store of a dead server still runs on this folder; waiting for it to end")
@@ -300,6 +334,26 @@ class EmbeddedStore:
             await asyncio.wait_for(self._link.ask_to_end(), 1.0)
         except TimeoutError:
             pass  # it hears nothing now; the parent-death signal may still end it
+
+    # --- how much is on disk ----------------------------------------------------------------------------------------
+
+    async def _watch_extent(self) -> None:
+        while True:
+            await asyncio.sleep(NOTE_EVERY_S)
+            if self.status.state is not StoreState.READY:
+                continue
+            await self._keeper.note_synced()
+            if self._keeper.missing_bytes != self.status.missing_bytes:
+                self.status = msgspec.structs.replace(self.status, missing_bytes=self._keeper.missing_bytes)
+                self._tell()
+
+    def _tell_accepted_loss(self) -> None:
+        noted = self._keeper.noted
+        self.status = msgspec.structs.replace(
+            self.status, lost_bytes=noted.lost_bytes, accepted_at_ms=noted.accepted_at_ms
+        )
+        if noted.accepted_at_ms is not None:
+            self._log.warning(accepted_loss(noted.lost_bytes, noted.accepted_at_ms))
 
     # --- health -----------------------------------------------------------------------------------------------------
 

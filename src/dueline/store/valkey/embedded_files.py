@@ -1,6 +1,7 @@
 """The embedded store's folder: what we write into it before a start, what its log says after an exit. No processes.
 
 data/  valkey.conf  store.log  store.sock (or `socket`, naming one elsewhere)  server.lock  store.lock  appendonlydir/
+       extent.json (embedded_extent)
 """
 
 from __future__ import annotations
@@ -197,8 +198,8 @@ def repair_hint(data: Path, binary: Path) -> str:
     check = f'bash -c \'exec -a valkey-check-aof "$0" "$@"\' {shlex.quote(str(binary))}'
     return (
         f"its log is {log_path(data)}. First copy the folder {data}. Then look how far the file is sound: "
-        f"{check} {shlex.quote(str(target))} and, to cut off everything behind that place: "
-        f"{check} --fix {shlex.quote(str(target))}"
+        f"{check} {shlex.quote(str(target))} . What is cut off is lost: the next start names it, and the command that "
+        f"accepts the loss. To cut off everything behind that place: {check} --fix {shlex.quote(str(target))}"
     )
 
 

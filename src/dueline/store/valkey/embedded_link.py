@@ -34,6 +34,7 @@ class Link:
                 connection = await self._connected()
                 await connection.send_command(*command)
                 answer: object = await connection.read_response()
+                _raise_swallowed_cancel()
             except BusyLoadingError as error:
                 await self.close()
                 raise Loading(str(error)) from None
@@ -78,3 +79,10 @@ class Link:
             )
             await self._connection.connect()
         return self._connection
+
+
+def _raise_swallowed_cancel() -> None:
+    """asyncio.wait_for of Python 3.11, which redis-py sends with, may lose a cancel that comes as its work ends."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
