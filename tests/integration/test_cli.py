@@ -370,6 +370,7 @@ ALL = [
         (("dead",), commands.DEAD),
         (("push",), commands.PUSH),
         (("bench",), commands.BENCH),
+        (("store",), commands.STORE),
     )
     for name, _, examples in entries
 ]

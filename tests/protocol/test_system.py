@@ -16,11 +16,11 @@ from dueline.server.router import Router
 from dueline.server.system import SystemRoutes
 
 
-def ask(path: str, reasons: list[Any] | None = None) -> Response:
+def ask(path: str, reasons: list[Any] | None = None, warnings: list[Any] | None = None) -> Response:
     async def metrics(accept: str) -> tuple[bytes, str]:
         return f"for {accept}".encode(), "text/plain; version=0.0.4"
 
-    router = Router([SystemRoutes("1.2.3", lambda: reasons or [], metrics)])
+    router = Router([SystemRoutes("1.2.3", lambda: reasons or [], lambda: warnings or [], metrics)])
     request = Request("GET", path, "", {"accept": "x"}, b"")
     return asyncio.run(router.respond(router.find("GET", path), request))
 
@@ -38,6 +38,15 @@ def test_a_process_that_is_not_ready_says_why() -> None:
         "reasons": [{"code": "loading", "message": "the store reads its data"}],
     }
     assert ask("/healthz").status == 200
+
+
+def test_a_warning_is_told_and_leaves_the_process_ready() -> None:
+    reply = ask("/readyz", [], [{"code": "store_full", "message": "the store is full"}])
+    assert reply.status == 200
+    assert json.loads(reply.body) == {
+        "ready": True,
+        "warnings": [{"code": "store_full", "message": "the store is full"}],
+    }
 
 
 def test_metrics_are_given_in_the_form_that_is_asked_for() -> None:

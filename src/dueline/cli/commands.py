@@ -1,7 +1,7 @@
 """The whole command line on the native API, as one list. `main` adds `serve` and calls `register`.
 
-One file per noun: jobs, leases, work, topics, dead, push, top, bench, doctor, fsck. Each has examples, which a test
-reads.
+One file per noun: jobs, leases, work, topics, dead, push, top, bench, doctor, fsck, store. Each has examples, which a
+test reads.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import typer
 
-from . import bench, dead, doctor, fsck, jobs, leases, push, top, topics, version, work
+from . import bench, dead, doctor, fsck, jobs, leases, push, store, top, topics, version, work
 
 Entry = tuple[str, Callable[..., None], Sequence[str]]
 
@@ -48,6 +48,7 @@ BENCH: tuple[Entry, ...] = (
     ("roundtrip", bench.roundtrip, bench.ROUNDTRIP_EXAMPLES),
     ("lateness", bench.lateness, bench.LATENESS_EXAMPLES),
 )
+STORE: tuple[Entry, ...] = (("accept", store.accept, store.ACCEPT_EXAMPLES),)
 OPERATIONS: tuple[Entry, ...] = (
     ("top", top.top, top.TOP_EXAMPLES),
     ("doctor", doctor.doctor, doctor.DOCTOR_EXAMPLES),
@@ -63,6 +64,7 @@ def register(app: typer.Typer) -> None:
     _add_group(app, "dead", "List, revive and purge dead jobs.", DEAD, "Topics")
     _add_group(app, "push", "Have jobs delivered by HTTP calls.", PUSH, "Topics")
     _add(app, OPERATIONS, "Operations")
+    _add_group(app, "store", "Look after the data folder of an embedded store.", STORE, "Operations")
     _add_group(app, "bench", "Measure a running server.", BENCH, "Operations")
 
 

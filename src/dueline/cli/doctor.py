@@ -76,7 +76,7 @@ def judge_ready(ready: r.Readiness) -> Finding:
     if ready.ready:
         return Finding(Level.OK, "ready", "takes sends and pulls")
     return Finding(
-        Level.BAD, "ready", "not ready: " + ("; ".join(_short(one) for one in ready.reasons) or "no reason given")
+        Level.BAD, "ready", "not ready: " + ("; ".join(_message(one) for one in ready.reasons) or "no reason given")
     )
 
 
@@ -99,6 +99,7 @@ def examine(session: Session) -> tuple[list[Finding], r.Info | None]:
         return [*findings, Finding(Level.BAD, "server", f"{error}" + (f"; {advice}" if advice else ""))], None
     took_ms = (time.perf_counter() - begun) * 1000
     findings += [Finding(Level.OK, "server", f"{session.url} answers in {took_ms:.1f} ms"), judge_ready(ready)]
+    findings += [Finding(Level.WARN, "warning", _message(one)) for one in ready.warnings]
     try:
         info = session.call(calls.info()).value
     except DuelineApiError as error:
@@ -120,6 +121,12 @@ def doctor(session: Session) -> None:
     session.printer.result(raw, Group(made, summary), rows="findings")
     if worst is Level.BAD:
         raise typer.Exit(FAILURE)
+
+
+def _message(reason: object) -> str:
+    """A reason or warning of `/readyz` in words."""
+    named = reason if isinstance(reason, dict) else {}
+    return f"{named['code']}: {named['message']}" if {"code", "message"} <= named.keys() else _short(reason)
 
 
 def _short(value: object) -> str:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from . import tables
 from .output import Output, Printer
-from .session import FAILURE
+from .session import FAILURE, server_parts
 
 if TYPE_CHECKING:
     from ..store.valkey.fsck import Report
@@ -53,15 +53,8 @@ def fsck(
     folder = None if store is not None else data or DEFAULT_DATA
     if folder is not None and not folder.is_dir():
         raise typer.BadParameter(f"there is no data folder {folder}: name it with --data, or give the store's URL")
-    try:
+    with server_parts(printer):
         from ..store.valkey.fsck import fsck as check
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").startswith("dueline"):
-            raise
-        printer.error(
-            "this command reads the store itself", hint='install dueline[server]: pip install "dueline[server]"'
-        )
-        raise typer.Exit(FAILURE) from missing
     with printer.progress() as bar:
         task = bar.add_task("reading the store", total=None)
 

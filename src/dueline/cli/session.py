@@ -70,13 +70,32 @@ class Session:
 
     def confirm(self, question: str, yes: bool) -> None:
         """Go on only with --yes or a yes; where nobody can be asked, refuse."""
-        if yes:
-            return
-        if not sys.stdin.isatty():
-            self.printer.error(f"{question} Nobody can be asked here", hint="add --yes to do it without asking")
-            raise typer.Exit(USAGE)
-        if not typer.confirm(question, err=True):
-            raise typer.Exit(FAILURE)
+        confirm(self.printer, question, yes)
+
+
+def confirm(printer: Printer, question: str, yes: bool) -> None:
+    """As of Session, for a command that asks no server."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        printer.error(f"{question} Nobody can be asked here", hint="add --yes to do it without asking")
+        raise typer.Exit(USAGE)
+    if not typer.confirm(question, err=True):
+        raise typer.Exit(FAILURE)
+
+
+@contextmanager
+def server_parts(printer: Printer) -> Generator[None]:
+    """Around the imports of a command that reads a store itself: says what to install when it is not there."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").startswith("dueline"):
+            raise
+        printer.error(
+            "this command reads the store itself", hint='install dueline[server]: pip install "dueline[server]"'
+        )
+        raise typer.Exit(FAILURE) from missing
 
 
 def read_token(token_file: Path | None) -> str | None:

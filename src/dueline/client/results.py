@@ -319,10 +319,11 @@ class Info(msgspec.Struct, frozen=True):
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """Whether a server can do its work, and if not, why."""
+    """Whether a server can do its work, and if not, why. `warnings`: what should be known all the same."""
 
     ready: bool
     reasons: tuple[Any, ...] = ()
+    warnings: tuple[Any, ...] = ()
 
 
 def _beginning(data: bytes, is_bytes: bool) -> str:

@@ -118,7 +118,7 @@ class App:
     def _front(self, address: str, names: Sequence[str]) -> Front:
         """A front for one address. Health and metrics are told at each of them."""
         is_main = address == self.settings.server.listen
-        system = SystemRoutes(__version__, self.health.reasons, self.metrics, documents=is_main)
+        system = SystemRoutes(__version__, self.health.reasons, self.health.warnings, self.metrics, documents=is_main)
         self._always_open |= {route.name for route in system.routes()}
         dialects = [self._dialects[name] for name in names]
         alone = dialects[0] if not is_main and len(dialects) == 1 else None
@@ -301,6 +301,7 @@ class App:
             wide = {
                 "dueline_store_memory_bytes": ("Memory that the store uses.", facts.memory_bytes),
                 "dueline_store_maxmemory_bytes": ("Its limit; 0: none.", facts.maxmemory_bytes),
+                "dueline_store_full": ("1: sends are refused for want of memory.", int(self.health.full)),
                 "dueline_store_replicas": ("Connected replicas.", facts.replicas),
             }
             found += [gauge(name, help, {(): value}, merge=Merge.MAX) for name, (help, value) in wide.items()]
@@ -308,6 +309,8 @@ class App:
             found.append(gauge("dueline_store_aof_ok", "1: it writes its log.", {(): ok}, merge=Merge.MIN))
         if status is not None:
             found.append(_counter_max("dueline_store_restarts", "Restarts of the embedded store.", status.restarts))
+            text = "Bytes of the embedded store's data that were lost, as an operator accepted it."
+            found.append(_counter_max("dueline_store_lost_bytes", text, status.lost_bytes))
             if status.free_bytes is not None:
                 text = "Room on the embedded store's disk."
                 found.append(gauge("dueline_store_disk_free_bytes", text, {(): status.free_bytes}, merge=Merge.MAX))

@@ -1,6 +1,9 @@
 """Is this process able to serve? `/healthz`: it lives. `/readyz`: it can take sends and pulls, or why not.
 
-    starting loading store_down disk_full eviction not_durable clock_step draining
+    not ready (503)   starting loading store_down disk_full eviction not_durable clock_step draining
+    warnings (200)    data_loss store_full disk_low
+
+A warning leaves the process ready. A full store in particular must stay reachable: only consumers can empty it.
 
 One look at the store every 5 s is all that an idle server sends it. The embedded store's own state (its supervisor may
 be another process) is read when it is asked for.
@@ -9,6 +12,7 @@ be another process) is read when it is asked for.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from enum import Enum
 
@@ -17,10 +21,12 @@ import structlog
 
 from ..engine.errors import DuelineError
 from ..store.valkey.embedded import Status, StoreState
+from ..store.valkey.embedded_extent import accepted_loss
 from ..store.valkey.store import WrongStore
-from .store_check import Facts, Probe, Refused, StoreLoading, StoreSilent, may_evict
+from .store_check import Facts, Probe, Refused, StoreLoading, StoreSilent, full_text, is_full, may_evict
 
 EVERY_S = 5.0
+LOSS_SHOWN_MS = 7 * 86_400_000  # after it was accepted; the metric stays
 AGAIN_S = 0.5  # while it is down: to be ready again as soon as it is
 
 
@@ -33,7 +39,7 @@ class Phase(Enum):
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why it is not ready."""
+    """Why it is not ready, or what an operator should know."""
 
     code: str
     message: str
@@ -56,6 +62,7 @@ class Health:
         self.phase = Phase.STARTING
         self.facts: Facts | None = None
         self.up = False
+        self.full = False
         self._probe = probe
         self._durability = durability
         self._embedded = embedded
@@ -83,6 +90,7 @@ class Health:
         try:
             self.facts = await self._probe.facts()
             self._trouble = None
+            self._judge_memory(self.facts)
         except StoreLoading as progress:
             self._trouble = Reason("loading", f"the store reads its data: {progress}")
         except (StoreSilent, Refused) as error:
@@ -93,6 +101,16 @@ class Health:
         elif before is not None and before.code != "starting" and self._trouble is None:
             self._log.info("the store serves again")
         return self.facts if self.up else None
+
+    def _judge_memory(self, facts: Facts) -> None:
+        """Note and log whether the store is full. Of a disk with little room its supervisor tells."""
+        embedded = self._embedded()
+        was_full = self.full
+        self.full = is_full(facts, was_full) and not (embedded is not None and embedded.low_space)
+        if self.full and not was_full:
+            self._log.warning(full_text(facts))
+        elif was_full and not self.full:
+            self._log.info("the store has room again", used_bytes=facts.memory_bytes)
 
     def reasons(self) -> list[Reason]:
         """Why this process is not ready; empty: it is."""
@@ -112,8 +130,25 @@ class Health:
             found.append(Reason("starting", "the server is starting"))
         if self._wrong is not None and not found:
             found.append(self._wrong)
+        if embedded is not None and embedded.missing_bytes and not found:
+            text = f"{embedded.missing_bytes:,} bytes of the append-only file are gone; it is being written anew"
+            found.append(Reason("not_durable", text))
         if self.facts is not None and not found:
             found += self._about(self.facts)
+        return found
+
+    def warnings(self) -> list[Reason]:
+        """What an operator should know although this process is ready."""
+        found: list[Reason] = []
+        embedded = self._embedded()
+        accepted_ms = None if embedded is None else embedded.accepted_at_ms
+        if embedded is not None and accepted_ms is not None and time.time() * 1000 < accepted_ms + LOSS_SHOWN_MS:
+            found.append(Reason("data_loss", accepted_loss(embedded.lost_bytes, accepted_ms)))
+        if embedded is not None and embedded.low_space:
+            text = f"sends are refused: the disk has {embedded.free_bytes or 0:,} bytes left (store.min_free_bytes)"
+            found.append(Reason("disk_low", text))
+        elif self.full and self.facts is not None:
+            found.append(Reason("store_full", full_text(self.facts)))
         return found
 
     def _about(self, facts: Facts) -> list[Reason]:

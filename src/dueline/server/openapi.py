@@ -205,6 +205,10 @@ def _system_paths() -> dict[str, Any]:
 
     return {
         "/healthz": get("healthz", "The process lives", {"200": "alive"}),
-        "/readyz": get("readyz", "Sends and pulls are taken", {"200": "ready", "503": "not ready, with reasons"}),
+        "/readyz": get(
+            "readyz",
+            "Sends and pulls are taken",
+            {"200": "ready, perhaps with warnings", "503": "not ready, with reasons"},
+        ),
         "/metrics": get("metrics", "Metrics for Prometheus", {"200": "the text format"}, "text/plain"),
     }

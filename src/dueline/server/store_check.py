@@ -16,6 +16,7 @@ from ..store.valkey.scopes import check_scopes
 from ..store.valkey.store import ValkeyStore
 
 REPLY_TIMEOUT_S = 2.0
+ROOM_AGAIN = 0.95
 LEAST_VERSION = {"redis": (7, 0), "valkey": (7, 2)}
 
 
@@ -124,6 +125,24 @@ def facts_of(figures: dict[str, str]) -> Facts:
 def may_evict(facts: Facts) -> bool:
     """Whether the store deletes keys when its memory is full: any other policy than noeviction can delete jobs."""
     return facts.maxmemory_bytes > 0 and facts.maxmemory_policy != "noeviction"
+
+
+def is_full(facts: Facts, was_full: bool) -> bool:
+    """Whether the store refuses what needs memory.
+
+    One that was full counts as full until 5 % are free: at its limit a store is above it now, and below a moment later.
+    """
+    limit = facts.maxmemory_bytes * (ROOM_AGAIN if was_full else 1)
+    return facts.maxmemory_bytes > 0 and facts.memory_bytes >= limit
+
+
+def full_text(facts: Facts) -> str:
+    """A full store in words."""
+    return (
+        f"the store is full: it uses {facts.memory_bytes:,} of {facts.maxmemory_bytes:,} bytes. Sends are refused; "
+        "pull, ack, release and cancel work. Finish or purge jobs, or give it more memory (embedded: "
+        "store.max_memory_bytes)"
+    )
 
 
 def refusal(facts: Facts) -> str | None:

@@ -2,10 +2,11 @@
 
 The seam to the wiring (server/app):
 
-    SystemRoutes(version, reasons=health.reasons, metrics=metrics)
+    SystemRoutes(version, reasons=health.reasons, warnings=health.warnings, metrics=metrics)
 
-`reasons()` returns why the process is not ready, empty when it is; the items are anything msgspec can encode (a text,
-or a struct with code and message). `await metrics(accept)` returns (body, content type) for the given Accept header.
+`reasons()` returns why the process is not ready, empty when it is; `warnings()` what should be known all the same. The
+items are anything msgspec can encode (a text, or a struct with code and message). `await metrics(accept)` returns
+(body, content type) for the given Accept header.
 """
 
 from __future__ import annotations
@@ -30,9 +31,12 @@ class SystemRoutes:
 
     name = "system"
 
-    def __init__(self, version: str, reasons: Reasons, metrics: Metrics, documents: bool = True) -> None:
+    def __init__(
+        self, version: str, reasons: Reasons, warnings: Reasons, metrics: Metrics, documents: bool = True
+    ) -> None:
         self._version = version
         self._reasons = reasons
+        self._warnings = warnings
         self._metrics = metrics
         self._documents = documents
         self._document: bytes | None = None
@@ -54,11 +58,15 @@ class SystemRoutes:
         return Response(200, b'{"alive":true}')
 
     async def readyz(self, _request: Request) -> Response:
-        reasons = self._reasons()
+        reasons, warnings = list(self._reasons()), list(self._warnings())
+        body: dict[str, Any] = {"ready": not reasons}
+        if reasons:
+            body["reasons"] = reasons
+        if warnings:
+            body["warnings"] = warnings
         if not reasons:
-            return Response(200, b'{"ready":true}')
-        body = msgspec.json.encode({"ready": False, "reasons": list(reasons)})
-        return Response(503, body, headers=(("retry-after", "1"),))
+            return Response(200, msgspec.json.encode(body))
+        return Response(503, msgspec.json.encode(body), headers=(("retry-after", "1"),))
 
     async def metrics(self, request: Request) -> Response:
         body, content_type = await self._metrics(request.headers.get("accept", ""))
