@@ -70,6 +70,13 @@ class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int,
         Meta(ge=0, description="Embedded: sends are refused while the disk has less room than this; the rest goes on."),
     ] = 128 << 20
+    max_memory_bytes: Annotated[
+        Annotated[int, Meta(ge=8 << 20)] | None,
+        Meta(
+            description="Embedded: sends are refused while the store uses more memory than this; the rest goes on. "
+            "Empty: 40 % of the machine's memory, or of its container's."
+        ),
+    ] = None
 
 
 class Topics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

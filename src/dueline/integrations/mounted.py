@@ -77,7 +77,13 @@ class MountedServer:
         _log_through_logging()
         told = self.settings.store
         if told.url is None:
-            self._embedded = EmbeddedStore(told.data, told.binary, min_free_bytes=told.min_free_bytes, any_thread=True)
+            self._embedded = EmbeddedStore(
+                told.data,
+                told.binary,
+                min_free_bytes=told.min_free_bytes,
+                max_memory_bytes=told.max_memory_bytes,
+                any_thread=True,
+            )
         embedded = self._embedded
         url = told.url or "" if embedded is None else embedded.url
         self._app = App(self.settings, url, lambda: None if embedded is None else embedded.status)

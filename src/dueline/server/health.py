@@ -88,9 +88,10 @@ class Health:
         """Ask the store once and remember what it said."""
         before = self._trouble
         try:
-            self.facts = await self._probe.facts()
+            facts = await self._probe.facts()
+            self._judge_memory(facts)
+            self.facts = facts
             self._trouble = None
-            self._judge_memory(self.facts)
         except StoreLoading as progress:
             self._trouble = Reason("loading", f"the store reads its data: {progress}")
         except (StoreSilent, Refused) as error:
@@ -106,7 +107,7 @@ class Health:
         """Note and log whether the store is full. Of a disk with little room its supervisor tells."""
         embedded = self._embedded()
         was_full = self.full
-        self.full = is_full(facts, was_full) and not (embedded is not None and embedded.low_space)
+        self.full = is_full(facts, self.facts, was_full) and not (embedded is not None and embedded.low_space)
         if self.full and not was_full:
             self._log.warning(full_text(facts))
         elif was_full and not self.full:

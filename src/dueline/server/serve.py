@@ -242,6 +242,7 @@ def _embedded(settings: Settings, on_change: Callable[[Status], None] | None = N
         settings.store.data,
         settings.store.binary,
         min_free_bytes=settings.store.min_free_bytes,
+        max_memory_bytes=settings.store.max_memory_bytes,
         on_change=on_change,
     )
 

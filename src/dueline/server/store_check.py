@@ -40,6 +40,7 @@ class Facts(msgspec.Struct, frozen=True):
     aof: bool
     aof_ok: bool
     replicas: int
+    oom_refusals: int = 0
     appendfsync: str | None = None
 
     @property
@@ -58,7 +59,7 @@ class Probe:
 
     async def facts(self) -> Facts:
         """One INFO. Raises StoreSilent or StoreLoading."""
-        text = await self._call("INFO", "server", "memory", "persistence", "replication")
+        text = await self._call("INFO", "server", "memory", "persistence", "replication", "errorstats")
         figures = dict(line.split(":", 1) for line in _text(text).split("\r\n") if ":" in line)
         if figures.get("loading", "0") != "0":
             raise StoreLoading(f"{float(figures.get('loading_loaded_perc', '0') or 0):.0f} %")
@@ -119,6 +120,7 @@ def facts_of(figures: dict[str, str]) -> Facts:
         aof=figures.get("aof_enabled", "0") == "1",
         aof_ok=figures.get("aof_last_write_status", "ok") == "ok",
         replicas=int(figures.get("connected_slaves", "0") or 0),
+        oom_refusals=int(figures.get("errorstat_OOM", "count=0").removeprefix("count=")),
     )
 
 
@@ -127,13 +129,16 @@ def may_evict(facts: Facts) -> bool:
     return facts.maxmemory_bytes > 0 and facts.maxmemory_policy != "noeviction"
 
 
-def is_full(facts: Facts, was_full: bool) -> bool:
-    """Whether the store refuses what needs memory.
+def is_full(facts: Facts, before: Facts | None, was_full: bool) -> bool:
+    """Whether the store refuses sends, or did since the look before, for want of memory.
 
-    One that was full counts as full until 5 % are free: at its limit a store is above it now, and below a moment later.
+    The request itself counts, so a large one is refused a little below the limit. A store that was full counts as full
+    until 5 % are free, because at its limit it takes a send now and refuses one a moment later.
     """
-    limit = facts.maxmemory_bytes * (ROOM_AGAIN if was_full else 1)
-    return facts.maxmemory_bytes > 0 and facts.memory_bytes >= limit
+    if not 0 < facts.maxmemory_bytes * ROOM_AGAIN <= facts.memory_bytes:
+        return False
+    refused = before is not None and facts.oom_refusals > before.oom_refusals
+    return was_full or refused or facts.memory_bytes >= facts.maxmemory_bytes
 
 
 def full_text(facts: Facts) -> str:

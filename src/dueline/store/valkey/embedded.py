@@ -33,6 +33,7 @@ from . import embedded_files as files
 from .embedded_extent import DataLost, ExtentKeeper, accepted_loss
 from .embedded_link import Link, Loading, NotThere
 from .embedded_lock import ORPHAN_WAIT_S, FolderInUse, FolderLock
+from .embedded_memory import default_ceiling_bytes
 from .parent_death import ends_with_parent
 
 __all__ = ["EmbeddedError", "EmbeddedStore", "FolderInUse", "Status", "StoreState"]
@@ -91,6 +92,7 @@ class EmbeddedStore:
         binary: str | os.PathLike[str] | None = None,
         *,
         min_free_bytes: int = MIN_FREE_BYTES,
+        max_memory_bytes: int | None = None,
         orphan_wait_s: float = ORPHAN_WAIT_S,
         overrides: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
@@ -99,13 +101,14 @@ class EmbeddedStore:
         any_thread: bool = False,
         log: Any = None,
     ) -> None:
-        """`log`: whom to tell instead of the server's log."""
+        """`max_memory_bytes`: None means a share of this machine's. `log`: whom to tell instead of the server's log."""
         self.data = Path(data_dir).absolute()
         self.status = Status(StoreState.STOPPED)
         self.info: dict[str, str] = {}
         self.failed = asyncio.Event()
         self._binary = Path(binary) if binary is not None else None
         self._min_free_bytes = min_free_bytes
+        self._max_memory_bytes = default_ceiling_bytes() if max_memory_bytes is None else max_memory_bytes
         self._orphan_wait_s = orphan_wait_s
         self._overrides = dict(overrides or {})
         self._env = dict(env or {})
@@ -403,7 +406,7 @@ class EmbeddedStore:
 
     def _maxmemory(self) -> str:
         """Full by decree: below the watermark the store has no memory for a send."""
-        return "1" if self.status.low_space else self._overrides.get("maxmemory", "0")
+        return "1" if self.status.low_space else self._overrides.get("maxmemory", str(self._max_memory_bytes))
 
     async def _apply_space(self) -> None:
         wanted = self._maxmemory()

@@ -37,7 +37,6 @@ SETTINGS: dict[str, str] = {
     "aof-use-rdb-preamble": "yes",
     "auto-aof-rewrite-percentage": "40",
     "auto-aof-rewrite-min-size": "32mb",
-    "maxmemory": "0",
     "maxmemory-policy": "noeviction",
     "enable-debug-command": "no",
     "enable-module-command": "no",

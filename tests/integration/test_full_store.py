@@ -1,0 +1,106 @@
+"""The embedded store's memory ceiling: sends are refused in good time, the rest goes on, and it heals by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dueline.store.valkey.embedded import EmbeddedStore
+from dueline.store.valkey.embedded_memory import SHARE, memory_bytes
+from dueline.testing.process import ServerProcess
+from dueline.testing.wire import Answer, Connection
+
+CEILING = 16 << 20
+BODY = "x" * 200_000
+JOBS = "/v1/topics/big/jobs"
+
+
+class Caller:
+    """One client of a server, with what these tests ask."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        self.connection = Connection(*server.address)
+
+    async def ask(self, method: str, path: str, body: Any = None) -> Answer:
+        return await self.connection.request(method, path, b"" if body is None else msgspec.json.encode(body))
+
+    async def send(self, id: str) -> Answer:
+        return await self.ask("POST", JOBS, {"id": id, "body": BODY})
+
+    async def pull(self, most: int) -> list[dict[str, Any]]:
+        return (await self.ask("POST", f"{JOBS[:-5]}/pull", {"max": most})).json()["jobs"]
+
+    async def settle(self, verb: str, jobs: list[dict[str, Any]], **more: Any) -> list[str]:
+        refs = [{"id": job["id"], "lease": job["lease"], **more} for job in jobs]
+        return [
+            one["result"] for one in (await self.ask("POST", f"{JOBS[:-5]}/{verb}", {"jobs": refs})).json()["results"]
+        ]
+
+    async def readiness(self, warnings: list[str]) -> None:
+        """Wait until /readyz is 200 with exactly these warnings."""
+        async with asyncio.timeout(20):
+            while True:
+                answer = await self.ask("GET", "/readyz")
+                assert answer.status == 200
+                if [one["code"] for one in answer.json().get("warnings", [])] == warnings:
+                    return
+                await asyncio.sleep(0.1)
+
+    async def metric(self, name: str) -> float:
+        page = (await self.ask("GET", "/metrics")).body.decode()
+        return next(float(line.split()[1]) for line in page.splitlines() if line.startswith(f"{name} "))
+
+
+def test_a_full_store_refuses_sends_drains_and_takes_sends_again_without_a_restart(tmp_path: Path) -> None:
+    async def run() -> None:
+        server = ServerProcess(tmp_path / "data", env={"DUELINE_STORE__MAX_MEMORY_BYTES": str(CEILING)})
+        await server.start()
+        try:
+            caller = Caller(server)
+            stored = 0
+            while (answer := await caller.send(f"job-{stored}")).status == 201:
+                stored += 1
+                assert stored < 200, "there is no ceiling"
+            assert (answer.status, answer.json()["error"]["code"]) == (507, "store_full")
+            assert stored > 20, "it was full from the start: this test shows nothing"
+            await caller.readiness(["store_full"])
+            assert await caller.metric("dueline_store_full") == 1
+            assert await caller.metric("dueline_store_maxmemory_bytes") == CEILING
+
+            held = await caller.pull(5)
+            assert len(held) == 5
+            assert await caller.settle("extend", held[:2], lease_ms=60_000) == ["extended"] * 2
+            assert await caller.settle("release", held[:2], delay_ms=3_600_000, error="later") == ["released"] * 2
+            assert await caller.settle("ack", held[2:3]) == ["acked"]
+            cancelled = await caller.ask("DELETE", f"{JOBS}/{held[0]['id']}")
+            assert (cancelled.status, cancelled.json()["result"]) == (200, "cancelled")
+            assert (await caller.send("still-full")).status in (201, 507), "never unknown, never a crash"
+            await caller.settle("ack", held[3:])
+            while jobs := await caller.pull(10):
+                assert await caller.settle("ack", jobs) == ["acked"] * len(jobs)
+
+            assert (await caller.send("after")).status == 201
+            await caller.readiness([])
+            assert await caller.metric("dueline_store_full") == 0
+            assert await caller.metric("dueline_store_restarts_total") == 0
+            told = [line for line in server.output if "the store is full" in line or "the store has room again" in line]
+            assert len(told) == 2, told
+        finally:
+            await server.stop()
+
+    asyncio.run(run())
+
+
+def test_without_a_setting_the_ceiling_is_a_share_of_the_machine(tmp_path: Path) -> None:
+    async def run() -> bytes:
+        store = EmbeddedStore(tmp_path)
+        await store.start()
+        try:
+            return (await store._link.call("INFO", "memory")).split(b"\r\nmaxmemory:")[1].split(b"\r\n")[0]
+        finally:
+            await store.stop()
+
+    assert int(asyncio.run(run())) == int(memory_bytes() * SHARE)
