@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from dueline.engine.job import Line, Reason, State
+from dueline.engine.job import BodyKind, Line, Reason, State
+from dueline.engine.on_dead import goes_on
 from dueline.engine.store import Code, Credit, Done, Pull, Query, Ref, Release
 from dueline.store.valkey.embedded import EmbeddedError, EmbeddedStore
 from dueline.store.valkey.store import ValkeyStore
@@ -159,6 +160,13 @@ def test_a_body_with_a_turned_bit_is_never_delivered_and_ends_dead_as_corrupt(fo
         raw[raw.index(body) + 9] ^= 0x20
         path.write_bytes(raw)
         async with opened(data) as (_, store):
+            good, bad = await store.read(LINE, ["good", "bad"])
+            assert good is not None
+            assert bad is not None
+            assert [(job.intact, job.kind, goes_on(job)) for job in (good, bad)] == [
+                (True, BodyKind.TEXT, True),
+                (False, BodyKind.BYTES, False),
+            ], "a job that ends before anybody has pulled it is not sent on either"
             pulled = await store.pull(LINE, Pull((Credit(10, None),), 30_000))
             assert [(job.id, job.body) for job in pulled.jobs] == [("good", b"unharmed")]
             assert await store.ack(LINE, [Ref("good", pulled.jobs[0].lease)]) == [Done(Code.OK)]

@@ -15,4 +15,8 @@ def pack_headers(headers: tuple[tuple[str, str], ...]) -> bytes:
 
 
 def unpack_headers(packed: bytes) -> tuple[tuple[str, str], ...]:
-    return tuple(_decode(packed).items()) if packed else ()
+    """The headers; none when the bytes were damaged in the store, because no checksum covers them."""
+    try:
+        return tuple(_decode(packed).items()) if packed else ()
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ()

@@ -96,6 +96,7 @@ class Job(msgspec.Struct, frozen=True):
     merge_key: str | None = None
     items: tuple[Item, ...] | None = None  # of a group, in send order; its body is empty
     ttl_ms: int | None = None  # not known of a tombstone without a body
+    intact: bool = True  # False: not what was sent; the body is shown as bytes, and delivered to nobody
 
     @property
     def attempts(self) -> int:

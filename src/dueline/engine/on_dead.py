@@ -70,7 +70,8 @@ def roomy(limits: Limits) -> Limits:
 
 def goes_on(job: Job) -> bool:
     """A body that is not what was sent stays where it is; so does a job that went round too often."""
-    return job.reason is not Reason.CORRUPT and (job.body is not None or job.items is not None) and hops(job) < MAX_HOPS
+    kept = job.body is not None or job.items is not None
+    return job.intact and job.reason is not Reason.CORRUPT and kept and hops(job) < MAX_HOPS
 
 
 def hops(job: Job) -> int:

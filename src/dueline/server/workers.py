@@ -23,7 +23,7 @@ import msgspec
 import structlog
 
 from ..config.settings import Settings
-from ..store.valkey.embedded import exit_of
+from ..store.valkey.child_exit import exit_of
 from ..store.valkey.parent_death import ends_with_parent
 
 BACK_OFF_S = (0.1, 5.0)

@@ -16,6 +16,7 @@ from msgspec import UNSET, Raw
 from ...durations import duration_text
 from ...engine import commands, policy
 from ...engine.errors import DuelineError, UnknownOutcome
+from ...engine.headers import unpack_headers
 from ...engine.items import items_json
 from ...engine.job import BodyKind, Held, Job
 from ...engine.replies import refusal
@@ -254,8 +255,8 @@ def _payload(job: Held | Job) -> tuple[Any, Any, Any]:
 
 
 def _headers(packed: bytes) -> Any:
-    """The engine keeps headers as one JSON object, which goes out as it is."""
-    return Raw(packed) if packed else _NO_HEADERS
+    """The engine keeps headers as one JSON object, which goes out as it is, unless it was damaged in the store."""
+    return Raw(packed) if unpack_headers(packed) else _NO_HEADERS
 
 
 def _text(reason: Any) -> Any:

@@ -239,7 +239,14 @@ class Record(msgspec.Struct, frozen=True):
     opened: int = 0
 
 
-_UNREADABLE = Record(BodyKind.BYTES, 0, 0, None, b"", (), b"", False)
+def read_record(raw: bytes, whole: bool = True, head_only: bool = False) -> Record:
+    """As decode_record, for those who show or deliver jobs: a body that is not intact is bytes, whatever it was, and a
+    record that cannot be taken apart is all body."""
+    try:
+        record = decode_record(raw, whole, head_only)
+    except (IndexError, UnicodeDecodeError):
+        return Record(BodyKind.BYTES, 0, 0, None, b"", (), raw, False)
+    return record if record.intact else msgspec.structs.replace(record, kind=BodyKind.BYTES)
 
 
 def decode_record(raw: bytes, whole: bool = True, head_only: bool = False) -> Record:
@@ -309,7 +316,7 @@ def decode_shown(numbers: Sequence[int], blob: bytes, topic: str, at: int = 0) -
         error = blob[at : at + n[13]].decode(errors="replace")
         at += n[13]
         holds = n[11]
-        record = decode_record(raw, holds == 2, head_only=holds == 0)
+        record = read_record(raw, holds == 2, head_only=holds == 0)
         jobs.append(
             Job(
                 id=id,
@@ -335,6 +342,7 @@ def decode_shown(numbers: Sequence[int], blob: bytes, topic: str, at: int = 0) -
                 merge_key=_key_of(record, raw, holds == 0),
                 items=record.items,
                 ttl_ms=record.ttl_ms,
+                intact=record.intact,
             )
         )
     return jobs
@@ -351,10 +359,7 @@ def decode_pulled(
         id_size, size, deliveries, uncounted, deadline, due, since, most, place, expires = numbers[i : i + 10]
         id = unpack_id(blob[at : at + id_size])
         at += id_size
-        try:
-            record = decode_record(blob[at : at + size])
-        except (IndexError, UnicodeDecodeError):
-            record = _UNREADABLE
+        record = read_record(blob[at : at + size])
         at += size
         held = Held(
             id=id,

@@ -30,6 +30,7 @@ import msgspec
 import structlog
 
 from . import embedded_files as files
+from .child_exit import exit_of
 from .embedded_extent import DataLost, ExtentKeeper, accepted_loss
 from .embedded_link import Link, Loading, NotThere
 from .embedded_lock import ORPHAN_WAIT_S, FolderInUse, FolderLock
@@ -103,7 +104,7 @@ class EmbeddedStore:
     ) -> None:
         """`max_memory_bytes`: None means a share of this machine's. `log`: whom to tell instead of the server's log."""
         self.data = Path(data_dir).absolute()
-        self.status = Status(StoreState.STOPPED)
+        self.status: Status = Status(StoreState.STOPPED)
         self.info: dict[str, str] = {}
         self.failed = asyncio.Event()
         self._binary = Path(binary) if binary is not None else None
@@ -441,24 +442,3 @@ class EmbeddedStore:
         self._changed = asyncio.Event()
         if self._on_change is not None:
             self._on_change(self.status)
-
-
-async def exit_of(child: subprocess.Popen[bytes]) -> int:
-    """Wait for a child to end, without a thread and without a tick where the kernel can tell."""
-    if child.poll() is not None:
-        return child.returncode
-    try:
-        descriptor = os.pidfd_open(child.pid)
-    except (AttributeError, OSError):
-        while child.poll() is None:  # noqa: ASYNC110 - no descriptor to wait on here
-            await asyncio.sleep(0.1)
-        return child.returncode
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-    loop.add_reader(descriptor, ended.set)
-    try:
-        await ended.wait()
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
-    return child.wait()
