@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from dueline.engine.job import BodyKind, Reason, State
 from dueline.engine.policy import JobPolicy
-from dueline.engine.store import Code, Done, Edit, OnConflict, Purge, Revive
+from dueline.engine.store import Code, Done, Edit, OnConflict, Purge, Revive, Spare
 from tests.kit.bed import Bed, item
 
 
@@ -57,6 +57,22 @@ async def test_cancel_with_forget_leaves_nothing(bed: Bed) -> None:
     stats = await bed.stats()
     assert (stats.ready, stats.cancelled) == (0, 0)
     assert await bed.listed_ids(tag="t") == []
+
+
+async def test_cancel_spares_an_overdue_one_if_asked_to(bed: Bed) -> None:
+    """Overdue: leased, and its ttl is over. It counts as ended, although its holder may still ack it."""
+    await bed.send_many([item("kept", ttl_ms=10), item("forgotten", ttl_ms=10), item("in-time", ttl_ms=11)])
+    held = {job.id: job for job in await bed.pull(3, lease_ms=1_000)}
+    await bed.advance(10)
+    before = await bed.job("kept")
+    assert await bed.cancel("kept", spare=Spare.OVERDUE) is Code.ALREADY_DONE
+    assert await bed.job("kept") == before
+    assert await bed.cancel("in-time", spare=Spare.OVERDUE) is Code.OK
+    assert await bed.ack("kept", held["kept"].lease) is Code.OK
+    assert await bed.cancel("forgotten", spare=Spare.OVERDUE, forget=True) is Code.ALREADY_DONE
+    assert await bed.read("forgotten") is None
+    stats = await bed.stats()
+    assert (stats.leased, stats.done, stats.cancelled) == (0, 1, 1)
 
 
 async def test_cancel_of_one_id_twice_in_a_call_counts_once(bed: Bed) -> None:

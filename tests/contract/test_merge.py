@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dueline.engine.job import BodyKind, Item, State
-from dueline.engine.store import Code, Merge, MergeUpdate, OnConflict, SendResult
+from dueline.engine.store import Code, Merge, MergeUpdate, OnConflict, SendResult, Spare
 from tests.kit.bed import Bed, item
 
 _numbers = itertools.count()
@@ -262,11 +262,11 @@ async def test_a_group_that_time_ended_is_no_live_group_of_its_key(bed: Bed) -> 
 async def test_cancel_spares_a_leased_one_if_asked_to(bed: Bed) -> None:
     await bed.send_many([item("held"), item("waits", delay_ms=9)])
     await bed.pull(1, lease_ms=100)
-    assert await bed.cancel("held", spare_leased=True) is Code.JOB_LEASED
-    assert await bed.cancel("waits", spare_leased=True) is Code.OK
+    assert await bed.cancel("held", spare=Spare.LEASED) is Code.JOB_LEASED
+    assert await bed.cancel("waits", spare=Spare.LEASED) is Code.OK
     assert await bed.state("held") is State.LEASED
     await bed.advance(100)
-    assert await bed.cancel("held", spare_leased=True) is Code.OK
+    assert await bed.cancel("held", spare=Spare.LEASED) is Code.OK
 
 
 async def test_an_open_group_can_be_moved_fired_and_tagged_and_stays_open(bed: Bed) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dueline.engine.job import BodyKind, Job, State
@@ -170,6 +172,36 @@ async def test_what_to_do_with_an_ended_id_is_its_own_choice(bed: Bed) -> None:
     assert (replaced.code, replaced.state) == (Code.REPLACED, State.READY)
     stats = await bed.stats()
     assert (stats.ready, stats.cancelled) == (1, 0)
+
+
+async def test_what_to_do_with_an_overdue_id_is_its_own_choice(bed: Bed) -> None:
+    """Overdue: leased, and its ttl is over. Nobody else gets it any more, but its holder may still ack it."""
+    await bed.send("a", ttl_ms=10)
+    first = await bed.pull_one(lease_ms=1_000)
+    choice: dict[str, Any] = {"body": b"new", "on_live": KEEP, "on_ended": REPLACE}
+    assert (await bed.send("a", **choice, on_overdue=REPLACE)).code is Code.KEPT  # not overdue yet
+    await bed.advance(10)
+    assert (await bed.send("a", **choice)).code is Code.KEPT  # not said: as any live one
+    assert (await bed.send("a", **choice, on_overdue=REJECT)).code is Code.ID_EXISTS
+    replaced = await bed.send("a", **choice, on_overdue=REPLACE)
+    assert (replaced.code, replaced.state) == (Code.REPLACED, State.READY)
+    assert await bed.ack("a", first.lease) is Code.LEASE_LOST
+    again = await bed.pull_one()
+    assert (again.body, again.delivery) == (b"new", 1)
+
+
+async def test_a_job_that_waits_or_is_held_in_its_time_is_not_overdue(bed: Bed) -> None:
+    choice: dict[str, Any] = {"body": b"new", "on_live": KEEP, "on_overdue": REPLACE}
+    for id, ttl_ms in (("held", 1_000), ("held-for-ever", None)):
+        await bed.send(id, ttl_ms=ttl_ms)
+    assert len(await bed.pull(2, lease_ms=1_000)) == 2
+    await bed.send("waits", delay_ms=10, ttl_ms=1_000)
+    await bed.advance(999)
+    for id in ("held", "held-for-ever", "waits"):
+        assert (await bed.send(id, **choice)).code is Code.KEPT
+    await bed.send("expired", ttl_ms=1, dead_retain_ms=10_000)
+    await bed.advance(1)
+    assert (await bed.send("expired", **choice)).code is Code.KEPT  # ended: the rule for ended ones
 
 
 async def test_a_dead_id_can_be_replaced_and_leaves_the_dead(bed: Bed) -> None:

@@ -93,6 +93,7 @@ def item(
     ttl_ms: int | None = None,
     on_live: OnConflict = OnConflict.REJECT,
     on_ended: OnConflict | None = None,
+    on_overdue: OnConflict | None = None,
     fingerprint: int | None = None,
     tags: tuple[str, ...] = (),
     headers: bytes = b"",
@@ -113,6 +114,7 @@ def item(
         ttl_ms=ttl_ms,
         on_live=on_live,
         on_ended=on_live if on_ended is None else on_ended,
+        on_overdue=on_overdue,
         fingerprint=fingerprint,
         tags=tags,
         headers=headers,
@@ -206,8 +208,8 @@ class Bed:
     async def extend(self, id: str, token: str, lease_ms: int) -> Done:
         return (await self.store.extend(self.line, [Extend(id, token, lease_ms)]))[0]
 
-    async def cancel(self, id: str, *, forget: bool = False, spare_leased: bool = False) -> Code:
-        return (await self.store.cancel(self.line, [id], forget, spare_leased))[0].code
+    async def cancel(self, id: str, **words: Any) -> Code:
+        return (await self.store.cancel(self.line, [id], **words))[0].code
 
     async def edit(self, id: str, **words: Any) -> Done:
         return (await self.store.edit(self.line, [Edit(id, **words)]))[0]

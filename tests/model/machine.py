@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from dueline.engine.job import BodyKind, Reason, State
 from dueline.engine.limits import LAST_MS
 from dueline.engine.policy import Backoff, JobPolicy, Ladder
-from dueline.engine.store import Credit, Edit, OnConflict, Pull, Revive, SendItem
+from dueline.engine.store import Credit, Edit, OnConflict, Pull, Revive, SendItem, Spare
 from tests.kit.bed import item
 
 from .twins import IDS, Bench, Lease, Twins
@@ -48,6 +48,7 @@ def send_items(draw: st.DrawFn) -> SendItem:
         ttl_ms=draw(st.sampled_from([None, 5, 30])),
         on_live=draw(conflicts),
         on_ended=draw(conflicts),
+        on_overdue=draw(st.sampled_from([None, *OnConflict])),
         tags=draw(tags),
         headers=draw(st.sampled_from([b"", b"h"])),
     )
@@ -188,9 +189,23 @@ class Programme(Ground):
         lease = self.delivery(back)
         self.twins.extend(lease.id, lease, lease_ms)
 
-    @rule(chosen=st.lists(ids, min_size=1, max_size=3), forget=st.sampled_from([False, False, True]))
-    def cancel(self, chosen: list[str], forget: bool) -> None:
-        self.twins.cancel(chosen, forget)
+    @rule(
+        chosen=st.lists(ids, min_size=1, max_size=3),
+        forget=st.sampled_from([False, False, True]),
+        spare=st.sampled_from(Spare),
+    )
+    def cancel(self, chosen: list[str], forget: bool, spare: Spare) -> None:
+        self.twins.cancel(chosen, forget, spare)
+
+    @rule(new=send_items(), forget=st.booleans(), spare=st.sampled_from(Spare), sends=st.booleans())
+    def a_ttl_ends_while_its_job_is_held(self, new: SendItem, forget: bool, spare: Spare, sends: bool) -> None:
+        self.twins.send([item(new.id, ttl_ms=5, on_live=OnConflict.REPLACE)])
+        self.twins.pull(Pull((Credit(len(IDS), 60),), 15))
+        self.bench.clock.advance(5)
+        if sends:
+            self.twins.send([new])
+        else:
+            self.twins.cancel([new.id], forget, spare)
 
     @rule(id=ids, words=edits(), version=st.sampled_from([None, None, 0, 1]))
     def edit(self, id: str, words: dict[str, Any], version: int | None) -> None:

@@ -14,7 +14,19 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from dueline.engine.job import BodyKind, Job, State
 from dueline.engine.policy import JobPolicy, Ladder
-from dueline.engine.store import Code, Credit, Edit, Merge, MergeUpdate, OnConflict, Pull, Query, Revive, SendItem
+from dueline.engine.store import (
+    Code,
+    Credit,
+    Edit,
+    Merge,
+    MergeUpdate,
+    OnConflict,
+    Pull,
+    Query,
+    Revive,
+    SendItem,
+    Spare,
+)
 from tests.kit.bed import item
 
 from .machine import Ground, Life
@@ -159,12 +171,12 @@ class Merging(Ground):
     def cancel_all_but_what_is_held(self, key: str) -> None:
         self.merge({"merge": Merge(key)})
         self.twins.pull(Pull((Credit(4, 60),), 15))
-        self.twins.cancel(self.twins.groups[-3:], False, True)
+        self.twins.cancel(self.twins.groups[-3:], False, Spare.LEASED)
 
     @precondition(lambda self: self.twins.groups)
     @rule(back=recent, forget=st.booleans(), spare=st.booleans())
     def cancel_a_group(self, back: int, forget: bool, spare: bool) -> None:
-        self.twins.cancel([self.group(back)], forget, spare)
+        self.twins.cancel([self.group(back)], forget, Spare.LEASED if spare else Spare.NONE)
 
     @precondition(lambda self: self.twins.groups)
     @rule(back=recent, ttl_ms=st.sampled_from([None, 0, 9]), delay_ms=st.sampled_from([None, 0, 15]))

@@ -129,6 +129,9 @@ MUTANTS = (
         "forget(old)\n        store_tagged(i, REPLACED)",
         "store_tagged(i, REPLACED)",
     ),
+    Mutant(
+        "an overdue job is as any live one", "life", "lib/judge", "job.exp > 0 and job.exp <= now\nend", "false\nend"
+    ),
     Mutant("a tag is not indexed when its job is sent", "life", "send", "    collect('zk', 0, entry)\n", ""),
     # tokens
     Mutant(
@@ -302,7 +305,7 @@ MUTANTS = (
         "cancel spares nobody",
         "only groups",
         "cancel",
-        "elseif state == 'l' and N[3 * i] >= 2 then",
+        "elseif state == 'l' and spare_leased then",
         "elseif false then",
     ),
 )

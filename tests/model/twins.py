@@ -30,6 +30,7 @@ from dueline.engine.store import (
     Release,
     Revive,
     SendItem,
+    Spare,
     StalePolicy,
     Stats,
     Store,
@@ -167,8 +168,8 @@ class Twins:
     def extend(self, id: str, lease: Lease, lease_ms: int) -> None:
         self.paired(lambda store, token: store.extend(self.line, [Extend(id, token(lease) or NEVER, lease_ms)]))
 
-    def cancel(self, ids: Sequence[str], forget: bool, spare_leased: bool = False) -> None:
-        self.both(lambda store: store.cancel(self.line, ids, forget, spare_leased))
+    def cancel(self, ids: Sequence[str], forget: bool, spare: Spare = Spare.NONE) -> None:
+        self.both(lambda store: store.cancel(self.line, ids, forget, spare))
 
     def edit(self, edits: Sequence[Edit]) -> None:
         self.both(lambda store: store.edit(self.line, edits))

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from .commands import Bulk, Filter
 from .job import LIVE, Line, State
-from .store import Code, Done, Purge, Query, Revive, Store
+from .store import Code, Done, Purge, Query, Revive, Spare, Store
 from .topics import Topic
 
 STEP = 500
@@ -50,7 +50,7 @@ class BulkCalls:
                 break
             for start in range(0, len(free), STEP):
                 some = free[start : start + STEP]
-                done = await self._store.cancel(line, some, False, True)
+                done = await self._store.cancel(line, some, spare=Spare.LEASED)
                 cancelled.update(id for id, one in zip(some, done, strict=True) if one.code is Code.OK)
         topic.count("cancelled", len(cancelled))
         return Bulk(len(matched), len(cancelled), dry_run)

@@ -48,6 +48,7 @@ class Send(msgspec.Struct, frozen=True):
     merge: MergeInto | None = None  # join a group; excludes id and on_conflict
     max_body_bytes: int | None = None  # the protocol's own limit; the topic's policy stands above it
     any_delay: bool = False  # the protocol knows no longest delay; what is beyond the last time there is, is then
+    on_overdue: OnConflict | None = None  # of a leased job whose ttl is over; None: the same as on_conflict
 
 
 class Sent(msgspec.Struct, frozen=True):

@@ -32,7 +32,7 @@ from .push_control import PushControl, PushNews
 from .push_target import Pushing, PushTarget
 from .registrar import IDLE_MS, Registrar
 from .sender import Sender
-from .store import Code, Done, Extend, Page, Query, Ref, Release, SendItem, SendResult, Store
+from .store import Code, Done, Extend, Page, Query, Ref, Release, SendItem, SendResult, Spare, Store
 from .timer import LoopTimer, Timer
 from .topics import Topic, Topics
 from .waiters import Waiters
@@ -219,8 +219,10 @@ class Engine:
 
     # -- jobs from outside
 
-    async def cancel(self, namespace: str, topic: str, ids: Sequence[str], forget: bool = False) -> list[Done]:
-        return await self._jobs.cancel(await self._topic(namespace, topic), ids, forget)
+    async def cancel(
+        self, namespace: str, topic: str, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE
+    ) -> list[Done]:
+        return await self._jobs.cancel(await self._topic(namespace, topic), ids, forget, spare)
 
     async def cancel_matching(self, namespace: str, topic: str, which: Filter, dry_run: bool) -> Bulk:
         self._checks.filter(which, LIVE)

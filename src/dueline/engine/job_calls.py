@@ -17,7 +17,7 @@ from .limits import check_name
 from .patching import changes_policy, edit_of, patched_policy
 from .replies import refusal
 from .spreading import over_lines
-from .store import Code, Done, Edit, Extend, Page, Purge, Query, Ref, Release, Revive, Store
+from .store import Code, Done, Edit, Extend, Page, Purge, Query, Ref, Release, Revive, Spare, Store
 from .topics import Topic
 
 EDIT_TRIES = 10
@@ -53,11 +53,11 @@ class JobCalls:
         self._checks.refs(items)
         return await over_lines(topic, items, _id_of, self._store.extend, _counter(topic, "extended"))
 
-    async def cancel(self, topic: Topic, ids: Sequence[str], forget: bool) -> list[Done]:
+    async def cancel(self, topic: Topic, ids: Sequence[str], forget: bool, spare: Spare = Spare.NONE) -> list[Done]:
         self._checks.ids(ids)
 
         async def call(line: Line, some: Sequence[str]) -> list[Done]:
-            return await self._store.cancel(line, some, forget)
+            return await self._store.cancel(line, some, forget, spare)
 
         return await over_lines(topic, ids, _same, call, _counter(topic, "cancelled"))
 

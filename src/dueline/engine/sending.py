@@ -181,4 +181,5 @@ def send_item(command: Send, id: str, topic: Topic, checks: Checks, now_ms: Call
         tags,
         pack_headers(headers) if headers else b"",
         merge,
+        command.on_overdue,
     )

@@ -59,6 +59,14 @@ class OnConflict(IntEnum):
     REPLACE = 2
 
 
+class Spare(IntEnum):
+    """What a cancel leaves as it is, beside what has ended."""
+
+    NONE = 0
+    LEASED = 1  # answered JOB_LEASED
+    OVERDUE = 2  # a leased job whose ttl is over counts as ended: ALREADY_DONE, and `forget` removes it
+
+
 class MergeUpdate(IntEnum):
     """What a fixed time of a later send does to the time of its group."""
 
@@ -105,6 +113,7 @@ class SendItem(msgspec.Struct, frozen=True):
     tags: tuple[str, ...] = ()
     headers: bytes = b""
     merge: Merge | None = None
+    on_overdue: OnConflict | None = None  # a leased job whose ttl is over; None: as on_live
 
 
 class SendResult(msgspec.Struct, frozen=True):
@@ -379,9 +388,9 @@ class Store(Protocol):
     async def release(self, line: Line, items: Sequence[Release]) -> list[Done]: ...
     async def extend(self, line: Line, items: Sequence[Extend]) -> list[Done]: ...
     async def cancel(
-        self, line: Line, ids: Sequence[str], forget: bool = False, spare_leased: bool = False
+        self, line: Line, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE
     ) -> list[Done]:
-        """OK also when it was cancelled before; ALREADY_DONE when done or dead; JOB_LEASED when it was spared."""
+        """OK also when it was cancelled before; ALREADY_DONE when done or dead."""
         ...
 
     async def edit(self, line: Line, items: Sequence[Edit]) -> list[Done]: ...

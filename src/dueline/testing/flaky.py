@@ -38,6 +38,7 @@ from ..engine.store import (
     Revive,
     SendItem,
     SendResult,
+    Spare,
     Stats,
     Store,
 )
@@ -114,9 +115,9 @@ class FlakyStore:
         return await self._through(lambda: self.inner.extend(line, items))
 
     async def cancel(
-        self, line: Line, ids: Sequence[str], forget: bool = False, spare_leased: bool = False
+        self, line: Line, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE
     ) -> list[Done]:
-        return await self._through(lambda: self.inner.cancel(line, ids, forget, spare_leased))
+        return await self._through(lambda: self.inner.cancel(line, ids, forget, spare))
 
     async def edit(self, line: Line, items: Sequence[Edit]) -> list[Done]:
         return await self._through(lambda: self.inner.edit(line, items))

@@ -317,11 +317,11 @@ def test_when_one_of_several_partitions_fails_the_results_of_the_others_are_know
         real = world.store.cancel
         lost: list[str] = []
 
-        async def failing(line: Line, some: Any, forget: bool = False) -> list[Done]:
+        async def failing(line: Line, some: Any, *words: Any) -> list[Done]:
             if line.partition == 0:
                 lost.extend(some)
                 raise failure
-            return await real(line, some, forget)
+            return await real(line, some, *words)
 
         world.store.cancel = failing  # type: ignore[method-assign]
         with pytest.raises(PartlyDone) as raised:

@@ -17,7 +17,7 @@ from dueline.engine.items import items_json
 from dueline.engine.job import BodyKind, Held, Item, Line, State
 from dueline.engine.limits import MAX_GROUP_ITEMS
 from dueline.engine.policy import MergePolicy, TopicPolicy
-from dueline.engine.store import Code, Done, MergeUpdate, OnConflict, Query, Ref, Release, SendItem
+from dueline.engine.store import Code, Done, MergeUpdate, OnConflict, Query, Ref, Release, SendItem, Spare
 
 DAY_MS = 86_400_000
 
@@ -464,10 +464,10 @@ def test_items_that_move_to_a_new_group_during_the_cancel_are_cancelled_there() 
         await world.engine.release(NS, "mail", [Release(failed.id, failed.lease, delay_ms=5_000)])
         cancel = world.store.cancel
 
-        async def late(line: Line, ids: Sequence[str], forget: bool = False, spare_leased: bool = False) -> list[Done]:
+        async def late(line: Line, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE) -> list[Done]:
             world.store.cancel = cancel  # type: ignore[method-assign]
             await add(world, "new", quiet_ms=50)  # takes the items of the failed group
-            return await cancel(line, ids, forget, spare_leased)
+            return await cancel(line, ids, forget, spare)
 
         world.store.cancel = late  # type: ignore[method-assign]
         await world.engine.cancel_groups(NS, "mail", "k")
@@ -483,10 +483,10 @@ def test_a_group_that_is_pulled_during_the_cancel_stays_with_its_holder() -> Non
         cancel = world.store.cancel
         held: list[Held] = []
 
-        async def late(line: Line, ids: Sequence[str], forget: bool = False, spare_leased: bool = False) -> list[Done]:
+        async def late(line: Line, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE) -> list[Done]:
             world.store.cancel = cancel  # type: ignore[method-assign]
             held.extend(await world.pull("mail"))
-            return await cancel(line, ids, forget, spare_leased)
+            return await cancel(line, ids, forget, spare)
 
         world.store.cancel = late  # type: ignore[method-assign]
         bulk = await world.engine.cancel_groups(NS, "mail", "k")

@@ -2,7 +2,7 @@
 -- cancel: withdraw jobs from any live state; a running lease ends. `forget` leaves no tombstone and drops ended ones too.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
---        numbers  per job: id size, token size (0), what (1 forget, 2 spare a leased one)
+--        numbers  per job: id size, token size (0), what (1 forget, 2 spare a leased one, 4 an overdue one)
 --        blob     the ids
 -- RETURN status now note extra numbers (per job: code)   blob
 -- BOUND  O(n log N), n <= 500
@@ -26,14 +26,15 @@ if not known and not topic then
 end
 local jobs, results = load(ids), {}
 for i, job in ipairs(jobs) do
-  local state, gone = job.state, N[3 * i] % 2 == 1
+  local state, what = job.state, N[3 * i]
+  local gone, spare_leased, spare_overdue = what % 2 == 1, what % 4 >= 2, what >= 4
   if state == nil then
     results[i] = NOT_FOUND
   elseif state == 'E' then
     results[i] = ELSEWHERE
-  elseif state == 'l' and N[3 * i] >= 2 then
+  elseif state == 'l' and spare_leased then
     results[i] = JOB_LEASED
-  elseif state == 's' or state == 'r' or state == 'l' then
+  elseif (state == 's' or state == 'r' or state == 'l') and not (spare_overdue and is_overdue(job)) then
     results[i] = OK
     if gone then
       forget(job)

@@ -3,7 +3,7 @@
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  policy_version, count of policies, their sizes, count of jobs, then per job:
---                 id size, rest size, flags, policy index, when (delay, or -at), ttl, on_live, on_ended
+--                 id size, rest size, flags, policy index, when (delay, or -at), ttl, rules (live + 4 ended + 16 overdue)
 --        blob     the policies, then per job: id, rest (crc, fingerprint, sections, body)
 --        9 ""   10 topic   11 another topic whose keys m s l a d g k are KEYS 10-16   12 its channel   (wide namespaces)
 -- RETURN status now note extra numbers (per job: code, state, due, version)   blob
@@ -35,7 +35,7 @@ open_line()
 local base, n = 3 + N[2], N[3 + N[2]]
 local ids, rests, results = {}, {}, {}
 for i = 1, n do
-  local o = base + (i - 1) * 8
+  local o = base + (i - 1) * 7
   local middle = at + N[o + 1]
   local behind = middle + N[o + 2]
   ids[i] = string.sub(blob, at, middle - 1)
@@ -46,7 +46,7 @@ local records = redis.call('HMGET', j, unpack(ids))
 local runs = redis.call('HMGET', r, unpack(ids))
 
 local function store(i, code)
-  local o = base + (i - 1) * 8
+  local o = base + (i - 1) * 7
   local id, rest, flags, when, ttl = ids[i], rests[i], N[o + 3], N[o + 5], N[o + 6]
   local number = interned[N[o + 4]]
   if number == 0 then
@@ -79,7 +79,7 @@ end
 
 local usual = true -- ids that nobody used, and nothing to index
 for i = 1, n do
-  usual = usual and not records[i] and not runs[i] and N[base + i * 8 - 5] % 32 < 16
+  usual = usual and not records[i] and not runs[i] and N[base + i * 7 - 4] % 32 < 16
 end
 if usual then
   for i = 1, n do
@@ -96,6 +96,16 @@ end
 -- include elsewhere
 local names = {}
 
+-- What happens to the job that has the id: 0 reject, 1 keep, 2 replace.
+local function rule_of(old, rules)
+  if is_overdue(old) then
+    return math.floor(rules / 16)
+  elseif old.state == 's' or old.state == 'r' or old.state == 'l' then
+    return rules % 4
+  end
+  return math.floor(rules / 4) % 4
+end
+
 local function store_tagged(i, code)
   local job = { id = ids[i] }
   read_record(job, store(i, code))
@@ -108,11 +118,10 @@ for i = 1, n do
   if not records[i] and not runs[i] then
     store_tagged(i, CREATED)
   else
-    local o = base + (i - 1) * 8
+    local rules = N[base + i * 7]
     local old = load({ ids[i] })[1]
     if old.state == 'E' or (old.home and old.home ~= m) then
-      local live = old.state == 's' or old.state == 'r' or old.state == 'l'
-      if old.state ~= 'E' and (old.state == nil or (live and N[o + 7] or N[o + 8]) == 2) then
+      if old.state ~= 'E' and (old.state == nil or rule_of(old, rules) == 2) then
         leave_other(old)
         collect('dr', old.id)
         store_tagged(i, old.state and REPLACED or CREATED)
@@ -129,8 +138,7 @@ for i = 1, n do
       end
       store_tagged(i, CREATED)
     else
-      local live = old.state == 's' or old.state == 'r' or old.state == 'l'
-      local rule = live and N[o + 7] or N[o + 8]
+      local rule = rule_of(old, rules)
       if rule == 2 then
         forget(old)
         store_tagged(i, REPLACED)

@@ -156,6 +156,11 @@ def look(record: Record, now_ms: int) -> Seen | None:
     return None if seen.retain_until_ms is not None and seen.retain_until_ms <= now_ms else seen
 
 
+def is_overdue(record: Record, seen: Seen, now_ms: int) -> bool:
+    """Leased, and its ttl is over: nobody else gets it any more, only its holder can still end it otherwise."""
+    return seen.state is State.LEASED and record.expires_at_ms is not None and record.expires_at_ms <= now_ms
+
+
 def job_of(record: Record, seen: Seen, body: bool) -> Job:
     """The record as every layer sees it."""
     ended_at_ms = None if seen.live else seen.at_ms

@@ -37,6 +37,7 @@ from ...engine.store import (
     Revive,
     SendItem,
     SendResult,
+    Spare,
     StalePolicy,
     Stats,
 )
@@ -47,7 +48,7 @@ from .figures import count
 from .lines import LineState, Shelf
 from .listing import list_page
 from .push_log import MemoryPushLog
-from .records import Group, Record, due_ms, held_of, job_of, judged
+from .records import Group, Record, due_ms, held_of, is_overdue, job_of, judged
 
 
 class MemoryStore:
@@ -95,6 +96,8 @@ class MemoryStore:
             return _sent(Code.CREATED, self._store(change, item), change)
         old, seen = found
         rule = item.on_live if seen.live else item.on_ended
+        if item.on_overdue is not None and is_overdue(old, seen, change.now_ms):
+            rule = item.on_overdue
         if rule is OnConflict.REPLACE:
             return _sent(Code.REPLACED, self._store(change, item), change)
         if old.topic != change.state.line.topic:
@@ -182,24 +185,27 @@ class MemoryStore:
             return [holders.extend(change, item) for item in items]
 
     async def cancel(
-        self, line: Line, ids: Sequence[str], forget: bool = False, spare_leased: bool = False
+        self, line: Line, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE
     ) -> list[Done]:
         with self._change(line) as change:
-            return [self._cancel(change, id, forget, spare_leased) for id in ids]
+            return [self._cancel(change, id, forget, spare) for id in ids]
 
-    def _cancel(self, change: Change, id: str, forget: bool, spare_leased: bool) -> Done:
+    def _cancel(self, change: Change, id: str, forget: bool, spare: Spare) -> Done:
         found = change.find(id)
         if isinstance(found, Done):
             return found
         record, seen = found
-        if spare_leased and seen.state is State.LEASED:
+        if spare is Spare.LEASED and seen.state is State.LEASED:
             return Done(Code.JOB_LEASED)
-        if seen.live:
+        ended = seen.state in (State.DONE, State.DEAD)
+        if spare is Spare.OVERDUE and is_overdue(record, seen, change.now_ms):
+            ended = True
+        elif seen.live:
             record.end(State.CANCELLED, None, change.now_ms)
             change.touched.append(record)
         if forget:
             del change.shelf.records[id]
-        return Done(Code.ALREADY_DONE if seen.state in (State.DONE, State.DEAD) else Code.OK)
+        return Done(Code.ALREADY_DONE if ended else Code.OK)
 
     async def edit(self, line: Line, items: Sequence[Edit]) -> list[Done]:
         with self._change(line) as change:

@@ -147,6 +147,12 @@ def _form(item: SendItem, topic: bytes | None) -> tuple[int, bytes]:
     return flags, sections
 
 
+def _rules(item: SendItem) -> int:
+    """The three conflict rules in one number, two bits each: live, ended, overdue."""
+    overdue = item.on_live if item.on_overdue is None else item.on_overdue
+    return item.on_live + 4 * item.on_ended + 16 * overdue
+
+
 def encode_send(items: Sequence[SendItem], policy_version: int, topic: bytes | None) -> tuple[bytes, bytes]:
     """numbers and blob of send.lua. `topic` is given in wide namespaces, where a record must name its topic."""
     policies: dict[JobPolicy, int] = {}
@@ -162,7 +168,7 @@ def encode_send(items: Sequence[SendItem], policy_version: int, topic: bytes | N
         pieces += (id, rest, body)
         per_job += (
             *(len(id), len(rest) + len(body), flags, index, when),
-            *(item.ttl_ms or 0, int(item.on_live), int(item.on_ended)),
+            *(item.ttl_ms or 0, _rules(item)),
         )
     texts = [pack_policy(policy) for policy in policies]
     numbers = [policy_version, len(texts), *map(len, texts), len(items), *per_job]

@@ -37,6 +37,7 @@ from ...engine.store import (
     Revive,
     SendItem,
     SendResult,
+    Spare,
     Stats,
 )
 from . import appends, codec, requests
@@ -326,12 +327,11 @@ class ValkeyStore:
         return [Done(codec.CODES[n[i]], n[i + 1]) for i in range(0, len(n), 2)]
 
     async def cancel(
-        self, line: Line, ids: Sequence[str], forget: bool = False, spare_leased: bool = False
+        self, line: Line, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE
     ) -> list[Done]:
         if line.wide and not line.topic:
-            return await self._anywhere(line, ids, str, lambda line, ids: self.cancel(line, ids, forget, spare_leased))
-        what = int(forget) + 2 * int(spare_leased)
-        return await self._joined("cancel", line, what, self._cancel).call([Ref(id) for id in ids])
+            return await self._anywhere(line, ids, str, lambda line, ids: self.cancel(line, ids, forget, spare))
+        return await self._joined("cancel", line, forget + 2 * spare, self._cancel).call([Ref(id) for id in ids])
 
     async def _cancel(self, line: Line, items: list[Ref], what: int, slot: str) -> list[Done]:
         _, _, n, _ = await self._calls.change("cancel", line, *requests.cancels(items, what), slot)

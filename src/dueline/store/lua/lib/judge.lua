@@ -36,6 +36,11 @@ local function judge(job)
   end
 end
 
+-- Leased, and its ttl is over: nobody else gets it any more, only its holder can still end it otherwise.
+local function is_overdue(job)
+  return job.state == 'l' and job.exp > 0 and job.exp <= now
+end
+
 -- Whose policies and schedule a job belongs to: this line's, or those of the second one. Nil: of a line that is not here.
 local function home_of(job)
   if job.topic == nil or job.topic == topic then
