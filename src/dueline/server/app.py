@@ -39,7 +39,7 @@ from ..telemetry.families import Family, Kind, Merge, counter, gauge, merged
 from ..telemetry.figures import CallFigures, HttpFigures
 from ..telemetry.push_figures import AT_SEND, PushFigures
 from ..telemetry.siblings import Siblings
-from .camellia import CamelliaMetrics, CamelliaNode, families_of
+from .camellia import CamelliaMetrics, CamelliaNode, content_type, families_of
 from .front import Front, FrontLimits
 from .health import Health, Phase
 from .listeners import addresses
@@ -254,9 +254,11 @@ class App:
     async def metrics(self, accept: str) -> tuple[bytes, str]:
         """The whole server's metrics: this process, its siblings, and what the store holds."""
         families = await self._families()
-        if self.settings.dialects.camellia.enabled:
+        camellia = self.settings.dialects.camellia.enabled
+        if camellia:
             families = await self._camellia_metrics.page(families, self._asks_store())
-        return exposed([*families, *await self._stored()], accept)
+        page, chosen = exposed([*families, *await self._stored()], accept)
+        return page, content_type(accept, chosen) if camellia else chosen
 
     async def _families(self) -> list[Family]:
         return merged([self.snapshot(), *await self._siblings.others()])

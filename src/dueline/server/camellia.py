@@ -15,7 +15,7 @@ from pathlib import Path
 
 from .._version import __version__
 from ..dialects.camellia import CamelliaDialect, Counts, Report
-from ..dialects.camellia.encode import BANDS
+from ..dialects.camellia.encode import BANDS, TEXT
 from ..engine.errors import DuelineError
 from ..telemetry.families import Family, Merge, gauge
 
@@ -79,10 +79,11 @@ def report_of(families: Iterable[Family]) -> Report:
 class CamelliaMetrics:
     """The documented names beside our own."""
 
-    def __init__(self, dialect: CamelliaDialect) -> None:
+    def __init__(self, dialect: CamelliaDialect, now_s: Callable[[], float] = time.monotonic) -> None:
         self._dialect = dialect
+        self._now_s = now_s
         self._started_ms = time.time_ns() // 1_000_000
-        self._cpu = (time.monotonic(), 0.0)
+        self._cpu = (now_s(), 0.0)
         self._topics: tuple[float, Family | None] = (0.0, None)
 
     async def page(self, families: list[Family], store_answers: bool) -> list[Family]:
@@ -104,17 +105,17 @@ class CamelliaMetrics:
         ]
 
     def _cpu_family(self, families: list[Family]) -> Family:
-        """Processors in use: CPU seconds per second since the last look."""
-        now_s, used_s = time.monotonic(), _number(families, "process_cpu_seconds")
+        """Percent of one processor: CPU seconds per second since the last look, times 100."""
+        now_s, used_s = self._now_s(), _number(families, "process_cpu_seconds")
         before_s, before_used_s = self._cpu
         self._cpu = (now_s, used_s)
-        usage = max(0.0, used_s - before_used_s) / max(now_s - before_s, 0.001) if before_used_s else 0.0
+        usage = 100 * max(0.0, used_s - before_used_s) / max(now_s - before_s, 0.001) if before_used_s else 0.0
         numbers: dict[tuple[str, ...], float] = {("cpu_num",): os.cpu_count() or 1, ("usage",): usage}
-        return gauge("cpu", "Processors of this machine, and how many of them are used.", numbers, ("type",))
+        return gauge("cpu", "Processors of this machine, and percent of one that is used.", numbers, ("type",))
 
     async def _topic_info(self, store_answers: bool) -> Family | None:
         """Sizes of up to 200 topics, asked of the store at most every 5 s."""
-        now_s = time.monotonic()
+        now_s = self._now_s()
         fresh_until_s, family = self._topics
         if now_s < fresh_until_s or not store_answers:
             return family
@@ -131,6 +132,11 @@ class CamelliaMetrics:
         family = gauge("topic_info", "Messages by topic and queue.", numbers, ("topic", "type"))
         self._topics = (now_s + FRESH_S, family)
         return family
+
+
+def content_type(accept: str, chosen: str) -> str:
+    """That of the original for whoever does not ask for a version of the format."""
+    return TEXT if chosen.startswith("text/plain") and "version=" not in accept else chosen
 
 
 def _band_name(band: str) -> str:

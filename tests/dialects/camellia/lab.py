@@ -74,7 +74,7 @@ class Camellia:
         """The message, None when the server does not know it."""
         status, body = await self.post("getMsg", topic=topic, msgId=id)
         if body["code"] == 404:
-            assert (status, body) == (200, {"code": 404, "msg": TEXT})
+            assert (status, body) == failed("getMsg", 404)
             return None
         assert (status, body) == (200, {**SUCCESS, "delayMsg": body["delayMsg"]})
         return body["delayMsg"]
@@ -118,7 +118,12 @@ def refused(operation: str) -> tuple[int, dict[str, Any]]:
     return framework_page(400, "Bad Request", BASE + operation)
 
 
-WRONG = (200, {"code": 400, "msg": TEXT})
+NULLS = {"sendMsg": "delayMsg", "getMsg": "delayMsg", "pullMsg": "delayMsgList"}
+
+
+def failed(operation: str, code: int) -> tuple[int, dict[str, Any]]:
+    """What the application answers when it cannot: a code, a text, and null for what it would have brought."""
+    return 200, {"code": code, "msg": TEXT, **({NULLS[operation]: None} if operation in NULLS else {})}
 
 
 async def after(moment_ms: int) -> None:

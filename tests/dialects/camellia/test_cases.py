@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 from ..kit import now_ms
 from .conftest import RETAIN_MS
-from .lab import BASE, ID, MS, SUCCESS, TEXT, WRONG, Camellia, after, framework_page, ids, refused, shown
+from .lab import BASE, ID, MS, SUCCESS, Camellia, after, failed, framework_page, ids, refused, shown
 
 
 async def test_case_001_a_delayed_message_waits_with_the_documented_defaults(camellia: Camellia) -> None:
@@ -109,8 +109,8 @@ async def test_case_009_an_ended_id_can_be_used_again(camellia: Camellia) -> Non
 
 async def test_case_010_an_empty_msg_or_topic_is_code_400(camellia: Camellia) -> None:
     q, topic = camellia.another(), camellia.topic()
-    assert await q.post("sendMsg", topic=topic, msg="", delayMillis=0) == WRONG
-    assert await q.post("sendMsg", topic="", msg="abc", delayMillis=0) == WRONG
+    assert await q.post("sendMsg", topic=topic, msg="", delayMillis=0) == failed("sendMsg", 400)
+    assert await q.post("sendMsg", topic="", msg="abc", delayMillis=0) == failed("sendMsg", 400)
     assert await q.empty(topic)
 
 
@@ -229,13 +229,13 @@ async def test_case_026_a_released_message_is_gone_and_its_id_free(camellia: Cam
     assert (await q.send(topic, "new", msgId="gone"))["msg"] == "new"
     await q.pull(topic)
     await q.ack(topic, "gone")
-    assert await q.delete(topic, "gone", release="true") == (200, {"code": 404, "msg": TEXT})
+    assert await q.delete(topic, "gone", release="true") == failed("deleteMsg", 404)
     assert await q.get(topic, "gone") is None, "an ended message is released too, although the answer is 404"
 
 
 async def test_case_027_deleting_what_is_not_live_is_code_404(camellia: Camellia) -> None:
     q, topic = camellia.another(), camellia.topic()
-    unknown = (200, {"code": 404, "msg": TEXT})
+    unknown = failed("deleteMsg", 404)
     assert await q.delete(topic, "nobody") == unknown
     acked, deleted = await q.send(topic), await q.send(topic, delay=60_000)
     await q.pull(topic)
@@ -298,7 +298,7 @@ async def test_case_031_a_send_wakes_the_long_poll(camellia: Camellia) -> None:
 async def test_case_033_a_long_poll_without_a_topic_is_refused_at_once(camellia: Camellia) -> None:
     q = camellia.another()
     began_s = time.monotonic()
-    assert await q.post("longPollingMsg", topic="", longPollingTimeoutMillis=50_000) == WRONG
+    assert await q.post("longPollingMsg", topic="", longPollingTimeoutMillis=50_000) == failed("longPollingMsg", 400)
     assert await q.post("longPollingMsg", longPollingTimeoutMillis=50_000) == refused("longPollingMsg")
     assert time.monotonic() - began_s < 40
 

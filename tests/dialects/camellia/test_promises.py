@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from ..kit import now_ms
 from .conftest import WINDOW_MS
-from .lab import BASE, SUCCESS, WRONG, Camellia, after, ids, shown
+from .lab import BASE, SUCCESS, Camellia, after, failed, ids, shown
 
 
 async def test_nothing_is_delivered_before_its_trigger_time(camellia: Camellia) -> None:
@@ -146,7 +146,7 @@ async def test_big_texts_up_to_the_forms_limit_are_kept_whole(camellia: Camellia
 async def test_a_form_above_2_mib_is_code_400_and_nothing_is_stored(camellia: Camellia) -> None:
     q, topic = camellia.another(), camellia.topic()
     form = urlencode({"topic": topic, "delayMillis": 0, "msg": "x" * (2 << 20)}).encode()
-    assert shown(await q.raw("sendMsg", form)) == WRONG
+    assert shown(await q.raw("sendMsg", form)) == failed("sendMsg", 400)
     assert await camellia.another().empty(topic)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from ...engine import commands
-from ...engine.errors import InvalidField
+from ...engine.errors import DuelineError, InvalidField
 from ...engine.job import BodyKind
 from ...engine.limits import Limits, check_name, is_name
 from ...engine.policy import TEN_YEARS_MS
@@ -18,6 +18,14 @@ from ...engine.store import OnConflict
 from ..http import Request
 from .form import INT, LONG, Form
 from .options import MAX_FORM_BYTES, CamelliaOptions
+
+MAX_LONG = (1 << 63) - 1
+
+
+class TimeOverflow(DuelineError):
+    """The message would expire after the last moment that a long can hold."""
+
+    code = "invalid_field"
 
 
 class SendMsg(msgspec.Struct, frozen=True):
@@ -43,7 +51,8 @@ class MsgRef(msgspec.Struct, frozen=True):
         return is_name(self.topic) and is_name(self.msg_id)
 
 
-def send_msg(request: Request, options: CamelliaOptions, limits: Limits) -> SendMsg:
+def send_msg(request: Request, options: CamelliaOptions, limits: Limits, now_ms: int) -> SendMsg:
+    """Raises TimeOverflow, which is no fault of a parameter but a failure of the server (code 500) in the original."""
     form = Form(request)
     topic, msg, msg_id = form.text("topic"), form.text("msg"), form.optional_text("msgId")
     delay_ms = max(0, form.number("delayMillis", LONG))
@@ -55,6 +64,8 @@ def send_msg(request: Request, options: CamelliaOptions, limits: Limits) -> Send
     if msg_id:
         check_name(msg_id, "msgId")
     ttl_ms = min(asked_ttl_ms, TEN_YEARS_MS) if asked_ttl_ms > 0 else options.ttl_ms
+    if now_ms + delay_ms + ttl_ms > MAX_LONG:
+        raise TimeOverflow(field="delayMillis")
     retry = options.max_retry if asked_retry is None or asked_retry < 0 else asked_retry
     max_attempts = retry + 1 if retry < limits.max_attempts else None
     command = commands.Send(
@@ -67,6 +78,7 @@ def send_msg(request: Request, options: CamelliaOptions, limits: Limits) -> Send
         retry=None,
         on_conflict=OnConflict.KEEP,
         on_ended=OnConflict.REPLACE,
+        on_overdue=OnConflict.REPLACE,
         retain_ms=options.retain_ms,
         dead_retain_ms=options.retain_ms,
         keep_body=True,

@@ -2,6 +2,9 @@
 
 The application's result stands in `code` and HTTP says 200; what the framework refuses is its own error page with a
 real HTTP status. An answer is never empty: the Java SDK's pull thread would end.
+
+Most answers are objects there, written as JSON with null for what they lack. Those of a long poll and of the health
+pages are strings: without such keys, and plain text to whoever does not ask for JSON.
 """
 
 from __future__ import annotations
@@ -32,7 +35,11 @@ BANDS = ("0To1min", "1minTo10min", "10minTo30min", "30minTo1hour", "1hourTo6hour
          "7dayTo30day", "30dayToInfinite")  # fmt: skip
 
 OK = Response(200, b'{"code":200,"msg":"success"}')
-HEALTHY, SICK = Response(200, b'{"code":200}'), Response(500, b'{"code":500}')
+JSON, TEXT = "application/json", "text/plain;charset=UTF-8"
+ENDED = (4, 5, 6, 7)  # statuses
+_NULLS = {"sendMsg": "delayMsg", "getMsg": "delayMsg", "pullMsg": "delayMsgList"}  # what a failure lacks
+_STRING_TYPES = {"application/json": JSON, "application/*": JSON, "text/plain": TEXT, "text/*": TEXT, "*/*": TEXT}
+_LONG_POLL = "longPollingMsg"
 _PARAMETERS = {"id": "msgId", "body": "msg"}  # the engine's words for what a send carries
 _FRAMEWORK = {"no_route": 404, "method_not_allowed": 405, "unauthorized": 401, "forbidden": 403}
 
@@ -75,9 +82,9 @@ def one(msg: DelayMsg) -> Response:
     return Response(200, _to_json({"code": 200, "msg": "success", "delayMsg": msg}))
 
 
-def pulled(jobs: Sequence[Held]) -> Response:
+def pulled(jobs: Sequence[Held], content_type: str) -> Response:
     msgs = [held_msg(job) for job in jobs]
-    return Response(200, _to_json({"code": 200, "msg": "success", "delayMsgList": msgs}))
+    return Response(200, _to_json({"code": 200, "msg": "success", "delayMsgList": msgs}), content_type)
 
 
 def held_msg(job: Held) -> DelayMsg:
@@ -135,7 +142,34 @@ def failed(request: Request, error: DuelineError) -> Response:
         code = 404
     field = _PARAMETERS.get(error.field or "", error.field)
     text = f"{field}: {error.message}" if field and not error.message.startswith(field) else error.message
-    return Response(200, _to_json({"code": code, "msg": text}))
+    operation = request.path.rpartition("/")[2]
+    nulls = {_NULLS[operation]: None} if operation in _NULLS else {}
+    content_type = string_type(request) if operation == _LONG_POLL else JSON
+    return Response(200, _to_json({"code": code, "msg": text, **nulls}), content_type)
+
+
+def string_type(request: Request) -> str:
+    """The content type of a string: JSON if the client prefers that to text, else text. Not any type that it names, as
+    in the original: a message in the place of an HTML page could run scripts."""
+    best, found = 0.0, TEXT
+    for wish in request.headers.get("accept", "").split(","):
+        kind, *parameters = (part.strip().lower() for part in wish.split(";"))
+        weight = next((_weight(one[2:]) for one in parameters if one.startswith("q=")), 1.0)
+        if kind in _STRING_TYPES and weight > best:
+            best, found = weight, _STRING_TYPES[kind]
+    return found
+
+
+def _weight(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+def health(request: Request, well: bool) -> Response:
+    status = 200 if well else 500
+    return Response(status, _to_json({"code": status}), string_type(request))
 
 
 def framework_page(status: int, path: str) -> Response:
@@ -153,7 +187,7 @@ def data(value: Any) -> Response:
 
 
 def text(value: Any) -> Response:
-    return Response(200, _to_json(value), "text/plain;charset=UTF-8")
+    return Response(200, _to_json(value), TEXT)
 
 
 def topic_info(topic: str, view: TopicView | None) -> dict[str, Any]:

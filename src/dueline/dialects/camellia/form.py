@@ -1,8 +1,9 @@
 """Parameters as the original's framework hands them to its code: Spring on Tomcat. No I/O.
 
-They come from the query and, with the form's content type, from the body; the query's stand first. UTF-8 always, also
-when another charset is declared (Spring Boot forces it): bytes that are not UTF-8 become U+FFFD. A parameter with a
-broken escape is dropped. A text that is given twice is joined with a comma, of a number or truth the first one counts.
+They come from the query and, with a form's content type (URL-encoded or multipart), from the body; the query's stand
+first. UTF-8 always, also when another charset is declared (Spring Boot forces it): bytes that are not UTF-8 become
+U+FFFD. A parameter with a broken escape is dropped. A text that is given twice is joined with a comma, of a number or
+truth the first one counts.
 
 A parameter that is missing or cannot be converted is refused by the framework, not by the application: HTTP 400.
 """
@@ -14,6 +15,7 @@ from urllib.parse import unquote_to_bytes
 
 from ...engine.errors import BadRequest
 from ..http import Request
+from . import multipart
 
 FORM = "application/x-www-form-urlencoded"
 MAX_PARAMETERS = 10_000
@@ -38,9 +40,21 @@ class Form:
     def __init__(self, request: Request) -> None:
         self._values: dict[str, list[str]] = {}
         room = self._read(request.query.encode("latin-1", "replace"), MAX_PARAMETERS)
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind == FORM and request.method == "POST":
+        content_type = request.headers.get("content-type", "")
+        kind = content_type.partition(";")[0].strip().lower()
+        if request.method != "POST":
+            return
+        if kind == FORM:
             self._read(request.body, room)
+        elif kind == multipart.KIND:
+            self._read_parts(content_type, request.body, room)
+
+    def _read_parts(self, content_type: str, body: bytes, room: int) -> None:
+        try:
+            for name, value in multipart.fields(content_type, body, room):
+                self._values.setdefault(name, []).append(value)
+        except multipart.BrokenForm as error:
+            raise FrameworkRefusal(str(error)) from None
 
     def _read(self, text: bytes, room: int) -> int:
         if not text:

@@ -16,7 +16,7 @@ from ...engine.engine import Engine
 from ...engine.errors import Draining, NotFound, Unavailable
 from ...engine.job import Held, Reason, State
 from ...engine.limits import LAST_MS, Limits, is_name
-from ...engine.store import Code, Ref, Release
+from ...engine.store import Code, Ref, Release, Spare
 from ..http import Request, Response
 from . import decode, encode
 from .monitor import Monitor
@@ -37,19 +37,19 @@ class CamelliaHandlers:
         self._monitor = monitor
 
     async def send_msg(self, request: Request) -> Response:
-        asked = decode.send_msg(request, self._options, self._limits)
+        asked = decode.send_msg(request, self._options, self._limits, self._engine.store.now_ms())
         response = await self._send(asked)
         self._monitor.of(asked.topic).send_msg += 1
         return response
 
     async def pull_msg(self, request: Request) -> Response:
         command = decode.pull_msg(request, self._options, self._limits, waits=False)
-        return await self._pull(command)
+        return await self._pull(command, encode.JSON)
 
     async def long_polling_msg(self, request: Request) -> Response:
         command = decode.pull_msg(request, self._options, self._limits, waits=True)
         try:
-            return await self._pull(command)
+            return await self._pull(command, encode.string_type(request))
         except Unavailable as error:
             if not isinstance(error, Draining):
                 await asyncio.sleep(min(CALM_S, command.wait_ms / 1000))
@@ -71,7 +71,9 @@ class CamelliaHandlers:
     async def delete_msg(self, request: Request) -> Response:
         ref = _known(decode.msg_ref(request, "release"))
         job = await self._engine.get(self._namespace, ref.topic, ref.msg_id)
-        [done] = await self._engine.cancel(self._namespace, ref.topic, [ref.msg_id], forget=ref.flag)
+        [done] = await self._engine.cancel(
+            self._namespace, ref.topic, [ref.msg_id], forget=ref.flag, spare=Spare.OVERDUE
+        )
         if done.code is not Code.OK or job.state is State.CANCELLED:
             raise NotFound("there is no such message that could be deleted")
         self._monitor.of(ref.topic).delete_msg += 1
@@ -84,8 +86,8 @@ class CamelliaHandlers:
         return encode.one(encode.job_msg(job, self._engine.store.now_ms()))
 
     async def _send(self, asked: decode.SendMsg) -> Response:
-        """Stored, or the message that has this id already and lives, as it is. One that is not due after its delay but
-        at the last moment there is, is told as it is stored, too."""
+        """Stored, or the message that has this id already, as it is while it lives. One that is not due after its delay
+        but at the last moment there is, is told as it is stored, too."""
         for _ in range(SEND_TRIES):
             done = await self._engine.send(self._namespace, asked.topic, asked.command)
             if done.result != "kept" and done.due_at_ms < LAST_MS:
@@ -94,18 +96,20 @@ class CamelliaHandlers:
                 job = await self._engine.get(self._namespace, asked.topic, done.id)
             except NotFound:
                 continue  # it ended and was forgotten between the two calls: now the id is free
-            return encode.one(encode.job_msg(job, self._engine.store.now_ms()))
+            msg = encode.job_msg(job, self._engine.store.now_ms())
+            if msg.status not in encode.ENDED:  # else it ended between the two calls: as above
+                return encode.one(msg)
         raise Unavailable("the message with this id keeps coming and going; nothing was done")
 
-    async def _pull(self, command: Pull) -> Response:
+    async def _pull(self, command: Pull, content_type: str) -> Response:
         topic = command.topics[0]
         if not is_name(topic):
             await self._engine.idle(command.wait_ms)
-            return encode.pulled([])
-        return self._pulled(topic, await self._engine.pull(command))
+            return encode.pulled([], content_type)
+        return self._pulled(topic, await self._engine.pull(command), content_type)
 
-    def _pulled(self, topic: str, jobs: Sequence[Held]) -> Response:
-        response = encode.pulled(jobs)
+    def _pulled(self, topic: str, jobs: Sequence[Held], content_type: str) -> Response:
+        response = encode.pulled(jobs, content_type)
         if jobs:
             self._monitor.of(topic).pulled(jobs, self._engine.store.now_ms())
             response.undelivered = partial(self._engine.undelivered, self._namespace, jobs)

@@ -85,18 +85,18 @@ class CamelliaPages:
             infos += [encode.topic_info(view.topic, view) for view in views]
         return infos
 
-    async def health_status(self, _request: Request) -> Response:
-        return encode.HEALTHY if self._node.online() and self._node.ready() else encode.SICK
+    async def health_status(self, request: Request) -> Response:
+        return encode.health(request, self._node.online() and self._node.ready())
 
-    async def health_check(self, _request: Request) -> Response:
-        return encode.HEALTHY
+    async def health_check(self, request: Request) -> Response:
+        return encode.health(request, True)
 
-    async def health_online(self, _request: Request) -> Response:
+    async def health_online(self, request: Request) -> Response:
         self._node.set_online(True)
-        return encode.HEALTHY
+        return encode.health(request, True)
 
-    async def health_offline(self, _request: Request) -> Response:
+    async def health_offline(self, request: Request) -> Response:
         """Ask again until it says 200: then nobody has used this server for 20 s, and it may be stopped."""
         self._node.set_online(False)
         idle_ms = self._engine.store.now_ms() - (await self._node.report()).last_use_ms
-        return encode.HEALTHY if idle_ms > IDLE_MS else encode.SICK
+        return encode.health(request, idle_ms > IDLE_MS)
