@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dueline.push.discovery import Instance, tasks_of
-from dueline.push.discovery.told import Unreadable, instances_in
+from dueline.push.discovery import Instance
+from dueline.push.discovery.told import Unreadable, instances_in, tasks_of
 
 PLAIN = {
     "instanceId": "i-1",
@@ -79,13 +79,10 @@ def test_no_metadata_says_nothing_about_tasks(metadata: Any) -> None:
     assert [one.tasks for one in instances_in(told({**PLAIN, "metadata": metadata}), False)] == [None]
 
 
-def test_tasks_are_the_parts_between_commas_stripped() -> None:
-    assert (tasks_of("task1, task2"), tasks_of(" a ,,b,a"), tasks_of(""), tasks_of(None)) == (
-        ("task1", "task2"),
-        ("a", "b"),
-        (),
-        None,
-    )
+def test_tasks_are_split_as_the_original_client_joins_them() -> None:
+    types = ("task1", " outer ", "a,b", "end,", "", "中,文")
+    assert tasks_of(", ".join(types)) == types
+    assert (tasks_of("a, a"), tasks_of(""), tasks_of(None)) == (("a",), (), None)
 
 
 @pytest.mark.parametrize("raw", [b"", b"<html/>", b"[]", b"null", b"{}", b'{"error": 1}', b"\xff", b"[" * 100_000])

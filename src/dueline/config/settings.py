@@ -257,11 +257,12 @@ class Spring(ForeignDialect, frozen=True, forbid_unknown_fields=True):
     timeout_ms: Annotated[
         int,
         Meta(
-            ge=1_000,
+            ge=0,
             le=3_600_000,
-            description="How long an application may work on a job: it answers when the work is done.",
+            description="How long an application may work on a job; then the next instance is called, while the first "
+            "may still work. 0: as long as its connection lives.",
         ),
-    ] = 60_000
+    ] = 0
     no_instance_limit_ms: Annotated[
         int,
         Meta(

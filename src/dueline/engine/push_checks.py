@@ -29,7 +29,8 @@ def check_target(target: PushTarget, checks: Checks) -> None:
     if not _TOKEN.fullmatch(target.method) or target.method.upper() == "CONNECT":
         raise InvalidField("is not an HTTP method that can be called", "method")
     checks.headers(target.headers)
-    within(target.timeout_ms, 1, MAX_TIMEOUT_MS, "timeout_ms")
+    if target.timeout_ms is not None:
+        within(target.timeout_ms, 1, MAX_TIMEOUT_MS, "timeout_ms")
     within(target.concurrency, 1, MAX_CONCURRENCY, "concurrency")
     rate = target.rate_per_s
     if not math.isfinite(rate) or (rate and not LEAST_RATE_PER_S <= rate <= MAX_RATE_PER_S):

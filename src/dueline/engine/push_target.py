@@ -44,13 +44,14 @@ class PushTarget(msgspec.Struct, frozen=True):
 
     `success`: the statuses that mean done; empty = every 2xx. `retry`: for jobs sent from now on whose own or topic's
     policy does not say; None = DEFAULT_RETRY. `rate_per_s` 0 = no limit. `secrets`: the newest first; all of them sign.
+    `timeout_ms` of one call; None: it may take as long as its connection lives.
     """
 
     url: str | None = None
     service: str | None = None
     method: str = "POST"
     headers: tuple[tuple[str, str], ...] = ()
-    timeout_ms: int = 30_000
+    timeout_ms: int | None = 30_000
     concurrency: int = 16
     rate_per_s: float = 0.0
     success: tuple[int, ...] = ()
@@ -90,7 +91,7 @@ class StoredTarget(msgspec.Struct, frozen=True, omit_defaults=True):
     service: str | None = None
     method: str = "POST"
     headers: tuple[tuple[str, str], ...] = ()
-    timeout_ms: int = 30_000
+    timeout_ms: int | None = 30_000
     concurrency: int = 16
     rate_per_s: float = 0.0
     success: tuple[int, ...] = ()

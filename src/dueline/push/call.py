@@ -13,13 +13,14 @@ STOPPING = "the server is stopping"  # what a call says that is given up for it
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One call to make. `timeout_ms` is for all of it: look-up, connect, and the last byte that is read."""
+    """One call to make. `timeout_ms` is for all of it: look-up, connect, and the last byte that is read. None: as long
+    as the connection lives."""
 
     method: str
     url: str
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
-    timeout_ms: int = 30_000
+    timeout_ms: int | None = 30_000
 
 
 class Answer(msgspec.Struct, frozen=True):

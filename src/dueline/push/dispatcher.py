@@ -45,6 +45,7 @@ NOBODY_S = 1.0  # how long nobody is there before somebody is looked for again
 LOOKS = 30  # for somebody, until it is asked whether a job still waits for it
 WAIT_MS = 300_000
 MARGIN_MS = 5_000  # of a lease beyond the time limit of a call
+LEASE_MS = 30_000  # where a call has no time limit; if this process dies, another one calls after that
 FIRST_BACK_OFF_S, LAST_BACK_OFF_S = 0.1, 5.0
 
 
@@ -153,7 +154,8 @@ class Dispatcher:
         if places <= 0:
             return LONG_S  # the end of a call nudges
         limits = self._engine.limits
-        lease_ms = min(pushing.target.timeout_ms + MARGIN_MS, limits.max_lease_ms)
+        timeout_ms = pushing.target.timeout_ms
+        lease_ms = min(LEASE_MS if timeout_ms is None else timeout_ms + MARGIN_MS, limits.max_lease_ms)
         wait_ms = min(WAIT_MS, limits.max_wait_ms)
         jobs = await self._pull(Pull(*self._topic, min(places, limits.max_pull), lease_ms, wait_ms))
         if jobs and await self._opened():

@@ -7,6 +7,8 @@ way around it: no proxy from the environment, no redirect that is followed by so
 
 A target is not trusted to end its answer, to keep it small or to keep to HTTP: one time limit spans the whole call, at
 most READ_BYTES are read, nothing is unpacked (an answer cannot expand), and what is no HTTP is a failure with a name.
+A call without a time limit has one until it is connected; from then on it ends with its connection, which TCP probes
+(keepalive) while nothing is said.
 What a failure says is the same for a closed port and for a filtered one.
 """
 
@@ -38,12 +40,24 @@ from .forwarded import FRAMING, is_header
 from .resolver import ForAiohttp, Names, SystemNames
 
 CONNECT_TIMEOUT_S = 5.0
+REACH_S = 30.0  # until it is connected, for a call without a time limit
+PROBE_AFTER_S, PROBE_EVERY_S, PROBES = 30, 10, 3  # a host that vanished is noticed within a minute
 NAMES_CACHE_S = 30
 KEEP_ALIVE_S = 4.0  # shorter than the 5 s after which common servers close: a call then rarely meets a closing one
 READ_BYTES = 64 * 1024
 EXCERPT_BYTES = 4 * 1024
 MAX_PER_HOST = 256
 
+_PROBING = [
+    (getattr(socket, name), value)
+    for name, value in (
+        ("TCP_KEEPIDLE", PROBE_AFTER_S),
+        ("TCP_KEEPALIVE", PROBE_AFTER_S),  # its name on macOS
+        ("TCP_KEEPINTVL", PROBE_EVERY_S),
+        ("TCP_KEEPCNT", PROBES),
+    )
+    if hasattr(socket, name)
+]
 _METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}", re.ASCII)
 AddressInfo = tuple[Any, ...]  # family, type, protocol, name, (address, port, ...): as of getaddrinfo
 
@@ -52,10 +66,11 @@ class _Trip:
     """What the connecting of one call found out. It travels in a context variable, because the socket factory is asked
     with an address only, while whose name it is decides too."""
 
-    __slots__ = ("connected", "host", "method", "refused", "tried")
+    __slots__ = ("connected", "host", "method", "reaching", "refused", "tried")
 
     def __init__(self, method: str) -> None:
         self.method = method
+        self.reaching: asyncio.Timeout | None = None  # of a call without a time limit, until it is connected
         self.host = ""
         self.tried = 0
         self.refused: str | None = None
@@ -95,6 +110,7 @@ class Outgoing:
         user_agent: str = f"dueline/{__version__}",
         max_per_host: int = MAX_PER_HOST,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        reach_s: float = REACH_S,
         tls: ssl.SSLContext | None = None,
         make_socket: Callable[[AddressInfo], socket.socket] = plain_socket,
     ) -> None:
@@ -104,6 +120,7 @@ class Outgoing:
         self._user_agent = user_agent
         self._max_per_host = max_per_host
         self._connect_timeout_s = connect_timeout_s
+        self._reach_s = reach_s
         self._tls = tls
         self._make_socket = make_socket
         self._session: aiohttp.ClientSession | None = None
@@ -150,7 +167,8 @@ class Outgoing:
             return int((loop.time() - begun) * 1000)
 
         try:
-            async with asyncio.timeout(call.timeout_ms / 1000):
+            async with asyncio.timeout(None if call.timeout_ms is None else call.timeout_ms / 1000) as limit:
+                trip.reaching = limit if call.timeout_ms is None else None
                 status, headers, excerpt = await self._hops(call, trip)
             return Answer(status, headers, excerpt, duration_ms())
         except asyncio.CancelledError:
@@ -194,6 +212,8 @@ class Outgoing:
         if self._session is None:
             raise CallFailed("connect", STOPPING)
         trip.host, trip.tried, trip.refused, trip.connected = destination.host, 0, None, False
+        if trip.reaching is not None:
+            trip.reaching.reschedule(asyncio.get_running_loop().time() + self._reach_s)
         body = io.BytesIO(call.body) if len(call.body) > 1 << 20 else (call.body or None)  # large ones go in pieces
         token = _trip.set(trip)
         try:
@@ -236,7 +256,11 @@ class Outgoing:
             raise PermissionError("not connected: the egress rule refused it")
         if trip is not None:
             trip.tried += 1
-        return self._make_socket(info)
+        made = self._make_socket(info)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _PROBING:
+            made.setsockopt(socket.IPPROTO_TCP, name, value)
+        return made
 
 
 def _connection_traces() -> aiohttp.TraceConfig:
@@ -246,6 +270,8 @@ def _connection_traces() -> aiohttp.TraceConfig:
         trip = _trip.get()
         if trip is not None:
             trip.connected = True
+            if trip.reaching is not None:
+                trip.reaching.reschedule(None)
 
     traces = aiohttp.TraceConfig()
     traces.on_connection_create_end.append(stands)

@@ -377,7 +377,9 @@ def _youzan(settings: Settings) -> YouzanOptions:
 
 def _spring(settings: Settings) -> SpringOptions:
     told = settings.dialects.spring
-    return SpringOptions(told.namespace, ladder_of(told.retry), told.timeout_ms, told.no_instance_limit_ms or None)
+    return SpringOptions(
+        told.namespace, ladder_of(told.retry), told.timeout_ms or None, told.no_instance_limit_ms or None
+    )
 
 
 def _exfe(settings: Settings) -> ExfeOptions:

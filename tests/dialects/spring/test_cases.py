@@ -150,14 +150,14 @@ async def test_case_015_an_instance_that_does_not_name_exactly_this_type_is_neve
     spring: Spring,
 ) -> None:
     q, name, id = spring.another(), spring.name(), spring.id()
-    others = [await q.app(name, tasks) for tasks in (None, "", "task2", "task10, xtask1")]
+    others = [await q.app(name, tasks) for tasks in (None, "", "task2", "task10, xtask1", "task0,task1")]
     await q.add(taskId=id, taskType="task1", delayTime=0, appName=name)
     await asyncio.wait_for(q.registry.looked_up(name, 3), 60)
     assert await q.counts(f"{name}-task1") == {**NOWHERE, "ready": 1}
-    right = await q.app(name, "task0,task1")
+    right = await q.app(name, "task0, task1")
     await right.arrived()
     await q.until(f"{name}-task1")
-    assert [len(app.work) for app in others] == [0, 0, 0, 0]
+    assert [len(app.work) for app in others] == [0] * len(others)
 
 
 async def test_case_017_a_job_waits_for_an_application_that_is_not_there_and_that_costs_no_attempt(
@@ -321,3 +321,13 @@ async def _attempts(q: Spring, group: str) -> list[dict[str, object]]:
     answer = await q.client.ask("GET", f"/v1/topics/{group}/push/attempts", headers={"Dueline-Namespace": "spring"})
     assert answer.status == 200, answer
     return answer.json()["attempts"]
+
+
+async def test_types_with_commas_and_outer_spaces_are_delivered(spring: Spring) -> None:
+    q, name = spring.another(), spring.name()
+    types = ["a,b", " outer ", "end,", ",", "中,文"]
+    app = await q.app(name, ", ".join([*types, "task1"]))
+    for type in types:
+        await q.add(taskId=q.id(), taskType=type, delayTime=0, params="p", appName=name)
+    works = await app.arrived(len(types))
+    assert sorted(work.job["taskType"] for work in works) == sorted(types)

@@ -12,6 +12,7 @@ from dueline.engine.job import BodyKind, Job, Line
 from dueline.engine.policy import Ladder
 from dueline.engine.push_log import Attempt
 from dueline.engine.push_target import PushTarget
+from dueline.push.courier import Courier
 from dueline.push.discovery import Instance
 from dueline.push.discovery.static import StaticResolver
 from dueline.push.dispatcher import Means
@@ -117,11 +118,11 @@ class Process:
     def __init__(self, store: MemoryStore, timer: VirtualTimer, target: Target, table: Mapping[str, Any]) -> None:
         self.engine = Engine(store, timer=timer)
         self.told = Told()
-        couriers = {
+        self.couriers: dict[str, Courier] = {
             "http": HttpCourier(StaticResolver(table), store.now_ms),
             "carried": CarriedCourier(store.now_ms),
         }
-        means = Means(self.engine, target, couriers, Hosts(2), timer, self.told)
+        means = Means(self.engine, target, self.couriers, Hosts(2), timer, self.told)
         self.manager = PushManager(means)
 
     async def stop(self, drain_s: float = 0.0) -> None:

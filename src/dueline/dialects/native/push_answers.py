@@ -24,7 +24,7 @@ class Push(msgspec.Struct, frozen=True):
     service: str | None
     method: str
     headers: dict[str, str]
-    timeout_ms: int
+    timeout_ms: int | None
     concurrency: int
     rate_per_s: float | None
     success: list[int] | None

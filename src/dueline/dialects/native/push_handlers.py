@@ -97,7 +97,7 @@ class PushHandlers:
             service=asked.service,
             method=asked.method or _NEW.method,
             headers=headers,
-            timeout_ms=asked.timeout_ms or _NEW.timeout_ms,
+            timeout_ms=asked.timeout_ms or (_NEW if old is None or courier == HTTP else old).timeout_ms,
             concurrency=asked.concurrency or _NEW.concurrency,
             rate_per_s=asked.rate_per_s or 0.0,
             success=tuple(asked.success or ()),

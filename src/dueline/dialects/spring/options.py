@@ -14,13 +14,13 @@ LADDER = Ladder((5_000, 30_000, 120_000, 600_000, 1_800_000, 7_200_000))
 
 
 class SpringOptions(msgspec.Struct, frozen=True):
-    """`retry`: the waits between tries; None: one try. `timeout_ms`: of one call; the worker has done its work when it
-    answers, so this is as long as work may take. `limit_ms`: a job that is not delivered so long after its time is
-    dead (expired); None: it waits without end."""
+    """`retry`: the waits between tries; None: one try. `timeout_ms`: of one call; None: as long as its connection
+    lives, because a worker answers when its work is done, and another one must not begin it meanwhile. `limit_ms`: a
+    job that is not delivered so long after its time is dead (expired); None: it waits without end."""
 
     namespace: str = "spring"
     retry: Ladder | None = LADDER
-    timeout_ms: int = 60_000
+    timeout_ms: int | None = None
     limit_ms: int | None = None
 
 

@@ -49,10 +49,3 @@ class Resolver(Protocol):
     async def start(self) -> None: ...
 
     async def stop(self) -> None: ...
-
-
-def tasks_of(text: str | None) -> tuple[str, ...] | None:
-    """The task types in "task1, task2"; None when nothing is told."""
-    if text is None:
-        return None
-    return tuple(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))

@@ -6,8 +6,8 @@
     more, or nothing remembered     what a look-up tells now
     more than 1 s, asked `fresh`    what a look-up tells now: somebody waits for an instance to appear
 
-Look-ups for one service at the same time are one. A look-up that fails leaves what was remembered, for 5 minutes: a
-registry that is being restarted must not stop deliveries. After that there is nobody, until it answers again.
+Look-ups for one service at the same time are one. A look-up that fails leaves what was remembered, however long the
+registry is away: its absence says nothing about the instances, and those that are gone do not answer a call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from . import Instance
 
 FRESH_S = 1.0
-KEPT_S = 300.0
 MAX_SERVICES = 10_000
 log = logging.getLogger("dueline.push")
 
@@ -31,14 +30,13 @@ class LookUpFailed(Exception):
 
 
 class _Memory:
-    """One service: what was told, when, and when it was last asked for (told or not)."""
+    """One service: what was told last, and when it was last asked for (told or not)."""
 
-    __slots__ = ("asked_s", "instances", "told_s")
+    __slots__ = ("asked_s", "instances")
 
     def __init__(self) -> None:
         self.instances: Sequence[Instance] = ()
-        self.told_s = -KEPT_S
-        self.asked_s = -KEPT_S
+        self.asked_s = float("-inf")
 
 
 class Remembered:
@@ -63,7 +61,7 @@ class Remembered:
             await asyncio.wait([self._begin(service, memory)])  # whoever goes away meanwhile does not end it
         elif age_s > self._refresh_s:
             self._begin(service, memory)
-        return memory.instances if self._time_s() - memory.told_s < KEPT_S else ()
+        return memory.instances
 
     async def stop(self) -> None:
         """End the look-ups that are under way."""
@@ -84,10 +82,9 @@ class Remembered:
             memory.instances = tuple(await self._look(service))
         except Exception as error:  # whatever it is, it must not end a delivery
             if not self._failing or not isinstance(error, LookUpFailed):
-                log.warning("the registry does not answer; what it told before counts for 5 minutes: %s", error)
+                log.warning("the registry does not answer; what it told last counts on: %s", error)
             self._failing = True
         else:
-            memory.told_s = self._time_s()
             if self._failing:
                 log.warning("the registry answers again")
             self._failing = False

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from . import TASK_KEY, Instance, tasks_of
+from . import TASK_KEY, Instance
 
 
 class StaticResolver:
@@ -33,6 +33,9 @@ class StaticResolver:
 
 
 def instance_at(url: str, tasks: str | None = None) -> Instance:
-    """An entry of the table as an instance. A slash at the end of its address is left out."""
-    metadata = {} if tasks is None else {TASK_KEY: tasks}
-    return Instance(url.rstrip("/"), tasks_of(tasks), metadata=metadata)
+    """An entry of the table as an instance. A slash at the end of its address is left out. `tasks`: types with commas
+    between them; spaces around a type do not count."""
+    if tasks is None:
+        return Instance(url.rstrip("/"))
+    types = tuple(dict.fromkeys(filter(None, (part.strip() for part in tasks.split(",")))))
+    return Instance(url.rstrip("/"), types, metadata={TASK_KEY: tasks})

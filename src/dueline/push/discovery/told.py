@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import msgspec
 
-from . import TASK_KEY, Instance, tasks_of
+from . import TASK_KEY, Instance
 
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?", re.ASCII)
 _decode = msgspec.json.Decoder().decode
@@ -58,6 +58,14 @@ def _instance(told: dict[str, Any], prefer_ip: bool) -> Instance | None:
         id=str(told.get("instanceId") or told.get("hostName") or url),
         metadata=metadata,
     )
+
+
+def tasks_of(text: str | None) -> tuple[str, ...] | None:
+    """The task types in a metadata entry, split exactly as the application joined them: a type may have commas and
+    spaces of its own. None: nothing is told."""
+    if not text:
+        return None if text is None else ()
+    return tuple(dict.fromkeys(text.split(", ")))
 
 
 def _port(told: Any) -> int | None:
