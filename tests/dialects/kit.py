@@ -102,6 +102,15 @@ class Served:
         self.clients.append(Client(self.server.port if port is None else port))
         return self.clients[-1]
 
+    async def logged(self, *words: str) -> dict[str, Any]:
+        """The first line of the log that has all these words, when it is there."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                for line in self.server.output:
+                    if line.startswith("{") and all(word in line for word in words):
+                        return json.loads(line)
+                await asyncio.sleep(0.01)
+
     def topic(self) -> str:
         """A topic that no other test has."""
         return f"topic-{next(_numbers)}"

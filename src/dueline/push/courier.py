@@ -63,6 +63,10 @@ class Courier(Protocol):
         the job is given back and costs no attempt (at most 100 times a job). Raises Undeliverable."""
         ...
 
+    def nobody(self, pushing: Pushing) -> str:
+        """Why there is nobody to call, for the log, with the settings that could change it."""
+        ...
+
     def judge(self, pushing: Pushing, answer: Answer, now_ms: int) -> Verdict:
         """What an answer means. A call that got none (CallFailed) is a RETRY."""
         ...

@@ -172,9 +172,16 @@ class Dispatcher:
             found = not await self._waited_for()
         if pushing.target != self.pushing.target:
             return False  # all this was about another one: begin anew
-        self._looks = None if found else looks
-        self._nobody_until_s = 0.0 if found else self._timer.time() + NOBODY_S
+        if found:
+            self._looks, self._nobody_until_s = None, 0.0
+        else:
+            self._nobody(pushing, looks)
         return found
+
+    def _nobody(self, pushing: Pushing, looks: int) -> None:
+        """Nobody is there to call: pull nothing until somebody is."""
+        self._looks, self._nobody_until_s = looks, self._timer.time() + NOBODY_S
+        self._means.watch.nobody(*self._name, self._courier.nobody(pushing))
 
     async def _waited_for(self) -> bool:
         """Is there still a job that could be pushed now? Yes when that cannot be told."""
@@ -270,8 +277,7 @@ class Dispatcher:
             verdict = Verdict(Outcome.RETRY, f"internal: {type(error).__name__}")
         self._calling.discard(task)
         if verdict.outcome is Outcome.NOBODY and verdict.delay_ms is None:
-            self._nobody_until_s = self._timer.time() + NOBODY_S
-            self._looks = self._looks or 0
+            self._nobody(pushing, self._looks or 0)
             self.nudge()
         await self._settle(hold, verdict)
 

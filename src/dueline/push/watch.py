@@ -13,6 +13,9 @@ class Watch(Protocol):
     def called(self, namespace: str, topic: str, attempt: Attempt, failure: str | None) -> None:
         """A call has ended. `failure`: its kind when no answer came (CallFailed.kind)."""
 
+    def nobody(self, namespace: str, topic: str, why: str) -> None:
+        """A job is due and there is nobody to call. Told again with every look, once a second."""
+
     def in_flight(self, namespace: str, topic: str, calls: int) -> None:
         """How many jobs this process is pushing now."""
 
@@ -27,6 +30,7 @@ class Unwatched:
     """Nobody looks."""
 
     def called(self, namespace: str, topic: str, attempt: Attempt, failure: str | None) -> None: ...
+    def nobody(self, namespace: str, topic: str, why: str) -> None: ...
     def in_flight(self, namespace: str, topic: str, calls: int) -> None: ...
     def paused(self, namespace: str, topic: str, paused: bool) -> None: ...
     def gone(self, namespace: str, topic: str) -> None: ...

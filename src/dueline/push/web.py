@@ -24,7 +24,7 @@ from ..engine.job import BodyKind, Held
 from ..engine.push_target import METHOD_HEADER, URL_HEADER, Pushing
 from .call import Answer, Call
 from .courier import Undeliverable, Verdict
-from .discovery import Resolver
+from .discovery import SETTINGS, Resolver
 from .forwarded import Headers, forwarded
 from .signing import signed, webhook_id
 from .verdict import judged
@@ -58,6 +58,9 @@ class HttpCourier:
         headers = headers_of(pushing, job, content_type, body, self._now_ms())
         return [Call(target.method, url, headers, body, target.timeout_ms) for url in urls]
 
+    def nobody(self, pushing: Pushing) -> str:
+        return f"no instance of the service {pushing.target.service} is known ({SETTINGS})"
+
     def judge(self, pushing: Pushing, answer: Answer, now_ms: int) -> Verdict:
         return judged(pushing.target.success, answer, now_ms)
 
@@ -87,6 +90,9 @@ class CarriedCourier:
         headers = headers_of(pushing, job, content_type, body, self._now_ms())
         method = told.get(METHOD_HEADER.lower()) or pushing.target.method
         return [Call(method, url, headers, body, pushing.target.timeout_ms)]
+
+    def nobody(self, pushing: Pushing) -> str:
+        return "the job carries no URL"
 
     def judge(self, pushing: Pushing, answer: Answer, now_ms: int) -> Verdict:
         return judged(pushing.target.success, answer, now_ms)

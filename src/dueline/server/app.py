@@ -37,13 +37,15 @@ from ..telemetry import gather
 from ..telemetry.exposition import exposed
 from ..telemetry.families import Family, Kind, Merge, counter, gauge, merged
 from ..telemetry.figures import CallFigures, HttpFigures
-from ..telemetry.push_figures import AT_SEND, PushFigures
+from ..telemetry.notices import Notices
+from ..telemetry.push_figures import PushFigures
 from ..telemetry.siblings import Siblings
 from .camellia import CamelliaMetrics, CamelliaNode, content_type, families_of
 from .front import Front, FrontLimits
 from .health import Health, Phase
 from .listeners import addresses
 from .push import EurekaMissing, Push
+from .push_notices import PushNotices
 from .router import Router
 from .store_check import Facts, Probe, refusal, scope_refusal
 from .system import SystemRoutes
@@ -86,7 +88,8 @@ class App:
             idle_ms=settings.topics.idle_ms,
         )
         self.pushed = PushFigures()
-        self.push = Push(settings, self.engine, self.pushed, lambda: self.pushed.denied(AT_SEND))
+        noticed = PushNotices(self.pushed, Notices("dueline.push"))
+        self.push = Push(settings, self.engine, noticed, noticed.denied)
         self._probe = Probe(store_url, settings.store.prefix)
         self.health = Health(self._probe, self.durability, embedded, lambda: self.store.clock.stepped, self._check)
         self._embedded = embedded

@@ -55,14 +55,14 @@ def resolver_of(settings: Settings) -> Resolver:
 
 class Push:
     """What makes outgoing calls in this process. `rules` is what the dialects may ask about them; `denied` is told when
-    one of them was refused a URL."""
+    one of them was refused a URL, with the reason."""
 
     def __init__(
         self,
         settings: Settings,
         engine: Engine,
         watch: Watch = Unwatched(),
-        denied: Callable[[], None] = lambda: None,
+        denied: Callable[[str], None] = lambda reason: None,
     ) -> None:
         told = settings.push
         self._egress = egress_of(settings)
@@ -97,8 +97,8 @@ class Push:
         """Refuse what this server would not call anyway: InvalidField, EgressRefused."""
         try:
             self._egress.check_url(url)
-        except EgressRefused:
-            self._denied()
+        except EgressRefused as refused:
+            self._denied(refused.message)
             raise
 
     async def services(self) -> Mapping[str, Sequence[Instance]]:

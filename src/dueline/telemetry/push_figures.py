@@ -38,6 +38,9 @@ class PushFigures:
         if failure == REFUSED:
             self.denied(AT_CONNECT)
 
+    def nobody(self, namespace: str, topic: str, why: str) -> None:
+        """Nothing was called: no figure changes."""
+
     def in_flight(self, namespace: str, topic: str, calls: int) -> None:
         """How many jobs of this topic are being pushed now."""
         self._in_flight[namespace, topic] = calls

@@ -319,6 +319,8 @@ async def test_an_address_that_must_not_be_called_is_refused_with_the_reason_and
         assert (answer.status, answer.headers["content-type"]) == (403, PLAIN), answer
         assert answer.body.decode().startswith(f"service({url}) refused: "), answer
         assert len(answer.body.decode()) > len(f"service({url}) refused: \n")
+    line = await q.served.logged("egress guard")
+    assert (line["level"], line["setting"]) == ("warning", "push.allow")
 
 
 async def test_what_is_no_url_is_refused(exfe: Exfe) -> None:

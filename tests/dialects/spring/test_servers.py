@@ -180,6 +180,19 @@ async def test_an_instance_at_a_forbidden_address_is_not_called_whoever_says_so(
         assert job is not None
         assert (job["attempts"], app.work) == (1, [])
         assert "127.0.0.1" in job["last_error"]
+        line = await q.served.logged("egress guard", f"{name}-task1")
+        assert (line["level"], line["setting"], line["reason"]) == ("warning", "push.allow", job["last_error"])
+        assert "push.allow" in line["event"]
+
+
+async def test_a_job_for_which_no_instance_names_its_type_leaves_a_line_in_the_log(spring: Spring) -> None:
+    q, name = spring.another(), spring.name()
+    await q.app(name, "task2")
+    await q.add(taskId=spring.id(), taskType="task1", delayTime=0, appName=name)
+    line = await q.served.logged("no instance", f"{name}-task1")
+    assert (line["level"], line["namespace"]) == ("warning", "spring")
+    assert f'application "{name}" names the task type "task1"' in line["event"]
+    assert "discovery.eureka.url or discovery.static" in line["event"]
 
 
 async def test_retries_can_be_switched_off_and_a_job_need_not_wait_for_ever(spring: Spring) -> None:
@@ -204,7 +217,8 @@ async def test_retries_can_be_switched_off_and_a_job_need_not_wait_for_ever(spri
             ("expired", 0, None),
         ]
         assert len(app.work) == 1
-        assert [line for line in q.served.server.output if "eureka" in line] == [], "a look-up is nothing to log"
+        logged = [line for line in q.served.server.output if "eureka" in line and "jobs wait" not in line]
+        assert logged == [], "a look-up is nothing to log"
 
 
 async def test_a_listener_of_its_own_is_all_its_own(spring: Spring) -> None:

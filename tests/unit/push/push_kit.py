@@ -75,12 +75,16 @@ class Told:
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, int, str | None]] = []
+        self.nobodies: list[tuple[str, str]] = []
         self.flying: list[int] = []
         self.pauses: list[bool] = []
         self.ended: list[str] = []
 
     def called(self, namespace: str, topic: str, attempt: Attempt, failure: str | None) -> None:
         self.calls.append((topic, attempt.status, failure))
+
+    def nobody(self, namespace: str, topic: str, why: str) -> None:
+        self.nobodies.append((topic, why))
 
     def in_flight(self, namespace: str, topic: str, calls: int) -> None:
         self.flying.append(calls)

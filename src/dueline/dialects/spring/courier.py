@@ -19,7 +19,7 @@ from ...engine.job import Held
 from ...engine.push_target import Pushing
 from ...push.call import Answer, Call
 from ...push.courier import Outcome, Verdict
-from ...push.discovery import Instance, Resolver
+from ...push.discovery import SETTINGS, Instance, Resolver
 from ...push.verdict import ABORT, GONE, judged
 from ..body import text_of
 from .groups import parts_of
@@ -62,6 +62,10 @@ class SpringCourier:
         headers = (("Content-Type", CONTENT_TYPE),)
         timeout_ms = pushing.target.timeout_ms
         return [Call("POST", one.url + PATH, headers, body, timeout_ms) for one in workers]
+
+    def nobody(self, pushing: Pushing) -> str:
+        app, type = parts_of(pushing.topic) or ("", pushing.topic)
+        return f'no instance of the application "{app}" names the task type "{type}" in its metadata ({SETTINGS})'
 
     def judge(self, pushing: Pushing, answer: Answer, now_ms: int) -> Verdict:
         """An instance that answers 410 speaks for itself only: the next one may have the path."""

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import msgspec
 
+SETTINGS = "discovery.eureka.url or discovery.static"  # where a service is made known
 TASK_KEY = "delay-queue:task"  # the metadata entry in which an application of the Spring queue names its task types
 
 

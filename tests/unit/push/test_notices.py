@@ -1,0 +1,88 @@
+"""What keeps jobs from being pushed stands in the log: at once, then once a minute with a count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from dueline.push.call import CallFailed
+from dueline.push.discovery import Instance
+from dueline.server.push_notices import PushNotices
+from dueline.telemetry.notices import Notices
+from dueline.telemetry.push_figures import PushFigures
+
+from .push_kit import MINUTE, NS, SECOND, World, run
+
+REASON = "http://internal.test/hook: internal.test may not be called there: it is a private address"
+
+
+def test_a_job_that_finds_nobody_is_told_with_every_look_until_somebody_is_there() -> None:
+    async def main(world: World) -> None:
+        await world.push_to(service="billing")
+        await world.send("a")
+        told = world.processes[0].told.nobodies
+        assert told[0] == (
+            "t",
+            "no instance of the service billing is known (discovery.eureka.url or discovery.static)",
+        )
+        for _ in range(10):
+            await world.advance(SECOND)
+        assert 10 <= len(told) <= 12
+        assert len(set(told)) == 1
+
+    run(main)
+
+
+def test_nobody_is_missed_while_no_job_waits_or_somebody_is_there() -> None:
+    async def main(world: World) -> None:
+        await world.push_to(service="billing")
+        await world.push_to("idle", service="nobody")
+        await world.send("a")
+        await world.advance(MINUTE)
+        assert (await world.state("a"), world.processes[0].told.nobodies) == ("done", [])
+
+    run(main, table={"billing": [Instance("http://billing.test")]})
+
+
+def test_a_refused_call_and_an_absence_are_logged_once_a_minute_and_name_the_setting() -> None:
+    now_s = 0.0
+    with capture_logs() as lines:
+        noticed = PushNotices(PushFigures(), Notices("dueline.push", lambda: now_s))
+
+        async def main(world: World) -> None:
+            world.target.default = CallFailed("refused", REASON)
+            await world.push_to(breaker=None)
+            await world.send("a")
+            [attempt] = await world.log()
+            for _ in range(3):
+                noticed.called(NS, "t", attempt, "refused")
+                noticed.nobody(NS, "u", "no instance")
+                noticed.denied("10.0.0.1 is a private address")
+            noticed.called(NS, "t", attempt, None)
+
+        run(main)
+        first: list[Any] = list(lines)
+        now_s = 60.0
+        noticed.denied("10.0.0.2 is a private address")
+    guard = "the egress guard refused"
+    meant = "if it is meant, open its address in push.allow"
+    assert first == [
+        {
+            "event": f"{guard} to call a push target; {meant}",
+            "log_level": "warning",
+            "namespace": NS,
+            "topic": "t",
+            "job": "a",
+            "reason": REASON,
+            "setting": "push.allow",
+        },
+        {"event": "jobs wait: no instance", "log_level": "warning", "namespace": NS, "topic": "u"},
+        {
+            "event": f"{guard} a URL in a request; {meant}",
+            "log_level": "warning",
+            "reason": "10.0.0.1 is a private address",
+            "setting": "push.allow",
+        },
+    ]
+    assert [(one["reason"], one["suppressed"]) for one in lines[3:]] == [("10.0.0.2 is a private address", 2)]
