@@ -1,9 +1,12 @@
 """Names to addresses, in threads of their own.
 
 The system's look-up cannot be cancelled and may hang for half a minute. Each runs in a thread that does nothing else,
-so that a dead name server of one target holds up neither the event loop's own threads nor, up to MAX_THREADS look-ups,
-the other targets; and in a daemon thread, so that the process can end while one hangs. (Python waits at its end for the
-threads of its own pools.) What an answer is worth is decided at the connect (egress), not here.
+so that a dead name server of one target holds up neither the event loop's own threads nor the other targets; and in a
+daemon thread, so that the process can end while one hangs. (Python waits at its end for the threads of its own pools.)
+
+The number of threads is bounded. A name has one look-up at a time, whoever asks for it; and when very many names hang,
+those that have answered before still have threads that no others take. What an answer is worth is decided at the
+connect (egress), not here.
 """
 
 from __future__ import annotations
@@ -11,12 +14,15 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-MAX_THREADS = 32
+MAX_THREADS = 256
+RESERVED = 32  # further ones, for names that answered when they were last asked for
+MAX_KNOWN = 10_000
 
 
 class Names(Protocol):
@@ -29,41 +35,92 @@ class Names(Protocol):
     async def stop(self) -> None: ...
 
 
+class _LookUp:
+    """One name. `askers`: how many wait for the answer."""
+
+    __slots__ = ("answer", "askers", "host")
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self.answer: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
+        self.askers = 0
+
+
 class SystemNames:
     """Asks the system (files, name servers), as every program on the machine does."""
 
-    def __init__(self) -> None:
-        self._free = asyncio.Semaphore(MAX_THREADS)
+    def __init__(self, max_threads: int = MAX_THREADS, reserved: int = RESERVED) -> None:
+        self._free = max_threads
+        self._reserved = reserved
+        self._look_ups: dict[str, _LookUp] = {}  # waiting or under way, by name
+        self._line: deque[_LookUp] = deque()
+        self._known_line: deque[_LookUp] = deque()
+        self._known: dict[str, None] = {}  # names that answered last time; the oldest answer comes first
 
     async def addresses(self, host: str) -> Sequence[str]:
-        await self._free.acquire()
+        look_up = self._look_ups.get(host)
+        if look_up is None:
+            look_up = self._look_ups[host] = _LookUp(host)
+            (self._known_line if host in self._known else self._line).append(look_up)
+        look_up.askers += 1
+        self._begin()
+        try:
+            return await asyncio.shield(look_up.answer)  # whoever goes away does not end it for the others
+        finally:
+            look_up.askers -= 1
+
+    def _begin(self) -> None:
+        """Give the free threads to those in line."""
+        while self._known_line and self._free + self._reserved > 0:
+            reserved = self._free <= 0
+            self._start(self._known_line.popleft(), reserved)
+        while self._line and self._free > 0:
+            self._start(self._line.popleft(), reserved=False)
+
+    def _start(self, look_up: _LookUp, reserved: bool) -> None:
+        if not look_up.askers:  # all have gone while it was in line
+            del self._look_ups[look_up.host]
+            return
+        self._take(-1, reserved)
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[list[str]] = loop.create_future()
 
         def work() -> None:
             found: list[str] | OSError
             try:
-                found = _look_up(host)
+                found = _look_up(look_up.host)
             except OSError as error:
                 found = error
             except UnicodeError:
                 found = OSError("the name cannot be looked up")
             try:
-                loop.call_soon_threadsafe(done, found)
+                loop.call_soon_threadsafe(self._done, look_up, found, reserved)
             except RuntimeError:
                 pass  # the loop is closed: nobody waits any more
 
-        def done(found: list[str] | OSError) -> None:
-            self._free.release()  # when the thread is free, not when its caller has gone
-            if answer.done():
-                return
-            if isinstance(found, OSError):
-                answer.set_exception(found)
-            else:
-                answer.set_result(found)
+        try:
+            threading.Thread(target=work, name="dueline-names", daemon=True).start()
+        except RuntimeError:  # the system gives no more threads
+            loop.call_soon(self._done, look_up, OSError("there is no thread for the look-up"), reserved)
 
-        threading.Thread(target=work, name="dueline-names", daemon=True).start()
-        return await answer
+    def _done(self, look_up: _LookUp, found: list[str] | OSError, reserved: bool) -> None:
+        self._take(1, reserved)  # when the thread is free, not when its askers have gone
+        del self._look_ups[look_up.host]
+        self._known.pop(look_up.host, None)
+        if isinstance(found, OSError):
+            look_up.answer.set_exception(found)
+            look_up.answer.exception()  # it counts as seen, also when nobody waits any more
+        else:
+            look_up.answer.set_result(found)
+            if len(self._known) >= MAX_KNOWN:
+                del self._known[next(iter(self._known))]
+            self._known[look_up.host] = None
+        self._begin()
+
+    def _take(self, threads: int, reserved: bool) -> None:
+        if reserved:
+            self._reserved += threads
+        else:
+            self._free += threads
 
     async def stop(self) -> None:
         """Wait for nobody: a look-up under way ends by itself, and nobody hears its answer."""
