@@ -6,7 +6,7 @@ import pytest
 
 from dueline.engine.job import Reason, State
 from dueline.engine.limits import MAX_REFUNDS
-from dueline.engine.policy import Backoff, Ladder, Retry
+from dueline.engine.policy import AT_ONCE, DEFAULT_RETRY, Backoff, JobPolicy, Ladder, Retry
 from dueline.engine.store import Code, Done, Ref, Release
 from tests.kit.bed import Bed, item
 
@@ -228,7 +228,7 @@ STEEP = Backoff(base_ms=100, factor=10.0, max_ms=5_000)
 @pytest.mark.parametrize(
     ("retry", "draw", "waits_ms"),
     [
-        (None, 0.5, [0, 0, 0]),
+        (AT_ONCE, 0.5, [0, 0, 0]),
         (LADDER, 0.5, [100, 2_000, 30, 30]),
         (STEEP, 0.0, [100, 1_000, 5_000, 5_000]),
         (Backoff(1_000, 2.0, 60_000, 0.5), 1.0, [500, 1_000, 2_000]),
@@ -244,6 +244,23 @@ async def test_a_release_without_a_delay_waits_by_the_retry_policy(
         due_ms = bed.clock.now_ms + wait_ms
         assert await bed.release("a", held.lease, jitter_draw=draw) == Done(Code.OK, due_ms)
         await bed.advance(wait_ms)
+
+
+async def test_a_job_without_options_is_tried_twenty_times_over_eight_hours(bed: Bed) -> None:
+    await bed.send("a", policy=JobPolicy())
+    began_ms = bed.clock.now_ms
+    for attempt in range(1, 20):
+        held = await bed.pull_one()
+        assert (held.attempt, held.max_attempts) == (attempt, 20)
+        wait_ms = min(1_000 * 2 ** (attempt - 1), 3_600_000)
+        assert await bed.release("a", held.lease, jitter_draw=0.0) == Done(Code.OK, bed.clock.now_ms + wait_ms)
+        await bed.advance(wait_ms - 1)
+        assert await bed.pull() == []
+        await bed.advance(1)
+    held = await bed.pull_one()
+    assert (await bed.release("a", held.lease)).code is Code.DEAD
+    assert bed.clock.now_ms - began_ms == 29_295_000  # 8 h 8 min
+    assert (await bed.job("a")).policy == JobPolicy(max_attempts=20, retry=DEFAULT_RETRY)
 
 
 async def test_a_lost_lease_uses_a_rung_but_does_not_wait(bed: Bed) -> None:

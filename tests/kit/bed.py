@@ -20,7 +20,7 @@ from typing import Any
 from zlib import crc32
 
 from dueline.engine.job import BodyKind, Held, Job, Line, State
-from dueline.engine.policy import JobPolicy
+from dueline.engine.policy import AT_ONCE, JobPolicy
 from dueline.engine.store import (
     Code,
     Control,
@@ -100,8 +100,9 @@ def item(
     merge: Merge | None = None,
     **numbers: Any,
 ) -> SendItem:
-    """A send. Further words (`max_attempts=2`) belong to its policy; the fingerprint is made from all that is said."""
-    policy = JobPolicy(**numbers) if policy is None else policy
+    """A send. Further words (`max_attempts=2`) belong to its policy, which retries at once unless it says `retry`; the
+    fingerprint is made from all that is said."""
+    policy = JobPolicy(**{"retry": AT_ONCE, **numbers}) if policy is None else policy
     if fingerprint is None:
         fingerprint = crc32(repr((body, kind, delay_ms, at_ms, policy, ttl_ms, tags, headers)).encode())
     return SendItem(

@@ -7,6 +7,8 @@ import pytest
 from dueline.durations import duration_text
 from dueline.engine.errors import InvalidField
 from dueline.engine.policy import (
+    AT_ONCE,
+    DEFAULT_RETRY,
     MAX_WAITS,
     TEN_YEARS_MS,
     Backoff,
@@ -100,7 +102,7 @@ def test_a_duration_is_spelled_as_short_as_it_is_exact(ms: int, text: str) -> No
 @pytest.mark.parametrize(
     ("retry", "waits_ms"),
     [
-        (None, ()),
+        (AT_ONCE, ()),
         (Ladder(()), ()),
         (Ladder((5, 1, 9)), (5, 1, 9)),
         (Backoff(100, 2.0, 1_000), (100, 200, 400, 800, 1_000)),
@@ -115,6 +117,11 @@ def test_a_retry_policy_is_a_list_of_waits(retry: Retry, waits_ms: tuple[int, ..
     assert JobPolicy(retry=retry).waits_ms == waits_ms
 
 
+def test_the_default_retry_waits_from_a_second_to_an_hour() -> None:
+    doubled = tuple(1_000 * 2**number for number in range(12))
+    assert waits_of(DEFAULT_RETRY) == (*doubled, 3_600_000)
+
+
 def test_a_backoff_that_never_reaches_its_top_ends_where_the_store_ends() -> None:
     assert len(waits_of(Backoff(1, 1.01, 10**9))) == MAX_WAITS
 
@@ -122,8 +129,8 @@ def test_a_backoff_that_never_reaches_its_top_ends_where_the_store_ends() -> Non
 @pytest.mark.parametrize(
     ("retry", "asked", "is_default", "allowed"),
     [
-        (None, 10, True, 10),
-        (None, None, False, None),
+        (AT_ONCE, 10, True, 10),
+        (AT_ONCE, None, False, None),
         (Backoff(1), 3, False, 3),
         (Backoff(1), None, False, None),
         (Ladder((1,) * 7), 10, True, 8),
@@ -143,7 +150,7 @@ def test_a_ladder_ends_a_job_by_itself_and_a_number_may_end_it_sooner(
 @pytest.mark.parametrize(
     ("retry", "attempts", "draw", "wait_ms"),
     [
-        (None, 1, 0.5, 0),
+        (AT_ONCE, 1, 0.5, 0),
         (Ladder((100, 200)), 1, 0.9, 100),
         (Ladder((100, 200)), 2, 0.0, 200),
         (Ladder((100, 200)), 9, 0.0, 200),

@@ -209,5 +209,8 @@ def topic(t: r.Topic, now_ms: int) -> Table:
     }
     if t.paused:
         rows["paused"] = "until resumed" if t.paused_until_ms is None else f"until {moment(t.paused_until_ms, now_ms)}"
-    rows |= {name: value for name, value in t.policy.items() if value is not None}
+    by_worker = t.policy.get("by_worker") or ()
+    for name, value in t.policy.items():
+        if value is not None and name != "by_worker":
+            rows[name] = f"{value} (set by a worker)" if name in by_worker else value
     return facts(rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -70,15 +70,19 @@ def topic(
 
 
 def _set(session: Session, topic: str, texts: list[str]) -> None:
-    """Change some values of the policy: the API takes a whole one, so the rest is read first and sent along."""
+    """Change some values of the policy: the API takes a whole one, so the rest is read first and sent along. It stays
+    what it is, unless somebody changed the topic in between: that is a conflict."""
     if not texts:
         raise typer.BadParameter("say what to set, such as max_attempts=5")
     values = policy_values(texts)
     try:
-        policy = dict(session.call(calls.topic(topic)).value.policy)
+        found = session.call(calls.topic(topic)).value
+        policy: dict[str, Any] = {**found.policy, "version": found.version}
     except NotFound:
         policy = {}
     # A server that shows a part of the policy which it cannot be told yet shows it as null: leave those out.
     known = {name: value for name, value in policy.items() if value is not None}
+    if known.get("by_worker"):
+        known["by_worker"] = [name for name in known["by_worker"] if name not in values]
     answer = session.call(calls.set_topic(topic, {**known, **values}))
     session.printer.result(answer.raw, tables.topic(answer.value, now_ms()))

@@ -81,7 +81,7 @@ class Api(TopicApi):
         count: bool = True,
         discard: bool = False,
     ) -> Steps[r.Outcome]:
-        """Give a job back: after `delay`, else as its retry policy says, else at once.
+        """Give a job back: after `delay`, else as its retry policy says.
 
         `error` is kept with the job. `count=False` costs no attempt. `discard=True` ends it as dead (rejected)."""
         delay_ms = None if delay is None else duration_ms(delay)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -82,7 +82,7 @@ class Job(Payload, frozen=True, kw_only=True):
     lease_until_ms: int | None = None
     expires_at_ms: int | None = None
     retain_until_ms: int | None = None
-    retry: dict[str, Any] | None = None
+    retry: dict[str, Any] | Literal["none"] | None = None
     tags: tuple[str, ...] = ()
     headers: dict[str, str] = {}
     merge_key: str | None = None
@@ -232,7 +232,8 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """A topic's figures and policy. The policy is kept as the server wrote it."""
+    """A topic's figures and policy. The policy is kept as the server wrote it; its `by_worker` names the fields that a
+    worker set. `version` changes with the policy, a pause and the push target."""
 
     topic: str
     counts: Counts
@@ -244,6 +245,7 @@ class Topic(msgspec.Struct, frozen=True):
     paused_until_ms: int | None = None
     partitions: int = 1
     push: bool = False
+    version: int | None = None
 
 
 class TopicPage(msgspec.Struct, frozen=True):
@@ -273,7 +275,7 @@ class Push(msgspec.Struct, frozen=True):
     concurrency: int = 0
     rate_per_s: float | None = None
     success: tuple[int, ...] | None = None
-    retry: dict[str, Any] | None = None
+    retry: dict[str, Any] | Literal["none"] | None = None
     breaker: dict[str, Any] | None = None
     secrets: tuple[str, ...] = ()
     paused: bool = False

@@ -18,7 +18,7 @@ from .calls import Merge, NewJob, bytes_body, new_id
 from .times import Duration, Moment, duration_ms, moment_ms
 
 OnConflict = Literal["reject", "keep", "replace"]
-Waits = Sequence[Duration] | Mapping[str, Any]
+Waits = Sequence[Duration] | Mapping[str, Any] | Literal["none"]
 RetryRule = Waits | int
 
 
@@ -48,8 +48,8 @@ class Policy(TypedDict, total=False):
 
     `lease`: how long a consumer has. `ttl`: how long after its due time it is still worth doing. `max_attempts`: None
     means no limit. `retry`: waits before the 2nd, 3rd... attempt, such as ["2m", "10m", "1h"] (used up: dead), or
-    {"base_ms", "factor", "max_ms", "jitter"}, or a number: `retry=3` is `max_attempts=4`, the first attempt and three
-    retries, with the waits of the topic or the server."""
+    {"base_ms", "factor", "max_ms", "jitter"}, or "none": at once, or a number: `retry=3` is `max_attempts=4`, the first
+    attempt and three retries, with the waits of the topic or the server."""
 
     lease: Duration | None
     ttl: Duration | None
@@ -172,14 +172,16 @@ def with_attempts(options: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**others, "max_attempts": retries + 1}
 
 
-def retry_rule(rule: Waits | None) -> dict[str, Any] | None:
-    """A ladder of durations, or the API's own object. Raises TypeError."""
+def retry_rule(rule: Waits | None) -> dict[str, Any] | Literal["none"] | None:
+    """A ladder of durations, "none", or the API's own object. Raises TypeError."""
     if rule is None:
         return None
+    if rule == "none":
+        return "none"
     if isinstance(rule, Mapping):
         return dict(rule)
     if isinstance(rule, str) or not isinstance(rule, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f'retry: a list of waits, such as ["2m", "10m"], not {rule!r}')
+        raise TypeError(f'retry: a list of waits, such as ["2m", "10m"], or "none", not {rule!r}')
     return {"ladder": [wait if isinstance(wait, str) else f"{duration_ms(wait, 'retry')}ms" for wait in rule]}
 
 

@@ -50,10 +50,17 @@ class TopicApi:
         merge: MergePolicy | None = None,
         on_dead: str | None = None,
         partitions: int | None = None,
+        version: int | None = None,
+        set_by: Literal["worker"] | None = None,
+        by_worker: Sequence[str] = (),
     ) -> Call[r.Topic]:
         """Set the whole policy of a topic: what is not said is the server's default again. It holds for jobs that are
         sent from then on. `on_dead`: the topic or the URL that dead jobs are sent on to. `partitions` only of a topic
-        that is new."""
+        that is new.
+
+        `version`: only if the topic still has it, else VersionMismatch. `by_worker`: the fields that stay a worker's,
+        in the form that `Topic.policy` shows. `set_by="worker"`: changes only what is unset or a worker's; an
+        operator's values stay, and so does what is not said."""
         durations = {"lease": lease, "ttl": ttl, "retain": retain, "dead_retain": dead_retain, "spread": spread}
         policy: dict[str, Any] = {
             f"{name}_ms": duration_ms(value, name) for name, value in durations.items() if value is not None
@@ -68,6 +75,9 @@ class TopicApi:
             "merge": None if merge is None else merge_fields(merge),
             "on_dead": on_dead and {"url" if "://" in on_dead else "topic": on_dead},
             "partitions": partitions,
+            "version": version,
+            "set_by": set_by,
+            "by_worker": list(by_worker) or None,
         }
         policy |= {name: value for name, value in others.items() if value is not None}
         return calls.set_topic(topic, policy)

@@ -14,7 +14,7 @@ from .commands import Filter, Patch, Pull, Send, TopicPatch
 from .errors import BodyTooLarge, DuelineError, InvalidField, TooManyItems
 from .job import State
 from .limits import CELLS, LAST_MS, MAX_ERROR_BYTES, MAX_GROUP_ITEMS, Limits, check_name
-from .policy import MAX_WAITS, TEN_YEARS_MS, Ladder, MergePolicy, Retry, TopicPolicy
+from .policy import MAX_WAITS, POLICY_FIELDS, TEN_YEARS_MS, AtOnce, Ladder, MergePolicy, Retry, TopicPolicy
 from .store import Extend, OnConflict, Query, Ref, Release
 
 HARD_BODY_BYTES = 4 << 20
@@ -136,8 +136,8 @@ class Checks:
         if len({name.lower() for name, _ in headers}) != len(headers):
             raise InvalidField("has the same header twice", "headers")
 
-    def retry(self, retry: Retry) -> None:
-        if retry is None:
+    def retry(self, retry: Retry | None) -> None:
+        if retry is None or isinstance(retry, AtOnce):
             return
         if isinstance(retry, Ladder):
             if not retry.waits_ms:
@@ -252,6 +252,8 @@ class Checks:
     def topic_patch(self, patch: TopicPatch) -> None:
         if patch.partitions is not None:
             within(patch.partitions, 1, CELLS, "partitions")
+        if patch.of_worker and patch.policy.by_worker:
+            raise InvalidField("give set_by or by_worker, not both", "by_worker")
         self.topic_policy(patch.policy)
 
     def topic_policy(self, policy: TopicPolicy) -> None:
@@ -271,6 +273,9 @@ class Checks:
             within(policy.max_body_bytes, 1, HARD_BODY_BYTES, "max_body_bytes")
         if policy.merge is not None:
             self.merge_policy(policy.merge)
+        for name in policy.by_worker:
+            if name not in POLICY_FIELDS or getattr(policy, name) is None:
+                raise InvalidField(f"{name[:40]!r} is not a field that this policy sets", "by_worker")
 
 
 def cut_error(text: str) -> str:

@@ -2,7 +2,8 @@
 
 Where the five foreign protocols disagree, the difference is a field here (`on_conflict`, `on_ended`, `lease_ms`,
 `max_attempts`, `retain_ms`, `wait_ms` ...), filled by the dialect. There is no `if dialect` in the engine.
-UNSET = "not said": the topic's policy decides, then the server default. None = said, and means "none".
+UNSET = "not said": the topic's policy decides, then the server default. None = said, and means "none". A job always has
+a retry: there `policy.AT_ONCE` means "none".
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Pull(msgspec.Struct, frozen=True):
 
 
 class Patch(msgspec.Struct, frozen=True):
-    """Reschedule or edit. UNSET = leave as it is. `version`: only if it is still this one."""
+    """Reschedule or edit. UNSET = leave as it is; `retry` None: the topic's. `version`: only if it still has it."""
 
     id: str
     delay_ms: int | None = None
@@ -84,7 +85,7 @@ class Patch(msgspec.Struct, frozen=True):
     lease_ms: int | UnsetType | None = UNSET
     ttl_ms: int | UnsetType | None = UNSET
     max_attempts: int | UnsetType | None = UNSET
-    retry: Retry | UnsetType = UNSET
+    retry: Retry | UnsetType | None = UNSET
     tags: tuple[str, ...] | UnsetType = UNSET
     headers: tuple[tuple[str, str], ...] | UnsetType = UNSET
     version: int | None = None
@@ -125,13 +126,18 @@ class TopicView(msgspec.Struct, frozen=True):
     paused_until_ms: int | None
     partitions: int
     policy: TopicPolicy
+    version: int  # of the topic's config: its policy, pause and push target
     push: bool
     dead_by_reason: dict[str, int]
     bands: tuple[int, ...] = ()  # scheduled ones by how soon they are due, when it was asked for
 
 
 class TopicPatch(msgspec.Struct, frozen=True):
-    """PUT of a topic: the whole policy; `partitions` only when the topic is new."""
+    """PUT of a topic: the whole policy; `partitions` only when the topic is new. `version`: only if it still has it.
+
+    `of_worker`: what a worker wants, which changes only what is unset or a worker's (policy.with_worker)."""
 
     policy: TopicPolicy
     partitions: int | None = None
+    version: int | None = None
+    of_worker: bool = False

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from .checks import Checks, within
 from .commands import TopicPatch, TopicView
-from .errors import Conflict, InvalidField, NotFound
+from .errors import Conflict, InvalidField, NotFound, VersionMismatch
 from .limits import LAST_MS
 from .on_dead import check_on_dead
-from .policy import OnDead
+from .policy import OnDead, with_worker
 from .push_target import limits_of
 from .store import DIRECTORY_PAGE, Control, Stats, Store, TopicEntry
 from .topics import Topic, TopicConfig, Topics, pack_config, unpack_config
@@ -37,7 +37,8 @@ class TopicControl:
         self._checks = checks
 
     async def set(self, namespace: str, name: str, patch: TopicPatch) -> tuple[TopicView, bool]:
-        """Put a policy in the place of the old one; the view, and whether the topic is new."""
+        """Put a policy in the place of the old one, or merge a worker's into it; the view and whether it is new.
+        Raises VersionMismatch when the config is not the one that the patch names."""
         self._checks.topic_patch(patch)
         self._checks.topic_name(namespace, name)
         check_on_dead(name, patch.policy)
@@ -52,10 +53,12 @@ class TopicControl:
                 raise InvalidField(
                     f"the topic has {config.partitions}; this can only be set for a new one", "partitions"
                 )
-            return replace(config, policy=patch.policy, partitions=partitions)
+            policy = with_worker(config.policy, patch.policy) if patch.of_worker else patch.policy
+            wanted = replace(config, policy=policy, partitions=partitions)
+            return config if patch.of_worker and wanted == config else wanted
 
-        topic, is_new = await self.change(namespace, name, change)
-        if before[0] != patch.policy.on_dead and self.rerouted is not None:
+        topic, is_new = await self.change(namespace, name, change, patch.version)
+        if before[0] != topic.config.policy.on_dead and self.rerouted is not None:
             await self.rerouted(namespace, name)
         return await self._view(topic), is_new
 
@@ -76,15 +79,25 @@ class TopicControl:
             await self.change(namespace, name, lambda config, is_new: replace(config, paused_until_ms=0))
 
     async def change(
-        self, namespace: str, name: str, change: Callable[[TopicConfig, bool], TopicConfig]
+        self,
+        namespace: str,
+        name: str,
+        change: Callable[[TopicConfig, bool], TopicConfig],
+        expected_version: int | None = None,
     ) -> tuple[Topic, bool]:
-        """Write what `change` makes of the config (told also whether the topic is new), and tell every line."""
+        """Write what `change` makes of the config (told also whether the topic is new), and tell every line. Where it
+        gives back the same object nothing is written, but the lines are told: an earlier writer may have died."""
         for _ in range(TRIES):
             entry = await self._store.directory.topic(namespace, name)
-            config = TopicConfig() if entry is None else unpack_config(entry.config)
-            wanted = pack_config(change(config, entry is None))
             version = 0 if entry is None else entry.version
-            written = await self._store.directory.set_config(namespace, name, wanted, version)
+            if expected_version not in (None, version):
+                raise VersionMismatch("the topic was changed since this version was read", "version")
+            config = TopicConfig() if entry is None else unpack_config(entry.config)
+            wanted = change(config, entry is None)
+            if wanted is config and entry is not None:
+                written = entry
+            else:
+                written = await self._store.directory.set_config(namespace, name, pack_config(wanted), version)
             if written is not None:
                 # Not cut short when the caller goes away: half a topic would be paused.
                 return await asyncio.shield(asyncio.create_task(self._spread(written))), entry is None
@@ -193,6 +206,7 @@ def view_of(topic: Topic, stats: list[Stats], waiters: int) -> TopicView:
         paused_until_ms=paused_until_ms if 0 < paused_until_ms < LAST_MS else None,
         partitions=len(topic.lines),
         policy=topic.config.policy,
+        version=topic.version,
         push=topic.config.push is not None,
         dead_by_reason=reasons,
         bands=tuple(map(sum, zip(*(one.bands for one in stats), strict=True))),

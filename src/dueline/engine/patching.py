@@ -19,7 +19,7 @@ def changes_policy(patch: Patch) -> bool:
 
 def patched_policy(patch: Patch, old: JobPolicy, default: JobPolicy) -> JobPolicy:
     """The whole new policy. A ladder decides the attempts unless the job was given a number of its own."""
-    retry = old.retry if patch.retry is UNSET else patch.retry
+    retry = old.retry if patch.retry is UNSET else default.retry if patch.retry is None else patch.retry
     if patch.max_attempts is not UNSET:
         attempts = attempts_allowed(retry, patch.max_attempts, asked_is_default=False)
     elif patch.retry is UNSET:

@@ -1,12 +1,17 @@
 """Retry policies and durations: data in, numbers out. No I/O.
 
 A retry policy is stored as a list of waits that the store can index (an exponential one is expanded), so
-that a release without a delay is one atomic call. `waits[n-1]` is the wait after attempt n.
+that a release without a delay is one atomic call. `waits[n-1]` is the wait after attempt n; the last wait repeats.
+
+Every job has a retry policy; "at once" is one of them (AT_ONCE, "none" on the wire). Only topics and push targets can
+leave theirs unset, which is None. The first of these that is set counts: the job's, the topic's, the push target's, the
+push default (push_target.PUSH_RETRY) where the topic has a target, else the server's default here.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
@@ -44,17 +49,26 @@ class Backoff(msgspec.Struct, frozen=True):
     jitter: float = 0.0
 
 
-Retry = Ladder | Backoff | None
+class AtOnce(msgspec.Struct, frozen=True):
+    """No wait between attempts."""
+
+
+AT_ONCE = AtOnce()
+Retry = Ladder | Backoff | AtOnce
+
+DEFAULT_RETRY = Backoff(1_000, 2.0, 3_600_000, 0.1)
+DEFAULT_ATTEMPTS = 20
+"""With DEFAULT_RETRY a job that keeps failing is dead after about 8 hours."""
 
 
 class JobPolicy(msgspec.Struct, frozen=True, cache_hash=True):
     """The numbers the store needs to run one job. Equal policies are stored once per partition."""
 
     lease_ms: int | None = None  # None: the topic's at the pull, else the server default
-    max_attempts: int | None = 10  # None: no limit
+    max_attempts: int | None = DEFAULT_ATTEMPTS  # None: no limit
     retain_ms: int = 60_000
     dead_retain_ms: int = 30 * 86_400_000
-    retry: Retry = None
+    retry: Retry = DEFAULT_RETRY
     keep_body: bool = False  # ended jobs that are not dead keep their body too, for their retention
 
     @property
@@ -64,8 +78,8 @@ class JobPolicy(msgspec.Struct, frozen=True, cache_hash=True):
 
 @lru_cache(1024)
 def waits_of(retry: Retry) -> tuple[int, ...]:
-    """The waits that the store indexes; the last one repeats. Without a policy: none, which means at once."""
-    if retry is None:
+    """The waits that the store indexes; the last one repeats. None at all: at once."""
+    if isinstance(retry, AtOnce):
         return ()
     if isinstance(retry, Ladder):
         return retry.waits_ms
@@ -99,6 +113,29 @@ def wait_after(policy: JobPolicy, attempts: int, jitter_draw: float) -> int:
     return int(wait * (1.0 - jitter * jitter_draw))
 
 
+class StoredRetry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A retry that may be unset, as the directory keeps it: the fields of whatever has one."""
+
+    ladder: tuple[int, ...] | None = None
+    backoff: Backoff | None = None
+    at_once: bool = False
+
+    @property
+    def retry(self) -> Retry | None:
+        if self.ladder is not None:
+            return Ladder(self.ladder)
+        return AT_ONCE if self.at_once else self.backoff
+
+
+def stored_retry(retry: Retry | None) -> dict[str, Any]:
+    """The fields of a StoredRetry."""
+    return {
+        "ladder": retry.waits_ms if isinstance(retry, Ladder) else None,
+        "backoff": retry if isinstance(retry, Backoff) else None,
+        "at_once": isinstance(retry, AtOnce),
+    }
+
+
 class MergePolicy(msgspec.Struct, frozen=True):
     """What a topic says about its merge groups, for sends that do not say; None = the default."""
 
@@ -116,17 +153,32 @@ class OnDead(msgspec.Struct, frozen=True):
 
 
 class TopicPolicy(msgspec.Struct, frozen=True):
-    """What a topic says about its jobs; None = the server default. Applied when a job is sent: a stored job
-    keeps the policy it was sent with. Only `lease_ms` is also looked up at the pull, for jobs without their own."""
+    """What a topic says about its jobs; None = unset: the server default. Applied when a job is sent: a stored job
+    keeps the policy it was sent with. Only `lease_ms` is also looked up at the pull, for jobs without their own.
+
+    `by_worker`: names of the fields that a worker set. All others that are set are an operator's."""
 
     lease_ms: int | None = None
     max_attempts: int | None = None
     ttl_ms: int | None = None
     retain_ms: int | None = None
     dead_retain_ms: int | None = None
-    retry: Retry = None
+    retry: Retry | None = None
     on_conflict: str | None = None
     spread_ms: int | None = None
     max_body_bytes: int | None = None
     merge: MergePolicy | None = None
     on_dead: OnDead | None = None
+    by_worker: frozenset[str] = frozenset()
+
+
+POLICY_FIELDS = tuple(name for name in TopicPolicy.__struct_fields__ if name != "by_worker")
+
+
+def with_worker(policy: TopicPolicy, wanted: TopicPolicy) -> TopicPolicy:
+    """The policy after a worker said what it wants: that fills what is unset and replaces what a worker set. What an
+    operator set stays, and so does what the worker leaves unset."""
+    named = (name for name in POLICY_FIELDS if getattr(wanted, name) is not None)
+    taken = {name for name in named if name in policy.by_worker or getattr(policy, name) is None}
+    changes = {name: getattr(wanted, name) for name in taken}
+    return msgspec.structs.replace(policy, **changes, by_worker=policy.by_worker | taken)

@@ -13,12 +13,12 @@ import re
 
 import msgspec
 
-from .policy import Backoff, Ladder, Retry
+from .policy import DEFAULT_RETRY, Backoff, Retry, StoredRetry, stored_retry
 
 MAX_SECRETS = 2
-DEFAULT_RETRY = Backoff(5_000, 3.0, 12 * 3_600_000, 0.2)
-"""For jobs that nobody gave a retry: 5 s, 15 s, 45 s ... 3 h, 9 h. A target that fails is not asked again at once: ten
-attempts would be over before it is back."""
+PUSH_RETRY = Backoff(5_000, 3.0, 12 * 3_600_000, 0.2)
+"""For jobs of a topic with a target where neither job, topic nor target says: 5 s, 15 s, 45 s ... 3 h, 9 h, 12 h, 12 h.
+Slower than the default of pulled jobs, because every attempt is a call to somebody else's server."""
 
 URL_HEADER, METHOD_HEADER = "Dueline-Url", "Dueline-Method"
 CARRIED_HEADERS = frozenset({URL_HEADER.lower(), METHOD_HEADER.lower()})
@@ -43,8 +43,8 @@ class PushTarget(msgspec.Struct, frozen=True):
     """A push target. Exactly one of `url` and `service` for the courier "http"; other couriers find it by themselves.
 
     `success`: the statuses that mean done; empty = every 2xx. `retry`: for jobs sent from now on whose own or topic's
-    policy does not say; None = DEFAULT_RETRY. `rate_per_s` 0 = no limit. `secrets`: the newest first; all of them sign.
-    `timeout_ms` of one call; None: it may take as long as its connection lives.
+    policy does not say; None = unset: PUSH_RETRY. `rate_per_s` 0 = no limit. `secrets`: the newest first; all of them
+    sign. `timeout_ms` of one call; None: it may take as long as its connection lives.
     """
 
     url: str | None = None
@@ -55,7 +55,7 @@ class PushTarget(msgspec.Struct, frozen=True):
     concurrency: int = 16
     rate_per_s: float = 0.0
     success: tuple[int, ...] = ()
-    retry: Retry = None
+    retry: Retry | None = None
     breaker: Breaker | None = Breaker()
     secrets: tuple[str, ...] = ()
     paused: bool = False
@@ -71,9 +71,13 @@ class Pushing(msgspec.Struct, frozen=True):
     target: PushTarget
 
 
-def retry_of(own: Retry, target: PushTarget | None) -> Retry:
-    """The retry of a topic's jobs: what its policy says, else its target's."""
-    return own if own is not None or target is None else target.retry or DEFAULT_RETRY
+def retry_of(own: Retry | None, target: PushTarget | None) -> Retry:
+    """The retry of a topic's jobs: what its policy says, else its target, else the default."""
+    if own is not None:
+        return own
+    if target is None:
+        return DEFAULT_RETRY
+    return PUSH_RETRY if target.retry is None else target.retry
 
 
 def limits_of(target: PushTarget | None, partitions: int) -> list[tuple[int, float]]:
@@ -84,7 +88,7 @@ def limits_of(target: PushTarget | None, partitions: int) -> list[tuple[int, flo
     return [(share + (place < rest), target.rate_per_s / partitions) for place in range(partitions)]
 
 
-class StoredTarget(msgspec.Struct, frozen=True, omit_defaults=True):
+class StoredTarget(StoredRetry, frozen=True, omit_defaults=True):
     """A target as the directory keeps it. `breaker` empty: none."""
 
     url: str | None = None
@@ -95,8 +99,6 @@ class StoredTarget(msgspec.Struct, frozen=True, omit_defaults=True):
     concurrency: int = 16
     rate_per_s: float = 0.0
     success: tuple[int, ...] = ()
-    ladder: tuple[int, ...] | None = None
-    backoff: Backoff | None = None
     breaker: tuple[int, ...] = ()
     secrets: tuple[str, ...] = ()
     paused: bool = False
@@ -113,12 +115,11 @@ def stored_target(target: PushTarget) -> StoredTarget:
         concurrency=target.concurrency,
         rate_per_s=target.rate_per_s,
         success=target.success,
-        ladder=target.retry.waits_ms if isinstance(target.retry, Ladder) else None,
-        backoff=target.retry if isinstance(target.retry, Backoff) else None,
         breaker=() if target.breaker is None else (target.breaker.failures, target.breaker.open_ms),
         secrets=target.secrets,
         paused=target.paused,
         courier=target.courier,
+        **stored_retry(target.retry),
     )
 
 
@@ -132,7 +133,7 @@ def loaded_target(stored: StoredTarget) -> PushTarget:
         concurrency=stored.concurrency,
         rate_per_s=stored.rate_per_s,
         success=stored.success,
-        retry=Ladder(stored.ladder) if stored.ladder is not None else stored.backoff,
+        retry=stored.retry,
         breaker=Breaker(*stored.breaker) if stored.breaker else None,
         secrets=stored.secrets,
         paused=stored.paused,

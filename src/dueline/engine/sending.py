@@ -1,7 +1,7 @@
 """From a send command to the numbers of a store item. No I/O.
 
-The policy is resolved job > topic > server default, and equal policies are one object, so that the store can tell
-them apart by identity. A send without options takes the topic's ready-made policy: this is the hot path.
+The policy is resolved job > topic > push target > server default, and equal policies are one object, so that the store
+can tell them apart by identity. A send without options takes the topic's ready-made policy: this is the hot path.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .commands import Send
 from .headers import pack_headers
 from .limits import LAST_MS, check_name
 from .merging import merge_of
-from .policy import ON_DEAD_KEEP_MS, JobPolicy, Retry, attempts_allowed
+from .policy import DEFAULT_ATTEMPTS, ON_DEAD_KEEP_MS, AtOnce, Backoff, JobPolicy, Ladder, attempts_allowed
 from .store import SendItem
 from .topics import Topic
 
@@ -30,12 +30,13 @@ _head = struct.Struct(">BqqI").pack
 
 
 class _Written(msgspec.Struct, array_like=True):
-    """The options of a request as written, for its fingerprint."""
+    """The options of a request as written, for its fingerprint. "At once" is written as None, as it always was, so that
+    the fingerprints of stored jobs stay valid; `unset` tells it from what was not said."""
 
     lease_ms: int | None
     ttl_ms: int | None
     max_attempts: int | None
-    retry: Retry
+    retry: Ladder | Backoff | None
     unset: int
     retain_ms: int | None
     dead_retain_ms: int | None
@@ -61,7 +62,7 @@ def job_policy(command: Send, topic: Topic) -> JobPolicy:
         attempts = base.max_attempts
     else:
         of_topic = topic.config.policy.max_attempts
-        attempts = attempts_allowed(retry, JobPolicy().max_attempts if of_topic is None else of_topic, of_topic is None)
+        attempts = attempts_allowed(retry, DEFAULT_ATTEMPTS if of_topic is None else of_topic, of_topic is None)
     return same_policy(
         JobPolicy(
             lease_ms=None if command.lease_ms is UNSET else command.lease_ms,
@@ -86,6 +87,7 @@ def _known(value: T | UnsetType) -> T | None:
 
 
 def _written(command: Send) -> bytes:
+    retry = _known(command.retry)
     unset = (
         (command.lease_ms is UNSET)
         | (command.ttl_ms is UNSET) << 1
@@ -97,7 +99,7 @@ def _written(command: Send) -> bytes:
             _known(command.lease_ms),
             _known(command.ttl_ms),
             _known(command.max_attempts),
-            _known(command.retry),
+            None if isinstance(retry, AtOnce) else retry,
             unset,
             command.retain_ms,
             command.dead_retain_ms,

@@ -18,7 +18,7 @@ from .errors import InvalidField
 from .figures import OTHER, Figures, TopicFigures, Word
 from .ids import partition_of
 from .job import Line
-from .policy import Backoff, JobPolicy, Ladder, MergePolicy, OnDead, TopicPolicy, attempts_allowed
+from .policy import JobPolicy, MergePolicy, OnDead, StoredRetry, TopicPolicy, attempts_allowed, stored_retry
 from .push_target import PushTarget, StoredTarget, loaded_target, retry_of, stored_target
 from .store import Code, Done, OnConflict, Store, TopicEntry
 
@@ -38,19 +38,18 @@ class TopicConfig(msgspec.Struct, frozen=True):
     push: PushTarget | None = None
 
 
-class _StoredPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
+class _StoredPolicy(StoredRetry, frozen=True, omit_defaults=True):
     lease_ms: int | None = None
     max_attempts: int | None = None
     ttl_ms: int | None = None
     retain_ms: int | None = None
     dead_retain_ms: int | None = None
-    ladder: tuple[int, ...] | None = None
-    backoff: Backoff | None = None
     on_conflict: str | None = None
     spread_ms: int | None = None
     max_body_bytes: int | None = None
     merge: MergePolicy | None = None
     on_dead: OnDead | None = None
+    by_worker: tuple[str, ...] = ()
 
 
 class _Stored(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,13 +71,13 @@ def pack_config(config: TopicConfig) -> bytes:
         ttl_ms=policy.ttl_ms,
         retain_ms=policy.retain_ms,
         dead_retain_ms=policy.dead_retain_ms,
-        ladder=policy.retry.waits_ms if isinstance(policy.retry, Ladder) else None,
-        backoff=policy.retry if isinstance(policy.retry, Backoff) else None,
         on_conflict=policy.on_conflict,
         spread_ms=policy.spread_ms,
         max_body_bytes=policy.max_body_bytes,
         merge=policy.merge,
         on_dead=policy.on_dead,
+        by_worker=tuple(sorted(policy.by_worker)),
+        **stored_retry(policy.retry),
     )
     push = None if config.push is None else stored_target(config.push)
     return msgspec.json.encode(_Stored(stored, config.partitions, config.paused_until_ms, push))
@@ -97,12 +96,13 @@ def unpack_config(packed: bytes) -> TopicConfig:
             ttl_ms=policy.ttl_ms,
             retain_ms=policy.retain_ms,
             dead_retain_ms=policy.dead_retain_ms,
-            retry=Ladder(policy.ladder) if policy.ladder is not None else policy.backoff,
+            retry=policy.retry,
             on_conflict=policy.on_conflict,
             spread_ms=policy.spread_ms,
             max_body_bytes=policy.max_body_bytes,
             merge=policy.merge,
             on_dead=policy.on_dead,
+            by_worker=frozenset(policy.by_worker),
         ),
         stored.partitions,
         stored.paused_until_ms,

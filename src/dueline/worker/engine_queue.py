@@ -7,7 +7,7 @@ A call that was certainly not done, or may be done twice, is tried again by the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, Unpack
 
 from ..client.bulk import MAX_ITEMS
@@ -15,7 +15,7 @@ from ..client.calls import Answer, Call, Leased, NewJob, refusal_error
 from ..client.errors import GONE, DuelineApiError
 from ..client.patience import Patience, Tries
 from ..client.results import Held, Job, Outcome, Outcomes, Sent, SentItem
-from ..client.sending import SendOptions, new_job, time_fields
+from ..client.sending import Policy, SendOptions, job_fields, new_job, time_fields
 from ..client.times import Duration, Moment
 from ..engine.commands import Pull, Send
 from ..engine.commands import Sent as EngineSent
@@ -137,6 +137,12 @@ class EngineQueue:
                 self._namespace, topic, [Extend(job.id, job.lease, lease_ms) for job in some]
             ),
         )
+
+    async def propose_policy(self, topic: str, policy: Policy) -> Mapping[str, Any]:
+        patch = views.topic_patch(job_fields(policy))
+        views.checked_name(topic, "topic")
+        view, _ = await self._tried(lambda: self._engine.set_topic(self._namespace, topic, patch))
+        return views.policy_view(view.policy)
 
     async def _on_leases(
         self,

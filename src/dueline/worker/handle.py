@@ -5,8 +5,8 @@
 
 The body is of the type of the handler's parameter; a handler of several parameters is sent an object of its fields.
 
-The policy that the decorator names (`max_attempts`, `retry`, `lease`, `ttl`) is that of the jobs sent here; what a send
-says itself counts more. Jobs that others send have the policy that they were sent with.
+The policy that the decorator names (`max_attempts`, `retry`, `lease`, `ttl`) becomes the topic's, so that it holds for
+jobs from anywhere (`topic_policies`). What a send says itself takes precedence.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
 from ..client.results import Job, Outcome, Sent
-from ..client.sending import Policy, SendOptions, with_attempts
+from ..client.sending import SendOptions, with_attempts
 from ..client.times import Duration, Moment
 from .handlers import Handler
+from .queue import Queue
 
 if TYPE_CHECKING:
     from .context import Context
@@ -37,14 +38,12 @@ class Handle(Generic[P, T]):
         worker: Worker,
         handler: Handler,
         function: Callable[P, T],
-        policy: Policy,
         inner: Handle[P, T] | None = None,
     ) -> None:
         self.worker = worker
         self.handler = handler
         self.function = function
         self.inner = inner
-        self._policy = policy
         self.__name__: str = getattr(function, "__name__", handler.name)
         self.__qualname__: str = getattr(function, "__qualname__", handler.name)
         self.__module__: str = function.__module__
@@ -131,15 +130,14 @@ class Handle(Generic[P, T]):
         return await self.worker.ado(lambda queue: queue.reschedule(self.topic, id, delay, at))
 
     def _send(self, body: Any, options: SendOptions, instead: str) -> Sent:
-        options = self._options(options)
-        return self.worker.do(lambda queue: queue.send(self.topic, body, **options), instead)
+        return self.worker.do(lambda queue: self._sent(queue, body, options), instead)
 
     async def _asend(self, body: Any, options: SendOptions) -> Sent:
-        options = self._options(options)
-        return await self.worker.ado(lambda queue: queue.send(self.topic, body, **options))
+        return await self.worker.ado(lambda queue: self._sent(queue, body, options))
 
-    def _options(self, options: SendOptions) -> SendOptions:
-        return cast("SendOptions", {**self._policy, **with_attempts(options)})
+    async def _sent(self, queue: Queue, body: Any, options: SendOptions) -> Sent:
+        carried = await self.worker.topic_policies.carried(queue, self.topic)
+        return await queue.send(self.topic, body, **cast("SendOptions", {**carried, **with_attempts(options)}))
 
 
 if TYPE_CHECKING:

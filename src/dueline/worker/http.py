@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Unpack
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Unpack, cast
 
 from ..client import calls
 from ..client.address import address_of
@@ -12,7 +12,7 @@ from ..client.calls import Leased, NewJob
 from ..client.client import DEFAULT_TIMEOUT_S
 from ..client.patience import Patience
 from ..client.results import Held, Job, Outcome, Sent, SentItem
-from ..client.sending import SendOptions
+from ..client.sending import Policy, SendOptions
 from ..client.times import Duration, Moment
 from .parked import parked_pulls
 
@@ -85,3 +85,6 @@ class HttpQueue:
 
     async def extend(self, jobs: Sequence[Held | Leased], lease_ms: int) -> list[Outcome]:
         return await self._client.extend_many(jobs, f"{lease_ms}ms")
+
+    async def propose_policy(self, topic: str, policy: Policy) -> Mapping[str, Any]:
+        return (await self._client.set_topic(topic, **cast("dict[str, Any]", policy), set_by="worker")).policy

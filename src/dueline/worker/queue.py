@@ -11,13 +11,13 @@ program moves from one to the other by its URL. Without a URL, DUELINE_URL decid
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, Unpack, runtime_checkable
 
 from ..client.address import shown, split
 from ..client.calls import Leased, NewJob
 from ..client.results import Held, Job, Outcome, Sent, SentItem
-from ..client.sending import SendOptions
+from ..client.sending import Policy, SendOptions
 from ..client.times import Duration, Moment
 
 EMBEDDED = "embedded:"
@@ -88,6 +88,11 @@ class Queue(Protocol):
 
     async def extend(self, jobs: Sequence[Held | Leased], lease_ms: int) -> list[Outcome]:
         """Keep jobs for `lease_ms` from now; a result per job in their order."""
+        ...
+
+    async def propose_policy(self, topic: str, policy: Policy) -> Mapping[str, Any]:
+        """Say how a worker wants a topic's jobs delivered. That fills what is unset and replaces what a worker set, but
+        not what an operator set. The topic's policy as it then is, in the words of the API."""
         ...
 
 

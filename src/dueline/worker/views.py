@@ -6,7 +6,7 @@ import base64
 import binascii
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -22,7 +22,7 @@ from ..engine.headers import unpack_headers
 from ..engine.items import items_json
 from ..engine.job import BodyKind, Held, Job
 from ..engine.json_text import check_json
-from ..engine.policy import Backoff, Ladder, Retry
+from ..engine.policy import AT_ONCE, AtOnce, Backoff, Ladder, Retry, TopicPolicy
 from ..engine.push_target import CARRIED_HEADERS
 from ..engine.replies import refusal
 from ..engine.store import Code, Done, MergeUpdate, OnConflict
@@ -79,8 +79,28 @@ def patch_command(id: str, changes: dict[str, Any]) -> commands.Patch:
     return commands.Patch(id, delay_ms, at_ms)
 
 
-def retry_of(rule: dict[str, Any]) -> Retry:
+def topic_patch(fields: dict[str, Any]) -> commands.TopicPatch:
+    """What a worker wants of a topic, as `job_fields` describes it. Raises InvalidRequest."""
+    rule = fields.get("retry")
+    retry = None if rule is None else retry_of(rule)
+    wanted = TopicPolicy(fields.get("lease_ms"), fields.get("max_attempts"), fields.get("ttl_ms"), retry=retry)
+    return commands.TopicPatch(wanted, of_worker=True)
+
+
+def policy_view(policy: TopicPolicy) -> dict[str, Any]:
+    """What a worker can want of a topic, as the API shows it."""
+    return {
+        "lease_ms": policy.lease_ms,
+        "ttl_ms": policy.ttl_ms,
+        "max_attempts": policy.max_attempts,
+        "retry": None if policy.retry is None else _retry_view(policy.retry),
+    }
+
+
+def retry_of(rule: dict[str, Any] | Literal["none"]) -> Retry:
     """A retry rule as the API writes it. Raises InvalidRequest."""
+    if rule == "none":
+        return AT_ONCE
     try:
         if "ladder" in rule:
             if len(rule) > 1:
@@ -255,9 +275,9 @@ def _payload(job: Held | Job) -> tuple[Raw | UnsetType, str | UnsetType | None, 
     return UNSET, base64.b64encode(job.body).decode(), UNSET
 
 
-def _retry_view(retry: Retry) -> dict[str, Any] | None:
-    if retry is None:
-        return None
+def _retry_view(retry: Retry) -> dict[str, Any] | Literal["none"]:
+    if isinstance(retry, AtOnce):
+        return "none"
     if isinstance(retry, Ladder):
         return {"ladder": [duration_text(wait_ms) for wait_ms in retry.waits_ms]}
     return msgspec.structs.asdict(retry)

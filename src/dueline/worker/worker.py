@@ -39,6 +39,7 @@ from .queue import Queue, connect
 from .runner import Middleware, Runner, Settings
 from .sync import SyncQueue
 from .tasks import TaskWorker, find_tasks, task_handler
+from .topic_policies import TopicPolicies
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,6 +47,7 @@ Hook = TypeVar("Hook", bound=Callable[[], Any])
 
 LEASE = "30s"
 GRACE = "20s"
+PROPOSAL_S = 1.0  # for the topics to get their policies before `start` returns; then it goes on beside the work
 LET_GO_S = 0.5  # of a connection that is being opened when the worker is told to end
 
 log = logging.getLogger("dueline.worker")
@@ -104,6 +106,8 @@ class Worker:
         self._on_stop: list[Callable[[], None]] = []
         if health is not None:
             self.show_health(health)
+        self._proposal: asyncio.Task[None] | None = None
+        self.topic_policies = TopicPolicies()
 
     # --- what is handled --------------------------------------------------------------------------------------------
 
@@ -123,7 +127,8 @@ class Worker:
 
         `mode`: coroutines run in the event loop, plain functions in threads, either in child processes with "process".
         `timeout`: what runs longer has failed. `concurrency`: places of this topic alone, instead of its mode's.
-        `max_attempts`, `retry`, `lease`, `ttl`: the policy of jobs that are sent through the handle."""
+        `max_attempts`, `retry`, `lease`, `ttl`: the policy of the topic, whoever sends, where no operator set another
+        one. Handlers of one topic may not disagree about it."""
         if callable(topic):
             raise TypeError(f'name the topic, such as @worker.handles("{getattr(topic, "__name__", "order.close")}")')
         given = {"max_attempts": max_attempts, "retry": retry, "lease": lease, "ttl": ttl}
@@ -134,8 +139,9 @@ class Worker:
             plain: Any = function if inner is None else inner.function
             home = Home(plain.__module__, plain.__qualname__)
             handler = handler_of(topic, plain, home, mode, timeout, concurrency)
+            self.topic_policies.add(topic, policy)
             self._add(handler)
-            return Handle(self, handler, plain, policy, inner)
+            return Handle(self, handler, plain, inner)
 
         return decorate
 
@@ -236,6 +242,8 @@ class Worker:
             await self._end(queue)
             raise
         self._runner = runner
+        self._proposal = self._loop.create_task(self.topic_policies.propose_all(queue))
+        await asyncio.wait({self._proposal}, timeout=PROPOSAL_S)
         log.info("working on %s", ", ".join(self._handlers))
 
     async def stop(self, grace: Duration | None = None) -> None:
@@ -247,6 +255,8 @@ class Worker:
             return
         for told in self._on_stop:
             told()
+        if self._proposal is not None:
+            self._proposal.cancel()
         try:
             await runner.stop(self._grace_s if grace is None else duration_ms(grace, "grace") / 1000)
         finally:

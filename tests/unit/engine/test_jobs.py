@@ -18,7 +18,7 @@ from dueline.engine.errors import (
     VersionMismatch,
 )
 from dueline.engine.job import Job, Line, Reason, State
-from dueline.engine.policy import Backoff, JobPolicy, Ladder, TopicPolicy
+from dueline.engine.policy import AT_ONCE, Backoff, JobPolicy, Ladder, TopicPolicy
 from dueline.engine.spreading import PartlyDone
 from dueline.engine.store import Code, Done, Edit, Page, Query, Ref, Release
 
@@ -64,8 +64,9 @@ def test_a_patch_takes_away_what_is_said_to_be_none() -> None:
     [
         ({}, {"retry": Ladder((1,) * 12)}, 13),
         ({"max_attempts": 4}, {"retry": Ladder((1,) * 12)}, 4),
-        ({"retry": Ladder((1, 2))}, {"retry": None}, 10),
-        ({"retry": Ladder((1, 2))}, {"retry": Backoff(5)}, 10),
+        ({"retry": Ladder((1, 2))}, {"retry": AT_ONCE}, 20),
+        ({"retry": Ladder((1, 2))}, {"retry": None}, 20),
+        ({"retry": Ladder((1, 2))}, {"retry": Backoff(5)}, 20),
         ({"retry": Ladder((1, 2))}, {"max_attempts": 2}, 2),
         ({"max_attempts": 4}, {"lease_ms": 7}, 4),
     ],

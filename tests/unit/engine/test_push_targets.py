@@ -15,7 +15,7 @@ from dueline.engine.ids import partition_of
 from dueline.engine.job import BodyKind, Line
 from dueline.engine.policy import Backoff, Ladder, TopicPolicy
 from dueline.engine.push_log import Attempt, TargetState
-from dueline.engine.push_target import DEFAULT_RETRY, Breaker, Pushing, PushTarget, limits_of
+from dueline.engine.push_target import PUSH_RETRY, Breaker, Pushing, PushTarget, limits_of
 from dueline.engine.store import Control
 from dueline.engine.topics import TopicConfig, pack_config, unpack_config
 
@@ -189,7 +189,7 @@ def test_jobs_retry_as_the_target_says_unless_they_or_their_topic_say_otherwise(
         await world.engine.set_push(NS, "other", PushTarget(url=URL))
         await world.send("other", "nobody says")
         job = await world.engine.get(NS, "other", "nobody says")
-        assert (job.policy.retry, job.policy.max_attempts) == (DEFAULT_RETRY, 10)
+        assert (job.policy.retry, job.policy.max_attempts) == (PUSH_RETRY, 20)
         assert job.policy.waits_ms[:9] == tuple(5_000 * 3**number for number in range(9))
 
     run(test)

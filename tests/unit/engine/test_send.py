@@ -13,7 +13,7 @@ from dueline.engine.errors import BodyTooLarge, DuelineError, IdExists, StoreDow
 from dueline.engine.headers import pack_headers, unpack_headers
 from dueline.engine.ids import new_id, partition_of
 from dueline.engine.job import BodyKind, Line, State
-from dueline.engine.policy import Backoff, JobPolicy, Ladder, TopicPolicy
+from dueline.engine.policy import AT_ONCE, Backoff, JobPolicy, Ladder, TopicPolicy
 from dueline.engine.store import OnConflict, SendItem, SendResult
 from dueline.engine.topics import Topic
 
@@ -82,7 +82,7 @@ def test_the_policy_is_the_jobs_then_the_topics_then_the_default() -> None:
         topic = TopicPolicy(max_attempts=5, ttl_ms=9, retain_ms=7, retry=Ladder((1, 2)), on_conflict="keep")
         await world.engine.set_topic(NS, "own", TopicPatch(topic))
         await world.engine.send(NS, "own", a_send("2"))
-        job = {"max_attempts": None, "ttl_ms": None, "retain_ms": 1, "retry": None, "lease_ms": 4}
+        job = {"max_attempts": None, "ttl_ms": None, "retain_ms": 1, "retry": AT_ONCE, "lease_ms": 4}
         await world.engine.send(NS, "own", a_send("3", on_conflict=OnConflict.REPLACE, keep_body=True, **job))
         await world.engine.send(NS, "own", a_send("4", retry=Ladder((1,) * 12)))
         await world.engine.send(NS, "plain", a_send("5", retry=Ladder((1,) * 12)))
@@ -90,7 +90,7 @@ def test_the_policy_is_the_jobs_then_the_topics_then_the_default() -> None:
             (JobPolicy(), None, OnConflict.REJECT, OnConflict.REJECT),
             (JobPolicy(max_attempts=3, retain_ms=7, retry=Ladder((1, 2))), 9, OnConflict.KEEP, OnConflict.KEEP),
             (
-                JobPolicy(lease_ms=4, max_attempts=None, retain_ms=1, keep_body=True),
+                JobPolicy(lease_ms=4, max_attempts=None, retain_ms=1, retry=AT_ONCE, keep_body=True),
                 None,
                 OnConflict.REPLACE,
                 OnConflict.REPLACE,
@@ -230,7 +230,7 @@ def test_a_stale_policy_is_read_again_before_anything_is_stored() -> None:
         results = await world.engine.send_many(NS, "mail", [a_send("two"), a_send("three")])
         assert all(isinstance(result, Sent) for result in results)
         jobs = [await world.engine.get(NS, "mail", id) for id in ("before", "one", "two", "three")]
-        assert [job.policy.max_attempts for job in jobs] == [10, 2, 2, 2]
+        assert [job.policy.max_attempts for job in jobs] == [20, 2, 2, 2]
 
     run(test)
 

@@ -33,6 +33,7 @@ CODES = {
     405: {"method_not_allowed"},
     409: {"id_exists", "version_mismatch", "lease_lost", "job_leased", "already_done"},
     413: {"body_too_large"},
+    414: {"url_too_long"},
     415: {"unsupported_media_type"},
     429: {"rate_limited"},
     503: {"unknown_outcome", "store_down", "loading", "draining"},

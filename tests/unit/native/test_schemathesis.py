@@ -45,7 +45,7 @@ CHECKS = [
     allow_header_conformance,
 ]
 config = schemathesis.Config.from_dict(
-    {"checks": {"negative_data_rejection": {"expected-statuses": [400, 404, 405, 413, 415]}}}
+    {"checks": {"negative_data_rejection": {"expected-statuses": [400, 404, 405, 413, 414, 415]}}}
 )
 schema = schemathesis.openapi.from_dict(json.loads(document("0")), config=config).include(path_regex="^/v1/")
 

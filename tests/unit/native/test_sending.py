@@ -7,6 +7,7 @@ import pytest
 from .kit import JOB_FIELDS, JSON, START_MS, Api, assert_error, assert_refusal
 
 JOBS = "/v1/topics/t/jobs"
+DEFAULT_RETRY = {"base_ms": 1_000, "factor": 2.0, "max_ms": 3_600_000, "jitter": 0.1}
 
 
 def test_a_job_that_was_sent_is_described_and_can_be_read(api: Api) -> None:
@@ -58,8 +59,9 @@ def test_defaults_are_those_of_the_contract(api: Api) -> None:
     api.send()
     job = api.job().json
     assert set(job) == JOB_FIELDS | {"body"}
-    assert (job["state"], job["max_attempts"], job["lease_ms"], job["expires_at_ms"]) == ("ready", 10, None, None)
-    assert (job["retry"], job["tags"], job["headers"], job["due_at_ms"]) == (None, [], {}, START_MS)
+    assert (job["state"], job["max_attempts"], job["lease_ms"], job["expires_at_ms"]) == ("ready", 20, None, None)
+    assert job["retry"] == DEFAULT_RETRY
+    assert (job["tags"], job["headers"], job["due_at_ms"]) == ([], {}, START_MS)
 
 
 @pytest.mark.parametrize(
@@ -72,12 +74,27 @@ def test_defaults_are_those_of_the_contract(api: Api) -> None:
         ),
         ({"base_ms": 7_200_000}, {"base_ms": 7_200_000, "factor": 2.0, "max_ms": 7_200_000, "jitter": 0.0}),
         ({"ladder": ["120s", "0.5s"]}, {"ladder": ["2m", "500ms"]}),
-        (None, None),
+        ("none", "none"),
+        (None, DEFAULT_RETRY),
     ],
 )
 def test_a_retry_policy_comes_back_as_it_would_be_sent(api: Api, written: object, shown: object) -> None:
     api.send(retry=written)
     assert api.job().json["retry"] == shown
+
+
+@pytest.mark.parametrize("wrong", ["never", "", 1, [], {}])
+def test_a_retry_that_is_neither_none_nor_a_policy_is_refused(api: Api, wrong: object) -> None:
+    code, field = ("missing_field", "retry.base_ms") if wrong == {} else ("invalid_field", "retry")
+    assert_error(api.post(JOBS, {"body": 1, "retry": wrong}), 400, code, field)
+
+
+def test_a_patch_with_none_retries_at_once_and_with_null_as_the_topic_says(api: Api) -> None:
+    api.put("/v1/topics/t", {"retry": {"ladder": ["1m"]}})
+    api.send(retry={"base_ms": 5})
+    assert api.patch(f"{JOBS}/a", {"retry": "none"}).json["retry"] == "none"
+    assert api.patch(f"{JOBS}/a", {"tags": ["x"]}).json["retry"] == "none"
+    assert api.patch(f"{JOBS}/a", {"retry": None}).json["retry"] == {"ladder": ["1m"]}
 
 
 def test_no_limit_of_attempts_is_null(api: Api) -> None:

@@ -21,6 +21,7 @@ DEFAULTS = {
     "spread_ms": None,
     "max_body_bytes": None,
     "on_dead": None,
+    "by_worker": [],
 }
 
 
@@ -47,6 +48,7 @@ def test_a_topic_shows_its_figures_and_policy(api: Api) -> None:
             "paused_until_ms": None,
             "partitions": 1,
             "policy": DEFAULTS,
+            "version": 0,
             "push": False,
         },
     )

@@ -35,7 +35,7 @@ def test_a_job_is_handled_with_its_body_and_its_context_and_acked() -> None:
             sent = await handle.asend(Order(7), id="a", tags=["x"], headers={"k": "v"})
             assert (await here.ended("a")).state == "done"
             assert sent.result == "created"
-            assert seen == [(Order(7), "a", "t", 1, 1, 10), ({"k": "v"}, ("x",), None, False)]
+            assert seen == [(Order(7), "a", "t", 1, 1, 20), ({"k": "v"}, ("x",), None, False)]
 
     asyncio.run(run())
 
@@ -645,7 +645,7 @@ def test_a_queue_that_is_away_when_pulled_is_asked_again(caplog: pytest.LogCaptu
     asyncio.run(run())
 
 
-def test_the_policy_of_the_decorator_is_that_of_jobs_sent_through_the_handle_unless_a_send_says_otherwise() -> None:
+def test_the_policy_of_the_decorator_is_that_of_its_topic_unless_a_send_says_otherwise() -> None:
     async def run() -> None:
         async with lab() as here:
 
@@ -653,15 +653,16 @@ def test_the_policy_of_the_decorator_is_that_of_jobs_sent_through_the_handle_unl
             async def handle(n: int) -> None: ...
 
             await handle.asend(1, id="a", delay="1h")
-            await handle.asend(1, id="b", delay="1h", max_attempts=2, ttl=None)
+            await handle.asend(1, id="b", delay="1h", max_attempts=2, lease="2m")
             tomorrow = datetime.now(UTC) + timedelta(days=1)
             await handle.aat(tomorrow, 1, id="c")
             found = {id: await here.queue.get("t", id) for id in "abc"}
             assert {id: (job.max_attempts, job.lease_ms, job.retry) for id, job in found.items()} == {
-                "a": (3, 60_000, {"ladder": ["1m", "5m"]}),
-                "b": (2, 60_000, {"ladder": ["1m", "5m"]}),
-                "c": (3, 60_000, {"ladder": ["1m", "5m"]}),
+                "a": (3, None, {"ladder": ["1m", "5m"]}),
+                "b": (2, 120_000, {"ladder": ["1m", "5m"]}),
+                "c": (3, None, {"ladder": ["1m", "5m"]}),
             }
+            assert (await here.engine.topic("default", "t")).policy.lease_ms == 60_000
             assert 0 <= found["c"].due_at_ms - tomorrow.timestamp() * 1000 < 1.01
             assert found["a"].expires_at_ms == found["a"].due_at_ms + 86_400_000
 

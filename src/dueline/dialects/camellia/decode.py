@@ -13,7 +13,7 @@ from ...engine import commands
 from ...engine.errors import DuelineError, InvalidField
 from ...engine.job import BodyKind
 from ...engine.limits import Limits, check_name, is_name
-from ...engine.policy import TEN_YEARS_MS
+from ...engine.policy import AT_ONCE, TEN_YEARS_MS
 from ...engine.store import OnConflict
 from ..http import Request
 from .form import INT, LONG, Form
@@ -75,7 +75,7 @@ def send_msg(request: Request, options: CamelliaOptions, limits: Limits, now_ms:
         delay_ms=delay_ms,
         ttl_ms=ttl_ms,
         max_attempts=max_attempts,
-        retry=None,
+        retry=AT_ONCE,
         on_conflict=OnConflict.KEEP,
         on_ended=OnConflict.REPLACE,
         on_overdue=OnConflict.REPLACE,

@@ -12,6 +12,7 @@ from ...engine.commands import Filter, MergeInto, Send
 from ...engine.engine import Engine
 from ...engine.job import BodyKind
 from ...engine.limits import LAST_MS
+from ...engine.policy import AT_ONCE
 from ...engine.push_target import METHOD_HEADER, URL_HEADER, PushTarget
 from ...engine.standing import StandingTarget
 from ..http import Request, Response
@@ -63,7 +64,7 @@ class ExfeHandlers:
             kind=BodyKind.BYTES,
             at_ms=None if asked.at_s is None else min(asked.at_s * 1000, LAST_MS),
             max_attempts=1 if retry is None else UNSET,
-            retry=retry,
+            retry=AT_ONCE if retry is None else retry,
             merge=MergeInto(group.merge_key, None, None, update=asked.update) if group.merges else None,
             tags=() if group.merges else (group.tag,),
             headers=((URL_HEADER, group.url), (METHOD_HEADER, group.method)),

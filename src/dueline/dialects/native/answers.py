@@ -70,7 +70,7 @@ class Job(msgspec.Struct, frozen=True):
     lease_until_ms: int | None
     expires_at_ms: int | None
     retain_until_ms: int | None
-    retry: dict[str, Any] | None
+    retry: dict[str, Any] | Literal["none"] | None
     tags: tuple[str, ...]
     headers: dict[str, str]
     merge_key: str | None
@@ -225,23 +225,24 @@ class OnDead(msgspec.Struct, frozen=True):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """null = server default."""
+    """null = server default. `by_worker`: the fields that a worker set; the others that are set are an operator's."""
 
     lease_ms: int | None
     max_attempts: int | None
     ttl_ms: int | None
     retain_ms: int | None
     dead_retain_ms: int | None
-    retry: dict[str, Any] | None
+    retry: dict[str, Any] | Literal["none"] | None
     on_conflict: Literal["reject", "keep", "replace"] | None
     merge: MergePolicy | None
     spread_ms: int | None
     max_body_bytes: int | None
     on_dead: OnDead | None
+    by_worker: list[str]
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """A topic's figures and policy."""
+    """A topic's figures and policy. `version`: that of all that is set for it: policy, pause, push target."""
 
     topic: str
     counts: Counts
@@ -252,6 +253,7 @@ class Topic(msgspec.Struct, frozen=True):
     paused_until_ms: int | None
     partitions: int
     policy: Policy
+    version: int
     push: bool
 
 

@@ -12,7 +12,7 @@ import binascii
 import itertools
 import re
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -120,7 +120,7 @@ def patch(request: Request, id: str) -> commands.Patch:
         lease_ms=asked.lease_ms,
         ttl_ms=asked.ttl_ms,
         max_attempts=asked.max_attempts,
-        retry=UNSET if asked.retry is UNSET else retry(asked.retry),
+        retry=asked.retry if asked.retry is None or asked.retry is UNSET else retry(asked.retry),
         tags=UNSET if asked.tags is UNSET else tuple(asked.tags or ()),
         headers=UNSET if isinstance(asked.headers, UnsetType) else own_headers(asked.headers),
         version=asked.version,
@@ -191,21 +191,24 @@ def topic_patch(request: Request) -> commands.TopicPatch:
             ttl_ms=asked.ttl_ms,
             retain_ms=asked.retain_ms,
             dead_retain_ms=asked.dead_retain_ms,
-            retry=retry(asked.retry),
+            retry=None if asked.retry is None else retry(asked.retry),
             on_conflict=asked.on_conflict,
             spread_ms=asked.spread_ms,
             max_body_bytes=asked.max_body_bytes,
             merge=merge_policy(asked.merge),
             on_dead=None if on_dead is None else policy.OnDead(on_dead.topic, on_dead.url),
+            by_worker=frozenset(asked.by_worker or ()),
         ),
         asked.partitions,
+        asked.version,
+        of_worker=asked.set_by == "worker",
     )
 
 
-def retry(asked: r.Retry | None) -> policy.Retry:
+def retry(asked: r.Retry | Literal["none"]) -> policy.Retry:
     """A retry policy as written, as the engine's."""
-    if asked is None:
-        return None
+    if asked == "none":
+        return policy.AT_ONCE
     backoff = {
         name: value for name in ("base_ms", "factor", "max_ms", "jitter") if (value := getattr(asked, name)) is not None
     }
@@ -301,7 +304,7 @@ def _send(job: r.SendJob) -> commands.Send:
         job.lease_ms,
         job.ttl_ms,
         job.max_attempts,
-        UNSET if isinstance(job.retry, UnsetType) else retry(job.retry),
+        UNSET if job.retry is None else retry(job.retry),
         _CONFLICTS[job.on_conflict],
         None,
         tuple(job.tags) if job.tags else (),

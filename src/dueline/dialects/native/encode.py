@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -173,6 +173,7 @@ def topic_view(view: commands.TopicView) -> a.Topic:
         paused_until_ms=view.paused_until_ms,
         partitions=view.partitions,
         policy=policy_view(view.policy),
+        version=view.version,
         push=view.push,
     )
 
@@ -191,6 +192,7 @@ def policy_view(value: policy.TopicPolicy) -> a.Policy:
         spread_ms=value.spread_ms,
         max_body_bytes=value.max_body_bytes,
         on_dead=None if value.on_dead is None else on_dead_view(value.on_dead),
+        by_worker=sorted(value.by_worker),
     )
 
 
@@ -207,10 +209,12 @@ def on_dead_view(value: policy.OnDead) -> a.OnDead:
     return a.OnDead(url=value.url) if value.url is not None else a.OnDead(topic=value.topic or UNSET)
 
 
-def retry_view(retry: policy.Retry) -> dict[str, Any] | None:
+def retry_view(retry: policy.Retry | None) -> dict[str, Any] | Literal["none"] | None:
     """A retry policy as it would be sent."""
     if retry is None:
         return None
+    if isinstance(retry, policy.AtOnce):
+        return "none"
     if isinstance(retry, policy.Ladder):
         return {"ladder": [duration_text(wait_ms) for wait_ms in retry.waits_ms]}
     return {"base_ms": retry.base_ms, "factor": retry.factor, "max_ms": retry.max_ms, "jitter": retry.jitter}

@@ -28,7 +28,7 @@ class Push(msgspec.Struct, frozen=True):
     concurrency: int
     rate_per_s: float | None
     success: list[int] | None
-    retry: dict[str, Any] | None
+    retry: dict[str, Any] | Literal["none"] | None
     breaker: Breaker | None
     secrets: list[str]
     paused: bool

@@ -101,7 +101,7 @@ class PushHandlers:
             concurrency=asked.concurrency or _NEW.concurrency,
             rate_per_s=asked.rate_per_s or 0.0,
             success=tuple(asked.success or ()),
-            retry=decode.retry(asked.retry),
+            retry=None if asked.retry is None else decode.retry(asked.retry),
             breaker=_NEW.breaker if breaker is UNSET else breaker and Breaker(breaker.failures, breaker.open_ms),
             secrets=self._secrets(asked.secrets or [], old, moved),
             paused=asked.paused is True,

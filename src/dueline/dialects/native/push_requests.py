@@ -18,7 +18,7 @@ from ...engine.push_checks import (
     MAX_URL_CHARS,
 )
 from ...engine.push_target import MAX_SECRETS
-from .requests import Headers, Retry
+from .requests import AnyRetry, Headers
 
 
 class PutBreaker(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -66,7 +66,7 @@ class PutPush(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         | None
     ) = None
     retry: (
-        Annotated[Retry, Meta(description="Of jobs sent from now on, unless the job or the topic's policy says.")]
+        Annotated[AnyRetry, Meta(description="Of jobs sent from now on, unless the job or the topic's policy says.")]
         | None
     ) = None
     breaker: Annotated[PutBreaker, Meta(description="null: no breaker.")] | UnsetType | None = UNSET

@@ -50,6 +50,11 @@ class Retry(_Closed, kw_only=True, forbid_unknown_fields=True):
     jitter: Annotated[float, Meta(ge=0, le=1)] | None = None
 
 
+AnyRetry = Annotated[
+    Retry | Literal["none"], Meta(description='"none": at once. null or missing: the topic\'s, else the default.')
+]
+
+
 class MergePolicy(_Closed, kw_only=True, forbid_unknown_fields=True):
     """When a merge group is due and how large it gets; null or missing: as the topic says, else the default."""
 
@@ -96,7 +101,7 @@ class SendJob(_Closed, kw_only=True, forbid_unknown_fields=True):
     lease_ms: Count | UnsetType | None = UNSET
     ttl_ms: Annotated[int, Meta(ge=1, le=MAX_INT, description="Counts from the due time.")] | UnsetType | None = UNSET
     max_attempts: Annotated[int, Meta(ge=1, le=MAX_INT, description="null: no limit.")] | UnsetType | None = UNSET
-    retry: Retry | UnsetType | None = UNSET
+    retry: AnyRetry | None = None
     on_conflict: Conflict | None = None
     merge: Merge | None = None
     tags: Tags | None = None
@@ -118,7 +123,7 @@ class PatchJob(_Closed, kw_only=True, forbid_unknown_fields=True):
     lease_ms: Count | UnsetType | None = UNSET
     ttl_ms: Count | UnsetType | None = UNSET
     max_attempts: Count | UnsetType | None = UNSET
-    retry: Retry | UnsetType | None = UNSET
+    retry: Annotated[AnyRetry | None, Meta(description="null: the topic's again.")] | UnsetType = UNSET
     tags: Tags | UnsetType | None = UNSET
     headers: Headers | UnsetType | None = UNSET
     version: Ms | None = None
@@ -155,7 +160,7 @@ class LeaseRelease(_Closed, kw_only=True, forbid_unknown_fields=True):
 
     id: str
     lease: str
-    delay_ms: Annotated[int, Meta(ge=0, le=MAX_INT, description="Else the retry policy, else at once.")] | None = None
+    delay_ms: Annotated[int, Meta(ge=0, le=MAX_INT, description="0: at once. Else the retry policy.")] | None = None
     error: str | None = None
     count: Annotated[bool, Meta(description="false: costs no attempt.")] | None = None
     discard: Annotated[bool, Meta(description="true: dead (rejected).")] | None = None
@@ -239,12 +244,27 @@ class OnDead(_Closed, kw_only=True, forbid_unknown_fields=True):
 class PutTopic(_Closed, kw_only=True, forbid_unknown_fields=True):
     """The whole policy of a topic; null or missing = server default. `partitions` only when the topic is new."""
 
+    set_by: (
+        Annotated[
+            Literal["worker"],
+            Meta(description="Changes only fields that are unset or that a worker set; what is null or missing stays."),
+        ]
+        | None
+    ) = None
+    by_worker: (
+        Annotated[
+            list[str], Meta(max_length=16, description="The fields that stay a worker's, as an answer shows them.")
+        ]
+        | None
+    ) = None
+    version: Annotated[int, Meta(ge=0, le=MAX_INT, description="Only if the topic still has it.")] | None = None
+
     lease_ms: Count | None = None
     max_attempts: Count | None = None
     ttl_ms: Count | None = None
     retain_ms: Ms | None = None
     dead_retain_ms: Ms | None = None
-    retry: Retry | None = None
+    retry: AnyRetry | None = None
     on_conflict: Conflict | None = None
     merge: MergePolicy | None = None
     spread_ms: Ms | None = None

@@ -16,6 +16,7 @@ from ...engine.engine import Engine
 from ...engine.errors import Draining, DuelineError, NotFound
 from ...engine.job import ENDED, BodyKind, Held
 from ...engine.limits import is_name
+from ...engine.policy import AT_ONCE
 from ...engine.store import OnConflict
 from ..http import Request, Response
 from . import decode, encode
@@ -42,7 +43,7 @@ class OuqiangHandlers:
             lease_ms=asked.ttr_s * 1000,
             ttl_ms=None,
             max_attempts=None,
-            retry=None,
+            retry=AT_ONCE,
             on_conflict=OnConflict.REPLACE,
             retain_ms=0,
             max_body_bytes=HARD_BODY_BYTES,

@@ -14,6 +14,7 @@ from ...engine.engine import Engine
 from ...engine.errors import InvalidField
 from ...engine.job import BodyKind
 from ...engine.limits import check_name
+from ...engine.policy import AT_ONCE
 from ...engine.store import OnConflict
 from ..http import Request, Response
 from . import decode, encode
@@ -53,14 +54,15 @@ class SpringHandlers:
             headers.append((APP, job.app_name))
         if job.params is None:
             headers.append((PARAMS, NO_PARAMS))
+        retry = self._options.retry
         return Send(
             id=stored_id(job.task_id),
             body=(job.params or "").encode(),
             kind=BodyKind.TEXT,
             at_ms=max(0, job.delay_time),
             ttl_ms=self._options.limit_ms,
-            max_attempts=1 if self._options.retry is None else UNSET,
-            retry=self._options.retry,
+            max_attempts=1 if retry is None else UNSET,
+            retry=AT_ONCE if retry is None else retry,
             on_conflict=OnConflict.REPLACE,
             headers=tuple(headers),
             retain_ms=0,

@@ -14,6 +14,7 @@ from ...engine.engine import Engine
 from ...engine.errors import DuelineError
 from ...engine.job import BodyKind
 from ...engine.limits import Limits, is_name
+from ...engine.policy import AT_ONCE
 from ...engine.store import OnConflict
 from ..http import Request, Response
 from . import decode, encode
@@ -52,7 +53,7 @@ class YouzanHandlers:
             lease_ms=ttr_ms,
             ttl_ms=None,
             max_attempts=None,
-            retry=None,
+            retry=AT_ONCE,
             on_conflict=OnConflict.REPLACE,
             retain_ms=0,
             max_body_bytes=HARD_BODY_BYTES,

@@ -17,7 +17,7 @@ from itertools import islice
 import msgspec
 
 from ...engine.job import BodyKind, Held, Item, Job, Reason, State
-from ...engine.policy import Backoff, JobPolicy, Ladder
+from ...engine.policy import AT_ONCE, Backoff, JobPolicy, Ladder, Retry
 from ...engine.store import Code, SendItem, SendResult
 from .items import read_group, read_key, sized
 
@@ -100,6 +100,8 @@ def _i6(n: int) -> bytes:
 
 @lru_cache(4096)
 def pack_policy(policy: JobPolicy) -> bytes:
+    """A policy that is neither a ladder nor a backoff is "at once": so it was before jobs had a default retry, and jobs
+    of that time keep it."""
     retry = policy.retry
     flags = int(policy.keep_body) + (2 if isinstance(retry, Ladder) else 4 if isinstance(retry, Backoff) else 0)
     waits = policy.waits_ms
@@ -114,7 +116,7 @@ def unpack_policy(text: bytes) -> JobPolicy:
     lease, max_attempts = struct.unpack_from(">II", text)
     retain, dead = int.from_bytes(text[8:14], "big"), int.from_bytes(text[14:20], "big")
     flags, jitter, count = struct.unpack_from(">BdB", text, 20)
-    retry: Ladder | Backoff | None = None
+    retry: Retry = AT_ONCE
     if flags & 2:
         retry = Ladder(tuple(int.from_bytes(text[30 + 6 * i : 36 + 6 * i], "big") for i in range(count)))
     elif flags & 4:

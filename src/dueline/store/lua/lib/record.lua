@@ -9,7 +9,7 @@
 local RUN, NO_TOKEN = '>BBI4I4BI6I6I6I6', string.rep('\0', 12)
 local policies = {}
 
--- lease, max (0 = none), retain, dead_retain, flags (1 = keep the body), jitter, waits...
+-- lease, max (0 = none), retain, dead_retain, flags (1 = keep the body), jitter, waits (none = at once)
 local function policy(number, inline, home)
   local key = inline or (home == m and number) or home .. number
   local p = policies[key]

@@ -1,0 +1,104 @@
+"""The delivery policies that handlers name, and how their topics get them.
+
+A policy belongs to the topic, so that it holds whoever sends. It is proposed to the queue when a worker starts, and
+before the first job that a handle sends there. The queue takes it where nobody said anything, or a worker did; an
+operator's value stays, and the difference is logged.
+
+A queue that refuses the proposal (no right to set topics, an older server) is worked on all the same: jobs that are
+sent through a handle then carry the policy themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+from ..client.errors import DuelineApiError, RateLimited, StoreFull, Unavailable, UnknownOutcome
+from ..client.sending import Policy, job_fields
+from ..client.times import duration_ms
+from .queue import Queue
+
+REST_S = 5.0  # between proposals to a queue that is away
+
+log = logging.getLogger("dueline.worker")
+
+_AWAY = (Unavailable, RateLimited, StoreFull)
+
+
+class TopicPolicies:
+    """What the handlers of one worker want, by topic."""
+
+    def __init__(self) -> None:
+        self._wanted: dict[str, Policy] = {}
+        # By queue and topic, once it has answered: what a job has to carry itself.
+        self._carried: WeakKeyDictionary[Queue, dict[str, Policy]] = WeakKeyDictionary()
+
+    def add(self, topic: str, policy: Policy) -> None:
+        """A handler's policy. Raises ValueError or TypeError for a wrong one, and where two handlers of a topic
+        disagree."""
+        job_fields(policy)
+        known = self._wanted.get(topic, Policy())
+        for name, value in policy.items():
+            if known.get(name, value) != value:
+                raise ValueError(f"the handlers of {topic} disagree: {name} is {known.get(name)!r} and {value!r}")
+        if policy:
+            self._wanted[topic] = cast("Policy", {**known, **policy})
+
+    async def propose_all(self, queue: Queue) -> None:
+        """Propose every policy, for as long as it takes: the queue may be away."""
+        for topic in list(self._wanted):
+            while True:
+                try:
+                    await self._propose(queue, topic)
+                    break
+                except _AWAY:  # the pulls say so
+                    await asyncio.sleep(REST_S)
+
+    async def carried(self, queue: Queue, topic: str) -> Policy:
+        """What a job that is sent now has to carry itself: nothing, where the topic has the policy. Raises when the
+        queue is away: the job is not sent."""
+        if topic not in self._wanted:
+            return {}
+        if topic not in self._carried.get(queue, ()):
+            try:
+                await self._propose(queue, topic)
+            except UnknownOutcome:
+                return self._wanted[topic]
+        return self._carried[queue][topic]
+
+    async def _propose(self, queue: Queue, topic: str) -> None:
+        wanted = self._wanted[topic]
+        answered = self._carried.setdefault(queue, {})
+        try:
+            policy = await queue.propose_policy(topic, wanted)
+        except _AWAY:
+            raise
+        except DuelineApiError as refused:
+            log.warning(
+                "the policy of %s could not be set, only jobs sent through its handler have it: %s", topic, refused
+            )
+            answered[topic] = wanted
+            return
+        answered[topic] = {}
+        for name, value in job_fields(wanted).items():
+            if not _same(value, policy.get(name)):
+                log.warning(
+                    "%s: an operator set %s to %s; the handler's %s is not used", topic, name, policy.get(name), value
+                )
+
+
+def _same(wanted: Any, shown: Any) -> bool:
+    """Whether the API shows what was asked for: it shows waits in its own spelling, and a backoff with its defaults."""
+    if not isinstance(wanted, Mapping) or not isinstance(shown, Mapping):
+        return wanted == shown
+    asked, found = cast("Mapping[str, Any]", wanted), cast("Mapping[str, Any]", shown)
+    if "ladder" in asked:
+        return _waits_ms(asked) == _waits_ms(found)
+    return all(found.get(name) == value for name, value in asked.items())
+
+
+def _waits_ms(rule: Mapping[str, Any]) -> list[int]:
+    return [duration_ms(wait) for wait in rule.get("ladder", ())]
