@@ -139,10 +139,11 @@ class EngineQueue:
         )
 
     async def propose_policy(self, topic: str, policy: Policy) -> Mapping[str, Any]:
-        patch = views.topic_patch(job_fields(policy))
+        fields = job_fields(policy)
+        patch = views.topic_patch(fields)
         views.checked_name(topic, "topic")
         view, _ = await self._tried(lambda: self._engine.set_topic(self._namespace, topic, patch))
-        return views.policy_view(view.policy)
+        return {name: views.policy_value(view.policy, name) for name in fields}
 
     async def _on_leases(
         self,

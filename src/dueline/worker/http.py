@@ -12,7 +12,7 @@ from ..client.calls import Leased, NewJob
 from ..client.client import DEFAULT_TIMEOUT_S
 from ..client.patience import Patience
 from ..client.results import Held, Job, Outcome, Sent, SentItem
-from ..client.sending import Policy, SendOptions
+from ..client.sending import Policy, SendOptions, job_fields
 from ..client.times import Duration, Moment
 from .parked import parked_pulls
 
@@ -87,4 +87,5 @@ class HttpQueue:
         return await self._client.extend_many(jobs, f"{lease_ms}ms")
 
     async def propose_policy(self, topic: str, policy: Policy) -> Mapping[str, Any]:
-        return (await self._client.set_topic(topic, **cast("dict[str, Any]", policy), set_by="worker")).policy
+        shown = await self._client.set_topic(topic, **cast("dict[str, Any]", policy), set_by="worker")
+        return {name: shown.policy.get(name) for name in job_fields(policy)}

@@ -91,8 +91,9 @@ class Queue(Protocol):
         ...
 
     async def propose_policy(self, topic: str, policy: Policy) -> Mapping[str, Any]:
-        """Say how a worker wants a topic's jobs delivered. That fills what is unset and replaces what a worker set, but
-        not what an operator set. The topic's policy as it then is, in the words of the API."""
+        """Say how a worker wants a topic's jobs delivered (`lease`, `ttl`, `max_attempts`, `retry`). That fills what is
+        unset and replaces what a worker set, but not what an operator set. These fields as the topic then has them, in
+        the words of the API."""
         ...
 
 

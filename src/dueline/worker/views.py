@@ -87,14 +87,10 @@ def topic_patch(fields: dict[str, Any]) -> commands.TopicPatch:
     return commands.TopicPatch(wanted, of_worker=True)
 
 
-def policy_view(policy: TopicPolicy) -> dict[str, Any]:
-    """What a worker can want of a topic, as the API shows it."""
-    return {
-        "lease_ms": policy.lease_ms,
-        "ttl_ms": policy.ttl_ms,
-        "max_attempts": policy.max_attempts,
-        "retry": None if policy.retry is None else _retry_view(policy.retry),
-    }
+def policy_value(policy: TopicPolicy, name: str) -> Any:
+    """A field of a topic's policy that a worker can want, as the API shows it."""
+    value = getattr(policy, name)
+    return _retry_view(value) if name == "retry" and value is not None else value
 
 
 def retry_of(rule: dict[str, Any] | Literal["none"]) -> Retry:

@@ -11,7 +11,7 @@ from dueline.engine.errors import InvalidField, NotFound, StoreDown
 from dueline.engine.ids import partition_of
 from dueline.engine.job import BodyKind, Line, Reason
 from dueline.engine.limits import LAST_MS
-from dueline.engine.policy import Backoff, Ladder, MergePolicy, TopicPolicy
+from dueline.engine.policy import AT_ONCE, Backoff, Ladder, MergePolicy, TopicPolicy
 from dueline.engine.store import Control, Release, TopicEntry
 from dueline.engine.topics import TopicConfig, pack_config, unpack_config
 
@@ -29,7 +29,7 @@ FULL = TopicPolicy(
 )
 
 
-@pytest.mark.parametrize("policy", [TopicPolicy(), FULL, TopicPolicy(retry=Ladder((1, 2)))])
+@pytest.mark.parametrize("policy", [TopicPolicy(), FULL, TopicPolicy(retry=Ladder((1, 2))), TopicPolicy(retry=AT_ONCE)])
 def test_a_config_comes_back_as_it_was_stored(policy: TopicPolicy) -> None:
     config = TopicConfig(policy, 16, LAST_MS)
     assert unpack_config(pack_config(config)) == config
@@ -45,6 +45,40 @@ def test_setting_a_topic_shows_it_and_says_whether_it_is_new() -> None:
         with pytest.raises(InvalidField) as refused:
             await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=4))
         assert refused.value.field == "partitions"
+
+    run(test)
+
+
+def test_an_operators_value_wins_even_when_it_comes_between_a_workers_look_and_its_write() -> None:
+    async def test(world: World) -> None:
+        directory = world.store.directory
+        look, operator = directory.topic, Engine(world.store, timer=world.timer)
+
+        async def look_and_lose(namespace: str, topic: str) -> TopicEntry | None:
+            entry = await look(namespace, topic)
+            directory.topic = look
+            await operator.set_topic(NS, "mail", TopicPatch(TopicPolicy(max_attempts=7)))
+            return entry
+
+        directory.topic = look_and_lose
+        wanted = TopicPatch(TopicPolicy(max_attempts=5, ttl_ms=9), of_worker=True)
+        view, _ = await world.engine.set_topic(NS, "mail", wanted)
+        assert view.policy == TopicPolicy(max_attempts=7, ttl_ms=9, by_worker=frozenset({"ttl_ms"}))
+        await operator.stop()
+
+    run(test)
+
+
+def test_a_worker_that_changes_nothing_still_completes_what_a_dead_writer_left_undone() -> None:
+    async def test(world: World) -> None:
+        other = Engine(world.store, timer=world.timer)
+        await other.send(NS, "mail", Send("before", b"1", BodyKind.JSON))
+        config = TopicConfig(TopicPolicy(max_attempts=3, by_worker=frozenset({"max_attempts"})))
+        await world.store.directory.set_config(NS, "mail", pack_config(config), 0)  # and its writer dies here
+        await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(max_attempts=3), of_worker=True))
+        await other.send(NS, "mail", Send("after", b"1", BodyKind.JSON))
+        assert (await other.get(NS, "mail", "after")).policy.max_attempts == 3
+        await other.stop()
 
     run(test)
 

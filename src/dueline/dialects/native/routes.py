@@ -81,6 +81,7 @@ OPERATIONS: tuple[Operation, ...] = (
               query=r.ListTopics),
     Operation("GET", T, "get_topic", TOPICS, "A topic's figures and policy", (a.Topic,), errors=("not_found",)),
     Operation("PUT", T, "put_topic", TOPICS, "Set a topic's policy", (a.Topic,), r.PutTopic, success=(200, 201),
+              errors=("version_mismatch",),
               example={"lease_ms": 60000, "max_attempts": 5, "retry": {"ladder": ["2m", "10m", "1h"]}}),
     Operation("POST", T + "/pause", "pause", TOPICS, "Pause a topic: sends are taken, pulls give nothing",
               (a.Paused,), r.PauseTopic, body_optional=True, example={}),
