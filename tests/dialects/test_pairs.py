@@ -236,6 +236,23 @@ def test_a_native_pull_shows_a_text_as_a_json_string(runner: Runner, shared: Ser
     runner.run(life())
 
 
+@pytest.mark.parametrize(("sender", "max_attempts"), [("camellia", 11), ("ouqiang", None), ("youzan", None)])
+def test_a_job_of_a_dialect_without_a_retry_policy_is_tried_again_at_once_whatever_its_topic_says(
+    runner: Runner, shared: Served, sender: str, max_attempts: int | None
+) -> None:
+    async def life() -> None:
+        native, topic = NativeSpeaker(shared), f"again-{sender}"
+        await native.ask("PUT", f"/v1/topics/{topic}", {"retry": {"ladder": ["1h"]}, "max_attempts": 2})
+        await SPEAKERS[sender](shared).send(topic, topic, TEXT)
+        await native.pull(topic)
+        job = await native.ask("GET", f"/v1/topics/{topic}/jobs/{topic}")
+        assert (job["retry"], job["max_attempts"]) == ("none", max_attempts)
+        await native.ask("POST", f"/v1/topics/{topic}/release", {"jobs": [{"id": topic, "lease": native.lease}]})
+        assert await native.pull(topic) == (topic, TEXT)
+
+    runner.run(life())
+
+
 def test_ids_of_the_shared_namespace_are_unique_over_all_topics(runner: Runner, shared: Served) -> None:
     async def life() -> None:
         native, ouqiang = NativeSpeaker(shared), OuqiangSpeaker(shared)

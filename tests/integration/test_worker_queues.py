@@ -83,6 +83,8 @@ async def everything(queue: Queue) -> list[Any]:
         await tell(queue.send("t", "other", id="a")),
         await tell(queue.send("t", "other", id="a", on_conflict="keep")),
         await tell(queue.send("t", b"\x00\xff", id="b", lease="5m", ttl="1h", max_attempts=None)),
+        await tell(queue.send("t", 1, id="once", retry="none", delay="1h")),
+        await tell(queue.get("t", "once")),
         await tell(queue.send("t", "té", id="c", retry={"base_ms": 500, "jitter": 0.5}, max_attempts=7)),
         await tell(queue.send("t", [1], id="late", at="2030-01-01T00:00:00.0005Z")),
         await tell(queue.send("m", 1, merge={"key": "k", "quiet": "1h", "max_items": 2})),
@@ -113,6 +115,14 @@ async def everything(queue: Queue) -> list[Any]:
         await tell(queue.release([by_id["n0"]], 0, None, False)),
         await tell(queue.release([by_id["n1"]], None, "x" * 5000)),
         await tell(queue.cancel("t", "a")),
+        await tell(queue.propose_policy("p", {"lease": "5s", "ttl": "1h", "max_attempts": 3, "retry": ["60s"]})),
+        await tell(queue.propose_policy("p", {"retry": "none"})),
+        await tell(queue.propose_policy("p", {"retry": {"base_ms": 5}, "max_attempts": 4})),
+        await tell(queue.propose_policy("p", {"max_attempts": 0})),
+        await tell(queue.propose_policy("p", {"retry": ["soon"]})),
+        await tell(queue.propose_policy("no topic", {"retry": "none"})),
+        await tell(queue.send("p", 1, id="p")),
+        await tell(queue.get("p", "p")),
         *[await tell(queue.get("t", id)) for id in ("a", "b", "c", "n0", "n1", "late")],
     ]
     return said

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from dueline.engine.job import BodyKind, Reason, State
 from dueline.engine.limits import LAST_MS
-from dueline.engine.policy import Backoff, JobPolicy, Ladder
+from dueline.engine.policy import AT_ONCE, Backoff, JobPolicy, Ladder
 from dueline.engine.store import Credit, Edit, OnConflict, Pull, Revive, SendItem, Spare
 from tests.kit.bed import item
 
@@ -22,8 +22,9 @@ STEPS = int(os.environ.get("DUELINE_MODEL_STEPS", "40"))
 
 POLICIES = (
     JobPolicy(),
+    JobPolicy(retry=AT_ONCE),
     JobPolicy(lease_ms=20, max_attempts=1, retain_ms=30, dead_retain_ms=40),
-    JobPolicy(max_attempts=2, retain_ms=0, dead_retain_ms=0),
+    JobPolicy(max_attempts=2, retain_ms=0, dead_retain_ms=0, retry=AT_ONCE),
     JobPolicy(max_attempts=2, retry=Ladder((10, 60)), keep_body=True),
     JobPolicy(lease_ms=5, max_attempts=None, retry=Backoff(10, 3.0, 100, 0.5), retain_ms=100),
 )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from dueline.engine.job import BodyKind, Job, State
-from dueline.engine.policy import JobPolicy, Ladder
+from dueline.engine.policy import AT_ONCE, JobPolicy, Ladder
 from dueline.engine.store import (
     Code,
     Credit,
@@ -34,8 +34,8 @@ from .sleepers import Sleepers
 
 KEYS = ("k", "k\0")
 POLICIES = (
-    JobPolicy(),
-    JobPolicy(max_attempts=2, retain_ms=0, dead_retain_ms=30),
+    JobPolicy(retry=AT_ONCE),
+    JobPolicy(max_attempts=2, retain_ms=0, dead_retain_ms=30, retry=AT_ONCE),
     JobPolicy(max_attempts=None, retry=Ladder((50, 50)), retain_ms=20, keep_body=True),
 )
 MOVED = "its items went to group "

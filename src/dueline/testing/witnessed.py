@@ -28,13 +28,12 @@ from ..client.errors import DuelineApiError, ServerFault, UnknownOutcome
 from ..client.results import Held, Job, Outcome, Sent
 from ..client.sending import SendOptions, new_job
 from ..client.times import Duration, duration_ms
+from ..engine.policy import DEFAULT_ATTEMPTS
 from . import history as h
 from .checker import Report, check
 from .local_client import LocalClient
 
 T = TypeVar("T")
-
-DEFAULT_ATTEMPTS = 10  # of a server whose topics say nothing else
 
 
 class Broken(AssertionError):

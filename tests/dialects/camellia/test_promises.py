@@ -164,7 +164,7 @@ async def test_native_callers_in_its_namespace_share_its_jobs(camellia: Camellia
         ("json", json.dumps(jobs[0]["body"])),
         ("bytes", "AP8="),
     ]
-    assert [(msg["maxRetry"], msg["expireTime"] > now_ms()) for msg in held] == [(9, True), (9, True)]
+    assert [(msg["maxRetry"], msg["expireTime"] > now_ms()) for msg in held] == [(19, True), (19, True)]
     await q.ack(topic, "json")
     assert (await q.get(topic, "json") or {})["status"] == 4
     sent = await q.send(topic, "from camellia")
