@@ -43,9 +43,6 @@ def test_what_is_unusual_is_parsed_every_time() -> None:
         chunked = b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
         for _ in range(2):
             assert (await client.ask(chunked)).json()["body"] == "hello"
-        two = HEAD + b"hello" + HEAD + b"world"
-        await client.send(two)
-        assert [(await client.answer()).json()["body"] for _ in range(2)] == ["hello", "world"]
         assert site.front.heads == {}
         assert (await client.ask(HEAD.replace(b"x\r\n", b"x\r\nConnection: close\r\n") + b"hello")).status == 200
         assert site.front.heads == {}
@@ -61,6 +58,16 @@ def test_a_known_head_with_another_length_of_body_is_read_on() -> None:
         assert (await client.ask(b"ld")).json()["body"] == "world"
         await client.send(HEAD + b"hello" + HEAD + b"again")
         assert [(await client.answer()).json()["body"] for _ in range(2)] == ["hello", "again"]
+
+    run(scenario)
+
+
+def test_a_head_is_known_between_requests_that_are_sent_ahead() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        await client.send(b"".join(HEAD + b"%05d" % n for n in range(100)))
+        assert [(await client.answer()).json()["body"] for _ in range(100)] == [f"{n:05d}" for n in range(100)]
+        assert list(site.front.heads) == [HEAD]
 
     run(scenario)
 

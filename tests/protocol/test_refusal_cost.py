@@ -118,6 +118,9 @@ class Server:
         async def services() -> Mapping[str, Sequence[Instance]]:
             return {}
 
+        def check_url(url: str) -> None:
+            Egress(allow=["127.0.0.9"]).check_url(url)
+
         async def no_families() -> list[object]:
             return []
 
@@ -126,7 +129,6 @@ class Server:
         self.store = MemoryStore(VirtualClock(START_MS))
         self.engine = Engine(self.store, limits)
         node = CamelliaNode(None, lambda: True, no_families)  # pyright: ignore[reportArgumentType]
-        check_url = Egress(allow=["127.0.0.9"]).check_url
         self.router = Router(
             [
                 NativeDialect(self.engine, limits, info, push_rules()),

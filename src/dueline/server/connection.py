@@ -5,7 +5,10 @@
 Reading (server/reading) and answering are two halves that meet in the queue; one handler runs at a time. A lone request
 whose route is `taskless` is answered at once: its coroutine is stepped from where its bytes arrived and from the
 futures it waits for. Everything else (a queue, a poll that parks, a slow reader, an end) is the work of one task for
-the life of the connection.
+the life of the connection. A request that was sent before the last answer was there waits for its turn (server/turns).
+
+A client that has sent too much ahead is not read from until its queue is empty. But its end would not be seen then, so
+a poll that stays parked meanwhile is refused: no job is given to a client that may be gone.
 
 The client is gone at EOF or when the connection is lost: a handler that parks is cancelled then, any other one runs to
 its end (a send is never half done). An answer that did not reach the kernel calls `Response.undelivered`.
@@ -21,6 +24,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ..dialects.http import Response, plain_error
+from ..engine.caller import CALLER
+from ..engine.errors import RateLimited
 from .deadlines import NEVER
 from .reading import MALFORMED, NO_REQUEST, Exchange, Reader
 from .router import internal_error
@@ -30,7 +35,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("dueline.server")
 
-QUEUED_REQUESTS = 32  # parsed ahead; more pauses reading
+MAX_AHEAD_BYTES = 64 * 1024  # not parsed, behind a poll that is parked
 BIG_ANSWER_BYTES = 64 * 1024
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -58,6 +63,7 @@ class Connection(asyncio.Protocol):
         self.slot = 0
         self._write_due_s = NEVER
         self._idle_due_s = NEVER
+        self._parked_due_s = NEVER  # there while a poll is parked and nothing is read
         self._continue_due = False
         self._cancelled = False
 
@@ -90,11 +96,11 @@ class Connection(asyncio.Protocol):
         reader.feed(data)
         if reader.due_s < self.deadline_s:
             self._front.deadlines.watch(self, reader.due_s)
-        if self._queue:
-            if len(self._queue) == 1 and self._idle and self._queue[0].found.route.taskless:
-                self._answer_at_once(self._queue.popleft())
-            else:
-                self._hand_over()
+        queue = self._queue
+        if len(queue) == 1 and self._idle and queue[0].found.route.taskless:
+            self._answer_at_once(queue.popleft())
+        elif queue or reader.full:
+            self._hand_over()
 
     def eof_received(self) -> bool:
         self._ended = True
@@ -147,6 +153,8 @@ class Connection(asyncio.Protocol):
         read_due_s = NEVER if self._reading_paused else self._reader.due_s
         if self._write_due_s <= now_s:
             self._transport.abort()
+        elif self._parked_due_s <= now_s:
+            self._cancel()
         elif read_due_s <= now_s:
             self._reader.refuse(plain_error(408, "request_timeout", "The request did not arrive in time."))
             self._hand_over()
@@ -154,7 +162,7 @@ class Connection(asyncio.Protocol):
             # Nothing more comes after an orderly end; the client of a lingering connection had its time.
             self._transport.abort() if self._reader.deaf else self._close()
         else:
-            self._front.deadlines.watch(self, min(idle_due_s, read_due_s, self._write_due_s))
+            self._front.deadlines.watch(self, min(idle_due_s, read_due_s, self._write_due_s, self._parked_due_s))
 
     def retire(self) -> None:
         """The front drains: no request is begun after the ones that were received."""
@@ -192,6 +200,7 @@ class Connection(asyncio.Protocol):
 
     def _step(self, handler: Coroutine[Any, Any, Response], exchange: Exchange, _: object = None) -> None:
         """Run a handler up to the next future it waits for, and from there on when that is done."""
+        CALLER.set(self)
         try:
             waits_for = handler.send(None)
         except StopIteration as end:
@@ -210,12 +219,12 @@ class Connection(asyncio.Protocol):
     def _finish(self, exchange: Exchange, answer: Response) -> None:
         self._current = None
         self._answered(exchange, answer)
+        if not self._queue:
+            self._reader.read_on()
         if self._queue or self._ended or self._reading_paused or self._continue_due or self._writable is not None:
             self._hand_over()
-        else:
-            self._reader.queued_bytes = 0
-            if self.deadline_s == NEVER and self._transport is not None:
-                self._front.deadlines.watch(self, self._idle_due_s)
+        elif self.deadline_s == NEVER and self._transport is not None:
+            self._front.deadlines.watch(self, self._idle_due_s)
 
     def _answered(self, exchange: Exchange, answer: Response) -> bool:
         """Count and write an answer; False: it was the last one of this connection."""
@@ -235,39 +244,51 @@ class Connection(asyncio.Protocol):
 
     def _hand_over(self) -> None:
         """There is something for the task to do: start or wake it, unless a request is being answered at once, whose
-        end hands over. Stop reading when answers are behind."""
+        end hands over. Stop reading when too much was sent ahead."""
         if self._task is None:
             if self._current is None:
                 self._task = self._loop.create_task(self._serve())
         elif self._wake is not None and self._current is None:
             self._wake.set_result(None)
             self._wake = None
-        behind = len(self._queue) >= QUEUED_REQUESTS or self._reader.queued_bytes > self._limits.max_body_bytes
-        if behind and not self._reading_paused and self._transport is not None:
-            self._reading_paused = True
-            self._transport.pause_reading()
+        reader = self._reader
+        if not reader.deaf and (self._current is not None or len(self._queue) > 1):
+            reader.hold()
+        if self._transport is not None and not self._reading_paused and reader.full:
+            parked = self._current is not None and self._parks(self._current)
+            if not parked or reader.ahead_bytes > MAX_AHEAD_BYTES:
+                self._reading_paused = True
+                self._transport.pause_reading()
+                if parked:
+                    self._limit_parking()
 
     async def _serve(self) -> None:
-        queue, respond = self._queue, self._front.router.respond
+        queue, turns = self._queue, self._front.turns
+        CALLER.set(self)
+        ahead = False  # the next request came before the last answer
         try:
             while self._transport is not None:
                 if self._writable is not None:
                     await self._writable
                     continue
                 if not queue:
+                    self._reader.read_on()
+                if not queue:
                     if self._ended or (self._retiring and self._reader.between):
                         self._close()
                         return
                     await self._rest()
+                    ahead = False
+                    continue
+                if ahead and (turn := turns.take()) is not None:
+                    ahead = False
+                    await turn
                     continue
                 exchange = queue.popleft()
-                answer = exchange.answer
-                if answer is None:
-                    self._current = exchange
-                    answer = await respond(exchange.found, exchange.request)
-                    self._current = None
+                answer = exchange.answer or await self._respond(exchange)
                 if not self._answered(exchange, answer):
                     return
+                ahead = True
         except asyncio.CancelledError:
             self._close()
         except Exception:
@@ -276,22 +297,51 @@ class Connection(asyncio.Protocol):
         finally:
             self._current = None
 
+    async def _respond(self, exchange: Exchange) -> Response:
+        self._current = exchange
+        if self._parks(exchange):
+            if self._ended:
+                raise asyncio.CancelledError  # nobody is left to wait for it
+            if self._reading_paused and self._reader.ahead_bytes > MAX_AHEAD_BYTES:
+                self._limit_parking()
+            else:
+                self._resume_reading()  # to see the client's end
+        try:
+            return await self._front.router.respond(exchange.found, exchange.request)
+        except asyncio.CancelledError:
+            if self._parked_due_s > self._loop.time():
+                raise
+            self._queue.clear()
+            self._reader.stop()
+            error = RateLimited(f"More than {MAX_AHEAD_BYTES} bytes were sent behind a poll that waits.")
+            exchange.answer = self._front.router.failed(exchange.found, exchange.request, error)
+            exchange.keep_alive = False
+            return exchange.answer
+        finally:
+            self._current = None
+            self._parked_due_s = NEVER
+
+    def _limit_parking(self) -> None:
+        """Nothing is read while a poll is parked: it may go on for a moment only."""
+        self._parked_due_s = self._loop.time() + self._limits.ahead_timeout_s
+        self._front.deadlines.watch(self, min(self.deadline_s, self._parked_due_s))
+
+    def _resume_reading(self) -> None:
+        if self._reading_paused and self._transport is not None:
+            self._reading_paused = False
+            self._reader.restart_clock()
+            self._front.deadlines.watch(self, min(self.deadline_s, self._reader.due_s))
+            self._transport.resume_reading()
+
     async def _rest(self) -> None:
         """Nothing to answer: wait for the next request."""
         self._idle_due_s = self._loop.time() + self._limits.idle_timeout_s
         if self.deadline_s == NEVER:
             self._front.deadlines.watch(self, self._idle_due_s)
-        self._reader.queued_bytes = 0
-        transport = self._transport
-        if transport is not None:
-            if self._reading_paused:
-                self._reading_paused = False
-                self._reader.restart_clock()
-                self._front.deadlines.watch(self, min(self.deadline_s, self._reader.due_s))
-                transport.resume_reading()
-            if self._continue_due:
-                self._continue_due = False
-                transport.write(CONTINUE)
+        self._resume_reading()
+        if self._continue_due and self._transport is not None:
+            self._continue_due = False
+            self._transport.write(CONTINUE)
         self._wake = wake = self._loop.create_future()
         await wake
 
@@ -324,9 +374,7 @@ class Connection(asyncio.Protocol):
         self._idle_due_s = self._loop.time() + self._limits.linger_timeout_s
         self._front.deadlines.watch(self, min(self.deadline_s, self._idle_due_s))
         transport.write_eof()
-        if self._reading_paused:
-            self._reading_paused = False
-            transport.resume_reading()
+        self._resume_reading()
 
     def _close(self) -> None:
         """An orderly end: what is written still goes out, within the write deadline."""

@@ -26,6 +26,7 @@ from .connection import Connection
 from .deadlines import Deadlines
 from .reading import KnownHead
 from .router import Router
+from .turns import Turns
 
 Answered = Callable[[str, str, int, float], None]
 
@@ -38,7 +39,7 @@ class FrontLimits(msgspec.Struct, frozen=True):
     """What one client may ask of the transport. Config may change them."""
 
     max_body_bytes: int = 4 << 20
-    max_held_bytes: int = 256 << 20  # of all bodies that are not whole yet
+    max_held_bytes: int = 256 << 20  # of all requests that are not whole yet or were sent ahead
     max_header_bytes: int = 32 * 1024
     max_headers: int = 100
     max_url_bytes: int = 8 * 1024
@@ -47,6 +48,7 @@ class FrontLimits(msgspec.Struct, frozen=True):
     body_timeout_s: float = 15.0
     idle_timeout_s: float = 75.0
     write_timeout_s: float = 30.0  # until the kernel has taken a whole answer
+    ahead_timeout_s: float = 1.0  # for a poll to be answered whose client has sent so much behind it that reading stops
     linger_timeout_s: float = 2.0  # after a refusal, for the client to read it
 
 
@@ -68,9 +70,11 @@ class Front:
             limits.body_timeout_s,
             limits.idle_timeout_s,
             limits.write_timeout_s,
+            limits.ahead_timeout_s,
             limits.linger_timeout_s,
         )
         self.deadlines = Deadlines(grain_s=min(1.0, max(0.01, shortest_s / 4)))
+        self.turns = Turns()
         self.answered = answered
         self._tls = tls
         self._servers: list[asyncio.Server] = []

@@ -2,8 +2,10 @@
 
     feed(data) -> httptools -> on_* -> Exchange appended to the queue
 
-It parses ahead (pipelining). A refusal goes into the same queue, so that answers keep their order; after a refusal it
-is deaf: what still comes is thrown away. It knows no transport; the connection looks at `due_s` after each feed.
+Requests that were sent ahead (pipelining) are parsed until the queue is full. The bytes behind them stay as they came;
+`read_on` parses the next ones when the queue is empty. A refusal goes into the same queue, so that answers keep their
+order; after a refusal it is deaf: what still comes is thrown away. It knows no transport; the connection looks at
+`due_s` and `full` after each feed.
 
 Clients repeat themselves: a head that came before, byte for byte, is not parsed again (`Front.heads`).
 """
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("dueline.server")
 
 IDLE, HEAD, BODY = 0, 1, 2
+QUEUED_REQUESTS = 31  # parsed ahead; the piece that completes the last one may complete one more
+QUEUED_BYTES = 64 * 1024  # of their bodies; one body may be larger
 MAX_KNOWN_HEADS = 2048
 MAX_KNOWN_HEAD_BYTES = 1024
 UNUSUAL = ("expect", "upgrade", "transfer-encoding")
@@ -70,7 +74,7 @@ class Reader:
     def __init__(self, front: Front, queue: deque[Exchange], expected: Callable[[], None]) -> None:
         self.deaf = False
         self.due_s = NEVER  # when the request that is being read must be whole (its head, then its body)
-        self.queued_bytes = 0  # of bodies in the queue; set to 0 by the connection when it is empty
+        self._queued_bytes = 0  # of bodies in the queue; 0 again when it is read on
         self._front = front
         self._limits = front.limits
         self._loop = asyncio.get_running_loop()
@@ -81,7 +85,7 @@ class Reader:
         self._timed_state = IDLE
         self._url = b""
         self._pairs: list[tuple[bytes, bytes]] = []
-        self._chunk_bytes = 0
+        self._piece_bytes = 0
         self._count_head = False
         self._replay = b""
         self._progress = False
@@ -90,60 +94,81 @@ class Reader:
         self._request: Request | None = None
         self._chunks: list[bytes] = []
         self._body_bytes = 0
-        self._held_bytes = 0  # of them, those that are counted in the front
+        self._declared_bytes: int | None = None  # the whole body; None: chunked
+        self._held_bytes = 0  # counted in the front
         self._max_body_bytes = 0
         self._old = False
-        self._whole: Exchange | None = None  # the last request that this feed completed
+        self._head: bytes | None = None  # of the request that is being read, if it came in one piece
+        self._ahead = b""  # not parsed yet, because the queue is full
 
     @property
     def between(self) -> bool:
         """No request is half read."""
         return self._state == IDLE
 
+    @property
+    def full(self) -> bool:
+        """No more is parsed until the queue is empty: the connection should stop reading."""
+        return len(self._queue) >= QUEUED_REQUESTS or self._queued_bytes > QUEUED_BYTES
+
+    @property
+    def ahead_bytes(self) -> int:
+        """How much is kept without being parsed."""
+        return len(self._ahead)
+
     def feed(self, data: bytes) -> None:
         """Read on. Never raises."""
-        fresh = self._state == IDLE  # `data` begins with a new request
-        if fresh:
-            end = data.find(b"\r\n\r\n") + 4
-            known = self._front.heads.get(data[:end]) if end > 4 else None
-            if known is not None and len(data) == end + known.body_bytes:
-                found = known.found
-                request = Request(known.method, known.path, known.query, known.headers, data[end:], found.params)
-                self._queue.append(Exchange(found, request, True, False, None, self._loop.time()))
-                self.queued_bytes += known.body_bytes
-                return
-        self._whole = None
+        if self._ahead:
+            data = self._ahead + data
+            self._ahead = b""
+        at, size = 0, len(data)
         self._progress = False
-        self._chunk_bytes = len(data)
-        if self._state == HEAD:
-            self._count_head = True
-        try:
-            try:
-                self._parser.feed_data(data)
-            except httptools.HttpParserUpgrade as upgrade:
-                self._stay(data[cast(int, upgrade.args[0]) :])
-        except httptools.HttpParserCallbackError as error:
-            if not isinstance(error.__context__, _Refused):
-                log.error("unexpected error while reading a request", exc_info=error.__context__)
-                self.refuse(internal_error())
-        except httptools.HttpParserError as error:
-            if not self.deaf:
-                self.refuse(plain_error(400, "bad_request", f"The request is not valid HTTP/1.1: {error}."))
+        while at < size and not self.deaf:
+            if self.full:
+                self._ahead = data[at:]
+                break
+            at = self._read(data, at)
         if self._state != IDLE and not self.deaf:
-            self._partly_read(len(data))
+            self._partly_read(size)
         else:
             self.due_s = NEVER
-            if fresh and self._whole is not None and not self.deaf:
-                self._remember(data, self._whole)
+
+    def read_on(self) -> None:
+        """The queue is empty: parse what was sent ahead."""
+        self._queued_bytes = 0
+        if self._ahead:
+            self.feed(b"")
+        if self._held_bytes:
+            self.hold()
+
+    def hold(self) -> None:
+        """Count what is kept of requests that are not begun: many clients together must not fill the memory. When
+        there is too much, this client loses what it sent ahead."""
+        unfinished = self._body_bytes if self._state == BODY else 0
+        held = self._queued_bytes + unfinished + len(self._ahead)
+        front = self._front
+        front.held_bytes += held - self._held_bytes
+        self._held_bytes = held
+        if front.held_bytes <= self._limits.max_held_bytes:
+            return
+        found, request = self._found or MALFORMED, self._request or NO_REQUEST
+        if self._queue:
+            found, request = self._queue[0].found, self._queue[0].request
+            self._queue.clear()
+        error = RateLimited("Too many bytes of unfinished requests are on their way; retry a little later.")
+        self.refuse(front.router.failed(found, request, error), found, request)
 
     def refuse(self, answer: Response, found: Found = MALFORMED, request: Request = NO_REQUEST) -> None:
         """Answer so instead of reading on."""
+        self.stop()
+        self._queue.append(Exchange(found, request, False, False, answer, self._loop.time()))
+
+    def stop(self) -> None:
+        """Read nothing more and keep nothing."""
         self.deaf = True
         self._state = IDLE
-        self.let_go()
-        self._chunks = []
         self.due_s = NEVER
-        self._queue.append(Exchange(found, request, False, False, answer, self._loop.time()))
+        self.let_go()
 
     def restart_clock(self) -> None:
         """The connection had stopped reading: the client has its whole time again."""
@@ -151,10 +176,11 @@ class Reader:
             self.due_s = self._loop.time() + self._timeout_s()
 
     def let_go(self) -> None:
-        """Nothing of an unfinished body is kept any more."""
-        if self._held_bytes:
-            self._front.held_bytes -= self._held_bytes
-            self._held_bytes = 0
+        """Nothing is kept any more."""
+        self._front.held_bytes -= self._held_bytes
+        self._held_bytes = self._queued_bytes = 0
+        self._ahead = b""
+        self._chunks = []
 
     # -- the parser's calls
 
@@ -165,7 +191,7 @@ class Reader:
         self._url = b""
         self._pairs = []
         # A head that came in one small piece cannot be too large: no need to count.
-        self._count_head = self._chunk_bytes > self._limits.max_header_bytes
+        self._count_head = self._piece_bytes > self._limits.max_header_bytes
 
     def on_url(self, url: bytes) -> None:
         self._progress = True
@@ -206,7 +232,8 @@ class Reader:
         own = found.route.max_body_bytes
         self._max_body_bytes = self._limits.max_body_bytes if own is None else own
         declared = raw.get(b"content-length")
-        if declared is not None and int(declared) > self._max_body_bytes:
+        self._declared_bytes = None if declared is None else int(declared)
+        if self._declared_bytes is not None and self._declared_bytes > self._max_body_bytes:
             self._refuse_body()
         if b"expect" in raw and raw[b"expect"].lower() == b"100-continue" and not self._old:
             self._expected()
@@ -220,7 +247,6 @@ class Reader:
 
     def on_message_complete(self) -> None:
         self._state = IDLE
-        self.let_go()
         request, found = self._request, self._found
         if request is None or found is None:
             return
@@ -231,26 +257,69 @@ class Reader:
         keep_alive = self._parser.should_keep_alive() and request.method != "CONNECT"
         exchange = Exchange(found, request, keep_alive, self._old, None, self._loop.time())
         self._queue.append(exchange)
-        self._whole = exchange
-        self.queued_bytes += self._body_bytes
+        self._queued_bytes += self._body_bytes
         self._request = None
+        if self._head is not None:
+            self._remember(self._head, exchange)
         if not keep_alive:
             self.deaf = True
 
     # -- parts
 
-    def _remember(self, data: bytes, exchange: Exchange) -> None:
-        """Keep what the head of this request says, if all of `data` was this one request and nothing about it is
-        unusual: then the same bytes mean the same next time."""
+    def _read(self, data: bytes, at: int) -> int:
+        """Read one piece of `data`: a request, a head, or as much of a body as there is. Returns where it ends."""
+        if self._state == BODY and self._declared_bytes is not None:
+            end = min(at + self._declared_bytes - self._body_bytes, len(data))
+        else:
+            end = data.find(b"\r\n\r\n", at) + 4
+            if end < 4:
+                end = len(data)
+                self._head = None
+            elif self._state == IDLE:
+                head = data[at:end]
+                known = self._front.heads.get(head)
+                if known is not None and len(data) - end >= known.body_bytes:
+                    return self._take(known, data, end)
+                self._head = head
+        piece = data[at:end]
+        self._piece_bytes = len(piece)
+        if self._state == HEAD:
+            self._count_head = True
+        self._parse(piece)
+        return end
+
+    def _take(self, known: KnownHead, data: bytes, at: int) -> int:
+        """A request whose head is known and whose body is here."""
+        end = at + known.body_bytes
+        found = known.found
+        request = Request(known.method, known.path, known.query, known.headers, data[at:end], found.params)
+        self._queue.append(Exchange(found, request, True, False, None, self._loop.time()))
+        self._queued_bytes += known.body_bytes
+        return end
+
+    def _parse(self, piece: bytes) -> None:
+        try:
+            try:
+                self._parser.feed_data(piece)
+            except httptools.HttpParserUpgrade as upgrade:
+                self._stay(piece[cast(int, upgrade.args[0]) :])
+        except httptools.HttpParserCallbackError as error:
+            if not isinstance(error.__context__, _Refused):
+                log.error("unexpected error while reading a request", exc_info=error.__context__)
+                self.refuse(internal_error())
+        except httptools.HttpParserError as error:
+            if not self.deaf:
+                self.refuse(plain_error(400, "bad_request", f"The request is not valid HTTP/1.1: {error}."))
+
+    def _remember(self, head: bytes, exchange: Exchange) -> None:
+        """Keep what the head of this request says, if nothing about it is unusual: then the same bytes mean the same
+        next time."""
         request = exchange.request
-        end = data.find(b"\r\n\r\n") + 4
         headers = cast(Headers, request.headers)
         if (
-            end + len(request.body) == len(data)
-            and end <= MAX_KNOWN_HEAD_BYTES
+            len(head) <= MAX_KNOWN_HEAD_BYTES
             and exchange.keep_alive
             and not exchange.old
-            and exchange.answer is None
             and headers.get("content-length", "0") == str(len(request.body))
             and not any(name in headers for name in UNUSUAL)
         ):
@@ -258,9 +327,7 @@ class Reader:
             if len(heads) >= MAX_KNOWN_HEADS:
                 heads.clear()
             found = exchange.found
-            heads[data[:end]] = KnownHead(
-                found, request.method, request.path, request.query, headers, len(request.body)
-            )
+            heads[head] = KnownHead(found, request.method, request.path, request.query, headers, len(request.body))
 
     def _declined(self) -> bool:
         """The client offers another protocol (h2c), which we do not take. The parser would take the body for that
@@ -273,6 +340,7 @@ class Reader:
         if not self._parser.should_keep_alive():
             lines.append(b"Connection: close")
         self._replay = b"\r\n".join(lines) + b"\r\n\r\n"
+        self._head = None
         return True
 
     def _stay(self, rest: bytes) -> None:
@@ -295,25 +363,16 @@ class Reader:
         if self._stuck_bytes > self._limits.max_header_bytes or self._head_bytes() > self._limits.max_header_bytes:
             self._refuse_head()
             return
-        if self._state == BODY and not self._hold():
-            return
+        if self._state == BODY:
+            self.hold()
+            if self.deaf:
+                return
         if self.due_s == NEVER or self._state != self._timed_state:
             self._timed_state = self._state
             self.due_s = self._loop.time() + self._timeout_s()
 
     def _timeout_s(self) -> float:
         return self._limits.header_timeout_s if self._state == HEAD else self._limits.body_timeout_s
-
-    def _hold(self) -> bool:
-        """Count what is kept of a body that is not whole yet: many slow bodies together must not fill the memory."""
-        front = self._front
-        front.held_bytes += self._body_bytes - self._held_bytes
-        self._held_bytes = self._body_bytes
-        if front.held_bytes <= self._limits.max_held_bytes or self._found is None or self._request is None:
-            return True
-        error = RateLimited("Too many unfinished bodies are on their way; retry a little later.")
-        self.refuse(front.router.failed(self._found, self._request, error), self._found, self._request)
-        return False
 
     def _refuse_head(self) -> None:
         limits = self._limits

@@ -1,0 +1,171 @@
+"""Requests that are sent ahead of their answers: bounded, in order, and never at the cost of others."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from dueline.server.connection import MAX_AHEAD_BYTES, Connection
+from dueline.server.front import FrontLimits
+
+from .kit import OK, Site, assert_error, run
+
+POLL = b"GET /park HTTP/1.1\r\nHost: x\r\n\r\n"
+HOLD = b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n"
+CHUNK_BYTES = 256 * 1024  # what a loop reads at once
+IMPATIENT = FrontLimits(ahead_timeout_s=0.1, linger_timeout_s=0.2)
+
+
+def things(count: int, start: int = 0) -> bytes:
+    return b"".join(b"GET /things/%d HTTP/1.1\r\nHost: x\r\n\r\n" % n for n in range(start, start + count))
+
+
+def only(site: Site) -> Connection:
+    [connection] = site.front._connections
+    return connection
+
+
+@pytest.mark.parametrize("waiting", [POLL, HOLD], ids=["a parked poll", "a slow request"])
+def test_few_requests_are_parsed_behind_one_that_waits_and_few_bytes_are_kept(waiting: bytes) -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        await client.send(waiting)
+        await site.probe.parked.wait()
+        client.writer.write(OK * 400_000)
+        connection = only(site)
+        while not connection._reading_paused:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        assert 1 < len(connection._queue) <= 32
+        assert connection._reader.ahead_bytes <= MAX_AHEAD_BYTES + CHUNK_BYTES
+        assert site.front.held_bytes >= connection._reader.ahead_bytes
+        client.writer.transport.abort()
+        site.probe.release.set()
+        await site.empty()
+        assert site.front.held_bytes == 0
+
+    run(scenario)
+
+
+def test_what_was_sent_ahead_is_answered_in_order_whatever_its_size() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        await client.send(HOLD)
+        await site.probe.parked.wait()
+        body = b"x" * 9_000
+        send = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        data = b"".join(things(50, at) + send for at in range(0, 1000, 50))
+        writing = asyncio.ensure_future(client.send(data))
+        site.probe.release.set()
+        assert (await client.answer()).json() == {"held": True}
+        for at in range(0, 1000, 50):
+            for n in range(at, at + 50):
+                assert (await client.answer()).json()["params"] == [str(n)]
+            assert (await client.answer()).json()["body"] == body.decode()
+        await writing
+
+    run(scenario)
+
+
+def test_a_poll_with_a_little_behind_it_waits_and_all_of_it_is_answered() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        await client.send(POLL + things(500))
+        await site.probe.parked.wait()
+        await asyncio.wait([asyncio.ensure_future(site.probe.cancelled.wait())], timeout=0.5)
+        assert not site.probe.cancelled.is_set()
+        site.probe.release.set()
+        assert (await client.answer()).status == 200
+        for n in range(500):
+            assert (await client.answer()).json()["params"] == [str(n)]
+
+    run(scenario, IMPATIENT)
+
+
+@pytest.mark.parametrize("leave", ["close", "reset"])
+@pytest.mark.parametrize("before", [b"", things(100)], ids=["alone", "behind others"])
+def test_the_end_of_a_client_is_noticed_behind_what_it_sent_ahead(leave: str, before: bytes) -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        await client.send(before + POLL + things(500))
+        await site.probe.parked.wait()
+        getattr(client, leave)()
+        await asyncio.wait_for(site.probe.cancelled.wait(), 5)
+
+    run(scenario)
+
+
+def test_a_poll_whose_client_cannot_be_seen_to_leave_is_refused() -> None:
+    """The end of a connection stands behind all that is not read: nobody can tell whether the client is there."""
+
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        client.writer.write(POLL + OK * 400_000)
+        assert_error(await client.answer(), 429, "rate_limited")
+        assert site.probe.cancelled.is_set()
+        client.writer.transport.abort()
+        await site.empty()
+        assert [request.path for request in site.probe.seen] == ["/park"]
+
+    run(scenario, IMPATIENT)
+
+
+def test_a_poll_is_not_begun_for_a_client_that_has_left() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        await client.send(HOLD + POLL)
+        await site.probe.parked.wait()
+        site.probe.parked.clear()
+        connection = only(site)
+        client.writer.write_eof()
+        while not connection._ended:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        site.probe.release.set()
+        assert (await client.answer()).json() == {"held": True}
+        assert await client.closed() == b""
+        assert not site.probe.parked.is_set()
+
+    run(scenario)
+
+
+def test_all_that_is_sent_ahead_is_bounded_together() -> None:
+    limits = FrontLimits(max_held_bytes=149_000, linger_timeout_s=0.1)
+
+    async def scenario(site: Site) -> None:
+        ahead = things(1, 1) + b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 50000\r\n\r\n" + b"x" * 50_000
+        clients = [await site.client() for _ in range(3)]
+
+        def refused() -> bool:
+            return any(connection._reader.deaf for connection in site.front._connections)
+
+        for client in clients:
+            before = site.front.held_bytes
+            site.probe.parked.clear()
+            await client.send(HOLD)
+            await site.probe.parked.wait()
+            await client.send(ahead)
+            while site.front.held_bytes == before and not refused():  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        while not refused():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        assert site.front.held_bytes <= limits.max_held_bytes
+        site.probe.release.set()
+        for client, status in zip(clients, (200, 200, 429), strict=True):
+            assert (await client.answer()).json() == {"held": True}
+            assert (await client.answer()).status == status
+
+    run(scenario, limits)
+
+
+def test_others_are_answered_between_the_requests_of_a_client_that_sends_ahead() -> None:
+    async def scenario(site: Site) -> None:
+        greedy, modest = await site.client(), await site.client()
+        await modest.ask(OK)
+        greedy.writer.write(things(5000))
+        while not site.probe.seen[1:]:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        assert (await modest.ask(b"GET /echo?modest HTTP/1.1\r\nHost: x\r\n\r\n")).status == 200
+        place = next(at for at, request in enumerate(site.probe.seen) if request.query == "modest")
+        assert place < 500
+
+    run(scenario)
