@@ -334,7 +334,7 @@ LIMITS: dict[str, tuple[int, int, str]] = {
     "max_tag_bytes": (1, 256, "Bytes of one tag."),
     "max_headers": (0, 128, "Headers of one job."),
     "max_headers_bytes": (0, 64 * 1024, "Bytes of all headers of one job."),
-    "max_queued_jobs": (1, 1_000_000, "Jobs that wait for one script call, per line; more is answered 429."),
+    "max_queued_jobs": (1, 1_000_000, "Jobs that wait for one script call, per line; 429 beyond, large calls first."),
     "max_queued_bytes": (1 << 20, 1 << 30, "Their bytes."),
     "max_waiters": (1, 1_000_000, "Parked pulls per process."),
 }

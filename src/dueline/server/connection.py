@@ -24,7 +24,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ..dialects.http import Response, plain_error
-from ..engine.caller import CALLER
 from ..engine.errors import RateLimited
 from .deadlines import NEVER
 from .reading import MALFORMED, NO_REQUEST, Exchange, Reader
@@ -200,7 +199,6 @@ class Connection(asyncio.Protocol):
 
     def _step(self, handler: Coroutine[Any, Any, Response], exchange: Exchange, _: object = None) -> None:
         """Run a handler up to the next future it waits for, and from there on when that is done."""
-        CALLER.set(self)
         try:
             waits_for = handler.send(None)
         except StopIteration as end:
@@ -264,7 +262,6 @@ class Connection(asyncio.Protocol):
 
     async def _serve(self) -> None:
         queue, turns = self._queue, self._front.turns
-        CALLER.set(self)
         ahead = False  # the next request came before the last answer
         try:
             while self._transport is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Coroutine
 from typing import Any
@@ -46,6 +47,12 @@ class Store:
             answered.set_result(None)
         else:
             answered.set_exception(failure)
+
+    async def answer_all(self, calls: list[asyncio.Future[list[str]]]) -> None:
+        while not all(call.done() for call in calls):
+            await self.settled()
+            for lane in list(self.flying):
+                self.answer(lane)
 
     async def settled(self) -> None:
         """Until nothing moves by itself any more."""
@@ -191,14 +198,38 @@ def test_more_than_may_wait_is_refused() -> None:
         store = Store(2, Limits(max_queued_jobs=10))
         calls = [asyncio.ensure_future(store.batcher.call(["first"]))]
         await store.settled()
-        calls += [asyncio.ensure_future(store.batcher.call([name])) for name in names(10)]
+        calls += [asyncio.ensure_future(store.batcher.call([name])) for name in names(9)]
         await store.settled()
         with pytest.raises(RateLimited):
             store.batcher.call(["one too many"])
-        store.answer(0)
+        await store.answer_all(calls)
+
+    played(play())
+
+
+@pytest.mark.parametrize("limits", [Limits(max_queued_jobs=1000), Limits(max_queued_bytes=5000)], ids=["jobs", "bytes"])
+def test_large_calls_that_flood_the_queue_leave_room_for_small_ones(limits: Limits) -> None:
+    async def play() -> None:
+        store = Store(2, limits)
+        calls = [asyncio.ensure_future(store.batcher.call(["first"]))]
         await store.settled()
-        store.answer(0)
-        await asyncio.gather(*calls)
+        for flooder in range(10, 60):
+            with contextlib.suppress(RateLimited):
+                calls.append(asyncio.ensure_future(store.batcher.call([f"{flooder}-{n}" for n in range(100, 200)])))
+        assert 5 < len(calls) < 51
+        calls += [asyncio.ensure_future(store.batcher.call([name])) for name in names(32)]
+        await store.answer_all(calls)
+
+    played(play())
+
+
+def test_a_call_that_is_larger_than_the_queue_is_taken_when_nothing_waits() -> None:
+    async def play() -> None:
+        store = Store(1, Limits(max_queued_jobs=10))
+        call = asyncio.ensure_future(store.batcher.call(names(50)))
+        with pytest.raises(RateLimited):
+            store.batcher.call(["one more"])
+        await store.answer_all([call])
 
     played(play())
 

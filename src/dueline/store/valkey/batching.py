@@ -4,6 +4,10 @@ So the cost of a job falls as the load rises, and the store's memory of each cal
 script safe to repeat) needs one slot per lane, operation and line. The second lane is for many: with enough waiting,
 the next call is made and on its way while the store is still at the first one, or waits for its disk. Calls leave in
 the order of the queue, and a store does them in that order while its connection lasts.
+
+The queue is bounded, and all callers share it. A connection has one call at a time, so its share is the size of that
+call: it is taken if as much again stays free. Large calls are refused first, and leave room for the small ones of
+others. Into an empty queue every call may go.
 """
 
 from __future__ import annotations
@@ -74,18 +78,21 @@ class Batcher(Generic[Item, Result]):
 
     def call(self, items: Sequence[Item]) -> Awaitable[list[Result]]:
         """Results in the order of the items. Items with one id run in separate calls, in order."""
-        if self._jobs >= self._limits.max_queued_jobs or self._bytes > self._limits.max_queued_bytes:
-            raise RateLimited()
-        if len(items) == 1:
-            return self._enqueue(items, self._size_of(items[0]))
-        parts = self._parts(items)
+        jobs = len(items)
+        size = self._size_of(items[0]) if jobs == 1 else sum(map(self._size_of, items))
+        if self._jobs:
+            limits = self._limits
+            if self._jobs + 2 * jobs > limits.max_queued_jobs or self._bytes + 2 * size > limits.max_queued_bytes:
+                raise RateLimited()
+        if jobs == 1:
+            return self._enqueue(items, size)
+        parts = self._parts(items, size)
         return self._enqueue(*parts[0]) if len(parts) == 1 else self._in_parts(parts)
 
     def _in_parts(self, parts: list[tuple[Sequence[Item], int]]) -> Awaitable[list[Result]]:
         return together([self._enqueue(*part) for part in parts])  # all of them or none: there was room for the call
 
-    def _parts(self, items: Sequence[Item]) -> list[tuple[Sequence[Item], int]]:
-        whole = sum(map(self._size_of, items))
+    def _parts(self, items: Sequence[Item], whole: int) -> list[tuple[Sequence[Item], int]]:
         if len(items) <= BATCH_JOBS and whole <= BATCH_BYTES and len(set(map(self._id_of, items))) == len(items):
             return [(items, whole)]
         parts: list[tuple[Sequence[Item], int]] = []

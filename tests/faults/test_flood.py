@@ -1,0 +1,48 @@
+"""A topic that some flood: those who flood it are refused, the others are not."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from dueline.store.valkey.store import ValkeyStore
+
+from ..kit.valkey import PrivateValkey
+from .broken import served
+
+
+async def send(address: tuple[str, int], body_bytes: int) -> int:
+    """One send by a client of its own; the status of the answer."""
+    reader, writer = await asyncio.open_connection(*address)
+    body = b'{"delay_ms":60000,"body":"' + b"x" * body_bytes + b'"}'
+    head = b"POST /v1/topics/t/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body)
+    writer.write(head + body)
+    answer = await reader.read()
+    writer.close()
+    return int(answer[9:12])
+
+
+def test_a_quiet_sender_is_not_refused_on_a_flooded_topic(private_valkey: PrivateValkey) -> None:
+    async def scenario() -> None:
+        store = ValkeyStore(private_valkey.url, prefix="flood")
+        async with served(store) as address, asyncio.timeout(30):
+            assert await send(address, 10) == 201
+            through, held = store._link.call, asyncio.Event()
+
+            async def slow(key: str, *args: Any) -> Any:
+                await held.wait()
+                return await through(key, *args)
+
+            store._link.call = slow  # type: ignore[method-assign, assignment]
+            try:
+                floods = [asyncio.ensure_future(send(address, 250_000)) for _ in range(100)]
+                await asyncio.wait(floods, return_when=asyncio.FIRST_COMPLETED)  # the first that is refused
+                quiet = [asyncio.ensure_future(send(address, 100)) for _ in range(32)]
+                refused, _ = await asyncio.wait(quiet, timeout=0.5)
+                assert [one.result() for one in refused] == []
+            finally:
+                held.set()
+            assert await asyncio.gather(*quiet) == [201] * 32
+            assert set(await asyncio.gather(*floods)) == {201, 429}
+
+    asyncio.run(scenario())
