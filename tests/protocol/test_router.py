@@ -8,7 +8,7 @@ import pytest
 
 from dueline.dialects.http import Request, Response, Route, plain_error
 from dueline.engine.errors import DuelineError, Forbidden
-from dueline.server.router import RECENT_TARGETS, Router
+from dueline.server.router import RECENT_BYTES, RECENT_TARGETS, Router
 
 
 class Dialect:
@@ -77,6 +77,12 @@ def test_what_is_remembered_is_bounded(router: Router) -> None:
     for n in range(3 * RECENT_TARGETS):
         router.locate(b"GET", b"/a/%d" % n)
     assert len(router._recent) <= RECENT_TARGETS
+
+
+def test_what_is_remembered_is_bounded_in_bytes(router: Router) -> None:
+    for n in range(RECENT_TARGETS):
+        router.locate(b"GET", b"/a/%d" % n + b"x" * 8000)
+    assert 0 < sum(len(url) for _, url in router._recent) <= RECENT_BYTES
 
 
 def test_two_dialects_cannot_claim_one_route() -> None:

@@ -21,6 +21,7 @@ HARD_BODY_BYTES = 4 << 20
 YEAR_MS = 366 * 86_400_000
 MAX_TOKEN_CHARS = 128
 MAX_PULL_TOPICS = 100
+MAX_PULL_LINES = 2 * CELLS  # each is asked in turn: about a second for all of them
 MAX_PAGE = 500
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", re.ASCII)
@@ -198,6 +199,14 @@ class Checks:
         at_most(MAX_PULL_TOPICS, command.topics, "topics")
         if len(command.topics) > 1 and len(set(command.topics)) != len(command.topics):
             raise InvalidField("has the same topic twice", "topics")
+
+    def pull_lines(self, lines: int) -> None:
+        """How many lines one pull would ask, of all its topics."""
+        if lines > MAX_PULL_LINES:
+            raise InvalidField(
+                f"have {lines} partitions together, and one pull takes at most {MAX_PULL_LINES}: name fewer topics",
+                "topics",
+            )
 
     def refs(self, items: Sequence[Ref | Release | Extend]) -> None:
         """Jobs named by id and lease token, with what release and extend say about them."""

@@ -165,6 +165,7 @@ class Engine:
             raise Draining
         self._checks.pull(command)
         topics = [await self._topics.get(command.namespace, name) for name in command.topics]
+        self._checks.pull_lines(sum(len(topic.lines) for topic in topics))
         for topic in topics:
             if self._topics.is_old(topic):
                 self._reload(topic)

@@ -27,6 +27,7 @@ Guard = Callable[[Request, Route], Awaitable[None] | None]
 anything, is waited for before the handler is called, and may raise the same."""
 
 RECENT_TARGETS = 4096
+RECENT_BYTES = 1 << 20  # of their URLs; a target is kept in three copies
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -68,6 +69,7 @@ class Router:
         self._root = _Node()
         # Few targets are asked for often (sends to a topic): remember them. Bounded, because clients choose the paths.
         self._recent: dict[tuple[bytes, bytes], Target] = {}
+        self._recent_bytes = 0
         self._missing = Found(
             fixed_route("no_route", plain_error(404, "no_route", "There is nothing at this path.")), None
         )
@@ -96,8 +98,10 @@ class Router:
         found = self.find(verb, path)
         target = (verb, path, query, found)
         if len(found.params) == 1 and not query:
-            if len(self._recent) >= RECENT_TARGETS:
+            self._recent_bytes += len(url)
+            if len(self._recent) >= RECENT_TARGETS or self._recent_bytes > RECENT_BYTES:
                 self._recent.clear()
+                self._recent_bytes = len(url)
             self._recent[(method, url)] = target
         return target
 

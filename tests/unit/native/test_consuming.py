@@ -73,6 +73,18 @@ def test_text_and_bytes_are_shown_as_what_they_are(api: Api) -> None:
     assert "body" not in data
 
 
+def test_a_pull_over_more_partitions_than_it_can_ask_is_refused(api: Api) -> None:
+    for topic in ("a", "b", "c"):
+        assert api.put(f"/v1/topics/{topic}", {"partitions": 1024}).status in (200, 201)
+    assert api.post("/v1/pull", {"topics": ["a", "b"]}).status == 200
+    reply = api.post("/v1/pull", {"topics": ["a", "b", "c"]})
+    assert_error(reply, 400, "invalid_field", "topics")
+    assert reply.json["error"]["message"] == (
+        "have 3072 partitions together, and one pull takes at most 2048: name fewer topics"
+    )
+    assert api.post("/v1/pull", {"topics": [f"t{n}" for n in range(100)]}).status == 200
+
+
 def test_several_topics_are_pulled_in_order_of_priority(api: Api) -> None:
     for topic in ("low", "high"):
         api.post(f"/v1/topics/{topic}/jobs", {"id": topic, "body": 1})
