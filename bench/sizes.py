@@ -23,6 +23,7 @@ class Sizes(msgspec.Struct, frozen=True):
     wakeups: int = 60
     push_jobs: int = 10_000
     push_due_per_s: int = 400
+    crowd_s: float = 8.0
 
 
 SHORT = Sizes()
@@ -39,4 +40,5 @@ FULL = Sizes(
     restart_jobs=1_000_000,
     wakeups=200,
     push_jobs=50_000,
+    crowd_s=20.0,
 )

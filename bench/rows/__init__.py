@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ..report import Line
 from ..sizes import Sizes
+from .crowd import crowd
 from .depth import depth
 from .dialects import dialects
 from .idle import idle
@@ -30,4 +31,5 @@ ROWS: dict[str, Row] = {
     "wakeup": wakeup,
     "dialects": dialects,
     "push": push,
+    "crowd": crowd,
 }

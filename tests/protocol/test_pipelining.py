@@ -8,6 +8,7 @@ import pytest
 
 from dueline.server.connection import MAX_AHEAD_BYTES, Connection
 from dueline.server.front import FrontLimits
+from dueline.server.places import PLACES
 
 from .kit import OK, Site, assert_error, run
 
@@ -167,5 +168,41 @@ def test_others_are_answered_between_the_requests_of_a_client_that_sends_ahead()
         assert (await modest.ask(b"GET /echo?modest HTTP/1.1\r\nHost: x\r\n\r\n")).status == 200
         place = next(at for at, request in enumerate(site.probe.seen) if request.query == "modest")
         assert place < 500
+
+    run(scenario)
+
+
+def test_few_requests_that_were_sent_ahead_are_under_way_at_once() -> None:
+    async def scenario(site: Site) -> None:
+        places = site.front.places
+        clients = [await site.client() for _ in range(PLACES + 5)]
+        for client in clients:
+            assert (await client.ask(OK + HOLD)).status == 200
+        while len(places._waiting) < 5:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        assert places._free == 0
+        assert (await (await site.client()).ask(OK)).status == 200  # whoever sends nothing ahead needs no place
+        clients[0].reset()
+        clients[-1].reset()  # one that has a place and one that waits for it
+        site.probe.release.set()
+        for client in clients[1:-1]:
+            assert (await client.answer()).json() == {"held": True}
+        await site.empty(but=len(clients) - 1)
+        while places._free < PLACES:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        assert not places._waiting
+
+    run(scenario)
+
+
+def test_a_parked_poll_keeps_no_place() -> None:
+    async def scenario(site: Site) -> None:
+        for _ in range(PLACES + 5):
+            assert (await (await site.client()).ask(OK + POLL)).status == 200
+        while sum(request.path == "/park" for request in site.probe.seen) < PLACES + 5:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        site.clients[0].close()
+        await site.probe.cancelled.wait()
+        assert site.front.places._free == PLACES
 
     run(scenario)

@@ -5,7 +5,7 @@
 Reading (server/reading) and answering are two halves that meet in the queue; one handler runs at a time. A lone request
 whose route is `taskless` is answered at once: its coroutine is stepped from where its bytes arrived and from the
 futures it waits for. Everything else (a queue, a poll that parks, a slow reader, an end) is the work of one task for
-the life of the connection. A request that was sent before the last answer was there waits for its turn (server/turns).
+the life of the connection. A request that was sent before the last answer was there waits for a place (server/places).
 
 A client that has sent too much ahead is not read from until its queue is empty. But its end would not be seen then, so
 a poll that stays parked meanwhile is refused: no job is given to a client that may be gone.
@@ -261,7 +261,7 @@ class Connection(asyncio.Protocol):
                     self._limit_parking()
 
     async def _serve(self) -> None:
-        queue, turns = self._queue, self._front.turns
+        queue = self._queue
         ahead = False  # the next request came before the last answer
         try:
             while self._transport is not None:
@@ -277,12 +277,8 @@ class Connection(asyncio.Protocol):
                     await self._rest()
                     ahead = False
                     continue
-                if ahead and (turn := turns.take()) is not None:
-                    ahead = False
-                    await turn
-                    continue
                 exchange = queue.popleft()
-                answer = exchange.answer or await self._respond(exchange)
+                answer = exchange.answer or await (self._respond_ahead if ahead else self._respond)(exchange)
                 if not self._answered(exchange, answer):
                     return
                 ahead = True
@@ -293,6 +289,21 @@ class Connection(asyncio.Protocol):
             self.abort()
         finally:
             self._current = None
+
+    async def _respond_ahead(self, exchange: Exchange) -> Response:
+        """For a request that was sent before the last answer. One that may wait long keeps no place meanwhile."""
+        self._current = exchange
+        places = self._front.places
+        await places.take()
+        if self._parks(exchange):
+            places.give_back()
+            return await self._respond(exchange)
+        try:
+            if self._transport is None:
+                raise asyncio.CancelledError  # the client is gone, and nothing is begun yet
+            return await self._respond(exchange)
+        finally:
+            places.give_back()
 
     async def _respond(self, exchange: Exchange) -> Response:
         self._current = exchange

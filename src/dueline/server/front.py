@@ -24,9 +24,9 @@ import msgspec
 from ..dialects.http import Response
 from .connection import Connection
 from .deadlines import Deadlines
+from .places import Places
 from .reading import KnownHead
 from .router import Router
-from .turns import Turns
 
 Answered = Callable[[str, str, int, float], None]
 
@@ -74,7 +74,7 @@ class Front:
             limits.linger_timeout_s,
         )
         self.deadlines = Deadlines(grain_s=min(1.0, max(0.01, shortest_s / 4)))
-        self.turns = Turns()
+        self.places = Places()
         self.answered = answered
         self._tls = tls
         self._servers: list[asyncio.Server] = []

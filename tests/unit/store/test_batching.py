@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import pytest
@@ -48,7 +48,7 @@ class Store:
         else:
             answered.set_exception(failure)
 
-    async def answer_all(self, calls: list[asyncio.Future[list[str]]]) -> None:
+    async def answer_all(self, calls: Sequence[asyncio.Future[list[str]]]) -> None:
         while not all(call.done() for call in calls):
             await self.settled()
             for lane in list(self.flying):

@@ -1,0 +1,120 @@
+"""Who is beside a good client: pipelining clients, slow ones, or a spinner. And the good client itself.
+
+Each is a process of its own. Standard library only, started with `-S -E` as the load generator (load.py).
+
+    python -S -E company.py good PORT SECONDS        one send every 5 ms on one connection; prints the latencies in ms
+    python -S -E company.py pipelining PORT SECONDS  100 connections, 32 requests ahead on each
+    python -S -E company.py slow PORT SECONDS        2,000 connections that send one byte of a request every second
+    python -S -E company.py spinner SHARE SECONDS    burns that share of one core, in slices of 5 ms
+    each prints one line of JSON: {"cpu_s": its own CPU time, "done": answers, "latencies_ms": [...]}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import select
+import socket
+import sys
+import time
+
+PIPELINING, AHEAD, SLOW = 100, 32, 2_000
+PAUSE_S = 0.005
+SLICE_S = 0.005
+REQUEST = (
+    b"POST /v1/topics/%b/jobs HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: 143\r\n\r\n"
+    b'{"delay_ms":3600000,"body":"' + b"x" * 113 + b'"}'
+)
+
+
+def connected(port: int) -> socket.socket:
+    sock = socket.create_connection(("127.0.0.1", port), 30)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def good(port: int, seconds: float) -> list[float]:
+    sock, request = connected(port), REQUEST % b"good"
+    latencies_ms: list[float] = []
+    until_s = time.monotonic() + seconds
+    while time.monotonic() < until_s:
+        begun_s = time.perf_counter()
+        sock.sendall(request)
+        answer = sock.recv(65536)
+        if answer[9:12] != b"201":
+            raise SystemExit(f"the good client was answered {answer[:300]!r}")
+        latencies_ms.append((time.perf_counter() - begun_s) * 1000)
+        time.sleep(PAUSE_S)
+    return latencies_ms
+
+
+def pipelining(port: int, seconds: float) -> int:
+    """Each connection sends the next requests when the last ones are answered."""
+    ahead = REQUEST % b"crowd" * AHEAD
+    poller, socks, due, done = select.epoll(), {}, {}, 0
+    for _ in range(PIPELINING):
+        sock = connected(port)
+        socks[sock.fileno()], due[sock.fileno()] = sock, AHEAD
+        poller.register(sock.fileno(), select.EPOLLIN)
+        sock.sendall(ahead)
+    until_s = time.monotonic() + seconds
+    while time.monotonic() < until_s:
+        for fd, _ in poller.poll(0.1):
+            answers = socks[fd].recv(65536)
+            if not answers:
+                raise SystemExit("a pipelining client was cut off")
+            count = answers.count(b"HTTP/1.1 ")
+            done += count
+            due[fd] -= count
+            if due[fd] == 0:
+                due[fd] = AHEAD
+                socks[fd].sendall(ahead)
+    return done
+
+
+def slow(port: int, seconds: float) -> int:
+    """A byte a second. The server ends a head that takes too long; its place is taken by the next connection."""
+    request, done = REQUEST % b"slow", 0
+    socks: list[tuple[socket.socket, int]] = [(connected(port), 0) for _ in range(SLOW)]
+    until_s = time.monotonic() + seconds
+    place = 0
+    while time.monotonic() < until_s:
+        for _ in range(SLOW // 50):
+            sock, sent = socks[place]
+            try:
+                sock.send(request[sent : sent + 1])
+                socks[place] = (sock, sent + 1)
+            except OSError:
+                done += 1
+                sock.close()
+                with contextlib.suppress(OSError):
+                    socks[place] = (connected(port), 0)
+            place = (place + 1) % SLOW
+        time.sleep(0.02)
+    return done
+
+
+def spinner(share: float, seconds: float) -> int:
+    until_s = time.monotonic() + seconds
+    while (now_s := time.monotonic()) < until_s:
+        while time.monotonic() < now_s + SLICE_S * share:
+            pass
+        time.sleep(SLICE_S * (1 - share))
+    return 0
+
+
+def main() -> None:
+    role, first, seconds = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
+    latencies_ms: list[float] = []
+    done = 0
+    if role == "good":
+        latencies_ms = good(int(first), seconds)
+    elif role == "spinner":
+        done = spinner(first, seconds)
+    else:
+        done = {"pipelining": pipelining, "slow": slow}[role](int(first), seconds)
+    print(json.dumps({"cpu_s": time.process_time(), "done": done, "latencies_ms": latencies_ms}))
+
+
+if __name__ == "__main__":
+    main()

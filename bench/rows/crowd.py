@@ -1,0 +1,106 @@
+"""A good client beside 100 pipelining clients and 2,000 slow connections.
+
+All of them are on the server's own two cores, so every latency is also a matter of the CPU that is left. The base is
+the same good client beside spinners that burn as much CPU as the crowd: its own, and what it costs server and store.
+What is above 1 is what the crowd takes from the others by its place in the server, not by the CPU it uses.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..broken import Broken
+from ..report import Line, at_most, percentile
+from ..servers import Server, cpu_s, server
+from ..sizes import Sizes
+
+COMPANY = Path(__file__).parents[1] / "company.py"
+SETTLE_S = 2.0  # for all connections to be there, and for the first answers
+
+
+class Person:
+    """One process of the company."""
+
+    def __init__(self, role: str, first: float, seconds: float) -> None:
+        words = [sys.executable, "-S", "-E", str(COMPANY), role, str(first), str(seconds)]
+        self._role = role
+        self._process = subprocess.Popen(words, stdout=subprocess.PIPE)
+
+    def cpu_s(self) -> float:
+        return cpu_s(self._process.pid)
+
+    def result(self) -> dict[str, Any]:
+        out, _ = self._process.communicate()
+        if self._process.returncode != 0:
+            raise Broken(f"the {self._role} client ended with {self._process.returncode}")
+        return msgspec.json.decode(out)
+
+
+class Measure:
+    """One server, and what happens on it in turns."""
+
+    def __init__(self, one: Server, seconds: float) -> None:
+        self._server = one
+        self._seconds = seconds
+        self._pids = (one.pid, int(one.store().info("server")["process_id"]))
+        self.pipelined: list[float] = []  # answers per second
+
+    def crowd(self) -> tuple[list[float], float, float]:
+        """Latencies of the good client; the share of a core that the crowd burned, and that server and store did."""
+        people = [Person(role, self._server.port, self._seconds + 2 * SETTLE_S) for role in ("pipelining", "slow")]
+        time.sleep(SETTLE_S)
+        before_s, served_s = sum(person.cpu_s() for person in people), self._served_s()
+        latencies = self._good()
+        own = (sum(person.cpu_s() for person in people) - before_s) / self._seconds
+        served = (self._served_s() - served_s) / self._seconds
+        self.pipelined.append(people[0].result()["done"] / (self._seconds + 2 * SETTLE_S))
+        people[1].result()
+        return latencies, own, served
+
+    def beside(self, share: float) -> tuple[list[float], float]:
+        """Latencies of the good client beside spinners; the share that server and store burned."""
+        whole = [Person("spinner", share / 2, self._seconds + 1) for _ in range(2)] if share else []
+        time.sleep(0.3)
+        served_s = self._served_s()
+        latencies = self._good()
+        served = (self._served_s() - served_s) / self._seconds
+        for person in whole:
+            person.result()
+        return latencies, served
+
+    def _good(self) -> list[float]:
+        return Person("good", self._server.port, self._seconds).result()["latencies_ms"]
+
+    def _served_s(self) -> float:
+        return sum(cpu_s(pid) for pid in self._pids)
+
+
+def crowd(sizes: Sizes) -> list[Line]:
+    crowded: list[float] = []
+    spun: list[float] = []
+    spun_own: list[float] = []
+    shares: list[float] = []
+    with server() as one:
+        measure = Measure(one, sizes.crowd_s)
+        alone, quiet = measure.beside(0)
+        for _ in range(sizes.rounds):
+            latencies, own, served = measure.crowd()
+            crowded += latencies
+            share = min(1.98, own + served - quiet)
+            shares.append(share)
+            spun += measure.beside(share)[0]
+            spun_own += measure.beside(own)[0]
+    p99, base = percentile(crowded, 0.99), percentile(spun, 0.99)
+    note = (
+        f"p99 alone {percentile(alone, 0.99):.1f} ms, beside a spinner for the clients' CPU only "
+        f"{percentile(spun_own, 0.99):.1f}; p50 {percentile(crowded, 0.5):.1f} (base {percentile(spun, 0.5):.1f}, "
+        f"alone {percentile(alone, 0.5):.1f}); the crowd took {sum(shares) / len(shares):.2f} cores and was answered "
+        f"{sum(measure.pipelined) / len(measure.pipelined):,.0f} /s"
+    )
+    return [Line("good client's p99 beside a crowd", p99, "ms", base, at_most(1.5), note)]
