@@ -121,12 +121,24 @@ class Reader:
         if self._ahead:
             data = self._ahead + data
             self._ahead = b""
+        heads, queue = self._front.heads, self._queue
         at, size = 0, len(data)
         self._progress = False
         while at < size and not self.deaf:
-            if self.full:
+            if len(queue) >= QUEUED_REQUESTS or self._queued_bytes > QUEUED_BYTES:
                 self._ahead = data[at:]
                 break
+            if self._state == IDLE:
+                end = data.find(b"\r\n\r\n", at) + 4
+                self._head = head = data[at:end] if end > 4 else None
+                known = None if head is None else heads.get(head)
+                if known is not None and size - end >= known.body_bytes:
+                    at = end + known.body_bytes
+                    found, body = known.found, data[end:at]
+                    request = Request(known.method, known.path, known.query, known.headers, body, found.params)
+                    queue.append(Exchange(found, request, True, False, None, self._loop.time()))
+                    self._queued_bytes += known.body_bytes
+                    continue
             at = self._read(data, at)
         if self._state != IDLE and not self.deaf:
             self._partly_read(size)
@@ -267,34 +279,19 @@ class Reader:
     # -- parts
 
     def _read(self, data: bytes, at: int) -> int:
-        """Read one piece of `data`: a request, a head, or as much of a body as there is. Returns where it ends."""
+        """Parse one piece of `data`: a head, or as much of a body as there is. Returns where it ends. A piece completes
+        one request; two if the end of a head or of a chunked body was cut."""
         if self._state == BODY and self._declared_bytes is not None:
             end = min(at + self._declared_bytes - self._body_bytes, len(data))
         else:
             end = data.find(b"\r\n\r\n", at) + 4
             if end < 4:
                 end = len(data)
-                self._head = None
-            elif self._state == IDLE:
-                head = data[at:end]
-                known = self._front.heads.get(head)
-                if known is not None and len(data) - end >= known.body_bytes:
-                    return self._take(known, data, end)
-                self._head = head
         piece = data[at:end]
         self._piece_bytes = len(piece)
         if self._state == HEAD:
             self._count_head = True
         self._parse(piece)
-        return end
-
-    def _take(self, known: KnownHead, data: bytes, at: int) -> int:
-        """A request whose head is known and whose body is here."""
-        end = at + known.body_bytes
-        found = known.found
-        request = Request(known.method, known.path, known.query, known.headers, data[at:end], found.params)
-        self._queue.append(Exchange(found, request, True, False, None, self._loop.time()))
-        self._queued_bytes += known.body_bytes
         return end
 
     def _parse(self, piece: bytes) -> None:
