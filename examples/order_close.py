@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dueline.testing.queue import VirtualQueue
 from dueline.worker import Worker
 
-worker = Worker()  # DUELINE_URL says where the queue is
+worker = Worker()  # DUELINE_URL says where the queue is; default http://127.0.0.1:9277
 database: dict[int, str] = {}  # order -> open | paid | closed
 
 

@@ -109,7 +109,7 @@ def test_the_first_program_runs_as_it_stands_and_stops_at_sigterm() -> None:
         with subprocess.Popen(
             [sys.executable, "shop.py"],
             cwd=folder,
-            env={name: value for name, value in os.environ.items() if name != "DUELINE_URL"},
+            env={**os.environ, "DUELINE_URL": "embedded:./data"},
             stdout=subprocess.PIPE,
             text=True,
         ) as shop:

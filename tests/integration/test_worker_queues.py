@@ -358,11 +358,7 @@ def test_a_url_that_is_refused_is_told_without_its_password(make: Callable[[str]
     assert "hunter2" not in "".join(traceback.format_exception(refused.value))
 
 
-def test_without_a_url_the_environment_decides_and_else_it_is_the_embedded_store(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delenv("DUELINE_URL", raising=False)
-    assert resolved(None) == "embedded:./dueline-data"
+def test_without_a_url_the_environment_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DUELINE_URL", "http://127.0.0.1:1")
     assert resolved(None) == "http://127.0.0.1:1"
     assert address_of("http://127.0.0.1:2").port == 2

@@ -22,7 +22,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from ..client import Client, DuelineApiError, Patience
-from ..client.address import DEFAULT_URL
+from ..client.address import DEFAULT_URL, using
 from ..client.calls import Answer, Call
 from ..client.errors import Conflict, NotAllowed, NotFound, UnknownOutcome, Unreachable
 from .output import Output, Printer
@@ -177,6 +177,7 @@ def connected(command: Callable[..., None]) -> Callable[..., None]:
             session = Session(url, namespace, token, output)
         except ValueError as wrong:
             raise typer.BadParameter(str(wrong)) from wrong
+        session.printer.note(using(url))
         with session.client, failures_reported(session.printer):
             command(session, *args, **options)
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from ..client import DuelineApiError
-from ..client.address import DEFAULT_URL
+from ..client.address import DEFAULT_URL, named_url
 from .session import FAILURE, USAGE, Namespace, TokenFile, read_token
 from .values import duration
 
@@ -53,7 +53,7 @@ def work(
             "--url",
             envvar="DUELINE_URL",
             help=f"A server, a store (redis://) or embedded:FOLDER; a Worker's own counts more than DUELINE_URL, --url "
-            f"more than both. Default with a command: {DEFAULT_URL}.",
+            f"more than both. Default: {DEFAULT_URL}.",
         ),
     ] = None,
     health: Annotated[
@@ -136,7 +136,7 @@ def _of_command(
     if shutil.which(command[0]) is None:
         print(f"dueline: there is no program {command[0]}", file=sys.stderr)
         raise typer.Exit(USAGE)
-    url = url or DEFAULT_URL
+    url = named_url(url)
     inside = {"DUELINE_URL": url, **({"DUELINE_NAMESPACE": namespace} if namespace else {})}
     runs = Command(command, inside)
     try:

@@ -6,6 +6,7 @@ browsers (HTTP_PROXY and the like) are not looked at: jobs do not travel through
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from typing import Any
@@ -18,6 +19,8 @@ from .calls import Call, headers_of
 from .http1 import request_bytes
 
 DEFAULT_URL = "http://127.0.0.1:9277"
+
+log = logging.getLogger("dueline.client")
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -41,7 +44,7 @@ class Address(msgspec.Struct, frozen=True):
 
 def address_of(url: str | None = None, namespace: str | None = None, token: str | None = None) -> Address:
     """Arguments, else the environment, else the default. Raises ValueError that says what is wrong."""
-    url = url or os.environ.get("DUELINE_URL") or DEFAULT_URL
+    url = named_url(url)
     parts = _split(url)
     secure = parts.scheme == "https"
     return Address(
@@ -54,6 +57,18 @@ def address_of(url: str | None = None, namespace: str | None = None, token: str 
         namespace=header_value(namespace or os.environ.get("DUELINE_NAMESPACE") or None, "namespace"),
         token=header_value(token or os.environ.get("DUELINE_TOKEN") or None, "token"),
     )
+
+
+def named_url(url: str | None) -> str:
+    """The URL that is meant where one may be left out: for clients, workers and the command line alike."""
+    return url or os.environ.get("DUELINE_URL") or DEFAULT_URL
+
+
+def using(url: str) -> str:
+    """Which server or store is used, in words for a log."""
+    kind = "server" if url.startswith(("http://", "https://")) else "store"
+    hint = " (the default; DUELINE_URL names another)" if url == DEFAULT_URL else ""
+    return f"using the {kind} {shown(url)}{hint}"
 
 
 def _split(url: str) -> SplitResult:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from .address import Address, address_of
+from .address import Address, address_of, log, using
 from .api import Api
 from .calls import Answer, Call, read_answer
 from .client import DEFAULT_TIMEOUT_S, IDLE_S, connect_error, reason_of, secured
@@ -55,6 +55,7 @@ class AsyncClient(Api):
         `timeout_s` is that of one try (a pull has its `wait` on top), `patience` how long and how often to try.
         At most `max_connections` calls are under way at a time, the others wait; pulls that wait are not counted."""
         self._address = address_of(url, namespace, token)
+        log.info(using(self._address.url))
         self._timeout_s = timeout_s
         self._patience = patience
         self._tls = tls if self._address.secure else None

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from .address import Address, address_of
+from .address import Address, address_of, log, using
 from .api import Api
 from .calls import Answer, Call, read_answer
 from .errors import DuelineApiError, ServerFault, UnknownOutcome, Unreachable
@@ -56,6 +56,7 @@ class Client(Api):
 
         `timeout_s` is that of one try (a pull has its `wait` on top), `patience` how long and how often to try."""
         self._address = address_of(url, namespace, token)
+        log.info(using(self._address.url))
         self._timeout_s = timeout_s
         self._patience = patience
         self._tls = tls if self._address.secure else None

@@ -27,6 +27,7 @@ from .context import Context
 from .handle import Handle
 from .handlers import Handler, Home
 from .homes import found_at
+from .log import LOG_FORMAT
 from .orphans import ends_with
 from .outcomes import Verdict, verdict_of
 from .pipes import ChildsEnd, Message
@@ -49,7 +50,7 @@ def child_main(sock: socket.socket, settings: ChildSettings) -> None:
         signal.signal(number, _deaf)  # a handler of ours, not SIG_IGN: programs that a handler starts shall hear it
     ends_with(settings.parent, signal.SIGKILL)()  # also while a handler never lets another thread run
     if not logging.getLogger().handlers:
-        logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        logging.basicConfig(level=settings.log_level, format=LOG_FORMAT)
     keeper = _Keeper(ChildsEnd(sock))
     threading.Thread(target=keeper.listen, name="dueline-pipe", daemon=True).start()
     found: dict[tuple[Home, str], Handler] = {}

@@ -2,27 +2,30 @@
 
     http://  https://                      a server                              worker.http
     redis://  valkey://  unix:// ...       straight on the store, no server      worker.direct
-    embedded:./data, or nothing            the embedded store in this process    worker.direct
+    embedded:./data                        the embedded store in this process    worker.direct
 
 All speak the client's values (`Held`, `Sent`, `Outcome`) and raise the client's errors (`DuelineApiError`), so a
-program moves from one to the other by its URL. Without a URL, DUELINE_URL decides, else `embedded:./dueline-data`.
+program moves from one to the other by its URL. Without a URL, DUELINE_URL decides, else it is the server on this
+machine that clients and the command line mean too.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, Unpack, runtime_checkable
 
-from ..client.address import shown, split
+from ..client.address import named_url, shown, split, using
 from ..client.calls import Leased, NewJob
 from ..client.results import Held, Job, Outcome, Sent, SentItem
 from ..client.sending import Policy, SendOptions
 from ..client.times import Duration, Moment
 
 EMBEDDED = "embedded:"
-DEFAULT_DATA = "./dueline-data"
 STORES = ("redis", "rediss", "redis+cluster", "rediss+cluster", "valkey", "valkeys", "valkey+cluster", "unix")
+
+log = logging.getLogger("dueline.worker")
 
 
 class Queue(Protocol):
@@ -107,8 +110,8 @@ class SendsNow(Protocol):
 
 
 def resolved(url: str | None) -> str:
-    """The URL that is meant: this one, else DUELINE_URL, else the embedded store. Raises ValueError."""
-    url = url or os.environ.get("DUELINE_URL") or EMBEDDED + DEFAULT_DATA
+    """The URL that is meant (`named_url`), checked. Raises ValueError."""
+    url = named_url(url)
     scheme = url.partition(":")[0]
     known = scheme == "embedded" or (scheme in ("http", "https", *STORES) and url.startswith(f"{scheme}://"))
     if not known:
@@ -143,4 +146,5 @@ def connect(
             f"a queue at {url.partition(':')[0]}: needs {missing.name}: install dueline[server], or use a server's URL",
             name=missing.name,
         ) from missing
+    log.info(using(url))
     return DirectQueue(url, namespace or os.environ.get("DUELINE_NAMESPACE") or "default", any_thread=any_thread)

@@ -35,6 +35,7 @@ from .health import HealthPort, Reason, health_address
 from .homes import check_home
 from .hooks import Hooks
 from .host import Host
+from .log import show_log
 from .queue import Queue, connect
 from .runner import Middleware, Runner, Settings
 from .sync import SyncQueue
@@ -73,7 +74,7 @@ class Worker:
         health: str | None = None,
     ) -> None:
         """`url`: a server (http://), a store (redis://, valkey://, unix://) or embedded:FOLDER; without it DUELINE_URL
-        decides, else embedded:./dueline-data. `queue`: one that is there already, used instead.
+        decides, else it is http://127.0.0.1:9277. `queue`: one that is there already, used instead.
 
         `concurrency`, `threads`, `processes`: jobs at a time of handlers that are coroutines, threads, processes (one
         per processor). `lease`: extended by itself while a handler runs; how long a job waits when this process is
@@ -172,7 +173,8 @@ class Worker:
 
     def run(self) -> None:
         """Work until SIGTERM or SIGINT, then stop gracefully; a second signal ends the grace. A worker that is still
-        connecting ends at once."""
+        connecting ends at once. In a program that has set up no logging, the worker's log goes to stderr."""
+        show_log()
         asyncio.run(self.serve())
 
     async def serve(self) -> None:
