@@ -104,3 +104,16 @@ def test_workers_and_sync_queues_use_an_embedded_store_only_when_it_is_named(tmp
     assert (tmp_path / "dueline-data").exists() is False
     assert SyncQueue()._url == DEFAULT
     assert Worker("embedded:./folder")._url == "embedded:./folder"
+
+
+def test_a_token_that_a_store_cannot_check_is_told(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect("http://127.0.0.1:1", token="secret")
+    connect("redis://127.0.0.1:1")
+    assert caplog.messages == []
+    connect("redis://127.0.0.1:1", token="secret")
+    monkeypatch.setenv("DUELINE_TOKEN", "secret")
+    connect("redis://127.0.0.1:1")
+    text = "the token has no effect: redis://127.0.0.1:1 is a store, and only a server checks tokens"
+    assert caplog.messages == [text, text]

@@ -22,7 +22,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from ..client import Client, DuelineApiError, Patience
-from ..client.address import DEFAULT_URL, using
+from ..client.address import DEFAULT_URL, log, using
 from ..client.calls import Answer, Call
 from ..client.errors import Conflict, NotAllowed, NotFound, UnknownOutcome, Unreachable
 from .output import Output, Printer
@@ -144,6 +144,16 @@ _HINTS = {
 
 
 @contextmanager
+def silent_client(silent: bool) -> Generator[None]:
+    """Keep the client's log from stderr, where programs that asked for JSON expect nothing but an error object."""
+    log.disabled, before = silent or log.disabled, log.disabled
+    try:
+        yield
+    finally:
+        log.disabled = before
+
+
+@contextmanager
 def failures_reported(printer: Printer) -> Generator[None]:
     """Turn an API error inside into words on stderr and an exit code."""
     try:
@@ -178,7 +188,7 @@ def connected(command: Callable[..., None]) -> Callable[..., None]:
         except ValueError as wrong:
             raise typer.BadParameter(str(wrong)) from wrong
         session.printer.note(using(url))
-        with session.client, failures_reported(session.printer):
+        with session.client, silent_client(output is not Output.TABLE), failures_reported(session.printer):
             command(session, *args, **options)
 
     hints = typing.get_type_hints(command, include_extras=True)

@@ -1,4 +1,4 @@
-"""When a call is tried again, as data and one small state. No I/O, no clock.
+"""When a call is tried again, as data and one small state. No clock, no I/O but a line in the log.
 
 Tried again is a call that was certainly not done (503 store_down, loading, draining; 429; no connection), and a call
 that may have been done but may be done twice (`Call.repeatable`). An id is made before the first try, so every try of a
@@ -10,12 +10,14 @@ A refusal that follows a try of unknown outcome is unknown too: a release that w
 
 from __future__ import annotations
 
+import logging
 from random import random
 from typing import Any, TypeVar
 
 import msgspec
 
 from . import results as r
+from .address import log
 from .calls import Answer, Call
 from .errors import DuelineApiError, IdExists, InvalidRequest, RateLimited, Unavailable, UnknownOutcome, Unreachable
 
@@ -47,6 +49,7 @@ class Tries:
         self._held_s = call.wait_ms / 1000
         self._timeout_s = timeout_s + self._held_s
         self._failed = 0
+        self._begun_s = 0.0  # when the try began that is under way
         self._unknown: DuelineApiError | None = None
 
     def timeout_s(self, elapsed_s: float) -> float:
@@ -60,13 +63,22 @@ class Tries:
         return self._patience.deadline_s + self._held_s
 
     def wait_s(self, error: DuelineApiError, elapsed_s: float, draw: float | None = None) -> float:
-        """A try failed: the time to wait before the next one. Raises what the caller shall see when there is none."""
+        """A try failed: the time to wait before the next one. Raises what the caller shall see when there is none.
+
+        There is none that would begin after the deadline, nor one that would be refused after it, if the server needs
+        as long again: it would only end as a timeout that hides the reason."""
         self._failed += 1
+        is_unknown = isinstance(error, UnknownOutcome)
         wait_s = self._backoff_s(random() if draw is None else draw) + (error.retry_after_s or 0.0)
-        if not self._may_follow(error) or elapsed_s + wait_s >= self._deadline_s:
-            raise self._final(error)
-        if isinstance(error, UnknownOutcome):
+        needed_s = wait_s if is_unknown else wait_s + elapsed_s - self._begun_s
+        if not self._may_follow(error) or elapsed_s + needed_s >= self._deadline_s:
+            raise self._final(self._counted(error, elapsed_s))
+        if is_unknown:
             self._unknown = self._unknown or error
+        if self._failed == 1:
+            level = logging.INFO if isinstance(error, RateLimited) else logging.WARNING
+            log.log(level, "%s; trying again for up to %.3g s", error, self._deadline_s - elapsed_s)
+        self._begun_s = elapsed_s + wait_s
         return wait_s
 
     def answered(self, answer: Answer[T]) -> Answer[T]:
@@ -83,6 +95,13 @@ class Tries:
         if isinstance(error, Unreachable):
             return self._patience.unreachable
         return isinstance(error, Unavailable | RateLimited)
+
+    def _counted(self, error: DuelineApiError, elapsed_s: float) -> DuelineApiError:
+        """The error of the last try, with how long it was tried in all."""
+        if self._failed > 1:
+            error.message = f"{error.message}, after {self._failed} tries in {elapsed_s:.1f} s"
+            error.args = (error.message,)
+        return error
 
     def _final(self, error: DuelineApiError) -> DuelineApiError:
         """The error as it is, or as unknown when an earlier try may have done what this one did not."""

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ..client.address import shown
 from ..client.calls import Call, NewJob
 from ..client.errors import ServerFault, Unavailable
 from ..client.patience import Patience, Tries
@@ -29,6 +30,7 @@ from ..store.valkey.scopes import check_scopes
 from ..store.valkey.store import ValkeyStore, WrongStore
 from . import views
 from .engine_queue import REPEATED, EngineQueue
+from .log import said_if_slow
 from .queue import EMBEDDED
 
 T = TypeVar("T")
@@ -71,11 +73,12 @@ class DirectQueue(EngineQueue):
         be used, Unavailable when patience is over."""
         clock = asyncio.get_running_loop().time
         tries, begin_s = Tries(self._patience, REPEATED, 0.0), clock()
-        while self._store is None:
-            try:
-                await self._connected()
-            except Unavailable as error:
-                await asyncio.sleep(tries.wait_s(error, clock() - begin_s))
+        with said_if_slow(f"the store {shown(self._given)} has not answered yet: still trying"):
+            while self._store is None:
+                try:
+                    await self._connected()
+                except Unavailable as error:
+                    await asyncio.sleep(tries.wait_s(error, clock() - begin_s))
 
     async def _connected(self) -> None:
         if self._starting is None or self._starting.done():

@@ -181,13 +181,13 @@ class EngineQueue:
         self, ask: Callable[[], Awaitable[T]], call: Call[Any] = REPEATED, tries: list[Tries] | None = None
     ) -> T:
         """The result, after as many tries as patience allows; `tries` gets their state when there was more than one."""
+        clock = asyncio.get_running_loop().time
+        begin_s = clock()
         try:
             return await ask()
         except DuelineError as refused:
             error = views.api_error(refused)
         kept = Tries(self._patience, call, 0.0)
-        clock = asyncio.get_running_loop().time
-        begin_s = clock()
         if tries is not None:
             tries.append(kept)
         while True:

@@ -18,6 +18,7 @@ from ..client.errors import DuelineApiError, ServerFault, UnknownOutcome, Unreac
 from ..client.http1 import BadAnswer, Response, ResponseReader
 from ..client.patience import Patience, Tries
 from ..client.results import Held, HeldJobs
+from .log import said_if_slow
 
 LEAVE_S = 2.0  # for the server to end what it was asked for
 _READ_BYTES = 65_536
@@ -106,9 +107,10 @@ class ParkedPulls:
     async def _connected(self) -> _Line:
         address = self._address
         try:
-            reader, writer = await asyncio.open_connection(
-                address.host, address.port, ssl=True if address.secure else None
-            )
+            with said_if_slow(f"{address.url} has taken no connection yet: still trying"):
+                reader, writer = await asyncio.open_connection(
+                    address.host, address.port, ssl=True if address.secure else None
+                )
         except TimeoutError:
             raise
         except OSError as refused:

@@ -147,4 +147,6 @@ def connect(
             name=missing.name,
         ) from missing
     log.info(using(url))
+    if token or os.environ.get("DUELINE_TOKEN"):
+        log.warning("the token has no effect: %s is a store, and only a server checks tokens", shown(url))
     return DirectQueue(url, namespace or os.environ.get("DUELINE_NAMESPACE") or "default", any_thread=any_thread)

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from ..client.errors import Unavailable
 from ..client.results import Held
 from .child import call_here
 from .context import Context
@@ -88,7 +89,10 @@ class Runner:
         return next((lane.trouble for lane in self._lanes.values() if lane.trouble is not None), None)
 
     async def start(self) -> None:
-        await self._queue.start()
+        try:
+            await self._queue.start()
+        except Unavailable as away:  # the lanes go on trying
+            log.warning("the queue is away: %s", away)
         loop = asyncio.get_running_loop()
         lanes = [
             Lane(self._queue, topics, places, self._settings.lease_ms, self._begin)

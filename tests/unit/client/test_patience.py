@@ -137,3 +137,24 @@ def test_refused_items_after_a_try_of_unknown_outcome_are_unknown_and_done_ones_
     these.wait_s(UNKNOWN, 0)
     first, second = these.answered(answer).value.results
     assert (first, second.id, second.error and second.error.code) == (done, "b", "unknown_outcome")
+
+
+def test_no_try_is_begun_that_would_be_refused_only_after_the_deadline() -> None:
+    """The server needs 4 s to say that its store is down: with 2 s left, one more try would end as a timeout, which
+    hides the reason and makes the outcome unknown."""
+    these, down = tries(Patience(deadline_s=10)), error_of("store_down", "no store")
+    assert these.wait_s(down, elapsed_s=4, draw=0) == 0.1
+    with pytest.raises(errors.Unavailable) as raised:
+        these.wait_s(down, elapsed_s=8.1, draw=0)
+    assert (raised.value is down, str(down)) == (True, "no store, after 2 tries in 8.1 s (store_down)")
+
+
+def test_the_first_try_that_fails_is_logged_and_the_others_are_not(caplog: pytest.LogCaptureFixture) -> None:
+    these = tries(Patience(deadline_s=10))
+    with caplog.at_level("DEBUG", "dueline"):
+        for elapsed_s in (0.0, 1.0, 2.0):
+            these.wait_s(error_of("store_down", "no store"), elapsed_s, draw=0)
+        wait(error_of("not_found", "no job"))
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", "no store (store_down); trying again for up to 10 s")
+    ]
