@@ -51,9 +51,10 @@ def serve(
 ) -> None:
     """Run the server in the foreground until SIGTERM or Ctrl-C."""
     try:
-        from ..config.load import ConfigError, load
+        from ..config.load import ConfigError, load, wants_json
         from ..config.ouqiang_ini import Unreadable, read
         from ..server.serve import run
+        from ..telemetry import logs
     except ModuleNotFoundError as missing:
         if (missing.name or "").startswith("dueline"):
             raise
@@ -74,8 +75,6 @@ def serve(
         ouqiang = None if ouqiang_config is None else read(ouqiang_config)
         settings = load(flags, os.environ, config, ouqiang)
     except (ConfigError, Unreadable) as error:
-        print(f"dueline: {error}", file=sys.stderr)
+        logs.refuse(str(error), "json" if wants_json(os.environ, config) else "text")
         raise typer.Exit(USAGE) from None
-    for note in ouqiang.notes if ouqiang is not None else ():
-        print(f"dueline: {note}", file=sys.stderr)
-    raise typer.Exit(run(settings))
+    raise typer.Exit(run(settings, ouqiang.notes if ouqiang is not None else ()))

@@ -84,6 +84,18 @@ def load(
     return settings
 
 
+def wants_json(env: Mapping[str, str], file: Path | None) -> bool:
+    """Whether the log shall be JSON, as far as that can be read: also a configuration that cannot be used is told in
+    the log's format."""
+    told: Any = env.get("DUELINE_LOG__FORMAT")
+    if told is None and file is not None:
+        try:
+            told = tomllib.loads(file.read_text(encoding="utf-8"))["log"]["format"]
+        except (OSError, ValueError, RecursionError, LookupError, TypeError):
+            pass
+    return told == "json"
+
+
 def _share_port(values: dict[str, tuple[Any, str]], ouqiang: OuqiangFile) -> None:
     """The original's port is ours, too: where nobody said where we listen, it is there, not beside it."""
     own = ouqiang.values.get("dialects.ouqiang.listen")

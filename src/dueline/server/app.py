@@ -51,6 +51,7 @@ from .store_check import Facts, Probe, refusal, scope_refusal
 from .system import SystemRoutes
 
 STORE_WAIT_S = 30.0  # for an external store at the start
+STORE_LATE_S = 0.8  # after which its silence is told
 TOPICS_SHOWN = 200
 TOPICS_FRESH_S = 5.0
 LAST_CALLS_S = 2.0
@@ -104,6 +105,7 @@ class App:
         self._dialects = self._speak()
         self.fronts = [self._front(address, names) for address, names in addresses(settings).items()]
         self._log = structlog.get_logger("dueline.server")
+        self._notices = Notices("dueline.server")
 
     # --- what is spoken where ---------------------------------------------------------------------------------------
 
@@ -200,14 +202,20 @@ class App:
             raise WrongStore(why)
 
     async def _until_store(self) -> Facts:
-        deadline_s = asyncio.get_running_loop().time() + STORE_WAIT_S
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + STORE_WAIT_S
+        late = loop.call_later(STORE_LATE_S, self._log.warning, "the store has not answered yet")
         pause_s = 0.05
-        while (facts := await self.health.look()) is None:
-            reasons = self.health.reasons()
-            if self._embedded() is None and asyncio.get_running_loop().time() > deadline_s:
-                raise StartRefused(reasons[0].message if reasons else "the store does not answer")
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, 1.0)
+        try:
+            while (facts := await self.health.look()) is None:
+                reasons = self.health.reasons()
+                if self._embedded() is None and loop.time() > deadline_s:
+                    why = reasons[0].message if reasons else "the store does not answer"
+                    raise StartRefused(f"{why} (tried for {STORE_WAIT_S:g} s)")
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, 1.0)
+        finally:
+            late.cancel()
         why = refusal(facts)
         if why is None and not await self._probe.runs_scripts():
             why = "the store does not let this user call scripts (EVAL)"
@@ -216,6 +224,8 @@ class App:
         return msgspec.structs.replace(facts, appendfsync=await self._probe.appendfsync())
 
     def _guard(self, request: Request, route: Route) -> Awaitable[None] | None:
+        if "authorization" in request.headers:
+            self._notices.notice("token", "a token has no effect: this server checks none")
         if self.health.phase is not Phase.STARTING or route.always or route.name in self._always_open:
             return None
         if route.parks:

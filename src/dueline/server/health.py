@@ -97,9 +97,10 @@ class Health:
         except (StoreSilent, Refused) as error:
             self._trouble = Reason("store_down", f"the store does not answer: {error}")
         self.up = self._trouble is None
-        if before is None and self._trouble is not None:
+        is_first = before is not None and before.code == "starting" and self._embedded() is None
+        if (before is None or is_first) and self._trouble is not None:
             self._log.warning("the store does not serve", reason=self._trouble.code, detail=self._trouble.message)
-        elif before is not None and before.code != "starting" and self._trouble is None:
+        elif before is not None and not is_first and before.code != "starting" and self._trouble is None:
             self._log.info("the store serves again")
         return self.facts if self.up else None
 

@@ -17,7 +17,7 @@ import resource
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,19 +40,25 @@ STATUS_FILE = "store.json"
 BAD_CONFIG = 2
 
 
-def run(settings: Settings) -> int:
-    """Serve until a signal. Returns the exit code; refusals are told on stderr."""
+def run(settings: Settings, notes: Sequence[str] = ()) -> int:
+    """Serve until a signal. Returns the exit code; refusals are told on stderr. `notes`: remarks about the settings."""
     logs.configure(settings.log.level, settings.log.format)
+    log = structlog.get_logger("dueline.server")
+    for note in notes:
+        log.warning(note)
+    for name in ("DUELINE_TOKEN", "DUELINE_TOKEN_FILE"):
+        if os.environ.get(name):
+            log.warning(f"{name} has no effect on a server, which asks nobody for a token: it is for clients")
     allow_descriptors()
     why = push_refusal(settings)
     if why is not None:
-        return _refuse(why, BAD_CONFIG)
+        return _refuse(settings, why, BAD_CONFIG)
     serving = _serve_alone if settings.server.workers == 1 else _serve_with_workers
     try:
         with opened(settings) as listeners:
             return _run_loop(serving(settings, listeners))
-    except CannotListen as error:
-        return _refuse(str(error))
+    except (CannotListen, StartRefused) as error:
+        return _refuse(settings, str(error))
 
 
 def work(status_fd: int, *listener_fds: int) -> int:
@@ -76,13 +82,16 @@ def allow_descriptors() -> None:
             pass  # the default stays
 
 
-def ready_line(settings: Settings, listeners: list[socket.socket]) -> str:
-    """What people and scripts wait for."""
+def announce_ready(settings: Settings, listeners: list[socket.socket]) -> None:
+    """The line that people and scripts wait for."""
+    url, durability = url_of(listeners[0]), durability_of(settings)
     store = "embedded" if settings.store.url is None else shown_url(settings.store.url)
-    data = f", data {settings.store.data}" if settings.store.url is None else ""
-    return (
-        f"dueline {__version__} ready on {url_of(listeners[0])} "
-        f"(store {store}, durability {durability_of(settings)}{data}{elsewhere(settings, listeners)})"
+    data = {"data": settings.store.data} if settings.store.url is None else {}
+    text = f"(store {store}, durability {durability}{', data ' if data else ''}{data.get('data', '')}"
+    logs.announce(
+        f"dueline {__version__} ready on {url} {text}{elsewhere(settings, listeners)})",
+        settings.log.format,
+        **{"version": __version__, "url": url, "store": store, "durability": durability, **data},
     )
 
 
@@ -102,11 +111,11 @@ async def _serve_alone(settings: Settings, listeners: list[socket.socket]) -> in
         if not signals.stop.is_set():
             await unless(signals.stop, app.open())
         if not signals.stop.is_set():
-            print(ready_line(settings, listeners), flush=True)
+            announce_ready(settings, listeners)
             await _until_told(signals, embedded)
-        return _verdict(embedded)
+        return _verdict(settings, embedded)
     except (FolderInUse, EmbeddedError, StartRefused) as error:
-        return _refuse(str(error))
+        return _refuse(settings, str(error))
     finally:
         await app.stop(signals.hasten)
         if embedded is not None:
@@ -137,13 +146,13 @@ async def _serve_with_workers(settings: Settings, listeners: list[socket.socket]
                 workers.start()
                 await unless(signals.stop, _until_serving(starting, workers))
             if not signals.stop.is_set():
-                print(ready_line(settings, listeners), flush=True)
+                announce_ready(settings, listeners)
                 await _until_told(signals, embedded, workers)
             if workers.refused is not None and workers.refused.done():
-                return _refuse(workers.refused.result())
-            return _verdict(embedded)
+                return _refuse(settings, workers.refused.result())
+            return _verdict(settings, embedded)
         except (FolderInUse, EmbeddedError, StartRefused) as error:
-            return _refuse(str(error))
+            return _refuse(settings, str(error))
         finally:
             for listener in listeners:  # new clients are refused from now on, not kept waiting for a server that ends
                 listener.close()
@@ -159,7 +168,10 @@ async def _serve_with_workers(settings: Settings, listeners: list[socket.socket]
 def meeting_folder() -> Generator[Path]:
     """A private folder for this server's processes, named by its pid; those of killed servers are swept."""
     base = runtime_folder()
-    make_private(base)
+    try:
+        make_private(base)
+    except OSError as error:
+        raise StartRefused(f"the runtime folder {base} cannot be used: {error.strerror or error}") from error
     for other in base.glob("server-*"):
         if not Path(f"/proc/{other.name.removeprefix('server-')}").exists() and Path("/proc/self").exists():
             shutil.rmtree(other, ignore_errors=True)
@@ -259,14 +271,14 @@ async def _until_told(signals: Signals, embedded: EmbeddedStore | None, workers:
         future.cancel() if future is not getattr(workers, "refused", None) else None
 
 
-def _verdict(embedded: EmbeddedStore | None) -> int:
+def _verdict(settings: Settings, embedded: EmbeddedStore | None) -> int:
     if embedded is not None and embedded.status.state is StoreState.FAILED:
-        return _refuse(embedded.status.detail)
+        return _refuse(settings, embedded.status.detail)
     return 0
 
 
-def _refuse(message: str, code: int = 1) -> int:
-    print(f"dueline: {message}", file=sys.stderr, flush=True)
+def _refuse(settings: Settings, message: str, code: int = 1) -> int:
+    logs.refuse(message, settings.log.format)
     return code
 
 

@@ -1,5 +1,8 @@
 """The log: one line per event on stderr, JSON for programs, text for people; never a secret.
 
+`auto` is JSON unless stderr is a terminal. The few lines that people and scripts read (the ready line on stdout, why a
+server does not start) are plain text then; with `json` they are JSON too, so that every line of the process is.
+
 Both structlog and the standard library's logging end in one handler, so every line has the same shape and passes the
 same redaction. Bodies of jobs are never logged.
 """
@@ -10,8 +13,11 @@ import logging
 import re
 import sys
 from collections.abc import MutableMapping
+from datetime import UTC, datetime
+from types import TracebackType
 from typing import Any, TextIO
 
+import msgspec
 import structlog
 
 _SECRET_KEY = re.compile(r"token|passw|secret|authorization|cookie|api_?key|credential", re.IGNORECASE)
@@ -53,6 +59,31 @@ def configure(level: str = "info", format: str = "auto", stream: TextIO | None =
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    if as_json:
+        logging.captureWarnings(True)
+        sys.excepthook = _uncaught
+
+
+def announce(text: str, format: str, **fields: object) -> None:
+    """Say something on stdout, for people and scripts to wait for."""
+    if format == "json":
+        now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        line = {"event": text, **fields, "level": "info", "logger": "dueline.server", "timestamp": now}
+        text = msgspec.json.encode(line).decode()
+    print(text, flush=True)
+
+
+def refuse(text: str, format: str) -> None:
+    """Say on stderr, in one line, why a server does not start or does not go on."""
+    if format == "json":
+        configure(format=format)
+        structlog.get_logger("dueline.server").error(text)
+    else:
+        print(f"dueline: {text}", file=sys.stderr, flush=True)
+
+
+def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    logging.getLogger("dueline").critical("the process ends by a bug", exc_info=(kind, error, trace))
 
 
 def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

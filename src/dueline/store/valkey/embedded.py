@@ -146,8 +146,15 @@ class EmbeddedStore:
     async def start(self) -> None:
         """Lock the folder, start the store and wait until it serves, however long it loads.
 
-        Raises FolderInUse, or EmbeddedError when the store ends before it serves.
+        Raises FolderInUse, or EmbeddedError when the folder cannot be used or the store ends before it serves.
         """
+        try:
+            await self._start()
+        except OSError as error:
+            why = f"the data folder {self.data} cannot be used: {error.strerror or error}"
+            raise EmbeddedError(why) from error
+
+    async def _start(self) -> None:
         if self._tasks:
             return
         why_not = files.claim(self.data)
