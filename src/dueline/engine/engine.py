@@ -31,7 +31,7 @@ from .on_dead import ON_DEAD_TARGET, ON_DEAD_TOPIC, roomy
 from .push_control import PushControl, PushNews
 from .push_target import Pushing, PushTarget
 from .registrar import IDLE_MS, Registrar
-from .sender import Sender
+from .sender import Sender, SendWatch
 from .store import Code, Done, Extend, Page, Query, Ref, Release, SendItem, SendResult, Spare, Store
 from .timer import LoopTimer, Timer
 from .topics import Topic, Topics
@@ -155,6 +155,14 @@ class Engine:
         if self._draining:
             raise Draining
         return await self._sender.send_many(namespace, topic, commands)
+
+    def close_sends(self, why: str | None) -> None:
+        """Refuse sends from now on, saying why; None: take them again."""
+        self._sender.closed = why
+
+    def watch_sends(self, watch: SendWatch) -> None:
+        """Have somebody told of all sends through this engine, but for dead jobs that are sent on."""
+        self._sender.watch = watch
 
     # -- consuming
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from msgspec.structs import replace
 
 from .checks import Checks, at_place
 from .commands import Send, Sent
-from .errors import DuelineError, IdExists, StoreDown, Unavailable, UnknownOutcome
+from .errors import DuelineError, IdExists, StoreDown, StoreFull, Unavailable, UnknownOutcome
 from .ids import new_id
 from .job import Line
 from .limits import BATCH_BYTES, BATCH_JOBS
@@ -31,8 +32,16 @@ UNKNOWN_ITEM = (
 )
 
 
+class SendWatch(Protocol):
+    """Whoever logs what became of sends. Called inside the event loop; must not wait and must not raise."""
+
+    def stored(self, namespace: str, topic: str, due_at_ms: int) -> None: ...
+    def refused(self, namespace: str, topic: str, error: DuelineError) -> None:
+        """Nothing can be stored at the moment, whatever it is."""
+
+
 class Sender:
-    """The way of a send from command to answer."""
+    """The way of a send from command to answer. `closed`: why none is taken. `watch` is told of them."""
 
     def __init__(self, store: Store, topics: Topics, registrar: Registrar, checks: Checks, timer: Timer) -> None:
         self._store = store
@@ -41,8 +50,12 @@ class Sender:
         self._checks = checks
         self._time_s = timer.time
         self._now_ms = store.now_ms
+        self.closed: str | None = None
+        self.watch: SendWatch | None = None
 
     async def send(self, namespace: str, name: str, command: Send) -> Sent:
+        if self.closed is not None:
+            raise self._refused(namespace, name, StoreDown(self.closed))
         topic = self._topics.known(namespace, name) or await self._topics.load(namespace, name)
         id = new_id() if command.id is None else command.id
         version = topic.version  # of the policy that the item is made with: while it is registered another may come
@@ -57,6 +70,8 @@ class Sender:
             [answer] = await self._send_again(topic, [command], [id], stale.version)
         except UnknownOutcome as error:
             raise _failure(error, command, id) from None
+        except StoreFull as error:
+            raise self._refused(namespace, name, error) from None
         else:
             answer = self._answer(topic, id, results[0])
         if isinstance(answer, DuelineError):
@@ -85,6 +100,8 @@ class Sender:
 
     async def send_many(self, namespace: str, name: str, commands: Sequence[Send]) -> list[Sent | DuelineError]:
         self._checks.count(commands)
+        if self.closed is not None:
+            raise self._refused(namespace, name, StoreDown(self.closed))
         topic = await self._topics.get(namespace, name)
         ids = [new_id() if command.id is None else command.id for command in commands]
         version = topic.version
@@ -137,6 +154,8 @@ class Sender:
         except StalePolicy as stale:
             return await self._send_again(topic, commands, [item.id for item in items], stale.version)
         except DuelineError as error:
+            if isinstance(error, StoreFull):
+                self._refused(topic.namespace, topic.name, error)
             return [_failure(error, command, item.id) for command, item in zip(commands, items, strict=True)]
         return [self._answer(topic, item.id, result) for item, result in zip(items, results, strict=True)]
 
@@ -170,6 +189,11 @@ class Sender:
                 return self._answer(topic, id, result)
         raise Unavailable("the topic's policy is changing; nothing was done")
 
+    def _refused(self, namespace: str, name: str, error: DuelineError) -> DuelineError:
+        if self.watch is not None:
+            self.watch.refused(namespace, name, error)
+        return error
+
     def _answer(self, topic: Topic, id: str, result: SendResult) -> Sent | DuelineError:
         said = RESULTS.get(result.code)
         sent = topic.figures.sent
@@ -179,6 +203,8 @@ class Sender:
                 return IdExists(f'the id is used in the topic "{result.elsewhere}"', "id")
             return refusal(result.code) or DuelineError()
         sent[said] += 1
+        if self.watch is not None:
+            self.watch.stored(topic.namespace, topic.name, result.due_at_ms)
         group = result.group
         if group is None:
             return Sent(id, topic.name, said, result.state, result.due_at_ms, result.version)

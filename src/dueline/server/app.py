@@ -38,15 +38,15 @@ from ..telemetry.exposition import exposed
 from ..telemetry.families import Family, Kind, Merge, counter, gauge, merged
 from ..telemetry.figures import CallFigures, HttpFigures
 from ..telemetry.notices import Notices
-from ..telemetry.push_figures import PushFigures
+from ..telemetry.push_notices import PushNotices
 from ..telemetry.siblings import Siblings
 from .camellia import CamelliaMetrics, CamelliaNode, content_type, families_of
 from .front import Front, FrontLimits
-from .health import Health, Phase
+from .health import Health, Phase, Reason
 from .listeners import addresses
 from .push import EurekaMissing, Push
-from .push_notices import PushNotices
 from .router import Router
+from .send_notices import SendNotices
 from .store_check import Facts, Probe, refusal, scope_refusal
 from .system import SystemRoutes
 
@@ -88,11 +88,14 @@ class App:
             wide=wide_namespaces(settings.dialects),
             idle_ms=settings.topics.idle_ms,
         )
-        self.pushed = PushFigures()
-        noticed = PushNotices(self.pushed, Notices("dueline.push"))
-        self.push = Push(settings, self.engine, noticed, noticed.denied)
+        self._notices = Notices("dueline.server")
+        self._sends = SendNotices(self.engine, self._notices)
+        self.engine.watch_sends(self._sends)
+        self.pushed = PushNotices(Notices("dueline.push"))
+        self.push = Push(settings, self.engine, self.pushed, self.pushed.refused_at_send)
         self._probe = Probe(store_url, settings.store.prefix)
         self.health = Health(self._probe, self.durability, embedded, lambda: self.store.clock.stepped, self._check)
+        self.health.changed = self._readiness_changed
         self._embedded = embedded
         self._siblings = Siblings(folder, index, self.snapshot)
         self._facts: Facts | None = None
@@ -105,7 +108,6 @@ class App:
         self._dialects = self._speak()
         self.fronts = [self._front(address, names) for address, names in addresses(settings).items()]
         self._log = structlog.get_logger("dueline.server")
-        self._notices = Notices("dueline.server")
 
     # --- what is spoken where ---------------------------------------------------------------------------------------
 
@@ -170,6 +172,7 @@ class App:
         self.health.phase = Phase.DRAINING
         self._started.set()
         self._camellia.monitor.stop()
+        self._sends.stop()
         drain_s = self.settings.server.drain_ms / 1000
         pushes = asyncio.create_task(self.push.stop(min(drain_s, MAX_PUSH_DRAIN_S), hasten))
         draining = asyncio.ensure_future(self._drain(drain_s))
@@ -222,6 +225,10 @@ class App:
         if why is not None:
             raise StartRefused(why)
         return msgspec.structs.replace(facts, appendfsync=await self._probe.appendfsync())
+
+    def _readiness_changed(self, reasons: Sequence[Reason]) -> None:
+        """A store that may delete jobs keeps no promise: it gets none until that is mended."""
+        self.engine.close_sends(next((reason.message for reason in reasons if reason.code == "eviction"), None))
 
     def _guard(self, request: Request, route: Route) -> Awaitable[None] | None:
         if "authorization" in request.headers:

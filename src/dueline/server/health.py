@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 
 import msgspec
@@ -63,6 +63,8 @@ class Health:
         self.facts: Facts | None = None
         self.up = False
         self.full = False
+        self.changed: Callable[[Sequence[Reason]], None] | None = None  # told when the reasons are others than before
+        self._told: list[Reason] = []
         self._probe = probe
         self._durability = durability
         self._embedded = embedded
@@ -156,7 +158,12 @@ class Health:
     def _about(self, facts: Facts) -> list[Reason]:
         found: list[Reason] = []
         if may_evict(facts):
-            found.append(Reason("eviction", f"the store may delete jobs: maxmemory-policy is {facts.maxmemory_policy}"))
+            found.append(
+                Reason(
+                    "eviction",
+                    f"the store may delete jobs: its maxmemory-policy is {facts.maxmemory_policy}; set it to noeviction",
+                )
+            )
         if facts.role != "master":
             found.append(Reason("store_down", f"the store has become a {facts.role}"))
         if self._durability == "fsync" and not (facts.aof and facts.aof_ok):
@@ -175,11 +182,26 @@ class Health:
         except DuelineError:
             pass  # it went away in this moment: the next look says so
 
+    def _tell(self) -> None:
+        """Log what made this process ready or not since the last time. Of a store that is away `look` tells."""
+        before, self._told = self._told, self.reasons()
+        codes = {reason.code for reason in before}
+        if self._told == before:
+            return
+        for reason in self._told if self.up else ():
+            if reason.code not in codes:
+                self._log.warning("the server is not ready", reason=reason.code, detail=reason.message)
+        if self.up and not self._told:
+            self._log.info("the server is ready again")
+        if self.changed is not None:
+            self.changed(self._told)
+
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(EVERY_S if self.up else AGAIN_S)
             try:
                 if await self.look() is not None:
                     await self._look_inside()
+                self._tell()
             except Exception:
                 self._log.exception("the health check failed")

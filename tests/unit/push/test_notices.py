@@ -8,9 +8,8 @@ from structlog.testing import capture_logs
 
 from dueline.push.call import CallFailed
 from dueline.push.discovery import Instance
-from dueline.server.push_notices import PushNotices
 from dueline.telemetry.notices import Notices
-from dueline.telemetry.push_figures import PushFigures
+from dueline.telemetry.push_notices import PushNotices
 
 from .push_kit import MINUTE, NS, SECOND, World, run
 
@@ -48,7 +47,7 @@ def test_nobody_is_missed_while_no_job_waits_or_somebody_is_there() -> None:
 def test_a_refused_call_and_an_absence_are_logged_once_a_minute_and_name_the_setting() -> None:
     now_s = 0.0
     with capture_logs() as lines:
-        noticed = PushNotices(PushFigures(), Notices("dueline.push", lambda: now_s))
+        noticed = PushNotices(Notices("dueline.push", lambda: now_s))
 
         async def main(world: World) -> None:
             world.target.default = CallFailed("refused", REASON)
@@ -58,13 +57,13 @@ def test_a_refused_call_and_an_absence_are_logged_once_a_minute_and_name_the_set
             for _ in range(3):
                 noticed.called(NS, "t", attempt, "refused")
                 noticed.nobody(NS, "u", "no instance")
-                noticed.denied("10.0.0.1 is a private address")
+                noticed.refused_at_send("10.0.0.1 is a private address")
             noticed.called(NS, "t", attempt, None)
 
         run(main)
         first: list[Any] = list(lines)
         now_s = 60.0
-        noticed.denied("10.0.0.2 is a private address")
+        noticed.refused_at_send("10.0.0.2 is a private address")
     guard = "the egress guard refused"
     meant = "if it is meant, open its address in push.allow"
     assert first == [

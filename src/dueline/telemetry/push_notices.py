@@ -1,29 +1,28 @@
-"""What keeps jobs from being pushed, as lines of the log; and all that a dispatcher tells, handed on to the figures."""
+"""What a process pushed, counted, and what went wrong, logged: the first of a topic at once, then once a minute."""
 
 from __future__ import annotations
 
 from ..engine.push_log import Attempt
-from ..telemetry.notices import Notices
-from ..telemetry.push_figures import AT_SEND, REFUSED, PushFigures
+from .notices import Notices
+from .push_figures import AT_SEND, REFUSED, PushFigures
 
 OPENED_BY = "push.allow"  # the setting that opens addresses; push.ports and push.deny_names narrow
 
 
-class PushNotices:
-    """A `push.watch.Watch`. A refusal and an absence are told once a topic, then once a minute."""
+class PushNotices(PushFigures):
+    """The figures of pushes, which also log. A `push.watch.Watch`."""
 
-    def __init__(self, figures: PushFigures, notices: Notices) -> None:
-        self._figures = figures
+    def __init__(self, notices: Notices) -> None:
+        super().__init__()
         self._notices = notices
-        self.in_flight = figures.in_flight
-        self.paused = figures.paused
-        self.gone = figures.gone
 
     def called(self, namespace: str, topic: str, attempt: Attempt, failure: str | None) -> None:
-        self._figures.called(namespace, topic, attempt, failure)
+        """A call has ended."""
+        super().called(namespace, topic, attempt, failure)
+        key = ("push", namespace, topic)
         if failure == REFUSED:
             self._notices.notice(
-                (REFUSED, namespace, topic),
+                key,
                 f"the egress guard refused to call a push target; if it is meant, open its address in {OPENED_BY}",
                 namespace=namespace,
                 topic=topic,
@@ -31,13 +30,26 @@ class PushNotices:
                 reason=attempt.error,
                 setting=OPENED_BY,
             )
+        elif not attempt.ok or attempt.error is not None:
+            self._notices.notice(
+                key,
+                "a push failed",
+                namespace=namespace,
+                topic=topic,
+                job=attempt.id,
+                attempt=attempt.attempt,
+                status=attempt.status or None,
+                failure=failure,
+                error=attempt.error,
+            )
 
     def nobody(self, namespace: str, topic: str, why: str) -> None:
+        """Jobs wait, and nobody is there to be called."""
         self._notices.notice(("nobody", namespace, topic), f"jobs wait: {why}", namespace=namespace, topic=topic)
 
-    def denied(self, reason: str) -> None:
+    def refused_at_send(self, reason: str) -> None:
         """A URL was refused before anything was stored; its sender was told."""
-        self._figures.denied(AT_SEND)
+        self.denied(AT_SEND)
         self._notices.notice(
             (REFUSED, AT_SEND),
             f"the egress guard refused a URL in a request; if it is meant, open its address in {OPENED_BY}",

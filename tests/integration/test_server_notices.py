@@ -1,0 +1,108 @@
+"""Trouble that a running server logs: refused sends, a store that may delete jobs, push targets that fail."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import redis.asyncio
+
+from dueline.testing.process import ServerProcess, free_port
+from dueline.testing.wire import Connection
+from tests.kit.valkey import PrivateValkey
+
+WITHIN_S = 30.0
+
+Check = Callable[[Connection, redis.asyncio.Redis, Callable[[str], Awaitable[dict[str, Any]]]], Awaitable[None]]
+
+
+def served(tmp_path: Path, check: Check, **env: str) -> list[dict[str, Any]]:
+    """Run `check` against a server on a store of its own; all that the server logged. `heard` waits for an event."""
+
+    async def run(valkey: PrivateValkey) -> list[dict[str, Any]]:
+        server = ServerProcess(tmp_path, store_url=valkey.url, env=env)
+        store = redis.asyncio.Redis.from_url(valkey.url)
+        await server.start()
+        connection = Connection(*server.address)
+
+        async def heard(event: str) -> dict[str, Any]:
+            async with asyncio.timeout(WITHIN_S):
+                while not (found := [line for line in logged(server) if line["event"] == event]):  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            return found[0]
+
+        try:
+            await check(connection, store, heard)
+        finally:
+            connection.close()
+            await store.aclose()
+            await server.stop()
+        return logged(server)
+
+    with PrivateValkey() as valkey:
+        return asyncio.run(run(valkey))
+
+
+def logged(server: ServerProcess) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in server.output if line.startswith("{")]
+
+
+async def send(connection: Connection, topic: str = "t") -> tuple[int, Any]:
+    answer = await connection.request("POST", f"/v1/topics/{topic}/jobs", b'{"body":1}')
+    return answer.status, answer.json()
+
+
+def test_refused_sends_of_a_full_store_are_logged_once_a_minute(tmp_path: Path) -> None:
+    async def check(connection: Connection, store: redis.asyncio.Redis, heard: Any) -> None:
+        assert (await send(connection))[0] == 201
+        await store.config_set("maxmemory", "1")
+        assert [(await send(connection))[0] for _ in range(3)] == [507] * 3
+        line = await heard("a send was refused")
+        assert (line["level"], line["namespace"], line["topic"], line["code"]) == (
+            "warning",
+            "default",
+            "t",
+            "store_full",
+        )
+
+    lines = served(tmp_path, check)
+    assert len([line for line in lines if line["event"] == "a send was refused"]) == 1
+
+
+def test_a_store_that_may_delete_jobs_is_logged_and_gets_no_sends_until_it_is_mended(tmp_path: Path) -> None:
+    async def check(connection: Connection, store: redis.asyncio.Redis, heard: Any) -> None:
+        await store.config_set("maxmemory", "100mb")
+        await store.config_set("maxmemory-policy", "allkeys-lru")
+        line = await heard("the server is not ready")
+        assert (line["level"], line["reason"], "allkeys-lru" in line["detail"]) == ("warning", "eviction", True)
+        status, answer = await send(connection)
+        assert (status, "allkeys-lru" in answer["error"]["message"]) == (503, True)
+        assert (await heard("a send was refused"))["topic"] == "t"
+        await store.config_set("maxmemory-policy", "noeviction")
+        await heard("the server is ready again")
+        assert (await send(connection))[0] == 201
+
+    served(tmp_path, check)
+
+
+def test_a_push_target_that_fails_is_logged_with_the_reason(tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{free_port()}/hook"
+
+    async def check(connection: Connection, store: redis.asyncio.Redis, heard: Any) -> None:
+        target = json.dumps({"url": url, "retry": {"base_ms": 10}}).encode()
+        assert (await connection.request("PUT", "/v1/topics/t/push", target)).status == 201
+        assert (await send(connection))[0] == 201
+        line = await heard("a push failed")
+        assert {name: line[name] for name in ("level", "namespace", "topic", "attempt", "failure")} == {
+            "level": "warning",
+            "namespace": "default",
+            "topic": "t",
+            "attempt": 1,
+            "failure": "connect",
+        }
+        assert line["error"]
+
+    served(tmp_path, check, DUELINE_PUSH__ALLOW="127.0.0.0/8")
