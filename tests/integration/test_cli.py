@@ -353,6 +353,11 @@ INFO = (
             1,
             {"server": "ok", "ready": "bad", "durability": "warn"},
         ),
+        (
+            [answer(200, b'{"ready":true}'), answer(200, INFO.replace(b"fsync", b"standard"))],
+            1,
+            {"ready": "ok", "durability": "warn"},
+        ),
         ([answer(200, b"<html>")], 1, {"server": "bad"}),
     ],
 )
@@ -361,6 +366,31 @@ def test_doctor_judges_what_the_server_says(script: list[bytes], exit_code: int,
         result = run("doctor", "-o", "json", url=server.url)
     found = {finding["what"]: finding["level"] for finding in msgspec.json.decode(result.stdout)["findings"]}
     assert (result.exit_code, {name: found[name] for name in levels}) == (exit_code, levels)
+
+
+@pytest.mark.parametrize(
+    ("info", "summary"),
+    [
+        (INFO, "all is well"),
+        (INFO.replace(b"fsync", b"standard"), "works, with 1 warning"),
+        (INFO.replace(b"fsync", b"standard").replace(b"0.1.0", b"0.0.1"), "works, with 2 warnings"),
+    ],
+)
+def test_doctor_says_that_all_is_well_only_when_it_is(info: bytes, summary: str) -> None:
+    with Scripted([answer(200, b'{"ready":true}'), answer(200, info)]) as server:
+        result = run("doctor", url=server.url)
+    assert (result.stdout.splitlines()[-1], result.exit_code) == (summary, int(summary != "all is well"))
+
+
+@pytest.mark.parametrize(("auth", "level"), [(b'"none"', "warn"), (b'"tokens"', None), (b"null", None)])
+def test_doctor_tells_a_token_that_the_server_does_not_check(tmp_path: Path, auth: bytes, level: str | None) -> None:
+    file = tmp_path / "token"
+    file.write_text("dl_secret\n")
+    info = INFO.replace(b'"limits"', b'"auth":' + auth + b',"limits"')
+    with Scripted([answer(200, b'{"ready":true}'), answer(200, info)]) as server:
+        result = run("doctor", "-o", "json", "--token-file", str(file), url=server.url)
+    found = {finding["what"]: finding["level"] for finding in msgspec.json.decode(result.stdout)["findings"]}
+    assert (found.get("token"), result.exit_code) == (level, int(level is not None))
 
 
 ALL = [

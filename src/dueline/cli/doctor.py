@@ -1,4 +1,4 @@
-"""The command `doctor`: what a server says about itself, judged. Exit 1 when something is wrong."""
+"""The command `doctor`: what a server says about itself, judged. Exit 1 when anything is not as it should be."""
 
 from __future__ import annotations
 
@@ -88,6 +88,24 @@ def judge_address(url: str, has_token: bool) -> list[Finding]:
     return [Finding(Level.WARN, "token", f"travels unencrypted to {parts.hostname}: use https")]
 
 
+def judge_token(info: r.Info, has_token: bool) -> list[Finding]:
+    """Whether the token of this caller is of any use."""
+    if not has_token or info.auth != "none":
+        return []
+    return [Finding(Level.WARN, "token", "has no effect: this server checks none")]
+
+
+def judge_all(findings: list[Finding]) -> tuple[Level, str]:
+    """The worst of all, and the sum of them in words."""
+    levels = [finding.level for finding in findings]
+    if Level.BAD in levels:
+        return Level.BAD, "something is wrong"
+    warnings = levels.count(Level.WARN)
+    if warnings:
+        return Level.WARN, f"works, with {warnings} warning{'s' if warnings > 1 else ''}"
+    return Level.OK, "all is well"
+
+
 def examine(session: Session) -> tuple[list[Finding], r.Info | None]:
     """Everything that can be found out with what this caller may see."""
     findings = judge_address(session.url, session.token is not None)
@@ -105,21 +123,20 @@ def examine(session: Session) -> tuple[list[Finding], r.Info | None]:
     except DuelineApiError as error:
         advice = hint(error)
         return [*findings, Finding(Level.BAD, "info", f"{error}" + (f"; {advice}" if advice else ""))], None
-    return findings + judge_info(info), info
+    return findings + judge_info(info) + judge_token(info, session.token is not None), info
 
 
 @connected
 def doctor(session: Session) -> None:
     """Check a server: reachable, ready, version, durability, clock, limits."""
     findings, info = examine(session)
-    worst = Level.BAD if any(f.level is Level.BAD for f in findings) else Level.OK
+    worst, summary = judge_all(findings)
     made = tables.table("", "CHECK", "FOUND")
     for finding in findings:
         tables.add(made, Text(finding.level, style=STYLES[finding.level]), finding.what, finding.detail)
-    summary = Text("something is wrong" if worst is Level.BAD else "all is well", style=STYLES[worst])
     raw = msgspec.json.encode({"ok": worst is Level.OK, "findings": findings, "info": info})
-    session.printer.result(raw, Group(made, summary), rows="findings")
-    if worst is Level.BAD:
+    session.printer.result(raw, Group(made, Text(summary, style=STYLES[worst])), rows="findings")
+    if worst is not Level.OK:
         raise typer.Exit(FAILURE)
 
 

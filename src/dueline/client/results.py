@@ -318,6 +318,7 @@ class Info(msgspec.Struct, frozen=True):
     store: Any = None
     limits: dict[str, Any] = {}
     clock_offset_ms: float | None = None
+    auth: str | None = None  # "none": tokens are not checked
 
 
 class Readiness(msgspec.Struct, frozen=True):

@@ -168,7 +168,11 @@ class Log(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "info"
     )
     format: Annotated[
-        Literal["auto", "json", "text"], Meta(description="auto: text on a terminal, else one JSON object per line.")
+        Literal["auto", "json", "text"],
+        Meta(
+            description="json: every line is a JSON object, the ready line included. auto: text on a terminal, else "
+            "JSON but for the ready line and refusals."
+        ),
     ] = "auto"
 
 

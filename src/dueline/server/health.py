@@ -157,13 +157,9 @@ class Health:
 
     def _about(self, facts: Facts) -> list[Reason]:
         found: list[Reason] = []
+        policy = facts.maxmemory_policy
         if may_evict(facts):
-            found.append(
-                Reason(
-                    "eviction",
-                    f"the store may delete jobs: its maxmemory-policy is {facts.maxmemory_policy}; set it to noeviction",
-                )
-            )
+            found.append(Reason("eviction", f"the store may delete jobs: set maxmemory-policy {policy} to noeviction"))
         if facts.role != "master":
             found.append(Reason("store_down", f"the store has become a {facts.role}"))
         if self._durability == "fsync" and not (facts.aof and facts.aof_ok):

@@ -271,7 +271,8 @@ class Paused(msgspec.Struct, frozen=True):
 
 
 class InfoView(msgspec.Struct, frozen=True):
-    """What the server says about itself. `namespace` is the one that the request is in."""
+    """What the server says about itself. `namespace` is the one that the request is in. `auth` "none": tokens are not
+    checked."""
 
     version: str
     namespace: str
@@ -279,3 +280,4 @@ class InfoView(msgspec.Struct, frozen=True):
     store: str
     limits: dict[str, int]
     clock_offset_ms: int
+    auth: str = "none"

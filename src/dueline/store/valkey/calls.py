@@ -127,9 +127,10 @@ class Calls:
                         raise StoreFull(f"the store refuses writes: {message}") from None
                     raise
             if time.monotonic() + pause > deadline:
+                tried = f"the store did not answer for {time.monotonic() - started:.1f} s"
                 if written:
-                    raise UnknownOutcome()
-                raise (Loading() if loading else StoreDown(f"the store does not answer: {message}"))
+                    raise UnknownOutcome(f"{tried} ({message}): the call may have been done. Retry with the same id.")
+                raise (Loading() if loading else StoreDown(f"{tried}: {message}"))
             await asyncio.sleep(pause)
             pause = min(pause * 2, 0.5)
 
