@@ -69,6 +69,14 @@ def heard(server: subprocess.Popen[str], event: str) -> dict[str, Any]:
     return {}
 
 
+def sent(port: int) -> str:
+    """What a send is answered."""
+    head = ("POST /v1/topics/t/jobs HTTP/1.1", "Host: localhost", "Content-Type: application/json", "Content-Length: 2")
+    with socket.create_connection(("127.0.0.1", port)) as caller:
+        caller.sendall("\r\n".join([*head, "", "{}"]).encode())
+        return caller.recv(65_536).decode()
+
+
 def events(text: str) -> list[str]:
     """The events of lines that are all JSON objects of one shape."""
     lines = [json.loads(line) for line in text.splitlines()]
@@ -81,11 +89,13 @@ def events(text: str) -> list[str]:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_server_whose_store_refuses_connections_says_so_and_serves_when_it_is_there(workers: str) -> None:
-    valkey = PrivateValkey(port=free_port())
-    with serving("--store", f"redis://127.0.0.1:{valkey.port}", "--workers", workers) as server:
+    valkey, port = PrivateValkey(port=free_port()), free_port()
+    store = f"redis://127.0.0.1:{valkey.port}"
+    with serving("--store", store, "--workers", workers, "--listen", f"127.0.0.1:{port}") as server:
         line = heard(server, "the store does not serve")
         assert (line.get("level"), line.get("reason")) == ("warning", "store_down")
         assert "refused" in line["detail"]
+        assert "nothing was done: the store does not answer: cannot reach the store" in sent(port)
         with valkey:
             assert server.stdout is not None
             assert " ready on http://" in server.stdout.readline()

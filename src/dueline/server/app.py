@@ -237,7 +237,7 @@ class App:
             return None
         if route.parks:
             return self._until_started()
-        raise Loading(LOADING)
+        raise Loading(self._loading())
 
     async def _until_started(self) -> None:
         """Clients of long polls ask again without a pause when they are refused: the pause is ours. A poll that the
@@ -246,7 +246,12 @@ class App:
             async with asyncio.timeout(CALM_S):
                 await self._started.wait()
         except TimeoutError:
-            raise Loading(LOADING) from None
+            raise Loading(self._loading()) from None
+
+    def _loading(self) -> str:
+        """Why nothing is taken yet; a store that is away is named."""
+        away = [reason.message for reason in self.health.reasons() if reason.code == "store_down"]
+        return f"{LOADING}: {away[0]}" if away else LOADING
 
     # --- what it tells ----------------------------------------------------------------------------------------------
 

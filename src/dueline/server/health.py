@@ -180,10 +180,12 @@ class Health:
 
     def _tell(self) -> None:
         """Log what made this process ready or not since the last time. Of a store that is away `look` tells."""
+        if self.phase is Phase.DRAINING:
+            return
         before, self._told = self._told, self.reasons()
-        codes = {reason.code for reason in before}
         if self._told == before:
             return
+        codes = {reason.code for reason in before}
         for reason in self._told if self.up else ():
             if reason.code not in codes:
                 self._log.warning("the server is not ready", reason=reason.code, detail=reason.message)

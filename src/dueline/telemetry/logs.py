@@ -83,6 +83,9 @@ def refuse(text: str, format: str) -> None:
 
 
 def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+        return
     logging.getLogger("dueline").critical("the process ends by a bug", exc_info=(kind, error, trace))
 
 

@@ -118,6 +118,7 @@ class SingleLink:
             raise LinkLost("the store connection is closed", False)
         if self._connecting is None or self._connecting.done():
             self._connecting = asyncio.get_running_loop().create_task(self._connect())
+            self._connecting.add_done_callback(lambda task: task.cancelled() or task.exception())  # maybe nobody waits
         return await asyncio.shield(self._connecting)
 
     async def _connect(self) -> AbstractConnection:
