@@ -99,7 +99,7 @@ class Tries:
     def _counted(self, error: DuelineApiError, elapsed_s: float) -> DuelineApiError:
         """The error of the last try, with how long it was tried in all."""
         if self._failed > 1:
-            error.message = f"{error.message}, after {self._failed} tries in {elapsed_s:.1f} s"
+            error.message = f"{error.message.rstrip('.')}, after {self._failed} tries in {elapsed_s:.1f} s"
             error.args = (error.message,)
         return error
 
