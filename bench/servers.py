@@ -84,7 +84,7 @@ class Client:
     def start(self, method: str, path: str, value: object = None) -> None:
         """Write a request."""
         body = b"" if value is None else msgspec.json.encode(value)
-        head = f"{method} {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
         self._sock.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
 
     def finish(self) -> tuple[int, Any]:

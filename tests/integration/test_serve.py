@@ -329,7 +329,8 @@ def test_a_second_signal_cuts_the_wait_for_a_slow_client(tmp_path: Path) -> None
         await server.start()
         reader, writer = await asyncio.open_connection(*server.address)
         writer.write(
-            b"POST /v1/topics/t/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n{"
+            b"POST /v1/topics/t/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            b"Content-Length: 100\r\nExpect: 100-continue\r\n\r\n{"
         )
         assert b"100 Continue" in await reader.readline()  # the server reads this request now
         server.signal(signal.SIGTERM)

@@ -14,6 +14,7 @@ from typing import Any
 
 from dueline.dialects.http import Request, Response, Route, plain_error
 from dueline.engine.errors import DuelineError, InvalidField
+from dueline.server.browser import BrowserRules
 from dueline.server.front import Front, FrontLimits
 from dueline.server.router import Router
 
@@ -189,6 +190,7 @@ async def site(
     server_tls: ssl.SSLContext | None = None,
     client_tls: ssl.SSLContext | None = None,
     taskless: bool = False,
+    browser_rules: BrowserRules | None = None,
 ) -> AsyncIterator[Site]:
     probe = Probe(taskless=taskless)
     answered: list[tuple[str, str, int]] = []
@@ -197,6 +199,7 @@ async def site(
         limits,
         answered=lambda route, method, status, _seconds: answered.append((route, method, status)),
         tls=server_tls,
+        browser_rules=browser_rules,
     )
     sock = socket.create_server(("127.0.0.1", 0))
     await front.start(sock)
@@ -217,12 +220,16 @@ async def site(
         await front.drain(1)
 
 
-def run(scenario: Callable[[Site], Awaitable[None]], limits: FrontLimits = FrontLimits()) -> None:
+def run(
+    scenario: Callable[[Site], Awaitable[None]],
+    limits: FrontLimits = FrontLimits(),
+    browser_rules: BrowserRules | None = None,
+) -> None:
     """Run a scenario against a fresh front, on the loop that `dueline serve` uses: with a task and without one."""
     import uvloop
 
     async def whole(taskless: bool) -> None:
-        async with site(limits, taskless=taskless) as running:
+        async with site(limits, taskless=taskless, browser_rules=browser_rules) as running:
             await asyncio.wait_for(scenario(running), 20)
 
     for taskless in (False, True):

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
+
+from dueline.dialects.http import Response, Route
+from dueline.server.browser import BrowserRules
 
 from .kit import Site, assert_error, run
 
@@ -80,6 +84,41 @@ def test_a_refused_head_is_not_remembered() -> None:
         assert site.front.heads == {}
 
     run(scenario)
+
+
+def test_a_known_head_says_nothing_about_the_same_request_of_a_foreign_page() -> None:
+    own = HEAD.replace(b"Host: x", b"Host: 127.0.0.1")
+    foreign = own.replace(b"X-Kind: y", b"X-Kind: y\r\nOrigin: http://evil.example")
+
+    async def scenario(site: Site) -> None:
+        for _ in range(2):
+            assert (await (await site.client()).ask(own + b"hello")).status == 200
+            for refused in (foreign, HEAD):
+                assert_error(await (await site.client()).ask(refused + b"hello"), 403, "forbidden")
+        assert list(site.front.heads) == [own]
+        assert len(site.probe.seen) == 2
+
+    run(scenario, browser_rules=BrowserRules())
+
+
+def test_a_known_head_is_not_judged_again() -> None:
+    class Counting(BrowserRules):
+        judged = 0
+
+        def refusal(self, route: Route, headers: Mapping[bytes, bytes]) -> Response | None:
+            self.judged += 1
+            return super().refusal(route, headers)
+
+    rules = Counting(None)
+
+    async def scenario(site: Site) -> None:
+        rules.judged = 0
+        client = await site.client()
+        for _ in range(3):
+            assert (await client.ask(HEAD + b"hello")).status == 200
+        assert rules.judged == 1
+
+    run(scenario, browser_rules=rules)
 
 
 def test_the_memory_of_heads_is_bounded() -> None:

@@ -117,6 +117,12 @@ def check(settings: Settings, origins: Mapping[str, str] = MappingProxyType({}))
             ladder_of(text)
         except InvalidField as wrong:
             raise ConfigError(f"dialects.{name}.retry: {wrong.message}") from None
+    for name in settings.server.hosts:
+        if not HOST_NAME.fullmatch(name):
+            raise ConfigError(f"server.hosts: {name!r} is not a name such as queue.corp or *.corp, without a port")
+    for origin in settings.server.origins:
+        if not ORIGIN.fullmatch(origin):
+            raise ConfigError(f"server.origins: {origin!r} is not an origin such as https://queue.corp, without a path")
     url = settings.store.url
     if url is not None:
         scheme = url.split("://", 1)[0]
@@ -146,6 +152,8 @@ def _check_reach(settings: Settings, listen: str, path: str, origins: Mapping[st
         )
 
 
+HOST_NAME = re.compile(r"(?:\*\.)?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
+ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/@?#]+", re.IGNORECASE)
 SCHEMES = ("unix", *(kind + way for kind in ("redis", "rediss", "valkey", "valkeys") for way in ("", "+cluster")))
 
 

@@ -33,6 +33,21 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     insecure: Annotated[
         bool, Meta(description="Listen on an address that others can reach, although no tokens are asked for.")
     ] = False
+    hosts: Annotated[
+        tuple[str, ...],
+        Meta(
+            description='Names that clients call this server by ("queue.corp", "*.corp"), beside localhost and IP '
+            "addresses. A request to another name is refused; on an address that others can reach only if names are "
+            "given here."
+        ),
+    ] = ()
+    origins: Annotated[
+        tuple[str, ...],
+        Meta(
+            description='Origins of web pages that may call this server ("https://queue.corp"), beside its own '
+            "address. Needed behind a proxy that changes Host."
+        ),
+    ] = ()
     drain_ms: Annotated[
         int, Meta(ge=0, le=600_000, description="How long calls that are under way may take to end after SIGTERM.")
     ] = 5_000

@@ -49,6 +49,8 @@ class Route(msgspec.Struct, frozen=True):
     parks: bool = False  # may wait long (a long poll): cancelled when the client goes away; others run to their end
     max_body_bytes: int | None = None  # None: the server's limit; more is answered with `failed(BodyTooLarge)`
     always: bool = False  # also while the server is starting and its store is not there
+    page: bool = False  # for people: a link on any other site may lead here
+    programs_only: bool = False  # changes something although it takes a GET: refused to browsers
     taskless: bool = False  # asked often: may be run outside a task, so it must not use asyncio.timeout and the like
 
 

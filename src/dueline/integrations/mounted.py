@@ -11,6 +11,7 @@ The server asks nobody for a token yet. Therefore only callers on this machine a
 one, and no header says that somebody passed the request on. That is all that can be seen from here: behind a proxy on
 this machine that adds no such header (nginx, unless told to) everybody looks local, so the proxy must keep the path to
 itself or ask for credentials. `insecure=True` answers all: the application around it decides who may come this far.
+Requests that web pages of other origins make are refused in any case (server.browser); the Host is not checked.
 Needs dueline[server].
 """
 
@@ -30,6 +31,7 @@ from ..config.settings import Settings
 from ..dialects.http import Response, plain_error
 from ..server.app import App
 from ..server.asgi import AsgiApp, Message, Receive, Send, write_answer
+from ..server.browser import BrowserRules
 from ..server.listeners import addresses
 from ..server.push import refusal
 from ..store.valkey.embedded import EmbeddedStore
@@ -95,7 +97,12 @@ class MountedServer:
             await self.stop()
             raise
         front = self._app.fronts[0]
-        self._asgi = AsgiApp(front.router, max_body_bytes=front.limits.max_body_bytes, answered=self._app.http.answered)
+        self._asgi = AsgiApp(
+            front.router,
+            max_body_bytes=front.limits.max_body_bytes,
+            answered=self._app.http.answered,
+            browser_rules=BrowserRules.mounted(self.settings.server),
+        )
 
     async def stop(self) -> None:
         """Answer what is parked, give leases back, stop the store. It may be called twice, and before `start`."""

@@ -19,6 +19,7 @@ import structlog
 
 from .._version import __version__
 from ..config.ladder import ladder_of
+from ..config.load import parse_address
 from ..config.settings import Settings, wide_namespaces
 from ..dialects.camellia import CamelliaDialect, CamelliaOptions
 from ..dialects.exfe import ExfeDialect, ExfeOptions
@@ -40,6 +41,7 @@ from ..telemetry.figures import CallFigures, HttpFigures
 from ..telemetry.notices import Notices
 from ..telemetry.push_notices import PushNotices
 from ..telemetry.siblings import Siblings
+from .browser import BrowserRules
 from .camellia import CamelliaMetrics, CamelliaNode, content_type, families_of
 from .front import Front, FrontLimits
 from .health import Health, Phase, Reason
@@ -133,7 +135,8 @@ class App:
         limits = FrontLimits(
             max_body_bytes=self.settings.limits.max_request_bytes, max_connections=self.settings.server.max_connections
         )
-        return Front(router, limits, answered=self.http.answered)
+        rules = BrowserRules.of(self.settings.server, loopback=parse_address(address, "listen").loopback)
+        return Front(router, limits, answered=self.http.answered, browser_rules=rules)
 
     # --- life -------------------------------------------------------------------------------------------------------
 

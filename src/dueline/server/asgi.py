@@ -13,6 +13,7 @@ from typing import Any
 
 from ..dialects.http import Request, Response, plain_error
 from ..engine.errors import BodyTooLarge
+from .browser import BrowserRules
 from .front import Answered
 from .head import Headers, join_headers
 from .router import Found, Router
@@ -36,8 +37,10 @@ class AsgiApp:
         answered: Answered | None = None,
         startup: Hook | None = None,
         shutdown: Hook | None = None,
+        browser_rules: BrowserRules | None = None,
     ) -> None:
         self._router = router
+        self._browser_rules = browser_rules
         self._max_body_bytes = max_body_bytes
         self._answered = answered
         self._startup = startup
@@ -74,6 +77,9 @@ class AsgiApp:
         """The answer, or None when the client is gone."""
         if b"content-length" in raw and b"transfer-encoding" in raw:
             return plain_error(400, "bad_request", "Content-Length and Transfer-Encoding exclude each other")
+        refusal = None if self._browser_rules is None else self._browser_rules.refusal(found.route, raw)
+        if refusal is not None:
+            return refusal
         own = found.route.max_body_bytes
         limit = self._max_body_bytes if own is None else own
         declared = raw.get(b"content-length", b"0")

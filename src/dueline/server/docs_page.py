@@ -26,7 +26,7 @@ def docs_routes() -> list[Route]:
     """The page and its two files."""
     folder = files("dueline.server").joinpath("static")
     return [
-        Route("GET", path, _file(folder.joinpath(name).read_bytes(), content_type), "docs")
+        Route("GET", path, _file(folder.joinpath(name).read_bytes(), content_type), "docs", page=path == "/docs")
         for path, (name, content_type) in FILES.items()
     ]
 

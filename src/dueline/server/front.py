@@ -22,6 +22,7 @@ from http import HTTPStatus
 import msgspec
 
 from ..dialects.http import Response
+from .browser import BrowserRules
 from .connection import Connection
 from .deadlines import Deadlines
 from .places import Places
@@ -62,9 +63,11 @@ class Front:
         *,
         answered: Answered | None = None,
         tls: ssl.SSLContext | None = None,
+        browser_rules: BrowserRules | None = None,
     ) -> None:
         self.router = router
         self.limits = limits
+        self.browser_rules = browser_rules
         shortest_s = min(
             limits.header_timeout_s,
             limits.body_timeout_s,

@@ -241,6 +241,11 @@ class Reader:
         method, path, query, found = self._front.router.locate(parser.get_method(), self._url)
         self._found = found
         self._request = Request(method, path, query, Headers(raw), b"", found.params)
+        rules = self._front.browser_rules
+        refusal = None if rules is None else rules.refusal(found.route, raw)
+        if refusal is not None:
+            self.refuse(refusal, found, self._request)
+            raise _Refused
         own = found.route.max_body_bytes
         self._max_body_bytes = self._limits.max_body_bytes if own is None else own
         declared = raw.get(b"content-length")

@@ -37,7 +37,7 @@ async def test_case_002_a_pop_that_finds_nothing_says_so_at_once(youzan: Youzan)
     both = b""
     for fields in (add, {"command": "pop", "topic": topic}):  # in one packet, so that no time is between them
         body = json.dumps(fields).encode()
-        both += b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+        both += b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
     assert (await q.client.raw(both)).json() == done(id)
     assert (await q.client.raw(b"")).json() == NOTHING, "it waited for the job"
     assert await q.ask(command="pop", topic=youzan.topic()) == NOTHING

@@ -27,6 +27,6 @@ def routes(h: CamelliaHandlers, p: CamelliaPages) -> tuple[Route, ...]:
         Route("GET", QUEUE + "getTopicInfoList", p.get_topic_info_list, "camellia_get_topic_info_list"),
         Route("*", HEALTH + "status", p.health_status, "camellia_health_status", always=True),
         Route("*", HEALTH + "check", p.health_check, "camellia_health_check", always=True),
-        Route("*", HEALTH + "online", p.health_online, "camellia_health_online", always=True),
-        Route("*", HEALTH + "offline", p.health_offline, "camellia_health_offline", always=True),
+        Route("*", HEALTH + "online", p.health_online, "camellia_health_online", always=True, programs_only=True),
+        Route("*", HEALTH + "offline", p.health_offline, "camellia_health_offline", always=True, programs_only=True),
     )
