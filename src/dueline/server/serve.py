@@ -57,7 +57,7 @@ def run(settings: Settings, notes: Sequence[str] = ()) -> int:
     try:
         with opened(settings) as listeners:
             return _run_loop(serving(settings, listeners))
-    except (CannotListen, StartRefused) as error:
+    except (CannotListen, StartRefused, EmbeddedError) as error:  # the last: the folder where workers meet
         return _refuse(settings, str(error))
 
 

@@ -32,6 +32,7 @@ import structlog
 from . import embedded_files as files
 from .child_exit import exit_of
 from .embedded_extent import DataLost, ExtentKeeper, accepted_loss
+from .embedded_files import EmbeddedError
 from .embedded_link import Link, Loading, NotThere
 from .embedded_lock import ORPHAN_WAIT_S, FolderInUse, FolderLock
 from .embedded_memory import default_ceiling_bytes
@@ -48,10 +49,6 @@ RESTART_FREE_BYTES = 8 << 20
 WORTH_REWRITING_BYTES = 4 << 20
 STOP_REWRITE_S = 2.0
 STOP_WAIT_S = 2.5  # with the drain and the rewrite: a clean stop ends within 10 s
-
-
-class EmbeddedError(Exception):
-    """The embedded store cannot be started, and trying again would not help."""
 
 
 class StoreState(Enum):
@@ -302,7 +299,7 @@ class EmbeddedStore:
             except DataLost as lost:
                 self._fail(str(lost))
                 return
-            except OSError as error:  # no memory to fork, no room for the config file: the next turn tries again
+            except (OSError, EmbeddedError) as error:  # no memory to fork, no room for the config file: tried again
                 self._log.error("the store cannot be started", error=str(error))
                 continue
             if await self._until_ready():

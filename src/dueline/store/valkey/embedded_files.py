@@ -2,15 +2,20 @@
 
 data/  valkey.conf  store.log  store.sock (or `socket`, naming one elsewhere)  server.lock  store.lock  appendonlydir/
        extent.json (embedded_extent)
+
+Another user may have been here first (a folder below /tmp, a data folder that was open to others). So no file or folder
+of another user is used, and no symbolic link is followed in place of one of ours. The data folder itself may be one.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib.util
 import os
 import platform
 import shlex
+import stat
 import tempfile
 from collections.abc import Mapping
 from enum import Enum
@@ -44,6 +49,10 @@ SETTINGS: dict[str, str] = {
 }
 
 
+class EmbeddedError(Exception):
+    """The embedded store cannot be started, and trying again would not help."""
+
+
 class Exit(Enum):
     """Why the store ended, as far as its log tells."""
 
@@ -70,9 +79,46 @@ def default_binary() -> Path:
 
 
 def make_private(folder: Path) -> None:
-    """Create a folder that only this user may enter."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    """Create a folder that only this user may enter, or close an existing one. Raises EmbeddedError: it is not ours."""
+    try:
+        folder.mkdir(parents=True, mode=0o700)
+    except FileExistsError:
+        pass
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "not a folder"
+        raise EmbeddedError(f"{folder} is {kind}: remove it")
+    if found.st_uid != os.getuid():
+        raise EmbeddedError(f"{folder} belongs to another user: remove it, or use another folder")
     folder.chmod(0o700)
+
+
+def open_private(path: Path) -> int:
+    """Open a file of ours for reading and writing; it may be new. Raises EmbeddedError if it is not ours."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise EmbeddedError(f"{path} is a symbolic link: remove it") from None
+        if error.errno == errno.EISDIR:
+            raise EmbeddedError(f"{path} is not a file: remove it") from None
+        raise
+    found = os.fstat(fd)
+    if stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid():
+        return fd
+    os.close(fd)
+    raise EmbeddedError(
+        f"{path} belongs to another user: remove it"
+        if stat.S_ISREG(found.st_mode)
+        else f"{path} is not a file: remove it"
+    )
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace the content of a file of ours."""
+    with os.fdopen(open_private(path), "w") as file:
+        file.truncate()
+        file.write(text)
 
 
 def claim(data: Path) -> str | None:
@@ -88,7 +134,7 @@ def claim(data: Path) -> str | None:
         foreign = data.stat().st_mode & 0o077 and not (data / "server.lock").exists() and any(data.iterdir())
         if foreign:
             return f"the folder {data} holds other files and is open to others: give the store a folder of its own"
-    make_private(data)
+    make_private(data.resolve())  # its owner may keep it elsewhere, by a symbolic link
     return None
 
 
@@ -114,20 +160,19 @@ def prepare(data: Path, overrides: Mapping[str, str]) -> tuple[Path, Path]:
     socket = socket_path(data)
     if socket.parent != data:
         make_private(socket.parent.parent)
-        if socket.parent.parent.stat().st_uid != os.getuid():
-            raise PermissionError(f"{socket.parent.parent} belongs to another user")
         make_private(socket.parent)
-        (data / "socket").write_text(f"{socket}\n")
+        write_private(data / "socket", f"{socket}\n")
     socket.unlink(missing_ok=True)  # left by a killed store; the lock is ours, so nobody listens on it
     log = log_path(data)
+    os.close(open_private(log))  # the store opens it by its name
     if log.exists() and log.stat().st_size > LOG_KEEP_BYTES:
         log.replace(log.with_suffix(".log.1"))
     lines = [f"{key} {value}" for key, value in {**SETTINGS, **overrides}.items()]
     lines += [f"dir {quoted(data)}", f"logfile {quoted(log)}", f"unixsocket {quoted(socket)}"]
     config = data / "valkey.conf"
-    fd = os.open(config, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(fd, "w") as file:
-        file.write("# Written by dueline at every start; changes made here are lost.\n" + "\n".join(lines) + "\n")
+    write_private(
+        config, "# Written by dueline at every start; changes made here are lost.\n" + "\n".join(lines) + "\n"
+    )
     return config, socket
 
 

@@ -15,6 +15,8 @@ import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from .embedded_files import open_private
+
 ORPHAN_WAIT_S = 30.0
 
 
@@ -42,13 +44,14 @@ class FolderLock:
     async def take(
         self, on_orphan: Callable[[], Awaitable[None]] | None = None, orphan_wait_s: float = ORPHAN_WAIT_S
     ) -> None:
-        """Lock the folder. Raises FolderInUse at once for a living server, after `orphan_wait_s` for an orphaned store.
+        """Lock the folder. Raises FolderInUse at once for a living server, after `orphan_wait_s` for an orphaned store;
+        EmbeddedError when a lock file is not ours.
 
         `on_orphan` is awaited once when only a store holds the folder; it may ask that store to end.
         """
         if self.held:
             return
-        server_fd = _open(self.folder / "server.lock")
+        server_fd = open_private(self.folder / "server.lock")
         if not _try(server_fd):
             owner = os.pread(server_fd, 64, 0).decode(errors="replace").strip() or "unknown"
             os.close(server_fd)
@@ -56,12 +59,14 @@ class FolderLock:
                 f"the data folder {self.folder} is in use by another dueline server, pid {owner}; "
                 "stop it, or give this one its own folder with --data"
             )
-        store_fd = _open(self.folder / "store.lock")
+        store_fd = -1
         try:
+            store_fd = open_private(self.folder / "store.lock")
             await self._wait_for_orphan(store_fd, on_orphan, orphan_wait_s)
         except BaseException:
-            os.close(store_fd)
-            os.close(server_fd)
+            for fd in (store_fd, server_fd):
+                if fd >= 0:
+                    os.close(fd)
             raise
         os.ftruncate(server_fd, 0)
         os.pwrite(server_fd, f"{os.getpid()}\n".encode(), 0)
@@ -96,10 +101,6 @@ class FolderLock:
             if fd >= 0:
                 os.close(fd)
         self._server_fd = self._store_fd = -1
-
-
-def _open(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def _try(fd: int) -> bool:
