@@ -65,13 +65,15 @@ class Sent(msgspec.Struct, frozen=True):
 
 
 class Pull(msgspec.Struct, frozen=True):
-    """Take due jobs of one or several topics, in order of priority. wait_ms 0 = do not wait."""
+    """Take due jobs of one or several topics, in order of priority. wait_ms 0 = do not wait. `fails_fast`: the first
+    failure of the store ends a pull that waits; otherwise it tries again until its time is over."""
 
     namespace: str
     topics: tuple[str, ...]
     max: int = 1
     lease_ms: int | None = None
     wait_ms: int = 0
+    fails_fast: bool = False
 
 
 class Patch(msgspec.Struct, frozen=True):

@@ -177,7 +177,9 @@ class Engine:
         for topic in topics:
             if self._topics.is_old(topic):
                 self._reload(topic)
-        return await self._waiters.pull(topics, command.max, command.lease_ms, command.wait_ms)
+        return await self._waiters.pull(
+            topics, command.max, command.lease_ms, command.wait_ms, fails_fast=command.fails_fast
+        )
 
     async def idle(self, wait_ms: int) -> None:
         """Wait as a pull does for which nothing comes: until the time is over, or the engine drains."""

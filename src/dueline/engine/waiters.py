@@ -65,14 +65,16 @@ class Waiters:
         now_s = self.timer.time()
         return any(line in self._lines and self._lines[line].announced_s > now_s for line in lines)
 
-    async def pull(self, topics: Sequence[Topic], max: int, lease_ms: int | None, wait_ms: int) -> list[Held]:
+    async def pull(
+        self, topics: Sequence[Topic], max: int, lease_ms: int | None, wait_ms: int, fails_fast: bool = False
+    ) -> list[Held]:
         """Due jobs of these topics, in order of priority; waits up to wait_ms for the first one."""
         if self._draining:
             raise Draining
         if self._count >= self._max_waiters:
             raise RateLimited("too many pulls are waiting")
         until_s = self.timer.time() + wait_ms / 1000 if wait_ms else None
-        waiter = Waiter(asyncio.get_running_loop().create_future(), topics, max, lease_ms, until_s)
+        waiter = Waiter(asyncio.get_running_loop().create_future(), topics, max, lease_ms, until_s, fails_fast)
         for topic in topics:
             self._join(waiter, topic)
         self._count += 1

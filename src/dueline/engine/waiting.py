@@ -27,6 +27,7 @@ class Waiter:
     __slots__ = (
         "asking",
         "error",
+        "fails_fast",
         "future",
         "jobs",
         "lease_ms",
@@ -47,6 +48,7 @@ class Waiter:
         max: int,
         lease_ms: int | None,
         until_s: float | None,
+        fails_fast: bool,
     ) -> None:
         self.future = future
         self.own = bool(topics) and topics[0].namespace == INTERNAL_NAMESPACE
@@ -54,6 +56,7 @@ class Waiter:
         self.max = max
         self.lease_ms = lease_ms
         self.until_s = until_s
+        self.fails_fast = fails_fast or until_s is None
         self.lines: list[Waiting] = []
         self.untried: list[Waiting] = []  # lines to ask next, best first; empty: parked
         self.asking: Waiting | None = None  # the line whose call carries this waiter's credit
@@ -205,7 +208,7 @@ class Waiting:
             if waiter.asking is not None or waiter.future.done():
                 continue
             if waiter.untried:
-                if waiter.untried[0] is not self or (self._failures and waiter.until_s is not None and not due):
+                if waiter.untried[0] is not self or (self._failures and not waiter.fails_fast and not due):
                     continue
             elif not due:
                 continue
@@ -296,7 +299,7 @@ class Waiting:
             self._owner.spawn(self._owner.give_back(self.line, back))
 
     def _failed(self, claim: list[tuple[Waiter, int]], error: Exception) -> None:
-        """Who does not wait gets the error; who waits tries again after a back-off, until its own time is over."""
+        """Pulls that fail fast, and those that do not wait, get the error; the others try again after a back-off."""
         back_off_s = min(FIRST_BACK_OFF_S * 2**self._failures, LAST_BACK_OFF_S)
         self._failures += 1
         self._expect(0, self._owner.timer.time() + back_off_s)
@@ -306,7 +309,7 @@ class Waiting:
         for waiter, _ in claim:
             waiter.asking = None
             waiter.error = error
-            if waiter.until_s is None or waiter.over or waiter.jobs:
+            if waiter.fails_fast or waiter.over or waiter.jobs:
                 self._owner.finish(waiter)
             else:
                 self._owner.proceed(waiter, self, filled=False, more=False)

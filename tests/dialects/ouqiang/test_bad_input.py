@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import tempfile
+from pathlib import Path
 from typing import Any
 
-from ..kit import NOWHERE, now_ms
+from dueline.testing.process import ServerProcess
+
+from ...kit.valkey import PrivateValkey
+from ..kit import NOWHERE, Served, now_ms
 from .lab import ADDED, DONE, Ouqiang, refused
 
 UNREADABLE = refused("解析json失败")
@@ -214,3 +219,26 @@ async def test_a_job_whose_answer_broke_off_is_given_to_the_next_and_keeps_its_d
     assert (await q.pop(topic) or ("", ""))[0] == id
     assert await q.get(id) == told
     await q.finish(id)
+
+
+async def test_a_store_that_refuses_connections_is_told_by_every_operation(ouqiang: Ouqiang) -> None:
+    asked = {
+        "push": {"topic": "t", "id": "1", "delay": 60, "ttr": 5, "body": ""},
+        "get": {"id": "1"},
+        "finish": {"id": "1"},
+        "delete": {"id": "1"},
+        "pop": {"topic": "t"},
+    }
+    with tempfile.TemporaryDirectory() as data, PrivateValkey() as store:
+        served = Served(ServerProcess(Path(data), store_url=store.url))
+        await served.server.start()
+        q = Ouqiang(served, served.client())
+        try:
+            assert await q.said("push", json.dumps(asked["push"]).encode()) == ADDED
+            store.stop()
+            for path, fields in asked.items():  # a pop too, although it would wait for 178 s
+                told = await q.said(path, json.dumps(fields).encode())
+                assert (told["code"], told["data"]) == (1, None), path
+                assert "cannot reach the store" in told["message"], path
+        finally:
+            await served.stop()

@@ -2,7 +2,8 @@
 
 A missing script is sent along, a lost connection is reopened and the call repeated with the same nonce (the script
 answers a repeat from its memory), a loading store is waited for. What cannot be healed in `patience_s` ends as
-StoreDown (certainly not done) or UnknownOutcome (its bytes had left).
+StoreDown (certainly not done) or UnknownOutcome (its bytes had left). A store that refuses connections for longer than
+a restart takes is down: then each call ends after one try.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from .keys import DATA_VERSION, LETTERS, directory_keys, line_keys, meta_key
 from .link import Link, LinkLost
 from .scripts import OPERATIONS, Patch, load_scripts
 
+REFUSED_PATIENCE_S = 0.8  # the embedded store is back in 0.2 s after a crash, loading if it must
 _LETTER = {name: chr(97 + place) for place, name in enumerate(OPERATIONS)}
 
 
@@ -57,6 +59,7 @@ class Calls:
         self._process = os.urandom(6).hex()
         self._nonce = int.from_bytes(os.urandom(4), "big") << 24
         self._epoch: str | None = None
+        self._refused_at: float | None = None  # since when the store refuses connections
 
     def now_ms(self) -> int:
         return self._test_clock() if self._test_clock else self.clock.now_ms()
@@ -105,8 +108,10 @@ class Calls:
         with_source = written = loading = False
         message, pause = "", 0.01
         while True:
+            refused = False
             try:
                 reply = await attempt(with_source)
+                self._refused_at = None
                 if self._on_call is not None:
                     self._on_call(name, time.monotonic() - started)
                 return reply
@@ -118,6 +123,7 @@ class Calls:
                 written = written or (isinstance(error, LinkLost) and error.written)
                 loading = isinstance(error, BusyLoadingError) or (isinstance(error, LinkLost) and error.loading)
                 message = str(error)
+                refused = isinstance(error, LinkLost) and error.refused
             except ResponseError as error:
                 message = str(error)
                 if not message.startswith(("TRYAGAIN", "CLUSTERDOWN", "NOREPLICAS", "MASTERDOWN", "LOADING", "BUSY")):
@@ -126,7 +132,9 @@ class Calls:
                     if isinstance(error, OutOfMemoryError) or message.startswith(("OOM", "MISCONF")):
                         raise StoreFull(f"the store refuses writes: {message}") from None
                     raise
-            if time.monotonic() + pause > deadline:
+            self._refused_at = (self._refused_at or time.monotonic()) if refused else None
+            given_up = self._refused_at is not None and time.monotonic() + pause > self._refused_at + REFUSED_PATIENCE_S
+            if time.monotonic() + pause > deadline or (given_up and not written):
                 tried = f"the store did not answer for {time.monotonic() - started:.1f} s"
                 if written:
                     raise UnknownOutcome(f"{tried} ({message}): the call may have been done. Retry with the same id.")

@@ -25,12 +25,14 @@ CONNECT_TIMEOUT_S = 5.0
 
 
 class LinkLost(Exception):
-    """The connection broke. `written`: the call's bytes may have reached the store."""
+    """The connection broke. `written`: the call's bytes may have reached the store. `refused`: nobody takes connections
+    at its address, which was told at once."""
 
-    def __init__(self, message: str, written: bool, loading: bool = False) -> None:
+    def __init__(self, message: str, written: bool, loading: bool = False, refused: bool = False) -> None:
         super().__init__(message)
         self.written = written
         self.loading = loading
+        self.refused = refused
 
 
 class Link(Protocol):
@@ -135,7 +137,8 @@ class SingleLink:
             raise LinkLost(str(error), False, loading=True) from None
         except (RedisError, OSError, TimeoutError) as error:
             await connection.disconnect(nowait=True)
-            raise LinkLost(f"cannot reach the store: {error}", False) from None
+            silent = isinstance(error, (TimeoutError, exceptions.TimeoutError))
+            raise LinkLost(f"cannot reach the store: {error}", False, refused=not silent) from None
         writer = connection._writer
         if writer is None:
             raise LinkLost("cannot reach the store: the connection was closed at once", False)

@@ -29,7 +29,14 @@ class _Node:
         self.confirmed: set[str] = set()
         self.waiting: dict[str, list[asyncio.Future[None]]] = {}
         self.task: asyncio.Task[None] | None = None
+        self.down = False  # the connection broke: all lines are subscribed again, and reported, when it is back
         self.writing = asyncio.Lock()  # redis-py's PubSub connects at its first command: one at a time
+
+    def answer(self, channel: str) -> None:
+        """Those who wait for a subscription go on."""
+        for future in self.waiting.pop(channel, []):
+            if not future.done():
+                future.set_result(None)
 
 
 class Wakeups:
@@ -51,7 +58,7 @@ class Wakeups:
             await client.aclose()
         node.lines[channel] = line
         self._where[channel] = name
-        if channel in node.confirmed:
+        if channel in node.confirmed or node.down:
             return
         confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         node.waiting.setdefault(channel, []).append(confirmed)
@@ -110,6 +117,9 @@ class Wakeups:
                 await self._hear(node, not first)
             except (TimeoutError, RedisError, OSError, LinkLost):
                 node.confirmed.clear()
+                node.down = True
+                for channel in list(node.waiting):
+                    node.answer(channel)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 2.0)
             first = False
@@ -129,9 +139,8 @@ class Wakeups:
             kind, channel = message["type"], _text(message["channel"])
             if kind == "ssubscribe":
                 node.confirmed.add(channel)
-                for future in node.waiting.pop(channel, []):
-                    if not future.done():
-                        future.set_result(None)
+                node.down = False
+                node.answer(channel)
                 if again and (line := node.lines.get(channel)) is not None:
                     self._woken(line)  # what was published meanwhile is lost
             elif kind == "smessage" and (line := node.lines.get(channel)) is not None:

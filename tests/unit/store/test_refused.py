@@ -1,0 +1,133 @@
+"""How long a call tries while the store cannot be reached, on a clock of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dueline.engine.errors import Unavailable
+from dueline.store.valkey import calls as module
+from dueline.store.valkey.calls import REFUSED_PATIENCE_S, Calls
+from dueline.store.valkey.link import LinkLost, SingleLink
+
+PATIENCE_S = 4.5
+
+
+class Clock:
+    now_s = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    async def sleep(self, delay_s: float) -> None:
+        self.now_s += delay_s
+
+
+class Store:
+    """A link whose store answers, or fails with `error`."""
+
+    permanent_keys = False
+
+    def __init__(self, error: LinkLost | None) -> None:
+        self.error = error
+        self.tries = 0
+
+    async def call(self, key: str, *args: Any) -> Any:
+        self.tries += 1
+        if self.error is not None:
+            raise self.error
+        return b"OK"
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(module.asyncio, "sleep", clock.sleep)
+    return clock
+
+
+def attempt(calls: Calls, store: Store, clock: Clock) -> tuple[str, float, int]:
+    """(outcome, seconds, tries) of one call."""
+    began_s, store.tries = clock.now_s, 0
+    try:
+        asyncio.run(calls.plain("k", "PING"))
+    except Unavailable as error:
+        return error.code, clock.now_s - began_s, store.tries
+    return "ok", clock.now_s - began_s, store.tries
+
+
+def made(error: LinkLost | None) -> tuple[Calls, Store]:
+    store = Store(error)
+    return Calls(store, "p", None, PATIENCE_S, None, None), store  # type: ignore[arg-type]
+
+
+REFUSED = LinkLost("refused", False, refused=True)
+
+
+def test_a_store_that_refuses_connections_is_down_within_a_second_and_then_at_once(clock: Clock) -> None:
+    calls, store = made(REFUSED)
+    code, spent_s, tries = attempt(calls, store, clock)
+    assert (code, tries > 3) == ("store_down", True)
+    assert spent_s <= REFUSED_PATIENCE_S < 1
+    for _ in range(3):
+        clock.now_s += 0.2
+        assert attempt(calls, store, clock) == ("store_down", 0.0, 1)
+
+
+def test_when_it_answers_again_the_next_refusal_is_borne_as_the_first(clock: Clock) -> None:
+    calls, store = made(REFUSED)
+    attempt(calls, store, clock)
+    clock.now_s += 60
+    store.error = None
+    assert attempt(calls, store, clock) == ("ok", 0.0, 1)
+    store.error = REFUSED
+    assert attempt(calls, store, clock)[2] > 3
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (LinkLost("silent", False), "store_down"),
+        (LinkLost("broke", True), "unknown_outcome"),
+        (LinkLost("loading", False, loading=True), "loading"),
+    ],
+)
+def test_a_store_that_is_silent_broke_off_or_loads_has_the_whole_patience(
+    clock: Clock, error: LinkLost, code: str
+) -> None:
+    calls, store = made(error)
+    told, spent_s, _ = attempt(calls, store, clock)
+    assert told == code
+    assert PATIENCE_S - 0.6 < spent_s <= PATIENCE_S
+
+
+def test_a_call_that_had_left_is_tried_on_when_the_store_then_refuses(clock: Clock) -> None:
+    calls, store = made(LinkLost("broke", True))
+    whole = Store.call
+
+    async def call(key: str, *args: Any) -> Any:
+        try:
+            return await whole(store, key, *args)
+        finally:
+            store.error = REFUSED
+
+    store.call = call  # type: ignore[method-assign]
+    code, spent_s, _ = attempt(calls, store, clock)
+    assert code == "unknown_outcome"
+    assert spent_s > REFUSED_PATIENCE_S, "its outcome may still be learned"
+
+
+@pytest.mark.parametrize("url", ["unix:///nowhere/v.sock", "redis://127.0.0.1:1", "redis://localhost:1"])
+def test_the_link_says_that_nobody_takes_connections(url: str) -> None:
+    async def scenario() -> LinkLost:
+        link = SingleLink(url)
+        with pytest.raises(LinkLost) as lost:
+            await link.call("k", "PING")
+        await link.stop()
+        return lost.value
+
+    lost = asyncio.run(scenario())
+    assert (lost.refused, lost.written) == (True, False)
