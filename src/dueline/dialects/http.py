@@ -74,6 +74,19 @@ class SpaceOwner(Dialect, Protocol):
     space: str
 
 
+@runtime_checkable
+class PathSpeller(Dialect, Protocol):
+    """A dialect whose original knows other spellings of a path: doubled slashes, a slash at the end."""
+
+    def respelled(self, path: str) -> str:
+        """The path that the original looks up for this one. Asked for paths that nobody claims."""
+        ...
+
+    def moved(self, request: Request, path: str) -> Response | None:
+        """The redirect to the path that was meant; None: the request is answered as if it had been sent there."""
+        ...
+
+
 def plain_error(
     status: int, code: str, message: str, field: str | None = None, headers: tuple[tuple[str, str], ...] = ()
 ) -> Response:

@@ -5,8 +5,8 @@
 One table is built from the routes of all dialects. Paths without placeholders are one dictionary look-up; the rest is a
 walk over segments. A placeholder is one segment, percent-decoded; one with a star, {rest*}, stands at the end and is
 all that is left, if there is something. Bytes that are not UTF-8 are refused in the words of the route's dialect. No
-two dialects may claim one (method, path). What nobody claims is answered by the router, in the space of a dialect that
-has words for it (SpaceOwner) by that dialect.
+two dialects may claim one (method, path). What nobody claims may be another spelling of a path (PathSpeller). Else it
+is answered by the router, or in the space of a dialect that has words for it (SpaceOwner) by that dialect.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from ..dialects.http import Dialect, Handler, Request, Response, Route, SpaceOwner, plain_error
+from ..dialects.http import Dialect, Handler, PathSpeller, Request, Response, Route, SpaceOwner, plain_error
 from ..engine.errors import DuelineError, InvalidField, MethodNotAllowed, NoRoute
 
 log = logging.getLogger("dueline.server")
@@ -60,6 +60,7 @@ class Router:
         self, dialects: Sequence[Dialect], *, guard: Guard | None = None, owner: SpaceOwner | None = None
     ) -> None:
         self._guard = guard
+        self._spellers = [dialect for dialect in dialects if isinstance(dialect, PathSpeller)]
         self._spaces = [
             (dialect.space, dialect) for dialect in dialects if isinstance(dialect, SpaceOwner) and dialect.space
         ]
@@ -112,7 +113,9 @@ class Router:
             return self._at(node, method, ())
         segments = path.split("/")
         walked = self._walk(self._root, segments, 1) if segments[0] == "" and len(segments) > 1 else None
-        return self._nowhere(path) if walked is None else self._at(walked[0], method, walked[1])
+        if walked is not None:
+            return self._at(walked[0], method, walked[1])
+        return self._respelled(method, path) or self._nowhere(path)
 
     async def respond(self, found: Found, request: Request) -> Response:
         """Run the handler. A refusal is answered by the dialect, anything unexpected by 500 `internal`."""
@@ -135,6 +138,18 @@ class Router:
             log.exception("unexpected error while refusing in %s", found.route.name)
             return internal_error()
         return plain_error(_TRANSPORT_STATUS.get(error.code, 400), error.code, error.message, error.field)
+
+    def _respelled(self, method: str, path: str) -> Found | None:
+        """The answer for another spelling of a path. On a dialect's own listener a redirect may lead to nowhere."""
+        for dialect in self._spellers:
+            meant = dialect.respelled(path)
+            if meant == path:
+                continue
+            node = self._exact.get(meant)
+            found = self._nowhere(path) if node is None else self._at(node, method, ())
+            if found.dialect is dialect:
+                return Found(_moving(found.route, dialect, meant), dialect)
+        return None
 
     def _nowhere(self, path: str) -> Found:
         for space, dialect in self._spaces:
@@ -249,6 +264,16 @@ def _not_allowed(methods: dict[str, tuple[Route, Dialect]]) -> Found:
         return answer
 
     return Found(Route("*", "", refuse, "method_not_allowed"), dialect)
+
+
+def _moving(route: Route, dialect: PathSpeller, path: str) -> Route:
+    """The same route, but clients may be sent to its path."""
+
+    async def move(request: Request) -> Response:
+        return dialect.moved(request, path) or await route.handler(request)
+
+    handler: Handler = move
+    return msgspec.structs.replace(route, handler=handler)
 
 
 def _refusing(route: Route, error: DuelineError) -> Route:

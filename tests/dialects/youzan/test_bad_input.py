@@ -18,7 +18,7 @@ NOT_AN_OBJECT = (
     b'{"a":"\n"}', b"\xff", b'{"a":"\xff"}', b"\xef\xbb\xbf{}", b"command=pop&topic=a", b"{" * 100_000, b"[" * 100_000,
     b'{"command":"add","topic":"t","id":"i","delay":0,"body":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
 )  # fmt: skip
-NO_NAME = (1, 0, 1.5, True, [], ["x"], {}, "", " ", "\t\n", None)
+NO_NAME = (True, False, [], ["x"], {}, "", " ", "\t\n", None)
 NO_NUMBER = (
     "",
     "x",

@@ -221,3 +221,30 @@ async def test_case_026_ten_jobs_of_one_moment_are_ten_pops(youzan: Youzan) -> N
     popped = [await q.pop(topic, LONG_S) for _ in range(10)]
     assert sorted(popped, key=str) == sorted(((id, "x") for id in ids), key=str)
     assert await q.pop(topic) is None
+
+
+async def test_a_number_is_an_id_and_a_topic_by_its_decimal_text(youzan: Youzan) -> None:
+    q = youzan.another()
+    for written, text in (
+        ("90071992547409931", "90071992547409931"),  # digit for digit, beyond what a double holds
+        ("-77001", "-77001"),
+        ("77002.0", "77002"),
+        ("77.0030", "77.003"),
+        ("7.7004e4", "77004"),
+        ("77005E-1", "7700.5"),
+    ):
+        add = f'{{"command":"add","topic":{written},"id":{written},"delay":0,"TTR":60,"body":"b"}}'
+        assert await q.said(add.encode()) == done(text), written
+        assert await q.pop(text) == (text, "b")
+        pop = await q.said(f'{{"command":"pop","topic":{written}}}'.encode())
+        assert pop == NOTHING, "it is the same topic, and its job is taken"
+        assert await q.said(f'{{"command":"finish","id":{written}}}'.encode()) == done(text)
+        assert await q.counts(text) == NOWHERE
+
+
+async def test_a_number_that_is_too_long_for_a_name_is_refused(youzan: Youzan) -> None:
+    q = youzan.another()
+    for written in ("1" + "0" * 600, "1e600", "1e-600"):
+        found = await q.said(f'{{"command":"add","topic":"t","id":{written},"delay":0}}'.encode())
+        assert (found["success"], found["value"]) == (False, None), written[:20]
+    assert (await q.said(b'{"command":"finish","id":1e99999999999999999999}'))["success"] is True

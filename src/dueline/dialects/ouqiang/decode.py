@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from posixpath import normpath
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -73,6 +74,12 @@ def job_id(raw: bytes) -> str:
     if not id:
         raise BadRequest(NO_ID)
     return id
+
+
+def clean_path(path: str) -> str:
+    """A path as Go's mux looks it up: without empty, "." and ".." segments. A slash at the end stays."""
+    clean = normpath("/" + path.lstrip("/"))
+    return clean + "/" if path.endswith("/") and clean != "/" else clean
 
 
 def _fields(raw: bytes, zeros: Mapping[str, str | int]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ from ...engine.errors import BodyTooLarge, DuelineError, NoRoute
 from ...engine.job import Held, Job
 from ...engine.topics import DEFAULT_LEASE_MS
 from ..body import text_of
-from ..http import Response
+from ..http import Request, Response
 
 ADDED, DONE = "添加成功", "操作成功"
 UNREAD = "读取request body失败"
@@ -40,6 +41,16 @@ def found(job: Job) -> Response:
     body = text_of(job)
     data = {"topic": job.topic, "id": job.id, "delay": job.first_due_at_ms // 1000, "ttr": ttr_s, "body": body}
     return answer(0, DONE, data)
+
+
+def moved(request: Request, path: str) -> Response:
+    """Go's redirect to the clean path. Only a GET gets a page with it."""
+    location = f"{path}?{request.query}" if request.query else path
+    headers = (("location", location),)
+    if request.method not in ("GET", "HEAD"):
+        return Response(301, b"", "", headers)
+    page = f'<a href="{escape(location)}">Moved Permanently</a>.\n\n'
+    return Response(301, page.encode("latin-1"), "text/html; charset=utf-8", headers)
 
 
 def failed(error: DuelineError) -> Response:

@@ -36,6 +36,12 @@ class Asked(msgspec.Struct, frozen=True):
     app_name: str | None
 
 
+def lookup_path(path: str) -> str:
+    """A path as Spring MVC 5 looks it up: slashes that follow each other are one, and one at the end does not count."""
+    path = re.sub("/{2,}", "/", path)
+    return path.removesuffix("/") or "/"
+
+
 def check_content_type(headers: Mapping[str, str]) -> None:
     """Raises UnsupportedMediaType for everything but JSON in UTF-8."""
     told = headers.get("content-type", "")

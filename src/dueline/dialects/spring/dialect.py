@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...engine.engine import Engine
 from ...engine.errors import DuelineError
 from ..http import Request, Response, Route
-from . import encode
+from . import decode, encode
 from .handlers import SpringHandlers
 from .options import Services, SpringOptions
 from .routes import routes
@@ -24,6 +24,12 @@ class SpringDialect:
 
     def routes(self) -> Sequence[Route]:
         return self._routes
+
+    def respelled(self, path: str) -> str:
+        return decode.lookup_path(path)
+
+    def moved(self, request: Request, path: str) -> None:
+        """Answered under every spelling."""
 
     def failed(self, request: Request, error: DuelineError) -> Response:
         return encode.failed(request, error)

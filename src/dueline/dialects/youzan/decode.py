@@ -1,4 +1,4 @@
-"""One request: strict JSON, keys in any case, numbers also as numeric text. No I/O.
+"""One request: strict JSON, keys in any case, numbers also as numeric text, names also as numbers. No I/O.
 
 What the document leaves open follows its sibling (ouqiang) where it can: ids and topics are trimmed, a missing or null
 field is as if it were not there, the last of several counts, a missing body is "".
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from decimal import Decimal
 from typing import Any, cast
 
 import msgspec
@@ -17,6 +18,7 @@ from ...engine.errors import BadRequest
 from ...engine.limits import LAST_MS
 from ..written import Number, Object, written_object
 
+MAX_EXPONENT_CHARS = 4  # of a number that stands for a name
 MAX_S = LAST_MS / 1000  # longer is then
 COMMANDS = {"add": "add", "put": "add", "push": "add", "pop": "pop", "finish": "finish", "delete": "delete"}
 _NUMERAL = re.compile(r"\s*[+-]?(?:\d{1,30}(?:\.\d{1,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,9})?\s*", re.ASCII)
@@ -76,8 +78,20 @@ def _fields(raw: bytes) -> dict[str, Any]:
 
 
 def _name(fields: dict[str, Any], name: str) -> str:
+    """A text without outer spaces; a number as its decimal text."""
     value = fields.get(name, "")
+    if isinstance(value, Number):
+        return _decimal(value)
     return _SURROGATE.sub("\ufffd", value).strip() if type(value) is str else ""
+
+
+def _decimal(number: Number) -> str:
+    """The same for 7, 7.0 and 0.7e1. What is too long for a name stays as it was written, and is refused later."""
+    exponent = number.lower().partition("e")[2]
+    if len(exponent) > MAX_EXPONENT_CHARS:
+        return str(number)
+    text = format(Decimal(number), "f")
+    return text.rstrip("0").removesuffix(".") if "." in text else text
 
 
 def _ms(fields: dict[str, Any], name: str, id: str) -> int | None:

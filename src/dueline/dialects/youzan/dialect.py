@@ -25,5 +25,11 @@ class YouzanDialect:
     def routes(self) -> Sequence[Route]:
         return self._routes
 
+    def respelled(self, path: str) -> str:
+        return path.removesuffix("/") or "/"
+
+    def moved(self, request: Request, path: str) -> None:
+        """Answered under both spellings."""
+
     def failed(self, request: Request, error: DuelineError) -> Response:
         return encode.failed(error)
