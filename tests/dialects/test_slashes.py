@@ -65,6 +65,7 @@ def test_ouqiang_redirects_to_the_clean_path_and_finds_nothing_behind_a_slash(tm
         if alone:
             assert (unknown.status, unknown.headers["location"]) == (301, "/push/")
             assert (await ask(port, "GET", "//nothing")).headers["location"] == "/nothing"
+            assert (await ask(port, "GET", "//\\evil.example")).headers["location"] == "/%5Cevil.example"
         else:
             assert unknown.status == 404, "elsewhere the path may be anybody's"
             assert (await ask(port, "GET", "//docs")).status == 404

@@ -53,7 +53,8 @@ def test_loopback_names_addresses_and_a_missing_host_are_answered(host: str | No
 @pytest.mark.parametrize(
     "host",
     ["evil.example", "evil.example:9277", "127.0.0.1.evil.example", "localhost.evil.example", "notlocalhost", "queue",
-     "2130706433", "0x7f.1", "127.1", "x@127.0.0.1", "[evil]", "[::1", "127.0.0.1:80:90", "a b", "\xe9"],
+     "2130706433", "0x7f.1", "127.1", "x@127.0.0.1", "[evil]", "[::1", "127.0.0.1:80:90", "a b", "\xe9",
+     "a." * 10_000, "localhost" * 3000],
 )  # fmt: skip
 def test_any_other_name_is_refused_and_the_refusal_names_the_setting(host: str) -> None:
     rules = BrowserRules()

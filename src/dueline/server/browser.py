@@ -33,7 +33,8 @@ class BrowserRules:
 
     def __init__(self, hosts: tuple[str, ...] | None = (), origins: tuple[str, ...] = ()) -> None:
         self._any_host = hosts is None
-        self._names = frozenset(name.lower() for name in hosts or ())
+        self._names = frozenset(("localhost", *(name.lower() for name in hosts or () if not name.startswith("*."))))
+        self._suffixes = (".localhost", *(name[1:].lower() for name in hosts or () if name.startswith("*.")))
         self._origins = frozenset(origin.lower().encode() for origin in origins)
         self._known_hosts: set[bytes] = set()  # those that were found good; bounded, because clients choose them
 
@@ -69,16 +70,12 @@ class BrowserRules:
         if found is None:
             return False
         name = (found[1] or found[2] or "").lower().removesuffix(".")
-        if not (name == "localhost" or name.endswith(".localhost") or _is_address(name) or self._is_named(name)):
+        if name not in self._names and not name.endswith(self._suffixes) and not _is_address(name):
             return False
         if len(self._known_hosts) >= MAX_KNOWN_HOSTS:
             self._known_hosts.clear()
         self._known_hosts.add(host)
         return True
-
-    def _is_named(self, name: str) -> bool:
-        parts = name.split(".")
-        return name in self._names or any("*." + ".".join(parts[n:]) in self._names for n in range(1, len(parts)))
 
 
 def _is_address(name: str) -> bool:

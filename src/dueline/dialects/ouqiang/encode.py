@@ -45,7 +45,9 @@ def found(job: Job) -> Response:
 
 def moved(request: Request, path: str) -> Response:
     """Go's redirect to the clean path. Only a GET gets a page with it."""
-    location = f"{path}?{request.query}" if request.query else path
+    location = path.replace("\\", "%5C")  # a browser would read it as a slash, and "//name" as another server
+    if request.query:
+        location += "?" + request.query
     headers = (("location", location),)
     if request.method not in ("GET", "HEAD"):
         return Response(301, b"", "", headers)

@@ -18,7 +18,7 @@ from ...engine.errors import BadRequest
 from ...engine.limits import LAST_MS
 from ..written import Number, Object, written_object
 
-MAX_EXPONENT_CHARS = 4  # of a number that stands for a name
+MAX_NAME_DIGITS, MAX_EXPONENT_CHARS = 600, 4  # of a number that is a name
 MAX_S = LAST_MS / 1000  # longer is then
 COMMANDS = {"add": "add", "put": "add", "push": "add", "pop": "pop", "finish": "finish", "delete": "delete"}
 _NUMERAL = re.compile(r"\s*[+-]?(?:\d{1,30}(?:\.\d{1,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,9})?\s*", re.ASCII)
@@ -88,7 +88,7 @@ def _name(fields: dict[str, Any], name: str) -> str:
 def _decimal(number: Number) -> str:
     """The same for 7, 7.0 and 0.7e1. What is too long for a name stays as it was written, and is refused later."""
     exponent = number.lower().partition("e")[2]
-    if len(exponent) > MAX_EXPONENT_CHARS:
+    if len(number) > MAX_NAME_DIGITS or len(exponent) > MAX_EXPONENT_CHARS:
         return str(number)
     text = format(Decimal(number), "f")
     return text.rstrip("0").removesuffix(".") if "." in text else text
