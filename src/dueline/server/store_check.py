@@ -120,7 +120,7 @@ def facts_of(figures: dict[str, str]) -> Facts:
         aof=figures.get("aof_enabled", "0") == "1",
         aof_ok=figures.get("aof_last_write_status", "ok") == "ok",
         replicas=int(figures.get("connected_slaves", "0") or 0),
-        oom_refusals=int(figures.get("errorstat_OOM", "count=0").removeprefix("count=")),
+        oom_refusals=int(figures.get("errorstat_OOM", "count=0").removeprefix("count=").partition(",")[0]),
     )
 
 

@@ -280,9 +280,7 @@ class EmbeddedStore:
             log = files.log_since(self.data, self._log_from)
             why = files.diagnose(log)
             if why is files.Exit.CORRUPT:
-                self._fail(
-                    f"the append-only file in {self.data} is damaged; {files.repair_hint(self.data, self.binary)}"
-                )
+                self._fail(self._damaged())
                 return
             if why is files.Exit.DISK_FULL:
                 await self._until_room(code)
