@@ -53,8 +53,7 @@ def serve(
     try:
         from ..config.load import ConfigError, load, wants_json
         from ..config.ouqiang_ini import Unreadable, read
-        from ..server.serve import run
-        from ..telemetry import logs
+        from ..server.serve import refuse, run
     except ModuleNotFoundError as missing:
         if (missing.name or "").startswith("dueline"):
             raise
@@ -75,6 +74,6 @@ def serve(
         ouqiang = None if ouqiang_config is None else read(ouqiang_config)
         settings = load(flags, os.environ, config, ouqiang)
     except (ConfigError, Unreadable) as error:
-        logs.refuse(str(error), "json" if wants_json(os.environ, config) else "text")
-        raise typer.Exit(USAGE) from None
+        log_format = "json" if wants_json(os.environ, config) else "text"
+        raise typer.Exit(refuse(str(error), log_format, USAGE)) from None
     raise typer.Exit(run(settings, ouqiang.notes if ouqiang is not None else ()))

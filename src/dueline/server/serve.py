@@ -61,6 +61,12 @@ def run(settings: Settings, notes: Sequence[str] = ()) -> int:
         return _refuse(settings, str(error))
 
 
+def refuse(message: str, log_format: str, code: int) -> int:
+    """Say why there is no server, in the log's format. Returns the exit code."""
+    logs.refuse(message, log_format)
+    return code
+
+
 def work(status_fd: int, *listener_fds: int) -> int:
     """The main function of a worker process (server.workers)."""
     orders = msgspec.json.decode(sys.stdin.buffer.read(), type=Orders)
@@ -278,8 +284,7 @@ def _verdict(settings: Settings, embedded: EmbeddedStore | None) -> int:
 
 
 def _refuse(settings: Settings, message: str, code: int = 1) -> int:
-    logs.refuse(message, settings.log.format)
-    return code
+    return refuse(message, settings.log.format, code)
 
 
 def _run_loop(main: Coroutine[Any, Any, int]) -> int:
