@@ -130,3 +130,15 @@ async def after(moment_ms: int) -> None:
     """Return when the store's clock is surely past this moment, also as the server knows it."""
     while (rest_ms := moment_ms + 20 - now_ms()) > 0:  # noqa: ASYNC110
         await asyncio.sleep(rest_ms / 1000)
+
+
+async def overdue(q: Camellia, topic: str) -> None:
+    """A message "one" of this topic that is being consumed for a long time, and whose ttl is over. A short ttl may be
+    over before the pull on a busy machine: then a longer one is tried."""
+    for ttl_ms in (300, 3_000, 30_000):
+        msg = await q.send(topic, "old", msgId="one", ttlMillis=ttl_ms)
+        held = await q.pull(topic, ackTimeoutMillis=120_000)
+        await after(msg["expireTime"])
+        if held:
+            return
+    raise AssertionError("nothing could be pulled within its ttl")

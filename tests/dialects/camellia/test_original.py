@@ -21,25 +21,13 @@ from dueline.store.memory import MemoryStore
 from dueline.telemetry.families import gauge
 from dueline.testing.clock import VirtualClock
 
-from .lab import BASE, FORM, SUCCESS, Camellia, after, failed, shown
+from .lab import BASE, FORM, SUCCESS, Camellia, failed, overdue, shown
 
 TEXT_TYPE, JSON_TYPE = "text/plain;charset=UTF-8", "application/json"
 LONGEST_MS = (1 << 63) - 1
 
 
 # -- a message whose ttl ends while it is being consumed
-
-
-async def overdue(q: Camellia, topic: str) -> None:
-    """A message "one" of this topic that is being consumed for a long time, and whose ttl is over. A short ttl may be
-    over before the pull on a busy machine: then a longer one is tried."""
-    for ttl_ms in (300, 3_000, 30_000):
-        msg = await q.send(topic, "old", msgId="one", ttlMillis=ttl_ms)
-        held = await q.pull(topic, ackTimeoutMillis=120_000)
-        await after(msg["expireTime"])
-        if held:
-            return
-    raise AssertionError("nothing could be pulled within its ttl")
 
 
 async def test_an_id_is_free_again_when_its_ttl_passed_while_it_was_being_consumed(camellia: Camellia) -> None:
