@@ -13,6 +13,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+import dueline
 from dueline.cli import commands
 from dueline.cli.main import build
 
@@ -99,6 +100,9 @@ def test_where_no_server_is_the_error_says_how_to_start_one() -> None:
         ["send", "t", "x", "--in", "5m", "--at", "2026-12-24T18:00:00Z"],
         ["send", "t", "x", "--header", "nosign"],
         ["send", "t", "{", "--as", "json"],
+        ["send", "t", '{"to": ann}'],
+        ["send", "t", " [1, 2"],
+        ["send", "t", '"half'],
         ["send", "t", "x", "--from", "-"],
         ["send", "t", "--from", "/does/not/exist"],
         ["reschedule", "t", "a"],
@@ -161,6 +165,8 @@ def test_send_turns_every_option_into_its_field() -> None:
         (["-"], b'{"a":1}\n', {"body": {"a": 1}}),
         (["-", "--as", "bytes"], b"\x00\xff", {"body_base64": "AP8="}),
         (["42", "--as", "text"], None, {"body": "42"}),
+        (["{to: ann}", "--as", "text"], None, {"body": "{to: ann}"}),
+        (["12 monkeys"], None, {"body": "12 monkeys"}),
     ],
 )
 def test_a_body_comes_from_the_argument_or_standard_input(
@@ -266,12 +272,18 @@ def test_an_ack_after_the_lease_is_a_conflict_also_when_it_is_the_only_one() -> 
     assert (result.exit_code, result.stdout_bytes) == (4, raw + b"\n")
 
 
-def test_a_table_is_never_folded_and_never_coloured_when_it_goes_to_a_file() -> None:
+def test_a_list_in_a_file_has_one_line_a_row_and_no_colour() -> None:
     long = HELD.replace(b'{"n": 1.0}', b'"' + b"x" * 500 + b'"')
-    with Scripted([answer(200, b'{"jobs":[' + long + b"]}")]) as server:
+    with Scripted([answer(200, b'{"jobs":[' + long + b"," + long + b"]}")]) as server:
         result = run("pull", "t", url=server.url)
-    assert "x" * 500 in result.stdout
+    assert [len(line) for line in result.stdout.splitlines()][1:] == [100, 100]
     assert "\x1b" not in result.stdout
+
+
+def test_the_version_is_an_option_too() -> None:
+    asked = CliRunner().invoke(build(), ["--version"])
+    assert (asked.exit_code, asked.stdout) == (0, CliRunner().invoke(build(), ["version"]).stdout)
+    assert asked.stdout.startswith(f"dueline {dueline.__version__} ")
 
 
 def test_what_a_job_carries_cannot_drive_the_terminal() -> None:

@@ -1,4 +1,5 @@
-"""The command line against a real server with its embedded store, also as processes and on a terminal."""
+"""The command line against a real server with its embedded store, also as processes and on a terminal; and the same
+commands straight on a store, where a server stands beside it and must see the same."""
 
 from __future__ import annotations
 
@@ -6,7 +7,9 @@ import asyncio
 import base64
 import os
 import pty
+import signal
 import subprocess
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +23,7 @@ from typer.testing import CliRunner
 from dueline.cli.main import build
 from dueline.store.valkey.embedded import EmbeddedStore
 
+from ..kit.valkey import PrivateValkey
 from .served import DUELINE, environment, served
 
 
@@ -34,8 +38,9 @@ class Done(NamedTuple):
 class Shell:
     """A user at a prompt without a terminal. Commands run in this process, which is a second quicker for each."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, server: str | None = None) -> None:
         self.url = url
+        self._server = server or url
 
     def run(self, *arguments: str, stdin: bytes | None = b"") -> Done:
         done = CliRunner().invoke(build(), arguments, input=stdin, env={"DUELINE_URL": self.url, "NO_COLOR": "1"})
@@ -55,15 +60,25 @@ class Shell:
         assert done.returncode == 0, done.stderr
         return msgspec.json.decode(done.stdout)
 
+    def live(self) -> set[str]:
+        """The topics that hold live jobs."""
+        found = self.json("topics", "--all")["topics"]
+        return {one["topic"] for one in found if any(one["counts"][s] for s in ("scheduled", "ready", "leased"))}
+
     def api(self, path: str) -> bytes:
-        with urllib.request.urlopen(f"{self.url}{path}", timeout=30) as answer:
+        with urllib.request.urlopen(f"{self._server}{path}", timeout=30) as answer:
             return answer.read()
 
 
-@pytest.fixture(scope="module")
-def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
-    with served(tmp_path_factory.mktemp("cli") / "data") as url:
-        yield Shell(url)
+@pytest.fixture(scope="module", params=["a server", "a store"])
+def shell(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    data = tmp_path_factory.mktemp("cli") / "data"
+    if request.param == "a server":
+        with served(data) as url:
+            yield Shell(url)
+        return
+    with PrivateValkey() as store, served(data, DUELINE_STORE__URL=store.url) as url:
+        yield Shell(store.url, server=url)
 
 
 def test_a_group_lives_its_whole_life_at_the_prompt(shell: Shell) -> None:
@@ -228,8 +243,9 @@ def test_topics_and_top_show_every_topic(shell: Shell) -> None:
 
 def test_doctor_finds_a_healthy_server(shell: Shell) -> None:
     found = shell.json("doctor")
-    assert (found["ok"], found["info"]["durability"]) == (True, "fsync")
-    assert {finding["level"] for finding in found["findings"]} == {"ok"}
+    durability, levels = ("fsync", {"ok"}) if shell.url.startswith("http") else ("standard", {"ok", "warn"})
+    assert (found["ok"], found["info"]["durability"]) == (True, durability)
+    assert {finding["level"] for finding in found["findings"]} == levels
 
 
 @pytest.mark.parametrize("kind", ["send", "roundtrip", "lateness"])
@@ -240,6 +256,21 @@ def test_bench_does_what_it_says_loses_nothing_and_leaves_nothing(shell: Shell, 
         assert (found["early"], found["duplicates"], found["lost"]) == (0, 0, 0)
     counts = shell.json("topic", f"bench-{kind}")["counts"]
     assert counts["scheduled"] + counts["ready"] + counts["leased"] == 0
+
+
+@pytest.mark.parametrize("kind", ["send", "roundtrip", "lateness"])
+def test_a_bench_that_is_stopped_by_ctrl_c_leaves_nothing(shell: Shell, kind: str) -> None:
+    topics = {topic["topic"] for topic in shell.json("topics", "--all")["topics"]}
+    command = [*DUELINE, "bench", kind, "-n", "10000000", "-c", "4"]
+    bench = subprocess.Popen(command, env=environment(shell.url), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with bench:
+        deadline_s = time.monotonic() + 30
+        while not (begun := [name for name in shell.live() if name not in topics]) and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+        bench.send_signal(signal.SIGINT)
+        _, said = bench.communicate(timeout=60)
+    assert (len(begun), bench.returncode, b"Traceback" in said) == (1, 130, False), said
+    assert begun[0] not in shell.live()
 
 
 def on_a_terminal(arguments: list[str], url: str, typed: bytes, **more: str) -> tuple[int, str]:
@@ -306,3 +337,50 @@ async def damage(data: Path) -> None:
     finally:
         await client.aclose()
         await store.stop()
+
+
+def test_a_list_is_filtered_as_in_the_api(shell: Shell) -> None:
+    base_ms = time.time_ns() // 1_000_000 + 3_600_000
+    for number, tag in enumerate(("even", "odd", "even")):
+        shell.json(
+            "send", "listed", f'{{"n": {number}}}', "--id", f"l{number}", "--tag", tag, "--at", str(base_ms + number)
+        )
+
+    def ids(*options: str) -> list[str]:
+        return [job["id"] for job in shell.json("list", "listed", *options)["jobs"]]
+
+    assert ids() == ids("--state", "scheduled") == ["l0", "l1", "l2"]
+    assert ids("--tag", "even") == ["l0", "l2"]
+    assert ids("--due-after", str(base_ms + 1), "--due-before", str(base_ms + 3)) == ["l1", "l2"]
+    first = shell.json("list", "listed", "--limit", "2")
+    assert ids("--limit", "2", "--cursor", first["next_cursor"]) == ["l2"]
+    assert ids("--limit", "1", "--all") == ["l0", "l1", "l2"]
+    assert "body" not in shell.json("list", "listed")["jobs"][0]
+    assert shell.json("list", "listed", "--body")["jobs"][1]["body"] == {"n": 1}
+    assert shell.run("list", "listed", "--state", "asleep").returncode == 2
+    assert b'{"n": 2}' in shell.run("list", "listed", "--body").stdout
+
+
+def test_a_list_fits_in_100_columns_and_never_cuts_an_id(shell: Shell) -> None:
+    ids = [f"{number:032x}" for number in range(3)]
+    for id in ids:
+        long = "x" * 300
+        options = ("--id", id, "--tag", f"customer-{long[:50]}", "--tag", "monthly", "--max-attempts", "1")
+        shell.json("send", "a-topic-with-a-name", f'{{"to": "{long}"}}', *options)
+    commands = (
+        ("pull", "a-topic-with-a-name", "--max", "2"),
+        ("list", "a-topic-with-a-name"),
+        ("list", "a-topic-with-a-name", "--body"),
+    )
+    shown = {command: shell.run(*command).stdout.decode() for command in commands}
+    held = shell.json("pull", "a-topic-with-a-name")["jobs"][0]
+    error = "/srv/shop/tasks.py:12 in charge\nTraceback (most recent call last):\n  ...\nKeyError: 'card'"
+    shell.json("release", "a-topic-with-a-name", held["id"], held["lease"], "--error", error)
+    shown["dead",] = dead = shell.run("dead", "list", "a-topic-with-a-name").stdout.decode()
+    shown["topics",] = shell.run("topics").stdout.decode()
+    shown["top",] = shell.run("top", "--once").stdout.decode()
+    shown["doctor",] = shell.run("doctor").stdout.decode()
+    for command, text in shown.items():
+        assert max(map(len, text.splitlines())) <= 100, f"{command}\n{text}"
+    assert sorted(line.split()[0] for line in shown[commands[1]].splitlines()[1:]) == ids
+    assert " tasks.py:12 in charge: K" in dead

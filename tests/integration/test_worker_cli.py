@@ -303,3 +303,25 @@ def test_wrong_usage_is_told_and_starts_nothing(arguments: list[str], said: str)
     )
     assert shown.returncode in (1, 2)
     assert said in " ".join(shown.stderr.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("wrong", ["undefined_name", "import no_such_library"])
+def test_a_worker_that_cannot_be_imported_shows_its_own_frame_first_and_none_of_ours(
+    tmp_path: Path, wrong: str
+) -> None:
+    (tmp_path / "shop_helpers.py").write_text(f"def setup():\n    {wrong}\n")
+    (tmp_path / "shop_app.py").write_text("import shop_helpers\n\nshop_helpers.setup()\n")
+    done = subprocess.run(
+        [*DUELINE, "work", "shop_app:worker"],
+        cwd=tmp_path,
+        env=environment("http://127.0.0.1:1"),
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+    )
+    first = done.stderr.splitlines()[0]
+    assert (done.returncode, f"{tmp_path / 'shop_helpers.py'}:2 in setup" in first) == (1, True), done.stderr
+    assert [line.split('"')[1] for line in done.stderr.splitlines() if line.startswith("  File ")] == [
+        str(tmp_path / "shop_app.py"),
+        str(tmp_path / "shop_helpers.py"),
+    ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
-from typing import Annotated
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -14,10 +14,12 @@ from ..client import calls
 from ..client.errors import Unreachable
 from . import tables
 from .bench_load import LatenessRun, Measured, Plan, Progress, run_roundtrip, run_send
-from .bench_wire import Target
-from .session import FAILURE, Session, connected
+from .bench_wire import ServerTarget, Target
+from .session import FAILURE, Session, connected, is_server
 
 MOST_JOBS = 10_000_000
+INTERRUPTED = 130  # as a shell says it of a command that Ctrl-C ended
+OWN = "bench-"
 
 Jobs = Annotated[int, typer.Option("--jobs", "-n", min=1, max=MOST_JOBS, help="How many jobs in all.")]
 Connections = Annotated[int, typer.Option("--connections", "-c", min=1, max=1000)]
@@ -76,27 +78,26 @@ def lateness(
 
 
 def _own_topic() -> str:
-    return f"bench-{secrets.token_hex(4)}"
+    return OWN + secrets.token_hex(4)
 
 
 def _measure(
-    session: Session, plan: Plan, run: Callable[[Target, Plan, Progress], Awaitable[Measured]], keep: bool
+    session: Session, plan: Plan, run: Callable[[Target, Plan, Progress], Coroutine[Any, Any, Measured]], keep: bool
 ) -> None:
-    """Run one measurement with a progress bar, print it, leave nothing behind."""
+    """Run one measurement with a progress bar, print it, leave nothing behind, however it ends."""
     session.call(calls.info())
-    target = Target(session.url, session.namespace, session.token)
-    with session.printer.progress() as bar:
-        task = bar.add_task(plan.topic, total=plan.jobs)
-
-        async def whole() -> Measured:
-            return await run(target, plan, lambda done: bar.update(task, completed=done))
-
-        try:
-            found = asyncio.run(whole())
-        except OSError as lost:
-            raise Unreachable("unreachable", f"the connection to {session.url} was lost: {lost}") from lost
-    if not keep:
-        _tidy(session, plan.topic)
+    try:
+        with session.printer.progress() as bar:
+            task = bar.add_task(plan.topic, total=plan.jobs)
+            target, runs = _target(session)
+            found = runs(run(target, plan, lambda done: bar.update(task, completed=done)))
+    except OSError as lost:
+        raise Unreachable("unreachable", f"the connection to {session.url} was lost: {lost}") from lost
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    finally:
+        if not keep:
+            _tidy(session, plan.topic)
     values = msgspec.structs.asdict(found)
     shown = {name: value for name, value in values.items() if value is not None}
     session.printer.result(msgspec.json.encode(values), tables.facts(shown))
@@ -105,8 +106,20 @@ def _measure(
         raise typer.Exit(FAILURE)
 
 
+def _target(session: Session) -> tuple[Target, Callable[[Coroutine[Any, Any, Measured]], Measured]]:
+    """Where the load goes, and what runs it: the store has its own event loop."""
+    if is_server(session.url):
+        return ServerTarget(session.url, session.namespace, session.token), asyncio.run
+    from .direct import StoreClient, StoreTarget
+
+    assert isinstance(session.client, StoreClient)
+    return StoreTarget(session.client), session.client.run
+
+
 def _tidy(session: Session, topic: str) -> None:
-    """Cancel what is left over, in as many steps as the server needs."""
-    for state in ("scheduled", "ready"):
+    """Cancel what is left over, in as many steps as the server needs. A topic of its own goes with it; in another one
+    the jobs that somebody holds are not touched."""
+    own = topic.startswith(OWN)
+    for state in ("scheduled", "ready", *(("leased",) if own else ())):
         while session.call(calls.cancel_matching(topic, {"state": state}, dry_run=False)).value.changed:
             pass

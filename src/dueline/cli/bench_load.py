@@ -20,7 +20,7 @@ from msgspec import Raw
 
 from ..client import Lease, NewJob, calls
 from ..client import results as r
-from .bench_wire import Target, Wire
+from .bench_wire import Asking, Target
 
 Progress = Callable[[int], None]
 LEAD_MS = 1_000  # between the first send and the first due time of a lateness run
@@ -110,7 +110,7 @@ async def run_send(target: Target, plan: Plan, progress: Progress) -> Measured:
     left = iter(range(0, plan.jobs, plan.batch))
     body = body_of(plan.body_bytes)
 
-    async def sender(wire: Wire) -> None:
+    async def sender(wire: Asking) -> None:
         for first in left:
             many = [_job(body, 3_600_000) for _ in range(min(plan.batch, plan.jobs - first))]
             call = calls.send(plan.topic, many[0]) if plan.batch == 1 else calls.send_many(plan.topic, many)
@@ -132,7 +132,7 @@ async def run_roundtrip(target: Target, plan: Plan, progress: Progress) -> Measu
     body = body_of(plan.body_bytes)
     pull = target.request(calls.pull([plan.topic], 1, 30_000, POLL_MS))
 
-    async def worker(wire: Wire) -> None:
+    async def worker(wire: Asking) -> None:
         for _ in left:
             begun = time.perf_counter()
             status, _raw = await wire.ask(target.request(calls.send(plan.topic, _job(body, 0))))
@@ -184,14 +184,14 @@ class LatenessRun:
         lost = self._sent - len(self._seen)
         return msgspec.structs.replace(found, early=self._early, duplicates=self._duplicates, lost=lost)
 
-    async def _with_wire(self, work: Callable[[Wire], Awaitable[None]]) -> None:
+    async def _with_wire(self, work: Callable[[Asking], Awaitable[None]]) -> None:
         wire = await self._target.connect()
         try:
             await work(wire)
         finally:
             wire.close()
 
-    async def _send_all(self, wire: Wire) -> None:
+    async def _send_all(self, wire: Asking) -> None:
         """All jobs, in batches that keep ahead of the due times by at least the lead."""
         plan, body = self._plan, body_of(self._plan.body_bytes)
         origin = time.perf_counter()
@@ -214,7 +214,7 @@ class LatenessRun:
             self._sent += len(taken)
             self._last_due_ms = max([self._last_due_ms, *(item.due_at_ms or 0 for item in taken)])
 
-    async def _poll(self, wire: Wire) -> None:
+    async def _poll(self, wire: Asking) -> None:
         """Pull and ack until every job that was taken has come, or none comes long after the last due time."""
         pull = self._target.request(calls.pull([self._plan.topic], PULL_MAX, 30_000, POLL_MS))
         while self._sending or len(self._seen) < self._sent:
@@ -239,7 +239,7 @@ class LatenessRun:
         self._tally.add(1, at_ms - job.due_at_ms)
 
 
-async def _on_wires(target: Target, connections: int, work: Callable[[Wire], Awaitable[None]]) -> float:
+async def _on_wires(target: Target, connections: int, work: Callable[[Asking], Awaitable[None]]) -> float:
     """Run `work` on every connection at once; the seconds it took, without connecting."""
     wires = [await target.connect() for _ in range(connections)]
     try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -69,8 +69,22 @@ def content_length(head: bytes) -> int:
     return int(lowered[at + 17 : end if end >= 0 else None])
 
 
-class Target(msgspec.Struct, frozen=True):
-    """Where the load goes and who it says it is."""
+class Asking(Protocol):
+    """Something that answers requests one at a time: a connection, or a store in this process."""
+
+    async def ask(self, request: Any) -> tuple[int, bytes]: ...
+    def close(self) -> None: ...
+
+
+class Target(Protocol):
+    """Where the load goes. A request is what `ask` takes; it may be asked again and again."""
+
+    async def connect(self) -> Asking: ...
+    def request(self, call: Call[Any]) -> Any: ...
+
+
+class ServerTarget(msgspec.Struct, frozen=True):
+    """A server, and who the load says it is."""
 
     url: str
     namespace: str | None = None

@@ -155,9 +155,9 @@ def _show_sent(
     if session.printer.output is Output.JSON:
         session.printer.line(msgspec.json.encode({"results": collected}))
     elif session.printer.output is Output.TABLE:
-        made = tables.table("RESULT", "JOBS", right=("JOBS",))
+        made = tables.Listing("RESULT", "JOBS", right=("JOBS",))
         for result, number in sorted(counted.items()):
-            tables.add(made, result, number)
+            made.add(result, number)
         session.printer.table(made)
     for line, refusal in refused[:SHOWN_REFUSALS]:
         session.printer.note(f"line {line.number} ({line.id}): {refusal.message}")

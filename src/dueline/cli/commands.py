@@ -1,7 +1,7 @@
 """The whole command line on the native API, as one list. `main` adds `serve` and calls `register`.
 
-One file per noun: jobs, leases, work, topics, dead, push, top, bench, doctor, fsck, store. Each has examples, which a
-test reads.
+One file per noun: jobs, listing, leases, work, topics, dead, push, top, bench, doctor, fsck, store. Each has examples,
+which a test reads.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import typer
 
-from . import bench, dead, doctor, fsck, jobs, leases, push, store, top, topics, version, work
+from . import bench, dead, doctor, fsck, jobs, leases, listing, push, store, top, topics, version, work
 
 Entry = tuple[str, Callable[..., None], Sequence[str]]
 
@@ -21,6 +21,7 @@ JOBS: tuple[Entry, ...] = (
     ("release", leases.release, leases.RELEASE_EXAMPLES),
     ("extend", leases.extend, leases.EXTEND_EXAMPLES),
     ("get", jobs.get, jobs.GET_EXAMPLES),
+    ("list", listing.list_jobs, listing.LIST_EXAMPLES),
     ("cancel", jobs.cancel, jobs.CANCEL_EXAMPLES),
     ("fire", jobs.fire, jobs.FIRE_EXAMPLES),
     ("reschedule", jobs.reschedule, jobs.RESCHEDULE_EXAMPLES),

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from ..client import calls
 from ..client import results as r
 from . import tables
 from .bulk import by_filter, show_outcomes
-from .jobs import Topic, Yes
+from .jobs import Topic, Yes, now_ms
 from .paging import All, Cursor, Limit, show_pages
 from .session import Session, connected
+from .tables import Listing
 from .values import duration, filter_of, time_ms
 
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID")]
@@ -29,8 +29,8 @@ LIST_EXAMPLES = ("dueline dead list emails", "dueline dead list emails --all -o 
 def list_dead(session: Session, topic: Topic, limit: Limit = 50, cursor: Cursor = None, all: All = False) -> None:
     """List the dead jobs of a topic, with why they died."""
 
-    def page_table(pages: list[r.JobPage]) -> Table:
-        return tables.jobs(job for page in pages for job in page.jobs)
+    def page_table(pages: list[r.JobPage]) -> Listing:
+        return tables.jobs([job for page in pages for job in page.jobs], now_ms())
 
     show_pages(session, lambda at: calls.dead(topic, at, limit), "jobs", page_table, cursor, all)
 

@@ -131,9 +131,9 @@ def doctor(session: Session) -> None:
     """Check a server: reachable, ready, version, durability, clock, limits."""
     findings, info = examine(session)
     worst, summary = judge_all(findings)
-    made = tables.table("", "CHECK", "FOUND")
+    made = tables.Listing("", "CHECK", "FOUND")
     for finding in findings:
-        tables.add(made, Text(finding.level, style=STYLES[finding.level]), finding.what, finding.detail)
+        made.add(Text(finding.level, style=STYLES[finding.level]), finding.what, finding.detail)
     raw = msgspec.json.encode({"ok": worst is Level.OK, "findings": findings, "info": info})
     session.printer.result(raw, Group(made, Text(summary, style=STYLES[worst])), rows="findings")
     if worst is not Level.OK:

@@ -74,9 +74,9 @@ def fsck(
 def show(printer: Printer, report: Report) -> None:
     """Print the findings; exit 1 when there are any."""
     findings = report.findings
-    made = tables.table("#", "FINDING", right=("#",))
+    made = tables.Listing("#", "FINDING", right=("#",))
     for number, finding in enumerate(findings[:SHOWN], 1):
-        tables.add(made, number, finding)
+        made.add(number, finding)
     style = "bold red" if findings else "green"
     said = Text(f"{report.jobs} jobs in {report.lines} lines read, {len(findings)} findings", style=style)
     printer.result(msgspec.json.encode(report), Group(made, said) if findings else said, rows="findings")

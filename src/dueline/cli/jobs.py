@@ -87,7 +87,7 @@ def send(
     ] = None,
     max_attempts: Annotated[int | None, typer.Option("--max-attempts", help="Deliveries before it is dead.")] = None,
     body_as: Annotated[
-        BodyAs, typer.Option("--as", help="How BODY is meant; auto: JSON if it is JSON, else text.")
+        BodyAs, typer.Option("--as", help="How BODY is meant; auto: JSON if it begins like JSON, else text.")
     ] = BodyAs.AUTO,
     from_: Annotated[
         Path | None,

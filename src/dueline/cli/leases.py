@@ -10,7 +10,7 @@ import typer
 from ..client import Lease, calls
 from . import tables
 from .bulk import show_outcomes
-from .jobs import Id, Topic
+from .jobs import Id, Topic, now_ms
 from .session import Session, connected, reported
 from .values import duration
 
@@ -41,8 +41,7 @@ def pull(
     """Take due jobs under a lease; prints an empty list when nothing is due."""
     answer = session.call(calls.pull(topics, max, lease, wait or 0))
     held = answer.value.jobs
-    most = 200 if session.printer.out.is_terminal else None
-    session.printer.result(answer.raw, tables.held(held, most), rows="jobs")
+    session.printer.result(answer.raw, tables.held(held, now_ms()), rows="jobs")
     if not held:
         session.printer.note("nothing is due")
     if not ack:

@@ -12,6 +12,7 @@ import typer
 
 from .commands import register
 from .serve import SERVE_EXAMPLES, serve
+from .version import version_flag
 
 
 def build() -> typer.Typer:
@@ -22,6 +23,7 @@ def build() -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
+        callback=version_flag,
     )
     app.command("serve", epilog="\n\n".join(["Examples:", *SERVE_EXAMPLES]), rich_help_panel="Server")(serve)
     register(app)

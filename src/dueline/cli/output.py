@@ -1,6 +1,7 @@
 """Where a command's words go: data to stdout, everything else to stderr.
 
-table   for people: aligned columns, colour only on a terminal, cells made safe to print
+table   for people: aligned columns, colour only on a terminal, cells made safe to print; a list is at most as wide as
+        the terminal, and 100 columns where there is none
 json    the API's own object, byte for byte as the server wrote it
 jsonl   one line per row of it (per job, topic, result)
 """
@@ -16,7 +17,8 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-WIDE = 10_000  # columns when nobody looks at a screen: a table for a file or a pipe is never folded
+LIST_WIDTH = 100  # columns of a list in a file or a pipe
+WIDE = 10_000  # columns of anything else there: the facts of one job are never folded
 
 
 class Output(StrEnum):

@@ -150,7 +150,7 @@ def attempts(
 ) -> None:
     """List the calls that were made, the newest first."""
 
-    def page_table(pages: list[r.AttemptPage]) -> Table:
+    def page_table(pages: list[r.AttemptPage]) -> tables.Listing:
         return attempts_table(attempt for page in pages for attempt in page.attempts)
 
     show_pages(session, lambda at: calls.attempts(topic, id, at, limit), "attempts", page_table, cursor, all)
@@ -243,10 +243,12 @@ def _paused(paused: r.Paused) -> Table:
     return tables.facts({"topic": paused.topic, "paused": "yes" if paused.paused else "no"})
 
 
-def attempts_table(attempts: Iterable[r.Attempt]) -> Table:
-    made = tables.table("WHEN", "ID", "ATTEMPT", "STATUS", "TOOK", "ERROR", right=("ATTEMPT", "STATUS", "TOOK"))
+def attempts_table(attempts: Iterable[r.Attempt]) -> tables.Listing:
+    made = tables.Listing(
+        *("WHEN", "ID", "ATTEMPT", "STATUS", "TOOK", "ERROR"), right=("ATTEMPT", "STATUS", "TOOK"), free=("ERROR",)
+    )
     for one in attempts:
         status = Text(tables.NOTHING if one.status is None else str(one.status), style="red" if one.error else "green")
-        when = tables.moment(one.at_ms, now_ms())
-        tables.add(made, when, one.id, one.attempt, status, f"{one.duration_ms}ms", one.error or "")
+        when = tables.distance(one.at_ms, now_ms())
+        made.add(when, one.id, one.attempt, status, f"{one.duration_ms}ms", one.error or "")
     return made

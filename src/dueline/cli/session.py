@@ -33,7 +33,9 @@ OK, FAILURE, USAGE, NOT_FOUND, CONFLICT = 0, 1, 2, 3, 4
 
 _PANEL = "Common options"
 
-Url = Annotated[str, typer.Option("--url", envvar="DUELINE_URL", help="Address of the server.", rich_help_panel=_PANEL)]
+Url = Annotated[
+    str, typer.Option("--url", envvar="DUELINE_URL", help="A server, or a store (redis://).", rich_help_panel=_PANEL)
+]
 Namespace = Annotated[
     str | None,
     typer.Option(
@@ -58,12 +60,11 @@ class Session:
     """One run of one command: its client and its printer."""
 
     def __init__(self, url: str, namespace: str | None, token: str | None, output: Output) -> None:
-        self.url = url
         self.namespace = namespace
         self.token = token
         self.printer = Printer(output)
-        # A refused connection is told at once: at a prompt, "start one" is a better answer than ten seconds of silence.
-        self.client = Client(url, namespace, token, patience=Patience(unreachable=False))
+        self.client = open_client(url, namespace, token)
+        self.url = self.client.url
 
     def call(self, call: Call[T]) -> Answer[T]:
         return self.client.call(call)
@@ -96,6 +97,32 @@ def server_parts(printer: Printer) -> Generator[None]:
             "this command reads the store itself", hint='install dueline[server]: pip install "dueline[server]"'
         )
         raise typer.Exit(FAILURE) from missing
+
+
+def open_client(url: str, namespace: str | None, token: str | None) -> Client:
+    """A client of the server or the store at `url`. Raises ValueError for what is neither.
+
+    A refused connection is told at once: at a prompt, "start one" is a better answer than ten seconds of silence."""
+    patience = Patience(unreachable=False)
+    if is_server(url):
+        return Client(url, namespace, token, patience=patience)
+    from ..worker.queue import resolved
+
+    url = resolved(url)
+    try:
+        from .direct import StoreClient
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").startswith("dueline"):
+            raise
+        raise ValueError(
+            f'a store needs {missing.name}: pip install "dueline[server]", or use the URL of a server'
+        ) from missing
+    return StoreClient(url, namespace, patience)
+
+
+def is_server(url: str) -> bool:
+    """Whether a URL is the address of a server, and not that of a store."""
+    return url.startswith(("http://", "https://"))
 
 
 def read_token(token_file: Path | None) -> str | None:

@@ -7,11 +7,12 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from ..client import results as r
-from .output import safe
+from .output import LIST_WIDTH, safe
 
 STATE_STYLES = {
     "ready": "green",
@@ -22,14 +23,47 @@ STATE_STYLES = {
     "cancelled": "dim",
 }
 NOTHING = "-"
+GAP = "  "
+LEAST_TEXT = 12  # columns that free text keeps, however long the others are
 
 
-def table(*columns: str, right: Sequence[str] = ()) -> Table:
-    """An empty table in the house look. `right` names the columns of numbers."""
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    return made
+class Listing:
+    """Rows under headings. `right` names the columns of numbers, `free` those of free text, which share the room that
+    the others leave: a long body or error is cut there, an id never is."""
+
+    def __init__(self, *columns: str, right: Sequence[str] = (), free: Sequence[str] = ()) -> None:
+        self._columns = columns
+        self._right = right
+        self._free = [columns.index(name) for name in free]
+        self._rows: list[list[Text]] = []
+
+    def add(self, *values: Any) -> None:
+        self._rows.append([cell(value) for value in values])
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = options.max_width if console.is_terminal else min(options.max_width, LIST_WIDTH)
+        made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, len(GAP), 0, 0))
+        for column in self._columns:
+            made.add_column(column, justify="right" if column in self._right else "left", overflow="fold")
+        for row in self._cut(width):
+            made.add_row(*row)
+        yield from console.render(made, options.update(width=width))
+
+    def _cut(self, width: int) -> list[list[Text]]:
+        """The rows, with free text cut to its share."""
+        widths = [
+            max([len(name), *(row[place].cell_len for row in self._rows)]) for place, name in enumerate(self._columns)
+        ]
+        spare = width - len(GAP) * (len(widths) - 1) - sum(widths)
+        for place in sorted(self._free, key=lambda place: widths[place], reverse=True):
+            if spare < 0:
+                least = max(len(self._columns[place]), LEAST_TEXT)
+                kept = max(least, widths[place] + spare)
+                spare += max(widths[place] - kept, 0)
+                for row in self._rows:
+                    row[place] = Text(row[place].plain.replace("\n", " "), style=row[place].style)
+                    row[place].truncate(kept, overflow="ellipsis")
+        return self._rows
 
 
 def facts(rows: Mapping[str, Any]) -> Table:
@@ -52,10 +86,6 @@ def cell(value: Any) -> Text:
     return Text(NOTHING if value is None else safe(str(value)))
 
 
-def add(made: Table, *values: Any) -> None:
-    made.add_row(*(cell(value) for value in values))
-
-
 def state_cell(state: str, reason: str | None = None) -> Text:
     return Text(f"{state} ({reason})" if reason else state, style=STATE_STYLES.get(state, ""))
 
@@ -68,9 +98,12 @@ def moment(at_ms: int | None, now_ms: int | None = None) -> str | None:
         text = datetime.fromtimestamp(at_ms / 1000).isoformat(sep=" ", timespec="milliseconds")
     except (ValueError, OverflowError, OSError):
         return str(at_ms)
-    if now_ms is None:
-        return text
-    return f"{text} ({f'in {age(at_ms - now_ms)}' if at_ms > now_ms else f'{age(now_ms - at_ms)} ago'})"
+    return text if now_ms is None else f"{text} ({distance(at_ms, now_ms)})"
+
+
+def distance(at_ms: int, now_ms: int) -> str:
+    """How far a time is from now: "in 5m", "3s ago"."""
+    return f"in {age(at_ms - now_ms)}" if at_ms > now_ms else f"{age(now_ms - at_ms)} ago"
 
 
 def age(ms: float | None) -> str:
@@ -90,13 +123,18 @@ def age(ms: float | None) -> str:
 _UNITS = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)]
 
 
-def body_text(job: r.Payload, most: int | None) -> str:
-    """A body for a cell: JSON as its text, bytes as base64; cut at `most` characters."""
+def body_text(job: r.Payload) -> str:
+    """A body for a cell: JSON as its text, bytes as base64."""
     if isinstance(job.body_base64, str):
-        text = f"base64:{job.body_base64}"
-    else:
-        text = (job.data or b"").decode("utf-8", "replace")
-    return text if most is None or len(text) <= most else text[:most] + "…"
+        return f"base64:{job.body_base64}"
+    return (job.data or b"").decode("utf-8", "replace")
+
+
+def error_line(text: str | None) -> str:
+    """An error in one line: a worker's begins with the user's own frame, whose folder is left out here, and ends with
+    what was raised."""
+    lines = (text or "").splitlines()
+    return f"{lines[0].rpartition('/')[2]}: {lines[-1]}" if len(lines) > 1 else "".join(lines)
 
 
 def sent(value: r.Sent, now_ms: int) -> Table:
@@ -134,50 +172,57 @@ def job(value: r.Job, now_ms: int) -> Table:
             "merge key": value.merge_key,
             "version": value.version,
             "last error": value.last_error,
-            "items" if value.merge_key else "body": body_text(value, None),
+            "items" if value.merge_key else "body": body_text(value),
         }
     )
 
 
-def held(jobs: Iterable[r.Held], most_body: int | None) -> Table:
-    made = table("ID", "TOPIC", "ATTEMPT", "LEASE", "LEASE UNTIL", "BODY", right=("ATTEMPT",))
+def held(jobs: Sequence[r.Held], now_ms: int) -> Listing:
+    """Pulled jobs; their topic only where they are of several."""
+    several = len({job.topic for job in jobs}) > 1
+    made = Listing(
+        *("ID", *(("TOPIC",) if several else ()), "ATTEMPT", "LEASE", "ENDS", "BODY"),
+        right=("ATTEMPT",),
+        free=("BODY",),
+    )
     for j in jobs:
-        add(made, j.id, j.topic, j.attempt, j.lease, moment(j.lease_until_ms), body_text(j, most_body))
+        topic = (j.topic,) if several else ()
+        made.add(j.id, *topic, j.attempt, j.lease, distance(j.lease_until_ms, now_ms), body_text(j))
     return made
 
 
-def jobs(page: Iterable[r.Job]) -> Table:
-    made = table("ID", "STATE", "ATTEMPTS", "DUE", "ENDED", "TAGS", "LAST ERROR", right=("ATTEMPTS",))
-    for j in page:
-        add(
-            made,
-            j.id,
-            state_cell(j.state, j.reason),
-            j.attempts,
-            moment(j.due_at_ms),
-            moment(j.ended_at_ms),
-            " ".join(j.tags),
-            j.last_error or "",
-        )
+def jobs(page: Sequence[r.Job], now_ms: int, body: bool = False) -> Listing:
+    """A list of jobs. WHEN is the due time of a live job and the end of an ended one. There is not room for everything:
+    tags are shown where no job of the page has an error."""
+    columns = {"LAST ERROR": [error_line(j.last_error) for j in page]}
+    if not any(columns["LAST ERROR"]):
+        columns = {"TAGS": [" ".join(j.tags) for j in page]}
+    if body:
+        columns["BODY"] = [body_text(j) for j in page]
+    texts = {name: cells for name, cells in columns.items() if any(cells)}
+    made = Listing("ID", "STATE", "ATTEMPTS", "WHEN", *texts, right=("ATTEMPTS",), free=tuple(texts))
+    for place, j in enumerate(page):
+        when = distance(j.ended_at_ms or j.due_at_ms, now_ms)
+        made.add(j.id, state_cell(j.state, j.reason), j.attempts, when, *(cells[place] for cells in texts.values()))
     return made
 
 
-def outcomes(results: Iterable[r.Outcome]) -> Table:
-    made = table("ID", "RESULT", "WHEN")
+def outcomes(results: Iterable[r.Outcome]) -> Listing:
+    made = Listing("ID", "RESULT", "WHEN")
     for o in results:
         if o.error is not None:
-            add(made, o.id, Text(o.error.code, style="red"), "")
+            made.add(o.id, Text(o.error.code, style="red"), "")
             continue
         what = f"{o.result} ({o.reason})" if o.reason else o.result
-        add(made, o.id, what, moment(o.due_at_ms or o.lease_until_ms) or "")
+        made.add(o.id, what, moment(o.due_at_ms or o.lease_until_ms) or "")
     return made
 
 
-def topics(page: Iterable[r.Topic], now_ms: int, rates: Mapping[str, float] | None = None) -> Table:
+def topics(page: Iterable[r.Topic], now_ms: int, rates: Mapping[str, float] | None = None) -> Listing:
     """The topics with their figures; `rates` (net change of live jobs a second) adds a column."""
-    numbers = ("SCHEDULED", "READY", "LEASED", "DEAD", "OLDEST READY", "NEXT DUE", "WAITERS", "CHANGE/S")
+    numbers = ("SCHEDULED", "READY", "LEASED", "DEAD", "OLDEST", "NEXT DUE", "WAITERS", "CHANGE/S")
     columns = ["TOPIC", *numbers[:-1], *([numbers[-1]] if rates is not None else []), "STATE"]
-    made = table(*columns, right=numbers)
+    made = Listing(*columns, right=numbers)
     for t in page:
         row: list[Any] = [t.topic, t.counts.scheduled, t.counts.ready, t.counts.leased, t.counts.dead]
         row.append(age(None if t.oldest_ready_at_ms is None else now_ms - t.oldest_ready_at_ms))
@@ -187,7 +232,7 @@ def topics(page: Iterable[r.Topic], now_ms: int, rates: Mapping[str, float] | No
             rate = rates.get(t.topic)
             row.append(NOTHING if rate is None else f"{rate:+.1f}")
         row.append(Text("paused", style="yellow") if t.paused else "")
-        add(made, *row)
+        made.add(*row)
     return made
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from ..client import calls
 from ..client import results as r
@@ -23,7 +22,7 @@ TOPICS_EXAMPLES = ("dueline topics", "dueline topics --all -o jsonl")
 def topics(session: Session, limit: Limit = 50, cursor: Cursor = None, all: All = False) -> None:
     """List topics with their counts."""
 
-    def page_table(page: list[r.TopicPage]) -> Table:
+    def page_table(page: list[r.TopicPage]) -> tables.Listing:
         return tables.topics((topic for one in page for topic in one.topics), now_ms())
 
     show_pages(session, lambda at: calls.topics(at, limit), "topics", page_table, cursor, all)

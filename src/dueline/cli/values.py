@@ -19,6 +19,7 @@ from ..client.calls import bytes_body, json_body
 from ..engine.errors import InvalidField
 from ..engine.policy import duration_ms
 
+WHITESPACE = b" \t\r\n"  # of JSON
 TOO_DEEP = "nested too deeply for JSON"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -72,17 +73,22 @@ def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
 
 
 def body_fields(data: bytes, how: BodyAs) -> tuple[Raw | UnsetType, str | None]:
-    """`body` and `body_base64` of a send. AUTO: JSON when it is JSON, else text, else bytes."""
+    """`body` and `body_base64` of a send. AUTO: JSON when it is JSON, else text, else bytes; what begins like an
+    object, a list or a string of JSON and is none is a mistake."""
     if how is BodyAs.BYTES:
         return UNSET, bytes_body(data)
     if how in (BodyAs.AUTO, BodyAs.JSON):
         try:
             msgspec.json.decode(data)
             data.decode()
-            return Raw(data.strip(b" \t\r\n")), None
+            return Raw(data.strip(WHITESPACE)), None
         except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
             if how is BodyAs.JSON:
                 raise typer.BadParameter(f"the body is not JSON: {wrong}") from None
+            if data.lstrip(WHITESPACE)[:1] in (b"{", b"[", b'"'):
+                raise typer.BadParameter(
+                    f"the body begins like JSON and is not JSON: {wrong}. If it is meant as text, add --as text"
+                ) from None
         except RecursionError:
             raise typer.BadParameter(f"the body is {TOO_DEEP}: send it with --as text or bytes") from None
     try:

@@ -1,4 +1,4 @@
-"""The command `version`."""
+"""The command `version`, and the option `--version`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,20 @@ from .._version import __version__
 from .output import Output, Printer
 
 VERSION_EXAMPLES = ("dueline version", "dueline version -o json")
+
+
+def _shown(asked: bool) -> None:
+    if asked:
+        version(Output.TABLE)
+        raise typer.Exit
+
+
+def version_flag(
+    asked: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_shown, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """What the program itself is asked, before any command."""
 
 
 def version(output: Annotated[Output, typer.Option("--output", "-o")] = Output.TABLE) -> None:

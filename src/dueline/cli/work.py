@@ -108,13 +108,27 @@ def _named(target: str) -> Any:
         found: Any = importlib.import_module(module)
     except ModuleNotFoundError as missing:
         if missing.name is None or not f"{module}.".startswith(f"{missing.name}."):
-            raise  # the module is there and something that it needs is not
+            _report_import(module, missing)  # the module is there and something that it needs is not
+            raise typer.Exit(FAILURE) from None
         raise typer.BadParameter(f"there is no module {missing.name} here ({Path.cwd()})") from None
+    except Exception as wrong:
+        _report_import(module, wrong)
+        raise typer.Exit(FAILURE) from None
     for part in name.split("."):
         found = getattr(found, part, None)
     if not isinstance(found, Worker):
         raise typer.BadParameter(f"{name} in {module} is not a Worker")
     return found
+
+
+def _report_import(module: str, wrong: Exception) -> None:
+    """What is wrong in the user's own code, its own frame first."""
+    from ..worker.frames import own_frame, trace_text
+
+    frame = own_frame(wrong)
+    where = "" if frame is None else f" at {frame}"
+    print(f"dueline: {module} cannot be imported{where}: {type(wrong).__name__}: {wrong}", file=sys.stderr)
+    print(trace_text(wrong), file=sys.stderr)
 
 
 def _of_command(

@@ -49,7 +49,7 @@ from .listeners import addresses
 from .push import EurekaMissing, Push
 from .router import Router
 from .send_notices import SendNotices
-from .store_check import Facts, Probe, refusal, scope_refusal
+from .store_check import Facts, Probe, refusal, scope_refusal, store_words
 from .system import SystemRoutes
 
 STORE_WAIT_S = 30.0  # for an external store at the start
@@ -272,12 +272,8 @@ class App:
 
     def store_text(self) -> str:
         """The store in words, without secrets."""
-        facts = self._facts
         kind = "embedded" if self.settings.store.url is None else shown_url(self.settings.store.url)
-        if facts is None:
-            return kind
-        fsync = facts.appendfsync or "not told"
-        return f"{kind}, {facts.name}, appendonly {'yes' if facts.aof else 'no'}, appendfsync {fsync}"
+        return store_words(kind, self._facts)
 
     async def metrics(self, accept: str) -> tuple[bytes, str]:
         """The whole server's metrics: this process, its siblings, and what the store holds."""

@@ -164,6 +164,14 @@ def refusal(facts: Facts) -> str | None:
     return None
 
 
+def store_words(kind: str, facts: Facts | None) -> str:
+    """A store in words. `kind` says which, without secrets; the facts may not be known yet."""
+    if facts is None:
+        return kind
+    written = facts.appendfsync or "not told"
+    return f"{kind}, {facts.name}, appendonly {'yes' if facts.aof else 'no'}, appendfsync {written}"
+
+
 async def scope_refusal(store: ValkeyStore, dialects: Dialects) -> str | None:
     """Why these settings must not serve this store's jobs: they would not see those of some namespace."""
     clash = await check_scopes(store, wide_namespaces(dialects))

@@ -110,6 +110,11 @@ class DirectQueue(EngineQueue):
         self._lone = store.lone()
         self._store = store
 
+    def opened(self) -> tuple[Engine, ValkeyStore, str]:
+        """The engine, its store, and the durability level, once it is started."""
+        assert self._store is not None
+        return self._engine, self._store, "standard" if self._embedded is None else "fsync"
+
     def send_now(self, topic: str, job: NewJob) -> Sent | None:
         """A send from another thread than the loop's, while it only waits. None: it must be sent in the usual way, with
         the same id: it may have been stored already."""

@@ -1,7 +1,7 @@
 """How a handler's run ends, and what a handler says to end it otherwise. No I/O.
 
     returns                      acked: done, never delivered again
-    raises                       released by the job's retry policy; the end of the traceback is kept as its last error
+    raises                       released by the job's retry policy; where it was raised, and what, is its last error
     Retry(delay="5m")            released, due again after the delay (none: by the retry policy); costs an attempt
     Snooze("1h")                 released, due again after the delay; costs no attempt (at most 100 times a job)
     Discard("no such order")     dead (rejected): kept aside, listed, can be revived
@@ -13,7 +13,6 @@ discarded before failed before snoozed before done.
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 import msgspec
 
 from ..client.times import Duration, duration_ms
+from .frames import own_frame, trace_text
 
 MAX_ERROR_BYTES = 1024
 _CUT = "...\n"
@@ -106,18 +106,27 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def error_text(error: BaseException) -> str:
-    """The end of the traceback, at most 1 KiB of UTF-8; it ends with the exception and its message."""
+    """At most 1 KiB of UTF-8: the last frame of the user's own code, then the end of the traceback, which ends with the
+    exception and its message."""
     if isinstance(error, TimedOut | ChildDied):
         return bounded(str(error))
-    return bounded("".join(traceback.format_exception(error)).rstrip())
+    frame = own_frame(error)
+    return bounded(trace_text(error), "" if frame is None else f"{frame}\n")
 
 
-def bounded(text: str) -> str:
-    """The end of a text, at most 1 KiB of UTF-8."""
-    packed = text.encode(errors="replace")
-    if len(packed) <= MAX_ERROR_BYTES:
-        return packed.decode()
-    return _CUT + packed[len(packed) - MAX_ERROR_BYTES + len(_CUT) :].decode(errors="ignore")
+def bounded(text: str, head: str = "") -> str:
+    """`head` and the end of a text, at most 1 KiB of UTF-8 together."""
+    first, packed = head.encode(errors="replace")[: MAX_ERROR_BYTES // 2], text.encode(errors="replace")
+    room = MAX_ERROR_BYTES - len(first)
+    if len(packed) > room:
+        packed = _CUT.encode() + packed[len(packed) - room + len(_CUT) :]
+    return (first + packed).decode(errors="ignore")
+
+
+def summary(error: str | None) -> str:
+    """An error text in one line: where in the user's own code, and what."""
+    lines = (error or "").splitlines() or [""]
+    return lines[0] if len(lines) == 1 else f"{lines[0]}: {lines[-1]}"
 
 
 def _reason(said: Retry | Discard) -> str:

@@ -24,7 +24,7 @@ from .figures import Figures
 from .handlers import Handler
 from .lane import Lane
 from .leases import Do, Hold, Leases
-from .outcomes import Ending, TimedOut, Verdict, verdict_of, worst
+from .outcomes import Ending, TimedOut, Verdict, summary, verdict_of, worst
 from .processes import Processes
 from .queue import Queue
 from .settling import Settler
@@ -159,7 +159,7 @@ class Runner:
             await self._settler.give_back(hold)
         else:
             if verdict.ending is Ending.FAILED:
-                log.warning("%s %s failed at attempt %d: %s", job.topic, job.id, job.attempt, _last_line(verdict.error))
+                log.warning("%s %s failed at attempt %d: %s", job.topic, job.id, job.attempt, summary(verdict.error))
             await self._settler.settle(hold, verdict)
 
     async def _verdict(self, hold: Hold) -> Verdict | None:
@@ -274,7 +274,3 @@ async def _until(first: set[asyncio.Future[None]], all_of: set[asyncio.Task[None
 def _complain(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("a part of the worker failed", exc_info=error)
-
-
-def _last_line(error: str | None) -> str:
-    return (error or "").rsplit("\n", 1)[-1]

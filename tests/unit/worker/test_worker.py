@@ -55,7 +55,10 @@ def test_a_failure_is_released_by_the_retry_policy_with_its_traceback_until_the_
             job = await here.ended("a")
             assert (job.state, job.reason, job.attempts, attempts) == ("dead", "exhausted", 3, [1, 2, 3])
             assert job.last_error is not None
-            assert job.last_error.startswith("Traceback")
+            first, second, third, *_ = job.last_error.splitlines()
+            assert first.startswith(f"{__file__}:")
+            assert first.endswith(" in handle")
+            assert (second, third.split(",")[0]) == ("Traceback (most recent call last):", f'  File "{__file__}"')
             assert job.last_error.endswith("LookupError: no order 7")
 
     asyncio.run(run())

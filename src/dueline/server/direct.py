@@ -1,0 +1,66 @@
+"""The native API without a connection: the handlers of a server, on an engine of this process.
+
+    DirectApi(engine, store) --answer(method, target, headers, body)--> Response
+
+What asks here gets byte for byte what a server on the same store would answer. Outgoing calls are the servers' affair:
+a push target is checked as far as its form goes, and no call is made from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from .._version import __version__
+from ..dialects.http import Request, Response
+from ..dialects.native import InfoView, NativeDialect, PushRules
+from ..engine.engine import Engine
+from ..push.forwarded import check_target_headers
+from ..push.signing import check_secret, masked
+from ..store.valkey.store import ValkeyStore
+from .router import Router
+from .store_check import Facts, Probe, store_words
+from .system import SystemRoutes
+
+
+class DirectApi:
+    """One store through one engine, which somebody else starts and stops. `name` is how the store is shown."""
+
+    def __init__(self, engine: Engine, store: ValkeyStore, name: str, durability: str) -> None:
+        self._engine = engine
+        self._store = store
+        self._name = name
+        self._durability = durability
+        self._facts: Facts | None = None
+        rules = PushRules(headers=check_target_headers, secret=check_secret, mask=masked)
+        native = NativeDialect(engine, engine.limits, self._info, rules)
+        self._router = Router([SystemRoutes(__version__, tuple, _no_metrics, documents=False), native])
+
+    async def start(self) -> None:
+        """Learn what `/v1/info` tells about the store."""
+        probe = Probe(self._store.url, self._store.prefix)
+        try:
+            self._facts = msgspec.structs.replace(await probe.facts(), appendfsync=await probe.appendfsync())
+        finally:
+            await probe.stop()
+
+    async def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Response:
+        """What a server would answer. `target` is as in a request line; header names in any case."""
+        verb, path, query, found = self._router.locate(method.encode(), target.encode())
+        lower = {name.lower(): value for name, value in headers.items()}
+        return await self._router.respond(found, Request(verb, path, query, lower, body, found.params))
+
+    def _info(self) -> InfoView:
+        return InfoView(
+            version=__version__,
+            namespace="default",
+            durability=self._durability,
+            store=store_words(self._name, self._facts),
+            limits=msgspec.structs.asdict(self._engine.limits),
+            clock_offset_ms=round(self._store.clock.offset_ms),
+        )
+
+
+async def _no_metrics(_accept: str) -> tuple[bytes, str]:
+    return b"", "text/plain"
