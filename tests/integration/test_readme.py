@@ -84,8 +84,17 @@ def test_everything_that_a_page_shows_works_as_it_stands(name: str, stand_in: bo
         execute(name, url, tmp_path, stand_in)
 
 
-def execute(name: str, url: str, folder: Path, stand_in: bool) -> None:
-    """Type a page's commands, run its programs, and compare its answers."""
+def test_a_reader_goes_from_the_readme_to_the_quick_start_on_the_same_server(tmp_path: Path) -> None:
+    with served(tmp_path / "data") as url:
+        for name in ("README.md", "docs/quick-start.md"):
+            folder = tmp_path / Path(name).stem
+            folder.mkdir()
+            outputs = execute(name, url, folder, stand_in=True)
+    assert "delivered to bob" in outputs[-1]
+
+
+def execute(name: str, url: str, folder: Path, stand_in: bool) -> list[str]:
+    """Type a page's commands, run its programs, and compare its answers; what each block of commands printed."""
     blocks = BLOCK.findall((ROOT / name).read_text())
     typed = [text for kind, text in blocks if kind == "sh"]
     outputs = type_all(typed, url, folder, stand_in)
@@ -104,6 +113,7 @@ def execute(name: str, url: str, folder: Path, stand_in: bool) -> None:
             program = text.replace(ADDRESS, url)
             done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
             assert done.returncode == 0, done.stderr
+    return outputs
 
 
 @pytest.mark.parametrize("given", [["-k"], ["--data-raw", "x"], ["-o", "file"], []])
