@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dueline.engine.job import Line
 from dueline.engine.limits import LAST_MS
-from dueline.engine.store import Hint, TopicEntry
+from dueline.engine.store import Code, Hint, Merge, StalePolicy, TopicEntry
 from tests.kit.bed import Bed, item
 
 
@@ -40,24 +42,26 @@ async def test_all_namespaces_are_listed_when_none_is_named(bed: Bed) -> None:
 
 async def test_registering_again_renews_the_time_and_keeps_the_config(bed: Bed) -> None:
     space, directory = bed.line.topic, bed.store.directory
-    await directory.set_config(space, "a", b"cfg", None)
+    written = await directory.set_config(space, "a", b"cfg", None)
+    assert written is not None
     await bed.advance(1_000)
     await directory.register([(space, "a")])
-    assert await directory.topic(space, "a") == TopicEntry(space, "a", bed.clock.now_ms, 1, b"cfg")
+    assert await directory.topic(space, "a") == TopicEntry(space, "a", bed.clock.now_ms, written.version, b"cfg")
 
 
 async def test_a_config_is_written_only_over_the_version_that_was_read(bed: Bed) -> None:
     space, directory = bed.line.topic, bed.store.directory
     first = await directory.set_config(space, "a", b"\x00one", 0)
-    assert first == TopicEntry(space, "a", bed.clock.now_ms, 1, b"\x00one")
+    assert first is not None
+    assert first == TopicEntry(space, "a", bed.clock.now_ms, first.version, b"\x00one")
     assert await directory.set_config(space, "a", b"two", 0) is None
     assert await directory.topic(space, "a") == first
-    second = await directory.set_config(space, "a", b"two", 1)
+    second = await directory.set_config(space, "a", b"two", first.version)
     assert second is not None
-    assert (second.version, second.config) == (2, b"two")
+    assert (second.version, second.config) == (first.version + 1, b"two")
     third = await directory.set_config(space, "a", b"three", None)
     assert third is not None
-    assert (third.version, third.config) == (3, b"three")
+    assert (third.version, third.config) == (first.version + 2, b"three")
 
 
 async def test_an_idle_topic_is_removed_unless_somebody_came_back(bed: Bed) -> None:
@@ -182,3 +186,73 @@ async def test_a_line_that_somebody_waits_on_does_not_retire(bed: Bed) -> None:
     assert await bed.store.retire(bed.line) is False
     await bed.advance(3_600_000)
     assert await bed.store.retire(bed.line) is True
+
+
+async def test_a_topic_is_removed_with_the_version_of_its_config_only(bed: Bed) -> None:
+    space, directory = bed.line.topic, bed.store.directory
+    await directory.set_config(space, "a", b"one", None)
+    entry = await directory.set_config(space, "a", b"two", None)
+    assert entry is not None
+    for version in (0, entry.version - 1, entry.version + 1):
+        assert await directory.remove(space, "a", entry.seen_ms, version) is False
+    assert await directory.remove(space, "a", entry.seen_ms, entry.version) is True
+    assert await directory.topic(space, "a") is None
+    assert names(await directory.topics(space, "", 10)) == []
+
+
+async def test_a_topic_that_is_used_in_the_same_millisecond_is_not_removed(bed: Bed) -> None:
+    space, directory = bed.line.topic, bed.store.directory
+    entry = await directory.set_config(space, "a", b"one", None)
+    assert entry is not None
+    await directory.register([(space, "a")])
+    assert await directory.remove(space, "a", entry.seen_ms, entry.version) is False
+    again = await directory.topic(space, "a")
+    assert again is not None
+    assert again.seen_ms > entry.seen_ms
+    assert await directory.remove(space, "a", again.seen_ms, entry.version) is True
+
+
+async def test_a_topic_that_is_made_again_has_a_version_that_none_had_before(bed: Bed) -> None:
+    space, directory = bed.line.topic, bed.store.directory
+    for _ in range(3):
+        entry = await directory.set_config(space, "a", b"old", None)
+        assert entry is not None
+    assert await directory.remove(space, "a", entry.seen_ms, entry.version) is True
+    await directory.register([(space, "a")])
+    listed = await directory.topic(space, "a")
+    assert listed is not None
+    assert (listed.version, listed.config) == (0, b"")
+    made = await directory.set_config(space, "a", b"new", 0)
+    assert made is not None
+    assert (made.version > entry.version, made.config) == (True, b"new")
+
+
+async def test_a_line_forgets_its_deleted_topic_and_refuses_what_was_sent_by_its_policy(bed: Bed) -> None:
+    await bed.control(policy_version=3, pause_until_ms=LAST_MS, max_in_flight=1, rate_per_s=1.0)
+    await bed.store.send(bed.line, [item("a", retain_ms=0)], 3)
+    assert await bed.store.retire(bed.line, True) is False
+    await bed.store.cancel(bed.line, ["a"], forget=True)
+    assert await bed.store.retire(bed.line) is False
+    assert await bed.store.retire(bed.line, True) is True
+    for merge in (None, Merge("k")):
+        with pytest.raises(StalePolicy) as caught:
+            await bed.store.send(bed.line, [item("b", merge=merge)], 3)
+        assert caught.value.version == 0
+    for id in ("b", "c", "d"):  # the second by the script for single sends
+        assert [one.code for one in await bed.store.send(bed.line, [item(id)])] == [Code.CREATED]
+        with pytest.raises(StalePolicy):
+            await bed.store.send(bed.line, [item("e")], 3)
+    assert await bed.pull_ids(3) == ["b", "c", "d"]
+
+
+async def test_who_waits_on_a_line_is_woken_by_the_first_send_after_its_topic_was_deleted(bed: Bed) -> None:
+    await bed.control(policy_version=3)
+    await bed.store.watch(bed.line)
+    await bed.pulled(wait_ms=60_000)
+    assert await bed.store.retire(bed.line) is False
+    assert await bed.store.retire(bed.line, True) is True
+    with pytest.raises(StalePolicy):
+        await bed.store.send(bed.line, [item("a")], 3)
+    bed.events.forget_wakes()
+    await bed.store.send(bed.line, [item("a")])
+    await bed.events.next_wake()

@@ -9,7 +9,6 @@ import pytest
 from dueline.engine.job import BodyKind, Job, State
 from dueline.engine.limits import LAST_MS
 from dueline.engine.policy import Backoff, JobPolicy, Ladder
-from dueline.engine.push_control import LAST_VERSION
 from dueline.engine.store import Code, OnConflict, SendResult, StalePolicy
 from tests.kit.bed import Bed, item
 
@@ -239,11 +238,12 @@ async def test_ids_of_many_bytes_are_held(bed: Bed) -> None:
 
 
 async def test_the_largest_policy_version_can_be_sent_with(bed: Bed) -> None:
+    largest = 2**40
+    await bed.control(policy_version=largest)
     for id in ("a", "b", "c"):
-        assert [result.code for result in await bed.store.send(bed.line, [item(id)], LAST_VERSION)] == [Code.CREATED]
-        await bed.control(policy_version=LAST_VERSION)
+        assert [result.code for result in await bed.store.send(bed.line, [item(id)], largest)] == [Code.CREATED]
     with pytest.raises(StalePolicy):
-        await bed.store.send(bed.line, [item("d")], LAST_VERSION - 1)
+        await bed.store.send(bed.line, [item("d")], largest - 1)
 
 
 async def test_a_send_with_an_older_policy_version_does_nothing(bed: Bed) -> None:

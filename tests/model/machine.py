@@ -278,9 +278,13 @@ class Life(Programme):
     def figures(self) -> None:
         self.twins.check_figures()
 
-    @rule()
-    def retire(self) -> None:
-        self.twins.retire()
+    @rule(topic_too=st.booleans())
+    def retire(self, topic_too: bool) -> None:
+        self.twins.retire(topic_too)
+
+    @rule(items=st.lists(send_items(), min_size=1, max_size=2))
+    def send_with_a_policy_that_the_line_may_not_know(self, items: list[SendItem]) -> None:
+        self.twins.send(items, self.twins.policy_version + 1)
 
     @rule(items=st.lists(send_items(), min_size=1, max_size=2), older=st.booleans())
     def send_after_a_change_of_the_policy(self, items: list[SendItem], older: bool) -> None:

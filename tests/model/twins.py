@@ -188,10 +188,11 @@ class Twins:
         while self.run(self.real.clean(self.line)).more:
             pass
 
-    def retire(self) -> None:
+    def retire(self, topic_too: bool) -> None:
         """After clean-up both agree whether anything is left; versions begin anew in both."""
         self.clean()
-        self.both(lambda store: store.retire(self.line))
+        if self.both(lambda store: store.retire(self.line, topic_too)) and topic_too:
+            self.policy_version = 0
 
     def jobs(self) -> list[Job | None]:
         return self.both(lambda store: store.read(self.line, (*IDS, *self.groups)))

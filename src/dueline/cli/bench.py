@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from ..client import calls
-from ..client.errors import Unreachable
+from ..client.errors import Conflict, NotFound, Unreachable
 from . import tables
 from .bench_load import LatenessRun, Measured, Plan, Progress, run_roundtrip, run_send
 from .bench_wire import ServerTarget, Target
@@ -24,7 +24,7 @@ OWN = "bench-"
 Jobs = Annotated[int, typer.Option("--jobs", "-n", min=1, max=MOST_JOBS, help="How many jobs in all.")]
 Connections = Annotated[int, typer.Option("--connections", "-c", min=1, max=1000)]
 Bytes = Annotated[int, typer.Option("--bytes", min=2, max=1 << 20, help="Size of a body.")]
-TopicOption = Annotated[str | None, typer.Option("--topic", help="Default: one of its own, emptied afterwards.")]
+TopicOption = Annotated[str | None, typer.Option("--topic", help="Default: one of its own, deleted afterwards.")]
 Keep = Annotated[bool, typer.Option("--keep", help="Leave the jobs that were sent.")]
 
 SEND_EXAMPLES = ("dueline bench send -n 50000 -c 64", "dueline bench send -n 100000 --batch 100 -o json")
@@ -123,3 +123,8 @@ def _tidy(session: Session, topic: str) -> None:
     for state in ("scheduled", "ready", *(("leased",) if own else ())):
         while session.call(calls.cancel_matching(topic, {"state": state}, dry_run=False)).value.changed:
             pass
+    if own:
+        try:
+            session.call(calls.delete_topic(topic))
+        except (Conflict, NotFound):
+            pass  # nothing was sent, or a consumer that was cut off still holds a job

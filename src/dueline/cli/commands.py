@@ -30,6 +30,7 @@ JOBS: tuple[Entry, ...] = (
 TOPICS: tuple[Entry, ...] = (
     ("topics", topics.topics, topics.TOPICS_EXAMPLES),
     ("topic", topics.topic, topics.TOPIC_EXAMPLES),
+    ("namespaces", topics.namespaces, topics.NAMESPACES_EXAMPLES),
 )
 DEAD: tuple[Entry, ...] = (
     ("list", dead.list_dead, dead.LIST_EXAMPLES),

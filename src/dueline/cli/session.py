@@ -164,6 +164,7 @@ _HINTS = {
     "job_leased": "a consumer holds it; wait until it is done or its lease is over",
     "id_exists": "the id is taken: use --on-conflict keep or replace, or another id",
     "version_mismatch": "it was changed meanwhile: read it again with `dueline get`",
+    "topic_not_empty": "see what it holds with `dueline list` and `dueline dead list`",
     "store_full": "finish, cancel or purge jobs, or give the store more room",
     "bad_answer": "check --url: what answers there is not a Dueline server",
     "no_route": "check --url, or the server is older than this command",

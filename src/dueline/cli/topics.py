@@ -1,4 +1,4 @@
-"""Commands on topics: topics, topic (show, set, pause, resume)."""
+"""Commands on topics: topics (list, delete), topic (show, set, pause, resume), namespaces."""
 
 from __future__ import annotations
 
@@ -10,17 +10,32 @@ from ..client import calls
 from ..client import results as r
 from ..client.errors import NotFound
 from . import tables
-from .jobs import Topic, now_ms
+from .jobs import Topic, Yes, now_ms
 from .paging import All, Cursor, Limit, show_pages
 from .session import Session, connected
 from .values import policy_values, time_ms
 
-TOPICS_EXAMPLES = ("dueline topics", "dueline topics --all -o jsonl")
+TOPICS_EXAMPLES = ("dueline topics", "dueline topics --all -o jsonl", "dueline topics delete emails")
 
 
 @connected
-def topics(session: Session, limit: Limit = 50, cursor: Cursor = None, all: All = False) -> None:
-    """List topics with their counts."""
+def topics(
+    session: Session,
+    action: Annotated[str | None, typer.Argument(metavar="delete")] = None,
+    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="For delete.")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    all: All = False,
+    yes: Yes = False,
+) -> None:
+    """List topics with their counts, or delete one that holds no jobs.
+
+    A topic is deleted with its policy and its push target; if it has any, you are asked first."""
+    if action == "delete" and topic is not None:
+        _delete(session, topic, yes)
+        return
+    if action is not None:
+        raise typer.BadParameter("write `topics`, or `topics delete TOPIC`; a topic is shown by `topic`")
 
     def page_table(page: list[r.TopicPage]) -> tables.Listing:
         return tables.topics((topic for one in page for topic in one.topics), now_ms())
@@ -66,6 +81,30 @@ def topic(
         )
     else:
         raise typer.BadParameter(f'"{action}": write set, pause or resume')
+
+
+def _delete(session: Session, name: str, yes: bool) -> None:
+    found = session.call(calls.topic(name)).value
+    if found.push or any(value is not None for value in found.policy.values()):
+        session.confirm(f"Delete {name} with its policy{' and its push target' if found.push else ''}?", yes)
+    answer = session.call(calls.delete_topic(name))
+    session.printer.result(answer.raw, tables.facts({"topic": name, "result": answer.value.result}))
+
+
+NAMESPACES_EXAMPLES = ("dueline namespaces", "dueline namespaces --all -o jsonl")
+
+
+@connected
+def namespaces(session: Session, limit: Limit = 50, cursor: Cursor = None, all: All = False) -> None:
+    """List the namespaces that have topics."""
+
+    def page_table(pages: list[r.NamespacePage]) -> tables.Listing:
+        made = tables.Listing("NAMESPACE")
+        for one in (one for page in pages for one in page.namespaces):
+            made.add(one.namespace)
+        return made
+
+    show_pages(session, lambda at: calls.namespaces(at, limit), "namespaces", page_table, cursor, all)
 
 
 def _set(session: Session, topic: str, texts: list[str]) -> None:

@@ -274,6 +274,15 @@ def set_topic(name: str, policy: Mapping[str, Any]) -> Call[r.Topic]:
     return Call("PUT", _path("topics", name), r.Topic, msgspec.json.encode(policy))
 
 
+def delete_topic(name: str) -> Call[r.TopicDeleted]:
+    """Not repeatable: a second one would say not_found although the first one was done."""
+    return Call("DELETE", _path("topics", name), r.TopicDeleted, repeatable=False)
+
+
+def namespaces(cursor: str | None = None, limit: int | None = None) -> Call[r.NamespacePage]:
+    return Call("GET", _query(_path("namespaces"), cursor=cursor, limit=limit), r.NamespacePage)
+
+
 def pause(name: str, until_ms: int | None = None) -> Call[r.Paused]:
     return _post(_path("topics", name, "pause"), _without_none(until_ms=until_ms), r.Paused)
 

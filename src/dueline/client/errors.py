@@ -4,7 +4,7 @@
     ├── InvalidRequest            bad_json unknown_field missing_field invalid_field too_many_items body_too_large ...
     ├── NotAllowed                unauthorized forbidden egress_refused
     ├── NotFound                  not_found no_route
-    ├── Conflict                  id_exists version_mismatch lease_lost job_leased already_done
+    ├── Conflict                  id_exists version_mismatch lease_lost job_leased already_done topic_not_empty
     │   ├── IdExists ├── VersionMismatch ├── LeaseLost ├── JobLeased └── AlreadyDone
     ├── RateLimited               rate_limited
     ├── StoreFull                 store_full
@@ -173,6 +173,7 @@ STATUS_OF_CODE: dict[str, int] = {
     "lease_lost": 409,
     "job_leased": 409,
     "already_done": 409,
+    "topic_not_empty": 409,
     "rate_limited": 429,
     "store_down": 503,
     "loading": 503,

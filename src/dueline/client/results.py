@@ -255,6 +255,26 @@ class TopicPage(msgspec.Struct, frozen=True):
     next_cursor: str | None = None
 
 
+class TopicDeleted(msgspec.Struct, frozen=True):
+    """The answer of the deletion of a topic."""
+
+    topic: str
+    result: str
+
+
+class Namespace(msgspec.Struct, frozen=True):
+    """A namespace that has a topic."""
+
+    namespace: str
+
+
+class NamespacePage(msgspec.Struct, frozen=True):
+    """One page of namespaces."""
+
+    namespaces: tuple[Namespace, ...]
+    next_cursor: str | None = None
+
+
 class Paused(msgspec.Struct, frozen=True):
     """The answer of pause and resume."""
 

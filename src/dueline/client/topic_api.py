@@ -1,6 +1,6 @@
 """The methods on topics, their push targets, and the server; `api` has those on jobs. No I/O.
 
-topics          topics topic set_topic pause resume
+topics          topics topic set_topic delete_topic pause resume namespaces
 push targets    push set_push remove_push pause_push resume_push attempts
 the server      info ready
 """
@@ -81,6 +81,17 @@ class TopicApi:
         }
         policy |= {name: value for name, value in others.items() if value is not None}
         return calls.set_topic(topic, policy)
+
+    @method
+    def delete_topic(self, topic: str) -> Call[r.TopicDeleted]:
+        """Delete a topic with its policy and push target. Raises Conflict (topic_not_empty) while it holds jobs, and
+        NotFound when there is no such topic."""
+        return calls.delete_topic(topic)
+
+    @pages
+    def namespaces(self, page: int = PAGE_ROWS) -> Pages[r.Namespace]:
+        """All namespaces that have a topic."""
+        return Pages(lambda cursor: calls.namespaces(cursor, page), _namespaces)
 
     @method
     def pause(self, topic: str, until: Moment | None = None) -> Call[r.Paused]:
@@ -173,6 +184,10 @@ class TopicApi:
 
 def _topics(page: r.TopicPage) -> Sequence[r.Topic]:
     return page.topics
+
+
+def _namespaces(page: r.NamespacePage) -> Sequence[r.Namespace]:
+    return page.namespaces
 
 
 def _attempts(page: r.AttemptPage) -> Sequence[r.Attempt]:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from .checks import Checks, within
 from .commands import TopicPatch, TopicView
 from .errors import Conflict, InvalidField, NotFound, VersionMismatch
-from .limits import LAST_MS
+from .limits import INTERNAL_NAMESPACE, LAST_MS
 from .on_dead import check_on_dead
 from .policy import OnDead, with_worker
 from .push_target import limits_of
@@ -108,6 +108,8 @@ class TopicControl:
         So whoever tells the lines last has looked after it."""
         while True:
             topic = self._adopt(entry)
+            if not entry.version:
+                return topic  # it has no config: a line of it knows nothing
             controls = _controls(unpack_config(entry.config), entry.version)
             await asyncio.gather(*map(self._store.control, topic.lines, controls))
             newest = await self._store.directory.topic(entry.namespace, entry.topic)
@@ -150,6 +152,20 @@ class TopicControl:
             shown = [self._adopt(entry) for entry in entries[start : start + VIEWS_AT_ONCE]]
             views += await asyncio.gather(*(self._view(topic, bands_ms) for topic in shown))
         return views, entries[-1].topic if len(entries) == limit else None
+
+    async def namespaces(self, after: str, limit: int) -> tuple[list[str], str | None]:
+        """One page by name, in one look at the directory for each; the server's own is left out."""
+        within(limit, 1, 500, "limit")
+        found: list[str] = []
+        while len(found) < limit:
+            # Names of topics stand behind their namespace and a NUL: \1 is behind all of them.
+            entries = await self._store.directory.topics(None, f"{after}\1" if after else "", 1)
+            if not entries:
+                return found, None
+            after = entries[0].namespace
+            if after != INTERNAL_NAMESPACE:
+                found.append(after)
+        return found, after
 
     async def _view(self, topic: Topic, bands_ms: Sequence[int] = ()) -> TopicView:
         stats = await asyncio.gather(*(self._store.stats(line, bands_ms) for line in topic.lines))

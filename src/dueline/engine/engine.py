@@ -21,6 +21,7 @@ from .checks import Checks
 from .cleaner import ROUND_S, Cleaner
 from .commands import Bulk, Filter, Patch, Pull, Send, Sent, TopicPatch, TopicView
 from .control import TopicControl
+from .deletion import TopicDeletion
 from .errors import Draining, DuelineError
 from .figures import Figures
 from .forwarder import Forwarder
@@ -67,11 +68,13 @@ class Engine:
         self._waiters = Waiters(store, timer, limits.max_waiters)
         self._control = TopicControl(store, self._topics, self._waiters, self._checks)
         self._pushes = PushControl(store, self._control, self._checks)
-        self._jobs = JobCalls(store, self._checks)
+        self._jobs = JobCalls(store, self._topics, self._checks)
         self._bulk = BulkCalls(store, timer.time)
+        self._deletion = TopicDeletion(store, self._topics, self._control, self._pushes, self._bulk)
         self._cleaner = Cleaner(store, self._registrar, self.figures, timer, idle_ms / 3000, round_s)
         roomy_sender = Sender(store, self._topics, self._registrar, Checks(roomy(limits)), timer)
         self._forwarder = Forwarder(store, self._topics, roomy_sender, self._carry, timer, round_s)
+        self._sender.tell_lines = roomy_sender.tell_lines = self._control.tell_lines
         self._cleaner.died = self._waiters.died = self._forwarder.died
         self._control.rerouted = self._forwarder.changed
         self._background: set[asyncio.Task[None]] = set()
@@ -272,6 +275,14 @@ class Engine:
     async def set_topic(self, namespace: str, topic: str, patch: TopicPatch) -> tuple[TopicView, bool]:
         """The view, and whether the topic is new."""
         return await self._control.set(namespace, topic, patch)
+
+    async def delete_topic(self, namespace: str, topic: str) -> None:
+        """Its policy, push target and ended jobs go with it. NotFound; TopicNotEmpty while it holds jobs."""
+        await self._deletion.delete(namespace, topic)
+
+    async def namespaces(self, after: str, limit: int) -> tuple[list[str], str | None]:
+        """Namespaces that have a topic, by name; the cursor is the last one of the page."""
+        return await self._control.namespaces(after, limit)
 
     async def pause(self, namespace: str, topic: str, until_ms: int | None) -> None:
         await self._control.pause(namespace, topic, until_ms)

@@ -6,7 +6,7 @@
     ├── Unauthorized / Forbidden    unauthorized / forbidden egress_refused
     ├── NotFound / NoRoute          not_found / no_route
     ├── MethodNotAllowed            method_not_allowed
-    ├── Conflict                    id_exists version_mismatch lease_lost job_leased already_done
+    ├── Conflict                    id_exists version_mismatch lease_lost job_leased already_done topic_not_empty
     ├── BodyTooLarge                body_too_large
     ├── UnsupportedMediaType        unsupported_media_type
     ├── RateLimited                 rate_limited
@@ -141,6 +141,12 @@ class AlreadyDone(Conflict):
     """The job has ended."""
 
     code = "already_done"
+
+
+class TopicNotEmpty(Conflict):
+    """The topic holds jobs: finish, cancel or purge them first."""
+
+    code = "topic_not_empty"
 
 
 class BodyTooLarge(DuelineError):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 from zlib import crc32
 
 from msgspec.structs import replace
@@ -18,13 +19,14 @@ from .patching import changes_policy, edit_of, patched_policy
 from .replies import refusal
 from .spreading import over_lines
 from .store import Code, Done, Edit, Extend, Page, Purge, Query, Ref, Release, Revive, Spare, Store
-from .topics import Topic
+from .topics import Topic, Topics
 
 EDIT_TRIES = 10
+I = TypeVar("I")  # noqa: E741
 LIST_CALLS = 8  # store calls for one page of a topic with many partitions
 
 
-def _id_of(item: Ref | Release | Extend) -> str:
+def _id_of(item: Ref | Release | Extend | Edit) -> str:
     return item.id
 
 
@@ -35,23 +37,24 @@ def _same(id: str) -> str:
 class JobCalls:
     """Each method checks, calls the store on the lines concerned, and counts."""
 
-    def __init__(self, store: Store, checks: Checks) -> None:
+    def __init__(self, store: Store, topics: Topics, checks: Checks) -> None:
         self._store = store
+        self._topics = topics
         self._checks = checks
 
     async def ack(self, topic: Topic, refs: Sequence[Ref]) -> list[Done]:
         self._checks.refs(refs)
-        return await over_lines(topic, refs, _id_of, self._store.ack, _counter(topic, "acked"))
+        return await self._over(topic, refs, _id_of, self._store.ack, _counter(topic, "acked"))
 
     async def release(self, topic: Topic, items: Sequence[Release]) -> list[Done]:
         """Without a jitter draw of its own an item gets one here; error texts are cut to 1 KiB."""
         self._checks.refs(items)
         items = [_drawn(item) for item in items]
-        return await over_lines(topic, items, _id_of, self._store.release, topic.count_released)
+        return await self._over(topic, items, _id_of, self._store.release, topic.count_released)
 
     async def extend(self, topic: Topic, items: Sequence[Extend]) -> list[Done]:
         self._checks.refs(items)
-        return await over_lines(topic, items, _id_of, self._store.extend, _counter(topic, "extended"))
+        return await self._over(topic, items, _id_of, self._store.extend, _counter(topic, "extended"))
 
     async def cancel(self, topic: Topic, ids: Sequence[str], forget: bool, spare: Spare = Spare.NONE) -> list[Done]:
         self._checks.ids(ids)
@@ -59,7 +62,7 @@ class JobCalls:
         async def call(line: Line, some: Sequence[str]) -> list[Done]:
             return await self._store.cancel(line, some, forget, spare)
 
-        return await over_lines(topic, ids, _same, call, _counter(topic, "cancelled"))
+        return await self._over(topic, ids, _same, call, _counter(topic, "cancelled"))
 
     async def revive(
         self, topic: Topic, ids: Sequence[str], delay_ms: int, max_attempts: int | None, set_max_attempts: bool
@@ -71,7 +74,7 @@ class JobCalls:
             revive = Revive(tuple(some), 0, delay_ms, max_attempts, set_max_attempts)
             return [done for _, done in await self._store.revive(line, revive)]
 
-        return await over_lines(topic, ids, _same, call, _counter(topic, "revived"))
+        return await self._over(topic, ids, _same, call, _counter(topic, "revived"))
 
     def check_revive(self, delay_ms: int, max_attempts: int | None) -> None:
         within(delay_ms, 0, self._checks.limits.max_delay_ms, "delay_ms")
@@ -84,18 +87,22 @@ class JobCalls:
         async def call(line: Line, some: Sequence[str]) -> list[Done]:
             return [done for _, done in await self._store.purge(line, Purge(tuple(some)))]
 
-        return await over_lines(topic, ids, _same, call, _counter(topic, "purged"))
+        return await self._over(topic, ids, _same, call, _counter(topic, "purged"))
 
     async def get(self, topic: Topic, id: str) -> Job:
         check_name(id, "id")
-        [job] = await self._store.read(topic.line_of(id), (id,))
-        if job is None:
-            raise NotFound("there is no such job")
-        return job
+
+        async def read() -> Job:
+            [job] = await self._store.read(topic.line_of(id), (id,))
+            if job is None:
+                raise NotFound("there is no such job")
+            return job
+
+        return await self._looked_for(topic, read)
 
     async def fire(self, topic: Topic, id: str) -> Done:
         check_name(id, "id")
-        [done] = await self._store.edit(topic.line_of(id), (Edit(id, at_ms=0),))
+        [done] = await self._over(topic, [Edit(id, at_ms=0)], _id_of, self._store.edit, lambda _: None)
         _raise_refusal(done)
         return done
 
@@ -106,6 +113,10 @@ class JobCalls:
         self._checks.options(patch)
         if patch.body is not None:
             self._checks.body(patch.body, topic.max_body_bytes)
+        return await self._looked_for(topic, lambda: self._patched(topic, patch))
+
+    async def _patched(self, topic: Topic, patch: Patch) -> Job:
+        if patch.body is not None:
             await self._check_body_may_change(topic, patch.id)
         line = topic.line_of(patch.id)
         done = Done(Code.VERSION_MISMATCH)
@@ -138,6 +149,32 @@ class JobCalls:
         if patch.version is not None and patch.version != job.version:
             raise VersionMismatch
         return edit_of(patch, patched_policy(patch, job.policy, topic.job_policy), job.version)
+
+    async def _over(
+        self,
+        topic: Topic,
+        items: Sequence[I],
+        id_of: Callable[[I], str],
+        call: Callable[[Line, Sequence[I]], Awaitable[list[Done]]],
+        count: Callable[[Sequence[Done]], None],
+    ) -> list[Done]:
+        """`over_lines`; what is not found is looked for again where the topic has other lines now."""
+        results = await over_lines(topic, items, id_of, call, count)
+        missing = [place for place, done in enumerate(results) if done.code is Code.NOT_FOUND]
+        if missing and await self._topics.renewed(topic):
+            again = await over_lines(topic, [items[place] for place in missing], id_of, call, count)
+            for place, done in zip(missing, again, strict=True):
+                results[place] = done
+        return results
+
+    async def _looked_for(self, topic: Topic, ask: Callable[[], Awaitable[Job]]) -> Job:
+        """The same for a call on one job, which raises NotFound."""
+        try:
+            return await ask()
+        except NotFound:
+            if not await self._topics.renewed(topic):
+                raise
+            return await ask()
 
     async def list(self, topic: Topic, query: Query) -> Page:
         """One page, partition after partition (the groups of a key stand in one). A cursor is the partition and the

@@ -23,12 +23,11 @@ from .policy import JobPolicy
 from .push_checks import check_spread, check_target
 from .push_target import Pushing, PushTarget
 from .store import DIRECTORY_PAGE, OnConflict, SendItem, Store
-from .topics import Topic, TopicConfig, unpack_config
+from .topics import TopicConfig, unpack_config
 
 MARK = (INTERNAL_NAMESPACE, "push-targets")
 PAGES = 20  # directory calls for one page of targets
 BELL = SendItem("bell", b"", BodyKind.BYTES, 0, None, JobPolicy(), None, OnConflict.REPLACE, OnConflict.REPLACE, 0)
-LAST_VERSION = 2**40  # the bell has no policy that could be stale
 
 
 class PushNews(Protocol):
@@ -69,7 +68,7 @@ class PushControl:
         old = before[0]
         if old is not None and (old.url, old.service, old.courier) != (target.url, target.service, target.courier):
             await self._store.pushes.reset(namespace, topic)  # another place: what the old one did says nothing
-        await self._tell(changed)
+        await self._tell(namespace, topic, changed.version, target)
         return target, old is None
 
     async def get(self, namespace: str, topic: str) -> PushTarget:
@@ -84,8 +83,12 @@ class PushControl:
         """Jobs stay and can be pulled; calls that are under way end as they end."""
         await self.get(namespace, topic)
         changed, _ = await self._control.change(namespace, topic, lambda config, is_new: replace(config, push=None))
+        await self.dropped(namespace, topic, changed.version)
+
+    async def dropped(self, namespace: str, topic: str, version: int) -> None:
+        """A topic has no target any more, by this version of its config: nobody may call it."""
         await self._store.pushes.reset(namespace, topic)
-        await self._tell(changed)
+        await self._tell(namespace, topic, version, None)
 
     async def pause(self, namespace: str, topic: str, paused: bool) -> PushTarget:
         """Make no more calls, or go on. Idempotent."""
@@ -99,7 +102,7 @@ class PushControl:
             return replace(config, push=replace(config.push, paused=paused))
 
         changed, _ = await self._control.change(namespace, topic, change)
-        await self._tell(changed)
+        await self._tell(namespace, topic, changed.version, changed.config.push)
         return replace(found, paused=paused)
 
     async def page(self, namespace: str | None, after: str, limit: int) -> tuple[list[Pushing], str | None]:
@@ -124,14 +127,14 @@ class PushControl:
         entry = await self._store.directory.topic(*MARK)
         return 0 if entry is None else entry.version
 
-    async def _tell(self, topic: Topic) -> None:
+    async def _tell(self, namespace: str, topic: str, version: int, target: PushTarget | None) -> None:
         if self.news is not None:
-            self.news.changed(topic.namespace, topic.name, topic.version, topic.config.push)
+            self.news.changed(namespace, topic, version, target)
         entry = await self._store.directory.set_config(*MARK, b"", None)
         if self.news is not None and entry is not None:
             self.news.marked(entry.version)
         try:
-            await self._store.send(Line(*MARK), (BELL,), LAST_VERSION)
+            await self._store.send(Line(*MARK), (BELL,))
             await self._store.cancel(Line(*MARK), (BELL.id,), forget=True)
         except DuelineError:
             pass  # they look by themselves, a little later

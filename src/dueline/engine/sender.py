@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -52,6 +52,7 @@ class Sender:
         self._now_ms = store.now_ms
         self.closed: str | None = None
         self.watch: SendWatch | None = None
+        self.tell_lines: Callable[[str, str], Awaitable[Topic]] | None = None  # of a topic that they have forgotten
 
     async def send(self, namespace: str, name: str, command: Send) -> Sent:
         if self.closed is not None:
@@ -162,7 +163,8 @@ class Sender:
     async def _send_again(
         self, topic: Topic, commands: Sequence[Send], ids: Sequence[str], version: int
     ) -> list[Sent | DuelineError]:
-        """A line knows a newer policy: nothing was stored. Read the config, make the items anew, one job at a time.
+        """A line knows a newer policy, or has forgotten its topic: nothing was stored. Read the config, make the items
+        anew, one job at a time.
 
         The config is always written before the lines hear of it. If the directory still has an older one after a second
         look, it has lost it; then the line's own version counts, so that sends go on.
@@ -177,7 +179,11 @@ class Sender:
 
     async def _send_one_again(self, topic: Topic, command: Send, id: str, version: int) -> Sent | DuelineError:
         for attempt in range(TRIES):
-            if topic.version < version:
+            if version == 0 < topic.version and self.tell_lines is not None:
+                # Somebody deletes the topic. Registered first, it stays as it is or becomes a new one: engine.deletion.
+                await self._register(topic)
+                await self.tell_lines(topic.namespace, topic.name)
+            elif topic.version < version:
                 await self._topics.load(topic.namespace, topic.name)
             item = _placed(send_item(command, id, topic, self._checks, self._now_ms), topic)
             used = topic.version if attempt < 2 else max(topic.version, version)

@@ -328,7 +328,10 @@ DIRECTORY_PAGE = 100  # topics that one call shows
 class Directory(Protocol):
     """Operation 14: what is known across lines. Each method is one atomic call."""
 
-    async def register(self, topics: Sequence[tuple[str, str]]) -> None: ...
+    async def register(self, topics: Sequence[tuple[str, str]]) -> None:
+        """List topics. Each registration, and each write of a config, gives a topic a later `seen_ms` than it had."""
+        ...
+
     async def topic(self, namespace: str, topic: str) -> TopicEntry | None: ...
     async def topics(self, namespace: str | None, after: str, limit: int) -> list[TopicEntry]:
         """Topics by name, after `after`; at most DIRECTORY_PAGE a call."""
@@ -337,11 +340,12 @@ class Directory(Protocol):
     async def set_config(
         self, namespace: str, topic: str, config: bytes, expected_version: int | None
     ) -> TopicEntry | None:
-        """Write a topic's config, giving it the next version. None: the version was not the expected one."""
+        """Write a topic's config, giving it the next version: one that no config had before, also not one of a topic
+        that was removed. None: the version was not the expected one."""
         ...
 
-    async def remove(self, namespace: str, topic: str, seen_ms: int) -> bool:
-        """Forget a topic, if nobody registered it since `seen_ms` and it has no config."""
+    async def remove(self, namespace: str, topic: str, seen_ms: int, version: int = 0) -> bool:
+        """Forget a topic, if nobody registered it since `seen_ms` and its config has this version (0: it has none)."""
         ...
 
     async def idle_topics(self, before_ms: int, limit: int) -> list[TopicEntry]: ...
@@ -405,13 +409,17 @@ class Store(Protocol):
         """The directory now has a hint for this line at that time (second half of `events.noted`)."""
         ...
 
-    async def retire(self, line: Line) -> bool:
-        """Drop everything a line keeps about itself if it holds no job, no pause, no policy and nobody waits."""
+    async def retire(self, line: Line, topic_too: bool = False) -> bool:
+        """Drop everything a line keeps about itself if it holds no job, no pause, no policy and nobody waits.
+
+        `topic_too`: its topic is being deleted, so it forgets pause, limits, policy version and that it is listed;
+        whoever waits there is still woken by the next send. False: it holds jobs."""
         ...
 
 
 class StalePolicy(Exception):
-    """The send used an older topic policy than the line knows; nothing was done. Carries the newer version."""
+    """The send used an older topic policy than the line knows, or one of a topic that the line has forgotten because it
+    was deleted; nothing was done. Carries the version that the line knows, 0 if none."""
 
     def __init__(self, version: int) -> None:
         super().__init__(version)

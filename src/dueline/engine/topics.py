@@ -27,6 +27,7 @@ DEFAULTS = JobPolicy()
 MAX_KNOWN = 200_000
 BY_ID = "(by id)"  # where calls are counted that name no topic
 OLD_S = 30.0
+MOMENT_S = 1.0
 
 
 class TopicConfig(msgspec.Struct, frozen=True):
@@ -127,6 +128,7 @@ class Topic:
         "on_conflict",
         "read_at_s",
         "registered_until_s",
+        "seen_ms",
         "version",
         "wide",
     )
@@ -142,6 +144,7 @@ class Topic:
         self.registered_until_s = 0.0  # on the loop's clock; see engine.registrar
         self.listed = False  # the directory had it when it was last read: its partitions are fixed from then on
         self.read_at_s = 0.0
+        self.seen_ms = 0  # of the directory entry that was read last: an older one says nothing
         self.lines: tuple[Line, ...] = ()
         self.apply(TopicConfig(), 0, max_body_bytes)
 
@@ -251,18 +254,29 @@ class Topics:
         topic.listed = entry is not None
         if entry is None:
             self._figures.drop(*key)
-        elif entry.version > topic.version:
+        elif entry.version > topic.version or (entry.version < topic.version and entry.seen_ms > topic.seen_ms):
             lines = len(topic.lines)
             topic.apply(unpack_config(entry.config), entry.version, server_bytes)
             if len(topic.lines) > lines and self.widened is not None:
                 self.widened(topic)
+        topic.seen_ms = max(topic.seen_ms, 0 if entry is None else entry.seen_ms)
         return topic
+
+    async def renewed(self, topic: Topic) -> bool:
+        """Read the config again, unless that was a moment ago: has it other lines now? A topic can be deleted and made
+        anew with another number of partitions."""
+        if self._time_s() - topic.read_at_s < MOMENT_S or not topic.name:
+            return False
+        lines = topic.lines
+        return (await self.load(topic.namespace, topic.name)).lines != lines
 
     def gone(self, namespace: str, topic: str) -> None:
         """This process took the topic out of the directory."""
         found = self._known.get((namespace, topic))
         if found is not None:
             found.listed = False
+            found.registered_until_s = 0.0
+            found.apply(TopicConfig(), 0, self._checks.limits.max_body_bytes)
         self._figures.drop(namespace, topic)
 
     async def check_counted(self) -> None:

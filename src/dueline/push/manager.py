@@ -148,7 +148,7 @@ class PushManager:
         try:
             version, target = await self._engine.begin_push(*name)
         except NotFound:
-            return
+            version, target = self._versions.get(name, 0), None  # the topic was deleted
         self._apply(name, version, target)
 
     def _apply(self, name: Name, version: int, target: PushTarget | None) -> None:

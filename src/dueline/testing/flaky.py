@@ -179,5 +179,5 @@ class FlakyStore:
     async def agenda_noted(self, line: Line, at_ms: int) -> None:
         await self.inner.agenda_noted(line, at_ms)
 
-    async def retire(self, line: Line) -> bool:
-        return await self.inner.retire(line)
+    async def retire(self, line: Line, topic_too: bool = False) -> bool:
+        return await self.inner.retire(line, topic_too)

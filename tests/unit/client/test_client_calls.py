@@ -87,6 +87,8 @@ def test_no_limit_of_attempts_is_said_as_null_and_not_left_out() -> None:
         (calls.topics("c&=", 9), ("GET", "/v1/topics?cursor=c%26%3D&limit=9", None)),
         (calls.list_jobs("t", state="dead", body=True), ("GET", "/v1/topics/t/jobs?state=dead&body=1", None)),
         (calls.set_topic("t", {"lease_ms": 1}), ("PUT", "/v1/topics/t", {"lease_ms": 1})),
+        (calls.delete_topic("a/b"), ("DELETE", "/v1/topics/a%2Fb", None)),
+        (calls.namespaces("c", 9), ("GET", "/v1/namespaces?cursor=c&limit=9", None)),
         (calls.pause("t", 5), ("POST", "/v1/topics/t/pause", {"until_ms": 5})),
         (calls.push("a/b"), ("GET", "/v1/topics/a%2Fb/push", None)),
         (calls.set_push("t", {"url": "u"}), ("PUT", "/v1/topics/t/push", {"url": "u"})),

@@ -13,7 +13,7 @@ def test_the_methods_are_those_that_were_meant_to_be_and_each_says_what_it_does(
         *("ack", "ack_many", "release", "release_many", "extend", "extend_many"),
         *("cancel", "cancel_many", "cancel_matching", "cancel_groups"),
         *("dead", "revive", "revive_many", "revive_matching", "purge", "purge_many", "purge_matching"),
-        *("topics", "topic", "set_topic", "pause", "resume"),
+        *("topics", "topic", "set_topic", "delete_topic", "pause", "resume", "namespaces"),
         *("push", "set_push", "remove_push", "pause_push", "resume_push", "attempts"),
         *("info", "ready"),
     }

@@ -31,7 +31,7 @@ CODES = {
     403: {"forbidden", "egress_refused"},
     404: {"not_found", "no_route"},
     405: {"method_not_allowed"},
-    409: {"id_exists", "version_mismatch", "lease_lost", "job_leased", "already_done"},
+    409: {"id_exists", "version_mismatch", "lease_lost", "job_leased", "already_done", "topic_not_empty"},
     413: {"body_too_large"},
     414: {"url_too_long"},
     415: {"unsupported_media_type"},

@@ -212,3 +212,53 @@ def test_a_draining_server_refuses_new_work_with_a_time_to_come_back(api: Api) -
     assert_error(api.post(T + "/jobs", {"body": 1}), 503, "draining")
     assert_error(api.post(T + "/pull"), 503, "draining")
     assert api.post(T + "/ack", {"jobs": [{"id": "a", "lease": lease}]}).status == 200
+
+
+def test_a_topic_is_deleted_with_its_policy_and_what_is_left_of_ended_jobs(api: Api) -> None:
+    assert_error(api.delete(T), 404, "not_found")
+    api.put(T, {"lease_ms": 5_000, "partitions": 4})
+    api.send("done")
+    api.send("cancelled")
+    lease = api.post(T + "/pull", {}).json["jobs"][0]
+    api.post(T + "/ack", {"jobs": [{"id": lease["id"], "lease": lease["lease"]}]})
+    api.delete(T + f"/jobs/{'cancelled' if lease['id'] == 'done' else 'done'}")
+    api.post(T + "/pause", {})
+    assert api.delete(T) == (200, {"topic": "t", "result": "deleted"})
+    assert_error(api.get(T), 404, "not_found")
+    assert api.get("/v1/topics").json["topics"] == []
+    assert_error(api.delete(T), 404, "not_found")
+    api.send("done")
+    made = api.get(T).json
+    assert (made["policy"], made["partitions"], made["paused"]) == (DEFAULTS, 1, False)
+
+
+@pytest.mark.parametrize("state", ["scheduled", "ready", "leased", "dead"])
+def test_a_topic_that_holds_jobs_is_not_deleted_and_nothing_of_it_is_lost(api: Api, state: str) -> None:
+    api.put(T, {"lease_ms": 5_000})
+    if state == "dead":
+        dead(api, "a")
+    elif state == "leased":
+        api.lease("a")
+    else:
+        api.send("a", delay_ms=10 if state == "scheduled" else 0)
+    before = api.get(T)
+    refused = api.delete(T)
+    assert_error(refused, 409, "topic_not_empty")
+    assert f"1 {state}" in refused.json["error"]["message"]
+    assert api.get(T) == before
+    assert api.get(T + "/jobs/a").status == 200
+
+
+def test_namespaces_that_have_a_topic_are_listed_page_by_page(api: Api) -> None:
+    assert api.get("/v1/namespaces") == (200, {"namespaces": [], "next_cursor": None})
+    for namespace in ("shop", "default", "shop2", "a"):
+        for topic in ("t", "u"):
+            api.post(f"/v1/topics/{topic}/jobs", {"body": 1}, namespace)
+    names, query = [], "?limit=2"
+    while query:
+        page = api.get("/v1/namespaces" + query).json
+        names.append([one["namespace"] for one in page["namespaces"]])
+        query = page["next_cursor"] and f"?limit=2&cursor={page['next_cursor']}"
+    assert [name for page in names for name in page] == ["a", "default", "shop", "shop2"]
+    assert names[0] == ["a", "default"]
+    assert_error(api.get("/v1/namespaces?limit=0"), 400, "invalid_field", "limit")

@@ -264,6 +264,26 @@ class TopicPage(msgspec.Struct, frozen=True):
     next_cursor: str | None
 
 
+class Deleted(msgspec.Struct, frozen=True, kw_only=True):
+    """The topic is gone."""
+
+    topic: str
+    result: Literal["deleted"] = "deleted"
+
+
+class Namespace(msgspec.Struct, frozen=True):
+    """A namespace that has a topic."""
+
+    namespace: str
+
+
+class NamespacePage(msgspec.Struct, frozen=True):
+    """One page of namespaces."""
+
+    namespaces: list[Namespace]
+    next_cursor: str | None
+
+
 class Paused(msgspec.Struct, frozen=True):
     topic: str
     paused: bool

@@ -126,6 +126,23 @@ class NativeHandlers:
         view, new = await self._engine.set_topic(namespace, topic, patch)
         return encode.answer(encode.topic_view(view), 201 if new else 200)
 
+    async def delete_topic(self, request: Request) -> Response:
+        topic = request.params[0]
+        await self._engine.delete_topic(decode.namespace_of(request), topic)
+        return encode.answer(a.Deleted(topic=topic))
+
+    async def list_namespaces(self, request: Request) -> Response:
+        asked = decode.query_string(request, r.ListTopics)
+        after = decode.cursor_bytes(asked.cursor).decode(errors="replace")
+        own = request.namespace
+        if own is None:
+            names, cursor = await self._engine.namespaces(after, asked.limit)
+        else:  # a token of one namespace sees no other
+            views, _ = await self._engine.topics(own, "", 1)
+            names, cursor = [own] if views else [], None
+        next_cursor = encode.cursor_text(None if cursor is None else cursor.encode())
+        return encode.answer(a.NamespacePage([a.Namespace(name) for name in names], next_cursor))
+
     async def pause(self, request: Request) -> Response:
         until_ms = decode.json_request(request, r.PauseTopic, optional=True).until_ms
         namespace, topic = decode.namespace_of(request), request.params[0]

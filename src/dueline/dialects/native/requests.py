@@ -298,7 +298,7 @@ class ListDead(_Closed, kw_only=True, forbid_unknown_fields=True):
 
 
 class ListTopics(_Closed, kw_only=True, forbid_unknown_fields=True):
-    """The query of the list of topics."""
+    """The query of the list of topics, and of that of namespaces."""
 
     cursor: str | None = None
     limit: Annotated[int, Meta(ge=1, le=500)] = 50

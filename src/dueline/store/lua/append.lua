@@ -33,8 +33,8 @@ local again = remembered()
 if again then
   return again
 end
-if M.pv and tonumber(M.pv) > N[1] then
-  return { 2, now, 0, tonumber(M.pv), '', '' }
+if M.pv and tonumber(M.pv) > N[1] or not M.pv and N[1] > 0 then -- a newer policy, or the topic was deleted
+  return { 2, now, 0, tonumber(M.pv or 0), '', '' }
 end
 
 open_line()

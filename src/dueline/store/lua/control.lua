@@ -4,7 +4,7 @@
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 ""   7 channel   8 permanent
 --        numbers  what (1 set, 2 agenda noted, 3 listed, 4 retire), then
 --                 1: pause until (-1 leave, 0 resume), max in flight (-1 leave), policy version (-1 leave),
---                    deliveries a second (-1 leave, 0 no limit)   2: time
+--                    deliveries a second (-1 leave, 0 no limit)   2: time   4: topic too (0/1)
 -- RETURN status now note extra numbers (1 = done) ""
 -- BOUND  O(log N)
 local FIELDS = { 'pv', 'rt', 'rk', 'ra' }
@@ -48,7 +48,7 @@ elseif N[1] == 3 and known then
   redis.call('HSET', m, 'reg', '1')
 elseif N[1] == 4 then
   local extra = permanent and 1 or 0
-  local needed = waited or (M.pu and tonumber(M.pu) > now) or limited or rate or M.pv
+  local needed = N[2] == 0 and (waited or (M.pu and tonumber(M.pu) > now) or limited or rate or M.pv)
   for _, index in ipairs({ s, l, a, d }) do
     needed = needed or redis.call('ZCARD', index) > extra
   end
@@ -57,6 +57,10 @@ elseif N[1] == 4 then
   end
   if needed then
     return { 0, now, 0, 0, cmsgpack.pack({ 0 }), '' }
+  end
+  if waited then -- who waits must be woken by the next send: only the topic is forgotten
+    redis.call('HDEL', m, 'pu', 'mif', 'pv', 'rt', 'rk', 'ra', 'reg')
+    return { 0, now, 0, 0, cmsgpack.pack({ 1 }), '' }
   end
   -- Last and at once: nothing is touched after it is gone.
   if topic then

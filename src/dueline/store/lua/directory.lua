@@ -4,7 +4,7 @@
 -- ARGV   1 now_ms or ""   2 what   3 numbers   4 blob   5 permanent
 --        what      1 register   2 topic   3 topics after a name   4 set config   5 remove   6 idle   7 note   8 take   9 finish
 --        numbers   1, 2: sizes of names   3: limit, size of the name after which, size of the namespace prefix   4: expected version (-1 any), size of
---                  the name, size of the config   5: seen, size of the name   6: before, limit   7: per hint time, size   8: limit, hold   9: sizes
+--                  the name, size of the config   5: seen, version, size of the name   6: before, limit   7: per hint time, size   8: limit, hold   9: sizes
 --        names are namespace \0 topic; a hint's member is time:6 + line name
 -- RETURN now numbers blob
 --        topics    per topic: size of the name, seen, version, size of the config; blob: name, config
@@ -39,9 +39,16 @@ local function show(name)
   pieces[#pieces + 1] = stored and string.sub(stored, 7) or ''
 end
 
+-- Every registration is later than the one before, also within a millisecond: who removes a topic sees that it was used meanwhile.
 local function register(name)
   redis.call('ZADD', topics, 0, name)
-  redis.call('ZADD', seen, int(now), name)
+  redis.call('ZADD', seen, int(math.max(now, tonumber(redis.call('ZSCORE', seen, name) or 0) + 1)), name)
+end
+
+-- The highest version that a removed config had stands in the config of no name: a topic that is made again goes on behind it.
+local function last_removed()
+  local stored = redis.call('HGET', config, '')
+  return stored and #stored == 6 and struct.unpack('>I6', stored) or 0
 end
 
 if ARGV[5] == '1' and (what == 1 or what == 4 or what == 7) and redis.call('EXISTS', topics) == 0 then
@@ -75,16 +82,21 @@ elseif what == 4 then
   local stored = redis.call('HGET', config, name)
   local version = stored and struct.unpack('>I6', stored) or 0
   if N[1] < 0 or N[1] == version then
-    redis.call('HSET', config, name, struct.pack('>I6', version + 1) .. text)
+    redis.call('HSET', config, name, struct.pack('>I6', (stored and version or last_removed()) + 1) .. text)
     register(name)
     show(name)
   end
 elseif what == 5 then
-  local name = take(N[2])
-  local score = redis.call('ZSCORE', seen, name)
-  if score and tonumber(score) <= N[1] and not redis.call('HGET', config, name) then
+  local name = take(N[3])
+  local score, stored = redis.call('ZSCORE', seen, name), redis.call('HGET', config, name)
+  local version = stored and struct.unpack('>I6', stored) or 0
+  if score and tonumber(score) <= N[1] and version == N[2] then
     redis.call('ZREM', topics, name)
     redis.call('ZREM', seen, name)
+    if stored then
+      redis.call('HDEL', config, name)
+      redis.call('HSET', config, '', struct.pack('>I6', math.max(version, last_removed())))
+    end
     numbers[1] = 1
   end
 elseif what == 6 then

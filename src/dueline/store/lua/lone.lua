@@ -21,7 +21,8 @@ if stepped then
   return { 1, now, 0, 0, '', '' }
 end
 local id = string.sub(blob, id_at, rest_at - 1)
-if not V[2] or not V[6] or (V[5] and tonumber(V[5]) > version) or redis.call('HEXISTS', r, id) == 1 then
+local other = V[5] and tonumber(V[5]) > version or not V[5] and version > 0 -- another policy than the line knows
+if not V[2] or not V[6] or other or redis.call('HEXISTS', r, id) == 1 then
   return { 0, now, 0, 0, '', '' }
 end
 local seq, due = V[2] + 1, now

@@ -16,6 +16,7 @@ class MemoryDirectory:
         self._clock = clock
         self._topics: dict[tuple[str, str], TopicEntry] = {}
         self._hints: dict[Hint, int] = {}
+        self._last_removed = 0  # the highest version that a removed config had
 
     def knows(self, namespace: str, topic: str) -> bool:
         return (namespace, topic) in self._topics
@@ -23,7 +24,7 @@ class MemoryDirectory:
     async def register(self, topics: Sequence[tuple[str, str]]) -> None:
         for name in topics:
             entry = self._topics.get(name) or TopicEntry(*name, seen_ms=0, version=0, config=b"")
-            self._topics[name] = replace(entry, seen_ms=self._clock())
+            self._topics[name] = replace(entry, seen_ms=self._seen(entry))
 
     async def topic(self, namespace: str, topic: str) -> TopicEntry | None:
         return self._topics.get((namespace, topic))
@@ -42,14 +43,20 @@ class MemoryDirectory:
         entry = self._topics.get((namespace, topic)) or TopicEntry(namespace, topic, 0, 0, b"")
         if expected_version is not None and entry.version != expected_version:
             return None
-        entry = replace(entry, seen_ms=self._clock(), version=entry.version + 1, config=config)
+        version = (entry.version or self._last_removed) + 1
+        entry = replace(entry, seen_ms=self._seen(entry), version=version, config=config)
         self._topics[namespace, topic] = entry
         return entry
 
-    async def remove(self, namespace: str, topic: str, seen_ms: int) -> bool:
+    def _seen(self, entry: TopicEntry) -> int:
+        """Every registration is later than the one before, also within a millisecond."""
+        return max(self._clock(), entry.seen_ms + 1)
+
+    async def remove(self, namespace: str, topic: str, seen_ms: int, version: int = 0) -> bool:
         entry = self._topics.get((namespace, topic))
-        if entry is None or entry.seen_ms > seen_ms or entry.version:
+        if entry is None or entry.seen_ms > seen_ms or entry.version != version:
             return False
+        self._last_removed = max(self._last_removed, version)
         del self._topics[namespace, topic]
         return True
 

@@ -83,7 +83,7 @@ class MemoryStore:
 
     async def send(self, line: Line, items: Sequence[SendItem], policy_version: int = 0) -> list[SendResult]:
         known = self._state(line).policy_version
-        if policy_version < known:
+        if policy_version < known or policy_version > 0 == known:
             raise StalePolicy(known)
         with self._change(line) as change:
             return [self._send(change, item) for item in items]
@@ -330,12 +330,16 @@ class MemoryStore:
     async def agenda_noted(self, line: Line, at_ms: int) -> None:
         self._state(line).agenda_at_ms = at_ms
 
-    async def retire(self, line: Line) -> bool:
+    async def retire(self, line: Line, topic_too: bool = False) -> bool:
         now_ms, state = self._clock(), self._state(line)
+        waited = state.wait_until_ms > now_ms
         kept = state.paused_until_ms > now_ms or state.policy_version or state.max_in_flight or state.rate.per_s
-        if kept or state.wait_until_ms > now_ms or any(True for _ in state.jobs(now_ms)):
+        if ((kept or waited) and not topic_too) or any(True for _ in state.jobs(now_ms)):
             return False
         del self._lines[line]
+        if waited:
+            self._state(line).wait_until_ms = state.wait_until_ms
+            return True
         if not any(other.shelf is state.shelf for other in self._lines.values()):
             del self._shelves[_shelf_name(line)]
         return True

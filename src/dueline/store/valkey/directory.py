@@ -51,9 +51,9 @@ class ValkeyDirectory:
         entries = _entries(*await self._ask(SET_CONFIG, [expected, len(name), len(config)], name + config))
         return entries[0] if entries else None
 
-    async def remove(self, namespace: str, topic: str, seen_ms: int) -> bool:
+    async def remove(self, namespace: str, topic: str, seen_ms: int, version: int = 0) -> bool:
         name = topic_name(namespace, topic)
-        numbers, _ = await self._ask(REMOVE, [seen_ms, len(name)], name)
+        numbers, _ = await self._ask(REMOVE, [seen_ms, version, len(name)], name)
         return bool(numbers)
 
     async def idle_topics(self, before_ms: int, limit: int) -> list[TopicEntry]:

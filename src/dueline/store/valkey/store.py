@@ -402,8 +402,8 @@ class ValkeyStore:
             for line in self._calls.unlisted.pop(topic, ()):
                 await self._control(line, 3)
 
-    async def retire(self, line: Line) -> bool:
-        return await self._control(line, 4)
+    async def retire(self, line: Line, topic_too: bool = False) -> bool:
+        return await self._control(line, 4, int(topic_too))
 
     async def _dead(
         self, line: Line, what: int, ids: Sequence[str] | None, limit: int, delay: int, most: int

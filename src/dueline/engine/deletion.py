@@ -1,0 +1,95 @@
+"""Deleting a topic: its policy, pause, push target and ended jobs. Refused while it holds a live or a dead job.
+
+Other processes may send to it at the same time, and this one may die at any step; no job may end up where nobody looks
+for it. Each line forgets the topic first, in one call that is refused while the line holds a job; then the topic leaves
+the directory, unless somebody has registered it since it was read. What a process with the old config sends in between
+is told so by the line (StalePolicy 0): it registers the topic and reads its config anew (engine.sender). So either the
+registration comes first, and the deletion begins again, or the send is the first of a new topic. If this process dies
+before the topic has left the directory, the same answer makes the next sender tell the lines their config again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from .bulk import BulkCalls
+from .commands import Filter
+from .control import TopicControl
+from .errors import NotFound, TopicNotEmpty
+from .job import State
+from .push_control import PushControl
+from .store import Store, TopicEntry
+from .topics import Topic, Topics, unpack_config
+
+TRIES = 10
+FORGOTTEN = (State.DONE, State.CANCELLED)  # ended jobs that are only kept to be read and to make repeats safe
+
+
+class TopicDeletion:
+    """`delete` and what it needs."""
+
+    def __init__(
+        self, store: Store, topics: Topics, control: TopicControl, pushes: PushControl, bulk: BulkCalls
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._control = control
+        self._pushes = pushes
+        self._bulk = bulk
+
+    async def delete(self, namespace: str, name: str) -> None:
+        """Raises NotFound and TopicNotEmpty."""
+        # Not cut short when the caller goes away: half of its lines would have forgotten their topic.
+        await asyncio.shield(asyncio.create_task(self._delete(namespace, name)))
+
+    async def _delete(self, namespace: str, name: str) -> None:
+        for _ in range(TRIES):
+            view = await self._control.topic(namespace, name)
+            held = {state: getattr(view, state) for state in ("scheduled", "ready", "leased", "dead")}
+            if any(held.values()):
+                raise TopicNotEmpty(f"the topic holds jobs ({_counted(held)}): finish, cancel or purge them first")
+            entry = await self._store.directory.topic(namespace, name)
+            if entry is None:
+                raise NotFound(f'there is no topic "{name}"')
+            topic = self._topics.apply((namespace, name), entry)
+            for state in FORGOTTEN:
+                await self._bulk.purge(topic, Filter(state=state), dry_run=False)
+            if await self._taken_out(entry, topic):
+                await self._tell(entry)
+                return
+        raise TopicNotEmpty("others use the topic at the same time, or it holds broken jobs, which dueline fsck names")
+
+    async def _taken_out(self, entry: TopicEntry, topic: Topic) -> bool:
+        """False: it was used meanwhile, and its lines know their config again."""
+        lines = topic.lines
+        for line in lines:
+            if not await self._store.retire(line, True):
+                return await self._kept(entry)
+        directory, key = self._store.directory, (entry.namespace, entry.topic)
+        removed = await directory.remove(*key, entry.seen_ms, entry.version)
+        if not removed and await directory.topic(*key) is not None:  # None: removed by a call whose answer was lost
+            return await self._kept(entry)
+        self._topics.gone(*key)
+        if not all([await self._store.retire(line, True) for line in lines]):
+            # The first send to a new topic of this name; its sender lists it, unless it has died.
+            await directory.register([key])
+        return True
+
+    async def _kept(self, entry: TopicEntry) -> bool:
+        try:
+            await self._control.tell_lines(entry.namespace, entry.topic)
+        except NotFound:
+            pass  # somebody else has deleted it
+        return False
+
+    async def _tell(self, entry: TopicEntry) -> None:
+        """Those who work by the config hear that it is gone."""
+        config = unpack_config(entry.config)
+        if config.push is not None:
+            await self._pushes.dropped(entry.namespace, entry.topic, entry.version)
+        if config.policy.on_dead is not None and self._control.rerouted is not None:
+            await self._control.rerouted(entry.namespace, entry.topic)
+
+
+def _counted(held: dict[str, int]) -> str:
+    return ", ".join(f"{number} {state}" for state, number in held.items() if number)
