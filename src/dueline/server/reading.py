@@ -94,7 +94,7 @@ class Reader:
         self._request: Request | None = None
         self._chunks: list[bytes] = []
         self._body_bytes = 0
-        self._declared_bytes: int | None = None  # the whole body; None: chunked
+        self._declared_bytes = 0  # the whole body; 0: none, or chunked
         self._held_bytes = 0  # counted in the front
         self._max_body_bytes = 0
         self._old = False
@@ -249,8 +249,8 @@ class Reader:
         own = found.route.max_body_bytes
         self._max_body_bytes = self._limits.max_body_bytes if own is None else own
         declared = raw.get(b"content-length")
-        self._declared_bytes = None if declared is None else int(declared)
-        if self._declared_bytes is not None and self._declared_bytes > self._max_body_bytes:
+        self._declared_bytes = 0 if declared is None else int(declared)
+        if self._declared_bytes > self._max_body_bytes:
             self._refuse_body()
         if b"expect" in raw and raw[b"expect"].lower() == b"100-continue" and not self._old:
             self._expected()
@@ -276,8 +276,9 @@ class Reader:
         self._queue.append(exchange)
         self._queued_bytes += self._body_bytes
         self._request = None
-        if self._head is not None:
-            self._remember(self._head, exchange)
+        head, self._head = self._head, None  # the piece may hold the next request too
+        if head is not None:
+            self._remember(head, exchange)
         if not keep_alive:
             self.deaf = True
 
@@ -286,12 +287,12 @@ class Reader:
     def _read(self, data: bytes, at: int) -> int:
         """Parse one piece of `data`: a head, or as much of a body as there is. Returns where it ends. A piece completes
         one request; two if the end of a head or of a chunked body was cut."""
-        if self._state == BODY and self._declared_bytes is not None:
-            end = min(at + self._declared_bytes - self._body_bytes, len(data))
+        left = self._declared_bytes - self._body_bytes if self._state == BODY else 0
+        if left > 0:
+            end = min(at + left, len(data))
         else:
-            end = data.find(b"\r\n\r\n", at) + 4
-            if end < 4:
-                end = len(data)
+            found = data.find(b"\r\n\r\n", at)
+            end = len(data) if found < 0 else found + 4
         piece = data[at:end]
         self._piece_bytes = len(piece)
         if self._state == HEAD:
@@ -306,7 +307,7 @@ class Reader:
             except httptools.HttpParserUpgrade as upgrade:
                 self._stay(piece[cast(int, upgrade.args[0]) :])
         except httptools.HttpParserCallbackError as error:
-            if not isinstance(error.__context__, _Refused):
+            if not self.deaf:  # else it was refused
                 log.error("unexpected error while reading a request", exc_info=error.__context__)
                 self.refuse(internal_error())
         except httptools.HttpParserError as error:
