@@ -35,7 +35,7 @@ class DirectApi:
         self._facts: Facts | None = None
         rules = PushRules(headers=check_target_headers, secret=check_secret, mask=masked)
         native = NativeDialect(engine, engine.limits, self._info, rules)
-        self._router = Router([SystemRoutes(__version__, tuple, _no_metrics, documents=False), native])
+        self._router = Router([SystemRoutes(__version__, tuple, tuple, _no_metrics, documents=False), native])
 
     async def start(self) -> None:
         """Learn what `/v1/info` tells about the store."""
