@@ -20,6 +20,7 @@ import pytest
 import redis.asyncio
 from typer.testing import CliRunner
 
+from dueline import Client
 from dueline.cli.main import build
 from dueline.store.valkey.embedded import EmbeddedStore
 
@@ -211,6 +212,19 @@ def test_a_topic_gets_a_policy_and_is_paused_and_resumed(shell: Shell) -> None:
     assert shell.json("pull", "policy") == {"jobs": []}
     assert shell.json("topic", "policy", "resume")["paused"] is False
     assert len(shell.json("pull", "policy", "--wait", "10s", "--ack")["jobs"]) == 1
+
+
+def test_what_is_set_by_hand_is_the_operators_and_the_rest_stays_the_workers(shell: Shell) -> None:
+    with Client(shell.url) as client:
+        client.set_topic("owned", max_attempts=5, retry=["1m"], set_by="worker")
+        changed = shell.json("topic", "owned", "set", "max_attempts=9", "ttl_ms=1h")["policy"]
+        assert (changed["max_attempts"], changed["retry"], changed["by_worker"]) == (9, {"ladder": ["1m"]}, ["retry"])
+        policy = client.set_topic("owned", max_attempts=5, retry="none", ttl="2h", set_by="worker").policy
+        assert (policy["max_attempts"], policy["ttl_ms"], policy["retry"]) == (9, 3_600_000, "none")
+    shown = shell.run("topic", "owned").stdout.decode()
+    assert "none (set by a worker)" in shown
+    assert shell.json("topic", "owned", "set", "retry=null")["policy"]["by_worker"] == []
+    assert shell.json("topic", "owned", "set", "retry=none")["policy"]["retry"] == "none"
 
 
 def test_a_file_of_jobs_is_sent_and_cancelled_by_tag(shell: Shell) -> None:

@@ -23,7 +23,7 @@ from dueline.engine.errors import StoreDown, UnknownOutcome
 from dueline.engine.job import Line
 from dueline.engine.store import SendItem
 from dueline.store.valkey.store import ValkeyStore
-from dueline.worker import Queue, SyncQueue, connect
+from dueline.worker import Context, Queue, SyncQueue, Worker, connect
 from dueline.worker.direct import DirectQueue
 from dueline.worker.queue import resolved
 
@@ -142,6 +142,43 @@ def test_a_store_without_a_server_answers_exactly_as_a_server_does(server: str, 
             assert merged[0] == merged[1]
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("way", ["server", "store"])
+def test_a_handlers_policy_holds_for_jobs_of_any_client(way: str, server: str, valkey: PrivateValkey) -> None:
+    async def run(url: str) -> None:
+        worker = Worker(url, namespace="policies")
+        seen: list[int] = []
+
+        @worker.handles("t", max_attempts=3, retry="none")
+        async def handle(n: int, context: Context) -> None:
+            seen.append(context.attempt)
+            raise LookupError
+
+        async with worker, opened(url, namespace="policies") as queue:
+            await queue.send("t", 1, id="a")
+            async with asyncio.timeout(20):
+                while (job := await queue.get("t", "a")).state != "dead":
+                    await queue.pull(["nothing"], wait_ms=20)
+        assert (job.attempts, job.max_attempts, job.retry, seen) == (3, 3, "none", [1, 2, 3])
+
+    asyncio.run(run(server if way == "server" else valkey.url))
+
+
+def test_a_server_that_forbids_to_set_topics_is_sent_to_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    forbidden = answer(403, b'{"error":{"code":"forbidden","message":"the token may not do this","field":null}}')
+    sent = answer(201, b'{"id":"a","topic":"t","result":"created","state":"ready","due_at_ms":1,"version":1}')
+    with Scripted([forbidden, sent]) as refusing:
+        worker = Worker(refusing.url)
+        handle = worker.handles("t", max_attempts=3)(print)
+        assert handle.send(1, id="a").result == handle.send(1, id="a").result == "created"
+        worker.close()
+    asked, first, second = refusing.requests
+    assert asked.startswith(b"PUT /v1/topics/t ")
+    assert b'"set_by":"worker"' in asked
+    assert b'"max_attempts":3' in first
+    assert b'"max_attempts":3' in second
+    assert "the policy of t could not be set" in caplog.text
 
 
 def test_any_number_of_jobs_may_be_sent_and_settled_at_once(valkey: PrivateValkey, server: str) -> None:

@@ -16,7 +16,16 @@ from collections.abc import Mapping
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
-from ..client.errors import DuelineApiError, RateLimited, StoreFull, Unavailable, UnknownOutcome
+from ..client.errors import (
+    Conflict,
+    DuelineApiError,
+    InvalidRequest,
+    NotAllowed,
+    NotFound,
+    ServerFault,
+    Unavailable,
+    UnknownOutcome,
+)
 from ..client.sending import Policy, job_fields
 from ..client.times import duration_ms
 from .queue import Queue
@@ -25,7 +34,7 @@ REST_S = 5.0  # between proposals to a queue that is away
 
 log = logging.getLogger("dueline.worker")
 
-_AWAY = (Unavailable, RateLimited, StoreFull)
+_REFUSED = (NotAllowed, InvalidRequest, NotFound, Conflict)
 
 
 class TopicPolicies:
@@ -48,13 +57,15 @@ class TopicPolicies:
             self._wanted[topic] = cast("Policy", {**known, **policy})
 
     async def propose_all(self, queue: Queue) -> None:
-        """Propose every policy, for as long as it takes: the queue may be away."""
+        """Propose every policy, for as long as it takes to get an answer."""
         for topic in list(self._wanted):
             while True:
                 try:
                     await self._propose(queue, topic)
                     break
-                except _AWAY:  # the pulls say so
+                except DuelineApiError as error:
+                    if not isinstance(error, Unavailable):  # the pulls say that the queue is away
+                        log.warning("the policy of %s is not set yet: %s", topic, error)
                     await asyncio.sleep(REST_S)
 
     async def carried(self, queue: Queue, topic: str) -> Policy:
@@ -65,7 +76,7 @@ class TopicPolicies:
         if topic not in self._carried.get(queue, ()):
             try:
                 await self._propose(queue, topic)
-            except UnknownOutcome:
+            except (UnknownOutcome, ServerFault):
                 return self._wanted[topic]
         return self._carried[queue][topic]
 
@@ -74,9 +85,7 @@ class TopicPolicies:
         answered = self._carried.setdefault(queue, {})
         try:
             policy = await queue.propose_policy(topic, wanted)
-        except _AWAY:
-            raise
-        except DuelineApiError as refused:
+        except _REFUSED as refused:
             log.warning(
                 "the policy of %s could not be set, only jobs sent through its handler have it: %s", topic, refused
             )

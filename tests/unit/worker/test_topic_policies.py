@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dueline.client.errors import InvalidRequest, NotAllowed, Unavailable, UnknownOutcome
+from dueline.client.errors import InvalidRequest, NotAllowed, ServerFault, Unavailable, UnknownOutcome
 from dueline.client.sending import Policy
 from dueline.engine.commands import TopicPatch
 from dueline.engine.policy import AT_ONCE, Backoff, Ladder, TopicPolicy
@@ -146,8 +146,8 @@ def test_a_worker_whose_queue_is_away_starts_and_sets_the_policy_when_it_is_back
             ]
 
             async def away(topic: str, policy: Policy) -> Any:
-                if answers and (error := answers.pop(0)) is not None:
-                    raise error
+                if answers:
+                    raise answers.pop(0)
                 shown = await real(topic, policy)
                 set_policy.set()
                 return shown
@@ -186,12 +186,15 @@ def test_a_send_while_the_queue_is_away_fails_and_the_next_one_sets_the_policy_f
     asyncio.run(run())
 
 
-def test_a_job_carries_the_policy_when_nobody_knows_whether_the_topic_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [UnknownOutcome("unknown_outcome", "?"), ServerFault("internal", "broken")])
+def test_a_job_carries_the_policy_when_nobody_knows_whether_the_topic_has_it(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def run() -> None:
         async with lab() as here:
 
             async def lost(topic: str, policy: Policy) -> Any:
-                raise UnknownOutcome("unknown_outcome", "?")
+                raise error
 
             monkeypatch.setattr(here.queue, "propose_policy", lost)
             handle = here.worker.handles("t", max_attempts=3)(_handle)
