@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from engine_kit import NS, World, run
 from msgspec import UNSET
@@ -32,7 +34,7 @@ NO_TARGET = object()
 )
 @pytest.mark.parametrize("options", [{}, {"lease_ms": 5}], ids=["plain", "with options"])
 def test_the_first_that_is_set_counts_and_none_is_set(
-    job: Retry, topic: Retry | None, target: Retry | None, counts: Retry, attempts: int, options: dict[str, int]
+    job: Retry, topic: Retry | None, target: Retry | None, counts: Retry, attempts: int, options: dict[str, Any]
 ) -> None:
     async def test(world: World) -> None:
         await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(retry=topic)))

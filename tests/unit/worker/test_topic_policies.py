@@ -52,7 +52,8 @@ def test_a_started_workers_policy_holds_for_jobs_that_somebody_else_sends() -> N
 def test_a_newer_worker_replaces_what_a_worker_set_and_leaves_what_it_does_not_name() -> None:
     async def run() -> None:
         async with lab() as here:
-            for options in ({"max_attempts": 3, "ttl": "1d"}, {"max_attempts": 5, "retry": ["1s"]}):
+            policies: list[dict[str, Any]] = [{"max_attempts": 3, "ttl": "1d"}, {"max_attempts": 5, "retry": ["1s"]}]
+            for options in policies:
                 worker = Worker(queue=here.queue)
                 worker.handles("t", **options)(_handle)
                 await worker.start()
@@ -140,10 +141,7 @@ def test_a_worker_whose_queue_is_away_starts_and_sets_the_policy_when_it_is_back
     async def run() -> None:
         async with lab() as here:
             real, set_policy = here.queue.propose_policy, asyncio.Event()
-            answers: list[Exception | None] = [
-                Unavailable("store_down", "away"),
-                UnknownOutcome("unknown_outcome", "?"),
-            ]
+            answers = [Unavailable("store_down", "away"), UnknownOutcome("unknown_outcome", "?"), ServerFault("x", "x")]
 
             async def away(topic: str, policy: Policy) -> Any:
                 if answers:
