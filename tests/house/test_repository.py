@@ -39,7 +39,7 @@ def test_the_page_of_states_is_made_from_the_table() -> None:
     assert (ROOT / "docs" / "lifecycle.md").read_text() == page(), "run `make docs`"
 
 
-def test_every_page_is_reached_from_the_index() -> None:
+def test_every_page_but_the_plan_is_reached_from_the_index() -> None:
     pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")} - {"index.md"}
     linked: set[str] = set()
     todo = ["index.md"]
@@ -53,4 +53,4 @@ def test_every_page_is_reached_from_the_index() -> None:
                 if page_name not in linked:
                     linked.add(page_name)
                     todo.append(page_name)
-    assert pages - linked == set()
+    assert pages - linked == {"plan.md"}  # for the people who work on Dueline, not for its users
