@@ -66,11 +66,11 @@ types: dev
 	else echo "types: skipped, because the type checker needs Node and this platform has neither node nor its wheel"; fi
 
 docs: setup
-	$(BIN)/python -m dueline.config.docs > docs/config.md
+	$(BIN)/python -m tools.docs.config > docs/config.md
 	$(BIN)/python -m dueline.engine.lifecycle > docs/lifecycle.md
-	$(BIN)/python -m dueline.client.docs > docs/python-reference.md
-	$(BIN)/python -m dueline.worker.docs > docs/worker-reference.md
-	$(BIN)/python -m dueline.testing.docs > docs/testing-reference.md
+	$(BIN)/python -m tools.docs.client > docs/python-reference.md
+	$(BIN)/python -m tools.docs.worker > docs/worker-reference.md
+	$(BIN)/python -m tools.docs.testing > docs/testing-reference.md
 
 check: lint types test test-slow
 

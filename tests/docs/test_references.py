@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import dueline.worker
-from dueline.client import docs as client_docs
-from dueline.testing import docs as testing_docs
 from dueline.testing import pytest_plugin
-from dueline.worker import docs as worker_docs
+from tools.docs import client as client_docs
+from tools.docs import testing as testing_docs
+from tools.docs import worker as worker_docs
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -21,7 +21,7 @@ from dueline.engine.on_dead import goes_on
 from dueline.engine.store import Code, Credit, Done, Pull, Query, Ref, Release
 from dueline.store.valkey.embedded import EmbeddedError, EmbeddedStore
 from dueline.store.valkey.store import ValkeyStore
-from dueline.testing.storecheck import findings_at
+from tools.faults.store_check import findings_at
 
 from ..kit.bed import item
 from .kit import append_only_file, cut

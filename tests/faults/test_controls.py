@@ -12,7 +12,7 @@ import pytest
 
 from dueline.testing.checker import Kind, Report, check
 from dueline.testing.history import Recorder
-from dueline.testing.load import Load, Plan
+from tools.faults.load import Load, Plan
 
 from ..kit.valkey import PrivateValkey
 from . import broken

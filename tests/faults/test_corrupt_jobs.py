@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dueline.testing.wire import Connection
+from tools.faults.connection import Connection
 
 from .kit import serving
 

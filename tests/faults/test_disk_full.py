@@ -15,9 +15,9 @@ import pytest
 
 from dueline.testing.checker import check
 from dueline.testing.history import Outcome, Recorder
-from dueline.testing.load import Load, Plan
-from dueline.testing.storecheck import findings_of
-from dueline.testing.wire import Connection
+from tools.faults.connection import Connection
+from tools.faults.load import Load, Plan
+from tools.faults.store_check import findings_of
 
 from .kit import serving
 

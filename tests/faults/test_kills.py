@@ -1,6 +1,6 @@
 """K1, K2, K3: kill -9 of the server, of its store, of both, of the whole process group, at random instants under load.
 
-Short forms of `python -m dueline.testing.crash`: the same run, fewer rounds.
+Short forms of `python -m tools.faults.crash`: the same run, fewer rounds.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dueline.testing.crash import CrashRun, Result
-from dueline.testing.load import Plan
+from tools.faults.crash import CrashRun, Result
+from tools.faults.load import Plan
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,7 @@ import redis
 from dueline.engine.job import Line
 from dueline.engine.store import Hint
 from dueline.store.valkey.scripts import load_scripts
-from dueline.testing.proxy import Cut, FaultProxy
+from tools.faults.proxy import Cut, FaultProxy
 
 from ..kit.bed import Bed, valkey_bed
 from ..kit.valkey import PrivateValkey

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from dueline.testing.process import ServerProcess
-from dueline.testing.wire import Answer, Connection, NoAnswer, NotSent
+from tools.faults.connection import Answer, Connection, NoAnswer, NotSent
 
 from ..kit.valkey import PrivateValkey
 from .kit import serving

@@ -23,7 +23,7 @@ import pytest
 from aiohttp import web
 
 from dueline.testing.process import ServerProcess
-from dueline.testing.wire import Connection, NoAnswer, NotSent
+from tools.faults.connection import Connection, NoAnswer, NotSent
 
 from ..kit.hook import Came, Hook
 

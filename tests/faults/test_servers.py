@@ -14,9 +14,9 @@ import pytest
 
 from dueline.testing.checker import check
 from dueline.testing.history import Outcome, Recorder
-from dueline.testing.load import Load, Plan
-from dueline.testing.wire import Connection
-from dueline.testing.witness import Grip, Job, Witness
+from tools.faults.connection import Connection
+from tools.faults.load import Load, Plan
+from tools.faults.recording_client import Grip, Job, Witness
 
 from ..kit.valkey import PrivateValkey
 from .kit import Rig, shared_servers

@@ -16,9 +16,9 @@ import redis
 
 from dueline.testing.checker import Report, check
 from dueline.testing.history import Outcome, Recorder, Send
-from dueline.testing.load import Load, Plan
-from dueline.testing.storecheck import findings_at
-from dueline.testing.witness import Job, Witness
+from tools.faults.load import Load, Plan
+from tools.faults.recording_client import Job, Witness
+from tools.faults.store_check import findings_at
 
 from ..kit.valkey import PrivateValkey
 from .kit import Rig, shared_servers

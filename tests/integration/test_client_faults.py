@@ -14,7 +14,7 @@ from dueline import AsyncClient, Client, NewJob, Patience
 from dueline.client import errors
 from dueline.client.calls import Merge, json_body
 from dueline.testing.process import ServerProcess
-from dueline.testing.proxy import Cut, FaultProxy
+from tools.faults.proxy import Cut, FaultProxy
 
 from .shells import QUICK, both
 

@@ -11,7 +11,7 @@ import msgspec
 from dueline.store.valkey.embedded import EmbeddedStore
 from dueline.store.valkey.embedded_memory import SHARE, memory_bytes
 from dueline.testing.process import ServerProcess
-from dueline.testing.wire import Answer, Connection
+from tools.faults.connection import Answer, Connection
 
 CEILING = 16 << 20
 BODY = "x" * 200_000

@@ -28,8 +28,8 @@ from dueline.store.valkey.keys import line_keys
 from dueline.store.valkey.lone import LoneSends
 from dueline.store.valkey.scripts import load_scripts
 from dueline.store.valkey.store import ValkeyStore
-from dueline.testing.proxy import Cut, FaultProxy
 from dueline.worker import SyncQueue, connect
+from tools.faults.proxy import Cut, FaultProxy
 
 from ..faults.kit import short_folder
 from ..kit.bed import item

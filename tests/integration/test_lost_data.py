@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from dueline.cli.main import build
 from dueline.testing.process import NotStarted, ServerProcess
-from dueline.testing.wire import Connection
+from tools.faults.connection import Connection
 
 JOBS = 1000
 

@@ -16,8 +16,8 @@ from aiohttp import web
 from standardwebhooks import Webhook
 
 from dueline.testing.process import NotStarted, ServerProcess
-from dueline.testing.wire import Connection
 from tests.kit.hook import Came, Hook
+from tools.faults.connection import Connection
 
 ALLOW = {"DUELINE_PUSH__ALLOW": "127.0.0.0/8"}
 SECRETS = tuple("whsec_" + b64encode(word * 8).decode() for word in (b"old", b"new"))

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dueline.testing.process import NotStarted, ServerProcess
-from dueline.testing.wire import Connection
 from tests.kit.valkey import PrivateValkey
+from tools.faults.connection import Connection
 
 pytestmark = pytest.mark.slow
 

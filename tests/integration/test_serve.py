@@ -18,7 +18,7 @@ import pytest
 from dueline.store.valkey.embedded import EmbeddedStore
 from dueline.store.valkey.embedded_files import default_binary
 from dueline.testing.process import DUELINE, ServerProcess, ended, free_port, kill_store
-from dueline.testing.wire import Connection, NotSent
+from tools.faults.connection import Connection, NotSent
 
 
 def serving(server: ServerProcess, check: Callable[[ServerProcess, Connection], Awaitable[Any]]) -> Any:

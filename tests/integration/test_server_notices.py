@@ -11,8 +11,8 @@ from typing import Any
 import redis.asyncio
 
 from dueline.testing.process import ServerProcess, free_port
-from dueline.testing.wire import Connection
 from tests.kit.valkey import PrivateValkey
+from tools.faults.connection import Connection
 
 WITHIN_S = 30.0
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dueline.testing.process import ServerProcess, ended
-from dueline.testing.wire import Connection
+from tools.faults.connection import Connection
 
 TWO = ("--workers", "2")
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dueline.config.docs import page
 from dueline.config.ladder import ladder_of
 from dueline.config.load import ConfigError, load
 from dueline.config.settings import Server, Settings, StaticInstance, Store
 from dueline.config.table import keys
 from dueline.engine.limits import Limits
 from dueline.engine.policy import Ladder
+from tools.docs.config import page
 
 
 def written(tmp_path: Path, text: str) -> Path:

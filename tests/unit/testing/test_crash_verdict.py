@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from dueline.testing.checker import Kind, Report, Violation
-from dueline.testing.crash import Result, main
+from tools.faults.crash import Result, main
 
 GOOD = Report(
     violations=(),

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dueline.testing.clock import VirtualClock
-from dueline.testing.proxy import Cut, FaultProxy
-from dueline.testing.wire import Connection, NoAnswer, NotSent
+from tools.faults.connection import Connection, NoAnswer, NotSent
+from tools.faults.proxy import Cut, FaultProxy
 
 
 class Upper:

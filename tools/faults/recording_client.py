@@ -12,9 +12,9 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from . import history as h
-from .history import Outcome
-from .wire import Answer, Connection, NoAnswer, NotSent
+from dueline.testing import history as h
+from dueline.testing.history import Outcome
+from tools.faults.connection import Answer, Connection, NoAnswer, NotSent
 
 
 class Job(msgspec.Struct, frozen=True):

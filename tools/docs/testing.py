@@ -1,4 +1,4 @@
-"""The reference of the testing kit, made from signatures and docstrings: `python -m dueline.testing.docs`."""
+"""The reference of the testing kit, made from signatures and docstrings: `python -m tools.docs.testing`."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from ..client.api import Api
-from ..client.reference import a_class, text_of
-from . import pytest_plugin
-from .checker import Report, Violation
-from .flaky import FlakyStore, Trouble
-from .queue import QueueClock, VirtualQueue
-from .recorder import HandledJob, Recorder, SentJob
-from .server import PrivateServer
-from .witnessed import Broken, History, WatchedClient
+from dueline.client.api import Api
+from dueline.testing import pytest_plugin
+from dueline.testing.checker import Report, Violation
+from dueline.testing.flaky import FlakyStore, Trouble
+from dueline.testing.queue import QueueClock, VirtualQueue
+from dueline.testing.recorder import HandledJob, Recorder, SentJob
+from dueline.testing.server import PrivateServer
+from dueline.testing.witnessed import Broken, History, WatchedClient
+from tools.docs.reference import a_class, text_of
 
 _HEAD = """# Reference of the testing kit
 

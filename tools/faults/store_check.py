@@ -7,7 +7,7 @@ from pathlib import Path
 
 async def findings_of(data: Path) -> list[str]:
     """Start the folder's store alone, read all of it, stop it; what is wrong in it. Call it from the main thread."""
-    from ..store.valkey.embedded import EmbeddedStore
+    from dueline.store.valkey.embedded import EmbeddedStore
 
     store = EmbeddedStore(data)
     try:
@@ -19,7 +19,7 @@ async def findings_of(data: Path) -> list[str]:
 
 async def findings_at(url: str) -> list[str]:
     """What is wrong in a running store. Nobody may change it meanwhile."""
-    from ..store.valkey.fsck import fsck
+    from dueline.store.valkey.fsck import fsck
 
     report = await fsck(url)
     return [str(finding) for finding in report.findings]

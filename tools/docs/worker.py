@@ -1,19 +1,19 @@
-"""The reference of the Python worker, made from signatures and docstrings: `python -m dueline.worker.docs`."""
+"""The reference of the Python worker, made from signatures and docstrings: `python -m tools.docs.worker`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..client.api import Api
-from ..client.reference import a_class, a_function
-from .context import Context
-from .handle import Handle
-from .outcomes import Discard, Ending, Retry, Snooze, Verdict
-from .queue import Queue, connect
-from .service import SpringService, SubmitFailed
-from .sync import SyncQueue
-from .tasks import TaskWorker
-from .worker import Worker
+from dueline.client.api import Api
+from dueline.worker.context import Context
+from dueline.worker.handle import Handle
+from dueline.worker.outcomes import Discard, Ending, Retry, Snooze, Verdict
+from dueline.worker.queue import Queue, connect
+from dueline.worker.service import SpringService, SubmitFailed
+from dueline.worker.sync import SyncQueue
+from dueline.worker.tasks import TaskWorker
+from dueline.worker.worker import Worker
+from tools.docs.reference import a_class, a_function
 
 _HEAD = """# Reference of the Python worker
 

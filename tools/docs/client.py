@@ -1,4 +1,4 @@
-"""The reference of the Python client, made from signatures and docstrings: `python -m dueline.client.docs`."""
+"""The reference of the Python client, made from signatures and docstrings: `python -m tools.docs.client`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import typing
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import calls, errors, sending, times
-from . import results as r
-from .api import Api
-from .async_client import AsyncClient
-from .client import Client
-from .method import method, pages
-from .patience import Patience
-from .reference import a_class, text_of
-from .sending import SendOptions
-from .topic_api import TopicApi
+from dueline.client import calls, errors, sending, times
+from dueline.client import results as r
+from dueline.client.api import Api
+from dueline.client.async_client import AsyncClient
+from dueline.client.client import Client
+from dueline.client.method import method, pages
+from dueline.client.patience import Patience
+from dueline.client.sending import SendOptions
+from dueline.client.topic_api import TopicApi
+from tools.docs.reference import a_class, text_of
 
 _HEAD = """# Python reference
 

@@ -1,12 +1,12 @@
-"""The docs page of the configuration, made from the table: `python -m dueline.config.docs > docs/config.md`."""
+"""The docs page of the configuration, made from the table: `python -m tools.docs.config > docs/config.md`."""
 
 from __future__ import annotations
 
-from .table import Key, keys
+from dueline.config.table import Key, keys
 
 _HEAD = """# Configuration
 
-Made from the settings' own table (`python -m dueline.config.docs`); do not edit by hand.
+Made from the settings' own table (`python -m tools.docs.config`); do not edit by hand.
 
 A key is set by a flag of `dueline serve`, else by its environment variable, else by a file of another delay queue
 (`--ouqiang-config`, see [its page](dialects/ouqiang.md)), else in the TOML file given with `--config`, else it has its

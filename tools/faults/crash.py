@@ -1,6 +1,6 @@
 """The crash test, as a command: kill -9 at random instants under load, then count what was lost.
 
-    python -m dueline.testing.crash --rounds 20 --seed 1 --what both
+    python -m tools.faults.crash --rounds 20 --seed 1 --what both
 
 It starts a private `dueline serve` in a temporary folder, loads it (`load`), and in each round kills the server, its
 store, both, or the whole process group; then it starts what does not start by itself, waits until a send is answered
@@ -28,12 +28,12 @@ from statistics import median
 import msgspec
 import structlog
 
-from .checker import Kind, Report, check
-from .history import Final, Outcome, Recorder, explain, write
-from .load import Load, Plan
-from .process import ServerProcess, ended, kill_store
-from .storecheck import findings_of
-from .witness import Job, Witness
+from dueline.testing.checker import Kind, Report, check
+from dueline.testing.history import Final, Outcome, Recorder, explain, write
+from dueline.testing.process import ServerProcess, ended, kill_store
+from tools.faults.load import Load, Plan
+from tools.faults.recording_client import Job, Witness
+from tools.faults.store_check import findings_of
 
 WHAT = ("server", "store", "both", "group", "all")
 
@@ -210,7 +210,7 @@ class CrashRun:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m dueline.testing.crash", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tools.faults.crash", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rounds", type=int, default=20, help="how many kills (default 20)")
     parser.add_argument("--seed", type=int, default=None, help="same seed, same schedule (default: random)")
     parser.add_argument("--what", choices=WHAT, default="all", help="what is killed (default all: in turn, at random)")

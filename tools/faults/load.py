@@ -17,10 +17,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from .checker import UNAVAILABLE
-from .history import Final, Outcome, Recorder
-from .wire import NoAnswer
-from .witness import Grip, Job, Verdict, Witness
+from dueline.testing.checker import UNAVAILABLE
+from dueline.testing.history import Final, Outcome, Recorder
+from tools.faults.connection import NoAnswer
+from tools.faults.recording_client import Grip, Job, Verdict, Witness
 
 
 class Plan(msgspec.Struct, frozen=True):

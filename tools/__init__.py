@@ -1,0 +1,1 @@
+"""Programs for the people who work on Dueline. Not part of the package."""
