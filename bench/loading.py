@@ -36,7 +36,7 @@ class Orders(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, seconds=seconds)
 
 
-class Done(msgspec.Struct, frozen=True):
+class Outcome(msgspec.Struct, frozen=True):
     """What it did: `done` in `seconds` after the warm-up; `in_all` with it, for `cpu_s` of its own CPU time."""
 
     done: int
@@ -60,12 +60,12 @@ class Load:
             [sys.executable, "-S", "-E", str(GENERATOR), msgspec.json.encode(orders).decode()], stdout=subprocess.PIPE
         )
 
-    def result(self) -> Done:
+    def result(self) -> Outcome:
         """Waits for its end. Raises Broken when it met an answer that it did not expect."""
         out, _ = self._process.communicate()
         if self._process.returncode != 0:
             raise Broken(f"the load generator ended with {self._process.returncode}")
-        done = msgspec.json.decode(out, type=Done)
+        done = msgspec.json.decode(out, type=Outcome)
         if done.errors:
             raise Broken(f"{done.errors} unexpected answers, the first: {done.first_error}")
         return done
@@ -76,7 +76,7 @@ class Load:
             self._process.wait()
 
 
-def run(orders: Orders) -> Done:
+def run(orders: Orders) -> Outcome:
     """Start it and wait."""
     load = Load(orders)
     try:

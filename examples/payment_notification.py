@@ -23,7 +23,7 @@ from dueline.engine.job import BodyKind
 from dueline.engine.policy import Ladder, OnDead, TopicPolicy, duration_ms
 from dueline.engine.push_target import PushTarget
 from dueline.push.discovery.static import StaticResolver
-from dueline.push.dispatcher import Means
+from dueline.push.dispatcher import PushContext
 from dueline.push.hosts import Hosts
 from dueline.push.manager import PushManager
 from dueline.push.outgoing import Answer, Call, CallFailed
@@ -80,7 +80,7 @@ async def run() -> list[str]:
     engine = Engine(store, timer=timer)
     merchants = Merchants(clock)
     courier = HttpCourier(StaticResolver({}), store.now_ms)
-    manager = PushManager(Means(engine, merchants, {"http": courier}, Hosts(16), timer))
+    manager = PushManager(PushContext(engine, merchants, {"http": courier}, Hosts(16), timer))
     await engine.start()
     manager.start()
     for merchant in MERCHANTS:

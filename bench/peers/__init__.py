@@ -7,5 +7,6 @@ write, then with `appendfsync always`. Each library has an environment of its ow
 and one producer process (`programs/`) that is told by JSON lines what to do, so that all of them are warm and take
 turns in short rounds: a change of the machine's pace meets everyone.
 
-Figures: delayed sends per second (`sending`), and how late jobs start in a worker that is otherwise idle (`lateness`).
+Figures: delayed sends per second (`sending`), and how late jobs start in a worker that is otherwise idle
+(`lateness`).
 """

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         VersionMismatch,
     )
     from .client.patience import Patience
-    from .client.results import Held, Job, Outcome, Sent, SentItem, Topic
+    from .client.results import Job, LeasedJob, Outcome, Sent, SentItem, Topic
     from .client.sending import new_job
     from .worker.worker import Worker
 
@@ -44,13 +44,13 @@ __all__ = [
     "Client",
     "Conflict",
     "DuelineApiError",
-    "Held",
     "IdExists",
     "InvalidRequest",
     "Job",
     "JobLeased",
     "LeaseLost",
     "Leased",
+    "LeasedJob",
     "NewJob",
     "NotAllowed",
     "NotFound",
@@ -76,7 +76,7 @@ _HOMES = {
     "client.client": ("Client",),
     "client.calls": ("Leased", "NewJob"),
     "client.patience": ("Patience",),
-    "client.results": ("Held", "Job", "Outcome", "Sent", "SentItem", "Topic"),
+    "client.results": ("LeasedJob", "Job", "Outcome", "Sent", "SentItem", "Topic"),
     "client.sending": ("new_job",),
     "worker.worker": ("Worker",),
 }

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from dueline.engine.job import BodyKind, Reason, State
 from dueline.engine.policy import JobPolicy
-from dueline.engine.store import Code, Done, Edit, OnConflict, Purge, Revive, Spare
+from dueline.engine.store import Code, Edit, OnConflict, Outcome, Purge, Revive, Spare
 from tests.kit.bed import Bed, item
 
 
@@ -77,7 +77,7 @@ async def test_cancel_spares_an_overdue_one_if_asked_to(bed: Bed) -> None:
 
 async def test_cancel_of_one_id_twice_in_a_call_counts_once(bed: Bed) -> None:
     await bed.send("a")
-    results = await bed.store.cancel(bed.line, ["a", "a", "b"])
+    results = await bed.store.cancel(bed.partition, ["a", "a", "b"])
     assert [result.code for result in results] == [Code.OK, Code.OK, Code.NOT_FOUND]
     assert (await bed.stats()).cancelled == 1
 
@@ -119,7 +119,7 @@ async def test_an_edit_changes_what_it_names_and_nothing_else(bed: Bed) -> None:
     ]
     for words in steps:
         done = await bed.edit("a", **words)
-        assert done == Done(Code.OK, before.due_at_ms, version=done.version)
+        assert done == Outcome(Code.OK, before.due_at_ms, version=done.version)
         before = replace(before, **words, version=done.version, updated_at_ms=bed.clock.now_ms)
         assert await bed.job("a") == before
 
@@ -197,7 +197,9 @@ async def test_an_edited_job_stands_behind_those_of_the_same_millisecond(bed: Be
 
 async def test_a_job_twice_in_one_edit_takes_both(bed: Bed) -> None:
     await bed.send("a", delay_ms=5)
-    first, second = await bed.store.edit(bed.line, [Edit("a", delay_ms=10), Edit("a", body=b"x", kind=BodyKind.TEXT)])
+    first, second = await bed.store.edit(
+        bed.partition, [Edit("a", delay_ms=10), Edit("a", body=b"x", kind=BodyKind.TEXT)]
+    )
     assert (first.code, second.code) == (Code.OK, Code.OK)
     job = await bed.job("a")
     assert (job.version, job.due_at_ms, job.body) == (second.version, bed.clock.now_ms + 10, b"x")
@@ -209,7 +211,7 @@ async def test_a_revived_job_starts_again_from_attempt_one(bed: Bed) -> None:
     dead = await bed.job("a")
     await bed.advance(5_000)
     ((id, done),) = await bed.revive("a", delay_ms=10)
-    assert (id, done) == ("a", Done(Code.OK, bed.clock.now_ms + 10, version=done.version))
+    assert (id, done) == ("a", Outcome(Code.OK, bed.clock.now_ms + 10, version=done.version))
     assert done.version > dead.version
     job = await bed.job("a")
     assert job == replace(
@@ -268,9 +270,9 @@ async def test_revive_and_purge_take_the_oldest_dead_when_no_ids_are_named(bed: 
     for id in ("z", "m", "a", "k"):
         await bed.make_dead(id)
         await bed.advance(1)
-    revived = await bed.store.revive(bed.line, Revive(None, limit=2))
+    revived = await bed.store.revive(bed.partition, Revive(None, limit=2))
     assert [(id, done.code) for id, done in revived] == [("z", Code.OK), ("m", Code.OK)]
-    purged = await bed.store.purge(bed.line, Purge(None, limit=1))
+    purged = await bed.store.purge(bed.partition, Purge(None, limit=1))
     assert [(id, done.code) for id, done in purged] == [("a", Code.OK)]
     assert (await bed.stats()).dead == 1
     assert await bed.pull_ids() == ["z", "m"]

@@ -1,10 +1,10 @@
-"""The directory across lines: topics, configs, hints; and lines that retire."""
+"""The directory across partitions: topics, configs, hints; and partitions that retire."""
 
 from __future__ import annotations
 
 import pytest
 
-from dueline.engine.job import Line
+from dueline.engine.job import Partition
 from dueline.engine.limits import LAST_MS
 from dueline.engine.store import Code, Hint, Merge, StalePolicy, TopicEntry
 from tests.kit.bed import Bed, item
@@ -15,7 +15,7 @@ def names(entries: list[TopicEntry]) -> list[str]:
 
 
 async def test_a_registered_topic_is_known_and_listed(bed: Bed) -> None:
-    space = bed.line.topic
+    space = bed.partition.topic
     directory = bed.store.directory
     assert await directory.topic(space, "a") is None
     await directory.register([(space, "b"), (space, "a"), (space, "c"), (space + "x", "other")])
@@ -27,21 +27,21 @@ async def test_a_registered_topic_is_known_and_listed(bed: Bed) -> None:
 
 
 async def test_odd_topic_names_are_listed_as_they_are(bed: Bed) -> None:
-    space, directory = bed.line.topic, bed.store.directory
+    space, directory = bed.partition.topic, bed.store.directory
     odd = sorted(["a/1", "x}y", "%2F", "ü", "a b", "A", "a\x01b"])
     await directory.register([(space, name) for name in odd])
     assert names(await directory.topics(space, "", 100)) == odd
 
 
 async def test_all_namespaces_are_listed_when_none_is_named(bed: Bed) -> None:
-    space, directory = bed.line.topic, bed.store.directory
+    space, directory = bed.partition.topic, bed.store.directory
     await directory.register([(space, "a"), (space + "2", "b")])
     found = {(entry.namespace, entry.topic) for entry in await directory.topics(None, "", 10_000)}
     assert {(space, "a"), (space + "2", "b")} <= found
 
 
 async def test_registering_again_renews_the_time_and_keeps_the_config(bed: Bed) -> None:
-    space, directory = bed.line.topic, bed.store.directory
+    space, directory = bed.partition.topic, bed.store.directory
     written = await directory.set_config(space, "a", b"cfg", None)
     assert written is not None
     await bed.advance(1_000)
@@ -50,7 +50,7 @@ async def test_registering_again_renews_the_time_and_keeps_the_config(bed: Bed) 
 
 
 async def test_a_config_is_written_only_over_the_version_that_was_read(bed: Bed) -> None:
-    space, directory = bed.line.topic, bed.store.directory
+    space, directory = bed.partition.topic, bed.store.directory
     first = await directory.set_config(space, "a", b"\x00one", 0)
     assert first is not None
     assert first == TopicEntry(space, "a", bed.clock.now_ms, first.version, b"\x00one")
@@ -65,7 +65,7 @@ async def test_a_config_is_written_only_over_the_version_that_was_read(bed: Bed)
 
 
 async def test_an_idle_topic_is_removed_unless_somebody_came_back(bed: Bed) -> None:
-    space, directory = bed.line.topic, bed.store.directory
+    space, directory = bed.partition.topic, bed.store.directory
     await directory.register([(space, "idle"), (space, "used")])
     await bed.advance(10_000)
     await directory.register([(space, "fresh")])
@@ -82,7 +82,7 @@ async def test_an_idle_topic_is_removed_unless_somebody_came_back(bed: Bed) -> N
 
 
 async def test_a_topic_with_a_config_is_never_removed(bed: Bed) -> None:
-    space, directory = bed.line.topic, bed.store.directory
+    space, directory = bed.partition.topic, bed.store.directory
     entry = await directory.set_config(space, "a", b"cfg", None)
     assert entry is not None
     assert await directory.remove(space, "a", entry.seen_ms + 1_000) is False
@@ -90,16 +90,16 @@ async def test_a_topic_with_a_config_is_never_removed(bed: Bed) -> None:
 
 
 async def mine(bed: Bed, limit: int = 10_000) -> list[Hint]:
-    """Due hints of this test's line; what other tests left is put back by their hold."""
+    """Due hints of this test's partition; what other tests left is put back by their hold."""
     taken, _ = await bed.store.directory.take(limit, 30_000)
-    return [hint for hint in taken if hint.line.topic == bed.line.topic]
+    return [hint for hint in taken if hint.partition.topic == bed.partition.topic]
 
 
 async def test_a_due_hint_is_taken_by_one_and_comes_back_if_he_dies(bed: Bed) -> None:
     directory = bed.store.directory
     bed.clock.advance(86_400_000)
-    hint = Hint(bed.line, bed.clock.now_ms + 10)
-    later = Hint(bed.line, bed.clock.now_ms + 5_000_000)
+    hint = Hint(bed.partition, bed.clock.now_ms + 10)
+    later = Hint(bed.partition, bed.clock.now_ms + 5_000_000)
     await directory.note([hint, later])
     assert await mine(bed) == []
     await bed.advance(10)
@@ -119,7 +119,7 @@ async def test_the_directory_says_when_the_next_hint_is_due(bed: Bed) -> None:
     directory = bed.store.directory
     bed.clock.advance(2 * 86_400_000)
     await mine(bed)
-    hint = Hint(bed.line, bed.clock.now_ms + 10)
+    hint = Hint(bed.partition, bed.clock.now_ms + 10)
     await directory.note([hint])
     _, next_ms = await directory.take(1, 30_000)
     assert next_ms == hint.at_ms
@@ -128,68 +128,70 @@ async def test_the_directory_says_when_the_next_hint_is_due(bed: Bed) -> None:
     await directory.finish([hint])
 
 
-async def test_lines_of_all_shapes_come_back_in_hints(bed: Bed) -> None:
+async def test_partitions_of_all_shapes_come_back_in_hints(bed: Bed) -> None:
     directory = bed.store.directory
     bed.clock.advance(3 * 86_400_000)
-    lines = [
-        Line(bed.line.topic, "a/b", 0),
-        Line(bed.line.topic, "a", 3),
-        Line(bed.line.topic + "/x", "{a}%", 17, wide=True),
-        Line(bed.line.topic, "ü~ |", 1),
+    partitions = [
+        Partition(bed.partition.topic, "a/b", 0),
+        Partition(bed.partition.topic, "a", 3),
+        Partition(bed.partition.topic + "/x", "{a}%", 17, namespace_ids=True),
+        Partition(bed.partition.topic, "ü~ |", 1),
     ]
-    hints = [Hint(line, bed.clock.now_ms) for line in lines]
+    hints = [Hint(partition, bed.clock.now_ms) for partition in partitions]
     await directory.note(hints)
     taken, _ = await directory.take(10_000, 30_000)
-    assert {hint.line for hint in taken if hint.line.namespace.startswith(bed.line.topic)} == set(lines)
+    assert {hint.partition for hint in taken if hint.partition.namespace.startswith(bed.partition.topic)} == set(
+        partitions
+    )
     await directory.finish(hints)
 
 
-async def test_a_change_of_an_unlisted_line_says_so(bed: Bed) -> None:
+async def test_a_change_of_an_unlisted_partition_says_so(bed: Bed) -> None:
     await bed.send("a")
-    assert bed.line in bed.events.unlisted_lines
+    assert bed.partition in bed.events.unlisted_partitions
 
 
-async def test_an_empty_line_retires_and_comes_back_with_the_next_send(bed: Bed) -> None:
+async def test_an_empty_partition_retires_and_comes_back_with_the_next_send(bed: Bed) -> None:
     await bed.send("a", retain_ms=0)
-    assert await bed.store.retire(bed.line) is False
+    assert await bed.store.retire(bed.partition) is False
     await bed.ack("a")
-    assert await bed.store.retire(bed.line) is True
-    assert await bed.store.retire(bed.line) is True
+    assert await bed.store.retire(bed.partition) is True
+    assert await bed.store.retire(bed.partition) is True
     await bed.send("a")
     assert await bed.pull_ids() == ["a"]
 
 
-async def test_a_line_with_a_tombstone_a_dead_job_or_a_lease_does_not_retire(bed: Bed) -> None:
+async def test_a_partition_with_a_tombstone_a_dead_job_or_a_lease_does_not_retire(bed: Bed) -> None:
     await bed.send_many([item("done", retain_ms=100), item("leased", retain_ms=0)])
     await bed.ack("done")
     held = await bed.pull_one()
-    assert await bed.store.retire(bed.line) is False
+    assert await bed.store.retire(bed.partition) is False
     await bed.advance(100)
     await bed.clean()
-    assert await bed.store.retire(bed.line) is False
+    assert await bed.store.retire(bed.partition) is False
     await bed.release("leased", held.lease, dead=None)
     await bed.cancel("leased")
-    assert await bed.store.retire(bed.line) is True
+    assert await bed.store.retire(bed.partition) is True
 
 
-async def test_a_line_that_is_paused_or_knows_a_policy_does_not_retire(bed: Bed) -> None:
+async def test_a_partition_that_is_paused_or_knows_a_policy_does_not_retire(bed: Bed) -> None:
     await bed.control(pause_until_ms=LAST_MS)
-    assert await bed.store.retire(bed.line) is False
+    assert await bed.store.retire(bed.partition) is False
     await bed.control(pause_until_ms=0)
-    assert await bed.store.retire(bed.line) is True
+    assert await bed.store.retire(bed.partition) is True
     await bed.control(policy_version=1)
-    assert await bed.store.retire(bed.line) is False
+    assert await bed.store.retire(bed.partition) is False
 
 
-async def test_a_line_that_somebody_waits_on_does_not_retire(bed: Bed) -> None:
+async def test_a_partition_that_somebody_waits_on_does_not_retire(bed: Bed) -> None:
     await bed.pulled(wait_ms=1_000)
-    assert await bed.store.retire(bed.line) is False
+    assert await bed.store.retire(bed.partition) is False
     await bed.advance(3_600_000)
-    assert await bed.store.retire(bed.line) is True
+    assert await bed.store.retire(bed.partition) is True
 
 
 async def test_a_topic_is_removed_with_the_version_of_its_config_only(bed: Bed) -> None:
-    space, directory = bed.line.topic, bed.store.directory
+    space, directory = bed.partition.topic, bed.store.directory
     await directory.set_config(space, "a", b"one", None)
     entry = await directory.set_config(space, "a", b"two", None)
     assert entry is not None
@@ -201,7 +203,7 @@ async def test_a_topic_is_removed_with_the_version_of_its_config_only(bed: Bed) 
 
 
 async def test_a_topic_that_is_used_in_the_same_millisecond_is_not_removed(bed: Bed) -> None:
-    space, directory = bed.line.topic, bed.store.directory
+    space, directory = bed.partition.topic, bed.store.directory
     entry = await directory.set_config(space, "a", b"one", None)
     assert entry is not None
     await directory.register([(space, "a")])
@@ -213,7 +215,7 @@ async def test_a_topic_that_is_used_in_the_same_millisecond_is_not_removed(bed: 
 
 
 async def test_a_topic_that_is_made_again_has_a_version_that_none_had_before(bed: Bed) -> None:
-    space, directory = bed.line.topic, bed.store.directory
+    space, directory = bed.partition.topic, bed.store.directory
     for _ in range(3):
         entry = await directory.set_config(space, "a", b"old", None)
         assert entry is not None
@@ -227,32 +229,32 @@ async def test_a_topic_that_is_made_again_has_a_version_that_none_had_before(bed
     assert (made.version > entry.version, made.config) == (True, b"new")
 
 
-async def test_a_line_forgets_its_deleted_topic_and_refuses_what_was_sent_by_its_policy(bed: Bed) -> None:
+async def test_a_partition_forgets_its_deleted_topic_and_refuses_what_was_sent_by_its_policy(bed: Bed) -> None:
     await bed.control(policy_version=3, pause_until_ms=LAST_MS, max_in_flight=1, rate_per_s=1.0)
-    await bed.store.send(bed.line, [item("a", retain_ms=0)], 3)
-    assert await bed.store.retire(bed.line, True) is False
-    await bed.store.cancel(bed.line, ["a"], forget=True)
-    assert await bed.store.retire(bed.line) is False
-    assert await bed.store.retire(bed.line, True) is True
+    await bed.store.send(bed.partition, [item("a", retain_ms=0)], 3)
+    assert await bed.store.retire(bed.partition, True) is False
+    await bed.store.cancel(bed.partition, ["a"], forget=True)
+    assert await bed.store.retire(bed.partition) is False
+    assert await bed.store.retire(bed.partition, True) is True
     for merge in (None, Merge("k")):
         with pytest.raises(StalePolicy) as caught:
-            await bed.store.send(bed.line, [item("b", merge=merge)], 3)
+            await bed.store.send(bed.partition, [item("b", merge=merge)], 3)
         assert caught.value.version == 0
     for id in ("b", "c", "d"):  # the second by the script for single sends
-        assert [one.code for one in await bed.store.send(bed.line, [item(id)])] == [Code.CREATED]
+        assert [one.code for one in await bed.store.send(bed.partition, [item(id)])] == [Code.CREATED]
         with pytest.raises(StalePolicy):
-            await bed.store.send(bed.line, [item("e")], 3)
+            await bed.store.send(bed.partition, [item("e")], 3)
     assert await bed.pull_ids(3) == ["b", "c", "d"]
 
 
-async def test_who_waits_on_a_line_is_woken_by_the_first_send_after_its_topic_was_deleted(bed: Bed) -> None:
+async def test_who_waits_on_a_partition_is_woken_by_the_first_send_after_its_topic_was_deleted(bed: Bed) -> None:
     await bed.control(policy_version=3)
-    await bed.store.watch(bed.line)
+    await bed.store.watch(bed.partition)
     await bed.pulled(wait_ms=60_000)
-    assert await bed.store.retire(bed.line) is False
-    assert await bed.store.retire(bed.line, True) is True
+    assert await bed.store.retire(bed.partition) is False
+    assert await bed.store.retire(bed.partition, True) is True
     with pytest.raises(StalePolicy):
-        await bed.store.send(bed.line, [item("a")], 3)
+        await bed.store.send(bed.partition, [item("a")], 3)
     bed.events.forget_wakes()
-    await bed.store.send(bed.line, [item("a")])
+    await bed.store.send(bed.partition, [item("a")])
     await bed.events.next_wake()

@@ -65,7 +65,7 @@ async def test_no_two_ids_are_confused(bed: Bed) -> None:
     assert len(set(TRICKY_IDS)) == len(TRICKY_IDS)
     sent = await bed.send_many([item(id, body=f"{n}".encode(), tags=("t",)) for n, id in enumerate(TRICKY_IDS)])
     assert [result.code for result in sent] == [Code.CREATED] * len(TRICKY_IDS)
-    jobs = await bed.store.read(bed.line, TRICKY_IDS)
+    jobs = await bed.store.read(bed.partition, TRICKY_IDS)
     assert [job and (job.id, job.body) for job in jobs] == [(id, f"{n}".encode()) for n, id in enumerate(TRICKY_IDS)]
     assert await bed.listed_ids(state=State.READY, limit=10) == TRICKY_IDS
     assert sorted(await bed.listed_ids(tag="t", limit=10)) == sorted(TRICKY_IDS)
@@ -91,12 +91,12 @@ async def test_every_id_lives_a_whole_life(bed: Bed, id: str) -> None:
 
 
 @pytest.mark.parametrize("topic", ["a/1", "x}y", "{x}", "%7B", "a b", "ü", "*", "a\nb", "t:1", "", "x" * 255])
-async def test_odd_topic_names_are_lines_of_their_own(bed: Bed, topic: str) -> None:
-    line = type(bed.line)(bed.line.namespace + bed.line.topic, topic)
-    near = type(bed.line)(bed.line.namespace + bed.line.topic, topic + "}")
-    await bed.store.send(line, [item("a", body=b"1")])
+async def test_odd_topic_names_are_partitions_of_their_own(bed: Bed, topic: str) -> None:
+    partition = type(bed.partition)(bed.partition.namespace + bed.partition.topic, topic)
+    near = type(bed.partition)(bed.partition.namespace + bed.partition.topic, topic + "}")
+    await bed.store.send(partition, [item("a", body=b"1")])
     await bed.store.send(near, [item("a", body=b"2")])
-    (job,) = await bed.store.read(line, ["a"])
+    (job,) = await bed.store.read(partition, ["a"])
     assert job is not None
     assert (job.topic, job.body) == (topic, b"1")
 

@@ -7,7 +7,7 @@ import pytest
 from dueline.engine.job import Reason, State
 from dueline.engine.limits import MAX_REFUNDS
 from dueline.engine.policy import AT_ONCE, DEFAULT_RETRY, Backoff, JobPolicy, Ladder, Retry
-from dueline.engine.store import Code, Done, Ref, Release
+from dueline.engine.store import Code, Outcome, Ref, Release
 from tests.kit.bed import Bed, item
 
 
@@ -109,7 +109,7 @@ async def test_a_token_stays_current_after_the_deadline_until_somebody_else_has_
     await bed.advance(15)
     assert await bed.ack("acked", held["acked"]) is Code.OK
     assert (await bed.release("released", held["released"], delay_ms=500)).code is Code.OK
-    assert await bed.extend("extended", held["extended"], 500) == Done(Code.OK, bed.clock.now_ms + 500)
+    assert await bed.extend("extended", held["extended"], 500) == Outcome(Code.OK, bed.clock.now_ms + 500)
     assert await bed.state("extended") is State.LEASED
     assert await bed.pull_ids() == ["taken"]
     assert await bed.ack("taken", held["taken"]) is Code.LEASE_LOST
@@ -144,7 +144,7 @@ async def test_a_released_job_waits_its_delay_before_it_is_ready(bed: Bed) -> No
     held = await bed.pull_one()
     await bed.advance(7)
     due_ms = bed.clock.now_ms + 100
-    assert await bed.release("a", held.lease, delay_ms=100, error="boom") == Done(Code.OK, due_ms)
+    assert await bed.release("a", held.lease, delay_ms=100, error="boom") == Outcome(Code.OK, due_ms)
     job = await bed.job("a")
     assert (job.state, job.due_at_ms, job.last_error, job.lease_until_ms) == (State.SCHEDULED, due_ms, "boom", None)
     assert (job.updated_at_ms, job.attempts) == (bed.clock.now_ms, 1)
@@ -186,7 +186,7 @@ async def test_a_release_of_the_last_attempt_is_the_end(bed: Bed) -> None:
     assert (await bed.release("a", (await bed.pull_one()).lease)).code is Code.OK
     held = await bed.pull_one()
     await bed.advance(3)
-    assert await bed.release("a", held.lease, error="why") == Done(Code.DEAD, reason=Reason.EXHAUSTED)
+    assert await bed.release("a", held.lease, error="why") == Outcome(Code.DEAD, reason=Reason.EXHAUSTED)
     job = await bed.job("a")
     assert (job.state, job.reason, job.ended_at_ms) == (State.DEAD, Reason.EXHAUSTED, bed.clock.now_ms)
     assert (job.last_error, job.body, job.attempts) == ("why", b"body", 2)
@@ -197,7 +197,7 @@ async def test_a_release_of_the_last_attempt_is_the_end(bed: Bed) -> None:
 async def test_a_consumer_can_say_stop(bed: Bed, reason: Reason) -> None:
     await bed.send("a")
     held = await bed.pull_one()
-    assert await bed.release("a", held.lease, dead=reason, error="410") == Done(Code.DEAD, reason=reason)
+    assert await bed.release("a", held.lease, dead=reason, error="410") == Outcome(Code.DEAD, reason=reason)
     job = await bed.job("a")
     assert (job.state, job.reason, job.last_error) == (State.DEAD, reason, "410")
     assert (await bed.stats()).dead_by_reason[reason.value] == 1
@@ -218,7 +218,7 @@ async def test_refunds_have_an_end(bed: Bed) -> None:
     for _ in range(MAX_REFUNDS):
         assert (await bed.release("a", (await bed.pull_one()).lease, count=False)).code is Code.OK
     last = await bed.release("a", (await bed.pull_one()).lease, count=False)
-    assert last == Done(Code.DEAD, reason=Reason.EXHAUSTED)
+    assert last == Outcome(Code.DEAD, reason=Reason.EXHAUSTED)
 
 
 LADDER = Ladder((100, 2_000, 30))
@@ -242,7 +242,7 @@ async def test_a_release_without_a_delay_waits_by_the_retry_policy(
     for wait_ms in waits_ms:
         held = await bed.pull_one()
         due_ms = bed.clock.now_ms + wait_ms
-        assert await bed.release("a", held.lease, jitter_draw=draw) == Done(Code.OK, due_ms)
+        assert await bed.release("a", held.lease, jitter_draw=draw) == Outcome(Code.OK, due_ms)
         await bed.advance(wait_ms)
 
 
@@ -253,7 +253,7 @@ async def test_a_job_without_options_is_tried_twenty_times_over_eight_hours(bed:
         held = await bed.pull_one()
         assert (held.attempt, held.max_attempts) == (attempt, 20)
         wait_ms = min(1_000 * 2 ** (attempt - 1), 3_600_000)
-        assert await bed.release("a", held.lease, jitter_draw=0.0) == Done(Code.OK, bed.clock.now_ms + wait_ms)
+        assert await bed.release("a", held.lease, jitter_draw=0.0) == Outcome(Code.OK, bed.clock.now_ms + wait_ms)
         await bed.advance(wait_ms - 1)
         assert await bed.pull() == []
         await bed.advance(1)
@@ -268,13 +268,13 @@ async def test_a_lost_lease_uses_a_rung_but_does_not_wait(bed: Bed) -> None:
     await bed.pull_one(lease_ms=10)
     await bed.advance(10)
     held = await bed.pull_one()
-    assert await bed.release("a", held.lease) == Done(Code.OK, bed.clock.now_ms + 2_000)
+    assert await bed.release("a", held.lease) == Outcome(Code.OK, bed.clock.now_ms + 2_000)
 
 
 async def test_an_explicit_delay_wins_over_the_retry_policy(bed: Bed) -> None:
     await bed.send("a", retry=LADDER)
     held = await bed.pull_one()
-    assert await bed.release("a", held.lease, delay_ms=7) == Done(Code.OK, bed.clock.now_ms + 7)
+    assert await bed.release("a", held.lease, delay_ms=7) == Outcome(Code.OK, bed.clock.now_ms + 7)
 
 
 async def test_a_released_job_keeps_its_place_within_a_millisecond(bed: Bed) -> None:
@@ -287,8 +287,8 @@ async def test_a_released_job_keeps_its_place_within_a_millisecond(bed: Bed) -> 
 async def test_extend_never_shortens(bed: Bed) -> None:
     await bed.send("a")
     held = await bed.pull_one(lease_ms=1_000)
-    assert await bed.extend("a", held.lease, 10) == Done(Code.OK, held.lease_until_ms)
-    assert await bed.extend("a", held.lease, 5_000) == Done(Code.OK, bed.clock.now_ms + 5_000)
+    assert await bed.extend("a", held.lease, 10) == Outcome(Code.OK, held.lease_until_ms)
+    assert await bed.extend("a", held.lease, 5_000) == Outcome(Code.OK, bed.clock.now_ms + 5_000)
     await bed.advance(4_999)
     assert await bed.pull_ids() == []
     await bed.advance(1)
@@ -310,7 +310,7 @@ async def test_each_job_of_a_call_has_its_own_result(bed: Bed) -> None:
     await bed.send_many([item("a"), item("b"), item("c")])
     held = {one.id: one.lease for one in await bed.pull()}
     results = await bed.store.ack(
-        bed.line, [Ref("a", held["a"]), Ref("none", "x"), Ref("b", held["a"]), Ref("a", held["a"]), Ref("c")]
+        bed.partition, [Ref("a", held["a"]), Ref("none", "x"), Ref("b", held["a"]), Ref("a", held["a"]), Ref("c")]
     )
     codes = [result.code for result in results]
     assert codes == [Code.OK, Code.NOT_FOUND, Code.LEASE_LOST, Code.OK, Code.OK]
@@ -322,7 +322,7 @@ async def test_a_job_twice_in_one_release_is_released_once(bed: Bed) -> None:
     await bed.send("a")
     held = await bed.pull_one()
     twice = [Release("a", held.lease, 100), Release("a", held.lease, 200)]
-    codes = [result.code for result in await bed.store.release(bed.line, twice)]
+    codes = [result.code for result in await bed.store.release(bed.partition, twice)]
     assert codes == [Code.OK, Code.LEASE_LOST]
     assert (await bed.job("a")).due_at_ms == bed.clock.now_ms + 100
     assert (await bed.stats()).scheduled == 1
@@ -331,6 +331,6 @@ async def test_a_job_twice_in_one_release_is_released_once(bed: Bed) -> None:
 async def test_a_thousand_leases_are_acked_in_one_call(bed: Bed) -> None:
     await bed.send_many([item(f"{n}") for n in range(1000)])
     held = await bed.pull(1000)
-    results = await bed.store.ack(bed.line, [Ref(one.id, one.lease) for one in held])
+    results = await bed.store.ack(bed.partition, [Ref(one.id, one.lease) for one in held])
     assert [result.code for result in results] == [Code.OK] * 1000
     assert (await bed.stats()).done == 1000

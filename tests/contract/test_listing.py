@@ -88,7 +88,7 @@ async def test_every_state_can_be_paged(bed: Bed, state: State | None) -> None:
 async def test_pages_go_on_when_jobs_vanish_or_appear_between_them(bed: Bed) -> None:
     order = [f"{n:02}" for n in range(30)]
     await bed.send_many([item(id, delay_ms=1_000 + 10 * int(id)) for id in order])
-    first = await bed.store.list(bed.line, Query(state=State.SCHEDULED, limit=10))
+    first = await bed.store.list(bed.partition, Query(state=State.SCHEDULED, limit=10))
     assert [job.id for job in first.jobs] == order[:10]
     assert first.cursor is not None
     for id in ("03", "09", "10", "20"):
@@ -116,7 +116,7 @@ async def test_a_tag_and_a_due_bound_hold_together(bed: Bed) -> None:
 
 async def test_a_list_of_nothing_is_one_empty_page(bed: Bed) -> None:
     for state in (None, *State):
-        page = await bed.store.list(bed.line, Query(state=state))
+        page = await bed.store.list(bed.partition, Query(state=state))
         assert (page.jobs, page.cursor, page.now_ms) == ([], None, bed.clock.now_ms)
     assert await bed.listed_ids(tag="none") == []
 
@@ -130,7 +130,7 @@ async def test_what_time_has_ended_is_listed_by_what_it_is(bed: Bed) -> None:
     assert sorted(await bed.listed_ids()) == ["expired", "ready"]
 
 
-async def test_the_figures_of_a_line(bed: Bed) -> None:
+async def test_the_figures_of_a_partition(bed: Bed) -> None:
     await one_of_each(bed)
     now_ms = bed.clock.now_ms
     await bed.send_many([item("s2", delay_ms=1_000), item("s3", delay_ms=9_000)])
@@ -144,7 +144,7 @@ async def test_the_figures_of_a_line(bed: Bed) -> None:
     assert {reason: n for reason, n in stats.dead_by_reason.items() if n} == {"exhausted": 1}
 
 
-async def test_the_figures_of_a_line_that_was_never_used(bed: Bed) -> None:
+async def test_the_figures_of_a_partition_that_was_never_used(bed: Bed) -> None:
     stats = await bed.stats()
     assert (stats.scheduled, stats.ready, stats.leased, stats.done, stats.dead, stats.cancelled) == (0,) * 6
     assert (stats.next_due_at_ms, stats.oldest_ready_at_ms, stats.waiting) == (None, None, False)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dueline.engine.job import BodyKind, Item, State
-from dueline.engine.store import Code, Merge, MergeUpdate, OnConflict, SendResult, Spare
+from dueline.engine.store import Code, Merge, MergeUpdate, OnConflict, SendOutcome, Spare
 from tests.kit.bed import Bed, item
 
 _numbers = itertools.count()
@@ -20,7 +20,7 @@ def merging(body: str, key: str = "key", *, group: str | None = None, **words: A
     return item(group or f"group-{next(_numbers)}", body=body.encode(), merge=Merge(key, **own), **words)
 
 
-async def put(bed: Bed, body: str, key: str = "key", **words: Any) -> SendResult:
+async def put(bed: Bed, body: str, key: str = "key", **words: Any) -> SendOutcome:
     return (await bed.send_many([merging(body, key, **words)]))[0]
 
 
@@ -30,8 +30,8 @@ def bodies(job: Any) -> list[str]:
 
 async def test_sends_of_one_key_come_in_one_delivery_in_send_order(bed: Bed) -> None:
     opened = await put(bed, "1", group="g", delay_ms=100)
-    assert opened == SendResult(Code.CREATED, State.SCHEDULED, bed.clock.now_ms + 100, 1, None, "g", 1)
-    assert await put(bed, "2", delay_ms=900) == SendResult(
+    assert opened == SendOutcome(Code.CREATED, State.SCHEDULED, bed.clock.now_ms + 100, 1, None, "g", 1)
+    assert await put(bed, "2", delay_ms=900) == SendOutcome(
         Code.APPENDED, State.SCHEDULED, bed.clock.now_ms + 100, 1, None, "g", 2
     )
     await put(bed, "3", item_id="three", kind=BodyKind.BYTES)
@@ -137,7 +137,7 @@ async def test_a_group_that_expired_takes_nothing_more_and_keeps_what_it_has(bed
 async def test_a_full_group_is_due_at_once_and_the_next_send_opens_another(bed: Bed) -> None:
     now_ms = bed.clock.now_ms
     await put(bed, "1", group="g", delay_ms=1_000, max_items=2)
-    assert await put(bed, "2", delay_ms=1_000) == SendResult(Code.APPENDED, State.READY, now_ms, 1, None, "g", 2)
+    assert await put(bed, "2", delay_ms=1_000) == SendOutcome(Code.APPENDED, State.READY, now_ms, 1, None, "g", 2)
     assert (await put(bed, "3", group="h", delay_ms=1_000)).code is Code.CREATED
     assert [(held.id, bodies(held)) for held in await bed.pull()] == [("g", ["1", "2"])]
 
@@ -152,7 +152,7 @@ async def test_an_item_that_does_not_fit_flushes_the_group_and_opens_the_next(be
     now_ms = bed.clock.now_ms
     await put(bed, "123", group="g", delay_ms=1_000, max_bytes=5)
     assert (await put(bed, "45", max_bytes=5)).state is State.SCHEDULED
-    assert await put(bed, "6", group="h", delay_ms=700, max_bytes=5) == SendResult(
+    assert await put(bed, "6", group="h", delay_ms=700, max_bytes=5) == SendOutcome(
         Code.CREATED, State.SCHEDULED, now_ms + 700, 4, None, "h", 1
     )
     assert [(held.id, bodies(held)) for held in await bed.pull()] == [("g", ["123", "45"])]
@@ -190,7 +190,7 @@ async def test_an_append_is_a_change_of_the_group_but_no_new_version(bed: Bed) -
 async def test_an_item_with_an_id_is_taken_once(bed: Bed) -> None:
     now_ms = bed.clock.now_ms
     await put(bed, "1", group="g", delay_ms=1_000, item_id="x")
-    assert await put(bed, "again", item_id="x") == SendResult(
+    assert await put(bed, "again", item_id="x") == SendOutcome(
         Code.KEPT, State.SCHEDULED, now_ms + 1_000, 1, None, "g", 1
     )
     assert (await put(bed, "of another key", "other", item_id="x")).code is Code.CREATED

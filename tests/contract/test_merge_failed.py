@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dueline.engine.job import Reason, State
 from dueline.engine.policy import Ladder
-from dueline.engine.store import Code, Done, MergeUpdate, Release
+from dueline.engine.store import Code, MergeUpdate, Outcome, Release
 from tests.kit.bed import Bed
 
 from .test_merge import bodies, merging, put
@@ -23,7 +23,7 @@ async def test_a_released_group_gives_its_items_to_the_open_one_in_front(bed: Be
     lease = await held_group(bed, "1", "2", max_attempts=3)
     sent = await put(bed, "3", group="new", delay_ms=500)
     done = await bed.release("old", lease, error="no luck")
-    assert done == Done(Code.OK, sent.due_at_ms)
+    assert done == Outcome(Code.OK, sent.due_at_ms)
     new, old = await bed.job("new"), await bed.job("old")
     assert (bodies(new), new.state, new.due_at_ms, new.deliveries) == (
         ["1", "2", "3"],
@@ -33,7 +33,7 @@ async def test_a_released_group_gives_its_items_to_the_open_one_in_front(bed: Be
     )
     assert (old.state, old.items, old.merge_key, old.deliveries) == (State.CANCELLED, None, "key", 1)
     assert old.last_error == "its items went to group new"
-    assert await bed.release("old", lease) == Done(Code.LEASE_LOST)
+    assert await bed.release("old", lease) == Outcome(Code.LEASE_LOST)
     await bed.advance(500)
     held = await bed.pull_one()
     assert (held.id, held.attempt, bodies(held)) == ("new", 1, ["1", "2", "3"])
@@ -87,7 +87,7 @@ async def test_a_lost_lease_that_fills_the_open_group_makes_it_due_at_once(bed: 
 async def test_a_release_that_fills_the_open_group_makes_it_due_at_once(bed: Bed) -> None:
     lease = await held_group(bed, "1")
     await put(bed, "2", group="new", delay_ms=1_000, max_items=2)
-    assert await bed.release("old", lease) == Done(Code.OK, bed.clock.now_ms)
+    assert await bed.release("old", lease) == Outcome(Code.OK, bed.clock.now_ms)
     assert bodies(await bed.pull_one()) == ["1", "2"]
 
 
@@ -118,7 +118,7 @@ async def test_items_stand_in_send_order_in_whatever_order_their_groups_fail(bed
 async def test_what_does_not_fit_stays_a_group_of_its_own(bed: Bed) -> None:
     lease = await held_group(bed, "1", "2")
     await put(bed, "3", group="new", delay_ms=1_000, max_items=2)
-    assert await bed.release("old", lease, delay_ms=70) == Done(Code.OK, bed.clock.now_ms + 70)
+    assert await bed.release("old", lease, delay_ms=70) == Outcome(Code.OK, bed.clock.now_ms + 70)
     await bed.advance(70)
     assert [(held.id, held.attempt, bodies(held)) for held in await bed.pull()] == [("old", 2, ["1", "2"])]
     assert bodies(await bed.job("new")) == ["3"]
@@ -219,7 +219,7 @@ async def test_groups_of_other_keys_take_nothing(bed: Bed) -> None:
 async def test_two_groups_that_fail_in_one_call_both_give(bed: Bed) -> None:
     leases = [await held_group(bed, text, id=text) for text in "12"]
     await put(bed, "3", group="new", delay_ms=1_000, max_items=3)
-    done = await bed.store.release(bed.line, [Release(id, lease) for id, lease in zip("12", leases, strict=True)])
+    done = await bed.store.release(bed.partition, [Release(id, lease) for id, lease in zip("12", leases, strict=True)])
     assert [one.code for one in done] == [Code.OK, Code.OK]
     held = await bed.pull_one()
     assert (held.id, bodies(held)) == ("new", ["1", "2", "3"])
@@ -241,7 +241,7 @@ async def test_two_openings_in_one_call_share_out_what_waits(bed: Bed) -> None:
 
 async def test_an_append_wakes_a_sleeper_when_it_makes_its_group_due_earlier(bed: Bed) -> None:
     await put(bed, "1", delay_ms=10_000, max_items=3)
-    await bed.store.watch(bed.line)
+    await bed.store.watch(bed.partition)
     assert (await bed.pulled(wait_ms=60_000)).next_ms == bed.clock.now_ms + 10_000
     bed.events.forget_wakes()
     await put(bed, "2", delay_ms=5_000, update=MergeUpdate.ALWAYS)

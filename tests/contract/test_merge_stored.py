@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import redis.asyncio as redis
 
-from dueline.engine.job import Line, Reason, State
+from dueline.engine.job import Partition, Reason, State
 from dueline.engine.store import Code, OnConflict
 from dueline.store.valkey import fsck
-from dueline.store.valkey.keys import LETTERS, line_keys
+from dueline.store.valkey.keys import LETTERS, partition_keys
 from tests.kit.bed import Bed, item
 from tests.kit.fixtures import make_bed
 
@@ -26,20 +26,20 @@ def bed(request: pytest.FixtureRequest) -> Bed:
 
 async def command(bed: Bed, letter: str, name: str, *words: Any) -> Any:
     store: Any = bed.store
-    key = line_keys(store.prefix, bed.line).keys[LETTERS.index(letter)]
+    key = partition_keys(store.prefix, bed.partition).keys[LETTERS.index(letter)]
     return await store.plain(key, name, key, *words)
 
 
-async def findings(bed: Bed, line: Line | None = None) -> list[str]:
-    """What fsck says of the line, without its name."""
-    line = bed.line if line is None else line
+async def findings(bed: Bed, partition: Partition | None = None) -> list[str]:
+    """What fsck says of the partition, without its name."""
+    partition = bed.partition if partition is None else partition
     store: Any = bed.store
     client: Any = redis.Redis.from_url(store.url, protocol=2)
     try:
-        contents = await fsck._read(client, store.prefix, line)
+        contents = await fsck._read(client, store.prefix, partition)
     finally:
         await client.aclose()
-    return sorted(f"{one.id}: {one.what}" for one in fsck.check(line, contents))
+    return sorted(f"{one.id}: {one.what}" for one in fsck.check(partition, contents))
 
 
 async def test_nothing_is_left_of_groups_that_are_gone(bed: Bed) -> None:
@@ -131,11 +131,11 @@ async def test_damaged_groups_neither_give_nor_take(bed: Bed) -> None:
 
 
 async def test_a_group_that_is_replaced_from_another_topic_leaves_nothing_in_its_own(bed: Bed) -> None:
-    lines = [Line(bed.line.topic, topic, 0, True) for topic in "ab"]
+    partitions = [Partition(bed.partition.topic, topic, 0, True) for topic in "ab"]
     for sends in ([merging("1", group="g", item_id="x", tags=("t",))], [merging("1", "open", group="h", delay_ms=9)]):
-        await bed.store.send(lines[0], sends)
-    await bed.store.send(lines[1], [item("g", on_live=OnConflict.REPLACE), item("h", on_live=OnConflict.REPLACE)])
-    assert [await findings(bed, line) for line in lines] == [[], []]
+        await bed.store.send(partitions[0], sends)
+    await bed.store.send(partitions[1], [item("g", on_live=OnConflict.REPLACE), item("h", on_live=OnConflict.REPLACE)])
+    assert [await findings(bed, partition) for partition in partitions] == [[], []]
 
 
 async def test_fsck_names_what_is_wrong_with_groups(bed: Bed) -> None:
@@ -177,7 +177,7 @@ async def test_clean_up_takes_few_large_groups_at_a_time_and_all_in_the_end(bed:
     steps = 0
     await bed.clean()  # dead, with their items
     bed.clock.advance(31 * 86_400_000)
-    while (await bed.store.clean(bed.line)).more:
+    while (await bed.store.clean(bed.partition)).more:
         steps += 1
     assert steps == 1
     assert await command(bed, "g", "HLEN") == 0

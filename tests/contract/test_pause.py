@@ -1,4 +1,4 @@
-"""Pausing a line: sends are taken, pulls give nothing, leases go on."""
+"""Pausing a partition: sends are taken, pulls give nothing, leases go on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dueline.engine.store import Code
 from tests.kit.bed import Bed
 
 
-async def test_a_paused_line_takes_sends_and_gives_nothing(bed: Bed) -> None:
+async def test_a_paused_partition_takes_sends_and_gives_nothing(bed: Bed) -> None:
     await bed.control(pause_until_ms=LAST_MS)
     assert (await bed.send("a")).code is Code.CREATED
     pulled = await bed.pulled()

@@ -1,4 +1,5 @@
-"""On a Cluster a line's keys never go away: a script on a slot that is being moved is refused when one is missing."""
+"""On a Cluster a partition's keys never go away: a script on a slot that is being moved is refused when one is
+missing."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from dueline.engine.store import Code
-from dueline.store.valkey.keys import LETTERS, line_keys
+from dueline.store.valkey.keys import LETTERS, partition_keys
 from tests.kit.bed import Bed
 from tests.kit.fixtures import make_bed
 
@@ -19,13 +20,13 @@ def bed(request: pytest.FixtureRequest) -> Bed:
 
 
 async def kept(bed: Bed) -> str:
-    """The letters of the line's keys that exist."""
+    """The letters of the partition's keys that exist."""
     store: Any = bed.store
-    keys = line_keys(store.prefix, bed.line).keys
+    keys = partition_keys(store.prefix, bed.partition).keys
     return "".join([letter for letter, key in zip(LETTERS, keys, strict=True) if await store.plain(key, "EXISTS", key)])
 
 
-async def test_a_line_that_was_used_and_emptied_still_has_its_nine_keys(bed: Bed) -> None:
+async def test_a_partition_that_was_used_and_emptied_still_has_its_nine_keys(bed: Bed) -> None:
     await bed.send("a", retain_ms=0, tags=("tag",), ttl_ms=60_000)
     assert await kept(bed) == LETTERS
     held = await bed.pull_one()

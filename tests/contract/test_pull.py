@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dueline.engine.job import BodyKind, Held, State
+from dueline.engine.job import BodyKind, LeasedJob, State
 from dueline.engine.store import Code, Credit, Pull
 from tests.kit.bed import Bed, item
 
@@ -12,9 +12,9 @@ async def test_a_held_job_carries_everything(bed: Bed) -> None:
     await bed.send("a", body=b"\x00\xff", kind=BodyKind.BYTES, delay_ms=10, tags=("t",), headers=b"h", max_attempts=4)
     await bed.advance(13)
     held = await bed.pull_one(lease_ms=500)
-    assert held == Held(
+    assert held == LeasedJob(
         id="a",
-        topic=bed.line.topic,
+        topic=bed.partition.topic,
         body=b"\x00\xff",
         kind=BodyKind.BYTES,
         headers=b"h",
@@ -109,14 +109,14 @@ async def test_a_leased_job_is_given_to_nobody_else_until_its_lease_is_over(bed:
 async def test_the_lease_is_the_pulls_else_the_jobs_else_the_default(bed: Bed) -> None:
     await bed.send_many([item("own", lease_ms=700), item("none"), item("asked", lease_ms=700)])
     now_ms = bed.clock.now_ms
-    first = await bed.store.pull(bed.line, Pull((Credit(2, None), Credit(1, 50)), 900))
+    first = await bed.store.pull(bed.partition, Pull((Credit(2, None), Credit(1, 50)), 900))
     assert [held.lease_until_ms - now_ms for held in first.jobs] == [700, 900, 50]
 
 
 async def test_credits_of_several_waiters_are_filled_in_their_order(bed: Bed) -> None:
     await bed.send_many([item(f"{n}") for n in range(5)])
     credits = (Credit(2, 100), Credit(1, 200), Credit(1, 300), Credit(9, 400))
-    pulled = await bed.store.pull(bed.line, Pull(credits, 900))
+    pulled = await bed.store.pull(bed.partition, Pull(credits, 900))
     now_ms = bed.clock.now_ms
     assert [(held.id, held.lease_until_ms - now_ms) for held in pulled.jobs] == [
         ("0", 100),
@@ -134,7 +134,7 @@ async def test_a_pull_takes_no_more_than_asked(bed: Bed) -> None:
     assert (stats.ready, stats.leased) == (3, 2)
 
 
-async def test_an_empty_line_promises_nothing(bed: Bed) -> None:
+async def test_an_empty_partition_promises_nothing(bed: Bed) -> None:
     pulled = await bed.pulled()
     assert (pulled.jobs, pulled.next_ms, pulled.more, pulled.now_ms) == ([], None, False, bed.clock.now_ms)
 

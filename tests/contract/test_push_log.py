@@ -24,8 +24,8 @@ def attempt(id: str, ok: bool = True, **words: Any) -> Attempt:
 
 
 async def report(bed: Bed, *attempts: Attempt, failures: int = FAILURES, open_ms: int = OPEN_MS) -> TargetState:
-    state = await bed.store.pushes.report("ns", bed.line.topic, attempts, failures, open_ms)
-    assert await bed.store.pushes.state("ns", bed.line.topic) == state
+    state = await bed.store.pushes.report("ns", bed.partition.topic, attempts, failures, open_ms)
+    assert await bed.store.pushes.state("ns", bed.partition.topic) == state
     return state
 
 
@@ -36,7 +36,7 @@ async def fail(bed: Bed, times: int) -> TargetState:
 async def page(
     bed: Bed, id: str | None = None, cursor: bytes = b"", limit: int = 500
 ) -> tuple[list[Attempt], bytes | None]:
-    return await bed.store.pushes.attempts("ns", bed.line.topic, id, cursor, limit)
+    return await bed.store.pushes.attempts("ns", bed.partition.topic, id, cursor, limit)
 
 
 async def ids(bed: Bed, limit: int = 500) -> list[list[str]]:
@@ -55,7 +55,7 @@ async def fill(bed: Bed, count: int) -> None:
 
 
 async def test_a_target_that_was_never_called_has_no_past(bed: Bed) -> None:
-    assert await bed.store.pushes.state("ns", bed.line.topic) == TargetState()
+    assert await bed.store.pushes.state("ns", bed.partition.topic) == TargetState()
     assert await page(bed) == ([], None)
     assert await page(bed, "a") == ([], None)
     assert await report(bed) == TargetState()
@@ -83,7 +83,7 @@ async def test_texts_are_cut_to_a_kibibyte_between_characters(bed: Bed) -> None:
     [second, first], _ = await page(bed)
     assert (first.error, first.excerpt) == ("x" + "é" * 511, "€" * 341)
     assert (second.error, second.excerpt) == ("?", "?")
-    assert (await bed.store.pushes.state("ns", bed.line.topic)).last_error == "?"
+    assert (await bed.store.pushes.state("ns", bed.partition.topic)).last_error == "?"
 
 
 async def test_numbers_that_cannot_be_kept_are_cut_too(bed: Bed) -> None:
@@ -203,15 +203,15 @@ async def test_a_lower_limit_opens_at_the_next_failure(bed: Bed) -> None:
 async def test_a_reset_forgets_everything(bed: Bed) -> None:
     await fail(bed, 3)
     for _ in range(2):
-        await bed.store.pushes.reset("ns", bed.line.topic)
-        assert await bed.store.pushes.state("ns", bed.line.topic) == TargetState()
+        await bed.store.pushes.reset("ns", bed.partition.topic)
+        assert await bed.store.pushes.state("ns", bed.partition.topic) == TargetState()
         assert await page(bed) == ([], None)
     assert await fail(bed, 1) == TargetState(1, 0, "0 failed")
     assert await ids(bed) == [["0"]]
 
 
 async def test_every_topic_has_a_target_of_its_own(bed: Bed) -> None:
-    pushes, topic = bed.store.pushes, bed.line.topic
+    pushes, topic = bed.store.pushes, bed.partition.topic
     names = [("ns", topic), ("ns", f"{topic}/a"), (f"ns/{topic}", "a"), ("n}s", topic)]
     for number, name in enumerate(names):
         await pushes.report(*name, [attempt(str(number), ok=False)], FAILURES, OPEN_MS)
@@ -222,7 +222,7 @@ async def test_every_topic_has_a_target_of_its_own(bed: Bed) -> None:
 
 async def test_reports_made_at_once_are_all_counted(bed: Bed) -> None:
     reports = [
-        bed.store.pushes.report("ns", bed.line.topic, [attempt(str(n), ok=n % 2 == 0)], 0, 0) for n in range(900)
+        bed.store.pushes.report("ns", bed.partition.topic, [attempt(str(n), ok=n % 2 == 0)], 0, 0) for n in range(900)
     ]
     states = await asyncio.gather(*reports)
     assert states[-1] == TargetState(1, 0, "899 failed")
@@ -231,10 +231,12 @@ async def test_reports_made_at_once_are_all_counted(bed: Bed) -> None:
 
 async def test_reports_under_another_rule_are_counted_beside(bed: Bed) -> None:
     """The rule was changed while a call was under way."""
-    reports = [bed.store.pushes.report("ns", bed.line.topic, [attempt("a", ok=False)], 50, ms) for ms in (1, 2, 1, 2)]
+    reports = [
+        bed.store.pushes.report("ns", bed.partition.topic, [attempt("a", ok=False)], 50, ms) for ms in (1, 2, 1, 2)
+    ]
     states = await asyncio.gather(*reports)
     assert {state.open_until_ms for state in states} == {0}
-    assert (await bed.store.pushes.state("ns", bed.line.topic)).failures == 4
+    assert (await bed.store.pushes.state("ns", bed.partition.topic)).failures == 4
 
 
 async def test_two_processes_see_one_target(bed: Bed) -> None:
@@ -242,7 +244,7 @@ async def test_two_processes_see_one_target(bed: Bed) -> None:
         await fail(bed, 2)
         seen = await report(other, attempt("x", ok=False))
         assert seen == TargetState(3, bed.clock.now_ms + OPEN_MS, "x failed")
-        assert await bed.store.pushes.state("ns", bed.line.topic) == seen
+        assert await bed.store.pushes.state("ns", bed.partition.topic) == seen
         assert await ids(bed) == await ids(other) == [["x", "1", "0"]]
 
 

@@ -1,4 +1,4 @@
-"""A rate limit of a line: so many deliveries a second, over everybody who pulls."""
+"""A rate limit of a partition: so many deliveries a second, over everybody who pulls."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from dueline.engine.job import Line
+from dueline.engine.job import Partition
 from dueline.engine.limits import LAST_MS
 from dueline.engine.store import Control, Credit, Pull
 from tests.kit.bed import Bed, another, item
@@ -33,7 +33,7 @@ async def moments(bed: Bed, count: int) -> list[int]:
     return found
 
 
-async def test_a_slow_line_gives_one_at_a_time_and_says_when_the_next_may_leave(bed: Bed) -> None:
+async def test_a_slow_partition_gives_one_at_a_time_and_says_when_the_next_may_leave(bed: Bed) -> None:
     await bed.control(rate_per_s=4)
     await crowd(bed, 3)
     assert await given(bed) == (["0000"], 250)
@@ -62,7 +62,7 @@ async def test_rates_that_are_no_whole_number_are_kept_too(bed: Bed, rate_per_s:
     assert await moments(bed, len(at_ms)) == at_ms
 
 
-async def test_after_a_rest_a_fast_line_gives_a_tenth_of_a_second_and_one_at_once(bed: Bed) -> None:
+async def test_after_a_rest_a_fast_partition_gives_a_tenth_of_a_second_and_one_at_once(bed: Bed) -> None:
     await bed.control(rate_per_s=1000)
     await crowd(bed, 400)
     assert await given(bed) == (["0000"], 1)
@@ -131,7 +131,7 @@ async def test_a_job_that_is_given_back_takes_another_turn(bed: Bed) -> None:
     assert (await given(bed))[0] == [held.id]
 
 
-async def test_a_line_with_nothing_to_give_spends_nothing(bed: Bed) -> None:
+async def test_a_partition_with_nothing_to_give_spends_nothing(bed: Bed) -> None:
     await bed.control(rate_per_s=1)
     assert await given(bed) == ([], None)
     await bed.send("late", delay_ms=500)
@@ -169,19 +169,19 @@ async def test_the_limit_holds_over_all_who_pull(bed: Bed) -> None:
     await crowd(bed, 9)
     await bed.advance(1_000)
     async with another(bed) as other:
-        pulled = await bed.store.pull(bed.line, Pull((Credit(1, None), Credit(1, None)), 30_000))
+        pulled = await bed.store.pull(bed.partition, Pull((Credit(1, None), Credit(1, None)), 30_000))
         assert [job.id for job in pulled.jobs] == ["0000", "0001"]
         assert await given(other) == (["0002"], 50)
         assert await given(bed) == ([], 50)
 
 
-async def test_lines_of_a_wide_namespace_have_limits_of_their_own(bed: Bed) -> None:
-    lines = [Line("wide", f"{bed.line.topic}-{name}", 0, True) for name in "ab"]
-    await bed.store.control(lines[0], Control(rate_per_s=1))
+async def test_partitions_of_a_wide_namespace_have_limits_of_their_own(bed: Bed) -> None:
+    partitions = [Partition("namespace_ids", f"{bed.partition.topic}-{name}", 0, True) for name in "ab"]
+    await bed.store.control(partitions[0], Control(rate_per_s=1))
     for number in range(2):
-        for line in lines:
-            await bed.store.send(line, [item(f"{line.topic}-{number}")])
-    pulled = [await bed.store.pull(line, Pull((Credit(9, None),), 30_000)) for line in lines]
+        for partition in partitions:
+            await bed.store.send(partition, [item(f"{partition.topic}-{number}")])
+    pulled = [await bed.store.pull(partition, Pull((Credit(9, None),), 30_000)) for partition in partitions]
     assert [len(one.jobs) for one in pulled] == [1, 2]
 
 
@@ -197,7 +197,7 @@ async def lifted(bed: Bed) -> None:
 async def test_who_sleeps_for_the_rate_is_woken_when_it_is(bed: Bed, change: Callable[[Bed], Awaitable[None]]) -> None:
     await bed.control(rate_per_s=0.01)
     await crowd(bed, 3)
-    await bed.store.watch(bed.line)
+    await bed.store.watch(bed.partition)
     await given(bed)
     assert await given(bed, wait_ms=600_000) == ([], 100_000)
     bed.events.forget_wakes()
@@ -205,11 +205,11 @@ async def test_who_sleeps_for_the_rate_is_woken_when_it_is(bed: Bed, change: Cal
     await bed.events.next_wake()
 
 
-async def test_a_line_with_a_limit_is_not_dropped(bed: Bed) -> None:
+async def test_a_partition_with_a_limit_is_not_dropped(bed: Bed) -> None:
     await bed.control(rate_per_s=1)
-    assert not await bed.store.retire(bed.line)
+    assert not await bed.store.retire(bed.partition)
     await bed.control(rate_per_s=0)
-    assert await bed.store.retire(bed.line)
+    assert await bed.store.retire(bed.partition)
 
 
 async def test_a_limit_of_one_in_ages_names_a_time_that_can_be_stored(bed: Bed) -> None:
@@ -219,7 +219,7 @@ async def test_a_limit_of_one_in_ages_names_a_time_that_can_be_stored(bed: Bed) 
     assert (await bed.pulled()).next_ms == LAST_MS
 
 
-async def test_a_clock_that_went_back_does_not_stop_the_line(bed: Bed) -> None:
+async def test_a_clock_that_went_back_does_not_stop_the_partition(bed: Bed) -> None:
     await bed.control(rate_per_s=1)
     await bed.send_many([item("a", at_ms=1), item("b", at_ms=1)])
     await given(bed)

@@ -9,7 +9,7 @@ import pytest
 from dueline.engine.job import BodyKind, Job, State
 from dueline.engine.limits import LAST_MS
 from dueline.engine.policy import Backoff, JobPolicy, Ladder
-from dueline.engine.store import Code, OnConflict, SendResult, StalePolicy
+from dueline.engine.store import Code, OnConflict, SendOutcome, StalePolicy
 from tests.kit.bed import Bed, item
 
 KEEP, REJECT, REPLACE = OnConflict.KEEP, OnConflict.REJECT, OnConflict.REPLACE
@@ -28,10 +28,10 @@ async def test_a_sent_job_reads_back_whole(bed: Bed) -> None:
         tags=("red", "b"),
         headers=b"h",
     )
-    assert sent == SendResult(Code.CREATED, State.SCHEDULED, now_ms + 70, sent.version)
+    assert sent == SendOutcome(Code.CREATED, State.SCHEDULED, now_ms + 70, sent.version)
     assert await bed.job("a") == Job(
         id="a",
-        topic=bed.line.topic,
+        topic=bed.partition.topic,
         state=State.SCHEDULED,
         reason=None,
         body=b'{"x": 1}',
@@ -70,10 +70,10 @@ async def test_every_policy_comes_back_as_it_was_given(bed: Bed, policy: JobPoli
     assert (await bed.job("a")).policy == policy
 
 
-async def test_more_policies_than_a_line_interns_all_come_back(bed: Bed) -> None:
+async def test_more_policies_than_a_partition_interns_all_come_back(bed: Bed) -> None:
     policies = [JobPolicy(lease_ms=1000 + n) for n in range(300)]
     await bed.send_many([item(f"j{n}", policy=policy) for n, policy in enumerate(policies)])
-    jobs = await bed.store.read(bed.line, [f"j{n}" for n in range(300)])
+    jobs = await bed.store.read(bed.partition, [f"j{n}" for n in range(300)])
     assert [job and job.policy for job in jobs] == policies
 
 
@@ -88,7 +88,7 @@ async def test_a_past_time_means_now_and_a_far_one_is_clamped(bed: Bed) -> None:
     assert (await bed.send("later", at_ms=bed.clock.now_ms + 5)).due_at_ms == bed.clock.now_ms + 5
 
 
-async def test_versions_grow_with_every_send_of_the_line(bed: Bed) -> None:
+async def test_versions_grow_with_every_send_of_the_partition(bed: Bed) -> None:
     versions = [(await bed.send(id)).version for id in ("a", "b", "c")]
     assert versions == sorted(set(versions))
 
@@ -99,7 +99,7 @@ async def test_the_same_request_again_is_kept(bed: Bed, rule: OnConflict) -> Non
     before = await bed.job("a")
     await bed.advance(10)
     again = await bed.send("a", delay_ms=100, on_live=rule)
-    assert again == SendResult(Code.KEPT, State.SCHEDULED, first.due_at_ms, first.version)
+    assert again == SendOutcome(Code.KEPT, State.SCHEDULED, first.due_at_ms, first.version)
     assert await bed.job("a") == before
 
 
@@ -115,14 +115,14 @@ async def test_another_request_under_a_taken_id_is_refused_and_changes_nothing(b
     first = await bed.send("a", delay_ms=100)
     before = await bed.job("a")
     refused = await bed.send("a", delay_ms=5)
-    assert refused == SendResult(Code.ID_EXISTS, State.SCHEDULED, first.due_at_ms, first.version)
+    assert refused == SendOutcome(Code.ID_EXISTS, State.SCHEDULED, first.due_at_ms, first.version)
     assert await bed.job("a") == before
 
 
 async def test_keep_answers_with_the_job_that_is_there(bed: Bed) -> None:
     first = await bed.send("a", delay_ms=100)
     kept = await bed.send("a", body=b"other", on_live=KEEP)
-    assert kept == SendResult(Code.KEPT, State.SCHEDULED, first.due_at_ms, first.version)
+    assert kept == SendOutcome(Code.KEPT, State.SCHEDULED, first.due_at_ms, first.version)
 
 
 async def test_replace_makes_a_new_job_and_ends_a_running_lease(bed: Bed) -> None:
@@ -241,23 +241,23 @@ async def test_the_largest_policy_version_can_be_sent_with(bed: Bed) -> None:
     largest = 2**40
     await bed.control(policy_version=largest)
     for id in ("a", "b", "c"):
-        assert [result.code for result in await bed.store.send(bed.line, [item(id)], largest)] == [Code.CREATED]
+        assert [result.code for result in await bed.store.send(bed.partition, [item(id)], largest)] == [Code.CREATED]
     with pytest.raises(StalePolicy):
-        await bed.store.send(bed.line, [item("d")], largest - 1)
+        await bed.store.send(bed.partition, [item("d")], largest - 1)
 
 
 async def test_a_send_with_an_older_policy_version_does_nothing(bed: Bed) -> None:
     await bed.control(policy_version=3)
     with pytest.raises(StalePolicy) as caught:
-        await bed.store.send(bed.line, [item("a")], 2)
+        await bed.store.send(bed.partition, [item("a")], 2)
     assert caught.value.version == 3
     assert await bed.read("a") is None
-    assert [result.code for result in await bed.store.send(bed.line, [item("a")], 3)] == [Code.CREATED]
-    assert [result.code for result in await bed.store.send(bed.line, [item("b")], 4)] == [Code.CREATED]
+    assert [result.code for result in await bed.store.send(bed.partition, [item("a")], 3)] == [Code.CREATED]
+    assert [result.code for result in await bed.store.send(bed.partition, [item("b")], 4)] == [Code.CREATED]
 
 
-async def test_lines_do_not_see_each_other(bed: Bed) -> None:
-    other = type(bed.line)(bed.line.namespace, bed.line.topic, partition=1)
+async def test_partitions_do_not_see_each_other(bed: Bed) -> None:
+    other = type(bed.partition)(bed.partition.namespace, bed.partition.topic, number=1)
     await bed.send("a", body=b"0")
     sent = await bed.store.send(other, [item("a", body=b"1")])
     assert sent[0].code is Code.CREATED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from dueline.engine.job import Line, Reason, State
+from dueline.engine.job import Partition, Reason, State
 from dueline.engine.store import Code, Credit, OnConflict, Pull
 from tests.kit.bed import Bed, item, valkey_store
 from tests.kit.valkey import PrivateValkey
@@ -149,18 +149,18 @@ async def test_clean_up_writes_down_what_is_true_already_and_says_when_to_come_b
     await bed.release("dead", held["dead"])
     start_ms = bed.clock.now_ms
     bed.clock.advance(5)
-    nothing = await bed.store.clean(bed.line)
+    nothing = await bed.store.clean(bed.partition)
     assert (nothing.expired, nothing.exhausted, nothing.purged, nothing.dead_trimmed) == (0, 0, 0, 0)
     assert (near(nothing.next_ms, start_ms + 10), nothing.more) == (True, False)
     bed.clock.advance(100)
     ids = ["expired", "exhausted", "done", "dead", "alive"]
-    before = await bed.store.read(bed.line, ids)
-    cleaned = await bed.store.clean(bed.line)
+    before = await bed.store.read(bed.partition, ids)
+    cleaned = await bed.store.clean(bed.partition)
     assert (cleaned.expired, cleaned.exhausted, cleaned.purged, cleaned.dead_trimmed) == (1, 1, 0, 0)
     assert (near(cleaned.next_ms, start_ms + 500), cleaned.more) == (True, False)
-    assert await bed.store.read(bed.line, ids) == before
+    assert await bed.store.read(bed.partition, ids) == before
     bed.clock.advance(400)
-    cleaned = await bed.store.clean(bed.line)
+    cleaned = await bed.store.clean(bed.partition)
     assert (cleaned.expired, cleaned.exhausted, cleaned.purged, cleaned.dead_trimmed) == (0, 0, 1, 1)
 
 
@@ -169,7 +169,7 @@ async def test_clean_up_works_in_bounded_steps(bed: Bed) -> None:
     await bed.send_many([item(f"{n}", ttl_ms=10, dead_retain_ms=10) for n in range(450)])
     bed.clock.advance(50)
     steps = 0
-    while (cleaned := await bed.store.clean(bed.line, 100)).more:
+    while (cleaned := await bed.store.clean(bed.partition, 100)).more:
         steps += 1
         assert steps < 100
     assert steps >= 3
@@ -180,10 +180,10 @@ async def test_clean_up_works_in_bounded_steps(bed: Bed) -> None:
 async def test_work_for_the_cleaner_is_noted_before_it_is_due(bed: Bed) -> None:
     await bed.send("a", ttl_ms=10)
     assert bed.events.notes
-    line, at_ms = bed.events.notes[-1]
-    assert line == bed.line
+    partition, at_ms = bed.events.notes[-1]
+    assert partition == bed.partition
     assert at_ms >= bed.clock.now_ms + 10
-    await bed.store.agenda_noted(bed.line, at_ms)
+    await bed.store.agenda_noted(bed.partition, at_ms)
     bed.events.notes.clear()
     await bed.send("b", ttl_ms=10)
     assert bed.events.notes == []
@@ -202,15 +202,15 @@ def floored(name: str, source: str) -> str:
     return source.replace(right, "start = now")
 
 
-async def early(url: str, line: Line, delay_ms: int, **options: Any) -> int:
+async def early(url: str, partition: Partition, delay_ms: int, **options: Any) -> int:
     """How many of 60 jobs came before their request + delay had passed, which is early on any clock."""
     store, count = valkey_store(url, None, **options), 0
     await store.start()
     try:
         for n in range(60):
             asked_at_ns = time.monotonic_ns()
-            await store.send(line, [item(f"{n}", delay_ms=delay_ms)])
-            while not (await store.pull(line, Pull((Credit(1, None),), 30_000))).jobs:
+            await store.send(partition, [item(f"{n}", delay_ms=delay_ms)])
+            while not (await store.pull(partition, Pull((Credit(1, None),), 30_000))).jobs:
                 pass
             count += time.monotonic_ns() - asked_at_ns < delay_ms * 1_000_000
     finally:
@@ -222,5 +222,5 @@ async def test_by_the_real_clock_nothing_comes_early_by_a_fraction_of_a_millisec
     private_valkey: PrivateValkey,
 ) -> None:
     """Only the production store has a clock with fractions. With the wrong rounding the same test sees early jobs."""
-    assert await early(private_valkey.url, Line("early", "right"), 5) == 0
-    assert await early(private_valkey.url, Line("early", "wrong"), 5, lua_patch=floored) > 0
+    assert await early(private_valkey.url, Partition("early", "right"), 5) == 0
+    assert await early(private_valkey.url, Partition("early", "wrong"), 5, lua_patch=floored) > 0

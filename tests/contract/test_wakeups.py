@@ -13,8 +13,8 @@ from tests.kit.bed import Bed, item
 
 
 async def asleep(bed: Bed) -> int | None:
-    """A process waits on the line, as engines do: watch, pull, then sleep until the time that the pull named."""
-    await bed.store.watch(bed.line)
+    """A process waits on the partition, as engines do: watch, pull, then sleep until the time that the pull named."""
+    await bed.store.watch(bed.partition)
     pulled = await bed.pulled(wait_ms=60_000)
     assert pulled.jobs == []
     bed.events.forget_wakes()
@@ -81,12 +81,12 @@ async def test_a_sleeper_is_woken_by(bed: Bed, cause: Callable[[Bed], Awaitable[
     assert await asleep(bed) == bed.clock.now_ms + 1_000
     await cause(bed)
     await bed.events.next_wake()
-    assert set(bed.events.woken_lines) == {bed.line}
+    assert set(bed.events.woken_partitions) == {bed.partition}
     next_ms = (await bed.pulled(wait_ms=60_000)).next_ms
     assert next_ms is not None
 
 
-async def test_a_sleeper_on_an_empty_line_is_woken_by_the_first_send(bed: Bed) -> None:
+async def test_a_sleeper_on_an_empty_partition_is_woken_by_the_first_send(bed: Bed) -> None:
     assert await asleep(bed) is None
     await bed.send("a", delay_ms=10_000)
     await bed.events.next_wake()
@@ -165,12 +165,12 @@ async def test_every_process_that_watches_hears_of_it(bed: Bed) -> None:
 
 async def test_who_no_longer_watches_is_not_called(bed: Bed) -> None:
     await asleep(bed)
-    other = type(bed.line)(bed.line.namespace, bed.line.topic + "-other")
+    other = type(bed.partition)(bed.partition.namespace, bed.partition.topic + "-other")
     await bed.store.watch(other)
     await bed.store.pull(other, Pull((Credit(1, None),), 30_000, 60_000))
-    await bed.store.unwatch(bed.line)
+    await bed.store.unwatch(bed.partition)
     bed.events.forget_wakes()
     await bed.send("a")
     await bed.store.send(other, [item("b")])
     await bed.events.next_wake()
-    assert set(bed.events.woken_lines) == {other}
+    assert set(bed.events.woken_partitions) == {other}

@@ -1,6 +1,6 @@
 """Dialects on one namespace: a job sent in one can be consumed in every other, and each sees it in its own words.
 
-The namespace is then a wide one: ids are unique over all topics, also for the native API and camellia.
+The namespace is then a namespace_ids one: ids are unique over all topics, also for the native API and camellia.
 """
 
 from __future__ import annotations
@@ -256,12 +256,15 @@ def test_a_job_of_a_dialect_without_a_retry_policy_is_tried_again_at_once_whatev
 def test_ids_of_the_shared_namespace_are_unique_over_all_topics(runner: Runner, shared: Served) -> None:
     async def life() -> None:
         native, ouqiang = NativeSpeaker(shared), OuqiangSpeaker(shared)
-        await native.send("here", "wide", TEXT)
+        await native.send("here", "namespace_ids", TEXT)
         taken = await native.client.ask(
-            "POST", "/v1/topics/there/jobs", b'{"id":"wide","body":1}', {"Content-Type": "application/json"}
+            "POST", "/v1/topics/there/jobs", b'{"id":"namespace_ids","body":1}', {"Content-Type": "application/json"}
         )
         assert (taken.status, taken.json()["error"]["code"]) == (409, "id_exists")
-        await ouqiang.send("there", "wide", "moved")
-        assert (await native.seen("here", "wide"), await native.seen("there", "wide")) == (None, "scheduled")
+        await ouqiang.send("there", "namespace_ids", "moved")
+        assert (await native.seen("here", "namespace_ids"), await native.seen("there", "namespace_ids")) == (
+            None,
+            "scheduled",
+        )
 
     runner.run(life())

@@ -14,9 +14,9 @@ import msgspec
 
 from dueline.dialects.native.dialect import NativeDialect
 from dueline.engine.engine import Engine
-from dueline.engine.job import Line
+from dueline.engine.job import Partition
 from dueline.engine.limits import Limits
-from dueline.engine.store import Code, Done, OnConflict, Pull, Pulled, Ref, Release, SendItem, SendResult
+from dueline.engine.store import Code, OnConflict, Outcome, Pull, PullOutcome, Ref, Release, SendItem, SendOutcome
 from dueline.server.front import Front
 from dueline.server.router import Router
 from dueline.store.valkey.store import ValkeyStore
@@ -36,71 +36,71 @@ class Sound(ValkeyStore):
 
 
 class LosesSends(Sound):
-    async def send(self, line: Line, items: Sequence[SendItem], policy_version: int = 0) -> list[SendResult]:
-        results = await super().send(line, items, policy_version)
+    async def send(self, partition: Partition, items: Sequence[SendItem], policy_version: int = 0) -> list[SendOutcome]:
+        results = await super().send(partition, items, policy_version)
         if self.chance(0.2):
-            await self.cancel(line, [item.id for item in items], forget=True)
+            await self.cancel(partition, [item.id for item in items], forget=True)
         return results
 
 
 class IsEarly(Sound):
-    async def send(self, line: Line, items: Sequence[SendItem], policy_version: int = 0) -> list[SendResult]:
+    async def send(self, partition: Partition, items: Sequence[SendItem], policy_version: int = 0) -> list[SendOutcome]:
         early = [replace(item, delay_ms=max(0, item.delay_ms - 20)) for item in items]
-        return await super().send(line, early, policy_version)
+        return await super().send(partition, early, policy_version)
 
 
 class AltersBodies(Sound):
-    async def pull(self, line: Line, pull: Pull) -> Pulled:
-        pulled = await super().pull(line, pull)
+    async def pull(self, partition: Partition, pull: Pull) -> PullOutcome:
+        pulled = await super().pull(partition, pull)
         return replace(pulled, jobs=[replace(job, body=job.body.replace(b"x", b"y")) for job in pulled.jobs])
 
 
 class ForgetsAcks(Sound):
-    async def ack(self, line: Line, items: Sequence[Ref]) -> list[Done]:
-        return [Done(Code.OK) for _ in items] if self.chance(0.3) else await super().ack(line, items)
+    async def ack(self, partition: Partition, items: Sequence[Ref]) -> list[Outcome]:
+        return [Outcome(Code.OK) for _ in items] if self.chance(0.3) else await super().ack(partition, items)
 
 
 class ForgetsCancels(Sound):
-    async def cancel(self, line: Line, ids: Sequence[str], forget: bool = False) -> list[Done]:
-        return [Done(Code.OK) for _ in ids]
+    async def cancel(self, partition: Partition, ids: Sequence[str], forget: bool = False) -> list[Outcome]:
+        return [Outcome(Code.OK) for _ in ids]
 
 
 class LeasesTwice(Sound):
-    async def pull(self, line: Line, pull: Pull) -> Pulled:
-        pulled = await super().pull(line, pull)
+    async def pull(self, partition: Partition, pull: Pull) -> PullOutcome:
+        pulled = await super().pull(partition, pull)
         if self.chance(0.3):
-            await super().release(line, [Release(job.id, job.lease, delay_ms=0) for job in pulled.jobs])
+            await super().release(partition, [Release(job.id, job.lease, delay_ms=0) for job in pulled.jobs])
         return pulled
 
 
 class RefusesHolders(Sound):
-    async def ack(self, line: Line, items: Sequence[Ref]) -> list[Done]:
-        return [Done(Code.LEASE_LOST) for _ in items] if self.chance(0.2) else await super().ack(line, items)
+    async def ack(self, partition: Partition, items: Sequence[Ref]) -> list[Outcome]:
+        return [Outcome(Code.LEASE_LOST) for _ in items] if self.chance(0.2) else await super().ack(partition, items)
 
 
 class IgnoresTokens(Sound):
-    async def ack(self, line: Line, items: Sequence[Ref]) -> list[Done]:
-        return await super().ack(line, [Ref(item.id, None) for item in items])
+    async def ack(self, partition: Partition, items: Sequence[Ref]) -> list[Outcome]:
+        return await super().ack(partition, [Ref(item.id, None) for item in items])
 
-    async def release(self, line: Line, items: Sequence[Release]) -> list[Done]:
-        return await super().release(line, [replace(item, token=None) for item in items])
+    async def release(self, partition: Partition, items: Sequence[Release]) -> list[Outcome]:
+        return await super().release(partition, [replace(item, token=None) for item in items])
 
 
 class RepeatsNumbers(Sound):
-    async def pull(self, line: Line, pull: Pull) -> Pulled:
-        pulled = await super().pull(line, pull)
+    async def pull(self, partition: Partition, pull: Pull) -> PullOutcome:
+        pulled = await super().pull(partition, pull)
         return replace(pulled, jobs=[replace(job, delivery=1) for job in pulled.jobs])
 
 
 class TriesTooOften(Sound):
-    async def send(self, line: Line, items: Sequence[SendItem], policy_version: int = 0) -> list[SendResult]:
+    async def send(self, partition: Partition, items: Sequence[SendItem], policy_version: int = 0) -> list[SendOutcome]:
         patient = [replace(item, policy=replace(item.policy, max_attempts=99)) for item in items]
-        return await super().send(line, patient, policy_version)
+        return await super().send(partition, patient, policy_version)
 
 
 class TakesAnyBody(Sound):
-    async def send(self, line: Line, items: Sequence[SendItem], policy_version: int = 0) -> list[SendResult]:
-        return await super().send(line, [replace(item, on_live=OnConflict.KEEP) for item in items], policy_version)
+    async def send(self, partition: Partition, items: Sequence[SendItem], policy_version: int = 0) -> list[SendOutcome]:
+        return await super().send(partition, [replace(item, on_live=OnConflict.KEEP) for item in items], policy_version)
 
 
 @asynccontextmanager

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from dueline.engine.job import BodyKind, Line, Reason, State
+from dueline.engine.job import BodyKind, Partition, Reason, State
 from dueline.engine.on_dead import goes_on
-from dueline.engine.store import Code, Credit, Done, Pull, Query, Ref, Release
+from dueline.engine.store import Code, Credit, Outcome, Pull, Query, Ref, Release
 from dueline.store.valkey.embedded import EmbeddedError, EmbeddedStore
 from dueline.store.valkey.store import ValkeyStore
 from tools.faults.store_check import findings_at
@@ -28,7 +28,7 @@ from .kit import append_only_file, cut
 
 CUTS = 24
 HOUR_MS = 3_600_000
-LINE = Line("default", "cut")
+LINE = Partition("default", "cut")
 States = dict[str, tuple[str, int]]
 
 
@@ -118,7 +118,7 @@ def test_a_file_cut_anywhere_starts_with_exactly_the_operations_that_are_whole_i
     asyncio.run(run())
 
 
-def test_fsck_sees_a_line_whose_script_was_torn(folder: Path) -> None:
+def test_fsck_sees_a_partition_whose_script_was_torn(folder: Path) -> None:
     """The positive control: if a cut could leave half a script behind, the check above would notice."""
 
     async def run() -> None:
@@ -169,7 +169,7 @@ def test_a_body_with_a_turned_bit_is_never_delivered_and_ends_dead_as_corrupt(fo
             ], "a job that ends before anybody has pulled it is not sent on either"
             pulled = await store.pull(LINE, Pull((Credit(10, None),), 30_000))
             assert [(job.id, job.body) for job in pulled.jobs] == [("good", b"unharmed")]
-            assert await store.ack(LINE, [Ref("good", pulled.jobs[0].lease)]) == [Done(Code.OK)]
+            assert await store.ack(LINE, [Ref("good", pulled.jobs[0].lease)]) == [Outcome(Code.OK)]
             [bad] = await store.read(LINE, ["bad"])
             assert bad is not None
             assert (bad.state, bad.reason) == (State.DEAD, Reason.CORRUPT)

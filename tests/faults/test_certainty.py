@@ -10,7 +10,7 @@ import pytest
 from redis.exceptions import OutOfMemoryError
 
 from dueline.engine.errors import ClockStep, RateLimited, StoreDown, StoreFull, UnknownOutcome
-from dueline.engine.job import BodyKind, Line
+from dueline.engine.job import BodyKind, Partition
 from dueline.engine.limits import Limits
 from dueline.engine.policy import JobPolicy
 from dueline.engine.store import Code, Credit, OnConflict, Pull, Ref, SendItem
@@ -18,7 +18,7 @@ from dueline.store.valkey.link import LinkLost
 from dueline.store.valkey.store import ValkeyStore
 from tests.kit.valkey import PrivateValkey
 
-LINE = Line("default", "sure")
+LINE = Partition("default", "sure")
 HOUR_MS = 3_600_000
 
 

@@ -1,7 +1,7 @@
 """N4: the connection to the store is cut at every byte between a script's request and the end of its reply.
 
 The script ran (or did not), nobody knows; the store layer asks again. Nothing of that may be visible: the answer and
-the whole state of the line must be those of a run in which nothing broke.
+the whole state of the partition must be those of a run in which nothing broke.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 import pytest
 import redis
 
-from dueline.engine.job import Line
+from dueline.engine.job import Partition
 from dueline.engine.store import Hint
 from dueline.store.valkey.scripts import load_scripts
 from tools.faults.proxy import Cut, FaultProxy
@@ -55,14 +55,14 @@ async def pulled(bed: Bed, _: Any) -> Any:
 async def noted(bed: Bed, _: Any) -> Any:
     """What may be repeated in the directory: register and note."""
     directory = bed.store.directory
-    await directory.register([(bed.line.namespace, bed.line.topic)])
-    await directory.note([Hint(bed.line, bed.clock() - 1)])
-    entry = await directory.topic(bed.line.namespace, bed.line.topic)
+    await directory.register([(bed.partition.namespace, bed.partition.topic)])
+    await directory.note([Hint(bed.partition, bed.clock() - 1)])
+    entry = await directory.topic(bed.partition.namespace, bed.partition.topic)
     return entry is not None
 
 
 OPERATIONS: dict[str, tuple[str, Callable[[Bed], Awaitable[Any]], Act]] = {
-    "a lone send": ("lone", two_sent, lambda bed, _: bed.send("c", body=b"third", delay_ms=7)),
+    "a single_send send": ("single_send", two_sent, lambda bed, _: bed.send("c", body=b"third", delay_ms=7)),
     "a send": ("send", two_sent, lambda bed, _: bed.send("c", body=b"third", delay_ms=7, tags=("red",))),
     "a send with replace": ("send", two_leased, lambda bed, _: bed.send("a", body=b"new", on_live=2)),
     "a pull": ("pull", two_sent, pulled),
@@ -97,7 +97,7 @@ async def revived(bed: Bed) -> Any:
 
 
 async def whole_state(bed: Bed) -> Any:
-    """Everything a caller can see of the line, but for its name."""
+    """Everything a caller can see of the partition, but for its name."""
     jobs = [msgspec.structs.replace(job, topic="") for job in await bed.listed(body=True)]
     return await bed.stats(), sorted(jobs, key=lambda job: job.id)
 
@@ -120,10 +120,10 @@ class Rig:
         await self.proxy.stop()
 
     async def play(self, prepare: Callable[[Bed], Awaitable[Any]], act: Act, cut: Cut | None) -> tuple[Any, Any]:
-        """Prepare a fresh line, do the act with the cut armed, and look at all of it."""
+        """Prepare a fresh partition, do the act with the cut armed, and look at all of it."""
         self.turn += 1
         start_ms = self.bed.clock()
-        self.bed.line = Line("ns", f"{uuid.uuid4().hex}-{self.turn}")
+        self.bed.partition = Partition("ns", f"{uuid.uuid4().hex}-{self.turn}")
         prepared = await prepare(self.bed)
         if cut is not None:
             self.proxy.arm(cut)
@@ -178,12 +178,12 @@ def test_hints_whose_taker_never_heard_of_them_come_back(private_valkey: Private
     async def run() -> None:
         async with Rig(private_valkey, folder) as rig:
             directory = rig.bed.store.directory
-            await directory.note([Hint(rig.bed.line, rig.bed.clock() - 1)])
+            await directory.note([Hint(rig.bed.partition, rig.bed.clock() - 1)])
             rig.proxy.arm(Cut(load_scripts()["directory"].sha.encode(), 0))
             first, _ = await directory.take(100, 1000)
             rig.bed.clock.advance(1001)
             again, _ = await directory.take(100, 1000)
-            assert rig.bed.line in {hint.line for hint in (*first, *again)}
+            assert rig.bed.partition in {hint.partition for hint in (*first, *again)}
 
     asyncio.run(run())
 

@@ -25,7 +25,7 @@ from aiohttp import web
 from dueline.testing.process import ServerProcess
 from tools.faults.connection import Connection, NoAnswer, NotSent
 
-from ..kit.hook import Came, Hook
+from ..kit.hook import Hook, ReceivedCall
 
 KEYS = 100
 SENDS = 100
@@ -50,7 +50,7 @@ class Target:
         self._open.set()
         self._news = asyncio.Condition()
 
-    async def answer(self, came: Came) -> web.Response:
+    async def answer(self, came: ReceivedCall) -> web.Response:
         items = json.loads(came.body)
         if not self._open.is_set():
             self.held += 1

@@ -16,7 +16,7 @@ from dueline.testing.checker import check
 from dueline.testing.history import Outcome, Recorder
 from tools.faults.connection import Connection
 from tools.faults.load import Load, Plan
-from tools.faults.recording_client import Grip, Job, Witness
+from tools.faults.recording_client import Job, Lease, RecordingClient
 
 from ..kit.valkey import PrivateValkey
 from .kit import Rig, shared_servers
@@ -37,7 +37,7 @@ def test_two_servers_deliver_ten_thousand_jobs_due_together_once_each(
     async def run() -> None:
         recorder = Recorder()
         servers = rig.servers
-        producer = Witness("producer", *servers[0].address, recorder, timeout_s=20)
+        producer = RecordingClient("producer", *servers[0].address, recorder, timeout_s=20)
         info = (await Connection(*servers[0].address).request("GET", "/v1/info")).json()
         now_ms = int(time.time() * 1000) + info["clock_offset_ms"]
         jobs = [Job(f"j{n:05}", b"%d" % n, at_ms=now_ms + 2_500) for n in range(TOGETHER)]
@@ -48,11 +48,11 @@ def test_two_servers_deliver_ten_thousand_jobs_due_together_once_each(
 
         async def consume(number: int) -> None:
             nonlocal left
-            witness = Witness(f"c{number}", *servers[number % 2].address, recorder, timeout_s=20)
+            recorder_client = RecordingClient(f"c{number}", *servers[number % 2].address, recorder, timeout_s=20)
             while left > 0:
-                grips = await witness.pull("together", max=200, lease_ms=60_000, wait_ms=1_000)
-                assert grips is not None
-                left -= len(grips)
+                leases = await recorder_client.pull("together", max=200, lease_ms=60_000, wait_ms=1_000)
+                assert leases is not None
+                left -= len(leases)
 
         await asyncio.gather(*(consume(n) for n in range(8)))
         final = await producer.dump("together")
@@ -72,21 +72,21 @@ def test_a_poll_parked_on_one_server_is_woken_by_a_send_on_the_other_and_a_pause
     async def run() -> None:
         recorder = Recorder()
         one, two = rig.servers
-        first = Witness("first", *one.address, recorder, timeout_s=20)
-        second = Witness("second", *two.address, recorder, timeout_s=20)
-        sender = Witness("sender", *one.address, recorder)
+        first = RecordingClient("first", *one.address, recorder, timeout_s=20)
+        second = RecordingClient("second", *two.address, recorder, timeout_s=20)
+        sender = RecordingClient("sender", *one.address, recorder)
 
         parked = asyncio.create_task(second.pull("wake", wait_ms=60_000))
         await until_parked(two.address, "wake")
         await sender.send("wake", [Job("a", b"1")])
         async with asyncio.timeout(10):
-            assert [grip.id for grip in await parked or []] == ["a"]
+            assert [lease.id for lease in await parked or []] == ["a"]
 
         await sender.send("fence", [Job("b", b"2")])
         [held] = await first.pull("fence", lease_ms=300) or []
         one.signal(signal.SIGSTOP)
         late = [
-            asyncio.create_task(call(Witness(name, *one.address, recorder, timeout_s=20), held))
+            asyncio.create_task(call(RecordingClient(name, *one.address, recorder, timeout_s=20), held))
             for name, call in LATE.items()
         ]
         [newer] = await second.pull("fence", lease_ms=30_000, wait_ms=10_000) or []
@@ -101,14 +101,14 @@ def test_a_poll_parked_on_one_server_is_woken_by_a_send_on_the_other_and_a_pause
     rig.run(run())
 
 
-async def late_ack(witness: Witness, grip: Grip):
-    return (await witness.ack([grip]))[0]
+async def late_ack(recorder_client: RecordingClient, lease: Lease):
+    return (await recorder_client.ack([lease]))[0]
 
 
 LATE = {
     "late ack": late_ack,
-    "late release": lambda witness, grip: witness.release(grip),
-    "late extend": lambda witness, grip: witness.extend(grip, 60_000),
+    "late release": lambda recorder_client, lease: recorder_client.release(lease),
+    "late extend": lambda recorder_client, lease: recorder_client.extend(lease, 60_000),
 }
 
 
@@ -158,7 +158,7 @@ def test_a_poll_whose_client_is_gone_takes_no_job(rig: Rig) -> None:
     async def run() -> None:
         recorder = Recorder()
         server = rig.servers[1]
-        sender = Witness("sender", *server.address, recorder)
+        sender = RecordingClient("sender", *server.address, recorder)
         gone = [Connection(*server.address) for _ in range(60)]
         wish = b'{"max":1,"lease_ms":600000,"wait_ms":60000}'
         for connection in gone:
@@ -167,11 +167,11 @@ def test_a_poll_whose_client_is_gone_takes_no_job(rig: Rig) -> None:
         for connection in gone:
             connection.close()
         await sender.send("gone", [Job(str(n), b"1") for n in range(60)])
-        found: list[Grip] = []
+        found: list[Lease] = []
         async with asyncio.timeout(15):
             while len(found) < 60:
                 found += await sender.pull("gone", max=60, lease_ms=60_000, wait_ms=5_000) or []
-        assert {grip.attempt for grip in found} == {1}, "a client that was gone cost an attempt"
+        assert {lease.attempt for lease in found} == {1}, "a client that was gone cost an attempt"
         sender.close()
 
     rig.run(run())

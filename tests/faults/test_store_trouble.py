@@ -17,7 +17,7 @@ import redis
 from dueline.testing.checker import Report, check
 from dueline.testing.history import Outcome, Recorder, Send
 from tools.faults.load import Load, Plan
-from tools.faults.recording_client import Job, Witness
+from tools.faults.recording_client import Job, RecordingClient
 from tools.faults.store_check import findings_at
 
 from ..kit.valkey import PrivateValkey
@@ -102,9 +102,9 @@ def test_a_full_store_refuses_sends_and_drains(rig: Rig, own_valkey: PrivateValk
         await drain.start()
         report = await ended_well(drain, recorder, own_valkey)
         assert report.deliveries == report.sends_ok > 100, "each once, and none that was refused"
-        witness = Witness("after", *server.address, recorder)
-        assert [v.outcome for v in await witness.send(plan.topics[0], [Job("after", b"1")])] == [Outcome.OK]
-        witness.close()
+        recorder_client = RecordingClient("after", *server.address, recorder)
+        assert [v.outcome for v in await recorder_client.send(plan.topics[0], [Job("after", b"1")])] == [Outcome.OK]
+        recorder_client.close()
         await load.stop()
         operator.config_set("maxmemory", 0)
 

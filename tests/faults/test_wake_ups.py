@@ -1,7 +1,7 @@
 """Wake-ups across processes: a parked poll hears of a send anywhere, whatever happened to the subscription before.
 
-A wake-up may be lost only with its connection, and then every line of it is woken once. Here nobody polls: a line
-that is not woken stays asleep, and the test fails on its time limit.
+A wake-up may be lost only with its connection, and then every partition of it is woken once. Here nobody polls: a
+partition that is not woken stays asleep, and the test fails on its time limit.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import uuid
 import pytest
 import redis
 
-from dueline.engine.job import Line
+from dueline.engine.job import Partition
 from dueline.engine.store import Credit, Pull
 from dueline.store.valkey.store import ValkeyStore
 
@@ -21,42 +21,42 @@ from ..kit.valkey import PrivateValkey
 
 
 class Ears:
-    """Notes which lines were woken."""
+    """Notes which partitions were woken."""
 
     def __init__(self) -> None:
-        self.heard: dict[Line, asyncio.Event] = {}
+        self.heard: dict[Partition, asyncio.Event] = {}
 
-    def of(self, line: Line) -> asyncio.Event:
-        return self.heard.setdefault(line, asyncio.Event())
+    def of(self, partition: Partition) -> asyncio.Event:
+        return self.heard.setdefault(partition, asyncio.Event())
 
-    def woken(self, line: Line) -> None:
-        self.of(line).set()
+    def woken(self, partition: Partition) -> None:
+        self.of(partition).set()
 
-    def noted(self, line: Line, at_ms: int) -> None: ...
-    def unlisted(self, line: Line) -> None: ...
-    def policy_changed(self, line: Line, version: int) -> None: ...
-
-
-def lines(n: int) -> list[Line]:
-    return [Line("default", f"{uuid.uuid4().hex}-{i}") for i in range(n)]
+    def noted(self, partition: Partition, at_ms: int) -> None: ...
+    def unlisted(self, partition: Partition) -> None: ...
+    def policy_changed(self, partition: Partition, version: int) -> None: ...
 
 
-async def wait_on(store: ValkeyStore, line: Line) -> None:
+def partitions(n: int) -> list[Partition]:
+    return [Partition("default", f"{uuid.uuid4().hex}-{i}") for i in range(n)]
+
+
+async def wait_on(store: ValkeyStore, partition: Partition) -> None:
     """What an engine does for its first waiter: subscribe, then pull, then sleep."""
-    await store.watch(line)
-    assert (await store.pull(line, Pull((Credit(1, None),), 30_000, wait_ms=60_000))).jobs == []
+    await store.watch(partition)
+    assert (await store.pull(partition, Pull((Credit(1, None),), 30_000, wait_ms=60_000))).jobs == []
 
 
 @pytest.mark.parametrize("apart", range(0, 16, 3))
-def test_lines_that_are_first_watched_at_the_same_moment_are_all_woken(
+def test_partitions_that_are_first_watched_at_the_same_moment_are_all_woken(
     apart: int, private_valkey: PrivateValkey
 ) -> None:
     """`apart`: how many turns of the event loop lie between them, so that each step of connecting is interrupted."""
 
-    async def watch_later(store: ValkeyStore, line: Line, turns: int) -> None:
+    async def watch_later(store: ValkeyStore, partition: Partition, turns: int) -> None:
         for _ in range(turns):
             await asyncio.sleep(0)
-        await wait_on(store, line)
+        await wait_on(store, partition)
 
     async def run() -> None:
         for _ in range(4):
@@ -64,19 +64,19 @@ def test_lines_that_are_first_watched_at_the_same_moment_are_all_woken(
             ears = listener.events = Ears()
             await listener.start()
             await sender.start()
-            watched = lines(4)
-            await asyncio.gather(*(watch_later(listener, line, apart * i) for i, line in enumerate(watched)))
-            for line in watched:
-                await sender.send(line, [item("a")])
+            watched = partitions(4)
+            await asyncio.gather(*(watch_later(listener, partition, apart * i) for i, partition in enumerate(watched)))
+            for partition in watched:
+                await sender.send(partition, [item("a")])
             async with asyncio.timeout(5):
-                await asyncio.gather(*(ears.of(line).wait() for line in watched))
+                await asyncio.gather(*(ears.of(partition).wait() for partition in watched))
             await listener.stop()
             await sender.stop()
 
     asyncio.run(run())
 
 
-def test_after_its_subscription_was_killed_every_waiting_line_is_woken_and_hears_again(
+def test_after_its_subscription_was_killed_every_waiting_partition_is_woken_and_hears_again(
     private_valkey: PrivateValkey,
 ) -> None:
     async def run() -> None:
@@ -84,16 +84,16 @@ def test_after_its_subscription_was_killed_every_waiting_line_is_woken_and_hears
         ears = listener.events = Ears()
         await listener.start()
         await sender.start()
-        watched = lines(4)
-        for line in watched:
-            await wait_on(listener, line)
+        watched = partitions(4)
+        for partition in watched:
+            await wait_on(listener, partition)
         for turn in range(3):
             ears.heard.clear()
-            # While nobody listens, a send is published to nobody: the lines must be woken by the new subscription.
+            # While nobody listens, a send is published to nobody: the partitions must be woken by the new subscription.
             assert redis.from_url(private_valkey.url).client_kill_filter(_type="pubsub") >= 1
             await sender.send(watched[0], [item(f"lost-{turn}", delay_ms=60_000)])
             async with asyncio.timeout(8):
-                await asyncio.gather(*(ears.of(line).wait() for line in watched))
+                await asyncio.gather(*(ears.of(partition).wait() for partition in watched))
             ears.heard.clear()
             await sender.send(watched[1], [item(f"heard-{turn}")])
             async with asyncio.timeout(5):

@@ -28,7 +28,7 @@ from ..kit.valkey import PrivateValkey
 from .served import DUELINE, environment, served
 
 
-class Done(NamedTuple):
+class Outcome(NamedTuple):
     """What a command left behind."""
 
     returncode: int
@@ -43,18 +43,18 @@ class Shell:
         self.url = url
         self._server = server or url
 
-    def run(self, *arguments: str, stdin: bytes | None = b"") -> Done:
+    def run(self, *arguments: str, stdin: bytes | None = b"") -> Outcome:
         done = CliRunner().invoke(build(), arguments, input=stdin, env={"DUELINE_URL": self.url, "NO_COLOR": "1"})
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
-        return Done(done.exit_code, done.stdout_bytes, done.stderr_bytes)
+        return Outcome(done.exit_code, done.stdout_bytes, done.stderr_bytes)
 
-    def process(self, *arguments: str) -> Done:
+    def process(self, *arguments: str) -> Outcome:
         """The same as a process of its own."""
         done = subprocess.run(
             [*DUELINE, *arguments], input=b"", capture_output=True, timeout=60, env=environment(self.url)
         )
-        return Done(done.returncode, done.stdout, done.stderr)
+        return Outcome(done.returncode, done.stdout, done.stderr)
 
     def json(self, *arguments: str, stdin: bytes | None = b"") -> Any:
         done = self.run(*arguments, "-o", "json", stdin=stdin)

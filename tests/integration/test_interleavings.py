@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dueline.engine.job import BodyKind, Line
+from dueline.engine.job import BodyKind, Partition
 from dueline.engine.policy import JobPolicy
 from dueline.engine.store import Credit, OnConflict, Pull, Ref, SendItem
 from dueline.store.valkey.fsck import fsck
@@ -20,7 +20,7 @@ from dueline.store.valkey.store import ValkeyStore
 from tests.kit.orders import next_order
 from tests.kit.valkey import PrivateValkey
 
-A, B, ANYWHERE = (Line("jobs", topic, 0, True) for topic in ("a", "b", ""))
+A, B, ANYWHERE = (Partition("jobs", topic, 0, True) for topic in ("a", "b", ""))
 Call = Callable[[ValkeyStore], Awaitable[Any]]
 
 
@@ -104,7 +104,7 @@ async def every_order(url: str, name: str, before: Call, calls: tuple[Call, Call
         store = ValkeyStore(url, prefix=prefix, clock=lambda: 1_700_000_000_000)
         await store.start()
         [job] = await store.read(ANYWHERE, ["1"])
-        counts = [await store.stats(line) for line in (A, B)]
+        counts = [await store.stats(partition) for partition in (A, B)]
         live = sum(one.scheduled + one.ready + one.leased for one in counts)
         assert live == (job is not None), f"order {taken}: {live} live jobs, by its id {job}"
         report = await fsck(url, prefix)
@@ -116,20 +116,20 @@ async def every_order(url: str, name: str, before: Call, calls: tuple[Call, Call
     return runs
 
 
-def push(line: Line, delay_ms: int = 1_000) -> Call:
+def push(partition: Partition, delay_ms: int = 1_000) -> Call:
     item = SendItem(
-        "1", line.topic.encode(), BodyKind.TEXT, delay_ms, None, JobPolicy(max_attempts=None, retain_ms=0), None,
+        "1", partition.topic.encode(), BodyKind.TEXT, delay_ms, None, JobPolicy(max_attempts=None, retain_ms=0), None,
         OnConflict.REPLACE, OnConflict.REPLACE, 7, ("tag",),
     )  # fmt: skip
-    return lambda store: store.send(line, [item])
+    return lambda store: store.send(partition, [item])
 
 
-def push_and_pull(line: Line) -> Call:
+def push_and_pull(partition: Partition) -> Call:
     """Before the callers meet: the job is held by a consumer."""
 
     async def call(store: ValkeyStore) -> None:
-        await push(line, delay_ms=0)(store)
-        pulled = await store.pull(line, Pull((Credit(1, 60_000),), 60_000))
+        await push(partition, delay_ms=0)(store)
+        pulled = await store.pull(partition, Pull((Credit(1, 60_000),), 60_000))
         assert [job.id for job in pulled.jobs] == ["1"]
 
     return call

@@ -44,7 +44,7 @@ def old_store() -> Iterator[str]:
 async def engine_on(url: str) -> AsyncIterator[Engine]:
     store = ValkeyStore(url, clock=Clock())
     await store.start()
-    engine = Engine(store, wide=frozenset({"ouqiang"}))
+    engine = Engine(store, namespace_ids=frozenset({"ouqiang"}))
     await engine.start()
     try:
         yield engine

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.kit.hook import Came
+from tests.kit.hook import ReceivedCall
 
 from .test_push import Lab, with_lab
 
@@ -60,7 +60,7 @@ async def let_die(lab: Lab, number: int) -> None:
 
 def test_a_job_that_its_target_refuses_is_told_to_a_url(tmp_path: Path) -> None:
     async def test(lab: Lab) -> None:
-        async def answer(came: Came) -> web.Response:
+        async def answer(came: ReceivedCall) -> web.Response:
             return web.Response(status=410 if came.path == "/hook" else 200)
 
         lab.hook.answer = answer

@@ -16,7 +16,7 @@ from aiohttp import web
 from standardwebhooks import Webhook
 
 from dueline.testing.process import NotStarted, ServerProcess
-from tests.kit.hook import Came, Hook
+from tests.kit.hook import Hook, ReceivedCall
 from tools.faults.connection import Connection
 
 ALLOW = {"DUELINE_PUSH__ALLOW": "127.0.0.0/8"}
@@ -91,7 +91,7 @@ def test_delivered_retried_given_up_and_told_in_the_log(tmp_path: Path) -> None:
             "moved": [web.Response(status=302, headers={"Location": "http://127.0.0.1:1/"}), web.Response()],
         }
 
-        async def answer(came: Came) -> web.Response:
+        async def answer(came: ReceivedCall) -> web.Response:
             return replies[came.id].pop(0)
 
         lab.hook.answer = answer
@@ -121,7 +121,7 @@ def test_a_call_is_signed_by_both_secrets_and_its_id_is_the_same_over_retries(tm
     async def test(lab: Lab) -> None:
         statuses = [500, 200]
 
-        async def answer(came: Came) -> web.Response:
+        async def answer(came: ReceivedCall) -> web.Response:
             return web.Response(status=statuses.pop(0))
 
         lab.hook.answer = answer
@@ -154,7 +154,7 @@ def test_a_group_arrives_as_one_array(tmp_path: Path) -> None:
 
 def test_two_workers_share_one_place(tmp_path: Path) -> None:
     async def test(lab: Lab) -> None:
-        async def answer(came: Came) -> web.Response:
+        async def answer(came: ReceivedCall) -> web.Response:
             await asyncio.sleep(0.005)  # long enough that two at once would meet
             return web.Response()
 
@@ -197,7 +197,7 @@ def test_a_job_whose_call_was_under_way_at_a_kill_is_called_again_and_nothing_is
     async def test(lab: Lab) -> None:
         held = asyncio.Event()
 
-        async def answer(came: Came) -> web.Response:
+        async def answer(came: ReceivedCall) -> web.Response:
             if len(lab.hook.came) <= 8:
                 await held.wait()
             return web.Response()
@@ -226,7 +226,7 @@ def test_sigterm_lets_quick_calls_end_and_gives_slow_ones_back_uncounted(tmp_pat
     async def test(lab: Lab) -> None:
         quick, slow = asyncio.Event(), asyncio.Event()
 
-        async def answer(came: Came) -> web.Response:
+        async def answer(came: ReceivedCall) -> web.Response:
             await (quick if came.id == "quick" else slow).wait()
             return web.Response()
 

@@ -1,8 +1,9 @@
 """A topic leaves the directory while a send brings it back, exhaustively: every order of two processes' store calls.
 
-The remover looks for idle topics, retires the line and takes the topic off the list; it may die when that is done. The
-sender is an engine that registers the topic first, or one that still believes it listed, or one that dies after its
-send. Whatever the order: the job is there, and its topic is listed or is told to be unlisted at the line's next change.
+The remover looks for idle topics, retires the partition and takes the topic off the list; it may die when that is
+done. The sender is an engine that registers the topic first, or one that still believes it listed, or one that dies
+after its send. Whatever the order: the job is there, and its topic is listed or is told to be unlisted at the
+partition's next change.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pytest
 
 from dueline.engine.commands import Send
 from dueline.engine.engine import Engine
-from dueline.engine.job import BodyKind, Line
+from dueline.engine.job import BodyKind, Partition
 from dueline.engine.store import TopicEntry
 from dueline.store.valkey.fsck import fsck
 from dueline.store.valkey.store import ValkeyStore
@@ -27,7 +28,7 @@ from tests.kit.valkey import PrivateValkey
 
 pytestmark = pytest.mark.slow
 
-LINE = Line("ns", "mail")
+LINE = Partition("ns", "mail")
 NOW_MS = 1_700_000_000_000  # the time of the gated processes
 LONG_AGO_MS = NOW_MS - 3_600_000
 
@@ -67,7 +68,7 @@ async def warmed(url: str) -> None:
 
 
 async def used(store: ValkeyStore) -> None:
-    """Long ago the topic was registered, got a job, and lost it: an idle line that knows it is listed."""
+    """Long ago the topic was registered, got a job, and lost it: an idle partition that knows it is listed."""
 
     async def work(store: ValkeyStore) -> None:
         store.events = Recorder()
@@ -143,7 +144,7 @@ async def judge(store: ValkeyStore, taken: list[int], must_be_listed: bool) -> N
     if not listed and not must_be_listed:
         store.events = told = Recorder()
         await store.send(LINE, [item("next", delay_ms=1_000)])
-        listed = told.unlisted_lines == [LINE]
+        listed = told.unlisted_partitions == [LINE]
     assert listed, f"order {taken}: the topic is not listed"
 
 

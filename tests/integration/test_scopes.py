@@ -17,7 +17,7 @@ from tools.faults.connection import Connection
 pytestmark = pytest.mark.slow
 
 PLAIN = {"DUELINE_DIALECTS__OUQIANG__ENABLED": "false", "DUELINE_DIALECTS__YOUZAN__ENABLED": "false"}
-WIDE = {"DUELINE_DIALECTS__OUQIANG__NAMESPACE": "default"}
+NAMESPACE_IDS = {"DUELINE_DIALECTS__OUQIANG__NAMESPACE": "default"}
 NEEDS_TOPIC = (
     'dueline: the namespace "default" holds jobs (topic "mail") whose ids are unique in their topic only, which '
     "ouqiang cannot serve: give dialects.ouqiang.namespace another namespace, or run without ouqiang until all "
@@ -73,7 +73,10 @@ async def refused(server: ServerProcess) -> str:
 
 @pytest.mark.parametrize(
     ("before", "after", "words"),
-    [pytest.param(PLAIN, WIDE, NEEDS_TOPIC, id="widened"), pytest.param(WIDE, PLAIN, NEEDS_NAMESPACE, id="narrowed")],
+    [
+        pytest.param(PLAIN, NAMESPACE_IDS, NEEDS_TOPIC, id="widened"),
+        pytest.param(NAMESPACE_IDS, PLAIN, NEEDS_NAMESPACE, id="narrowed"),
+    ],
 )
 def test_settings_that_would_hide_jobs_are_refused_and_the_jobs_are_there_when_they_are_taken_back(
     tmp_path: Path, before: dict[str, str], after: dict[str, str], words: str
@@ -90,7 +93,7 @@ def test_settings_that_would_hide_jobs_are_refused_and_the_jobs_are_there_when_t
 def test_a_server_of_several_workers_refuses_them_too(tmp_path: Path) -> None:
     async def run() -> str:
         await served(ServerProcess(tmp_path, env=PLAIN), send)
-        return await refused(ServerProcess(tmp_path, env=WIDE, args=("--workers", "2")))
+        return await refused(ServerProcess(tmp_path, env=NAMESPACE_IDS, args=("--workers", "2")))
 
     assert asyncio.run(run()) == NEEDS_TOPIC
 
@@ -99,7 +102,7 @@ def test_a_topic_of_several_partitions_forbids_it_even_when_it_is_empty(tmp_path
     async def run() -> str:
         divide = lambda connection: call(connection, "PUT", "/v1/topics/mail", partitions=2)  # noqa: E731
         await served(ServerProcess(tmp_path, env=PLAIN), divide)
-        return await refused(ServerProcess(tmp_path, env=WIDE))
+        return await refused(ServerProcess(tmp_path, env=NAMESPACE_IDS))
 
     assert asyncio.run(run()) == (
         'dueline: the topic "mail" of the namespace "default" has 2 partitions, which ouqiang cannot serve: give '
@@ -109,12 +112,12 @@ def test_a_topic_of_several_partitions_forbids_it_even_when_it_is_empty(tmp_path
 
 def test_a_drained_namespace_may_change_its_scope_and_change_it_back(tmp_path: Path) -> None:
     async def run() -> list[str]:
-        plain, wide = ServerProcess(tmp_path, env=PLAIN), ServerProcess(tmp_path, env=WIDE)
-        for server in (plain, wide, plain):
+        plain, namespace_ids = ServerProcess(tmp_path, env=PLAIN), ServerProcess(tmp_path, env=NAMESPACE_IDS)
+        for server in (plain, namespace_ids, plain):
             await served(server, send)
             await served(server, drain)
-        await served(wide, send)
-        return await served(wide, pull)
+        await served(namespace_ids, send)
+        return await served(namespace_ids, pull)
 
     assert asyncio.run(run()) == ["a"]
 
@@ -125,12 +128,12 @@ def test_of_two_servers_that_disagree_the_one_that_cannot_see_the_jobs_is_not_re
     async def run() -> list[dict[str, str]]:
         store = PrivateValkey()
         store.start()
-        wide = ServerProcess(tmp_path, env=WIDE, store_url=store.url)
+        namespace_ids = ServerProcess(tmp_path, env=NAMESPACE_IDS, store_url=store.url)
         plain = ServerProcess(tmp_path, env=PLAIN, store_url=store.url)
         try:
-            await wide.start()
+            await namespace_ids.start()
             await plain.start()
-            sender, other = Connection(*wide.address), Connection(*plain.address)
+            sender, other = Connection(*namespace_ids.address), Connection(*plain.address)
             await send(sender)
             async with asyncio.timeout(30):
                 while (answer := await other.request("GET", "/readyz")).status == 200:  # noqa: ASYNC110
@@ -140,7 +143,7 @@ def test_of_two_servers_that_disagree_the_one_that_cannot_see_the_jobs_is_not_re
             other.close()
             return answer.json()["reasons"]
         finally:
-            await wide.stop()
+            await namespace_ids.stop()
             await plain.stop()
             store.stop()
 

@@ -336,13 +336,13 @@ def test_a_store_that_could_lose_jobs_is_refused() -> None:
         store.stop()
 
 
-@pytest.mark.parametrize("wide", [False, True], ids=["in its topic", "over all topics"])
-def test_a_namespace_whose_ids_are_unique_in_another_scope_than_here_is_refused(wide: bool) -> None:
+@pytest.mark.parametrize("namespace_ids", [False, True], ids=["in its topic", "over all topics"])
+def test_a_namespace_whose_ids_are_unique_in_another_scope_than_here_is_refused(namespace_ids: bool) -> None:
     """To work on it would be to see none of its jobs."""
-    kept, here = (frozenset({"n"}), frozenset[str]()) if wide else (frozenset[str](), frozenset({"n"}))
+    kept, here = (frozenset({"n"}), frozenset[str]()) if namespace_ids else (frozenset[str](), frozenset({"n"}))
 
     async def run(url: str) -> None:
-        other, queue = DirectQueue(url, "n", wide=kept), DirectQueue(url, "n", wide=here)
+        other, queue = DirectQueue(url, "n", namespace_ids=kept), DirectQueue(url, "n", namespace_ids=here)
         try:
             await other.send("t", 1, id="a")
             with pytest.raises(DuelineApiError, match='namespace "n"') as refused:

@@ -32,7 +32,7 @@ if not settings.configured:
     django.setup()
 
 from dueline.integrations.django import DjangoWorker, client, send_on_commit
-from dueline.integrations.django.settings import Told, told
+from dueline.integrations.django.settings import DjangoSettings, told
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def shop() -> tuple[DjangoWorker, object]:
 
 
 def test_the_setting_is_checked_and_names_what_is_wrong() -> None:
-    assert told() == Told(url="http://127.0.0.1:1", namespace="shop")
+    assert told() == DjangoSettings(url="http://127.0.0.1:1", namespace="shop")
     assert client().url == "http://127.0.0.1:1"
     first = client()
     assert client() is first
@@ -81,7 +81,7 @@ def test_the_setting_is_checked_and_names_what_is_wrong() -> None:
         with override_settings(DUELINE=wrong), pytest.raises(ImproperlyConfigured, match=message):
             told()
     with override_settings(DUELINE=None):
-        assert told() == Told()
+        assert told() == DjangoSettings()
 
 
 def test_a_job_is_sent_when_the_transaction_is_committed_and_not_when_it_is_rolled_back(

@@ -1,4 +1,4 @@
-"""One store under test: its clock, a line of its own, and every operation in the fewest words.
+"""One store under test: its clock, a partition of its own, and every operation in the fewest words.
 
     async with bed:
         await bed.send("a", delay_ms=1000)
@@ -19,26 +19,26 @@ from types import TracebackType
 from typing import Any
 from zlib import crc32
 
-from dueline.engine.job import BodyKind, Held, Job, Line, State
+from dueline.engine.job import BodyKind, Job, LeasedJob, Partition, State
 from dueline.engine.policy import AT_ONCE, JobPolicy
 from dueline.engine.store import (
     Code,
     Control,
     Credit,
-    Done,
     Edit,
     Extend,
     Merge,
     OnConflict,
+    Outcome,
     Pull,
-    Pulled,
+    PullOutcome,
     Purge,
     Query,
     Ref,
     Release,
     Revive,
     SendItem,
-    SendResult,
+    SendOutcome,
     Stats,
     Store,
 )
@@ -54,27 +54,27 @@ class Recorder:
     """What the store told its engine."""
 
     def __init__(self) -> None:
-        self.woken_lines: list[Line] = []
-        self.notes: list[tuple[Line, int]] = []
-        self.unlisted_lines: list[Line] = []
-        self.policy_versions: list[tuple[Line, int]] = []
+        self.woken_partitions: list[Partition] = []
+        self.notes: list[tuple[Partition, int]] = []
+        self.unlisted_partitions: list[Partition] = []
+        self.policy_versions: list[tuple[Partition, int]] = []
         self._signal = asyncio.Event()
 
-    def woken(self, line: Line) -> None:
-        self.woken_lines.append(line)
+    def woken(self, partition: Partition) -> None:
+        self.woken_partitions.append(partition)
         self._signal.set()
 
-    def noted(self, line: Line, at_ms: int) -> None:
-        self.notes.append((line, at_ms))
+    def noted(self, partition: Partition, at_ms: int) -> None:
+        self.notes.append((partition, at_ms))
 
-    def unlisted(self, line: Line) -> None:
-        self.unlisted_lines.append(line)
+    def unlisted(self, partition: Partition) -> None:
+        self.unlisted_partitions.append(partition)
 
-    def policy_changed(self, line: Line, version: int) -> None:
-        self.policy_versions.append((line, version))
+    def policy_changed(self, partition: Partition, version: int) -> None:
+        self.policy_versions.append((partition, version))
 
     def forget_wakes(self) -> None:
-        self.woken_lines.clear()
+        self.woken_partitions.clear()
         self._signal.clear()
 
     async def next_wake(self) -> None:
@@ -134,7 +134,7 @@ class Bed:
     def __init__(self, kind: str, make: Callable[[Clock], Store]) -> None:
         self.kind = kind
         self.clock = Clock()
-        self.line = Line("ns", f"t-{uuid.uuid4().hex}")
+        self.partition = Partition("ns", f"t-{uuid.uuid4().hex}")
         self.store: Store
         self.events: Recorder
         self._make = make
@@ -170,21 +170,21 @@ class Bed:
         if self.kind == "stressed":
             await self.clean()
 
-    async def send(self, id: str, **words: Any) -> SendResult:
-        return (await self.store.send(self.line, [item(id, **words)]))[0]
+    async def send(self, id: str, **words: Any) -> SendOutcome:
+        return (await self.store.send(self.partition, [item(id, **words)]))[0]
 
-    async def send_many(self, items: Sequence[SendItem]) -> list[SendResult]:
-        return await self.store.send(self.line, items)
+    async def send_many(self, items: Sequence[SendItem]) -> list[SendOutcome]:
+        return await self.store.send(self.partition, items)
 
     async def pulled(
         self, max: int = 1000, *, lease_ms: int | None = None, default_lease_ms: int = 30_000, wait_ms: int = 0
-    ) -> Pulled:
+    ) -> PullOutcome:
         """One pull, as the store answers it."""
-        return await self.store.pull(self.line, Pull((Credit(max, lease_ms),), default_lease_ms, wait_ms))
+        return await self.store.pull(self.partition, Pull((Credit(max, lease_ms),), default_lease_ms, wait_ms))
 
-    async def pull(self, max: int = 1000, *, lease_ms: int | None = None) -> list[Held]:
+    async def pull(self, max: int = 1000, *, lease_ms: int | None = None) -> list[LeasedJob]:
         """Everything that can be had now up to `max`, over as many calls as the bounds ask for."""
-        jobs: list[Held] = []
+        jobs: list[LeasedJob] = []
         while len(jobs) < max:
             pulled = await self.pulled(max - len(jobs), lease_ms=lease_ms)
             jobs += pulled.jobs
@@ -196,39 +196,39 @@ class Bed:
     async def pull_ids(self, max: int = 1000, *, lease_ms: int | None = None) -> list[str]:
         return [held.id for held in await self.pull(max, lease_ms=lease_ms)]
 
-    async def pull_one(self, *, lease_ms: int | None = None) -> Held:
+    async def pull_one(self, *, lease_ms: int | None = None) -> LeasedJob:
         (held,) = await self.pull(1, lease_ms=lease_ms)
         return held
 
     async def ack(self, id: str, token: str | None = None) -> Code:
-        return (await self.store.ack(self.line, [Ref(id, token)]))[0].code
+        return (await self.store.ack(self.partition, [Ref(id, token)]))[0].code
 
-    async def release(self, id: str, token: str | None = None, **words: Any) -> Done:
-        return (await self.store.release(self.line, [Release(id, token, **words)]))[0]
+    async def release(self, id: str, token: str | None = None, **words: Any) -> Outcome:
+        return (await self.store.release(self.partition, [Release(id, token, **words)]))[0]
 
-    async def extend(self, id: str, token: str, lease_ms: int) -> Done:
-        return (await self.store.extend(self.line, [Extend(id, token, lease_ms)]))[0]
+    async def extend(self, id: str, token: str, lease_ms: int) -> Outcome:
+        return (await self.store.extend(self.partition, [Extend(id, token, lease_ms)]))[0]
 
     async def cancel(self, id: str, **words: Any) -> Code:
-        return (await self.store.cancel(self.line, [id], **words))[0].code
+        return (await self.store.cancel(self.partition, [id], **words))[0].code
 
-    async def edit(self, id: str, **words: Any) -> Done:
-        return (await self.store.edit(self.line, [Edit(id, **words)]))[0]
+    async def edit(self, id: str, **words: Any) -> Outcome:
+        return (await self.store.edit(self.partition, [Edit(id, **words)]))[0]
 
-    async def fire(self, id: str) -> Done:
+    async def fire(self, id: str) -> Outcome:
         return await self.edit(id, at_ms=0)
 
-    async def revive(self, *ids: str, **words: Any) -> list[tuple[str, Done]]:
-        return await self.store.revive(self.line, Revive(ids, **words))
+    async def revive(self, *ids: str, **words: Any) -> list[tuple[str, Outcome]]:
+        return await self.store.revive(self.partition, Revive(ids, **words))
 
     async def purge(self, *ids: str) -> list[tuple[str, Code]]:
-        return [(id, done.code) for id, done in await self.store.purge(self.line, Purge(ids))]
+        return [(id, done.code) for id, done in await self.store.purge(self.partition, Purge(ids))]
 
     async def control(self, **words: Any) -> None:
-        await self.store.control(self.line, Control(**words))
+        await self.store.control(self.partition, Control(**words))
 
     async def read(self, id: str, *, body: bool = True) -> Job | None:
-        return (await self.store.read(self.line, [id], body))[0]
+        return (await self.store.read(self.partition, [id], body))[0]
 
     async def job(self, id: str) -> Job:
         job = await self.read(id)
@@ -244,7 +244,7 @@ class Bed:
         jobs: list[Job] = []
         cursor: bytes | None = after
         while cursor is not None:
-            page = await self.store.list(self.line, Query(cursor=cursor, **words))
+            page = await self.store.list(self.partition, Query(cursor=cursor, **words))
             jobs += page.jobs
             cursor = page.cursor
         return jobs
@@ -253,11 +253,11 @@ class Bed:
         return [job.id for job in await self.listed(**words)]
 
     async def stats(self, bands_ms: Sequence[int] = ()) -> Stats:
-        return await self.store.stats(self.line, bands_ms)
+        return await self.store.stats(self.partition, bands_ms)
 
     async def clean(self) -> None:
         """Tidy until nothing is left to write down now."""
-        while (await self.store.clean(self.line)).more:
+        while (await self.store.clean(self.partition)).more:
             pass
 
     async def make_dead(self, id: str, **words: Any) -> None:
@@ -268,10 +268,11 @@ class Bed:
 
 
 def another(bed: Bed) -> Bed:
-    """A second process on the same store, line and clock. In memory there is only one: it shares the store itself."""
+    """A second process on the same store, partition and clock. In memory there is only one: it shares the store
+    itself."""
     store: Any = bed.store
     other = memory_bed() if bed.kind == "memory" else valkey_bed(bed.kind, store.url)
-    other.clock, other.line = bed.clock, bed.line
+    other.clock, other.partition = bed.clock, bed.partition
     if bed.kind == "memory":
         other._make = lambda clock: store
     return other

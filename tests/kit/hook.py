@@ -12,7 +12,7 @@ WITHIN_S = 30.0
 
 
 @dataclass(frozen=True)
-class Came:
+class ReceivedCall:
     """One call as it came. Names of headers are in lower case."""
 
     method: str
@@ -25,10 +25,10 @@ class Came:
         return self.headers["dueline-job-id"]
 
 
-Answerer = Callable[[Came], Awaitable[web.Response]]
+Answerer = Callable[[ReceivedCall], Awaitable[web.Response]]
 
 
-async def fine(_: Came) -> web.Response:
+async def fine(_: ReceivedCall) -> web.Response:
     return web.Response(text="ok")
 
 
@@ -37,7 +37,7 @@ class Hook:
 
     def __init__(self, answer: Answerer = fine) -> None:
         self.answer = answer
-        self.came: list[Came] = []
+        self.came: list[ReceivedCall] = []
         self.now = 0
         self.most = 0
         self.port = 0
@@ -70,7 +70,7 @@ class Hook:
 
     async def _take(self, request: web.Request) -> web.Response:
         headers = {name.lower(): value for name, value in request.headers.items()}
-        came = Came(request.method, request.path, headers, await request.read())
+        came = ReceivedCall(request.method, request.path, headers, await request.read())
         self.now += 1
         self.most = max(self.most, self.now)
         async with self._news:

@@ -238,7 +238,7 @@ class Programme(Ground):
 
     @rule(most=st.sampled_from([1, 2]), policy=policies)
     def a_crowd_under_a_limit(self, most: int, policy: JobPolicy) -> None:
-        """Chance alone rarely brings a full line, a waiter and a freed place together."""
+        """Chance alone rarely brings a full partition, a waiter and a freed place together."""
         self.twins.control(pause_until_ms=0, max_in_flight=most)
         self.twins.send([item(id, policy=policy, on_live=OnConflict.REPLACE) for id in IDS])
 
@@ -283,7 +283,7 @@ class Life(Programme):
         self.twins.retire(topic_too)
 
     @rule(items=st.lists(send_items(), min_size=1, max_size=2))
-    def send_with_a_policy_that_the_line_may_not_know(self, items: list[SendItem]) -> None:
+    def send_with_a_policy_that_the_partition_may_not_know(self, items: list[SendItem]) -> None:
         self.twins.send(items, self.twins.policy_version + 1)
 
     @rule(items=st.lists(send_items(), min_size=1, max_size=2), older=st.booleans())

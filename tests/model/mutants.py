@@ -38,11 +38,11 @@ MUTANTS = (
     Mutant("an edit wakes nobody", "sleepers", "edit", "deliverable_at(time)", ""),
     Mutant("a revive wakes nobody", "sleepers", "dead", "  deliverable_at(due)\n", ""),
     Mutant("a send wakes nobody", "sleepers", "send", "deliverable_at(due)", ""),
-    Mutant("a lone send wakes nobody", "sleepers", "lone", "redis.call('SPUBLISH', ARGV[7], '')", ""),
+    Mutant("a single_send send wakes nobody", "sleepers", "single_send", "redis.call('SPUBLISH', ARGV[7], '')", ""),
     Mutant("a freed place wakes nobody", "sleepers", "lib/write", "or (freed and limited)", ""),
     Mutant("cancel and replace free no place", "sleepers", "lib/ends", "freed = true", "freed = freed"),
     Mutant(
-        "a resumed line wakes nobody",
+        "a resumed partition wakes nobody",
         "sleepers",
         "control",
         "if before > now and N[2] < before and waited then",
@@ -66,18 +66,20 @@ MUTANTS = (
     ),
     Mutant("a repeated call acts again", "life", "lib/write", REPEAT, "if false then"),
     Mutant(
-        "a repeated lone send acts again",
+        "a repeated single_send send acts again",
         "life",
-        "lone",
+        "single_send",
         "if V[1] and string.sub(V[1], 1, 8) == ARGV[4] then",
         "if false then",
     ),
-    # what a lone send leaves to the other script
-    Mutant("a lone send does not see an end", "life", "lone", " or redis.call('HEXISTS', r, id) == 1", ""),
+    # what a single_send send leaves to the other script
     Mutant(
-        "a lone send replaces",
+        "a single_send send does not see an end", "life", "single_send", " or redis.call('HEXISTS', r, id) == 1", ""
+    ),
+    Mutant(
+        "a single_send send replaces",
         "life",
-        "lone",
+        "single_send",
         "redis.call('HSETNX', j, id, record) == 0",
         "redis.call('HSET', j, id, record) == 2",
     ),
@@ -123,7 +125,7 @@ MUTANTS = (
     Mutant("the dead are counted for ever", "life", "lib/ends", "count(COUNTER[job.reason], -1)", ""),
     Mutant("tags outlive their jobs", "life", "lib/ends", "collect('rk', entry)", ""),
     Mutant(
-        "a replaced job stays in line",
+        "a replaced job stays in partition",
         "life",
         "send",
         "forget(old)\n        store_tagged(i, REPLACED)",

@@ -13,7 +13,7 @@ import redis
 from hypothesis.stateful import initialize, invariant
 
 from dueline.engine.store import Credit, Pull
-from dueline.store.valkey.keys import line_keys
+from dueline.store.valkey.keys import partition_keys
 
 from .machine import Programme
 from .twins import Twins
@@ -22,7 +22,8 @@ WAIT_MS = 60_000
 
 
 class Ear:
-    """Hears the wake-ups of a line. `heard` asks over the same connection, so nothing published before is missed."""
+    """Hears the wake-ups of a partition. `heard` asks over the same connection, so nothing published before is
+    missed."""
 
     def __init__(self, url: str, channel: str) -> None:
         self._client = redis.Redis.from_url(url)
@@ -67,7 +68,7 @@ class Sleepers(Programme):
     @initialize()
     def begin(self) -> None:
         self.twins = Twins(self.bench)
-        self.ear = Ear(self.bench.url, line_keys("dueline", self.twins.line).channel)
+        self.ear = Ear(self.bench.url, partition_keys("dueline", self.twins.partition).channel)
         self.processes = [Process(self.twins, store) for store in self.bench.sleepers]
 
     @invariant()
@@ -77,7 +78,7 @@ class Sleepers(Programme):
             if heard or process.until_ms <= now_ms:
                 process.look()
         for process in self.processes:
-            first_ms = self.twins.model.next_ms(self.twins.line)
+            first_ms = self.twins.model.next_ms(self.twins.partition)
             assert first_ms is None or process.until_ms <= first_ms, (
                 f"asleep until {process.until_ms}, but could be served at {first_ms}, now {now_ms}"
             )

@@ -16,7 +16,7 @@ MACHINES: dict[str, type[Ground]] = {
     "sleepers": Sleepers,
     "groups": Groups,
     "group sleepers": GroupSleepers,
-    "wide groups": Groups,
+    "namespace_ids groups": Groups,
     "only groups": OnlyGroups,
 }
 
@@ -25,7 +25,7 @@ MACHINES: dict[str, type[Ground]] = {
 def machine(name: str, url: str, mutant: Mutant | None = None) -> Iterator[type[Ground]]:
     """The machine on a started bench, whose scripts carry the mutant."""
     patch, sleepers = mutant.patch if mutant else None, 2 if issubclass(MACHINES[name], Sleepers) else 0
-    bench = Bench(url, patch, sleepers=sleepers, wide=name.startswith("wide"))
+    bench = Bench(url, patch, sleepers=sleepers, namespace_ids=name.startswith("namespace_ids"))
     bench.start()
     try:
         yield type(f"Started{name.title().replace(' ', '')}", (MACHINES[name],), {"bench": bench})

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 
 class Rated(RuleBasedStateMachine):
-    """Rules for a line that may have a rate; beside those of a programme."""
+    """Rules for a partition that may have a rate; beside those of a programme."""
 
     bench: Bench
     twins: Twins

@@ -15,15 +15,15 @@ import msgspec
 import redis.asyncio as redis
 from msgspec.structs import replace
 
-from dueline.engine.job import Held, Job, Line, State
+from dueline.engine.job import Job, LeasedJob, Partition, State
 from dueline.engine.store import (
     Code,
     Control,
-    Done,
     Edit,
     Extend,
+    Outcome,
     Pull,
-    Pulled,
+    PullOutcome,
     Purge,
     Query,
     Ref,
@@ -57,10 +57,15 @@ class Bench:
     """What all examples of a machine share: one loop, one connected store. `patch` breaks a script on purpose."""
 
     def __init__(
-        self, url: str, patch: Callable[[str, str], str] | None = None, *, sleepers: int = 0, wide: bool = False
+        self,
+        url: str,
+        patch: Callable[[str, str], str] | None = None,
+        *,
+        sleepers: int = 0,
+        namespace_ids: bool = False,
     ) -> None:
         self.url = url
-        self.wide = wide
+        self.namespace_ids = namespace_ids
         self.clock = Clock()
         self.loop = asyncio.new_event_loop()
         self.client: Any = redis.Redis.from_url(url, protocol=2)
@@ -83,7 +88,7 @@ class Bench:
 
 
 class Twins:
-    """A fresh line in both stores."""
+    """A fresh partition in both stores."""
 
     def __init__(self, bench: Bench) -> None:
         bench.clock.__init__()
@@ -91,7 +96,9 @@ class Twins:
         self.model = MemoryStore(bench.clock)
         self.real: Any = bench.real
         name = f"t{next(_topics)}-{id(bench)}"
-        self.line = Line(f"model {name}" if bench.wide else "model", name, wide=bench.wide)
+        self.partition = Partition(
+            f"model {name}" if bench.namespace_ids else "model", name, namespace_ids=bench.namespace_ids
+        )
         self.leases: list[Lease] = []
         self.groups: list[str] = []  # ids that merge groups have, had, or would have had
         self.policy_version = 0
@@ -135,12 +142,12 @@ class Twins:
 
     def send(self, items: Sequence[SendItem], policy_version: int | None = None) -> Any:
         version = self.policy_version if policy_version is None else policy_version
-        return self.both(lambda store: store.send(self.line, items, version))
+        return self.both(lambda store: store.send(self.partition, items, version))
 
-    def pull(self, pull: Pull, real: Any = None) -> Pulled:
+    def pull(self, pull: Pull, real: Any = None) -> PullOutcome:
         """The same jobs in the same order. The real next time may be early, never late; it is past only for a job."""
-        expected: Pulled = self.run(self.model.pull(self.line, pull))
-        got: Pulled = self.run((real or self.real).pull(self.line, pull))
+        expected: PullOutcome = self.run(self.model.pull(self.partition, pull))
+        got: PullOutcome = self.run((real or self.real).pull(self.partition, pull))
         assert [self._bare(held) for held in got.jobs] == [self._bare(held) for held in expected.jobs]
         assert got.now_ms == expected.now_ms
         assert got.more == expected.more or self.repeats, "these jobs are small and few"
@@ -156,46 +163,46 @@ class Twins:
             self.leases.append(Lease(model.id, model.lease, real_held.lease))
         return got
 
-    def _bare(self, held: Held) -> Held:
+    def _bare(self, held: LeasedJob) -> LeasedJob:
         return replace(held, lease="", late_ms=0 if self.repeats else held.late_ms)
 
     def ack(self, refs: Sequence[tuple[str, Lease | None]]) -> None:
-        self.paired(lambda store, token: store.ack(self.line, [Ref(id, token(lease)) for id, lease in refs]))
+        self.paired(lambda store, token: store.ack(self.partition, [Ref(id, token(lease)) for id, lease in refs]))
 
     def release(self, id: str, lease: Lease | None, **words: Any) -> None:
-        self.paired(lambda store, token: store.release(self.line, [Release(id, token(lease), **words)]))
+        self.paired(lambda store, token: store.release(self.partition, [Release(id, token(lease), **words)]))
 
     def extend(self, id: str, lease: Lease, lease_ms: int) -> None:
-        self.paired(lambda store, token: store.extend(self.line, [Extend(id, token(lease) or NEVER, lease_ms)]))
+        self.paired(lambda store, token: store.extend(self.partition, [Extend(id, token(lease) or NEVER, lease_ms)]))
 
     def cancel(self, ids: Sequence[str], forget: bool, spare: Spare = Spare.NONE) -> None:
-        self.both(lambda store: store.cancel(self.line, ids, forget, spare))
+        self.both(lambda store: store.cancel(self.partition, ids, forget, spare))
 
     def edit(self, edits: Sequence[Edit]) -> None:
-        self.both(lambda store: store.edit(self.line, edits))
+        self.both(lambda store: store.edit(self.partition, edits))
 
     def revive(self, revive: Revive) -> None:
-        self.both(lambda store: store.revive(self.line, revive))
+        self.both(lambda store: store.revive(self.partition, revive))
 
     def purge(self, ids: tuple[str, ...]) -> None:
-        self.both(lambda store: store.purge(self.line, Purge(ids)))
+        self.both(lambda store: store.purge(self.partition, Purge(ids)))
 
     def control(self, **words: Any) -> None:
-        self.both(lambda store: store.control(self.line, Control(**words)))
+        self.both(lambda store: store.control(self.partition, Control(**words)))
 
     def clean(self) -> None:
         """On the real store only: clean-up writes down what is true, so the model needs none."""
-        while self.run(self.real.clean(self.line)).more:
+        while self.run(self.real.clean(self.partition)).more:
             pass
 
     def retire(self, topic_too: bool) -> None:
         """After clean-up both agree whether anything is left; versions begin anew in both."""
         self.clean()
-        if self.both(lambda store: store.retire(self.line, topic_too)) and topic_too:
+        if self.both(lambda store: store.retire(self.partition, topic_too)) and topic_too:
             self.policy_version = 0
 
     def jobs(self) -> list[Job | None]:
-        return self.both(lambda store: store.read(self.line, (*IDS, *self.groups)))
+        return self.both(lambda store: store.read(self.partition, (*IDS, *self.groups)))
 
     def listed(self, query: Query) -> None:
         """All pages of a query, in one order."""
@@ -211,18 +218,18 @@ class Twins:
 
     def check_structure(self) -> None:
         """I11: each live id in exactly one index, no index entry without its record, no record without its entries."""
-        contents = self.run(fsck._read(self.bench.client, "dueline", self.line))
-        assert fsck.check(self.line, contents) == []
+        contents = self.run(fsck._read(self.bench.client, "dueline", self.partition))
+        assert fsck.check(self.partition, contents) == []
 
     async def _figures(self, store: Store) -> Stats:
-        return replace(await store.stats(self.line, [10, 100]), waiting=False)
+        return replace(await store.stats(self.partition, [10, 100]), waiting=False)
 
     async def _listed(self, store: Store, query: Query) -> list[Job]:
         """All pages. Only waiting jobs have a promised order; the others are compared as a set."""
         jobs: list[Job] = []
         cursor: bytes | None = b""
         while cursor is not None:
-            page = await store.list(self.line, replace(query, cursor=cursor))
+            page = await store.list(self.partition, replace(query, cursor=cursor))
             jobs += page.jobs
             cursor = page.cursor
         ordered = (query.state in (State.SCHEDULED, State.READY) and query.tag is None) or query.merge_key is not None
@@ -233,7 +240,7 @@ class Twins:
 
 def _plain(answer: Any) -> Any:
     """Refusals are compared by their code alone: what else they carry is not promised."""
-    if isinstance(answer, Done) and answer.code >= Code.NOT_FOUND:
+    if isinstance(answer, Outcome) and answer.code >= Code.NOT_FOUND:
         return answer.code
     if isinstance(answer, list | tuple):
         return [_plain(one) for one in answer]

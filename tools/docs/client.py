@@ -42,7 +42,7 @@ def page() -> str:
     ]
     parts.append(f"\n{text_of(times)}\n")
     parts.append("\n## Results\n")
-    results = (r.Sent, r.SentItem, r.Held, r.Job, r.Outcome, r.Topic)
+    results = (r.Sent, r.SentItem, r.LeasedJob, r.Job, r.Outcome, r.Topic)
     parts += [_class(kind) for kind in (*results, calls.Leased, calls.NewJob)]
     parts.append("\n## Errors\n\n| error | code | meaning |\n|---|---|---|\n")
     parts += _errors(errors.DuelineApiError, 0)

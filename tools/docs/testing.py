@@ -10,10 +10,10 @@ from dueline.client.api import Api
 from dueline.testing import pytest_plugin
 from dueline.testing.checker import Report, Violation
 from dueline.testing.flaky import FlakyStore, Trouble
+from dueline.testing.observed import Broken, History, WatchedClient
 from dueline.testing.queue import QueueClock, VirtualQueue
 from dueline.testing.recorder import HandledJob, Recorder, SentJob
 from dueline.testing.server import PrivateServer
-from dueline.testing.witnessed import Broken, History, WatchedClient
 from tools.docs.reference import a_class, text_of
 
 _HEAD = """# Reference of the testing kit

@@ -32,7 +32,7 @@ from dueline.testing.checker import Kind, Report, check
 from dueline.testing.history import Final, Outcome, Recorder, explain, write
 from dueline.testing.process import ServerProcess, ended, kill_store
 from tools.faults.load import Load, Plan
-from tools.faults.recording_client import Job, Witness
+from tools.faults.recording_client import Job, RecordingClient
 from tools.faults.store_check import findings_of
 
 WHAT = ("server", "store", "both", "group", "all")
@@ -172,7 +172,7 @@ class CrashRun:
 
     async def _back_in_service(self, number: int, timeout_s: float = 30.0) -> None:
         """Try a send until it is answered with success; it belongs to the history like any other."""
-        probe = Witness(f"probe{number}", *self.server.address, self.recorder, timeout_s=2.0)
+        probe = RecordingClient(f"probe{number}", *self.server.address, self.recorder, timeout_s=2.0)
         job = Job(f"probe-{number}", b'"probe"')
         try:
             async with asyncio.timeout(timeout_s):

@@ -20,7 +20,7 @@ import msgspec
 from dueline.testing.checker import UNAVAILABLE
 from dueline.testing.history import Final, Outcome, Recorder
 from tools.faults.connection import NoAnswer
-from tools.faults.recording_client import Grip, Job, Verdict, Witness
+from tools.faults.recording_client import Job, Lease, RecordingClient, Verdict
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ class Load:
         self._made = 0
         self._sending = True
         self._draining = False
-        self._witnesses: list[Witness] = []
+        self._recording_clients: list[RecordingClient] = []
         self._producers: list[asyncio.Task[None]] = []
         self._consumers: list[asyncio.Task[None]] = []
         self._news = asyncio.Condition()
@@ -76,8 +76,8 @@ class Load:
         for task in tasks:
             task.cancel()
         results = await asyncio.gather(*tasks, return_exceptions=True)
-        for witness in self._witnesses:
-            witness.close()
+        for recorder_client in self._recording_clients:
+            recorder_client.close()
         for result in results:
             if isinstance(result, Exception):
                 raise result
@@ -85,7 +85,7 @@ class Load:
     @property
     def bugs(self) -> list[str]:
         """Answers with status 500 that any client got."""
-        return [bug for witness in self._witnesses for bug in witness.bugs]
+        return [bug for recorder_client in self._recording_clients for bug in recorder_client.bugs]
 
     async def acknowledged_reaches(self, count: int, timeout_s: float = 30.0) -> None:
         """Wait until that many jobs were acknowledged in all (TimeoutError: the server takes none)."""
@@ -100,12 +100,12 @@ class Load:
 
     async def drained(self, timeout_s: float = 30.0) -> bool:
         """Wait until no live job is left in any topic. False: there still are some after `timeout_s`."""
-        witness = self._witness("drain", 0)
+        recorder_client = self._recording_client("drain", 0)
         try:
             async with asyncio.timeout(timeout_s):
                 for topic in self.plan.topics:
                     while True:
-                        if await witness.live(topic) == 0:
+                        if await recorder_client.live(topic) == 0:
                             break
                         await asyncio.sleep(0.05)
         except TimeoutError:
@@ -114,35 +114,35 @@ class Load:
 
     async def dump(self, timeout_s: float = 10.0) -> Final:
         """The final state of every topic."""
-        witness = self._witness("dump", 0)
+        recorder_client = self._recording_client("dump", 0)
         final: Final = {}
         async with asyncio.timeout(timeout_s):
             for topic in self.plan.topics:
                 while True:
                     try:
-                        final |= await witness.dump(topic)
+                        final |= await recorder_client.dump(topic)
                         break
                     except NoAnswer:
                         await asyncio.sleep(0.05)
         return final
 
-    def _witness(self, name: str, i: int) -> Witness:
+    def _recording_client(self, name: str, i: int) -> RecordingClient:
         host, port = self.addresses[i % len(self.addresses)]
-        witness = Witness(name, host, port, self.recorder, self.plan.timeout_s)
-        self._witnesses.append(witness)
-        return witness
+        recorder_client = RecordingClient(name, host, port, self.recorder, self.plan.timeout_s)
+        self._recording_clients.append(recorder_client)
+        return recorder_client
 
     # Producers
 
     async def _produce(self, number: int) -> None:
         dice = random.Random(f"{self._seed}/producer/{number}")
-        witness = self._witness(f"p{number}", number)
+        recorder_client = self._recording_client(f"p{number}", number)
         while self._sending and self._made < self.plan.max_jobs:
             topic = dice.choice(self.plan.topics)
             jobs = [self._job(number, dice) for _ in range(1 if dice.random() < 0.7 else dice.randint(2, 8))]
-            await self._send_until_certain(witness, topic, jobs, dice)
+            await self._send_until_certain(recorder_client, topic, jobs, dice)
             if self.plan.wild:
-                await self._misbehave(witness, topic, dice.choice(jobs), dice)
+                await self._misbehave(recorder_client, topic, dice.choice(jobs), dice)
             await asyncio.sleep(self.plan.pause_ms * dice.random() * 2 / 1000)
 
     def _job(self, producer: int, dice: random.Random) -> Job:
@@ -153,11 +153,13 @@ class Load:
         few = self.plan.wild and dice.random() < self.plan.few_attempts_share
         return Job(id, body, delay_ms, max_attempts=2 if few else 50)
 
-    async def _send_until_certain(self, witness: Witness, topic: str, jobs: list[Job], dice: random.Random) -> None:
+    async def _send_until_certain(
+        self, recorder_client: RecordingClient, topic: str, jobs: list[Job], dice: random.Random
+    ) -> None:
         """Repeat what was unknown or unavailable, with the same ids; leave what was refused."""
         give_up = asyncio.get_running_loop().time() + self.plan.retry_s
         while jobs and asyncio.get_running_loop().time() < give_up:
-            verdicts = await witness.send(topic, jobs)
+            verdicts = await recorder_client.send(topic, jobs)
             done = sum(1 for v in verdicts if v.outcome is Outcome.OK)
             if done:
                 self.acknowledged += done
@@ -167,77 +169,87 @@ class Load:
             if jobs:
                 await asyncio.sleep(dice.uniform(0.03, 0.15))
 
-    async def _misbehave(self, witness: Witness, topic: str, job: Job, dice: random.Random) -> None:
+    async def _misbehave(self, recorder_client: RecordingClient, topic: str, job: Job, dice: random.Random) -> None:
         roll = dice.random()
         if roll < self.plan.cancel_share:
             await asyncio.sleep(dice.uniform(0, 0.05))
-            await witness.cancel(topic, job.id)
+            await recorder_client.cancel(topic, job.id)
         elif roll < self.plan.cancel_share + self.plan.conflict_share:
-            await witness.send(topic, [Job(job.id, b'{"another":"body"}', job.delay_ms, job.max_attempts)])
+            await recorder_client.send(topic, [Job(job.id, b'{"another":"body"}', job.delay_ms, job.max_attempts)])
 
     # Consumers
 
     async def _consume(self, number: int) -> None:
         dice = random.Random(f"{self._seed}/consumer/{number}")
-        witness = self._witness(f"c{number}", number)
-        stale: list[Grip] = []
+        recorder_client = self._recording_client(f"c{number}", number)
+        stale: list[Lease] = []
         turn = number
         while True:
             turn += 1
             topic = self.plan.topics[turn % len(self.plan.topics)]
-            grips = await witness.pull(
+            leases = await recorder_client.pull(
                 topic,
                 max=dice.randint(1, 10),
                 lease_ms=dice.choice(self.plan.lease_ms),
                 wait_ms=0 if dice.random() < 0.2 else self.plan.wait_ms,
             )
-            if grips is None:
+            if leases is None:
                 await asyncio.sleep(dice.uniform(0.03, 0.15))
             elif self._draining or not self.plan.wild:
-                await self._ack_until_certain(witness, grips, dice)
+                await self._ack_until_certain(recorder_client, leases, dice)
             else:
-                await self._work(witness, grips, stale, dice)
+                await self._work(recorder_client, leases, stale, dice)
 
-    async def _work(self, witness: Witness, grips: list[Grip], stale: list[Grip], dice: random.Random) -> None:
-        plain = [grip for grip in grips if dice.random() < self.plan.plain_share]
-        await self._ack_until_certain(witness, plain, dice)
-        for grip in grips:
-            if grip not in plain:
-                await dice.choices(_DEEDS, _WEIGHTS)[0](self, witness, grip, stale, dice)
+    async def _work(
+        self, recorder_client: RecordingClient, leases: list[Lease], stale: list[Lease], dice: random.Random
+    ) -> None:
+        plain = [lease for lease in leases if dice.random() < self.plan.plain_share]
+        await self._ack_until_certain(recorder_client, plain, dice)
+        for lease in leases:
+            if lease not in plain:
+                await dice.choices(_DEEDS, _WEIGHTS)[0](self, recorder_client, lease, stale, dice)
         if stale and dice.random() < self.plan.stale_share:
             old = stale.pop(dice.randrange(len(stale)))
-            await dice.choice((self._late_ack, self._late_release, self._late_extend))(witness, old)
+            await dice.choice((self._late_ack, self._late_release, self._late_extend))(recorder_client, old)
 
-    async def _ack_until_certain(self, witness: Witness, grips: list[Grip], dice: random.Random) -> None:
+    async def _ack_until_certain(
+        self, recorder_client: RecordingClient, leases: list[Lease], dice: random.Random
+    ) -> None:
         for _ in range(20):
-            if not grips:
+            if not leases:
                 return
-            verdicts = await witness.ack(grips)
-            grips = [grip for grip, verdict in zip(grips, verdicts, strict=True) if _worth_repeating(verdict)]
-            if grips:
+            verdicts = await recorder_client.ack(leases)
+            leases = [lease for lease, verdict in zip(leases, verdicts, strict=True) if _worth_repeating(verdict)]
+            if leases:
                 await asyncio.sleep(dice.uniform(0.01, 0.05))
 
-    async def _release(self, witness: Witness, grip: Grip, stale: list[Grip], dice: random.Random) -> None:
-        await witness.release(grip, dice.choice((0, 0, 50, 200)), count=dice.random() < 0.7)
-        stale.append(grip)
+    async def _release(
+        self, recorder_client: RecordingClient, lease: Lease, stale: list[Lease], dice: random.Random
+    ) -> None:
+        await recorder_client.release(lease, dice.choice((0, 0, 50, 200)), count=dice.random() < 0.7)
+        stale.append(lease)
 
-    async def _extend(self, witness: Witness, grip: Grip, stale: list[Grip], dice: random.Random) -> None:
-        verdict = await witness.extend(grip, 1000)
+    async def _extend(
+        self, recorder_client: RecordingClient, lease: Lease, stale: list[Lease], dice: random.Random
+    ) -> None:
+        verdict = await recorder_client.extend(lease, 1000)
         if verdict.outcome is Outcome.OK:
             await asyncio.sleep(dice.uniform(0, 0.05))
-        await self._ack_until_certain(witness, [grip], dice)
+        await self._ack_until_certain(recorder_client, [lease], dice)
 
-    async def _forget(self, witness: Witness, grip: Grip, stale: list[Grip], dice: random.Random) -> None:
-        stale.append(grip)
+    async def _forget(
+        self, recorder_client: RecordingClient, lease: Lease, stale: list[Lease], dice: random.Random
+    ) -> None:
+        stale.append(lease)
 
-    async def _late_ack(self, witness: Witness, grip: Grip) -> None:
-        await witness.ack([grip])
+    async def _late_ack(self, recorder_client: RecordingClient, lease: Lease) -> None:
+        await recorder_client.ack([lease])
 
-    async def _late_release(self, witness: Witness, grip: Grip) -> None:
-        await witness.release(grip)
+    async def _late_release(self, recorder_client: RecordingClient, lease: Lease) -> None:
+        await recorder_client.release(lease)
 
-    async def _late_extend(self, witness: Witness, grip: Grip) -> None:
-        await witness.extend(grip, 300)
+    async def _late_extend(self, recorder_client: RecordingClient, lease: Lease) -> None:
+        await recorder_client.extend(lease, 300)
 
 
 _DEEDS: tuple[Callable[..., Awaitable[None]], ...] = (Load._release, Load._extend, Load._forget)

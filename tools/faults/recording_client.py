@@ -28,7 +28,7 @@ class Job(msgspec.Struct, frozen=True):
     at_ms: int | None = None
 
 
-class Grip(msgspec.Struct, frozen=True):
+class Lease(msgspec.Struct, frozen=True):
     """A delivered job in our hands. `held_until_ns`: its lease surely lives until then (our clock)."""
 
     topic: str
@@ -90,7 +90,7 @@ class _Counts(msgspec.Struct):
     counts: dict[str, int]
 
 
-class Witness:
+class RecordingClient:
     """One client: one connection, one line in the history at a time. `close` may be called at any moment."""
 
     def __init__(self, name: str, host: str, port: int, recorder: h.Recorder, timeout_s: float = 4.0) -> None:
@@ -121,7 +121,7 @@ class Witness:
             )
         return verdicts
 
-    async def pull(self, topic: str, *, max: int = 1, lease_ms: int = 1000, wait_ms: int = 0) -> list[Grip] | None:
+    async def pull(self, topic: str, *, max: int = 1, lease_ms: int = 1000, wait_ms: int = 0) -> list[Lease] | None:
         """Pull; None when there was no good answer."""
         wish = msgspec.json.encode({"max": max, "lease_ms": lease_ms, "wait_ms": wait_ms})
         begin_ns = self.recorder.now_ns()
@@ -144,23 +144,23 @@ class Witness:
                 )
             )
         until_ns = begin_ns + lease_ms * 1_000_000
-        return [Grip(topic, j.id, j.lease, j.delivery, j.attempt, until_ns) for j in jobs]
+        return [Lease(topic, j.id, j.lease, j.delivery, j.attempt, until_ns) for j in jobs]
 
-    async def ack(self, grips: Sequence[Grip]) -> list[Verdict]:
+    async def ack(self, leases: Sequence[Lease]) -> list[Verdict]:
         begin_ns = self.recorder.now_ns()
-        verdicts = await self._change("ack", grips, [{"id": g.id, "lease": g.lease} for g in grips])
-        for grip, verdict in zip(grips, verdicts, strict=True):
-            self.recorder.add(h.Ack(**self._common(grip.topic, grip.id, begin_ns, verdict), lease=grip.lease))
+        verdicts = await self._change("ack", leases, [{"id": g.id, "lease": g.lease} for g in leases])
+        for lease, verdict in zip(leases, verdicts, strict=True):
+            self.recorder.add(h.Ack(**self._common(lease.topic, lease.id, begin_ns, verdict), lease=lease.lease))
         return verdicts
 
-    async def release(self, grip: Grip, delay_ms: int = 0, *, count: bool = True) -> Verdict:
+    async def release(self, lease: Lease, delay_ms: int = 0, *, count: bool = True) -> Verdict:
         begin_ns = self.recorder.now_ns()
-        item = {"id": grip.id, "lease": grip.lease, "delay_ms": delay_ms, "count": count}
-        [verdict] = await self._change("release", [grip], [item])
+        item = {"id": lease.id, "lease": lease.lease, "delay_ms": delay_ms, "count": count}
+        [verdict] = await self._change("release", [lease], [item])
         self.recorder.add(
             h.Release(
-                **self._common(grip.topic, grip.id, begin_ns, verdict),
-                lease=grip.lease,
+                **self._common(lease.topic, lease.id, begin_ns, verdict),
+                lease=lease.lease,
                 delay_ms=delay_ms,
                 count=count,
                 result=verdict.result,
@@ -168,11 +168,13 @@ class Witness:
         )
         return verdict
 
-    async def extend(self, grip: Grip, lease_ms: int) -> Verdict:
+    async def extend(self, lease: Lease, lease_ms: int) -> Verdict:
         begin_ns = self.recorder.now_ns()
-        [verdict] = await self._change("extend", [grip], [{"id": grip.id, "lease": grip.lease, "lease_ms": lease_ms}])
-        common = self._common(grip.topic, grip.id, begin_ns, verdict)
-        self.recorder.add(h.Extend(**common, lease=grip.lease, lease_ms=lease_ms))
+        [verdict] = await self._change(
+            "extend", [lease], [{"id": lease.id, "lease": lease.lease, "lease_ms": lease_ms}]
+        )
+        common = self._common(lease.topic, lease.id, begin_ns, verdict)
+        self.recorder.add(h.Extend(**common, lease=lease.lease, lease_ms=lease_ms))
         return verdict
 
     async def cancel(self, topic: str, id: str) -> Verdict:
@@ -206,10 +208,10 @@ class Witness:
             if cursor is None:
                 return final
 
-    async def _change(self, verb: str, grips: Sequence[Grip], items: Sequence[Mapping[str, object]]) -> list[Verdict]:
+    async def _change(self, verb: str, leases: Sequence[Lease], items: Sequence[Mapping[str, object]]) -> list[Verdict]:
         body = msgspec.json.encode({"jobs": items})
-        answer = await self._call("POST", f"/v1/topics/{grips[0].topic}/{verb}", body)
-        return self._verdicts(answer, [grip.id for grip in grips])
+        answer = await self._call("POST", f"/v1/topics/{leases[0].topic}/{verb}", body)
+        return self._verdicts(answer, [lease.id for lease in leases])
 
     async def _call(self, method: str, path: str, body: bytes, wait_s: float = 0.0) -> Answer | Verdict:
         try:

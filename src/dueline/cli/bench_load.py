@@ -140,7 +140,7 @@ async def run_roundtrip(target: Target, plan: Plan, progress: Progress) -> Measu
                 tally.refuse(1)
                 continue
             status, raw = await wire.ask(pull)
-            held = msgspec.json.decode(raw, type=r.HeldJobs).jobs if status == 200 else ()
+            held = msgspec.json.decode(raw, type=r.LeasedJobs).jobs if status == 200 else ()
             if not held:
                 tally.refuse(1)
                 continue
@@ -220,7 +220,7 @@ class LatenessRun:
         while self._sending or len(self._seen) < self._sent:
             status, raw = await wire.ask(pull)
             at_ns, at_ms = time.monotonic_ns(), time.time_ns() / 1e6
-            held = msgspec.json.decode(raw, type=r.HeldJobs).jobs if status == 200 else ()
+            held = msgspec.json.decode(raw, type=r.LeasedJobs).jobs if status == 200 else ()
             if not held and not self._sending and at_ms > self._last_due_ms + 2 * POLL_MS:
                 return
             for job in held:
@@ -229,7 +229,7 @@ class LatenessRun:
                 ack = calls.ack(self._plan.topic, [Lease(job.id, job.lease) for job in held])
                 await wire.ask(self._target.request(ack))
 
-    def _arrived(self, job: r.Held, at_ns: int, at_ms: float) -> None:
+    def _arrived(self, job: r.LeasedJob, at_ns: int, at_ms: float) -> None:
         if job.id in self._seen:
             self._duplicates += 1
             return

@@ -78,7 +78,7 @@ def show(printer: Printer, report: Report) -> None:
     for number, finding in enumerate(findings[:SHOWN], 1):
         made.add(number, finding)
     style = "bold red" if findings else "green"
-    said = Text(f"{report.jobs} jobs in {report.lines} lines read, {len(findings)} findings", style=style)
+    said = Text(f"{report.jobs} jobs in {report.partitions} lines read, {len(findings)} findings", style=style)
     printer.result(msgspec.json.encode(report), Group(made, said) if findings else said, rows="findings")
     if len(findings) > SHOWN:
         printer.note(f"the first {SHOWN} are shown; -o jsonl has all")

@@ -177,7 +177,7 @@ def job(value: r.Job, now_ms: int) -> Table:
     )
 
 
-def held(jobs: Sequence[r.Held], now_ms: int) -> Listing:
+def held(jobs: Sequence[r.LeasedJob], now_ms: int) -> Listing:
     """Pulled jobs; their topic only where they are of several."""
     several = len({job.topic for job in jobs}) > 1
     made = Listing(

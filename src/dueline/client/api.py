@@ -19,7 +19,7 @@ from . import results as r
 from .calls import Call, Lease, Leased, NewJob
 from .errors import GONE, AlreadyDone, NotFound
 from .method import Pages, Steps, method, pages
-from .results import Held
+from .results import LeasedJob
 from .sending import Edits, SendOptions, body_fields, job_fields, new_job, time_fields
 from .times import Duration, Moment, duration_ms, moment_ms
 from .topic_api import PAGE_ROWS, TopicApi
@@ -53,29 +53,29 @@ class Api(TopicApi):
     @method
     def pull(
         self, topics: str | Sequence[str], max: int = 1, lease: Duration | None = None, wait: Duration = 0
-    ) -> Steps[tuple[Held, ...]]:
+    ) -> Steps[tuple[LeasedJob, ...]]:
         """Take up to `max` due jobs under a lease; wait for one up to `wait`. Empty when none came.
 
         Several topics are asked in order of priority. `lease`: else the job's, else the topic's, else 30 s."""
         names = [topics] if isinstance(topics, str) else topics
         lease_ms = None if lease is None else duration_ms(lease, "lease")
-        held: r.HeldJobs = yield calls.pull(names, max, lease_ms, duration_ms(wait, "wait"))
+        held: r.LeasedJobs = yield calls.pull(names, max, lease_ms, duration_ms(wait, "wait"))
         return held.jobs
 
     @method
-    def ack(self, job: Held | Leased) -> Steps[r.Outcome]:
+    def ack(self, job: LeasedJob | Leased) -> Steps[r.Outcome]:
         """The job is done and never comes again. Raises LeaseLost when the lease ended before."""
         return bulk.only((yield calls.ack(job.topic, [Lease(job.id, job.lease)])))
 
     @method
-    def ack_many(self, jobs: Iterable[Held | Leased]) -> Steps[list[r.Outcome]]:
+    def ack_many(self, jobs: Iterable[LeasedJob | Leased]) -> Steps[list[r.Outcome]]:
         """Jobs of any topics are done; a result per job in their order."""
         return bulk.on_leases(list(jobs), calls.ack)
 
     @method
     def release(
         self,
-        job: Held | Leased,
+        job: LeasedJob | Leased,
         delay: Duration | None = None,
         error: str | None = None,
         count: bool = True,
@@ -90,7 +90,7 @@ class Api(TopicApi):
     @method
     def release_many(
         self,
-        jobs: Iterable[Held | Leased],
+        jobs: Iterable[LeasedJob | Leased],
         delay: Duration | None = None,
         error: str | None = None,
         count: bool = True,
@@ -103,12 +103,12 @@ class Api(TopicApi):
         )
 
     @method
-    def extend(self, job: Held | Leased, lease: Duration) -> Steps[r.Outcome]:
+    def extend(self, job: LeasedJob | Leased, lease: Duration) -> Steps[r.Outcome]:
         """Keep a job for `lease` from now. A lease is never shortened. Raises LeaseLost when it ended before."""
         return bulk.only((yield calls.extend(job.topic, Lease(job.id, job.lease), duration_ms(lease, "lease"))))
 
     @method
-    def extend_many(self, jobs: Iterable[Held | Leased], lease: Duration) -> Steps[list[r.Outcome]]:
+    def extend_many(self, jobs: Iterable[LeasedJob | Leased], lease: Duration) -> Steps[list[r.Outcome]]:
         """Keep jobs of any topics; a result per job in their order."""
         lease_ms = duration_ms(lease, "lease")
         return bulk.on_leases(list(jobs), lambda topic, part: calls.extend_many(topic, part, lease_ms))

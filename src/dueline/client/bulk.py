@@ -22,7 +22,7 @@ from . import results as r
 from .calls import Call, Lease, Leased, NewJob, refusal_error
 from .errors import DuelineApiError
 from .method import Steps
-from .results import Held
+from .results import LeasedJob
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ def send_many(topic: str, jobs: Iterable[NewJob]) -> Steps[list[r.SentItem]]:
 
 
 def on_leases(
-    jobs: Sequence[Held | Leased], make: Callable[[str, list[Lease]], Call[r.Outcomes]]
+    jobs: Sequence[LeasedJob | Leased], make: Callable[[str, list[Lease]], Call[r.Outcomes]]
 ) -> Steps[list[r.Outcome]]:
     """One kind of call on leases of any topics; the results stand where their jobs stood."""
     places: dict[str, list[int]] = {}

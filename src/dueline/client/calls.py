@@ -62,7 +62,8 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class Leased(msgspec.Struct, frozen=True):
-    """A job in the hands of this consumer, by the three texts that name it: what is left of a Held that was stored."""
+    """A job in the hands of this consumer, by the three texts that name it: what is left of a LeasedJob that was
+    stored."""
 
     topic: str
     id: str
@@ -209,12 +210,12 @@ def list_jobs(
     return Call("GET", path, r.JobPage)
 
 
-def pull(topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_ms: int = 0) -> Call[r.HeldJobs]:
+def pull(topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_ms: int = 0) -> Call[r.LeasedJobs]:
     """Take due jobs. May follow a lost answer: the jobs of the lost one come back when their lease is over."""
     wishes = _without_none(max=max, lease_ms=lease_ms, wait_ms=wait_ms)
     if len(topics) == 1:
-        return _post(_path("topics", topics[0], "pull"), wishes, r.HeldJobs, wait_ms=wait_ms)
-    return _post(_path("pull"), {"topics": list(topics), **wishes}, r.HeldJobs, wait_ms=wait_ms)
+        return _post(_path("topics", topics[0], "pull"), wishes, r.LeasedJobs, wait_ms=wait_ms)
+    return _post(_path("pull"), {"topics": list(topics), **wishes}, r.LeasedJobs, wait_ms=wait_ms)
 
 
 def ack(topic: str, jobs: Iterable[Lease]) -> Call[r.Outcomes]:

@@ -95,7 +95,7 @@ class Job(Payload, frozen=True, kw_only=True):
         return datetime_of(self.due_at_ms)
 
 
-class Held(Payload, frozen=True, kw_only=True):
+class LeasedJob(Payload, frozen=True, kw_only=True):
     """A job under a lease. `lease` is the token that ack, release and extend need."""
 
     id: str
@@ -206,10 +206,10 @@ class Bulk(msgspec.Struct, frozen=True):
         return next((n for n in (self.cancelled, self.revived, self.purged) if n is not None), 0)
 
 
-class HeldJobs(msgspec.Struct, frozen=True):
+class LeasedJobs(msgspec.Struct, frozen=True):
     """What a pull gave; empty when nothing was due."""
 
-    jobs: tuple[Held, ...]
+    jobs: tuple[LeasedJob, ...]
 
 
 class JobPage(msgspec.Struct, frozen=True):

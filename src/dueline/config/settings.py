@@ -321,7 +321,7 @@ class Dialects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     exfe: Exfe = Exfe()
 
 
-def wide_namespaces(dialects: Dialects) -> frozenset[str]:
+def namespaces_with_own_ids(dialects: Dialects) -> frozenset[str]:
     """The namespaces whose ids are unique over all topics: those of the protocols that know ids without a topic."""
     return frozenset(one.namespace for one in (dialects.ouqiang, dialects.youzan, dialects.spring) if one.enabled)
 

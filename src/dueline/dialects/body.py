@@ -6,10 +6,10 @@ from __future__ import annotations
 import base64
 
 from ..engine.items import items_json
-from ..engine.job import BodyKind, Held, Job
+from ..engine.job import BodyKind, Job, LeasedJob
 
 
-def text_of(job: Held | Job) -> str:
+def text_of(job: LeasedJob | Job) -> str:
     """The body of a job as a string protocol shows it; empty when it is no longer kept."""
     if job.items is not None:
         return items_json(job.items).decode(errors="replace")

@@ -79,7 +79,7 @@ class PathSpeller(Dialect, Protocol):
     """A dialect whose original knows other spellings of a path: doubled slashes, a slash at the end."""
 
     def respelled(self, path: str) -> str:
-        """The path that the original looks up for this one. Asked for paths that nobody claims."""
+        """The path that the original looks up for this one. Called for paths that nobody claims."""
         ...
 
     def moved(self, request: Request, path: str) -> Response | None:

@@ -21,7 +21,7 @@ HARD_BODY_BYTES = 4 << 20
 YEAR_MS = 366 * 86_400_000
 MAX_TOKEN_CHARS = 128
 MAX_PULL_TOPICS = 100
-MAX_PULL_LINES = 2 * CELLS  # each is asked in turn: about a second for all of them
+MAX_PULL_PARTITIONS = 2 * CELLS  # each is asked in turn: about a second for all of them
 MAX_PAGE = 500
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", re.ASCII)
@@ -59,7 +59,7 @@ def text_bytes(text: str, field: str) -> int:
     try:
         return len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError:
-        raise InvalidField("has a lone surrogate, which is not UTF-8 text", field) from None
+        raise InvalidField("has a single_send surrogate, which is not UTF-8 text", field) from None
 
 
 class Checks:
@@ -200,11 +200,12 @@ class Checks:
         if len(command.topics) > 1 and len(set(command.topics)) != len(command.topics):
             raise InvalidField("has the same topic twice", "topics")
 
-    def pull_lines(self, lines: int) -> None:
-        """How many lines one pull would ask, of all its topics."""
-        if lines > MAX_PULL_LINES:
+    def pull_partitions(self, partitions: int) -> None:
+        """How many partitions one pull would ask, of all its topics."""
+        if partitions > MAX_PULL_PARTITIONS:
             raise InvalidField(
-                f"have {lines} partitions together, and one pull takes at most {MAX_PULL_LINES}: name fewer topics",
+                f"have {partitions} partitions together, and one pull takes at most {MAX_PULL_PARTITIONS}: "
+                "name fewer topics",
                 "topics",
             )
 

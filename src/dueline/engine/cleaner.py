@@ -1,16 +1,16 @@
-"""Clean-up: tidies lines by the directory's hints and removes unused topics (STORE 18, 19, 47).
+"""Clean-up: tidies partitions by the directory's hints and removes unused topics (STORE 18, 19, 47).
 
 Clean-up only writes down what is already true, so nobody waits for it. Any process may do it; a hint that was taken
-comes back after 30 s if its taker died. A hint is written before the line is told that it exists, and the next hint
-before the taken one is finished: a crash anywhere leaves a hint too many, never one too few.
+comes back after 30 s if its taker died. A hint is written before the partition is told that it exists, and the next
+hint before the taken one is finished: a crash anywhere leaves a hint too many, never one too few.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .figures import Figures
-from .job import Line
+from .job import Partition
+from .metrics import EngineMetrics
 from .registrar import Registrar
 from .rounds import Rounds
 from .store import Hint, Store
@@ -20,7 +20,7 @@ ROUND_S = 30.0  # other processes may have left hints: look at least this often
 TAKE = 20
 HOLD_MS = 30_000
 STEPS_PER_LINE = 50
-GRAIN_MS = 10_000  # hints are rounded up to this, so that a busy line is tidied in batches
+GRAIN_MS = 10_000  # hints are rounded up to this, so that a busy partition is tidied in batches
 
 
 class Cleaner:
@@ -30,7 +30,7 @@ class Cleaner:
         self,
         store: Store,
         registrar: Registrar,
-        figures: Figures,
+        figures: EngineMetrics,
         timer: Timer,
         idle_round_s: float = 600.0,
         round_s: float = ROUND_S,
@@ -42,16 +42,16 @@ class Cleaner:
         self._idle_round_s = idle_round_s
         self._round_s = round_s
         self.died: Callable[[str, str], None] | None = None  # told of topics where dead jobs were found
-        self._notes: dict[Line, int] = {}
+        self._notes: dict[Partition, int] = {}
         self._earliest_ms: int | None = None  # of the hints this process knows of
         self._taken_at_s: float | None = None
         self._idle_at_s = timer.time() + idle_round_s
         self._rounds = Rounds(self.run_once, timer, "clean-up failed")
 
-    def noted(self, line: Line, at_ms: int) -> None:
-        """There is work on this line at that time which the directory does not know yet."""
-        known = self._notes.get(line)
-        self._notes[line] = at_ms if known is None else min(known, at_ms)
+    def noted(self, partition: Partition, at_ms: int) -> None:
+        """There is work on this partition at that time which the directory does not know yet."""
+        known = self._notes.get(partition)
+        self._notes[partition] = at_ms if known is None else min(known, at_ms)
         self._rounds.wake()
 
     def start(self) -> None:
@@ -82,12 +82,12 @@ class Cleaner:
 
     async def _write_notes(self) -> None:
         while self._notes:
-            batch = [Hint(line, at_ms) for line, at_ms in list(self._notes.items())[:TAKE]]
+            batch = [Hint(partition, at_ms) for partition, at_ms in list(self._notes.items())[:TAKE]]
             await self._note(batch)
             for hint in batch:
-                if self._notes.get(hint.line) == hint.at_ms:
-                    del self._notes[hint.line]
-                await self._store.agenda_noted(hint.line, hint.at_ms)
+                if self._notes.get(hint.partition) == hint.at_ms:
+                    del self._notes[hint.partition]
+                await self._store.agenda_noted(hint.partition, hint.at_ms)
 
     async def _note(self, hints: Sequence[Hint]) -> None:
         await self._store.directory.note(hints)
@@ -101,22 +101,22 @@ class Cleaner:
             self._taken_at_s = self._timer.time()
             hints, self._earliest_ms = await self._store.directory.take(TAKE, HOLD_MS)
             for hint in hints:
-                await self._tidy_line(hint)
+                await self._tidy_partition(hint)
             if len(hints) < TAKE:
                 return
 
-    async def _tidy_line(self, hint: Hint) -> None:
+    async def _tidy_partition(self, hint: Hint) -> None:
         next_ms: int | None = None
         for _ in range(STEPS_PER_LINE):
-            cleaned = await self._store.clean(hint.line)
+            cleaned = await self._store.clean(hint.partition)
             if cleaned.expired or cleaned.exhausted or cleaned.dead_trimmed:
-                self._figures.of(hint.line.namespace, hint.line.topic).count_cleaned(cleaned)
+                self._figures.of(hint.partition.namespace, hint.partition.topic).count_cleaned(cleaned)
             if (cleaned.expired or cleaned.exhausted) and self.died is not None:
-                self.died(hint.line.namespace, hint.line.topic)
+                self.died(hint.partition.namespace, hint.partition.topic)
             next_ms = None if cleaned.next_ms is None else -(-cleaned.next_ms // GRAIN_MS) * GRAIN_MS
             if not cleaned.more:
                 break
         if next_ms is not None:
-            await self._note([Hint(hint.line, next_ms)])
+            await self._note([Hint(hint.partition, next_ms)])
         if next_ms != hint.at_ms:
             await self._store.directory.finish([hint])

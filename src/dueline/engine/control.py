@@ -1,7 +1,8 @@
 """Setting and showing topics (STORE 46).
 
-What is wanted is written to the topic's config first and then to every line; a call answers when all lines have it.
-If its process dies in between, whoever looks at the topic next sees that a line differs, and completes it.
+What is wanted is written to the topic's config first and then to every partition; a call answers when all partitions
+have it. If its process dies in between, whoever looks at the topic next sees that a partition differs, and completes
+it.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class TopicControl:
         self._checks.topic_name(namespace, name)
         check_on_dead(name, patch.policy)
         before: list[OnDead | None] = []
-        if patch.partitions not in (None, 1) and self._topics.is_wide(namespace):
+        if patch.partitions not in (None, 1) and self._topics.has_namespace_ids(namespace):
             raise InvalidField("the partitions of this namespace belong to all its topics", "partitions")
 
         def change(config: TopicConfig, is_new: bool) -> TopicConfig:
@@ -85,8 +86,9 @@ class TopicControl:
         change: Callable[[TopicConfig, bool], TopicConfig],
         expected_version: int | None = None,
     ) -> tuple[Topic, bool]:
-        """Write what `change` makes of the config (told also whether the topic is new), and tell every line. Where it
-        gives back the same object nothing is written, but the lines are told: an earlier writer may have died."""
+        """Write what `change` makes of the config (told also whether the topic is new), and tell every partition.
+        Where it gives back the same object nothing is written, but the partitions are told: an earlier writer may have
+        died."""
         for _ in range(TRIES):
             entry = await self._store.directory.topic(namespace, name)
             version = 0 if entry is None else entry.version
@@ -104,21 +106,21 @@ class TopicControl:
         raise Conflict("others keep changing this topic at the same time")
 
     async def _spread(self, entry: TopicEntry) -> Topic:
-        """Tell every line what the config says; again if it was changed meanwhile by somebody who may have been faster.
-        So whoever tells the lines last has looked after it."""
+        """Tell every partition what the config says; again if it was changed meanwhile by somebody who may have been
+        faster. So whoever tells the partitions last has looked after it."""
         while True:
             topic = self._adopt(entry)
             if not entry.version:
-                return topic  # it has no config: a line of it knows nothing
+                return topic  # it has no config: a partition of it knows nothing
             controls = _controls(unpack_config(entry.config), entry.version)
-            await asyncio.gather(*map(self._store.control, topic.lines, controls))
+            await asyncio.gather(*map(self._store.control, topic.partitions, controls))
             newest = await self._store.directory.topic(entry.namespace, entry.topic)
             if newest is None or newest.version <= entry.version:
                 return topic
             entry = newest
 
-    async def tell_lines(self, namespace: str, name: str) -> Topic:
-        """Tell every line what the config says, for a caller who must be sure that they know: whoever wrote it may
+    async def tell_partitions(self, namespace: str, name: str) -> Topic:
+        """Tell every partition what the config says, for a caller who must be sure that they know: whoever wrote it may
         have died before."""
         entry = await self._store.directory.topic(namespace, name)
         if entry is None:
@@ -168,16 +170,16 @@ class TopicControl:
         return found, after
 
     async def _view(self, topic: Topic, bands_ms: Sequence[int] = ()) -> TopicView:
-        stats = await asyncio.gather(*(self._store.stats(line, bands_ms) for line in topic.lines))
+        stats = await asyncio.gather(*(self._store.stats(partition, bands_ms) for partition in topic.partitions))
         if any((one.paused_until_ms or 0) != _paused_ms(topic, one.now_ms) for one in stats):
             await self._complete(topic)
-        waiters = self._waiters.count_on(topic.lines)
-        if not waiters and not self._waiters.announced(topic.lines):
+        waiters = self._waiters.count_on(topic.partitions)
+        if not waiters and not self._waiters.announced(topic.partitions):
             waiters = int(any(one.waiting for one in stats))
         return view_of(topic, stats, waiters)
 
     async def _complete(self, topic: Topic) -> None:
-        """A line differs from the config: if the config is really still this one, its writer was cut short."""
+        """A partition differs from the config: if the config is really still this one, its writer was cut short."""
         entry = await self._store.directory.topic(topic.namespace, topic.name)
         if entry is not None and entry.version == topic.version > 0:
             await self._spread(entry)
@@ -186,7 +188,7 @@ class TopicControl:
 
 
 def _controls(config: TopicConfig, version: int) -> list[Control]:
-    """What each line is told."""
+    """What each partition is told."""
     return [
         Control(config.paused_until_ms, max_in_flight=in_flight, rate_per_s=rate_per_s, policy_version=version)
         for in_flight, rate_per_s in limits_of(config.push, config.partitions)
@@ -199,7 +201,8 @@ def _paused_ms(topic: Topic, now_ms: int) -> int:
 
 
 def view_of(topic: Topic, stats: list[Stats], waiters: int) -> TopicView:
-    """The sum over the lines. `waiters` are this process's; 1 stands for those of other processes when it has none."""
+    """The sum over the partitions. `waiters` are this process's; 1 stands for those of other processes when it has
+    none."""
     nexts = [one.next_due_at_ms for one in stats if one.next_due_at_ms is not None]
     oldest = [one.oldest_ready_at_ms for one in stats if one.oldest_ready_at_ms is not None]
     reasons: dict[str, int] = {}
@@ -220,7 +223,7 @@ def view_of(topic: Topic, stats: list[Stats], waiters: int) -> TopicView:
         waiters=waiters,
         paused=paused_until_ms > 0,
         paused_until_ms=paused_until_ms if 0 < paused_until_ms < LAST_MS else None,
-        partitions=len(topic.lines),
+        partitions=len(topic.partitions),
         policy=topic.config.policy,
         version=topic.version,
         push=topic.config.push is not None,

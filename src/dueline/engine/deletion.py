@@ -1,11 +1,12 @@
 """Deleting a topic: its policy, pause, push target and ended jobs. Refused while it holds a live or a dead job.
 
 Other processes may send to it at the same time, and this one may die at any step; no job may end up where nobody looks
-for it. Each line forgets the topic first, in one call that is refused while the line holds a job; then the topic leaves
-the directory, unless somebody has registered it since it was read. What a process with the old config sends in between
-is told so by the line (StalePolicy 0): it registers the topic and reads its config anew (engine.sender). So either the
-registration comes first, and the deletion begins again, or the send is the first of a new topic. If this process dies
-before the topic has left the directory, the same answer makes the next sender tell the lines their config again.
+for it. Each partition forgets the topic first, in one call that is refused while the partition holds a job; then the
+topic leaves the directory, unless somebody has registered it since it was read. What a process with the old config
+sends in between is told so by the partition (StalePolicy 0): it registers the topic and reads its config anew
+(engine.sender). So either the registration comes first, and the deletion begins again, or the send is the first of a
+new topic. If this process dies before the topic has left the directory, the same answer makes the next sender tell the
+partitions their config again.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class TopicDeletion:
 
     async def delete(self, namespace: str, name: str) -> None:
         """Raises NotFound and TopicNotEmpty."""
-        # Not cut short when the caller goes away: half of its lines would have forgotten their topic.
+        # Not cut short when the caller goes away: half of its partitions would have forgotten their topic.
         await asyncio.shield(asyncio.create_task(self._delete(namespace, name)))
 
     async def _delete(self, namespace: str, name: str) -> None:
@@ -60,24 +61,24 @@ class TopicDeletion:
         raise TopicNotEmpty("others use the topic at the same time, or it holds broken jobs, which dueline fsck names")
 
     async def _taken_out(self, entry: TopicEntry, topic: Topic) -> bool:
-        """False: it was used meanwhile, and its lines know their config again."""
-        lines = topic.lines
-        for line in lines:
-            if not await self._store.retire(line, True):
+        """False: it was used meanwhile, and its partitions know their config again."""
+        partitions = topic.partitions
+        for partition in partitions:
+            if not await self._store.retire(partition, True):
                 return await self._kept(entry)
         directory, key = self._store.directory, (entry.namespace, entry.topic)
         removed = await directory.remove(*key, entry.seen_ms, entry.version)
         if not removed and await directory.topic(*key) is not None:  # None: removed by a call whose answer was lost
             return await self._kept(entry)
         self._topics.gone(*key)
-        if not all([await self._store.retire(line, True) for line in lines]):
+        if not all([await self._store.retire(partition, True) for partition in partitions]):
             # The first send to a new topic of this name; its sender lists it, unless it has died.
             await directory.register([key])
         return True
 
     async def _kept(self, entry: TopicEntry) -> bool:
         try:
-            await self._control.tell_lines(entry.namespace, entry.topic)
+            await self._control.tell_partitions(entry.namespace, entry.topic)
         except NotFound:
             pass  # somebody else has deleted it
         return False

@@ -1,6 +1,6 @@
 """The engine: decides everything that can be decided before the store call, and knows no wire word and no key.
 
-    dialect --Command--> Engine --items--> Store (one atomic call per line)
+    dialect --Command--> Engine --items--> Store (one atomic call per partition)
 
 It owns: validation against the limits (checks), times and policies to numbers (sending, patching), ids, the choice of
 the partition, the cache of topic configs (topics), their change (control), the waiters, the cleaner and the
@@ -23,17 +23,17 @@ from .commands import Bulk, Filter, Patch, Pull, Send, Sent, TopicPatch, TopicVi
 from .control import TopicControl
 from .deletion import TopicDeletion
 from .errors import Draining, DuelineError
-from .figures import Figures
 from .forwarder import Forwarder
-from .job import ENDED, LIVE, Held, Job, Line, State
+from .job import ENDED, LIVE, Job, LeasedJob, Partition, State
 from .job_calls import JobCalls
 from .limits import Limits, check_name
+from .metrics import EngineMetrics
 from .on_dead import ON_DEAD_TARGET, ON_DEAD_TOPIC, roomy
 from .push_control import PushControl, PushNews
 from .push_target import Pushing, PushTarget
 from .registrar import IDLE_MS, Registrar
 from .sender import Sender, SendWatch
-from .store import Code, Done, Extend, Page, Query, Ref, Release, SendItem, SendResult, Spare, Store
+from .store import Code, Extend, Outcome, Page, Query, Ref, Release, SendItem, SendOutcome, Spare, Store
 from .timer import LoopTimer, Timer
 from .topics import Topic, Topics
 from .waiters import Waiters
@@ -42,9 +42,9 @@ from .waiters import Waiters
 class Engine:
     """Every promise of the native API as a method. All topics are given as (namespace, topic).
 
-    `wide`: namespaces whose ids are unique over all their topics. `idle_ms`: when an unused, empty topic leaves the
-    directory. `round_s`: how often to look for what other processes left. `figures`: what this process counted. `timer`
-    is a seam for tests.
+    `namespace_ids`: namespaces whose ids are unique over all their topics. `idle_ms`: when an unused, empty topic
+    leaves the directory. `round_s`: how often to look for what other processes left. `figures`: what this process
+    counted. `timer` is a seam for tests.
     """
 
     def __init__(
@@ -52,17 +52,17 @@ class Engine:
         store: Store,
         limits: Limits = Limits(),
         *,
-        wide: frozenset[str] = frozenset(),
+        namespace_ids: frozenset[str] = frozenset(),
         idle_ms: int = IDLE_MS,
         round_s: float = ROUND_S,
         timer: Timer | None = None,
     ) -> None:
         timer = timer or LoopTimer()
-        self.figures = Figures()
+        self.figures = EngineMetrics()
         self.limits = limits
         self.store = store
         self._checks = Checks(limits)
-        self._topics = Topics(store, self._checks, self.figures, wide, timer.time)
+        self._topics = Topics(store, self._checks, self.figures, namespace_ids, timer.time)
         self._registrar = Registrar(store, self._topics, timer.time, idle_ms)
         self._sender = Sender(store, self._topics, self._registrar, self._checks, timer)
         self._waiters = Waiters(store, timer, limits.max_waiters)
@@ -74,7 +74,7 @@ class Engine:
         self._cleaner = Cleaner(store, self._registrar, self.figures, timer, idle_ms / 3000, round_s)
         roomy_sender = Sender(store, self._topics, self._registrar, Checks(roomy(limits)), timer)
         self._forwarder = Forwarder(store, self._topics, roomy_sender, self._carry, timer, round_s)
-        self._sender.tell_lines = roomy_sender.tell_lines = self._control.tell_lines
+        self._sender.tell_partitions = roomy_sender.tell_partitions = self._control.tell_partitions
         self._cleaner.died = self._waiters.died = self._forwarder.died
         self._control.rerouted = self._forwarder.changed
         self._background: set[asyncio.Task[None]] = set()
@@ -112,21 +112,21 @@ class Engine:
 
     # -- what the store tells
 
-    def woken(self, line: Line) -> None:
-        self._waiters.woken(line)
-        self._pushes.woken(line)
-        topic = self._topics.known(line.namespace, line.topic)
+    def woken(self, partition: Partition) -> None:
+        self._waiters.woken(partition)
+        self._pushes.woken(partition)
+        topic = self._topics.known(partition.namespace, partition.topic)
         if topic is not None and not topic.listed:
-            self._reload(topic)  # it has come into being, maybe with more lines than this one
+            self._reload(topic)  # it has come into being, maybe with more partitions than this one
 
-    def noted(self, line: Line, at_ms: int) -> None:
-        self._cleaner.noted(line, at_ms)
+    def noted(self, partition: Partition, at_ms: int) -> None:
+        self._cleaner.noted(partition, at_ms)
 
-    def unlisted(self, line: Line) -> None:
-        self._registrar.unlisted(line.namespace, line.topic)
+    def unlisted(self, partition: Partition) -> None:
+        self._registrar.unlisted(partition.namespace, partition.topic)
 
-    def policy_changed(self, line: Line, version: int) -> None:
-        topic = self._topics.known(line.namespace, line.topic)
+    def policy_changed(self, partition: Partition, version: int) -> None:
+        topic = self._topics.known(partition.namespace, partition.topic)
         if topic is not None and topic.version < version:
             self._reload(topic)
 
@@ -148,7 +148,7 @@ class Engine:
         return self._sender.send(namespace, topic, command)
 
     def send_now(
-        self, store: Callable[[Line, SendItem, int], SendResult | None], namespace: str, topic: str, command: Send
+        self, store: Callable[[Partition, SendItem, int], SendOutcome | None], namespace: str, topic: str, command: Send
     ) -> Sent | None:
         """The same from any thread, by a call of the store that needs no loop. None: nothing was done, await `send`."""
         return None if self._draining else self._sender.send_now(store, namespace, topic, command)
@@ -169,14 +169,14 @@ class Engine:
 
     # -- consuming
 
-    async def pull(self, command: Pull) -> list[Held]:
+    async def pull(self, command: Pull) -> list[LeasedJob]:
         """Due jobs under a lease; waits up to wait_ms. Cancelling the call takes the waiter out; a job that was already
         pulled for it is released without costing an attempt."""
         if self._draining:
             raise Draining
         self._checks.pull(command)
         topics = [await self._topics.get(command.namespace, name) for name in command.topics]
-        self._checks.pull_lines(sum(len(topic.lines) for topic in topics))
+        self._checks.pull_partitions(sum(len(topic.partitions) for topic in topics))
         for topic in topics:
             if self._topics.is_old(topic):
                 self._reload(topic)
@@ -194,38 +194,38 @@ class Engine:
         except TimeoutError:
             pass
 
-    async def give_back(self, namespace: str, jobs: Sequence[Held]) -> None:
+    async def give_back(self, namespace: str, jobs: Sequence[LeasedJob]) -> None:
         """Release jobs whose answer could not be written, without costing an attempt."""
-        by_line: dict[Line, list[Held]] = {}
+        by_partition: dict[Partition, list[LeasedJob]] = {}
         for job in jobs:
             topic = await self._topic(namespace, job.topic)
-            by_line.setdefault(topic.line_of(job.id), []).append(job)
-        for line, some in by_line.items():
-            await self._waiters.give_back(line, some)
+            by_partition.setdefault(topic.partition_of(job.id), []).append(job)
+        for partition, some in by_partition.items():
+            await self._waiters.give_back(partition, some)
 
-    def undelivered(self, namespace: str, jobs: Sequence[Held]) -> None:
+    def undelivered(self, namespace: str, jobs: Sequence[LeasedJob]) -> None:
         """The same, from where nobody can wait for it: the client was gone before its answer could be written."""
         self._spawn(self.give_back(namespace, jobs))
 
-    async def ack(self, namespace: str, topic: str, refs: Sequence[Ref]) -> list[Done]:
+    async def ack(self, namespace: str, topic: str, refs: Sequence[Ref]) -> list[Outcome]:
         return await self._jobs.ack(await self._topic(namespace, topic), refs)
 
-    async def release(self, namespace: str, topic: str, items: Sequence[Release]) -> list[Done]:
+    async def release(self, namespace: str, topic: str, items: Sequence[Release]) -> list[Outcome]:
         results = await self._jobs.release(await self._topic(namespace, topic), items)
         if any(result.code is Code.DEAD for result in results):
             self._forwarder.died(namespace, topic)
         return results
 
-    async def extend(self, namespace: str, topic: str, items: Sequence[Extend]) -> list[Done]:
+    async def extend(self, namespace: str, topic: str, items: Sequence[Extend]) -> list[Outcome]:
         return await self._jobs.extend(await self._topic(namespace, topic), items)
 
-    # -- by id alone, in wide namespaces
+    # -- by id alone, in namespaces with `namespace_ids`
 
-    async def ack_by_id(self, namespace: str, ids: Sequence[str]) -> list[Done]:
-        """Done, wherever the job is and whatever its live state. For protocols that know neither topic nor token."""
+    async def ack_by_id(self, namespace: str, ids: Sequence[str]) -> list[Outcome]:
+        """Ack, wherever the job is and whatever its live state. For protocols that know neither topic nor token."""
         return await self._jobs.ack(self._topics.everywhere(namespace), [Ref(id) for id in ids])
 
-    async def cancel_by_id(self, namespace: str, ids: Sequence[str], forget: bool = False) -> list[Done]:
+    async def cancel_by_id(self, namespace: str, ids: Sequence[str], forget: bool = False) -> list[Outcome]:
         return await self._jobs.cancel(self._topics.everywhere(namespace), ids, forget)
 
     async def get_by_id(self, namespace: str, id: str) -> Job:
@@ -235,7 +235,7 @@ class Engine:
 
     async def cancel(
         self, namespace: str, topic: str, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE
-    ) -> list[Done]:
+    ) -> list[Outcome]:
         return await self._jobs.cancel(await self._topic(namespace, topic), ids, forget, spare)
 
     async def cancel_matching(self, namespace: str, topic: str, which: Filter, dry_run: bool) -> Bulk:
@@ -253,7 +253,7 @@ class Engine:
     async def patch(self, namespace: str, topic: str, patch: Patch) -> Job:
         return await self._jobs.patch(await self._topic(namespace, topic), patch)
 
-    async def fire(self, namespace: str, topic: str, id: str) -> Done:
+    async def fire(self, namespace: str, topic: str, id: str) -> Outcome:
         return await self._jobs.fire(await self._topic(namespace, topic), id)
 
     async def list(self, namespace: str, topic: str, query: Query) -> Page:
@@ -319,8 +319,8 @@ class Engine:
         return await self._pushes.mark()
 
     async def begin_push(self, namespace: str, topic: str) -> tuple[int, PushTarget | None]:
-        """The version of the topic's config and its target, after its lines have certainly heard its limits."""
-        found = await self._control.tell_lines(namespace, topic)
+        """The version of the topic's config and its target, after its partitions have certainly heard its limits."""
+        found = await self._control.tell_partitions(namespace, topic)
         return found.version, found.config.push
 
     async def _carry(self, namespace: str) -> None:
@@ -343,7 +343,7 @@ class Engine:
         delay_ms: int = 0,
         max_attempts: int | None = None,
         set_max_attempts: bool = False,
-    ) -> list[Done]:
+    ) -> list[Outcome]:
         found = await self._topic(namespace, topic)
         return await self._jobs.revive(found, ids, delay_ms, max_attempts, set_max_attempts)
 
@@ -362,7 +362,7 @@ class Engine:
         found = await self._topic(namespace, topic)
         return await self._bulk.revive(found, which, dry_run, delay_ms, max_attempts, set_max_attempts)
 
-    async def purge(self, namespace: str, topic: str, ids: Sequence[str]) -> list[Done]:
+    async def purge(self, namespace: str, topic: str, ids: Sequence[str]) -> list[Outcome]:
         return await self._jobs.purge(await self._topic(namespace, topic), ids)
 
     async def purge_matching(self, namespace: str, topic: str, which: Filter, dry_run: bool) -> Bulk:

@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from .errors import DuelineError, Unavailable
-from .job import Job, Line, State
+from .job import Job, Partition, State
 from .limits import INTERNAL_NAMESPACE
 from .on_dead import ON_DEAD_TOPIC, goes_on, sent_on
 from .policy import OnDead
@@ -137,19 +137,19 @@ class Forwarder:
         if on_dead is None:
             return
         left = False
-        for line in topic.lines:
-            left |= await self._forward_line(topic, line, on_dead)
+        for partition in topic.partitions:
+            left |= await self._forward_partition(topic, partition, on_dead)
         if left:
             self._stuck[key] = self._timer.time() + ROUND_S
         else:
             self._stuck.pop(key, None)
 
-    async def _forward_line(self, topic: Topic, line: Line, on_dead: OnDead) -> bool:
+    async def _forward_partition(self, topic: Topic, partition: Partition, on_dead: OnDead) -> bool:
         """Batch by batch. True: some jobs could not be sent on and stay dead where they are."""
         left = False
         cursor: bytes | None = b""
         while cursor is not None and not self._rounds.stopping:
-            page = await self._store.list(line, Query(state=State.DEAD, cursor=cursor, limit=BATCH, body=True))
+            page = await self._store.list(partition, Query(state=State.DEAD, cursor=cursor, limit=BATCH, body=True))
             cursor = page.cursor
             movable = [job for job in page.jobs if goes_on(job)]
             if movable and on_dead.url is not None:
@@ -157,7 +157,7 @@ class Forwarder:
             sent = await self._send(topic.namespace, movable, on_dead)
             left |= len(sent) < len(page.jobs)
             if sent:
-                purged = await self._store.purge(line, Purge(tuple(sent)))
+                purged = await self._store.purge(partition, Purge(tuple(sent)))
                 topic.count("purged", sum(1 for _, done in purged if done.code is Code.OK))
         return left
 

@@ -53,17 +53,17 @@ class Item(msgspec.Struct, frozen=True):
     id: str | None = None
 
 
-class Line(msgspec.Struct, frozen=True, cache_hash=True):
-    """Where jobs stand in line: one topic in one partition.
+class Partition(msgspec.Struct, frozen=True, cache_hash=True):
+    """Where jobs stand in partition: one topic in one partition.
 
-    `wide` is True in a namespace whose ids are unique over all its topics (`id_scope = namespace`): there
-    the partition belongs to the namespace and holds the lines of all topics.
+    `namespace_ids` is True in a namespace whose ids are unique over all its topics (`id_scope = namespace`): there
+    the partition belongs to the namespace and holds the partitions of all topics.
     """
 
     namespace: str
     topic: str
-    partition: int = 0
-    wide: bool = False
+    number: int = 0
+    namespace_ids: bool = False
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -108,7 +108,7 @@ class Job(msgspec.Struct, frozen=True):
         return first_due_at_ms(self.due_at_ms, self.expires_at_ms, self.ttl_ms)
 
 
-class Held(msgspec.Struct, frozen=True):
+class LeasedJob(msgspec.Struct, frozen=True):
     """A job as handed to a consumer under a lease."""
 
     id: str

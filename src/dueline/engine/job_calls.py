@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from .checks import Checks, cut_error, within
 from .commands import Patch
 from .errors import AlreadyDone, InvalidField, JobLeased, NotFound, UnknownOutcome, VersionMismatch
-from .figures import Word, succeeded
-from .job import ENDED, Job, Line, State
+from .job import ENDED, Job, Partition, State
 from .limits import check_name
+from .metrics import Word, succeeded
 from .patching import changes_policy, edit_of, patched_policy
 from .replies import refusal
-from .spreading import over_lines
-from .store import Code, Done, Edit, Extend, Page, Purge, Query, Ref, Release, Revive, Spare, Store
+from .spreading import over_partitions
+from .store import Code, Edit, Extend, Outcome, Page, Purge, Query, Ref, Release, Revive, Spare, Store
 from .topics import Topic, Topics
 
 EDIT_TRIES = 10
@@ -35,44 +35,44 @@ def _same(id: str) -> str:
 
 
 class JobCalls:
-    """Each method checks, calls the store on the lines concerned, and counts."""
+    """Each method checks, calls the store on the partitions concerned, and counts."""
 
     def __init__(self, store: Store, topics: Topics, checks: Checks) -> None:
         self._store = store
         self._topics = topics
         self._checks = checks
 
-    async def ack(self, topic: Topic, refs: Sequence[Ref]) -> list[Done]:
+    async def ack(self, topic: Topic, refs: Sequence[Ref]) -> list[Outcome]:
         self._checks.refs(refs)
         return await self._over(topic, refs, _id_of, self._store.ack, _counter(topic, "acked"))
 
-    async def release(self, topic: Topic, items: Sequence[Release]) -> list[Done]:
+    async def release(self, topic: Topic, items: Sequence[Release]) -> list[Outcome]:
         """Without a jitter draw of its own an item gets one here; error texts are cut to 1 KiB."""
         self._checks.refs(items)
         items = [_drawn(item) for item in items]
         return await self._over(topic, items, _id_of, self._store.release, topic.count_released)
 
-    async def extend(self, topic: Topic, items: Sequence[Extend]) -> list[Done]:
+    async def extend(self, topic: Topic, items: Sequence[Extend]) -> list[Outcome]:
         self._checks.refs(items)
         return await self._over(topic, items, _id_of, self._store.extend, _counter(topic, "extended"))
 
-    async def cancel(self, topic: Topic, ids: Sequence[str], forget: bool, spare: Spare = Spare.NONE) -> list[Done]:
+    async def cancel(self, topic: Topic, ids: Sequence[str], forget: bool, spare: Spare = Spare.NONE) -> list[Outcome]:
         self._checks.ids(ids)
 
-        async def call(line: Line, some: Sequence[str]) -> list[Done]:
-            return await self._store.cancel(line, some, forget, spare)
+        async def call(partition: Partition, some: Sequence[str]) -> list[Outcome]:
+            return await self._store.cancel(partition, some, forget, spare)
 
         return await self._over(topic, ids, _same, call, _counter(topic, "cancelled"))
 
     async def revive(
         self, topic: Topic, ids: Sequence[str], delay_ms: int, max_attempts: int | None, set_max_attempts: bool
-    ) -> list[Done]:
+    ) -> list[Outcome]:
         self._checks.ids(ids)
         self.check_revive(delay_ms, max_attempts)
 
-        async def call(line: Line, some: Sequence[str]) -> list[Done]:
+        async def call(partition: Partition, some: Sequence[str]) -> list[Outcome]:
             revive = Revive(tuple(some), 0, delay_ms, max_attempts, set_max_attempts)
-            return [done for _, done in await self._store.revive(line, revive)]
+            return [done for _, done in await self._store.revive(partition, revive)]
 
         return await self._over(topic, ids, _same, call, _counter(topic, "revived"))
 
@@ -81,11 +81,11 @@ class JobCalls:
         if max_attempts is not None:
             self._checks.attempts(max_attempts)
 
-    async def purge(self, topic: Topic, ids: Sequence[str]) -> list[Done]:
+    async def purge(self, topic: Topic, ids: Sequence[str]) -> list[Outcome]:
         self._checks.ids(ids)
 
-        async def call(line: Line, some: Sequence[str]) -> list[Done]:
-            return [done for _, done in await self._store.purge(line, Purge(tuple(some)))]
+        async def call(partition: Partition, some: Sequence[str]) -> list[Outcome]:
+            return [done for _, done in await self._store.purge(partition, Purge(tuple(some)))]
 
         return await self._over(topic, ids, _same, call, _counter(topic, "purged"))
 
@@ -93,14 +93,14 @@ class JobCalls:
         check_name(id, "id")
 
         async def read() -> Job:
-            [job] = await self._store.read(topic.line_of(id), (id,))
+            [job] = await self._store.read(topic.partition_of(id), (id,))
             if job is None:
                 raise NotFound("there is no such job")
             return job
 
         return await self._looked_for(topic, read)
 
-    async def fire(self, topic: Topic, id: str) -> Done:
+    async def fire(self, topic: Topic, id: str) -> Outcome:
         check_name(id, "id")
         [done] = await self._over(topic, [Edit(id, at_ms=0)], _id_of, self._store.edit, lambda _: None)
         _raise_refusal(done)
@@ -118,28 +118,28 @@ class JobCalls:
     async def _patched(self, topic: Topic, patch: Patch) -> Job:
         if patch.body is not None:
             await self._check_body_may_change(topic, patch.id)
-        line = topic.line_of(patch.id)
-        done = Done(Code.VERSION_MISMATCH)
+        partition = topic.partition_of(patch.id)
+        done = Outcome(Code.VERSION_MISMATCH)
         for _ in range(EDIT_TRIES):
-            [done] = await self._store.edit(line, (await self._edit_of(topic, patch),))
+            [done] = await self._store.edit(partition, (await self._edit_of(topic, patch),))
             if done.code is not Code.VERSION_MISMATCH or patch.version is not None:
                 break
         _raise_refusal(done)
-        [job] = await self._store.read(line, (patch.id,))
+        [job] = await self._store.read(partition, (patch.id,))
         if job is None:
             raise UnknownOutcome("the job was changed and has ended since", id=patch.id)
         return job
 
     async def _check_body_may_change(self, topic: Topic, id: str) -> None:
         """The items of a group are what was sent: no patch replaces them. Once a group, always a group."""
-        [job] = await self._store.read(topic.line_of(id), (id,), False)
+        [job] = await self._store.read(topic.partition_of(id), (id,), False)
         if job is not None and job.merge_key is not None:
             raise InvalidField("a merge group has items, not a body: send with its key to add one", "body")
 
     async def _edit_of(self, topic: Topic, patch: Patch) -> Edit:
         if not changes_policy(patch):
             return edit_of(patch, None, patch.version)
-        [job] = await self._store.read(topic.line_of(patch.id), (patch.id,), False)
+        [job] = await self._store.read(topic.partition_of(patch.id), (patch.id,), False)
         if job is None:
             raise NotFound("there is no such job")
         if job.state in ENDED:
@@ -155,14 +155,14 @@ class JobCalls:
         topic: Topic,
         items: Sequence[I],
         id_of: Callable[[I], str],
-        call: Callable[[Line, Sequence[I]], Awaitable[list[Done]]],
-        count: Callable[[Sequence[Done]], None],
-    ) -> list[Done]:
-        """`over_lines`; what is not found is looked for again where the topic has other lines now."""
-        results = await over_lines(topic, items, id_of, call, count)
+        call: Callable[[Partition, Sequence[I]], Awaitable[list[Outcome]]],
+        count: Callable[[Sequence[Outcome]], None],
+    ) -> list[Outcome]:
+        """`over_partitions`; what is not found is looked for again where the topic has other partitions now."""
+        results = await over_partitions(topic, items, id_of, call, count)
         missing = [place for place, done in enumerate(results) if done.code is Code.NOT_FOUND]
         if missing and await self._topics.renewed(topic):
-            again = await over_lines(topic, [items[place] for place in missing], id_of, call, count)
+            again = await over_partitions(topic, [items[place] for place in missing], id_of, call, count)
             for place, done in zip(missing, again, strict=True):
                 results[place] = done
         return results
@@ -180,18 +180,18 @@ class JobCalls:
         """One page, partition after partition (the groups of a key stand in one). A cursor is the partition and the
         store's own cursor in it."""
         self._checks.query(query)
-        lines = topic.lines if query.merge_key is None else (topic.line_of(query.merge_key),)
-        partition, cursor = _unpack_cursor(query.cursor, len(lines))
+        partitions = topic.partitions if query.merge_key is None else (topic.partition_of(query.merge_key),)
+        partition, cursor = _unpack_cursor(query.cursor, len(partitions))
         jobs: list[Job] = []
         now_ms = self._store.now_ms()
         for _ in range(LIST_CALLS):
             asked = replace(query, cursor=cursor, limit=query.limit - len(jobs))
-            page = await self._store.list(lines[partition], asked)
+            page = await self._store.list(partitions[partition], asked)
             jobs += page.jobs
             now_ms = page.now_ms
             if page.cursor is not None:
                 cursor = page.cursor
-            elif partition + 1 < len(lines):
+            elif partition + 1 < len(partitions):
                 partition, cursor = partition + 1, b""
             else:
                 return Page(jobs, None, now_ms)
@@ -216,7 +216,7 @@ def _unpack_cursor(cursor: bytes, partitions: int) -> tuple[int, bytes]:
     return partition, place[2:]
 
 
-def _counter(topic: Topic, word: Word) -> Callable[[Sequence[Done]], None]:
+def _counter(topic: Topic, word: Word) -> Callable[[Sequence[Outcome]], None]:
     return lambda results: topic.count(word, succeeded(results))
 
 
@@ -225,7 +225,7 @@ def _drawn(item: Release) -> Release:
     return replace(item, error=error, jitter_draw=item.jitter_draw or random.random())
 
 
-def _raise_refusal(done: Done) -> None:
+def _raise_refusal(done: Outcome) -> None:
     error = refusal(done.code)
     if error is not None:
         raise error

@@ -33,7 +33,7 @@ class Limits(msgspec.Struct, frozen=True):
     max_tag_bytes: int = 64
     max_headers: int = 32
     max_headers_bytes: int = 8 * 1024
-    max_queued_jobs: int = 10_000  # waiting for a script call, per line
+    max_queued_jobs: int = 10_000  # waiting for a script call, per partition
     max_queued_bytes: int = 16 << 20
     max_waiters: int = 100_000
 
@@ -45,7 +45,7 @@ def check_name(name: str, field: str) -> str:
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
-        raise InvalidField("has a lone surrogate, which is not UTF-8 text", field) from None
+        raise InvalidField("has a single_send surrogate, which is not UTF-8 text", field) from None
     if not 1 <= size <= MAX_ID_BYTES:
         raise InvalidField(f"must have 1 to {MAX_ID_BYTES} bytes, has {size}", field)
     if not name.isprintable() and any(ord(c) < 32 or ord(c) == 127 for c in name):

@@ -58,8 +58,8 @@ def _max_bytes(command: Send, topic: Topic) -> int:
 
 
 def group_id(key: str, id: str, topic: Topic) -> str:
-    """The id for a group of this key, if one has to be opened: `id`, when it stands in the key's own line, else a
-    fresh one that does. So a group is found by its key and by its id in the same line."""
-    partitions = len(topic.lines)
+    """The id for a group of this key, if one has to be opened: `id`, when it stands in the key's own partition, else a
+    fresh one that does. So a group is found by its key and by its id in the same partition."""
+    partitions = len(topic.partitions)
     partition = partition_of(key, partitions)
     return id if partition_of(id, partitions) == partition else new_id_in(partition, partitions)

@@ -68,7 +68,7 @@ def check_url(url: str, field: str) -> None:
 
 
 def check_spread(target: PushTarget, partitions: int) -> None:
-    """Each line needs a place of its own."""
+    """Each partition needs a place of its own."""
     if target.concurrency < partitions:
         raise InvalidField(
             f"the topic has {partitions} partitions and each needs one: must be at least {partitions}", "concurrency"

@@ -4,8 +4,8 @@ Who pushes must hear of targets that others set. A change of any target also cha
 own whose version counts the changes. Looking at it is one command, and only when it moved the topics are paged through
 (`Engine.push_mark`, `Engine.pushing`). The config is written before the mark: who sees the mark sees the target.
 
-The mark has a line, too, as any topic has. A job that is sent there and withdrawn at once is a bell: the store wakes
-every process that waits on the line. Nothing depends on it but how soon they look.
+The mark has a partition, too, as any topic has. A job that is sent there and withdrawn at once is a bell: the store
+wakes every process that waits on the partition. Nothing depends on it but how soon they look.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from .checks import Checks, within
 from .control import TopicControl
 from .errors import DuelineError, NotFound
-from .job import BodyKind, Line
+from .job import BodyKind, Partition
 from .limits import INTERNAL_NAMESPACE
 from .policy import JobPolicy
 from .push_checks import check_spread, check_target
@@ -34,7 +34,8 @@ class PushNews(Protocol):
     """Who pushes, as far as the engine knows it. Called inside the event loop; must not wait."""
 
     def changed(self, namespace: str, topic: str, version: int, target: PushTarget | None) -> None:
-        """This process changed a target, and all its lines know. `version` is that of the config; None: removed."""
+        """This process changed a target, and all its partitions know. `version` is that of the config; None:
+        removed."""
 
     def marked(self, mark: int) -> None:
         """That change has moved the mark here."""
@@ -44,7 +45,7 @@ class PushNews(Protocol):
 
 
 class PushControl:
-    """Reads and changes of targets. `news` is told of every change that this process makes, as soon as all lines
+    """Reads and changes of targets. `news` is told of every change that this process makes, as soon as all partitions
     know it, and of those of others when their bell rings."""
 
     def __init__(self, store: Store, control: TopicControl, checks: Checks) -> None:
@@ -134,12 +135,12 @@ class PushControl:
         if self.news is not None and entry is not None:
             self.news.marked(entry.version)
         try:
-            await self._store.send(Line(*MARK), (BELL,))
-            await self._store.cancel(Line(*MARK), (BELL.id,), forget=True)
+            await self._store.send(Partition(*MARK), (BELL,))
+            await self._store.cancel(Partition(*MARK), (BELL.id,), forget=True)
         except DuelineError:
             pass  # they look by themselves, a little later
 
-    def woken(self, line: Line) -> None:
-        """The store woke a line."""
-        if self.news is not None and (line.namespace, line.topic) == MARK:
+    def woken(self, partition: Partition) -> None:
+        """The store woke a partition."""
+        if self.news is not None and (partition.namespace, partition.topic) == MARK:
             self.news.rang()

@@ -3,8 +3,8 @@
 A target is part of the topic's config: whoever knows the topic knows its target, in every process. How a call is made
 is the business of the push package; `courier` names who there does it.
 
-Its concurrency and rate are told to the topic's lines, split over them, so that the store enforces both exactly over
-all processes (`limits_of`).
+Its concurrency and rate are told to the topic's partitions, split over them, so that the store enforces both exactly
+over all processes (`limits_of`).
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ def retry_of(own: Retry | None, target: PushTarget | None) -> Retry:
 
 
 def limits_of(target: PushTarget | None, partitions: int) -> list[tuple[int, float]]:
-    """What each line may have in flight, and its rate: together exactly the target's. Without a target no limits."""
+    """What each partition may have in flight, and its rate: together exactly the target's. Without a target no
+    limits."""
     if target is None:
         return [(0, 0.0)] * partitions
     share, rest = divmod(target.concurrency, partitions)

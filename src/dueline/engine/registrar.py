@@ -1,9 +1,9 @@
 """Keeps the directory's list of topics true, from the side of the sender (STORE 47).
 
 A topic is registered before this process's first send to it and again after 10 minutes of use, so an entry that is
-older than the idle time belongs to a topic that nobody sends to. Such a topic is removed when its lines hold nothing.
-A send that slips in between finds a line that is not listed; the store says so (`events.unlisted`) and the topic is
-registered again.
+older than the idle time belongs to a topic that nobody sends to. Such a topic is removed when its partitions hold
+nothing. A send that slips in between finds a partition that is not listed; the store says so (`events.unlisted`) and
+the topic is registered again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from .job import Line
+from .job import Partition
 from .store import Store, TopicEntry
 from .topics import Topic, Topics
 
@@ -43,7 +43,7 @@ class Registrar:
         topic.listed = True
 
     def unlisted(self, namespace: str, topic: str) -> None:
-        """A line changed which the directory does not list: list it, soon."""
+        """A partition changed which the directory does not list: list it, soon."""
         self._wanted[(namespace, topic)] = None
         self._flush().add_done_callback(_seen)
 
@@ -82,17 +82,17 @@ class Registrar:
         return removed
 
     async def _remove(self, entry: TopicEntry) -> bool:
-        """True when it is gone. A topic without config has one line; one with config stays for ever."""
+        """True when it is gone. A topic without config has one partition; one with config stays for ever."""
         if entry.version:
             return False
-        line = Line(entry.namespace, entry.topic, 0, self._topics.is_wide(entry.namespace))
-        if not await self._store.retire(line):
+        partition = Partition(entry.namespace, entry.topic, 0, self._topics.has_namespace_ids(entry.namespace))
+        if not await self._store.retire(partition):
             return False
         if not await self._store.directory.remove(entry.namespace, entry.topic, entry.seen_ms):
             return True  # registered by a sender since; that is newer than what was looked at
         self._topics.gone(entry.namespace, entry.topic)
         # A send may have come between the two calls. One that comes later is told by the store.
-        return await self._store.retire(line)
+        return await self._store.retire(partition)
 
     async def stop(self) -> None:
         if self._call is not None:
@@ -100,6 +100,7 @@ class Registrar:
 
 
 def _seen(task: asyncio.Task[None]) -> None:
-    """A failure here needs no more than being looked at: the store says `unlisted` again at the line's next change."""
+    """A failure here needs no more than being looked at: the store says `unlisted` again at the partition's next
+    change."""
     if not task.cancelled():
         task.exception()

@@ -12,14 +12,14 @@ from .checks import Checks, at_place
 from .commands import Send, Sent
 from .errors import DuelineError, IdExists, StoreDown, StoreFull, Unavailable, UnknownOutcome
 from .ids import new_id
-from .job import Line
+from .job import Partition
 from .limits import BATCH_BYTES, BATCH_JOBS
 from .merging import group_id
 from .registrar import Registrar
 from .replies import RESULTS, refusal
 from .sending import send_item
 from .spreading import Batch, error_for, split
-from .store import Code, SendItem, SendResult, StalePolicy, Store
+from .store import Code, SendItem, SendOutcome, StalePolicy, Store
 from .timer import Timer
 from .topics import Topic, Topics
 
@@ -52,7 +52,9 @@ class Sender:
         self._now_ms = store.now_ms
         self.closed: str | None = None
         self.watch: SendWatch | None = None
-        self.tell_lines: Callable[[str, str], Awaitable[Topic]] | None = None  # of a topic that they have forgotten
+        self.tell_partitions: Callable[[str, str], Awaitable[Topic]] | None = (
+            None  # of a topic that they have forgotten
+        )
 
     async def send(self, namespace: str, name: str, command: Send) -> Sent:
         if self.closed is not None:
@@ -66,7 +68,7 @@ class Sender:
         if command.merge is not None:
             item = _placed(item, topic)
         try:
-            results = await self._store.send(topic.line_of(item.id), (item,), version)
+            results = await self._store.send(topic.partition_of(item.id), (item,), version)
         except StalePolicy as stale:
             [answer] = await self._send_again(topic, [command], [id], stale.version)
         except UnknownOutcome as error:
@@ -81,7 +83,7 @@ class Sender:
 
     def send_now(
         self,
-        store: Callable[[Line, SendItem, int], SendResult | None],
+        store: Callable[[Partition, SendItem, int], SendOutcome | None],
         namespace: str,
         name: str,
         command: Send,
@@ -94,7 +96,7 @@ class Sender:
         id = new_id() if command.id is None else command.id
         version = topic.version  # before the item is made: the loop's thread may read a new policy meanwhile
         item = send_item(command, id, topic, self._checks, self._now_ms)
-        result = store(topic.line_of(id), item, version)
+        result = store(topic.partition_of(id), item, version)
         if result is None:
             return None
         return Sent(id, topic.name, RESULTS[result.code], result.state, result.due_at_ms, result.version)
@@ -132,26 +134,32 @@ class Sender:
         self, topic: Topic, version: int, commands: Sequence[Send], items: Sequence[SendItem]
     ) -> list[Sent | DuelineError]:
         """`version`: of the policy that the items were made with."""
-        if len(topic.lines) == 1 and len(items) <= BATCH_JOBS and sum(len(item.body) for item in items) <= BATCH_BYTES:
-            return await self._send_batch(topic, topic.lines[0], version, commands, items)
+        if (
+            len(topic.partitions) == 1
+            and len(items) <= BATCH_JOBS
+            and sum(len(item.body) for item in items) <= BATCH_BYTES
+        ):
+            return await self._send_batch(topic, topic.partitions[0], version, commands, items)
         answers: dict[int, Sent | DuelineError] = {}
 
-        async def run(line: Line, batch: Batch[SendItem]) -> None:
+        async def run(partition: Partition, batch: Batch[SendItem]) -> None:
             own = [commands[place] for place in batch.places]
-            some = await self._send_batch(topic, line, version, own, batch.items)
+            some = await self._send_batch(topic, partition, version, own, batch.items)
             answers.update(zip(batch.places, some, strict=True))
 
         # All of them at once: the store keeps their order, and is at the first while the next is made.
         split_items = split(topic, items, lambda item: item.id, lambda item: len(item.body))
-        await asyncio.gather(*(run(line, batch) for line, batches in split_items.items() for batch in batches))
+        await asyncio.gather(
+            *(run(partition, batch) for partition, batches in split_items.items() for batch in batches)
+        )
         return [answers[place] for place in range(len(items))]
 
     async def _send_batch(
-        self, topic: Topic, line: Line, version: int, commands: Sequence[Send], items: Sequence[SendItem]
+        self, topic: Topic, partition: Partition, version: int, commands: Sequence[Send], items: Sequence[SendItem]
     ) -> list[Sent | DuelineError]:
         """One store call. Its failure is the answer for each of its jobs."""
         try:
-            results = await self._store.send(line, items, version)
+            results = await self._store.send(partition, items, version)
         except StalePolicy as stale:
             return await self._send_again(topic, commands, [item.id for item in items], stale.version)
         except DuelineError as error:
@@ -163,11 +171,11 @@ class Sender:
     async def _send_again(
         self, topic: Topic, commands: Sequence[Send], ids: Sequence[str], version: int
     ) -> list[Sent | DuelineError]:
-        """A line knows a newer policy, or has forgotten its topic: nothing was stored. Read the config, make the items
-        anew, one job at a time.
+        """A partition knows a newer policy, or has forgotten its topic: nothing was stored. Read the config, make the
+        items anew, one job at a time.
 
-        The config is always written before the lines hear of it. If the directory still has an older one after a second
-        look, it has lost it; then the line's own version counts, so that sends go on.
+        The config is always written before the partitions hear of it. If the directory still has an older one after a
+        second look, it has lost it; then the partition's own version counts, so that sends go on.
         """
         answers: list[Sent | DuelineError] = []
         for command, id in zip(commands, ids, strict=True):
@@ -179,16 +187,16 @@ class Sender:
 
     async def _send_one_again(self, topic: Topic, command: Send, id: str, version: int) -> Sent | DuelineError:
         for attempt in range(TRIES):
-            if version == 0 < topic.version and self.tell_lines is not None:
+            if version == 0 < topic.version and self.tell_partitions is not None:
                 # Somebody deletes the topic. Registered first, it stays as it is or becomes a new one: engine.deletion.
                 await self._register(topic)
-                await self.tell_lines(topic.namespace, topic.name)
+                await self.tell_partitions(topic.namespace, topic.name)
             elif topic.version < version:
                 await self._topics.load(topic.namespace, topic.name)
             item = _placed(send_item(command, id, topic, self._checks, self._now_ms), topic)
             used = topic.version if attempt < 2 else max(topic.version, version)
             try:
-                [result] = await self._store.send(topic.line_of(item.id), (item,), used)
+                [result] = await self._store.send(topic.partition_of(item.id), (item,), used)
             except StalePolicy as stale:
                 version = stale.version
             else:
@@ -200,7 +208,7 @@ class Sender:
             self.watch.refused(namespace, name, error)
         return error
 
-    def _answer(self, topic: Topic, id: str, result: SendResult) -> Sent | DuelineError:
+    def _answer(self, topic: Topic, id: str, result: SendOutcome) -> Sent | DuelineError:
         said = RESULTS.get(result.code)
         sent = topic.figures.sent
         if said is None:
@@ -218,8 +226,8 @@ class Sender:
 
 
 def _placed(item: SendItem, topic: Topic) -> SendItem:
-    """The item for the lines that the topic has now: while it was registered it may have got more of them."""
-    if item.merge is None or len(topic.lines) == 1:
+    """The item for the partitions that the topic has now: while it was registered it may have got more of them."""
+    if item.merge is None or len(topic.partitions) == 1:
         return item
     id = group_id(item.merge.key, item.id, topic)
     return item if id == item.id else replace(item, id=id)

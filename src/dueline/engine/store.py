@@ -1,6 +1,6 @@
-"""The store's interface: fourteen whole operations on lines. No I/O here, no redis type, no key.
+"""The store's interface: fourteen whole operations on partitions. No I/O here, no redis type, no key.
 
-Each operation is one atomic call on one line (a topic in one partition) and takes many jobs. Two
+Each operation is one atomic call on one partition (a topic in one partition) and takes many jobs. Two
 implementations pass one contract suite: `store.memory` (the readable reference) and `store.valkey` (Lua).
 
 Time. Every operation happens at one moment `now` of the store's clock. What begins is counted from the next whole
@@ -27,7 +27,7 @@ from typing import Protocol
 
 import msgspec
 
-from .job import BodyKind, Held, Job, Line, Reason, State
+from .job import BodyKind, Job, LeasedJob, Partition, Reason, State
 from .policy import JobPolicy
 from .push_log import PushLog
 
@@ -48,7 +48,7 @@ class Code(IntEnum):
     ALREADY_DONE = 14
     VERSION_MISMATCH = 15
     BROKEN = 16
-    ELSEWHERE = 17  # wide namespaces: the id lives in another topic
+    ELSEWHERE = 17  # namespaces with `namespace_ids`: the id lives in another topic
 
 
 class OnConflict(IntEnum):
@@ -116,7 +116,7 @@ class SendItem(msgspec.Struct, frozen=True):
     on_overdue: OnConflict | None = None  # a leased job whose ttl is over; None: as on_live
 
 
-class SendResult(msgspec.Struct, frozen=True):
+class SendOutcome(msgspec.Struct, frozen=True):
     """code: CREATED KEPT REPLACED APPENDED ID_EXISTS ELSEWHERE. The rest describes the job that is there now.
     Of a merge also the group's id and the number of its items."""
 
@@ -144,12 +144,12 @@ class Pull(msgspec.Struct, frozen=True):
     wait_ms: int = 0
 
 
-class Pulled(msgspec.Struct, frozen=True):
+class PullOutcome(msgspec.Struct, frozen=True):
     """`jobs[i]` goes to the waiter whose credit covers place i. `next_ms`: the first moment at which another pull could
     give something (None: only a wake-up can change that). `more`: the bound ended this call, pull again at once.
-    `on_duty`: this process serves the line first; others wait a little longer (store.valkey)."""
+    `on_duty`: this process serves the partition first; others wait a little longer (store.valkey)."""
 
-    jobs: list[Held]
+    jobs: list[LeasedJob]
     next_ms: int | None
     more: bool
     now_ms: int
@@ -187,7 +187,7 @@ class Extend(msgspec.Struct, frozen=True):
     lease_ms: int
 
 
-class Done(msgspec.Struct, frozen=True):
+class Outcome(msgspec.Struct, frozen=True):
     """Result of ack, release, extend, cancel, edit, revive, purge. `at_ms`: the new due time or deadline if any."""
 
     code: Code
@@ -234,7 +234,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """Counts of one line (no scans). `ready` may count a dead one for up to the clean-up grain (10 s)."""
+    """Counts of one partition (no scans). `ready` may count a dead one for up to the clean-up grain (10 s)."""
 
     scheduled: int
     ready: int
@@ -253,7 +253,7 @@ class Stats(msgspec.Struct, frozen=True):
 
 
 class Control(msgspec.Struct, frozen=True):
-    """Set what a line knows about its topic; None = leave it. `pause_until_ms` 0 = resume."""
+    """Set what a partition knows about its topic; None = leave it. `pause_until_ms` 0 = resume."""
 
     pause_until_ms: int | None = None
     max_in_flight: int | None = None  # 0 = no limit
@@ -278,7 +278,7 @@ class Purge(msgspec.Struct, frozen=True):
     limit: int = 0
 
 
-class Cleaned(msgspec.Struct, frozen=True):
+class CleanOutcome(msgspec.Struct, frozen=True):
     """What one bounded clean-up step wrote down. `next_ms`: when the next work comes, None = none; `more`: at once."""
 
     expired: int
@@ -300,33 +300,33 @@ class TopicEntry(msgspec.Struct, frozen=True):
 
 
 class Hint(msgspec.Struct, frozen=True):
-    """Somewhere to tidy: a line and a time."""
+    """Somewhere to tidy: a partition and a time."""
 
-    line: Line
+    partition: Partition
     at_ms: int
 
 
 class Events(Protocol):
     """What a store tells its engine, from inside the event loop."""
 
-    def woken(self, line: Line) -> None:
+    def woken(self, partition: Partition) -> None:
         """Something became deliverable earlier than the last `next_ms` said, or a wake-up may have been missed."""
 
-    def noted(self, line: Line, at_ms: int) -> None:
-        """There is clean-up work on this line at that time which the directory does not know yet."""
+    def noted(self, partition: Partition, at_ms: int) -> None:
+        """There is clean-up work on this partition at that time which the directory does not know yet."""
 
-    def unlisted(self, line: Line) -> None:
-        """A call changed a line that no directory entry is known for: register its topic."""
+    def unlisted(self, partition: Partition) -> None:
+        """A call changed a partition that no directory entry is known for: register its topic."""
 
-    def policy_changed(self, line: Line, version: int) -> None:
-        """The line knows a newer policy version than the call carried."""
+    def policy_changed(self, partition: Partition, version: int) -> None:
+        """The partition knows a newer policy version than the call carried."""
 
 
 DIRECTORY_PAGE = 100  # topics that one call shows
 
 
 class Directory(Protocol):
-    """Operation 14: what is known across lines. Each method is one atomic call."""
+    """Operation 14: what is known across partitions. Each method is one atomic call."""
 
     async def register(self, topics: Sequence[tuple[str, str]]) -> None:
         """List topics. Each registration, and each write of a config, gives a topic a later `seen_ms` than it had."""
@@ -355,7 +355,7 @@ class Directory(Protocol):
         ...
 
     async def finish(self, taken: Sequence[Hint]) -> None:
-        """Remove hints that were tidied (a later hint of the same line is another entry)."""
+        """Remove hints that were tidied (a later hint of the same partition is another entry)."""
         ...
 
 
@@ -380,37 +380,39 @@ class Store(Protocol):
         """The store's clock as this process knows it (no call)."""
         ...
 
-    async def watch(self, line: Line) -> None:
-        """From now on `events.woken` is called for this line."""
+    async def watch(self, partition: Partition) -> None:
+        """From now on `events.woken` is called for this partition."""
         ...
 
-    async def unwatch(self, line: Line) -> None: ...
+    async def unwatch(self, partition: Partition) -> None: ...
 
-    def send(self, line: Line, items: Sequence[SendItem], policy_version: int = 0) -> Awaitable[list[SendResult]]: ...
-    async def pull(self, line: Line, pull: Pull) -> Pulled: ...
-    def ack(self, line: Line, items: Sequence[Ref]) -> Awaitable[list[Done]]: ...
-    async def release(self, line: Line, items: Sequence[Release]) -> list[Done]: ...
-    async def extend(self, line: Line, items: Sequence[Extend]) -> list[Done]: ...
+    def send(
+        self, partition: Partition, items: Sequence[SendItem], policy_version: int = 0
+    ) -> Awaitable[list[SendOutcome]]: ...
+    async def pull(self, partition: Partition, pull: Pull) -> PullOutcome: ...
+    def ack(self, partition: Partition, items: Sequence[Ref]) -> Awaitable[list[Outcome]]: ...
+    async def release(self, partition: Partition, items: Sequence[Release]) -> list[Outcome]: ...
+    async def extend(self, partition: Partition, items: Sequence[Extend]) -> list[Outcome]: ...
     async def cancel(
-        self, line: Line, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE
-    ) -> list[Done]:
+        self, partition: Partition, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE
+    ) -> list[Outcome]:
         """OK also when it was cancelled before; ALREADY_DONE when done or dead."""
         ...
 
-    async def edit(self, line: Line, items: Sequence[Edit]) -> list[Done]: ...
-    async def read(self, line: Line, ids: Sequence[str], body: bool = True) -> list[Job | None]: ...
-    async def list(self, line: Line, query: Query) -> Page: ...
-    async def stats(self, line: Line, bands_ms: Sequence[int] = ()) -> Stats: ...
-    async def control(self, line: Line, control: Control) -> None: ...
-    async def revive(self, line: Line, revive: Revive) -> list[tuple[str, Done]]: ...
-    async def purge(self, line: Line, purge: Purge) -> list[tuple[str, Done]]: ...
-    async def clean(self, line: Line, limit: int = 200) -> Cleaned: ...
-    async def agenda_noted(self, line: Line, at_ms: int) -> None:
-        """The directory now has a hint for this line at that time (second half of `events.noted`)."""
+    async def edit(self, partition: Partition, items: Sequence[Edit]) -> list[Outcome]: ...
+    async def read(self, partition: Partition, ids: Sequence[str], body: bool = True) -> list[Job | None]: ...
+    async def list(self, partition: Partition, query: Query) -> Page: ...
+    async def stats(self, partition: Partition, bands_ms: Sequence[int] = ()) -> Stats: ...
+    async def control(self, partition: Partition, control: Control) -> None: ...
+    async def revive(self, partition: Partition, revive: Revive) -> list[tuple[str, Outcome]]: ...
+    async def purge(self, partition: Partition, purge: Purge) -> list[tuple[str, Outcome]]: ...
+    async def clean(self, partition: Partition, limit: int = 200) -> CleanOutcome: ...
+    async def agenda_noted(self, partition: Partition, at_ms: int) -> None:
+        """The directory now has a hint for this partition at that time (second half of `events.noted`)."""
         ...
 
-    async def retire(self, line: Line, topic_too: bool = False) -> bool:
-        """Drop everything a line keeps about itself if it holds no job, no pause, no policy and nobody waits.
+    async def retire(self, partition: Partition, topic_too: bool = False) -> bool:
+        """Drop everything a partition keeps about itself if it holds no job, no pause, no policy and nobody waits.
 
         `topic_too`: its topic is being deleted, so it forgets pause, limits, policy version and that it is listed;
         whoever waits there is still woken by the next send. False: it holds jobs."""
@@ -418,8 +420,8 @@ class Store(Protocol):
 
 
 class StalePolicy(Exception):
-    """The send used an older topic policy than the line knows, or one of a topic that the line has forgotten because it
-    was deleted; nothing was done. Carries the version that the line knows, 0 if none."""
+    """The send used an older topic policy than the partition knows, or one of a topic that the partition has forgotten
+    because it was deleted; nothing was done. Carries the version that the partition knows, 0 if none."""
 
     def __init__(self, version: int) -> None:
         super().__init__(version)

@@ -1,8 +1,9 @@
-"""Topics as this process knows them: config, lines and the numbers that a send needs. No I/O but the store's directory.
+"""Topics as this process knows them: config, partitions and the numbers that a send needs. No I/O but the store's
+directory.
 
 A topic's config (policy, partitions, pause, push target) is one JSON value in the directory, with a version. It is read
-once and kept; a line that knows a newer version says so (`StalePolicy`, `events.policy_changed`) and the config is read
-again.
+once and kept; a partition that knows a newer version says so (`StalePolicy`, `events.policy_changed`) and the config
+is read again.
 A topic without a config has version 0, one partition and the server's defaults.
 """
 
@@ -15,12 +16,12 @@ import msgspec
 
 from .checks import Checks, conflict_rule
 from .errors import InvalidField
-from .figures import OTHER, Figures, TopicFigures, Word
 from .ids import partition_of
-from .job import Line
+from .job import Partition
+from .metrics import OTHER, EngineMetrics, TopicMetrics, Word
 from .policy import JobPolicy, MergePolicy, OnDead, StoredRetry, TopicPolicy, attempts_allowed, stored_retry
 from .push_target import PushTarget, StoredTarget, loaded_target, retry_of, stored_target
-from .store import Code, Done, OnConflict, Store, TopicEntry
+from .store import Code, OnConflict, Outcome, Store, TopicEntry
 
 DEFAULT_LEASE_MS = 30_000
 DEFAULTS = JobPolicy()
@@ -120,32 +121,38 @@ class Topic:
         "config",
         "job_policy",
         "lease_ms",
-        "lines",
         "listed",
         "max_body_bytes",
         "name",
         "namespace",
+        "namespace_ids",
         "on_conflict",
+        "partitions",
         "read_at_s",
         "registered_until_s",
         "seen_ms",
         "version",
-        "wide",
     )
 
     def __init__(
-        self, namespace: str, name: str, wide: bool, figures: Figures, max_body_bytes: int, label: str | None = None
+        self,
+        namespace: str,
+        name: str,
+        namespace_ids: bool,
+        figures: EngineMetrics,
+        max_body_bytes: int,
+        label: str | None = None,
     ) -> None:
         self.namespace = namespace
         self.name = name
-        self.wide = wide
+        self.namespace_ids = namespace_ids
         self._figures = figures
         self._label = name if label is None else label
         self.registered_until_s = 0.0  # on the loop's clock; see engine.registrar
         self.listed = False  # the directory had it when it was last read: its partitions are fixed from then on
         self.read_at_s = 0.0
         self.seen_ms = 0  # of the directory entry that was read last: an older one says nothing
-        self.lines: tuple[Line, ...] = ()
+        self.partitions: tuple[Partition, ...] = ()
         self.apply(TopicConfig(), 0, max_body_bytes)
 
     def apply(self, config: TopicConfig, version: int, max_body_bytes: int) -> None:
@@ -164,16 +171,18 @@ class Topic:
             dead_retain_ms=DEFAULTS.dead_retain_ms if policy.dead_retain_ms is None else policy.dead_retain_ms,
             retry=retry,
         )
-        if len(self.lines) != config.partitions:
-            self.lines = tuple(Line(self.namespace, self.name, p, self.wide) for p in range(config.partitions))
+        if len(self.partitions) != config.partitions:
+            self.partitions = tuple(
+                Partition(self.namespace, self.name, p, self.namespace_ids) for p in range(config.partitions)
+            )
 
-    def line_of(self, id: str) -> Line:
-        """The line where a job with this id stands."""
-        lines = self.lines
-        return lines[0] if len(lines) == 1 else lines[partition_of(id, len(lines))]
+    def partition_of(self, id: str) -> Partition:
+        """The partition where a job with this id stands."""
+        partitions = self.partitions
+        return partitions[0] if len(partitions) == 1 else partitions[partition_of(id, len(partitions))]
 
     @property
-    def figures(self) -> TopicFigures:
+    def figures(self) -> TopicMetrics:
         """Where a change is counted. Not to be touched when there is nothing to count: it takes one of few places."""
         return self._figures.of(self.namespace, self._label)
 
@@ -181,23 +190,29 @@ class Topic:
         if number:
             self.figures.count(word, number)
 
-    def count_released(self, results: Sequence[Done]) -> None:
+    def count_released(self, results: Sequence[Outcome]) -> None:
         if any(result.code in (Code.OK, Code.DEAD) for result in results):
             self.figures.count_released(results)
 
 
 class Topics:
-    """The topics that this process has met. `wide` names the namespaces whose ids are unique over all topics."""
+    """The topics that this process has met. `namespace_ids` names the namespaces whose ids are unique over all
+    topics."""
 
     def __init__(
-        self, store: Store, checks: Checks, figures: Figures, wide: frozenset[str], time_s: Callable[[], float]
+        self,
+        store: Store,
+        checks: Checks,
+        figures: EngineMetrics,
+        namespace_ids: frozenset[str],
+        time_s: Callable[[], float],
     ) -> None:
-        self.widened: Callable[[Topic], None] | None = None  # told when a topic has more lines than before
+        self.widened: Callable[[Topic], None] | None = None  # told when a topic has more partitions than before
         self._time_s = time_s
         self._store = store
         self._checks = checks
         self._figures = figures
-        self._wide = wide
+        self._namespace_ids = namespace_ids
         self._known: dict[tuple[str, str], Topic] = {}
         self._loading: dict[tuple[str, str], asyncio.Task[Topic]] = {}
 
@@ -214,13 +229,14 @@ class Topics:
         return self._time_s() - topic.read_at_s > OLD_S
 
     def everywhere(self, namespace: str) -> Topic:
-        """All topics of a wide namespace at once, for callers that know only ids. It is not itself a topic."""
-        if not self.is_wide(namespace):
+        """All topics of a namespace with `namespace_ids` at once, for callers that know only ids. It is not itself a
+        topic."""
+        if not self.has_namespace_ids(namespace):
             raise InvalidField("ids of this namespace are only known together with their topic", "topic")
         return Topic(namespace, "", True, self._figures, self._checks.limits.max_body_bytes, label=BY_ID)
 
-    def is_wide(self, namespace: str) -> bool:
-        return namespace in self._wide
+    def has_namespace_ids(self, namespace: str) -> bool:
+        return namespace in self._namespace_ids
 
     async def load(self, namespace: str, topic: str) -> Topic:
         """Read the config anew. Calls for one topic at the same time share one read."""
@@ -247,7 +263,7 @@ class Topics:
         topic = self._known.get(key)
         server_bytes = self._checks.limits.max_body_bytes
         if topic is None:
-            topic = Topic(*key, self.is_wide(key[0]), self._figures, server_bytes)
+            topic = Topic(*key, self.has_namespace_ids(key[0]), self._figures, server_bytes)
             if len(self._known) >= MAX_KNOWN:
                 self._known.pop(next(iter(self._known)))
             self._known[key] = topic
@@ -255,20 +271,20 @@ class Topics:
         if entry is None:
             self._figures.drop(*key)
         elif entry.version > topic.version or (entry.version < topic.version and entry.seen_ms > topic.seen_ms):
-            lines = len(topic.lines)
+            partitions = len(topic.partitions)
             topic.apply(unpack_config(entry.config), entry.version, server_bytes)
-            if len(topic.lines) > lines and self.widened is not None:
+            if len(topic.partitions) > partitions and self.widened is not None:
                 self.widened(topic)
         topic.seen_ms = max(topic.seen_ms, 0 if entry is None else entry.seen_ms)
         return topic
 
     async def renewed(self, topic: Topic) -> bool:
-        """Read the config again, unless that was a moment ago: has it other lines now? A topic can be deleted and made
-        anew with another number of partitions."""
+        """Read the config again, unless that was a moment ago: has it other partitions now? A topic can be deleted and
+        made anew with another number of partitions."""
         if self._time_s() - topic.read_at_s < MOMENT_S or not topic.name:
             return False
-        lines = topic.lines
-        return (await self.load(topic.namespace, topic.name)).lines != lines
+        partitions = topic.partitions
+        return (await self.load(topic.namespace, topic.name)).partitions != partitions
 
     def gone(self, namespace: str, topic: str) -> None:
         """This process took the topic out of the directory."""

@@ -1,14 +1,15 @@
 """Pulls that wait, without a tick (DESIGN 5, STORE 10-16).
 
-For every line that somebody pulls from there is one `Waiting`: a queue of waiters in order of arrival, and what the
-last call said about the next moment at which the line could give something. It has at most one store call under
-way, which carries the credits of all its waiters; who arrives meanwhile joins the next call. Between calls it sleeps
-until that moment or until the store wakes it. There is no periodic re-check.
+For every partition that somebody pulls from there is one `Waiting`: a queue of waiters in order of arrival, and what
+the last call said about the next moment at which the partition could give something. It has at most one store call
+under way, which carries the credits of all its waiters; who arrives meanwhile joins the next call. Between calls it
+sleeps until that moment or until the store wakes it. There is no periodic re-check.
 
-A waiter may wait on several lines (topics in order of priority, partitions by the earliest moment). It stands in the
-queues of all of them, but its credit is in one call at a time (`asking`), so it never leases more than it can take.
+A waiter may wait on several partitions (topics in order of priority, partitions by the earliest moment). It stands in
+the queues of all of them, but its credit is in one call at a time (`asking`), so it never leases more than it can take.
 
-    arrive -> ask each line once, best first -> park -> ask a line that is due or woken -> park ... -> answered
+    arrive -> ask each partition once, best first -> park -> ask a partition that is due or woken -> park ... ->
+    answered
                         |                                       |
                         +-- jobs, or wait_ms 0: answered        +-- time over, draining: answered with []
 """
@@ -21,7 +22,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from .errors import Draining, DuelineError, RateLimited
-from .job import Held, Line
+from .job import LeasedJob, Partition
 from .limits import PULL_BYTES
 from .store import Release, Store
 from .timer import Timer
@@ -32,7 +33,7 @@ OFF_DUTY_S = 0.003
 
 
 class Waiters:
-    """All waiters of this process. `place` is this process's among those that wait on one line, guessed."""
+    """All waiters of this process. `place` is this process's among those that wait on one partition, guessed."""
 
     def __init__(self, store: Store, timer: Timer, max_waiters: int, place: int | None = None) -> None:
         self.store = store
@@ -40,7 +41,7 @@ class Waiters:
         self.died: Callable[[str, str], None] | None = None  # told of topics where a pull found dead jobs
         self.off_duty_s = OFF_DUTY_S * (random.randint(1, 4) if place is None else place)
         self._max_waiters = max_waiters
-        self._lines: dict[Line, Waiting] = {}
+        self._partitions: dict[Partition, Waiting] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._draining = False
         self._count = 0
@@ -51,23 +52,26 @@ class Waiters:
         """How many pulls are not answered yet, but for those of the server itself, which wait for a mark to change."""
         return self._count - self._own
 
-    def count_on(self, lines: Sequence[Line]) -> int:
-        """How many waiters stand in the queues of these lines."""
+    def count_on(self, partitions: Sequence[Partition]) -> int:
+        """How many waiters stand in the queues of these partitions."""
         found: set[Waiter] = set()
-        for line in lines:
-            waiting = self._lines.get(line)
+        for partition in partitions:
+            waiting = self._partitions.get(partition)
             if waiting is not None:
                 found.update(waiting.queue)
         return len(found)
 
-    def announced(self, lines: Sequence[Line]) -> bool:
+    def announced(self, partitions: Sequence[Partition]) -> bool:
         """Has this process told the store that somebody waits there, even if nobody does any more?"""
         now_s = self.timer.time()
-        return any(line in self._lines and self._lines[line].announced_s > now_s for line in lines)
+        return any(
+            partition in self._partitions and self._partitions[partition].announced_s > now_s
+            for partition in partitions
+        )
 
     async def pull(
         self, topics: Sequence[Topic], max: int, lease_ms: int | None, wait_ms: int, fails_fast: bool = False
-    ) -> list[Held]:
+    ) -> list[LeasedJob]:
         """Due jobs of these topics, in order of priority; waits up to wait_ms for the first one."""
         if self._draining:
             raise Draining
@@ -88,17 +92,17 @@ class Waiters:
             self._gone(waiter)
             raise
 
-    def woken(self, line: Line) -> None:
-        """The store's word that a line may have something now."""
-        waiting = self._lines.get(line)
+    def woken(self, partition: Partition) -> None:
+        """The store's word that a partition may have something now."""
+        waiting = self._partitions.get(partition)
         if waiting is not None:
             waiting.woken()
 
     def widened(self, topic: Topic) -> None:
-        """A topic has more lines than before: whoever waits on it waits on all of them."""
+        """A topic has more partitions than before: whoever waits on it waits on all of them."""
         waiters: dict[Waiter, None] = {}
-        for line in topic.lines:
-            waiting = self._lines.get(line)
+        for partition in topic.partitions:
+            waiting = self._partitions.get(partition)
             if waiting is not None:
                 waiters.update(waiting.queue)
         for waiter in waiters:
@@ -109,7 +113,7 @@ class Waiters:
     def drain(self) -> None:
         """Answer every parked pull with nothing and take no new ones."""
         self._draining = True
-        waiters = {waiter: None for waiting in self._lines.values() for waiter in waiting.queue}
+        waiters = {waiter: None for waiting in self._partitions.values() for waiter in waiting.queue}
         for waiter in waiters:
             self._timed_out(waiter)
 
@@ -118,27 +122,27 @@ class Waiters:
         self.drain()
         while self._tasks:
             await asyncio.wait(self._tasks)
-        for waiting in self._lines.values():
+        for waiting in self._partitions.values():
             waiting.close()
 
     # -- the way of one waiter
 
     def _join(self, waiter: Waiter, topic: Topic) -> None:
-        lines: list[Waiting] = []
-        for line in topic.lines:
-            waiting = self._lines.get(line)
+        partitions: list[Waiting] = []
+        for partition in topic.partitions:
+            waiting = self._partitions.get(partition)
             if waiting is None:
-                waiting = self._lines[line] = Waiting(self, topic, line)
+                waiting = self._partitions[partition] = Waiting(self, topic, partition)
             waiting.topic = topic
             if waiter in waiting.queue:
                 continue
             waiting.queue[waiter] = None
-            lines.append(waiting)
-        if len(lines) > 1:
-            random.shuffle(lines)  # among equals: no partition is always the last
-            lines.sort(key=lambda waiting: float("inf") if waiting.wake_s is None else waiting.wake_s)
-        waiter.lines.extend(lines)
-        for waiting in lines:
+            partitions.append(waiting)
+        if len(partitions) > 1:
+            random.shuffle(partitions)  # among equals: no partition is always the last
+            partitions.sort(key=lambda waiting: float("inf") if waiting.wake_s is None else waiting.wake_s)
+        waiter.partitions.extend(partitions)
+        for waiting in partitions:
             # A pull that does not wait must see what its own caller has just sent: it always asks.
             if waiter.until_s is None or waiting.is_due() or not waiting.is_known(waiter.until_s):
                 waiter.untried.append(waiting)
@@ -150,16 +154,16 @@ class Waiters:
         elif waiter.jobs or waiter.until_s is None or waiter.over:
             self.finish(waiter)
         else:
-            due = [waiting for waiting in waiter.lines if waiting.is_due()]
+            due = [waiting for waiting in waiter.partitions if waiting.is_due()]
             if due:
                 waiter.untried = due
                 due[0].pump()
             else:
-                for waiting in waiter.lines:
+                for waiting in waiter.partitions:
                     waiting.arm()
 
     def proceed(self, waiter: Waiter, asked: Waiting, filled: bool, more: bool) -> None:
-        """After a call: answered, or on to the next line. `filled`: it got all that the call asked for it."""
+        """After a call: answered, or on to the next partition. `filled`: it got all that the call asked for it."""
         if waiter.future.done():
             return
         if not waiter.lacks or (more and waiter.jobs):
@@ -196,30 +200,30 @@ class Waiters:
         self._remove(waiter)
         if not waiter.future.cancelled():
             waiter.future.exception()  # seen: nobody is left to get it
-        by_line: dict[Line, list[Held]] = {}
+        by_partition: dict[Partition, list[LeasedJob]] = {}
         topics = {topic.name: topic for topic in waiter.topics}
         for job in waiter.jobs:
-            by_line.setdefault(topics[job.topic].line_of(job.id), []).append(job)
-        for line, jobs in by_line.items():
-            self.spawn(self.give_back(line, jobs))
+            by_partition.setdefault(topics[job.topic].partition_of(job.id), []).append(job)
+        for partition, jobs in by_partition.items():
+            self.spawn(self.give_back(partition, jobs))
 
     def _remove(self, waiter: Waiter) -> None:
         if waiter.timeout is not None:
             waiter.timeout.cancel()
             waiter.timeout = None
-        lines, waiter.lines = waiter.lines, []
-        for waiting in lines:
+        partitions, waiter.partitions = waiter.partitions, []
+        for waiting in partitions:
             del waiting.queue[waiter]
             waiting.left()
-        if lines:
+        if partitions:
             self._count -= 1
             self._own -= waiter.own
 
-    async def give_back(self, line: Line, jobs: Sequence[Held]) -> None:
+    async def give_back(self, partition: Partition, jobs: Sequence[LeasedJob]) -> None:
         """Release jobs that nobody will work on, at once, without costing an attempt. If it fails, the lease ends."""
         releases = [Release(job.id, job.lease, delay_ms=0, count=False) for job in jobs]
         try:
-            await self.store.release(line, releases)
+            await self.store.release(partition, releases)
         except DuelineError:
             pass
 
@@ -229,6 +233,6 @@ class Waiters:
         task.add_done_callback(self._tasks.discard)
 
     def dropped(self, waiting: Waiting) -> None:
-        """A line that nobody has asked for a while."""
-        if self._lines.get(waiting.line) is waiting and not waiting.queue:
-            del self._lines[waiting.line]
+        """A partition that nobody has asked for a while."""
+        if self._partitions.get(waiting.partition) is waiting and not waiting.queue:
+            del self._partitions[waiting.partition]

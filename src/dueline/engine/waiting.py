@@ -1,4 +1,4 @@
-"""One line's waiters and the one store call for all of them. The model stands at the head of `engine.waiters`."""
+"""One partition's waiters and the one store call for all of them. The model stands at the head of `engine.waiters`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .errors import DuelineError
-from .job import Held, Line
+from .job import LeasedJob, Partition
 from .limits import BATCH_JOBS, INTERNAL_NAMESPACE
-from .store import Credit, Pull, Pulled
+from .store import Credit, Pull, PullOutcome
 from .timer import Handle
 from .topics import Topic
 
 if TYPE_CHECKING:
     from .waiters import Waiters
 
-LINGER_S = 5.0  # how long a line without waiters stays subscribed, and how far ahead "somebody waits" is announced
+LINGER_S = 5.0  # how long a partition without waiters stays subscribed, and how far ahead "somebody waits" is announced
 LONGEST_SLEEP_S = 3600.0
 FIRST_BACK_OFF_S, LAST_BACK_OFF_S = 0.1, 2.0
 
@@ -31,10 +31,10 @@ class Waiter:
         "future",
         "jobs",
         "lease_ms",
-        "lines",
         "max",
         "over",
         "own",
+        "partitions",
         "timeout",
         "topics",
         "until_s",
@@ -43,7 +43,7 @@ class Waiter:
 
     def __init__(
         self,
-        future: asyncio.Future[list[Held]],
+        future: asyncio.Future[list[LeasedJob]],
         topics: Sequence[Topic],
         max: int,
         lease_ms: int | None,
@@ -57,10 +57,10 @@ class Waiter:
         self.lease_ms = lease_ms
         self.until_s = until_s
         self.fails_fast = fails_fast or until_s is None
-        self.lines: list[Waiting] = []
-        self.untried: list[Waiting] = []  # lines to ask next, best first; empty: parked
-        self.asking: Waiting | None = None  # the line whose call carries this waiter's credit
-        self.jobs: list[Held] = []
+        self.partitions: list[Waiting] = []
+        self.untried: list[Waiting] = []  # partitions to ask next, best first; empty: parked
+        self.asking: Waiting | None = None  # the partition whose call carries this waiter's credit
+        self.jobs: list[LeasedJob] = []
         self.over = False  # time is up: answer as soon as no call carries its credit
         self.timeout: Handle | None = None
         self.error: Exception | None = None  # of the last call, if that failed
@@ -71,11 +71,11 @@ class Waiter:
 
 
 class Waiting:
-    """The waiters of one line and what is known about it."""
+    """The waiters of one partition and what is known about it."""
 
-    def __init__(self, owner: Waiters, topic: Topic, line: Line) -> None:
+    def __init__(self, owner: Waiters, topic: Topic, partition: Partition) -> None:
         self.topic = topic
-        self.line = line
+        self.partition = partition
         self.queue: dict[Waiter, None] = {}
         self.next_ms: int | None = 0  # on the store's clock; 0: not known, ask; None: only a wake-up can change it
         self.wake_s: float | None = 0.0  # the same moment on the timer's clock
@@ -91,7 +91,7 @@ class Waiting:
         self._linger: Handle | None = None
         self._empty_since_s = 0.0
 
-    # -- what others tell this line
+    # -- what others tell this partition
 
     def woken(self) -> None:
         """Something became deliverable earlier. A process that is off duty gives the other one a moment."""
@@ -114,7 +114,7 @@ class Waiting:
                 self._linger = self._owner.timer.call_later(LINGER_S, self._lingered)
 
     def is_due(self) -> bool:
-        """Is it time to ask this line again?"""
+        """Is it time to ask this partition again?"""
         return self.wake_s is not None and self.wake_s <= self._owner.timer.time()
 
     def is_known(self, until_s: float) -> bool:
@@ -128,7 +128,7 @@ class Waiting:
             self._owner.spawn(self._serve())
 
     def arm(self) -> None:
-        """Sleep until the line is due, as long as somebody is parked here."""
+        """Sleep until the partition is due, as long as somebody is parked here."""
         if self._busy or self.wake_s is None or not self.queue:
             return
         if self._alarm is not None:
@@ -180,7 +180,7 @@ class Waiting:
         self._watched = False
         self._expect(0, 0.0)
         try:
-            await self._owner.store.unwatch(self.line)
+            await self._owner.store.unwatch(self.partition)
         except DuelineError:
             pass  # the store forgets subscriptions with the connection; a stray wake-up costs nothing
         self._busy = False
@@ -225,28 +225,28 @@ class Waiting:
         store = self._owner.store
         try:
             if until_s and not self._watched:
-                await store.watch(self.line)
+                await store.watch(self.partition)
                 self._watched = True
             announced_s = max(until_s + LINGER_S, self.announced_s) if until_s else self.announced_s
             wait_ms = max(1, int((announced_s - self._owner.timer.time()) * 1000)) if until_s else 0
             self._woken = False
             credits = tuple(Credit(credit, waiter.lease_ms) for waiter, credit in claim)
-            pulled = await store.pull(self.line, Pull(credits, self.topic.lease_ms, wait_ms))
+            pulled = await store.pull(self.partition, Pull(credits, self.topic.lease_ms, wait_ms))
             self.announced_s = announced_s
         except Exception as error:
             self._failed(claim, error)
         else:
             self._answered(claim, pulled)
 
-    def _answered(self, claim: list[tuple[Waiter, int]], pulled: Pulled) -> None:
+    def _answered(self, claim: list[tuple[Waiter, int]], pulled: PullOutcome) -> None:
         if pulled.jobs or pulled.deaths or pulled.leases_lost:
             self.topic.figures.count_pulled(pulled.jobs, pulled.deaths, pulled.leases_lost)
             if pulled.deaths and self._owner.died is not None:
-                self._owner.died(self.line.namespace, self.line.topic)
+                self._owner.died(self.partition.namespace, self.partition.topic)
         self._failures = 0
         self._on_duty = pulled.on_duty
         self._plan(pulled)
-        spare: list[tuple[int | None, Held]] = []
+        spare: list[tuple[int | None, LeasedJob]] = []
         shares: list[tuple[Waiter, int]] = []
         place = 0
         for waiter, credit in claim:
@@ -264,7 +264,7 @@ class Waiting:
         for waiter, unused in shares:
             self._owner.proceed(waiter, self, filled=unused == 0, more=pulled.more)
 
-    def _plan(self, pulled: Pulled) -> None:
+    def _plan(self, pulled: PullOutcome) -> None:
         """When to ask again, from what the call said. A wake-up that came meanwhile may be younger than its answer."""
         now_s = self._owner.timer.time()
         extra_s = 0.0 if pulled.on_duty else self._owner.off_duty_s
@@ -281,9 +281,9 @@ class Waiting:
             rest_ms = max(1, pulled.next_ms - self._owner.store.now_ms())
             self._expect(pulled.next_ms, now_s + rest_ms / 1000 + extra_s)
 
-    def _hand_on(self, spare: list[tuple[int | None, Held]]) -> None:
+    def _hand_on(self, spare: list[tuple[int | None, LeasedJob]]) -> None:
         """Jobs pulled for waiters who are gone: to the next who asked for the same lease, else back to the store."""
-        back: list[Held] = []
+        back: list[LeasedJob] = []
         served: dict[Waiter, None] = {}
         for lease_ms, job in spare:
             for waiter in self.queue:
@@ -296,7 +296,7 @@ class Waiting:
         for waiter in served:
             self._owner.finish(waiter)
         if back:
-            self._owner.spawn(self._owner.give_back(self.line, back))
+            self._owner.spawn(self._owner.give_back(self.partition, back))
 
     def _failed(self, claim: list[tuple[Waiter, int]], error: Exception) -> None:
         """Pulls that fail fast, and those that do not wait, get the error; the others try again after a back-off."""
@@ -304,7 +304,7 @@ class Waiting:
         self._failures += 1
         self._expect(0, self._owner.timer.time() + back_off_s)
         if not isinstance(error, DuelineError):
-            context = {"message": f"pull from {self.line} failed", "exception": error}
+            context = {"message": f"pull from {self.partition} failed", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)
         for waiter, _ in claim:
             waiter.asking = None

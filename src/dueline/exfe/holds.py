@@ -14,7 +14,7 @@ KEPT_AT_MOST = 10_000  # leases that run out are never given back: the oldest ar
 
 
 @dataclass(frozen=True)
-class Hold:
+class LeaseRenewal:
     """`count` tasks were read under `random`; `whole`: they were all there were."""
 
     random: str
@@ -28,14 +28,14 @@ class Hold:
         return min(number, self.count) if self.whole else number
 
 
-class Holds:
+class LeaseRenewals:
     """Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._held: dict[str, dict[int, Hold]] = {}  # by key, then by thread: the last get at the end
+        self._held: dict[str, dict[int, LeaseRenewal]] = {}  # by key, then by thread: the last get at the end
         self._lock = threading.Lock()
 
-    def take(self, key: str, hold: Hold) -> None:
+    def take(self, key: str, hold: LeaseRenewal) -> None:
         me = threading.get_ident()
         with self._lock:
             by_thread = self._held.pop(key, {})
@@ -45,7 +45,7 @@ class Holds:
             if len(self._held) > KEPT_AT_MOST:
                 del self._held[next(iter(self._held))]
 
-    def of(self, key: str, random: str | None) -> Hold | None:
+    def of(self, key: str, random: str | None) -> LeaseRenewal | None:
         """The hold on this key; with a random, only if it is that one's."""
         with self._lock:
             by_thread = self._held.get(key, {})

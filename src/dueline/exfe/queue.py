@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from types import TracebackType
 
 from .errors import Invalid, Locked
-from .holds import Hold, Holds
+from .holds import LeaseRenewal, LeaseRenewals
 from .link import Link, Word
 from .listener import Listener
 from .objects import Objects
@@ -45,7 +45,7 @@ class ExfeQueue:
         self.timeout = timeout
         self._purge_after = purge_after
         self._link = Link(url)
-        self._holds = Holds()
+        self._holds = LeaseRenewals()
         self._listeners: dict[int, Listener] = {}
 
     def push(
@@ -85,7 +85,7 @@ class ExfeQueue:
         tasks: list[bytes] | None = self._link.run("get", keys, (_now(now), key, token, self.timeout, number))
         if tasks is None:
             raise Locked()
-        self._holds.take(key, Hold(token, len(tasks), whole=number < 0 or len(tasks) < max(number, 1)))
+        self._holds.take(key, LeaseRenewal(token, len(tasks), whole=number < 0 or len(tasks) < max(number, 1)))
         return tasks
 
     def complete(self, key: str, number: int, random: str | None = None) -> bool:

@@ -30,12 +30,12 @@ import click
 from flask import Flask, current_app
 
 from ..client.client import Client
-from .surrounded import SurroundedWorker
+from .contexts import ContextWorker
 
 NAME = "dueline"
 
 
-class Dueline(SurroundedWorker):
+class Dueline(ContextWorker):
     """The extension: a Worker whose queue and context are those of the application."""
 
     def __init__(self, app: Flask | None = None, **options: Any) -> None:

@@ -1,6 +1,6 @@
 """Who makes the calls of a job: the seam between the dispatcher and the kinds of targets.
 
-    Held --courier.calls--> calls, in the order to try them --Outgoing--> answer --courier.judge--> verdict
+    LeasedJob --courier.calls--> calls, in the order to try them --Outgoing--> answer --courier.judge--> verdict
 
 A target names its courier (`PushTarget.courier`): "http" calls the target's URL or service, "carried" what the job
 itself carries; a dialect whose protocol has a call of its own brings its own. A courier decides whom to call and with
@@ -15,7 +15,7 @@ from typing import Protocol
 
 import msgspec
 
-from ..engine.job import Held
+from ..engine.job import LeasedJob
 from ..engine.push_target import Pushing
 from .call import Answer, Call
 
@@ -54,11 +54,11 @@ class Courier(Protocol):
     def many_targets(self) -> bool: ...
 
     async def somebody(self, pushing: Pushing) -> bool:
-        """Is there somebody to call? Asked every second after a job found nobody (`calls` was empty), and only then;
-        until it says True nothing is pulled while a job waits."""
+        """Is there somebody to call? Asked every second after a job found nobody (`calls` was empty), and only
+        then; until it says True nothing is pulled while a job waits."""
         ...
 
-    async def calls(self, pushing: Pushing, job: Held) -> Sequence[Call]:
+    async def calls(self, pushing: Pushing, job: LeasedJob) -> Sequence[Call]:
         """The calls of this job, to be tried in order until one is done or wants the job dead. Empty: nobody there;
         the job is given back and costs no attempt (at most 100 times a job). Raises Undeliverable."""
         ...

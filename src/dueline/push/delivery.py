@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..engine.engine import Engine
-from ..engine.job import Held, Reason
+from ..engine.job import LeasedJob, Reason
 from ..engine.push_log import Attempt
 from ..engine.push_target import Pushing
 from ..engine.store import Ref, Release
@@ -17,13 +17,15 @@ from .hosts import Hosts, host_of, may_return, wait_ms
 if TYPE_CHECKING:
     from .dispatcher import Caller
 
-Told = Callable[[Attempt, str | None], None]
+DjangoSettings = Callable[[Attempt, str | None], None]
 
 
 class Delivery:
     """The calls of one job. `told` hears of each, with the kind of failure when no answer came."""
 
-    def __init__(self, pushing: Pushing, job: Held, courier: Courier, caller: Caller, hosts: Hosts, told: Told) -> None:
+    def __init__(
+        self, pushing: Pushing, job: LeasedJob, courier: Courier, caller: Caller, hosts: Hosts, told: DjangoSettings
+    ) -> None:
         self._pushing = pushing
         self._job = job
         self._courier = courier
@@ -101,7 +103,7 @@ def is_well(status: int | None) -> bool | None:
     return 0 < status < 500 and status not in (408, 429)
 
 
-async def settle(engine: Engine, topic: tuple[str, str], job: Held, verdict: Verdict) -> None:
+async def settle(engine: Engine, topic: tuple[str, str], job: LeasedJob, verdict: Verdict) -> None:
     """Tell the store what becomes of the job. A lease that was lost answers so, and nothing has changed."""
     if verdict.outcome is Outcome.DONE:
         await engine.ack(*topic, (Ref(job.id, job.lease),))

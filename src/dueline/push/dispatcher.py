@@ -27,7 +27,7 @@ import msgspec
 from ..engine.commands import Pull
 from ..engine.engine import Engine
 from ..engine.errors import DuelineError, NotFound, RateLimited, StoreFull, Unavailable
-from ..engine.job import Held
+from ..engine.job import LeasedJob
 from ..engine.push_log import Attempt
 from ..engine.push_target import Breaker, Pushing
 from ..engine.rounds import Rounds
@@ -35,7 +35,7 @@ from ..engine.timer import LoopTimer, Timer
 from .call import Answer, Call
 from .courier import Courier, Outcome, Verdict
 from .delivery import Delivery, settle
-from .holds import Hold, Holds
+from .holds import LeaseRenewal, LeaseRenewals
 from .hosts import Hosts
 from .reports import Reports
 from .watch import Unwatched, Watch
@@ -55,7 +55,7 @@ class Caller(Protocol):
     async def call(self, call: Call) -> Answer: ...
 
 
-class Means(msgspec.Struct, frozen=True):
+class PushContext(msgspec.Struct, frozen=True):
     """What every dispatcher of a process works with."""
 
     engine: Engine
@@ -70,17 +70,17 @@ class Means(msgspec.Struct, frozen=True):
 class Dispatcher:
     """start, stop; `retarget` when the topic's target has changed."""
 
-    def __init__(self, pushing: Pushing, means: Means) -> None:
+    def __init__(self, pushing: Pushing, means: PushContext) -> None:
         self.pushing = pushing
         self._means = means
         self._engine = means.engine
         self._timer = means.timer
         self._name = (pushing.namespace, pushing.topic)
         self._reports = Reports(means.engine.store.pushes, *self._name, means.timer, self.nudge)
-        self._holds = Holds(lambda items: self._engine.extend(*self._name, items), means.timer)
-        self._running: dict[asyncio.Task[None], Hold] = {}
+        self._holds = LeaseRenewals(lambda items: self._engine.extend(*self._name, items), means.timer)
+        self._running: dict[asyncio.Task[None], LeaseRenewal] = {}
         self._calling: set[asyncio.Task[None]] = set()  # those of them that can still be broken off
-        self._parked: asyncio.Task[list[Held]] | None = None
+        self._parked: asyncio.Task[list[LeasedJob]] | None = None
         back_off = (FIRST_BACK_OFF_S, LAST_BACK_OFF_S)
         self._rounds = Rounds(self._step, means.timer, f"the dispatcher failed: {'/'.join(self._name)}", back_off)
         self._loaded = False
@@ -235,7 +235,7 @@ class Dispatcher:
             return 0 if self._running or self._reports.pending else 1  # half open: one, and its end decides
         return self.pushing.target.concurrency - len(self._running)
 
-    async def _pull(self, pull: Pull) -> list[Held]:
+    async def _pull(self, pull: Pull) -> list[LeasedJob]:
         """Wait for jobs. When the gate closes meanwhile: none; whatever was on its way is given back by the engine."""
         self._parked = asyncio.get_running_loop().create_task(self._engine.pull(pull))
         try:
@@ -247,7 +247,7 @@ class Dispatcher:
 
     # -- one job
 
-    def _begin(self, pushing: Pushing, job: Held, lease_ms: int) -> None:
+    def _begin(self, pushing: Pushing, job: LeasedJob, lease_ms: int) -> None:
         hold = self._holds.take(job, lease_ms)
         task = asyncio.get_running_loop().create_task(self._push(pushing, hold))
         self._running[task] = hold
@@ -263,7 +263,7 @@ class Dispatcher:
             self._complain("a push failed", error)
         self.nudge()
 
-    async def _push(self, pushing: Pushing, hold: Hold) -> None:
+    async def _push(self, pushing: Pushing, hold: LeaseRenewal) -> None:
         task = asyncio.current_task()
         assert task is not None
         courier = self._means.couriers[pushing.target.courier]
@@ -285,7 +285,7 @@ class Dispatcher:
         self._reports.add(attempt, self._breaker)
         self._means.watch.called(*self._name, attempt, failure)
 
-    async def _settle(self, hold: Hold, verdict: Verdict) -> None:
+    async def _settle(self, hold: LeaseRenewal, verdict: Verdict) -> None:
         """Say it to the store until it has heard it. The lease is extended meanwhile; its token lets it happen once."""
         rest_s = FIRST_BACK_OFF_S
         while not hold.lost:

@@ -1,8 +1,8 @@
 """May this be called? The one rule in front of every outgoing call. No I/O.
 
     check_url(url)                      what can be known without a look-up: scheme, userinfo, port, name, a literal
-                                        address in any spelling. Asked when a URL is set or sent (an early answer to
-                                        whoever wrote it), and again for every hop of every call.
+                                        address in any spelling. Checked when a URL is set or sent (an early
+                                        answer to whoever wrote it), and again for every hop of every call.
     check_address(address, port, host)  the truth: asked with the numeric address of every socket, right before it is
                                         connected. What a name resolved to earlier, or resolves to elsewhere, is no
                                         matter, so an answer that changes in between (rebinding) gains nothing.
@@ -183,7 +183,7 @@ def _read(url: str, field: str) -> Destination:
 
 
 def _ascii(text: str) -> str:
-    """Percent-encode what is not ASCII. Raises ValueError for a lone surrogate."""
+    """Percent-encode what is not ASCII. Raises ValueError for a single_send surrogate."""
     return text if text.isascii() else quote(text, safe=_PATH_SAFE)
 
 

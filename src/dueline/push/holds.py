@@ -11,45 +11,45 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from ..engine.errors import DuelineError
-from ..engine.job import Held
-from ..engine.store import Code, Done, Extend
+from ..engine.job import LeasedJob
+from ..engine.store import Code, Extend, Outcome
 from ..engine.timer import Handle, Timer
 
 BATCH = 500
 LEAST_REST_S = 0.05
 
-Extender = Callable[[Sequence[Extend]], Awaitable[list[Done]]]
+Extender = Callable[[Sequence[Extend]], Awaitable[list[Outcome]]]
 
 
-class Hold:
+class LeaseRenewal:
     """One job that this process works on."""
 
     __slots__ = ("job", "lease_ms", "lost", "renew_at_s")
 
-    def __init__(self, job: Held, lease_ms: int, renew_at_s: float) -> None:
+    def __init__(self, job: LeasedJob, lease_ms: int, renew_at_s: float) -> None:
         self.job = job
         self.lease_ms = lease_ms
         self.renew_at_s = renew_at_s
         self.lost = False
 
 
-class Holds:
+class LeaseRenewals:
     """The jobs in hand, by their token. Sleeps while there is none."""
 
     def __init__(self, extend: Extender, timer: Timer) -> None:
         self._extend = extend
         self._timer = timer
-        self._held: dict[str, Hold] = {}
+        self._held: dict[str, LeaseRenewal] = {}
         self._alarm: Handle | None = None
         self._extending: asyncio.Task[None] | None = None
 
-    def take(self, job: Held, lease_ms: int) -> Hold:
-        hold = Hold(job, lease_ms, self._timer.time() + lease_ms / 3000)
+    def take(self, job: LeasedJob, lease_ms: int) -> LeaseRenewal:
+        hold = LeaseRenewal(job, lease_ms, self._timer.time() + lease_ms / 3000)
         self._held[job.lease] = hold
         self._arm()
         return hold
 
-    def drop(self, hold: Hold) -> None:
+    def drop(self, hold: LeaseRenewal) -> None:
         """The job is out of our hands."""
         self._held.pop(hold.job.lease, None)
         if not self._held and self._alarm is not None:
@@ -85,7 +85,7 @@ class Holds:
             self._extending = None
             self._arm()
 
-    async def _renew_some(self, holds: Sequence[Hold]) -> None:
+    async def _renew_some(self, holds: Sequence[LeaseRenewal]) -> None:
         if not holds:
             return
         now_s = self._timer.time()

@@ -19,7 +19,7 @@ from ..engine.push_control import MARK
 from ..engine.push_target import Pushing, PushTarget
 from ..engine.rounds import Rounds
 from ..engine.store import Ref
-from .dispatcher import WAIT_MS, Dispatcher, Means
+from .dispatcher import WAIT_MS, Dispatcher, PushContext
 
 LOOK_S = 30.0
 WHOLE_LOOK_S = 600.0
@@ -34,7 +34,7 @@ Name = tuple[str, str]
 class PushManager:
     """start, stop. `look` reads what has changed; tests call it instead of waiting."""
 
-    def __init__(self, means: Means) -> None:
+    def __init__(self, means: PushContext) -> None:
         self._means = means
         self._engine = means.engine
         self._timer = means.timer

@@ -34,9 +34,9 @@ from .._version import __version__
 from ..engine.errors import EgressRefused, InvalidField
 from ..engine.push_target import is_credential
 from .call import STOPPING, Answer, Call, CallFailed, Kind
-from .counted import count
 from .egress import Destination, Egress, shown
 from .forwarded import FRAMING, is_header
+from .pool import count
 from .resolver import ForAiohttp, Names, SystemNames
 
 CONNECT_TIMEOUT_S = 5.0

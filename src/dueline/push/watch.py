@@ -14,7 +14,7 @@ class Watch(Protocol):
         """A call has ended. `failure`: its kind when no answer came (CallFailed.kind)."""
 
     def nobody(self, namespace: str, topic: str, why: str) -> None:
-        """A job is due and there is nobody to call. Told again with every look, once a second."""
+        """A job is due and there is nobody to call. Reported again with every look, once a second."""
 
     def in_flight(self, namespace: str, topic: str, calls: int) -> None:
         """How many jobs this process is pushing now."""

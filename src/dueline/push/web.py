@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from ..engine.headers import unpack_headers
 from ..engine.items import items_json
-from ..engine.job import BodyKind, Held
+from ..engine.job import BodyKind, LeasedJob
 from ..engine.push_target import METHOD_HEADER, URL_HEADER, Pushing
 from .call import Answer, Call
 from .courier import Undeliverable, Verdict
@@ -49,7 +49,7 @@ class HttpCourier:
     async def somebody(self, pushing: Pushing) -> bool:
         return pushing.target.service is None or bool(await self._instances(pushing.target.service))
 
-    async def calls(self, pushing: Pushing, job: Held) -> Sequence[Call]:
+    async def calls(self, pushing: Pushing, job: LeasedJob) -> Sequence[Call]:
         target = pushing.target
         urls = [target.url] if target.url else await self._instances(target.service or "")
         if not urls:
@@ -81,7 +81,7 @@ class CarriedCourier:
     async def somebody(self, pushing: Pushing) -> bool:
         return True
 
-    async def calls(self, pushing: Pushing, job: Held) -> Sequence[Call]:
+    async def calls(self, pushing: Pushing, job: LeasedJob) -> Sequence[Call]:
         told = {name.lower(): value for name, value in unpack_headers(job.headers)}
         url = told.get(URL_HEADER.lower())
         if not url:
@@ -98,7 +98,7 @@ class CarriedCourier:
         return judged(pushing.target.success, answer, now_ms)
 
 
-def body_of(job: Held, verbatim: bool = False) -> tuple[bytes, str]:
+def body_of(job: LeasedJob, verbatim: bool = False) -> tuple[bytes, str]:
     """What is sent for a job, and its content type. `verbatim`: the items of a group go as they came."""
     if job.items is None:
         return job.body, _CONTENT_TYPES[job.kind]
@@ -106,7 +106,7 @@ def body_of(job: Held, verbatim: bool = False) -> tuple[bytes, str]:
     return items, _CONTENT_TYPES[BodyKind.JSON]
 
 
-def headers_of(pushing: Pushing, job: Held, content_type: str, body: bytes, now_ms: int) -> Headers:
+def headers_of(pushing: Pushing, job: LeasedJob, content_type: str, body: bytes, now_ms: int) -> Headers:
     """The headers of a call for this job."""
     travelling = forwarded(unpack_headers(job.headers), pushing.target.headers)
     typed = any(name.lower() == "content-type" for name, _ in travelling)

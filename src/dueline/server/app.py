@@ -20,7 +20,7 @@ import structlog
 from .._version import __version__
 from ..config.ladder import ladder_of
 from ..config.load import parse_address
-from ..config.settings import Settings, wide_namespaces
+from ..config.settings import Settings, namespaces_with_own_ids
 from ..dialects.camellia import CamelliaDialect, CamelliaOptions
 from ..dialects.exfe import ExfeDialect, ExfeOptions
 from ..dialects.http import Dialect, Request, Route, SpaceOwner
@@ -37,7 +37,7 @@ from ..store.valkey.store import ValkeyStore, WrongStore
 from ..telemetry import gather
 from ..telemetry.exposition import exposed
 from ..telemetry.families import Family, Kind, Merge, counter, gauge, merged
-from ..telemetry.figures import CallFigures, HttpFigures
+from ..telemetry.metrics import CallMetrics, HttpMetrics
 from ..telemetry.notices import Notices
 from ..telemetry.push_notices import PushNotices
 from ..telemetry.siblings import Siblings
@@ -79,15 +79,15 @@ class App:
     ) -> None:
         self.settings = settings
         self.durability = durability_of(settings)
-        self.http = HttpFigures()
-        self.calls = CallFigures()
+        self.http = HttpMetrics()
+        self.calls = CallMetrics()
         self.store = ValkeyStore(
             store_url, prefix=settings.store.prefix, limits=settings.limits, on_call=self.calls.called
         )
         self.engine = Engine(
             self.store,
             settings.limits,
-            wide=wide_namespaces(settings.dialects),
+            namespace_ids=namespaces_with_own_ids(settings.dialects),
             idle_ms=settings.topics.idle_ms,
         )
         self._notices = Notices("dueline.server")
@@ -324,13 +324,13 @@ class App:
             steps,
         ]
         if facts is not None:
-            wide = {
+            store_wide = {
                 "dueline_store_memory_bytes": ("Memory that the store uses.", facts.memory_bytes),
                 "dueline_store_maxmemory_bytes": ("Its limit; 0: none.", facts.maxmemory_bytes),
                 "dueline_store_full": ("1: sends are refused for want of memory.", int(self.health.full)),
                 "dueline_store_replicas": ("Connected replicas.", facts.replicas),
             }
-            found += [gauge(name, help, {(): value}, merge=Merge.MAX) for name, (help, value) in wide.items()]
+            found += [gauge(name, help, {(): value}, merge=Merge.MAX) for name, (help, value) in store_wide.items()]
             ok = int(facts.aof and facts.aof_ok)
             found.append(gauge("dueline_store_aof_ok", "1: it writes its log.", {(): ok}, merge=Merge.MIN))
         if status is not None:
@@ -343,7 +343,7 @@ class App:
         return found
 
     async def _stored(self) -> list[Family]:
-        """Figures of up to 200 topics, asked of the store at most every 5 s."""
+        """Metrics of up to 200 topics, asked of the store at most every 5 s."""
         now_s = asyncio.get_running_loop().time()
         until_s, families = self._topics
         if now_s < until_s or not self._asks_store():

@@ -2,10 +2,11 @@
 
     data_received -> Reader -> queue -> at once, or one task per connection -> router -> write
 
-Reading (server/reading) and answering are two halves that meet in the queue; one handler runs at a time. A lone request
-whose route is `taskless` is answered at once: its coroutine is stepped from where its bytes arrived and from the
-futures it waits for. Everything else (a queue, a poll that parks, a slow reader, an end) is the work of one task for
-the life of the connection. A request that was sent before the last answer was there waits for a place (server/places).
+Reading (server/reading) and answering are two halves that meet in the queue; one handler runs at a time. A single_send
+request whose route is `taskless` is answered at once: its coroutine is stepped from where its bytes arrived and from
+the futures it waits for. Everything else (a queue, a poll that parks, a slow reader, an end) is the work of one task
+for the life of the connection. A request that was sent before the last answer was there waits for a place
+(server/places).
 
 A client that has sent too much ahead is not read from until its queue is empty. But its end would not be seen then, so
 a poll that stays parked meanwhile is refused: no job is given to a client that may be gone.
@@ -71,8 +72,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         if transport.get_extra_info("ssl_object") is None:
-            # Told at once when the kernel's buffer is full: so "not paused" means "all of it is in the kernel".
-            # Not with TLS, where uvloop would pause for every answer and not resume.
+            # Called at once when the kernel's buffer is full: so "not paused" means "all of it is in the
+            # kernel". Not with TLS, where uvloop would pause for every answer and not resume.
             self._transport.set_write_buffer_limits(high=0)
         if not self._front.admit(self):
             self._reader.deaf = True

@@ -73,7 +73,7 @@ def _schemas() -> dict[str, Any]:
     schemas: dict[str, Any] = dict(sorted(found.items()))
     for name, added in _ADDED.items():
         schemas[name] |= added
-    for name in ("Job", "Held"):  # exactly one of the three is there
+    for name in ("Job", "LeasedJob"):  # exactly one of the three is there
         required = [field for field in schemas[name]["required"] if field not in ("body", "body_base64", "items")]
         schemas[name]["required"] = required
     return schemas

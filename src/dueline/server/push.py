@@ -13,14 +13,14 @@ from ..dialects.spring import SpringCourier
 from ..engine.engine import Engine
 from ..engine.errors import EgressRefused, InvalidField
 from ..push.discovery import Instance, Resolver
-from ..push.discovery.both import TableThenRegistry
+from ..push.discovery.chain import ResolverChain
 from ..push.discovery.eureka import EurekaMissing, EurekaResolver
 from ..push.discovery.static import StaticResolver, instance_at
-from ..push.dispatcher import Means
+from ..push.dispatcher import PushContext
 from ..push.egress import Egress
 from ..push.forwarded import check_target_headers
 from ..push.hosts import Hosts
-from ..push.later import Later
+from ..push.lazy_outgoing import LazyOutgoing
 from ..push.manager import PushManager
 from ..push.signing import check_secret, masked
 from ..push.watch import Unwatched, Watch
@@ -50,7 +50,7 @@ def resolver_of(settings: Settings) -> Resolver:
     )
     if told.eureka.url is None:
         return table
-    return TableThenRegistry(table, EurekaResolver(told.eureka.url, told.eureka.prefer_ip, told.eureka.refresh_ms))
+    return ResolverChain(table, EurekaResolver(told.eureka.url, told.eureka.prefer_ip, told.eureka.refresh_ms))
 
 
 class Push:
@@ -70,7 +70,7 @@ class Push:
         self.rules = PushRules(self.check_url, check_target_headers, check_secret, masked)
         self._enabled = told.enabled
         self._resolver = resolver_of(settings)
-        self._outgoing = Later(
+        self._outgoing = LazyOutgoing(
             self._egress,
             follow_redirects=told.follow_redirects,
             user_agent=told.user_agent or f"dueline/{__version__}",
@@ -83,7 +83,7 @@ class Push:
             SPRING: SpringCourier(self._resolver),
         }
         self.manager = PushManager(
-            Means(
+            PushContext(
                 engine=engine,
                 caller=self._outgoing,
                 couriers=couriers,

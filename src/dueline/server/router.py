@@ -23,7 +23,7 @@ from ..engine.errors import DuelineError, InvalidField, MethodNotAllowed, NoRout
 log = logging.getLogger("dueline.server")
 
 Guard = Callable[[Request, Route], Awaitable[None] | None]
-"""Asked before every handler: may set `request.namespace`, may raise Unauthorized or Forbidden. What it returns, if
+"""Called before every handler: may set `request.namespace`, may raise Unauthorized or Forbidden. What it returns, if
 anything, is waited for before the handler is called, and may raise the same."""
 
 RECENT_TARGETS = 4096

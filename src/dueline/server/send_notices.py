@@ -23,7 +23,7 @@ Name = tuple[str, str]
 
 
 class SendNotices:
-    """Told by the engine; `stop` forgets the looks that are to come."""
+    """Notified by the engine; `stop` forgets the looks that are to come."""
 
     def __init__(self, engine: Engine, notices: Notices, timer: Timer = LoopTimer()) -> None:
         self._engine = engine

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from redis.exceptions import BusyLoadingError, RedisError
 
-from ..config.settings import Dialects, wide_namespaces
+from ..config.settings import Dialects, namespaces_with_own_ids
 from ..store.valkey.link import LinkLost, link_for
 from ..store.valkey.scopes import check_scopes
 from ..store.valkey.store import ValkeyStore
@@ -174,11 +174,11 @@ def store_words(kind: str, facts: Facts | None) -> str:
 
 async def scope_refusal(store: ValkeyStore, dialects: Dialects) -> str | None:
     """Why these settings must not serve this store's jobs: they would not see those of some namespace."""
-    clash = await check_scopes(store, wide_namespaces(dialects))
+    clash = await check_scopes(store, namespaces_with_own_ids(dialects))
     if clash is None:
         return None
     until = "until all its jobs are ended and no longer retained"
-    if not clash.wide:
+    if not clash.namespace_ids:
         return (
             f'the namespace "{clash.namespace}" holds jobs (topic "{clash.topic}") whose ids are unique over all its '
             "topics, as ouqiang, youzan and spring need it, and these settings give it to none of them: enable "

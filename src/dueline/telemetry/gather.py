@@ -13,13 +13,13 @@ from prometheus_client.registry import CollectorRegistry
 
 from .._version import __version__
 from ..engine.commands import TopicView
-from ..engine.figures import LATE_BOUNDS_S, Figures, TopicFigures
+from ..engine.metrics import LATE_BOUNDS_S, EngineMetrics, TopicMetrics
 from .families import Buckets, Family, Kind, Merge, counter, gauge
 
 _TOPIC = ("namespace", "topic")
 
 
-def of_engine(figures: Figures, waiters: int) -> list[Family]:
+def of_engine(figures: EngineMetrics, waiters: int) -> list[Family]:
     """What this process sent, delivered and ended, by topic."""
     topics = figures.topics
     plain = {
@@ -117,5 +117,5 @@ def of_process() -> list[Family]:
     return found
 
 
-def _by(topics: dict[tuple[str, str], TopicFigures], name: str) -> dict[tuple[str, ...], float]:
+def _by(topics: dict[tuple[str, str], TopicMetrics], name: str) -> dict[tuple[str, ...], float]:
     return {(*key, word): count for key, value in topics.items() for word, count in getattr(value, name).items()}

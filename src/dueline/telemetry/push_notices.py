@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ..engine.push_log import Attempt
 from .notices import Notices
-from .push_figures import AT_SEND, REFUSED, PushFigures
+from .push_metrics import AT_SEND, REFUSED, PushMetrics
 
 OPENED_BY = "push.allow"  # the setting that opens addresses; push.ports and push.deny_names narrow
 
 
-class PushNotices(PushFigures):
+class PushNotices(PushMetrics):
     """The figures of pushes, which also log. A `push.watch.Watch`."""
 
     def __init__(self, notices: Notices) -> None:

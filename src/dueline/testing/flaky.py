@@ -18,26 +18,26 @@ from typing import TypeVar
 import msgspec
 
 from ..engine.errors import StoreDown, UnknownOutcome
-from ..engine.job import Job, Line
+from ..engine.job import Job, Partition
 from ..engine.push_log import PushLog
 from ..engine.store import (
-    Cleaned,
+    CleanOutcome,
     Control,
     Directory,
-    Done,
     Edit,
     Events,
     Extend,
+    Outcome,
     Page,
     Pull,
-    Pulled,
+    PullOutcome,
     Purge,
     Query,
     Ref,
     Release,
     Revive,
     SendItem,
-    SendResult,
+    SendOutcome,
     Spare,
     Stats,
     Store,
@@ -99,40 +99,40 @@ class FlakyStore:
 
     # -- calls on jobs: in danger
 
-    async def send(self, line: Line, items: Sequence[SendItem], policy_version: int = 0) -> list[SendResult]:
-        return await self._through(lambda: self.inner.send(line, items, policy_version))
+    async def send(self, partition: Partition, items: Sequence[SendItem], policy_version: int = 0) -> list[SendOutcome]:
+        return await self._through(lambda: self.inner.send(partition, items, policy_version))
 
-    async def pull(self, line: Line, pull: Pull) -> Pulled:
-        return await self._through(lambda: self.inner.pull(line, pull))
+    async def pull(self, partition: Partition, pull: Pull) -> PullOutcome:
+        return await self._through(lambda: self.inner.pull(partition, pull))
 
-    async def ack(self, line: Line, items: Sequence[Ref]) -> list[Done]:
-        return await self._through(lambda: self.inner.ack(line, items))
+    async def ack(self, partition: Partition, items: Sequence[Ref]) -> list[Outcome]:
+        return await self._through(lambda: self.inner.ack(partition, items))
 
-    async def release(self, line: Line, items: Sequence[Release]) -> list[Done]:
-        return await self._through(lambda: self.inner.release(line, items))
+    async def release(self, partition: Partition, items: Sequence[Release]) -> list[Outcome]:
+        return await self._through(lambda: self.inner.release(partition, items))
 
-    async def extend(self, line: Line, items: Sequence[Extend]) -> list[Done]:
-        return await self._through(lambda: self.inner.extend(line, items))
+    async def extend(self, partition: Partition, items: Sequence[Extend]) -> list[Outcome]:
+        return await self._through(lambda: self.inner.extend(partition, items))
 
     async def cancel(
-        self, line: Line, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE
-    ) -> list[Done]:
-        return await self._through(lambda: self.inner.cancel(line, ids, forget, spare))
+        self, partition: Partition, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE
+    ) -> list[Outcome]:
+        return await self._through(lambda: self.inner.cancel(partition, ids, forget, spare))
 
-    async def edit(self, line: Line, items: Sequence[Edit]) -> list[Done]:
-        return await self._through(lambda: self.inner.edit(line, items))
+    async def edit(self, partition: Partition, items: Sequence[Edit]) -> list[Outcome]:
+        return await self._through(lambda: self.inner.edit(partition, items))
 
-    async def revive(self, line: Line, revive: Revive) -> list[tuple[str, Done]]:
-        return await self._through(lambda: self.inner.revive(line, revive))
+    async def revive(self, partition: Partition, revive: Revive) -> list[tuple[str, Outcome]]:
+        return await self._through(lambda: self.inner.revive(partition, revive))
 
-    async def purge(self, line: Line, purge: Purge) -> list[tuple[str, Done]]:
-        return await self._through(lambda: self.inner.purge(line, purge))
+    async def purge(self, partition: Partition, purge: Purge) -> list[tuple[str, Outcome]]:
+        return await self._through(lambda: self.inner.purge(partition, purge))
 
-    async def read(self, line: Line, ids: Sequence[str], body: bool = True) -> list[Job | None]:
-        return await self._through(lambda: self.inner.read(line, ids, body))
+    async def read(self, partition: Partition, ids: Sequence[str], body: bool = True) -> list[Job | None]:
+        return await self._through(lambda: self.inner.read(partition, ids, body))
 
-    async def list(self, line: Line, query: Query) -> Page:
-        return await self._through(lambda: self.inner.list(line, query))
+    async def list(self, partition: Partition, query: Query) -> Page:
+        return await self._through(lambda: self.inner.list(partition, query))
 
     # -- the rest: as it is
 
@@ -161,23 +161,23 @@ class FlakyStore:
     def now_ms(self) -> int:
         return self.inner.now_ms()
 
-    async def watch(self, line: Line) -> None:
-        await self.inner.watch(line)
+    async def watch(self, partition: Partition) -> None:
+        await self.inner.watch(partition)
 
-    async def unwatch(self, line: Line) -> None:
-        await self.inner.unwatch(line)
+    async def unwatch(self, partition: Partition) -> None:
+        await self.inner.unwatch(partition)
 
-    async def stats(self, line: Line, bands_ms: Sequence[int] = ()) -> Stats:
-        return await self.inner.stats(line, bands_ms)
+    async def stats(self, partition: Partition, bands_ms: Sequence[int] = ()) -> Stats:
+        return await self.inner.stats(partition, bands_ms)
 
-    async def control(self, line: Line, control: Control) -> None:
-        await self.inner.control(line, control)
+    async def control(self, partition: Partition, control: Control) -> None:
+        await self.inner.control(partition, control)
 
-    async def clean(self, line: Line, limit: int = 200) -> Cleaned:
-        return await self.inner.clean(line, limit)
+    async def clean(self, partition: Partition, limit: int = 200) -> CleanOutcome:
+        return await self.inner.clean(partition, limit)
 
-    async def agenda_noted(self, line: Line, at_ms: int) -> None:
-        await self.inner.agenda_noted(line, at_ms)
+    async def agenda_noted(self, partition: Partition, at_ms: int) -> None:
+        await self.inner.agenda_noted(partition, at_ms)
 
-    async def retire(self, line: Line, topic_too: bool = False) -> bool:
-        return await self.inner.retire(line, topic_too)
+    async def retire(self, partition: Partition, topic_too: bool = False) -> bool:
+        return await self.inner.retire(partition, topic_too)

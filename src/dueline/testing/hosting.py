@@ -7,7 +7,7 @@ import contextvars
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from ..client.results import Held
+from ..client.results import LeasedJob
 from ..engine.engine import Engine
 from ..worker import CallNext, Context, Ending, Middleware, Queue, Retry, Verdict
 from ..worker.engine_queue import EngineQueue
@@ -30,7 +30,7 @@ class PatientQueue(EngineQueue):
 
     async def pull(
         self, topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_ms: int = 0
-    ) -> Sequence[Held]:
+    ) -> Sequence[LeasedJob]:
         return await super().pull(topics, max, lease_ms, self._longest_wait_ms if wait_ms else 0)
 
 

@@ -21,10 +21,10 @@ import pytest
 
 if TYPE_CHECKING:
     from .local_client import LocalClient
+    from .observed import History
     from .queue import QueueClock, VirtualQueue
     from .recorder import Recorder
     from .server import PrivateServer
-    from .witnessed import History
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def dueline_server(tmp_path: Path) -> Iterator[PrivateServer]:
 @pytest.fixture
 def dueline_history() -> Iterator[History]:
     """A history of what clients did and saw. It is judged at the end of the test, if the test has not done so."""
-    from .witnessed import History
+    from .observed import History
 
     history = History()
     yield history

@@ -93,13 +93,14 @@ class _LoopTimer:
 
 class VirtualQueue:
     """`start`: the time at which it begins, else the real one. `trouble`: what goes wrong with its store (`flaky`).
-    `wide`: namespaces whose ids are unique over all topics. Use it in a with block, or `open` and `close` it."""
+    `namespace_ids`: namespaces whose ids are unique over all topics. Use it in a with block, or `open` and `close`
+    it."""
 
     def __init__(
         self,
         start: Moment | None = None,
         trouble: Trouble | None = None,
-        wide: frozenset[str] = frozenset(),
+        namespace_ids: frozenset[str] = frozenset(),
         limits: Limits = LIMITS,
         grace_s: float = GRACE_S,
     ) -> None:
@@ -108,7 +109,7 @@ class VirtualQueue:
         self.clock = QueueClock(self.loop, start_ms)
         self.recorder = Recorder()
         self.store = FlakyStore(MemoryStore(self.clock), trouble or Trouble())
-        self._limits, self._wide = limits, wide
+        self._limits, self._namespace_ids = limits, namespace_ids
         self._clients: dict[str, tuple[LocalClient, LocalAsyncClient]] = {}
         self._engine: RecordingEngine | None = None
         self._router: Router | None = None
@@ -208,7 +209,7 @@ class VirtualQueue:
         self._engine = RecordingEngine(
             self.store,
             self._limits,
-            wide=self._wide,
+            namespace_ids=self._namespace_ids,
             idle_ms=NEVER_MS,
             round_s=NEVER_MS / 1000,
             timer=_LoopTimer(self.loop),

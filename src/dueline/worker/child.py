@@ -1,6 +1,6 @@
 """The other side of a process pool: one child process that runs one handler at a time.
 
-    parent -> child    ("job", Home, Held)    ("extended", ErrorText or None)    ("stopping",)
+    parent -> child    ("job", Home, LeasedJob)    ("extended", ErrorText or None)    ("stopping",)
     child -> parent    ("begun",)    ("done", ending, delay_ms, error)    ("extend", lease_ms)
 
 The child ends when the pipe does, so it never outlives its parent, however that ends. Signals that a terminal or an
@@ -22,11 +22,11 @@ from typing import Any
 import msgspec
 
 from ..client.errors import LeaseLost
-from ..client.results import Held
+from ..client.results import LeasedJob
 from .context import Context
 from .handle import Handle
 from .handlers import Handler, Home
-from .homes import found_at
+from .locations import handler_at
 from .log import LOG_FORMAT
 from .orphans import ends_with
 from .outcomes import Verdict, verdict_of
@@ -61,7 +61,7 @@ def child_main(sock: socket.socket, settings: ChildSettings) -> None:
 
 
 def _run(
-    home: Home, job: Held, keeper: _Keeper, found: dict[tuple[Home, str], Handler], settings: ChildSettings
+    home: Home, job: LeasedJob, keeper: _Keeper, found: dict[tuple[Home, str], Handler], settings: ChildSettings
 ) -> Verdict:
     keeper.lease_until_ms = job.lease_until_ms
     try:
@@ -75,14 +75,14 @@ def _run(
 
 
 def _handler(home: Home, topic: str, settings: ChildSettings) -> Handler:
-    there = found_at(home, topic)
+    there = handler_at(home, topic)
     if not isinstance(there, Handle):
         return task_handler(there)
     there.worker.join_queue(settings.url, settings.namespace, settings.token)
     return there.handler
 
 
-def call_here(handler: Handler, job: Held, context: Context) -> Any:
+def call_here(handler: Handler, job: LeasedJob, context: Context) -> Any:
     """Call a handler in this thread, which may block; a coroutine gets an event loop for itself."""
     result = handler.invoke(job, context)
     return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
@@ -96,7 +96,7 @@ class _Keeper:
     """The parent, as the handler's context sees it."""
 
     def __init__(self, pipe: ChildsEnd) -> None:
-        self.jobs: queue.SimpleQueue[tuple[Home, Held]] = queue.SimpleQueue()
+        self.jobs: queue.SimpleQueue[tuple[Home, LeasedJob]] = queue.SimpleQueue()
         self.lease_until_ms = 0
         self.stopping = False
         self._pipe = pipe

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Raw
 
-from ..client.results import Held
+from ..client.results import LeasedJob
 from ..client.times import Duration, duration_ms
 
 
@@ -33,7 +33,7 @@ class Keeper(Protocol):
 class Context:
     """The second parameter of a handler. The lease is extended by itself while the handler runs."""
 
-    def __init__(self, job: Held, keeper: Keeper) -> None:
+    def __init__(self, job: LeasedJob, keeper: Keeper) -> None:
         self.job = job
         self.keeper = keeper
 

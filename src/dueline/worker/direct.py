@@ -25,8 +25,8 @@ from ..engine.errors import DuelineError, UnknownOutcome
 from ..engine.errors import Unavailable as StoreUnavailable
 from ..store.valkey.embedded import EmbeddedError, EmbeddedStore, FolderInUse
 from ..store.valkey.embedded_files import socket_path
-from ..store.valkey.lone import LoneSends
 from ..store.valkey.scopes import check_scopes
+from ..store.valkey.single_sends import SingleSends
 from ..store.valkey.store import ValkeyStore, WrongStore
 from . import views
 from .engine_queue import REPEATED, EngineQueue
@@ -35,7 +35,8 @@ from .queue import EMBEDDED
 
 T = TypeVar("T")
 
-WIDE = frozenset({"ouqiang", "youzan", "spring"})  # namespaces whose ids are unique over all topics, as servers have it
+# namespaces whose ids are unique over all topics, as servers have it
+NAMESPACE_IDS = frozenset({"ouqiang", "youzan", "spring"})
 LAST_CALLS_S = 2.0
 
 
@@ -47,16 +48,16 @@ class DirectQueue(EngineQueue):
         url: str,
         namespace: str = "default",
         patience: Patience = Patience(),
-        wide: frozenset[str] = WIDE,
+        namespace_ids: frozenset[str] = NAMESPACE_IDS,
         any_thread: bool = False,
     ) -> None:
         self._given = url
         self._folder = Path(url.removeprefix(EMBEDDED)).absolute()  # of an embedded store
-        self._wide = wide
+        self._namespace_ids = namespace_ids
         self._any_thread = any_thread
         self._embedded: EmbeddedStore | None = None
         self._store: ValkeyStore | None = None
-        self._lone: LoneSends | None = None
+        self._single_send: SingleSends | None = None
         self._starting: asyncio.Task[None] | None = None
         self._namespace = views.checked_name(namespace, "namespace")
         self._patience = patience
@@ -90,7 +91,7 @@ class DirectQueue(EngineQueue):
         store = ValkeyStore(url)
         try:
             await store.start()
-            clash = await check_scopes(store, self._wide)
+            clash = await check_scopes(store, self._namespace_ids)
             if clash is not None:
                 raise WrongStore(
                     f'the namespace "{clash.namespace}" (topic "{clash.topic}") is kept otherwise in this store: '
@@ -105,9 +106,9 @@ class DirectQueue(EngineQueue):
             if isinstance(wrong, StoreUnavailable):
                 raise Unavailable(wrong.code, wrong.message) from wrong
             raise
-        self._engine = Engine(store, wide=self._wide)
+        self._engine = Engine(store, namespace_ids=self._namespace_ids)
         await self._engine.start()
-        self._lone = store.lone()
+        self._single_send = store.single_sends()
         self._store = store
 
     def opened(self) -> tuple[Engine, ValkeyStore, str]:
@@ -118,13 +119,13 @@ class DirectQueue(EngineQueue):
     def send_now(self, topic: str, job: NewJob) -> Sent | None:
         """A send from another thread than the loop's, while it only waits. None: it must be sent in the usual way, with
         the same id: it may have been stored already."""
-        lone = self._lone
-        if lone is None or job.merge is not None:
+        single_send = self._single_send
+        if single_send is None or job.merge is not None:
             return None
         command = views.send_command(job)
         views.checked_name(topic, "topic")
         try:
-            sent = self._engine.send_now(lone.send, self._namespace, topic, command)
+            sent = self._engine.send_now(single_send.send, self._namespace, topic, command)
         except UnknownOutcome:
             return None
         except DuelineError as refused:
@@ -157,9 +158,9 @@ class DirectQueue(EngineQueue):
         if self._starting is not None:
             await asyncio.gather(self._starting, return_exceptions=True)
         store, self._store = self._store, None
-        lone, self._lone = self._lone, None
-        if lone is not None:
-            lone.close()
+        single_send, self._single_send = self._single_send, None
+        if single_send is not None:
+            single_send.close()
         if store is not None:
             # With the store gone, the engine's last calls would wait for it: they get a moment, then it is cut.
             ending = asyncio.create_task(self._engine.stop())

@@ -14,7 +14,7 @@ from ..client.bulk import MAX_ITEMS
 from ..client.calls import Answer, Call, Leased, NewJob, refusal_error
 from ..client.errors import GONE, DuelineApiError
 from ..client.patience import Patience, Tries
-from ..client.results import Held, Job, Outcome, Outcomes, Sent, SentItem
+from ..client.results import Job, LeasedJob, Outcome, Outcomes, Sent, SentItem
 from ..client.sending import Policy, SendOptions, job_fields, new_job, time_fields
 from ..client.times import Duration, Moment
 from ..engine.commands import Pull, Send
@@ -22,7 +22,8 @@ from ..engine.commands import Sent as EngineSent
 from ..engine.engine import Engine
 from ..engine.errors import DuelineError
 from ..engine.job import Reason
-from ..engine.store import Done, Extend, Ref, Release
+from ..engine.store import Extend, Ref, Release
+from ..engine.store import Outcome as StoreOutcome
 from . import views
 
 T = TypeVar("T")
@@ -98,12 +99,12 @@ class EngineQueue:
 
     async def pull(
         self, topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_ms: int = 0
-    ) -> Sequence[Held]:
+    ) -> Sequence[LeasedJob]:
         command = Pull(self._namespace, tuple(topics), max, lease_ms, wait_ms)
         call = Call("POST", "", Outcomes, wait_ms=wait_ms)
         return [views.held(job) for job in await self._tried(lambda: self._engine.pull(command), call)]
 
-    async def ack(self, jobs: Sequence[Held | Leased]) -> list[Outcome]:
+    async def ack(self, jobs: Sequence[LeasedJob | Leased]) -> list[Outcome]:
         return await self._on_leases(
             jobs,
             "acked",
@@ -112,7 +113,7 @@ class EngineQueue:
 
     async def release(
         self,
-        jobs: Sequence[Held | Leased],
+        jobs: Sequence[LeasedJob | Leased],
         delay_ms: int | None = None,
         error: str | None = None,
         count: bool = True,
@@ -129,7 +130,7 @@ class EngineQueue:
             ),
         )
 
-    async def extend(self, jobs: Sequence[Held | Leased], lease_ms: int) -> list[Outcome]:
+    async def extend(self, jobs: Sequence[LeasedJob | Leased], lease_ms: int) -> list[Outcome]:
         return await self._on_leases(
             jobs,
             "extended",
@@ -147,9 +148,9 @@ class EngineQueue:
 
     async def _on_leases(
         self,
-        jobs: Sequence[Held | Leased],
+        jobs: Sequence[LeasedJob | Leased],
         result: str,
-        call: Callable[[str, Sequence[Held | Leased]], Awaitable[list[Done]]],
+        call: Callable[[str, Sequence[LeasedJob | Leased]], Awaitable[list[StoreOutcome]]],
     ) -> list[Outcome]:
         """One kind of call on leases of any topics; the results stand where their jobs stood."""
         places: dict[str, list[int]] = {}
@@ -166,9 +167,9 @@ class EngineQueue:
     async def _changed(
         self,
         topic: str,
-        some: Sequence[Held | Leased],
+        some: Sequence[LeasedJob | Leased],
         result: str,
-        call: Callable[[str, Sequence[Held | Leased]], Awaitable[list[Done]]],
+        call: Callable[[str, Sequence[LeasedJob | Leased]], Awaitable[list[StoreOutcome]]],
     ) -> tuple[Outcome, ...]:
         tries: list[Tries] = []
         done = await self._tried(lambda: call(topic, some), tries=tries)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..client.results import Held
+from ..client.results import LeasedJob
 from ..client.times import Duration, duration_ms
 from .bodies import Reader, fields_reader, reader_of
 from .context import Context
@@ -48,12 +48,12 @@ class Handler(msgspec.Struct, frozen=True):
     timeout_s: float | None = None
     places: int | None = None
 
-    def invoke(self, job: Held, context: Context) -> Any:
+    def invoke(self, job: LeasedJob, context: Context) -> Any:
         """Call it; a coroutine function gives its coroutine. Raises UnfitBody, and whatever the handler raises."""
         args, fields = self.arguments(job, context)
         return self.call(*args, **fields)
 
-    def arguments(self, job: Held, context: Context) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def arguments(self, job: LeasedJob, context: Context) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """What it is called with, by place and by name. Raises UnfitBody; what else a type's own checks raise is a
         failure of the handler."""
         try:

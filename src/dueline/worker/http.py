@@ -11,7 +11,7 @@ from ..client.async_client import AsyncClient
 from ..client.calls import Leased, NewJob
 from ..client.client import DEFAULT_TIMEOUT_S
 from ..client.patience import Patience
-from ..client.results import Held, Job, Outcome, Sent, SentItem
+from ..client.results import Job, LeasedJob, Outcome, Sent, SentItem
 from ..client.sending import Policy, SendOptions, job_fields
 from ..client.times import Duration, Moment
 from .parked import parked_pulls
@@ -66,15 +66,15 @@ class HttpQueue:
 
     async def pull(
         self, topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_ms: int = 0
-    ) -> Sequence[Held]:
+    ) -> Sequence[LeasedJob]:
         return await self._pulls.pull(calls.pull(topics, max, lease_ms, wait_ms))
 
-    async def ack(self, jobs: Sequence[Held | Leased]) -> list[Outcome]:
+    async def ack(self, jobs: Sequence[LeasedJob | Leased]) -> list[Outcome]:
         return await self._client.ack_many(jobs)
 
     async def release(
         self,
-        jobs: Sequence[Held | Leased],
+        jobs: Sequence[LeasedJob | Leased],
         delay_ms: int | None = None,
         error: str | None = None,
         count: bool = True,
@@ -83,7 +83,7 @@ class HttpQueue:
         delay = None if delay_ms is None else f"{delay_ms}ms"
         return await self._client.release_many(jobs, delay, error, count, discard)
 
-    async def extend(self, jobs: Sequence[Held | Leased], lease_ms: int) -> list[Outcome]:
+    async def extend(self, jobs: Sequence[LeasedJob | Leased], lease_ms: int) -> list[Outcome]:
         return await self._client.extend_many(jobs, f"{lease_ms}ms")
 
     async def propose_policy(self, topic: str, policy: Policy) -> Mapping[str, Any]:

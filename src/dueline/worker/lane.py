@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from ..client.errors import DuelineApiError, InvalidRequest, NotAllowed
-from ..client.results import Held
+from ..client.results import LeasedJob
 from .queue import Queue
 
 MAX_TOPICS = 100  # of one pull
@@ -30,7 +30,7 @@ class Lane:
     """`begin` is called with each pulled job; `leave` frees its place. `left_alone` and `came_back` tell of threads."""
 
     def __init__(
-        self, queue: Queue, topics: Sequence[str], places: int, lease_ms: int, begin: Callable[[Lane, Held], None]
+        self, queue: Queue, topics: Sequence[str], places: int, lease_ms: int, begin: Callable[[Lane, LeasedJob], None]
     ) -> None:
         if len(topics) > MAX_TOPICS:
             raise ValueError(f"{len(topics)} topics share their places, at most {MAX_TOPICS} can: use a second worker")

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..client.calls import refusal_error
 from ..client.errors import DuelineApiError
-from ..client.results import Held, Outcome
+from ..client.results import LeasedJob, Outcome
 from .queue import Queue
 
 LOST = ("lease_lost", "not_found", "already_done")
@@ -25,10 +25,10 @@ log = logging.getLogger("dueline.worker")
 Do = Callable[[Callable[[Queue], Coroutine[Any, Any, None]]], None]
 
 
-class Hold:
+class LeaseRenewal:
     """One job in hand. `lost` is set when it is no longer ours."""
 
-    def __init__(self, job: Held, renew_at_s: float, leases: Leases, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, job: LeasedJob, renew_at_s: float, leases: Leases, loop: asyncio.AbstractEventLoop) -> None:
         self.job = job
         self.renew_at_s = renew_at_s
         self.lease_until_ms = job.lease_until_ms
@@ -71,18 +71,18 @@ class Leases:
         self.stopping = stopping
         self.do = do
         self._queue = queue
-        self._held: dict[str, Hold] = {}
+        self._held: dict[str, LeaseRenewal] = {}
         self._alarm: asyncio.TimerHandle | None = None
         self._renewing: asyncio.Task[None] | None = None
 
-    def take(self, job: Held) -> Hold:
+    def take(self, job: LeasedJob) -> LeaseRenewal:
         loop = asyncio.get_running_loop()
-        hold = Hold(job, loop.time() + self.lease_ms / 3000, self, loop)
+        hold = LeaseRenewal(job, loop.time() + self.lease_ms / 3000, self, loop)
         self._held[job.lease] = hold
         self._arm()
         return hold
 
-    def drop(self, hold: Hold) -> None:
+    def drop(self, hold: LeaseRenewal) -> None:
         """The job is out of our hands."""
         self._held.pop(hold.job.lease, None)
 
@@ -95,7 +95,7 @@ class Leases:
             await asyncio.gather(self._renewing, return_exceptions=True)
         self._held.clear()
 
-    async def extend(self, holds: Sequence[Hold], lease_ms: int) -> list[Outcome]:
+    async def extend(self, holds: Sequence[LeaseRenewal], lease_ms: int) -> list[Outcome]:
         outcomes = await self._queue.extend([hold.job for hold in holds], lease_ms)
         for hold, outcome in zip(holds, outcomes, strict=True):
             if outcome.error is None:

@@ -17,13 +17,13 @@ from ..client.client import connect_error, reason_of
 from ..client.errors import DuelineApiError, ServerFault, UnknownOutcome, Unreachable
 from ..client.http1 import BadAnswer, Response, ResponseReader
 from ..client.patience import Patience, Tries
-from ..client.results import Held, HeldJobs
+from ..client.results import LeasedJob, LeasedJobs
 from .log import said_if_slow
 
 LEAVE_S = 2.0  # for the server to end what it was asked for
 _READ_BYTES = 65_536
 
-GiveBack = Callable[[Sequence[Held]], Awaitable[object]]
+GiveBack = Callable[[Sequence[LeasedJob]], Awaitable[object]]
 
 
 class ParkedPulls:
@@ -36,7 +36,7 @@ class ParkedPulls:
         self._give_back = give_back
         self._idle: list[_Line] = []
 
-    async def pull(self, call: Call[HeldJobs]) -> Sequence[Held]:
+    async def pull(self, call: Call[LeasedJobs]) -> Sequence[LeasedJob]:
         """Do it, trying again where that is safe. Raises DuelineApiError."""
         clock = asyncio.get_running_loop().time
         tries, begin_s = Tries(self._patience, call, self._timeout_s), clock()
@@ -52,7 +52,7 @@ class ParkedPulls:
         while self._idle:
             self._idle.pop().close()
 
-    async def _try(self, call: Call[HeldJobs], timeout_s: float) -> Response:
+    async def _try(self, call: Call[LeasedJobs], timeout_s: float) -> Response:
         url = self._address.url
         line: _Line | None = None
         try:
@@ -83,7 +83,7 @@ class ParkedPulls:
             line.close()
         return response
 
-    async def _leave(self, call: Call[HeldJobs], line: _Line) -> None:
+    async def _leave(self, call: Call[LeasedJobs], line: _Line) -> None:
         """Ask for nothing more, and give back what comes all the same."""
         try:
             response = await line.leave()

@@ -19,7 +19,7 @@ from typing import Any
 from ..client.errors import DuelineApiError
 from .child import ChildSettings, child_main
 from .handlers import Home
-from .leases import Hold
+from .leases import LeaseRenewal
 from .outcomes import ChildDied, Ending, Verdict
 from .pipes import Message, WorkersEnd
 from .queue import Queue
@@ -39,7 +39,7 @@ class Processes:
         self._idle: list[_Child] = []
         self._all: set[_Child] = set()
 
-    async def run(self, home: Home, hold: Hold, begun: Callable[[], None]) -> Verdict:
+    async def run(self, home: Home, hold: LeaseRenewal, begun: Callable[[], None]) -> Verdict:
         """The verdict of a handler on a job; `begun` is called when the child is ready and begins with it. Raises
         ChildDied. Whoever stops waiting has the child killed.
 
@@ -55,7 +55,7 @@ class Processes:
                 error = died
         raise error
 
-    async def _run(self, child: _Child, home: Home, hold: Hold, begun: Callable[[], None]) -> Verdict:
+    async def _run(self, child: _Child, home: Home, hold: LeaseRenewal, begun: Callable[[], None]) -> Verdict:
         ended = False
         try:
             verdict = await child.work(home, hold, begun)
@@ -111,12 +111,12 @@ class _Child:
         with theirs:
             self._process.start()
         self._pipe = WorkersEnd(ours, self._heard, self._end)
-        self._hold: Hold | None = None
+        self._hold: LeaseRenewal | None = None
         self._answer: asyncio.Future[Verdict] | None = None
         self._begun: Callable[[], None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def work(self, home: Home, hold: Hold, begun: Callable[[], None]) -> Verdict:
+    async def work(self, home: Home, hold: LeaseRenewal, begun: Callable[[], None]) -> Verdict:
         self._hold, self._answer, self._begun = hold, self._loop.create_future(), begun
         self.has_begun = False
         self.tell(("job", home, hold.job))

@@ -4,7 +4,7 @@
     redis://  valkey://  unix:// ...       straight on the store, no server      worker.direct
     embedded:./data                        the embedded store in this process    worker.direct
 
-All speak the client's values (`Held`, `Sent`, `Outcome`) and raise the client's errors (`DuelineApiError`), so a
+All speak the client's values (`LeasedJob`, `Sent`, `Outcome`) and raise the client's errors (`DuelineApiError`), so a
 program moves from one to the other by its URL. Without a URL, DUELINE_URL decides, else it is the server on this
 machine that clients and the command line mean too.
 """
@@ -18,7 +18,7 @@ from typing import Any, Protocol, Unpack, runtime_checkable
 
 from ..client.address import named_url, shown, split, using
 from ..client.calls import Leased, NewJob
-from ..client.results import Held, Job, Outcome, Sent, SentItem
+from ..client.results import Job, LeasedJob, Outcome, Sent, SentItem
 from ..client.sending import Policy, SendOptions
 from ..client.times import Duration, Moment
 
@@ -68,18 +68,18 @@ class Queue(Protocol):
 
     async def pull(
         self, topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_ms: int = 0
-    ) -> Sequence[Held]:
+    ) -> Sequence[LeasedJob]:
         """Take due jobs under a lease, waiting up to wait_ms for the first. A cancelled pull costs no attempt: a job
         that was on its way is given back uncounted."""
         ...
 
-    async def ack(self, jobs: Sequence[Held | Leased]) -> list[Outcome]:
+    async def ack(self, jobs: Sequence[LeasedJob | Leased]) -> list[Outcome]:
         """Jobs of any topics are done; a result per job in their order."""
         ...
 
     async def release(
         self,
-        jobs: Sequence[Held | Leased],
+        jobs: Sequence[LeasedJob | Leased],
         delay_ms: int | None = None,
         error: str | None = None,
         count: bool = True,
@@ -89,7 +89,7 @@ class Queue(Protocol):
         no attempt; `discard=True` ends them as dead (rejected)."""
         ...
 
-    async def extend(self, jobs: Sequence[Held | Leased], lease_ms: int) -> list[Outcome]:
+    async def extend(self, jobs: Sequence[LeasedJob | Leased], lease_ms: int) -> list[Outcome]:
         """Keep jobs for `lease_ms` from now; a result per job in their order."""
         ...
 

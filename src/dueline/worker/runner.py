@@ -1,6 +1,6 @@
 """One running worker: lanes pull, handlers run, verdicts are said to the queue.
 
-    lane -> Hold (lease kept) -> middleware -> handlers, one after the other -> worst verdict -> ack or release
+    lane -> LeaseRenewal (lease kept) -> middleware -> handlers, one after the other -> worst verdict -> ack or release
 
 A job occupies its place until its handlers have ended. What ends them early: their timeout (a failure), a lost lease
 (the outcome is dropped, the job is somebody else's) and the end of a stop's grace (the job is given back uncounted).
@@ -17,17 +17,17 @@ from typing import Any
 import msgspec
 
 from ..client.errors import Unavailable
-from ..client.results import Held
+from ..client.results import LeasedJob
 from .child import call_here
 from .context import Context
-from .figures import Figures
 from .handlers import Handler
 from .lane import Lane
-from .leases import Do, Hold, Leases
+from .leases import Do, LeaseRenewal, Leases
+from .metrics import EngineMetrics
 from .outcomes import Ending, TimedOut, Verdict, summary, verdict_of, worst
 from .processes import Processes
 from .queue import Queue
-from .settling import Settler
+from .settler import Settler
 from .threads import Threads
 
 CANCEL_S = 5.0  # for a cancelled coroutine to end
@@ -56,7 +56,7 @@ class Runner:
     """Handlers by topic, on a queue. `start`, then `stop`; it runs once."""
 
     def __init__(
-        self, queue: Queue, handlers: Mapping[str, Sequence[Handler]], settings: Settings, figures: Figures
+        self, queue: Queue, handlers: Mapping[str, Sequence[Handler]], settings: Settings, figures: EngineMetrics
     ) -> None:
         self._queue = queue
         self._figures = figures
@@ -72,7 +72,7 @@ class Runner:
         self._run_job = functools.reduce(_wrapped, reversed(settings.middleware), self._all_handlers)
         self._lanes: dict[str, Lane] = {}
         self._pulling: list[asyncio.Task[None]] = []
-        self._running: dict[asyncio.Task[None], Hold] = {}
+        self._running: dict[asyncio.Task[None], LeaseRenewal] = {}
 
     @property
     def running(self) -> int:
@@ -130,7 +130,7 @@ class Runner:
 
     # --- one job ----------------------------------------------------------------------------------------------------
 
-    def _begin(self, lane: Lane, job: Held) -> None:
+    def _begin(self, lane: Lane, job: LeasedJob) -> None:
         hold = self._leases.take(job)
         task = asyncio.get_running_loop().create_task(self._work(lane, hold))
         self._running[task] = hold
@@ -140,7 +140,7 @@ class Runner:
         self._leases.drop(self._running.pop(task))
         _complain(task)
 
-    async def _work(self, lane: Lane, hold: Hold) -> None:
+    async def _work(self, lane: Lane, hold: LeaseRenewal) -> None:
         job, loop = hold.job, asyncio.get_running_loop()
         begin_s, outcome = loop.time(), "given_back"
         self._figures.begun(job.topic)
@@ -162,7 +162,7 @@ class Runner:
                 log.warning("%s %s failed at attempt %d: %s", job.topic, job.id, job.attempt, summary(verdict.error))
             await self._settler.settle(hold, verdict)
 
-    async def _verdict(self, hold: Hold) -> Verdict | None:
+    async def _verdict(self, hold: LeaseRenewal) -> Verdict | None:
         """What became of the job; None: it is to be given back."""
         context = Context(hold.job, hold)
         work = asyncio.get_running_loop().create_task(self._run_job(context))

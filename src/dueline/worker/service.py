@@ -28,7 +28,7 @@ import msgspec
 from msgspec import Raw
 
 from ..client.address import shown, split
-from ..client.results import Held
+from ..client.results import LeasedJob
 from ..client.times import Duration, Moment, duration_ms, moment_ms
 from .bodies import takes_texts
 from .child import call_here
@@ -219,11 +219,11 @@ class SpringService:
             await client.stop()
 
 
-def _held(work: Work, as_text: bool) -> Held:
+def _held(work: Work, as_text: bool) -> LeasedJob:
     """The job as a handler's arguments are made from it: `params` as a text, or as the JSON that they are. Nobody holds
     a lease: the call itself is the delivery."""
     text = msgspec.json.encode(work.params)
-    return Held(
+    return LeasedJob(
         body=Raw(text if as_text or work.params is None else work.params.encode()),
         id=work.taskId,
         topic=work.taskType,

@@ -20,12 +20,12 @@ from ..engine import commands
 from ..engine.errors import DuelineError, Unavailable, UnknownOutcome
 from ..engine.headers import unpack_headers
 from ..engine.items import items_json
-from ..engine.job import BodyKind, Held, Job
+from ..engine.job import BodyKind, Job, LeasedJob
 from ..engine.json_text import check_json
 from ..engine.policy import AT_ONCE, AtOnce, Backoff, Ladder, Retry, TopicPolicy
 from ..engine.push_target import CARRIED_HEADERS
 from ..engine.replies import refusal
-from ..engine.store import Code, Done, MergeUpdate, OnConflict
+from ..engine.store import Code, MergeUpdate, OnConflict, Outcome
 
 _NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
 _CONFLICTS = {None: None, "reject": OnConflict.REJECT, "keep": OnConflict.KEEP, "replace": OnConflict.REPLACE}
@@ -139,9 +139,9 @@ def not_answered(results: Sequence[commands.Sent | DuelineError]) -> DuelineErro
     return unknown
 
 
-def held(job: Held) -> r.Held:
+def held(job: LeasedJob) -> r.LeasedJob:
     body, body_base64, items = _payload(job)
-    return r.Held(
+    return r.LeasedJob(
         body=body,
         body_base64=body_base64,
         items=items,
@@ -189,7 +189,7 @@ def shown(job: Job) -> r.Job:
     )
 
 
-def outcome(id: str, done: Done, result: str) -> r.Outcome:
+def outcome(id: str, done: Outcome, result: str) -> r.Outcome:
     """What happened to one job, `result` when it went as it was asked."""
     refused = refusal(done.code)
     if refused is not None:
@@ -258,7 +258,9 @@ def _headers(headers: dict[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(headers.items())
 
 
-def _payload(job: Held | Job) -> tuple[Raw | UnsetType, str | UnsetType | None, tuple[Raw, ...] | UnsetType | None]:
+def _payload(
+    job: LeasedJob | Job,
+) -> tuple[Raw | UnsetType, str | UnsetType | None, tuple[Raw, ...] | UnsetType | None]:
     """(body, body_base64, items), as an answer of the API has them."""
     if job.merge_key is not None:
         return UNSET, UNSET, None if job.items is None else _items(items_json(job.items))

@@ -28,14 +28,14 @@ from typing import Any, ParamSpec, TypeVar, cast
 from ..client.sending import Policy, RetryRule, with_attempts
 from ..client.times import Duration, duration_ms
 from .context import refuse_in_loop
-from .figures import Figures
 from .handle import Handle
 from .handlers import Handler, Home, Mode, handler_of
 from .health import HealthPort, Reason, health_address
-from .homes import check_home
 from .hooks import Hooks
 from .host import Host
+from .locations import check_home
 from .log import show_log
+from .metrics import EngineMetrics
 from .queue import Queue, connect
 from .runner import Middleware, Runner, Settings
 from .sync import SyncQueue
@@ -95,7 +95,7 @@ class Worker:
         self._modules = tuple(modules)
         self._health: HealthPort | None = None
         self._hooks = Hooks()
-        self._figures = Figures()
+        self._figures = EngineMetrics()
         self._handlers: dict[str, list[Handler]] = {}
         self._bound: set[type[TaskWorker]] = set()
         self._host: Host | None = None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dueline.dialects.camellia.monitor import Counts, Monitor, Report
-from dueline.engine.figures import Figures
 from dueline.engine.job import Reason
+from dueline.engine.metrics import EngineMetrics
 from dueline.server.camellia import families_of, report_of
 from dueline.telemetry.families import merged
 
@@ -20,7 +20,7 @@ class Hand:
 
 
 def test_a_window_is_shown_when_it_is_complete_and_forgotten_after_the_next() -> None:
-    clock, figures = Hand(), Figures()
+    clock, figures = Hand(), EngineMetrics()
     monitor = Monitor("camellia", 1_000, clock, figures)
     monitor.of("t").send_msg += 2
     assert monitor.report() == Report({}, 5_000)
@@ -36,14 +36,14 @@ def test_a_window_is_shown_when_it_is_complete_and_forgotten_after_the_next() ->
 
 def test_windows_in_which_nobody_looked_are_empty() -> None:
     clock = Hand()
-    monitor = Monitor("camellia", 1_000, clock, Figures())
+    monitor = Monitor("camellia", 1_000, clock, EngineMetrics())
     monitor.of("t").send_msg += 1
     clock.ms = 7_500
     assert monitor.report() == Report({}, 5_000)
 
 
 def test_what_time_did_is_counted_once_and_only_of_its_own_namespace() -> None:
-    clock, figures = Hand(), Figures()
+    clock, figures = Hand(), EngineMetrics()
     monitor = Monitor("camellia", 1_000, clock, figures)
     monitor.report()
     own, other = figures.of("camellia", "t"), figures.of("default", "t")
@@ -61,7 +61,7 @@ def test_what_time_did_is_counted_once_and_only_of_its_own_namespace() -> None:
 
 def test_topics_of_a_window_are_bounded() -> None:
     clock = Hand()
-    monitor = Monitor("camellia", 1_000, clock, Figures())
+    monitor = Monitor("camellia", 1_000, clock, EngineMetrics())
     for n in range(1_500):
         monitor.of(f"t{n}").send_msg += 1
     clock.ms = 6_000

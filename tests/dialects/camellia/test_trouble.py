@@ -16,8 +16,8 @@ from dueline.dialects.camellia.pages import CamelliaPages
 from dueline.dialects.http import Request
 from dueline.engine import errors
 from dueline.engine.engine import Engine
-from dueline.engine.figures import Figures
 from dueline.engine.limits import Limits
+from dueline.engine.metrics import EngineMetrics
 
 POLL = Request("POST", "/camellia/delayQueue/longPollingMsg", "topic=t&longPollingTimeoutMillis=60000", {}, b"")
 
@@ -72,7 +72,7 @@ class Refusing:
 def test_a_long_poll_is_told_of_trouble_after_a_moment_so_that_the_sdk_does_not_run_hot(
     error: errors.DuelineError, least_s: float
 ) -> None:
-    monitor = Monitor("camellia", 60_000, lambda: 0, Figures())
+    monitor = Monitor("camellia", 60_000, lambda: 0, EngineMetrics())
     handlers = CamelliaHandlers(cast(Engine, Refusing(error)), Limits(), CamelliaOptions(), monitor)
     began_s = time.monotonic()
     with pytest.raises(type(error)):

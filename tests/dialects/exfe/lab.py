@@ -20,7 +20,7 @@ _numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
-class Came:
+class ReceivedCall:
     """One callback as it came."""
 
     at_ms: int
@@ -30,10 +30,10 @@ class Came:
     body: bytes
 
 
-Answerer = Callable[[Came], Awaitable[web.Response]]
+Answerer = Callable[[ReceivedCall], Awaitable[web.Response]]
 
 
-async def fine(_: Came) -> web.Response:
+async def fine(_: ReceivedCall) -> web.Response:
     return web.Response(text="ok")
 
 
@@ -43,14 +43,14 @@ class Service:
     def __init__(self, url: str, answer: Answerer) -> None:
         self.url = url
         self.answer = answer
-        self.came: list[Came] = []
+        self.came: list[ReceivedCall] = []
         self._news = asyncio.Condition()
 
     @property
     def bodies(self) -> list[bytes]:
         return [one.body for one in self.came]
 
-    async def arrived(self, number: int = 1) -> list[Came]:
+    async def arrived(self, number: int = 1) -> list[ReceivedCall]:
         """Wait until so many callbacks have come in all."""
         async with asyncio.timeout(WITHIN_S), self._news:
             await self._news.wait_for(lambda: len(self.came) >= number)
@@ -59,7 +59,7 @@ class Service:
     async def take(self, request: web.Request) -> web.Response:
         at_ms = now_ms()
         headers = {name.lower(): value for name, value in request.headers.items()}
-        came = Came(at_ms, request.method, request.query_string, headers, await request.read())
+        came = ReceivedCall(at_ms, request.method, request.query_string, headers, await request.read())
         async with self._news:
             self.came.append(came)
             self._news.notify_all()

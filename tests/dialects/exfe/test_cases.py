@@ -16,7 +16,7 @@ from aiohttp import web
 from dueline.dialects.exfe.decode import merges
 
 from ..kit import now_ms
-from .lab import Came, Exfe, encoded, in_s, path
+from .lab import Exfe, ReceivedCall, encoded, in_s, path
 
 PLAIN = "text/plain; charset=utf-8"
 
@@ -216,7 +216,7 @@ async def test_case_023_a_failed_group_comes_again_as_it_was_until_it_is_taken(e
     q, service = exfe.another(), exfe.service()
     answers = iter((500, 500))
 
-    async def answer(_: Came) -> web.Response:
+    async def answer(_: ReceivedCall) -> web.Response:
         return web.Response(status=next(answers, 200))
 
     service.answer = answer
@@ -233,7 +233,7 @@ async def test_case_023_a_failed_group_comes_again_as_it_was_until_it_is_taken(e
 async def test_case_023_a_push_while_a_callback_runs_begins_a_new_group(exfe: Exfe) -> None:
     q, service, go = exfe.another(), exfe.service(), asyncio.Event()
 
-    async def answer(came: Came) -> web.Response:
+    async def answer(came: ReceivedCall) -> web.Response:
         if came.body == b"[1]":
             await go.wait()
         return web.Response()
@@ -252,7 +252,7 @@ async def test_case_023_a_push_while_a_callback_runs_begins_a_new_group(exfe: Ex
 async def test_case_023_a_push_between_two_tries_joins_the_group_and_brings_its_own_time(exfe: Exfe) -> None:
     q, service = exfe.another(), exfe.service()
 
-    async def answer(came: Came) -> web.Response:
+    async def answer(came: ReceivedCall) -> web.Response:
         # So late that no try of the ladder can come between; the time of the next push decides.
         return web.Response() if len(service.came) > 1 else web.Response(status=503, headers={"Retry-After": "3600"})
 
@@ -274,7 +274,7 @@ async def test_case_023_a_push_between_two_tries_joins_the_group_and_brings_its_
 async def test_case_023_with_retry_off_there_is_one_call_and_the_group_is_gone(exfe_once: Exfe) -> None:
     q, service = exfe_once.another(), exfe_once.service()
 
-    async def answer(_: Came) -> web.Response:
+    async def answer(_: ReceivedCall) -> web.Response:
         return web.Response(status=500)
 
     service.answer = answer

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dueline.dialects.spring.courier import SpringCourier
 from dueline.dialects.spring.groups import group_of, key_of, parts_of
 from dueline.engine.headers import pack_headers
-from dueline.engine.job import BodyKind, Held, Item
+from dueline.engine.job import BodyKind, Item, LeasedJob
 from dueline.engine.push_target import Pushing, PushTarget
 from dueline.push.call import Answer
 from dueline.push.courier import Outcome
@@ -46,7 +46,7 @@ def pushing(topic: str = "a-task1") -> Pushing:
     return Pushing("spring", topic, 1, TARGET)
 
 
-def held(headers: Mapping[str, str] = ADDED, **changes: Any) -> Held:
+def held(headers: Mapping[str, str] = ADDED, **changes: Any) -> LeasedJob:
     fields: dict[str, Any] = {
         "id": "1",
         "topic": "a-task1",
@@ -63,10 +63,10 @@ def held(headers: Mapping[str, str] = ADDED, **changes: Any) -> Held:
         "created_at_ms": 0,
         "late_ms": 0,
     }
-    return Held(**{**fields, **changes})
+    return LeasedJob(**{**fields, **changes})
 
 
-def bodies(courier: SpringCourier, job: Held, topic: str = "a-task1") -> list[tuple[str, Any]]:
+def bodies(courier: SpringCourier, job: LeasedJob, topic: str = "a-task1") -> list[tuple[str, Any]]:
     calls = asyncio.run(courier.calls(pushing(topic), job))
     return [(call.url, json.loads(call.body)) for call in calls]
 

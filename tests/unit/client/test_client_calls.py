@@ -231,7 +231,7 @@ def test_an_answer_of_something_else_is_never_taken_for_ours(raw: bytes) -> None
 
 
 def test_bytes_that_are_too_deep_are_no_json() -> None:
-    job = r.Held(
+    job = r.LeasedJob(
         id="a",
         topic="t",
         attempt=1,

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from dueline import Held, Job
+from dueline import Job, LeasedJob
 
 
-def held(**payload: Any) -> Held:
-    return Held(
+def held(**payload: Any) -> LeasedJob:
+    return LeasedJob(
         id="a", topic="t", attempt=1, delivery=1, lease="l", lease_until_ms=9, due_at_ms=7, created_at_ms=6, **payload
     )
 
@@ -29,7 +29,7 @@ def held(**payload: Any) -> Held:
 )
 def test_a_job_shows_its_body(payload: dict[str, Any], shown: str) -> None:
     assert repr(held(**payload)) == (
-        f"Held(id='a', topic='t', {shown}, attempt=1, delivery=1, lease='l', lease_until_ms=9, due_at_ms=7, "
+        f"LeasedJob(id='a', topic='t', {shown}, attempt=1, delivery=1, lease='l', lease_until_ms=9, due_at_ms=7, "
         "created_at_ms=6)"
     )
 

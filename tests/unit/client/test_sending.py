@@ -198,7 +198,7 @@ def test_what_is_neither_json_nor_bytes_is_refused() -> None:
         new_job(object())
 
 
-def held(body: Any) -> r.Held:
+def held(body: Any) -> r.LeasedJob:
     fields = {
         "id": "a",
         "topic": "t",
@@ -208,7 +208,7 @@ def held(body: Any) -> r.Held:
         "lease_until_ms": 2,
         "due_at_ms": 1000,
     }
-    return msgspec.json.decode(msgspec.json.encode({**fields, "created_at_ms": 0, "body": body}), type=r.Held)
+    return msgspec.json.decode(msgspec.json.encode({**fields, "created_at_ms": 0, "body": body}), type=r.LeasedJob)
 
 
 def test_a_body_comes_back_as_the_type_that_is_asked_for() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 from dueline.engine.commands import Pull, Send
 from dueline.engine.engine import Engine
-from dueline.engine.job import BodyKind, Held, Line
+from dueline.engine.job import BodyKind, LeasedJob, Partition
 from dueline.engine.limits import Limits
 from dueline.engine.store import Pull as StorePull
-from dueline.engine.store import Pulled
+from dueline.engine.store import PullOutcome
 from dueline.store.memory import MemoryStore
 from dueline.testing.clock import VirtualClock
 from dueline.testing.timer import VirtualTimer, settled
@@ -26,35 +26,35 @@ class ToldStore(MemoryStore):
 
     def __init__(self, clock: Callable[[], int]) -> None:
         super().__init__(clock)
-        self.pulls: list[tuple[Line, StorePull]] = []
+        self.pulls: list[tuple[Partition, StorePull]] = []
         self.calls: list[str] = []
         self.gate: asyncio.Event | None = None
         self.failures: list[Exception] = []
         self.on_duty = True
         self.hesitate: Callable[[], Awaitable[None]] | None = None  # on the way there and on the way back
 
-    async def watch(self, line: Line) -> None:
-        self.calls.append(f"watch {line.topic}")
-        await super().watch(line)
+    async def watch(self, partition: Partition) -> None:
+        self.calls.append(f"watch {partition.topic}")
+        await super().watch(partition)
 
-    async def unwatch(self, line: Line) -> None:
-        self.calls.append(f"unwatch {line.topic}")
-        await super().unwatch(line)
+    async def unwatch(self, partition: Partition) -> None:
+        self.calls.append(f"unwatch {partition.topic}")
+        await super().unwatch(partition)
 
-    async def pull(self, line: Line, pull: StorePull) -> Pulled:
-        self.pulls.append((line, pull))
-        self.calls.append(f"pull {line.topic}")
+    async def pull(self, partition: Partition, pull: StorePull) -> PullOutcome:
+        self.pulls.append((partition, pull))
+        self.calls.append(f"pull {partition.topic}")
         if self.failures:
             raise self.failures.pop(0)
         if self.hesitate is not None:
             await self.hesitate()
-        pulled = await super().pull(line, pull)
+        pulled = await super().pull(partition, pull)
         if self.hesitate is not None:
             await self.hesitate()
         if self.gate is not None:
             await self.gate.wait()  # the answer is on its way
         if not self.on_duty:
-            pulled = Pulled(pulled.jobs, pulled.next_ms, pulled.more, pulled.now_ms, on_duty=False)
+            pulled = PullOutcome(pulled.jobs, pulled.next_ms, pulled.more, pulled.now_ms, on_duty=False)
         return pulled
 
 
@@ -75,7 +75,7 @@ class World:
 
     def pull(
         self, *topics: str, max: int = 1, lease_ms: int | None = None, wait_ms: int = 0
-    ) -> asyncio.Task[list[Held]]:
+    ) -> asyncio.Task[list[LeasedJob]]:
         return asyncio.ensure_future(self.engine.pull(Pull(NS, topics, max, lease_ms, wait_ms)))
 
     async def advance(self, by_ms: int) -> None:
@@ -97,5 +97,5 @@ def run(test: Callable[[World], Coroutine[Any, Any, None]], **options: Any) -> N
     asyncio.run(body())
 
 
-def ids(jobs: list[Held]) -> list[str]:
+def ids(jobs: list[LeasedJob]) -> list[str]:
     return [job.id for job in jobs]

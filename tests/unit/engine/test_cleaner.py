@@ -10,8 +10,8 @@ from engine_kit import NS, World, ids, run, settled
 from dueline.engine.commands import Filter, Pull, Send, TopicPatch
 from dueline.engine.engine import Engine
 from dueline.engine.errors import Draining, NotFound, StoreDown
-from dueline.engine.figures import LATE_BOUNDS_S, MAX_TOPICS, OTHER, Figures
-from dueline.engine.job import BodyKind, Line, State
+from dueline.engine.job import BodyKind, Partition, State
+from dueline.engine.metrics import LATE_BOUNDS_S, MAX_TOPICS, OTHER, EngineMetrics
 from dueline.engine.policy import TopicPolicy
 from dueline.engine.registrar import IDLE_MS
 from dueline.engine.store import Code, Query, Ref, Release
@@ -37,7 +37,7 @@ def test_what_is_over_is_tidied_within_the_grain_and_counted() -> None:
     run(test)
 
 
-def test_a_hint_is_in_the_directory_before_the_line_hears_of_it() -> None:
+def test_a_hint_is_in_the_directory_before_the_partition_hears_of_it() -> None:
     async def test(world: World) -> None:
         order: list[str] = []
         real_note, real_noted = world.store.directory.note, world.store.agenda_noted
@@ -46,9 +46,9 @@ def test_a_hint_is_in_the_directory_before_the_line_hears_of_it() -> None:
             order.append("note")
             await real_note(hints)  # type: ignore[arg-type]
 
-        async def agenda_noted(line: Line, at_ms: int) -> None:
+        async def agenda_noted(partition: Partition, at_ms: int) -> None:
             order.append("agenda_noted")
-            await real_noted(line, at_ms)
+            await real_noted(partition, at_ms)
 
         world.store.directory.note = note  # type: ignore[method-assign]
         world.store.agenda_noted = agenda_noted  # type: ignore[method-assign]
@@ -117,7 +117,7 @@ def test_a_hint_whose_clean_up_failed_comes_back() -> None:
         real = world.store.clean
         failed = 0
 
-        async def down(line: Line, limit: int = 200):
+        async def down(partition: Partition, limit: int = 200):
             nonlocal failed
             failed += 1
             raise StoreDown
@@ -141,9 +141,9 @@ def test_a_topic_is_listed_before_its_first_send_and_again_after_ten_minutes_of_
             order.append("register")
             await real_register(topics)  # type: ignore[arg-type]
 
-        async def send(line: Line, items: object, policy_version: int = 0):
+        async def send(partition: Partition, items: object, policy_version: int = 0):
             order.append("send")
-            return await real_send(line, items, policy_version)  # type: ignore[arg-type]
+            return await real_send(partition, items, policy_version)  # type: ignore[arg-type]
 
         world.store.directory.register = register  # type: ignore[method-assign]
         world.store.send = send  # type: ignore[method-assign]
@@ -223,8 +223,8 @@ def test_a_send_beside_the_removal_of_its_topic_stays_listed(moment: str) -> Non
         async def slip_in() -> None:
             await other.send(NS, "mail", Send("b", b"2", BodyKind.JSON))
 
-        async def retire(line: Line) -> bool:
-            retired = await real_retire(line)
+        async def retire(partition: Partition) -> bool:
+            retired = await real_retire(partition)
             if moment == "retire":
                 await slip_in()
             return retired
@@ -251,10 +251,10 @@ def test_topics_that_stay_are_looked_at_once_per_idle_time() -> None:
         looks = 0
         real = world.store.retire
 
-        async def retire(line: Line) -> bool:
+        async def retire(partition: Partition) -> bool:
             nonlocal looks
             looks += 1
-            return await real(line)
+            return await real(partition)
 
         world.store.retire = retire  # type: ignore[method-assign]
         await world.advance(31 * MINUTE_MS)
@@ -345,7 +345,7 @@ def test_figures_count_what_happened() -> None:
 
 
 def test_figures_are_bounded() -> None:
-    figures = Figures()
+    figures = EngineMetrics()
     for number in range(MAX_TOPICS + 50):
         figures.of(NS, f"t{number}").acked += 1
     assert len(figures.topics) == MAX_TOPICS + 1

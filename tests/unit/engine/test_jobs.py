@@ -17,10 +17,10 @@ from dueline.engine.errors import (
     UnknownOutcome,
     VersionMismatch,
 )
-from dueline.engine.job import Job, Line, Reason, State
+from dueline.engine.job import Job, Partition, Reason, State
 from dueline.engine.policy import AT_ONCE, Backoff, JobPolicy, Ladder, TopicPolicy
-from dueline.engine.spreading import PartlyDone
-from dueline.engine.store import Code, Done, Edit, Page, Query, Ref, Release
+from dueline.engine.spreading import PartialOutcome
+from dueline.engine.store import Code, Edit, Outcome, Page, Query, Ref, Release
 
 
 async def kill(world: World, topic: str, *ids: str, **options: Any) -> None:
@@ -108,12 +108,12 @@ def test_a_patch_of_the_policy_that_meets_another_change_is_made_again_unless_a_
         await world.send("mail", "a", 1_000)
         version = (await world.engine.get(NS, "mail", "a")).version
         real = world.store.edit
-        raced: list[Done] = []
+        raced: list[Outcome] = []
 
-        async def racing(line: Line, items: Any) -> list[Done]:
+        async def racing(partition: Partition, items: Any) -> list[Outcome]:
             if not raced:
-                raced.extend(await real(line, [Edit("a", body=b"other")]))
-            return await real(line, items)
+                raced.extend(await real(partition, [Edit("a", body=b"other")]))
+            return await real(partition, items)
 
         world.store.edit = racing  # type: ignore[method-assign]
         patch = Patch("a", max_attempts=3, version=version if with_version else None)
@@ -131,7 +131,7 @@ def test_a_patched_job_that_ends_before_it_can_be_read_is_not_called_missing() -
     async def test(world: World) -> None:
         await world.send("mail", "a", 1_000)
 
-        async def nothing(line: Line, ids: Any, body: bool = True) -> list[Job | None]:
+        async def nothing(partition: Partition, ids: Any, body: bool = True) -> list[Job | None]:
             return [None]
 
         world.store.read = nothing  # type: ignore[method-assign]
@@ -155,14 +155,14 @@ def test_fire_makes_a_job_due_now() -> None:
 
 def test_a_list_walks_all_partitions_page_by_page() -> None:
     async def test(world: World) -> None:
-        await world.engine.set_topic(NS, "wide", TopicPatch(TopicPolicy(), partitions=16))
+        await world.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=16))
         sent = {f"job{number}" for number in range(60)}
         for id in sent:
-            await world.send("wide", id)
+            await world.send("namespace_ids", id)
         seen: list[str] = []
         cursor: bytes | None = b""
         while cursor is not None:
-            page = await world.engine.list(NS, "wide", Query(cursor=cursor, limit=7))
+            page = await world.engine.list(NS, "namespace_ids", Query(cursor=cursor, limit=7))
             assert len(page.jobs) <= 7
             seen += [job.id for job in page.jobs]
             cursor = page.cursor
@@ -191,19 +191,19 @@ def test_revive_and_purge_answer_for_each_id_in_order() -> None:
 
 def test_a_bulk_cancel_takes_what_matches_and_a_dry_run_takes_nothing() -> None:
     async def test(world: World) -> None:
-        await world.engine.set_topic(NS, "wide", TopicPatch(TopicPolicy(), partitions=4))
+        await world.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=4))
         for number in range(700):
-            await world.send("wide", f"x{number}", 1_000 + number, tags=("x",))
-        await world.send("wide", "ready", tags=("x",))
-        await world.send("wide", "held", tags=("x",))
-        await world.send("wide", "other", 1_000)
-        await world.pull("wide")
+            await world.send("namespace_ids", f"x{number}", 1_000 + number, tags=("x",))
+        await world.send("namespace_ids", "ready", tags=("x",))
+        await world.send("namespace_ids", "held", tags=("x",))
+        await world.send("namespace_ids", "other", 1_000)
+        await world.pull("namespace_ids")
         which = Filter(tag="x")
-        assert await world.engine.cancel_matching(NS, "wide", which, True) == Bulk(702, 0, True)
-        assert await world.engine.cancel_matching(NS, "wide", which, False) == Bulk(702, 702, False)
-        view = await world.engine.topic(NS, "wide")
+        assert await world.engine.cancel_matching(NS, "namespace_ids", which, True) == Bulk(702, 0, True)
+        assert await world.engine.cancel_matching(NS, "namespace_ids", which, False) == Bulk(702, 702, False)
+        view = await world.engine.topic(NS, "namespace_ids")
         assert (view.scheduled, view.ready, view.leased, view.cancelled) == (1, 0, 0, 702)
-        assert await world.engine.cancel_matching(NS, "wide", Filter(), False) == Bulk(1, 1, False)
+        assert await world.engine.cancel_matching(NS, "namespace_ids", Filter(), False) == Bulk(1, 1, False)
 
     run(test)
 
@@ -227,9 +227,9 @@ def test_a_bulk_call_stops_after_its_time_and_the_next_one_goes_on() -> None:
             await world.send("mail", f"job{number}", 60_000)
         real = world.store.list
 
-        async def slow(line: Line, query: Query) -> Page:
+        async def slow(partition: Partition, query: Query) -> Page:
             await world.advance(1_100)
-            return await real(line, query)
+            return await real(partition, query)
 
         world.store.list = slow  # type: ignore[method-assign]
         first = await world.engine.cancel_matching(NS, "mail", Filter(state=State.SCHEDULED), False)
@@ -246,9 +246,9 @@ def test_a_job_that_changed_after_it_was_listed_is_judged_again() -> None:
         await world.send("mail", "b")
         real = world.store.cancel
 
-        async def racing(line: Line, ids: Any, forget: bool = False) -> list[Done]:
+        async def racing(partition: Partition, ids: Any, forget: bool = False) -> list[Outcome]:
             await world.engine.ack(NS, "mail", [Ref("a")])
-            return await real(line, ids, forget)
+            return await real(partition, ids, forget)
 
         world.store.cancel = racing  # type: ignore[method-assign]
         assert await world.engine.cancel_matching(NS, "mail", Filter(state=State.READY), False) == Bulk(2, 1, False)
@@ -291,14 +291,14 @@ def test_a_release_without_a_delay_is_given_a_jitter_draw() -> None:
 
 def test_calls_over_partitions_answer_in_order() -> None:
     async def test(world: World) -> None:
-        await world.engine.set_topic(NS, "wide", TopicPatch(TopicPolicy(), partitions=8))
+        await world.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=8))
         for number in range(30):
-            await world.send("wide", f"job{number}")
-        jobs = await world.pull("wide", max=30)
+            await world.send("namespace_ids", f"job{number}")
+        jobs = await world.pull("namespace_ids", max=30)
         refs = [Ref(job.id, job.lease) for job in jobs]
         refs[7] = Ref("none", "t")
         refs[11] = Ref(refs[11].id, "stale")
-        results = await world.engine.ack(NS, "wide", refs)
+        results = await world.engine.ack(NS, "namespace_ids", refs)
         expected = [Code.OK] * 30
         expected[7], expected[11] = Code.NOT_FOUND, Code.LEASE_LOST
         assert [done.code for done in results] == expected
@@ -311,31 +311,31 @@ def test_when_one_of_several_partitions_fails_the_results_of_the_others_are_know
     failure: type[DuelineError],
 ) -> None:
     async def test(world: World) -> None:
-        await world.engine.set_topic(NS, "wide", TopicPatch(TopicPolicy(), partitions=8))
+        await world.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=8))
         ids = [f"job{number}" for number in range(50)]
         for id in ids:
-            await world.send("wide", id)
+            await world.send("namespace_ids", id)
         real = world.store.cancel
         lost: list[str] = []
 
-        async def failing(line: Line, some: Any, *words: Any) -> list[Done]:
-            if line.partition == 0:
+        async def failing(partition: Partition, some: Any, *words: Any) -> list[Outcome]:
+            if partition.number == 0:
                 lost.extend(some)
                 raise failure
-            return await real(line, some, *words)
+            return await real(partition, some, *words)
 
         world.store.cancel = failing  # type: ignore[method-assign]
-        with pytest.raises(PartlyDone) as raised:
-            await world.engine.cancel(NS, "wide", ids)
+        with pytest.raises(PartialOutcome) as raised:
+            await world.engine.cancel(NS, "namespace_ids", ids)
         assert raised.value.done is None
         for id, result in zip(ids, raised.value.results, strict=True):
             if id in lost:
                 assert type(result) is failure
                 assert getattr(result, "id", id) == id
             else:
-                assert isinstance(result, Done)
+                assert isinstance(result, Outcome)
                 assert result.code is Code.OK
         assert lost
-        assert world.engine.figures.of(NS, "wide").cancelled == 50 - len(lost)
+        assert world.engine.figures.of(NS, "namespace_ids").cancelled == 50 - len(lost)
 
     run(test)

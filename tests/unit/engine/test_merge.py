@@ -14,10 +14,10 @@ from dueline.engine.engine import Engine
 from dueline.engine.errors import DuelineError, InvalidField, UnknownOutcome
 from dueline.engine.ids import new_id_in, partition_of
 from dueline.engine.items import items_json
-from dueline.engine.job import BodyKind, Held, Item, Line, State
+from dueline.engine.job import BodyKind, Item, LeasedJob, Partition, State
 from dueline.engine.limits import MAX_GROUP_ITEMS
 from dueline.engine.policy import MergePolicy, TopicPolicy
-from dueline.engine.store import Code, Done, MergeUpdate, OnConflict, Query, Ref, Release, SendItem, Spare
+from dueline.engine.store import Code, MergeUpdate, OnConflict, Outcome, Query, Ref, Release, SendItem, Spare
 
 DAY_MS = 86_400_000
 
@@ -37,7 +37,7 @@ async def due_in(world: World, body: str, **said: Any) -> int:
     return (await add(world, body, **said)).due_at_ms - world.timer.start_ms
 
 
-def texts(job: Held) -> list[str]:
+def texts(job: LeasedJob) -> list[str]:
     assert job.items is not None
     return [item.body.decode() for item in job.items]
 
@@ -170,7 +170,7 @@ def test_an_id_is_made_for_any_partition(partitions: int) -> None:
         assert {len(id) for id in made} == {32}
 
 
-def test_groups_stand_in_the_line_of_their_key_and_are_found_by_key_and_by_id() -> None:
+def test_groups_stand_in_the_partition_of_their_key_and_are_found_by_key_and_by_id() -> None:
     async def test(world: World) -> None:
         await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=8))
         sent = {f"k{n}": await add(world, "a", key=f"k{n}", delay_ms=10) for n in range(50)}
@@ -188,7 +188,7 @@ def test_groups_stand_in_the_line_of_their_key_and_are_found_by_key_and_by_id() 
     run(test)
 
 
-def test_a_group_stands_in_its_keys_line_also_when_the_topic_got_lines_during_the_send() -> None:
+def test_a_group_stands_in_its_keys_partition_also_when_the_topic_got_partitions_during_the_send() -> None:
     async def test(world: World) -> None:
         other = Engine(world.store, timer=world.timer)
         register = world.store.directory.register
@@ -250,7 +250,7 @@ def test_in_a_wide_namespace_each_topic_has_its_own_groups() -> None:
         [held] = await world.engine.pull(Pull(NS, ("one", "two"), 10))
         assert (held.topic, texts(held)) == ("two", ["b", "c"])
 
-    run(test, wide=frozenset({NS}))
+    run(test, namespace_ids=frozenset({NS}))
 
 
 def test_many_producers_of_one_key_lose_nothing_and_each_keeps_its_order() -> None:
@@ -373,8 +373,8 @@ class Unanswering:
     def __init__(self, world: World) -> None:
         self._send = world.store.send
 
-    async def __call__(self, line: Line, items: Sequence[SendItem], policy_version: int = 0) -> Any:
-        await self._send(line, items, policy_version)
+    async def __call__(self, partition: Partition, items: Sequence[SendItem], policy_version: int = 0) -> Any:
+        await self._send(partition, items, policy_version)
         raise UnknownOutcome("the store did not answer in time; retry with the same id")
 
 
@@ -464,10 +464,12 @@ def test_items_that_move_to_a_new_group_during_the_cancel_are_cancelled_there() 
         await world.engine.release(NS, "mail", [Release(failed.id, failed.lease, delay_ms=5_000)])
         cancel = world.store.cancel
 
-        async def late(line: Line, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE) -> list[Done]:
+        async def late(
+            partition: Partition, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE
+        ) -> list[Outcome]:
             world.store.cancel = cancel  # type: ignore[method-assign]
             await add(world, "new", quiet_ms=50)  # takes the items of the failed group
-            return await cancel(line, ids, forget, spare)
+            return await cancel(partition, ids, forget, spare)
 
         world.store.cancel = late  # type: ignore[method-assign]
         await world.engine.cancel_groups(NS, "mail", "k")
@@ -481,12 +483,14 @@ def test_a_group_that_is_pulled_during_the_cancel_stays_with_its_holder() -> Non
     async def test(world: World) -> None:
         await add(world, "a")
         cancel = world.store.cancel
-        held: list[Held] = []
+        held: list[LeasedJob] = []
 
-        async def late(line: Line, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE) -> list[Done]:
+        async def late(
+            partition: Partition, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE
+        ) -> list[Outcome]:
             world.store.cancel = cancel  # type: ignore[method-assign]
             held.extend(await world.pull("mail"))
-            return await cancel(line, ids, forget, spare)
+            return await cancel(partition, ids, forget, spare)
 
         world.store.cancel = late  # type: ignore[method-assign]
         bulk = await world.engine.cancel_groups(NS, "mail", "k")

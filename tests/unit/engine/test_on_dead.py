@@ -13,10 +13,10 @@ from dueline.engine.engine import Engine
 from dueline.engine.errors import InvalidField, StoreDown
 from dueline.engine.forwarder import LOOKS, MARK, ROUND_S
 from dueline.engine.headers import unpack_headers
-from dueline.engine.job import BodyKind, Held, Job, Line, Reason, State
+from dueline.engine.job import BodyKind, Job, LeasedJob, Partition, Reason, State
 from dueline.engine.on_dead import MAX_HOPS, ON_DEAD_TARGET, ON_DEAD_TOPIC, REMEMBER_MS
 from dueline.engine.policy import ON_DEAD_KEEP_MS, OnDead, TopicPolicy
-from dueline.engine.store import Done, Page, Purge, Query, Ref, Release
+from dueline.engine.store import Outcome, Page, Purge, Query, Ref, Release
 
 ROUND_MS = int(ROUND_S * 1000)
 
@@ -28,7 +28,7 @@ async def route(world: World, topic: str, *, to: str | None = None, url: str | N
     await settled()
 
 
-async def reject(world: World, topic: str = "t", **words: Any) -> Held:
+async def reject(world: World, topic: str = "t", **words: Any) -> LeasedJob:
     """Let the first job of a topic die now."""
     (held,) = await world.pull(topic)
     release = Release(held.id, held.lease, **{"dead": Reason.REJECTED, "error": "no such order", **words})
@@ -38,7 +38,7 @@ async def reject(world: World, topic: str = "t", **words: Any) -> Held:
 
 
 async def jobs(world: World, topic: str, **query: Any) -> list[Job]:
-    page = await world.store.list(Line(NS, topic), Query(limit=500, body=True, **query))
+    page = await world.store.list(Partition(NS, topic), Query(limit=500, body=True, **query))
     return page.jobs
 
 
@@ -164,15 +164,15 @@ class ForgetfulStore(ToldStore):
     lost_purges = 0
     lists = 0
 
-    async def purge(self, line: Line, purge: Purge) -> list[tuple[str, Done]]:
+    async def purge(self, partition: Partition, purge: Purge) -> list[tuple[str, Outcome]]:
         if self.lost_purges:
             self.lost_purges -= 1
             raise StoreDown
-        return await super().purge(line, purge)
+        return await super().purge(partition, purge)
 
-    async def list(self, line: Line, query: Query) -> Page:
+    async def list(self, partition: Partition, query: Query) -> Page:
         self.lists += 1
-        return await super().list(line, query)
+        return await super().list(partition, query)
 
 
 def forgetful() -> World:

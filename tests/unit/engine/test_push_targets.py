@@ -1,4 +1,4 @@
-"""Push targets as data: kept in the topic's config, told to the lines, found by other processes."""
+"""Push targets as data: kept in the topic's config, told to the partitions, found by other processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dueline.engine.commands import Pull, Send, TopicPatch
 from dueline.engine.engine import Engine
 from dueline.engine.errors import InvalidField, NotFound, StoreDown, TooManyItems
 from dueline.engine.ids import partition_of
-from dueline.engine.job import BodyKind, Line
+from dueline.engine.job import BodyKind, Partition
 from dueline.engine.policy import Backoff, Ladder, TopicPolicy
 from dueline.engine.push_log import Attempt, TargetState
 from dueline.engine.push_target import PUSH_RETRY, Breaker, Pushing, PushTarget, limits_of
@@ -50,7 +50,7 @@ def test_a_target_comes_back_as_it_was_stored(target: PushTarget) -> None:
 @pytest.mark.parametrize(
     ("concurrency", "partitions", "shares"), [(1, 1, [1]), (7, 3, [3, 2, 2]), (16, 4, [4, 4, 4, 4]), (5, 5, [1] * 5)]
 )
-def test_the_lines_shares_are_together_exactly_the_targets_limits(
+def test_the_partitions_shares_are_together_exactly_the_targets_limits(
     concurrency: int, partitions: int, shares: list[int]
 ) -> None:
     limits = limits_of(PushTarget(url=URL, concurrency=concurrency, rate_per_s=30.0), partitions)
@@ -150,11 +150,11 @@ def test_more_than_two_secrets_are_refused() -> None:
 
 def test_a_target_needs_a_place_for_every_partition() -> None:
     async def test(world: World) -> None:
-        await world.engine.set_topic(NS, "wide", TopicPatch(TopicPolicy(), partitions=4))
+        await world.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=4))
         with pytest.raises(InvalidField) as refused:
-            await world.engine.set_push(NS, "wide", PushTarget(url=URL, concurrency=3))
+            await world.engine.set_push(NS, "namespace_ids", PushTarget(url=URL, concurrency=3))
         assert refused.value.field == "concurrency"
-        await world.engine.set_push(NS, "wide", PushTarget(url=URL, concurrency=4))
+        await world.engine.set_push(NS, "namespace_ids", PushTarget(url=URL, concurrency=4))
 
     run(test)
 
@@ -265,30 +265,30 @@ def test_the_mark_grows_with_every_change_of_a_target_and_with_nothing_else() ->
     run(test)
 
 
-def test_lines_that_were_not_told_hear_of_the_limits_before_anybody_pushes() -> None:
+def test_partitions_that_were_not_told_hear_of_the_limits_before_anybody_pushes() -> None:
     async def test(world: World) -> None:
-        await world.engine.set_topic(NS, "wide", TopicPatch(TopicPolicy(), partitions=2))
+        await world.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=2))
         real, told = world.store.control, 0
 
-        async def control(line: Line, control: Control) -> None:
+        async def control(partition: Partition, control: Control) -> None:
             nonlocal told
             told += 1
             if told == 2:
-                raise StoreDown  # the process dies here, with half of the lines told
-            await real(line, control)
+                raise StoreDown  # the process dies here, with half of the partitions told
+            await real(partition, control)
 
         world.store.control = control
         with pytest.raises(StoreDown):
-            await world.engine.set_push(NS, "wide", PushTarget(url=URL, concurrency=2))
+            await world.engine.set_push(NS, "namespace_ids", PushTarget(url=URL, concurrency=2))
         world.store.control = real
         other = Engine(world.store, timer=world.timer)
-        assert await other.begin_push(NS, "wide") == (2, PushTarget(url=URL, concurrency=2))
+        assert await other.begin_push(NS, "namespace_ids") == (2, PushTarget(url=URL, concurrency=2))
         names = [f"{number * 2_654_435_761 % 2**32:x}" for number in range(1, 21)]
         assert {partition_of(name, 2) for name in names} == {0, 1}
         for name in names:
-            await world.send("wide", name)
+            await world.send("namespace_ids", name)
         held = 0
-        while jobs := await other.pull(Pull(NS, ("wide",), 20)):
+        while jobs := await other.pull(Pull(NS, ("namespace_ids",), 20)):
             held += len(jobs)
         assert held == 2
         await other.stop()
@@ -296,16 +296,16 @@ def test_lines_that_were_not_told_hear_of_the_limits_before_anybody_pushes() -> 
     run(test)
 
 
-def test_whoever_tells_the_lines_last_tells_them_the_newest() -> None:
+def test_whoever_tells_the_partitions_last_tells_them_the_newest() -> None:
     async def test(world: World) -> None:
         await world.engine.set_push(NS, "mail", PushTarget(url=URL, concurrency=1))
         other = Engine(world.store, timer=world.timer)
         real, faster = world.store.control, [PushTarget(url=URL, concurrency=3)]
 
-        async def control(line: Line, control: Control) -> None:
+        async def control(partition: Partition, control: Control) -> None:
             if faster:
                 await other.set_push(NS, "mail", faster.pop())  # somebody else writes and tells in between
-            await real(line, control)
+            await real(partition, control)
 
         world.store.control = control
         await world.engine.set_push(NS, "mail", PushTarget(url=URL, concurrency=2))

@@ -12,9 +12,9 @@ from dueline.engine.commands import Send, Sent, TopicPatch
 from dueline.engine.errors import BodyTooLarge, DuelineError, IdExists, StoreDown, UnknownOutcome
 from dueline.engine.headers import pack_headers, unpack_headers
 from dueline.engine.ids import new_id, partition_of
-from dueline.engine.job import BodyKind, Line, State
+from dueline.engine.job import BodyKind, Partition, State
 from dueline.engine.policy import AT_ONCE, Backoff, JobPolicy, Ladder, TopicPolicy
-from dueline.engine.store import OnConflict, SendItem, SendResult
+from dueline.engine.store import OnConflict, SendItem, SendOutcome
 from dueline.engine.topics import Topic
 
 
@@ -28,11 +28,11 @@ class Taking(ToldStore):
     items: list[SendItem]
     errors: list[Exception]
 
-    async def send(self, line: Line, items: Sequence[SendItem], policy_version: int = 0) -> list[SendResult]:
+    async def send(self, partition: Partition, items: Sequence[SendItem], policy_version: int = 0) -> list[SendOutcome]:
         self.items.extend(items)
         if self.errors:
             raise self.errors.pop(0)
-        return await super().send(line, items, policy_version)
+        return await super().send(partition, items, policy_version)
 
 
 def taking(world: World) -> Taking:
@@ -198,15 +198,15 @@ def test_a_topic_may_lower_and_raise_the_limit_of_bodies() -> None:
 
 def test_many_sends_over_partitions_answer_in_order_each_for_itself() -> None:
     async def test(world: World) -> None:
-        await world.engine.set_topic(NS, "wide", TopicPatch(TopicPolicy(), partitions=4))
-        await world.send("wide", "job3")
+        await world.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=4))
+        await world.send("namespace_ids", "job3")
         commands = [a_send(f"job{number}", str(number).encode()) for number in range(900)]
-        results = await world.engine.send_many(NS, "wide", commands)
+        results = await world.engine.send_many(NS, "namespace_ids", commands)
         assert isinstance(results[3], IdExists)
         assert [result.id for result in results if isinstance(result, Sent)] == [
             f"job{number}" for number in range(900) if number != 3
         ]
-        view = await world.engine.topic(NS, "wide")
+        view = await world.engine.topic(NS, "namespace_ids")
         assert (view.ready, view.partitions) == (900, 4)
 
     run(test)
@@ -247,7 +247,7 @@ def test_many_sends_with_a_stale_policy_are_all_stored() -> None:
     run(test)
 
 
-def test_a_line_that_is_ahead_of_a_directory_which_lost_its_config_still_takes_sends() -> None:
+def test_a_partition_that_is_ahead_of_a_directory_which_lost_its_config_still_takes_sends() -> None:
     async def test(world: World) -> None:
         await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(max_attempts=2)))
         fresh = type(world.engine)(world.store, timer=world.timer)
@@ -301,7 +301,7 @@ def test_a_send_whose_topic_could_not_be_registered_was_certainly_not_done() -> 
 
 @pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
 def test_a_policy_that_is_read_while_a_topic_is_registered_counts_for_the_job_on_its_way(many: bool) -> None:
-    """The job was made by the old policy: the line refuses its version, and it is made anew."""
+    """The job was made by the old policy: the partition refuses its version, and it is made anew."""
 
     async def test(world: World) -> None:
         await world.send("t", "a")

@@ -20,14 +20,14 @@ Lines = list[MutableMapping[str, Any]]
 
 
 def watched(test: Callable[[World, Lines], Awaitable[None]]) -> None:
-    """A world whose sends are watched, and the lines that are logged."""
+    """A world whose sends are watched, and the partitions that are logged."""
 
     async def body(world: World) -> None:
-        with capture_logs() as lines:
+        with capture_logs() as partitions:
             notices = SendNotices(world.engine, Notices("dueline.server", world.timer.time), world.timer)
             world.engine.watch_sends(notices)
             try:
-                await test(world, lines)
+                await test(world, partitions)
             finally:
                 notices.stop()
 
@@ -38,48 +38,48 @@ def job(id: str) -> Send:
     return Send(id, b"1", BodyKind.JSON)
 
 
-def unconsumed(lines: Lines) -> list[tuple[str, int, int]]:
+def unconsumed(partitions: Lines) -> list[tuple[str, int, int]]:
     return [
-        (line["topic"], line["ready"], line["oldest_ready_s"])
-        for line in lines
-        if line["event"] == "nobody consumes this topic"
+        (partition["topic"], partition["ready"], partition["oldest_ready_s"])
+        for partition in partitions
+        if partition["event"] == "nobody consumes this topic"
     ]
 
 
 def test_a_topic_that_nobody_consumes_is_told_ten_seconds_after_its_job_was_due() -> None:
-    async def test(world: World, lines: Lines) -> None:
+    async def test(world: World, partitions: Lines) -> None:
         await world.send("t", "a", delay_ms=5_000)
         await world.send("t", "b", delay_ms=9_000)
         await world.advance(14_999)
-        assert unconsumed(lines) == []
+        assert unconsumed(partitions) == []
         await world.advance(1)
-        assert unconsumed(lines) == [("t", 2, 10)]
+        assert unconsumed(partitions) == [("t", 2, 10)]
 
     watched(test)
 
 
 def test_it_is_told_once_a_minute_while_jobs_are_sent_and_costs_nothing_when_none_are() -> None:
-    async def test(world: World, lines: Lines) -> None:
+    async def test(world: World, partitions: Lines) -> None:
         looks: list[str] = []
         stats = world.store.stats
 
-        async def counted(line: Any, *args: Any) -> Any:
-            looks.append(line.topic)
-            return await stats(line, *args)
+        async def counted(partition: Any, *args: Any) -> Any:
+            looks.append(partition.topic)
+            return await stats(partition, *args)
 
         world.store.stats = counted
         for number in range(100):
             await world.send("t", f"{number}")
             await world.advance(1_000)
         await world.advance(3_600_000)
-        assert unconsumed(lines) == [("t", 10, 10), ("t", 70, 70), ("t", 100, 130)]
+        assert unconsumed(partitions) == [("t", 10, 10), ("t", 70, 70), ("t", 100, 130)]
         assert looks == ["t"] * 3
 
     watched(test)
 
 
 def test_a_consumer_that_waits_or_works_or_will_come_is_not_missed() -> None:
-    async def test(world: World, lines: Lines) -> None:
+    async def test(world: World, partitions: Lines) -> None:
         await world.send("held", "a")
         assert len(await world.pull("held", lease_ms=60_000)) == 1
         await world.send("held", "b")
@@ -93,14 +93,14 @@ def test_a_consumer_that_waits_or_works_or_will_come_is_not_missed() -> None:
         await world.advance(5_000)
         assert len(await world.pull("polled")) == 1
         await world.advance(20_000)
-        assert unconsumed(lines) == []
+        assert unconsumed(partitions) == []
         waiting.cancel()
 
     watched(test)
 
 
 def test_refused_sends_are_told_at_once_and_then_counted() -> None:
-    async def test(world: World, lines: Lines) -> None:
+    async def test(world: World, partitions: Lines) -> None:
         async def full(*_: Any) -> Any:
             raise StoreFull("the store refuses writes")
 
@@ -110,19 +110,19 @@ def test_refused_sends_are_told_at_once_and_then_counted() -> None:
                 await world.send("t", f"{number}")
         refusals = await world.engine.send_many(NS, "many", [job("x"), job("y")])
         assert [type(one) for one in refusals] == [StoreFull, StoreFull]
-        told = [(line["topic"], line["code"], line["detail"]) for line in lines]
+        told = [(partition["topic"], partition["code"], partition["detail"]) for partition in partitions]
         assert told == [(name, "store_full", "the store refuses writes") for name in ("t", "many")]
 
     watched(test)
 
 
 def test_while_sends_are_closed_none_is_stored_and_each_says_why() -> None:
-    async def test(world: World, lines: Lines) -> None:
+    async def test(world: World, partitions: Lines) -> None:
         world.engine.close_sends("the store may delete jobs")
         for send in (world.send("t", "a"), world.engine.send_many(NS, "t", [job("b")])):
             with pytest.raises(StoreDown, match="the store may delete jobs"):
                 await send
-        assert [line["detail"] for line in lines] == ["the store may delete jobs"]
+        assert [partition["detail"] for partition in partitions] == ["the store may delete jobs"]
         world.engine.close_sends(None)
         await world.send("t", "a")
         assert (await world.engine.topic(NS, "t")).ready == 1

@@ -9,7 +9,7 @@ from dueline.engine.commands import Send, TopicPatch
 from dueline.engine.engine import Engine
 from dueline.engine.errors import InvalidField, NotFound, StoreDown
 from dueline.engine.ids import partition_of
-from dueline.engine.job import BodyKind, Line, Reason
+from dueline.engine.job import BodyKind, Partition, Reason
 from dueline.engine.limits import LAST_MS
 from dueline.engine.policy import AT_ONCE, Backoff, Ladder, MergePolicy, TopicPolicy
 from dueline.engine.store import Control, Release, TopicEntry
@@ -85,16 +85,16 @@ def test_a_worker_that_changes_nothing_still_completes_what_a_dead_writer_left_u
 
 def test_a_view_sums_the_partitions() -> None:
     async def test(world: World) -> None:
-        await world.engine.set_topic(NS, "wide", TopicPatch(TopicPolicy(), partitions=4))
+        await world.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=4))
         for number in range(20):
-            await world.send("wide", f"r{number}")
-            await world.send("wide", f"s{number}", 1_000 + number)
-        jobs = await world.pull("wide", max=5)
+            await world.send("namespace_ids", f"r{number}")
+            await world.send("namespace_ids", f"s{number}", 1_000 + number)
+        jobs = await world.pull("namespace_ids", max=5)
         dead = [Release(job.id, job.lease, dead=Reason.REJECTED) for job in jobs[:2]]
-        await world.engine.release(NS, "wide", dead)
-        await world.engine.cancel(NS, "wide", ["s0"])
+        await world.engine.release(NS, "namespace_ids", dead)
+        await world.engine.cancel(NS, "namespace_ids", ["s0"])
         await world.advance(3)
-        view = await world.engine.topic(NS, "wide")
+        view = await world.engine.topic(NS, "namespace_ids")
         counts = (view.scheduled, view.ready, view.leased, view.done, view.dead, view.cancelled)
         assert counts == (19, 15, 3, 0, 2, 1)
         assert view.dead_by_reason["rejected"] == 2
@@ -146,23 +146,23 @@ def test_topics_are_listed_by_name_in_pages() -> None:
 
 def test_a_pause_holds_all_partitions_and_says_until_when() -> None:
     async def test(world: World) -> None:
-        await world.engine.set_topic(NS, "wide", TopicPatch(TopicPolicy(), partitions=4))
+        await world.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=4))
         for number in range(10):
-            await world.send("wide", f"job{number}")
+            await world.send("namespace_ids", f"job{number}")
         until_ms = world.clock.now_ms + 1_000
-        await world.engine.pause(NS, "wide", until_ms)
-        assert await world.pull("wide", max=10) == []
-        view = await world.engine.topic(NS, "wide")
+        await world.engine.pause(NS, "namespace_ids", until_ms)
+        assert await world.pull("namespace_ids", max=10) == []
+        view = await world.engine.topic(NS, "namespace_ids")
         assert (view.paused, view.paused_until_ms) == (True, until_ms)
         await world.advance(1_000)
-        view = await world.engine.topic(NS, "wide")
+        view = await world.engine.topic(NS, "namespace_ids")
         assert (view.paused, view.paused_until_ms) == (False, None)
-        await world.engine.pause(NS, "wide", None)
-        view = await world.engine.topic(NS, "wide")
+        await world.engine.pause(NS, "namespace_ids", None)
+        view = await world.engine.topic(NS, "namespace_ids")
         assert (view.paused, view.paused_until_ms) == (True, None)
-        await world.engine.resume(NS, "wide")
-        await world.engine.resume(NS, "wide")
-        assert len(await world.pull("wide", max=10)) == 10
+        await world.engine.resume(NS, "namespace_ids")
+        await world.engine.resume(NS, "namespace_ids")
+        assert len(await world.pull("namespace_ids", max=10)) == 10
 
     run(test)
 
@@ -180,24 +180,24 @@ def test_a_new_policy_keeps_the_pause() -> None:
 
 def test_a_pause_that_was_cut_short_is_completed_by_the_next_look() -> None:
     async def test(world: World) -> None:
-        await world.engine.set_topic(NS, "wide", TopicPatch(TopicPolicy(), partitions=2))
+        await world.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=2))
         for number in range(100):
-            await world.send("wide", f"job{number}")
+            await world.send("namespace_ids", f"job{number}")
         real = world.store.control
 
-        async def failing(line: Line, control: Control) -> None:
-            if line.partition == 1:
+        async def failing(partition: Partition, control: Control) -> None:
+            if partition.number == 1:
                 raise StoreDown
-            await real(line, control)
+            await real(partition, control)
 
         world.store.control = failing  # type: ignore[method-assign]
         with pytest.raises(StoreDown):
-            await world.engine.pause(NS, "wide", None)
+            await world.engine.pause(NS, "namespace_ids", None)
         world.store.control = real  # type: ignore[method-assign]
-        before = await world.pull("wide", max=1)
+        before = await world.pull("namespace_ids", max=1)
         assert len(before) == 1
-        assert (await world.engine.topic(NS, "wide")).paused
-        assert await world.pull("wide", max=100) == []
+        assert (await world.engine.topic(NS, "namespace_ids")).paused
+        assert await world.pull("namespace_ids", max=100) == []
 
     run(test)
 
@@ -263,7 +263,7 @@ def test_a_topic_of_a_namespace_with_wide_ids_has_no_partitions_of_its_own() -> 
         assert refused.value.field == "partitions"
         await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=1))
 
-    run(test, wide=frozenset({NS}))
+    run(test, namespace_ids=frozenset({NS}))
 
 
 @pytest.mark.parametrize(("limit", "sizes"), [(500, [250]), (250, [250, 0]), (200, [200, 50]), (100, [100, 100, 50])])

@@ -121,7 +121,7 @@ def test_a_pull_without_wait_asks_the_store_even_if_a_sleeper_believes_there_is_
     run(test)
 
 
-def test_a_line_is_watched_before_the_first_pull_that_waits_and_left_after_a_while() -> None:
+def test_a_partition_is_watched_before_the_first_pull_that_waits_and_left_after_a_while() -> None:
     async def test(world: World) -> None:
         first = world.pull("mail", wait_ms=100)
         await world.advance(100)
@@ -173,16 +173,16 @@ def test_a_waiter_takes_from_the_first_topic_that_has_something() -> None:
     run(test)
 
 
-def test_a_waiter_on_several_lines_never_leases_more_than_it_asked_for() -> None:
+def test_a_waiter_on_several_partitions_never_leases_more_than_it_asked_for() -> None:
     async def test(world: World) -> None:
-        await world.engine.set_topic(NS, "wide", TopicPatch(TopicPolicy(), partitions=8))
-        pull = world.pull("wide", max=2, wait_ms=10_000)
+        await world.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=8))
+        pull = world.pull("namespace_ids", max=2, wait_ms=10_000)
         await settled()
         for number in range(20):
-            await world.send("wide", f"job{number}", 100)
+            await world.send("namespace_ids", f"job{number}", 100)
         await world.advance(100)
         assert len(await pull) == 2
-        view = await world.engine.topic(NS, "wide")
+        view = await world.engine.topic(NS, "namespace_ids")
         assert (view.leased, view.ready) == (2, 18)
 
     run(test)
@@ -190,21 +190,21 @@ def test_a_waiter_on_several_lines_never_leases_more_than_it_asked_for() -> None
 
 def test_one_pull_collects_from_all_partitions() -> None:
     async def test(world: World) -> None:
-        await world.engine.set_topic(NS, "wide", TopicPatch(TopicPolicy(), partitions=8))
+        await world.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=8))
         sent = {f"job{number}" for number in range(40)}
         for id in sorted(sent):
-            await world.send("wide", id)
-        assert set(ids(await world.pull("wide", max=100))) == sent
+            await world.send("namespace_ids", id)
+        assert set(ids(await world.pull("namespace_ids", max=100))) == sent
 
     run(test)
 
 
-def test_a_wake_up_of_a_second_line_while_the_first_is_asked_is_not_lost() -> None:
+def test_a_wake_up_of_a_second_partition_while_the_first_is_asked_is_not_lost() -> None:
     async def test(world: World) -> None:
         pull = world.pull("a", "b", wait_ms=10_000)
         await settled()
         world.store.gate = asyncio.Event()
-        world.engine.woken(world.store.pulls[0][0])  # a false alarm on the first line
+        world.engine.woken(world.store.pulls[0][0])  # a false alarm on the first partition
         await settled()
         await world.send("b", "job")
         await settled()
@@ -220,7 +220,7 @@ def test_a_wake_up_during_a_call_is_asked_about_after_it() -> None:
         world.store.gate = asyncio.Event()
         pull = world.pull("mail", wait_ms=10_000)
         await settled()
-        await world.send("mail", "a")  # after the call saw an empty line, before its answer is here
+        await world.send("mail", "a")  # after the call saw an empty partition, before its answer is here
         await settled()
         world.store.gate.set()
         assert ids(await pull) == ["a"]
@@ -377,7 +377,7 @@ def test_an_alarm_that_rings_before_the_stores_clock_says_so_sleeps_the_rest() -
     run(test)
 
 
-def test_two_lines_that_are_due_at_once_are_not_both_asked_for_one_credit() -> None:
+def test_two_partitions_that_are_due_at_once_are_not_both_asked_for_one_credit() -> None:
     async def test(world: World) -> None:
         await world.send("a", "first", 100)
         await world.send("b", "second", 100)

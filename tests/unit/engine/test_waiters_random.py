@@ -9,7 +9,7 @@ import pytest
 from engine_kit import NS, World, run, settled
 
 from dueline.engine.commands import TopicPatch
-from dueline.engine.job import Held
+from dueline.engine.job import LeasedJob
 from dueline.engine.policy import TopicPolicy
 from dueline.engine.store import Code, Ref, Release
 
@@ -22,8 +22,8 @@ class Programme:
     def __init__(self, world: World, seed: int) -> None:
         self.world = world
         self.random = random.Random(seed)
-        self.pulls: list[tuple[asyncio.Task[list[Held]], tuple[str, ...], int]] = []
-        self.held: list[Held] = []
+        self.pulls: list[tuple[asyncio.Task[list[LeasedJob]], tuple[str, ...], int]] = []
+        self.held: list[LeasedJob] = []
         self.sent = 0
         self.acked = 0
 
@@ -70,7 +70,7 @@ class Programme:
         if self.pulls:
             self.random.choice(self.pulls)[0].cancel()
 
-    def _take_held(self) -> Held | None:
+    def _take_held(self) -> LeasedJob | None:
         return self.held.pop(self.random.randrange(len(self.held))) if self.held else None
 
     async def finish(self) -> None:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from dueline.dialects.http import Request, Response
 from dueline.dialects.native import InfoView, NativeDialect, PushRules
-from dueline.dialects.native.answers import Held, Job
+from dueline.dialects.native.answers import Job, LeasedJob
 from dueline.engine.engine import Engine
 from dueline.engine.limits import Limits
 from dueline.push.egress import Egress
@@ -23,7 +23,7 @@ from dueline.testing.clock import VirtualClock
 START_MS = 1_800_000_000_000
 JSON = {"content-type": "application/json"}
 JOB_FIELDS = set(Job.__struct_fields__) - {"body", "body_base64", "items"}
-HELD_FIELDS = set(Held.__struct_fields__) - {"body", "body_base64", "items"}
+HELD_FIELDS = set(LeasedJob.__struct_fields__) - {"body", "body_base64", "items"}
 
 CODES = {
     400: {"bad_json", "unknown_field", "missing_field", "invalid_field", "too_many_items"},

@@ -8,14 +8,14 @@ from typing import Any
 
 from dueline.engine.commands import Send
 from dueline.engine.engine import Engine
-from dueline.engine.job import BodyKind, Job, Line
+from dueline.engine.job import BodyKind, Job, Partition
 from dueline.engine.policy import Ladder
 from dueline.engine.push_log import Attempt
 from dueline.engine.push_target import PushTarget
 from dueline.push.courier import Courier
 from dueline.push.discovery import Instance
 from dueline.push.discovery.static import StaticResolver
-from dueline.push.dispatcher import Means
+from dueline.push.dispatcher import PushContext
 from dueline.push.hosts import Hosts
 from dueline.push.manager import PushManager
 from dueline.push.outgoing import Answer, Call, CallFailed
@@ -70,7 +70,7 @@ class Target:
             self.now -= 1
 
 
-class Told:
+class DjangoSettings:
     """The figures that were told."""
 
     def __init__(self) -> None:
@@ -102,18 +102,18 @@ class Fan:
     def __init__(self, engines: list[Engine]) -> None:
         self._engines = engines
 
-    def woken(self, line: Line) -> None:
+    def woken(self, partition: Partition) -> None:
         for engine in self._engines:
-            engine.woken(line)
+            engine.woken(partition)
 
-    def noted(self, line: Line, at_ms: int) -> None:
-        self._engines[0].noted(line, at_ms)
+    def noted(self, partition: Partition, at_ms: int) -> None:
+        self._engines[0].noted(partition, at_ms)
 
-    def unlisted(self, line: Line) -> None:
-        self._engines[0].unlisted(line)
+    def unlisted(self, partition: Partition) -> None:
+        self._engines[0].unlisted(partition)
 
-    def policy_changed(self, line: Line, version: int) -> None:
-        self._engines[0].policy_changed(line, version)
+    def policy_changed(self, partition: Partition, version: int) -> None:
+        self._engines[0].policy_changed(partition, version)
 
 
 class Process:
@@ -121,12 +121,12 @@ class Process:
 
     def __init__(self, store: MemoryStore, timer: VirtualTimer, target: Target, table: Mapping[str, Any]) -> None:
         self.engine = Engine(store, timer=timer)
-        self.told = Told()
+        self.told = DjangoSettings()
         self.couriers: dict[str, Courier] = {
             "http": HttpCourier(StaticResolver(table), store.now_ms),
             "carried": CarriedCourier(store.now_ms),
         }
-        means = Means(self.engine, target, self.couriers, Hosts(2), timer, self.told)
+        means = PushContext(self.engine, target, self.couriers, Hosts(2), timer, self.told)
         self.manager = PushManager(means)
 
     async def stop(self, drain_s: float = 0.0) -> None:

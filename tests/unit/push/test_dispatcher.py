@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dueline.engine.errors import StoreDown, UnknownOutcome
-from dueline.engine.job import BodyKind, Line, Reason
+from dueline.engine.job import BodyKind, Partition, Reason
 from dueline.engine.policy import Ladder
 from dueline.engine.push_log import Attempt, TargetState
 from dueline.engine.push_target import Breaker, PushTarget
@@ -240,10 +240,10 @@ def test_an_ack_that_the_store_did_not_take_is_said_again_and_the_target_is_call
         await world.push_to(timeout_ms=10_000)
         real, down = world.store.ack, True
 
-        async def ack(line: object, items: object) -> object:
+        async def ack(partition: object, items: object) -> object:
             if down:
                 raise error
-            return await real(line, items)  # type: ignore[arg-type]
+            return await real(partition, items)  # type: ignore[arg-type]
 
         world.store.ack = ack  # type: ignore[method-assign, assignment]
         await world.send("j")
@@ -260,9 +260,9 @@ def test_a_store_that_is_away_is_asked_ever_less_often_and_pushing_goes_on_when_
     async def test(world: World) -> None:
         real, asked = world.store.pull, 0
 
-        async def pull(line: Line, pull: object) -> object:
+        async def pull(partition: Partition, pull: object) -> object:
             nonlocal asked
-            asked += line.topic == "t"
+            asked += partition.topic == "t"
             raise StoreDown
 
         world.store.pull = pull  # type: ignore[method-assign, assignment]
@@ -478,7 +478,7 @@ def test_a_target_whose_bell_was_missed_is_found_by_the_next_look() -> None:
     async def test(world: World) -> None:
         await world.advance(MINUTE)
         await world.processes[1].manager.stop(0)
-        world.engine.woken = lambda line: None  # deaf
+        world.engine.woken = lambda partition: None  # deaf
         await world.processes[1].engine.set_push(NS, "t", PushTarget(url=URL))
         await world.send("j")
         assert await world.state("j") == "ready"
@@ -496,10 +496,10 @@ def test_an_idle_topic_sleeps() -> None:
         await world.push_to()
         real, calls = world.store.pull, 0
 
-        async def pull(line: Line, pull: object) -> object:
+        async def pull(partition: Partition, pull: object) -> object:
             nonlocal calls
             calls += 1
-            return await real(line, pull)  # type: ignore[arg-type]
+            return await real(partition, pull)  # type: ignore[arg-type]
 
         world.store.pull = pull  # type: ignore[method-assign, assignment]
         await world.advance(HOUR)

@@ -10,7 +10,7 @@ import pytest
 
 from dueline.push.call import STOPPING, Call, CallFailed
 from dueline.push.egress import Egress
-from dueline.push.later import Later
+from dueline.push.lazy_outgoing import LazyOutgoing
 
 from .egress_kit import saying, serving
 
@@ -20,7 +20,7 @@ OK = b"HTTP/1.1 204 No Content\r\n\r\n"
 def test_the_first_call_waits_until_the_client_is_there() -> None:
     async def run() -> int:
         async with serving(saying(OK)) as port:
-            later = Later(Egress(["127.0.0.0/8"]), user_agent="x")
+            later = LazyOutgoing(Egress(["127.0.0.0/8"]), user_agent="x")
             later.soon()
             answer = await later.call(Call("POST", f"http://127.0.0.1:{port}/"))
             await later.stop()
@@ -31,9 +31,9 @@ def test_the_first_call_waits_until_the_client_is_there() -> None:
 
 def test_it_can_be_stopped_at_any_time_and_calls_nobody_then() -> None:
     async def run() -> str:
-        never = Later(Egress())
+        never = LazyOutgoing(Egress())
         await never.stop()
-        later = Later(Egress(["127.0.0.0/8"]))
+        later = LazyOutgoing(Egress(["127.0.0.0/8"]))
         later.soon()
         await later.stop()
         await later.stop()

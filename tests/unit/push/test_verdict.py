@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dueline.engine.headers import pack_headers
-from dueline.engine.job import BodyKind, Held, Item
+from dueline.engine.job import BodyKind, Item, LeasedJob
 from dueline.engine.push_target import Pushing, PushTarget
 from dueline.push.courier import DONE, Outcome, Verdict
 from dueline.push.delivery import is_well
@@ -18,7 +18,7 @@ NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
 
 
-def held(**words: object) -> Held:
+def held(**words: object) -> LeasedJob:
     fields: dict[str, object] = {
         "id": "j",
         "topic": "t",
@@ -35,7 +35,7 @@ def held(**words: object) -> Held:
         "created_at_ms": 4,
         "late_ms": 0,
     }
-    return Held(**{**fields, **words})  # type: ignore[arg-type]
+    return LeasedJob(**{**fields, **words})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from dueline.engine.figures import Figures
+from dueline.engine.metrics import EngineMetrics
 from dueline.telemetry import gather
 from dueline.telemetry.exposition import exposed
 from dueline.telemetry.families import Buckets, Family, Kind, Merge, counter, gauge, merged
-from dueline.telemetry.figures import CallFigures, HttpFigures
+from dueline.telemetry.metrics import CallMetrics, HttpMetrics
 from dueline.telemetry.plain_text import CONTENT_TYPE, plain_text
 from dueline.telemetry.siblings import Siblings
 
@@ -50,9 +50,9 @@ def test_counts_add_up_and_what_belongs_to_the_store_does_not() -> None:
 
 
 def test_a_process_that_observed_nothing_yet_does_not_spoil_the_others_histogram() -> None:
-    busy = HttpFigures()
+    busy = HttpMetrics()
     busy.answered("send", "POST", 201, 0.004)
-    idle = HttpFigures()
+    idle = HttpMetrics()
     page = parsed(merged([idle.families(), busy.families()]))
     assert page["dueline_http_request_duration_seconds_bucket le=0.005 route=send"] == 1
     assert page["dueline_http_request_duration_seconds_count route=send"] == 1
@@ -65,7 +65,7 @@ def test_merging_changes_none_of_the_snapshots() -> None:
 
 
 def test_requests_are_counted_by_route_and_methods_that_clients_invent_are_one() -> None:
-    figures = HttpFigures()
+    figures = HttpMetrics()
     for method in ("POST", "POST", "BREW", "X" * 100):
         figures.answered("send", method, 200, 0.1)
     assert {series: value for series, value in parsed(figures.families()).items() if "requests" in series} == {
@@ -75,7 +75,7 @@ def test_requests_are_counted_by_route_and_methods_that_clients_invent_are_one()
 
 
 def test_store_calls_are_timed_by_script() -> None:
-    calls = CallFigures()
+    calls = CallMetrics()
     calls.called("send", 0.0002)
     calls.called("send", 0.0004)
     page = parsed(calls.families())
@@ -84,7 +84,7 @@ def test_store_calls_are_timed_by_script() -> None:
 
 
 def test_at_most_200_topics_have_series_of_their_own() -> None:
-    figures = Figures()
+    figures = EngineMetrics()
     for n in range(300):
         figures.of("default", f"topic-{n}").acked += 1
     page = parsed(gather.of_engine(figures, 0))

@@ -7,12 +7,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from dueline.engine.push_log import Attempt
 from dueline.telemetry.exposition import exposed
 from dueline.telemetry.families import Family, merged
-from dueline.telemetry.push_figures import AT_SEND, PushFigures
+from dueline.telemetry.push_metrics import AT_SEND, PushMetrics
 
 LABELS = ("namespace", "topic", "code_class", "reason", "le")
 
 
-def call(figures: PushFigures, topic: str, status: int = 200, failure: str | None = None, ms: int = 20) -> None:
+def call(figures: PushMetrics, topic: str, status: int = 200, failure: str | None = None, ms: int = 20) -> None:
     figures.called("ns", topic, Attempt("a", 1, 1, status, ms, status == 200), failure)
 
 
@@ -28,7 +28,7 @@ def parsed(families: list[Family], word: str) -> dict[str, float]:
 
 
 def test_calls_are_counted_by_topic_and_class_of_the_answer() -> None:
-    figures = PushFigures()
+    figures = PushMetrics()
     for status in (200, 204, 404, 503):
         call(figures, "t", status)
     call(figures, "t", 0, "timeout")
@@ -45,7 +45,7 @@ def test_calls_are_counted_by_topic_and_class_of_the_answer() -> None:
 
 
 def test_durations_are_in_seconds() -> None:
-    figures = PushFigures()
+    figures = PushMetrics()
     for ms in (1, 20, 70_000):
         call(figures, "t", ms=ms)
     families = figures.families()
@@ -55,7 +55,7 @@ def test_durations_are_in_seconds() -> None:
 
 
 def test_what_the_egress_rule_forbade_is_counted_where_it_was_seen() -> None:
-    figures = PushFigures()
+    figures = PushMetrics()
     figures.denied(AT_SEND)
     call(figures, "t", 0, "refused")
     call(figures, "t", 0, "connect")
@@ -63,7 +63,7 @@ def test_what_the_egress_rule_forbade_is_counted_where_it_was_seen() -> None:
 
 
 def test_of_several_processes_calls_add_up_and_a_pause_does_not() -> None:
-    processes = [PushFigures(), PushFigures()]
+    processes = [PushMetrics(), PushMetrics()]
     for figures in processes:
         call(figures, "t")
         figures.in_flight("ns", "t", 3)
@@ -76,7 +76,7 @@ def test_of_several_processes_calls_add_up_and_a_pause_does_not() -> None:
 
 
 def test_at_most_200_topics_have_series_of_their_own_and_the_rest_is_not_lost() -> None:
-    figures = PushFigures()
+    figures = PushMetrics()
     for number in range(300):
         figures.in_flight("ns", f"t{number}", 2)
         figures.paused("ns", f"t{number}", True)
@@ -98,7 +98,7 @@ def test_at_most_200_topics_have_series_of_their_own_and_the_rest_is_not_lost() 
 
 
 def test_a_topic_that_is_pushed_no_more_leaves_its_place() -> None:
-    figures = PushFigures()
+    figures = PushMetrics()
     for number in range(200):
         call(figures, f"t{number}")
     figures.in_flight("ns", "t0", 1)

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from dueline import Client, DuelineApiError, Patience, Unavailable, UnknownOutcome
-from dueline.engine.job import Line
-from dueline.engine.store import Code, Done, Ref
+from dueline.engine.job import Partition
+from dueline.engine.store import Code, Outcome, Ref
 from dueline.testing.flaky import Trouble
 from dueline.testing.local_client import LocalClient
+from dueline.testing.observed import Broken, History
 from dueline.testing.process import NotStarted
 from dueline.testing.queue import VirtualQueue
 from dueline.testing.server import PrivateServer
-from dueline.testing.witnessed import Broken, History
 from dueline.worker import Worker
 
 Make = Callable[..., VirtualQueue]
@@ -136,8 +136,8 @@ def test_a_queue_that_forgets_what_was_acked_is_found_out(dueline_queue: Virtual
     history = History()
     client = history.watch(dueline_queue.client, "consumer")
 
-    async def forgetful(line: Line, items: Sequence[Ref]) -> list[Done]:
-        return [Done(Code.OK) for _ in items]
+    async def forgetful(partition: Partition, items: Sequence[Ref]) -> list[Outcome]:
+        return [Outcome(Code.OK) for _ in items]
 
     dueline_queue.store.ack = forgetful
     client.send("t", 1, id="a")

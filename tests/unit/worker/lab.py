@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from dueline.client.results import Held, Job, Outcome
+from dueline.client.results import Job, LeasedJob, Outcome
 from dueline.engine.engine import Engine
 from dueline.store.memory import MemoryStore
 from dueline.worker import Worker
@@ -53,7 +53,7 @@ class Watched(EngineQueue):
 
     async def pull(
         self, topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_ms: int = 0
-    ) -> Sequence[Held]:
+    ) -> Sequence[LeasedJob]:
         self.pulls.append(tuple(topics))
         jobs = await super().pull(topics, max, lease_ms, wait_ms)
         self._news.set()

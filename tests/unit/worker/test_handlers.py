@@ -12,7 +12,7 @@ import pytest
 from msgspec import Raw
 from pydantic import Field
 
-from dueline.client.results import Held
+from dueline.client.results import LeasedJob
 from dueline.client.sending import body_fields
 from dueline.worker import Context, TaskWorker, Worker
 from dueline.worker.bodies import reader_of
@@ -21,8 +21,8 @@ from dueline.worker.outcomes import UnfitBody
 from dueline.worker.runner import lanes_of
 
 
-def held(**payload: Any) -> Held:
-    return Held(
+def held(**payload: Any) -> LeasedJob:
+    return LeasedJob(
         id="i", topic="t", attempt=1, delivery=1, lease="l", lease_until_ms=1, due_at_ms=0, created_at_ms=0, **payload
     )
 

@@ -18,7 +18,7 @@ import msgspec
 
 from ...engine.commands import Sent, TopicView
 from ...engine.errors import BadRequest, BodyTooLarge, Conflict, DuelineError, NotFound
-from ...engine.job import Held, Job, State
+from ...engine.job import Job, LeasedJob, State
 from ...engine.limits import LAST_MS
 from ..body import text_of
 from ..http import Request, Response
@@ -82,12 +82,12 @@ def one(msg: DelayMsg) -> Response:
     return Response(200, _to_json({"code": 200, "msg": "success", "delayMsg": msg}))
 
 
-def pulled(jobs: Sequence[Held], content_type: str) -> Response:
+def pulled(jobs: Sequence[LeasedJob], content_type: str) -> Response:
     msgs = [held_msg(job) for job in jobs]
     return Response(200, _to_json({"code": 200, "msg": "success", "delayMsgList": msgs}), content_type)
 
 
-def held_msg(job: Held) -> DelayMsg:
+def held_msg(job: LeasedJob) -> DelayMsg:
     due_ms = job.first_due_at_ms
     return DelayMsg(
         job.topic,

@@ -14,7 +14,7 @@ from functools import partial
 from ...engine.commands import Pull
 from ...engine.engine import Engine
 from ...engine.errors import Draining, NotFound, Unavailable
-from ...engine.job import Held, Reason, State
+from ...engine.job import LeasedJob, Reason, State
 from ...engine.limits import LAST_MS, Limits, is_name
 from ...engine.store import Code, Ref, Release, Spare
 from ..http import Request, Response
@@ -108,7 +108,7 @@ class CamelliaHandlers:
             return encode.pulled([], content_type)
         return self._pulled(topic, await self._engine.pull(command), content_type)
 
-    def _pulled(self, topic: str, jobs: Sequence[Held], content_type: str) -> Response:
+    def _pulled(self, topic: str, jobs: Sequence[LeasedJob], content_type: str) -> Response:
         response = encode.pulled(jobs, content_type)
         if jobs:
             self._monitor.of(topic).pulled(jobs, self._engine.store.now_ms())

@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from ...engine.figures import Figures
-from ...engine.job import Held, Reason
+from ...engine.job import LeasedJob, Reason
+from ...engine.metrics import EngineMetrics
 
 MAX_TOPICS = 1_000
 
 
 class Counts(msgspec.Struct):
-    """Figures of one topic in one window. Gaps are from trigger time to pull."""
+    """Metrics of one topic in one window. Gaps are from trigger time to pull."""
 
     send_msg: int = 0
     pull_msg: int = 0
@@ -37,7 +37,7 @@ class Counts(msgspec.Struct):
         """The eight counters by their names on the wire."""
         return {wire: getattr(self, name) for name, wire in CALLS.items()}
 
-    def pulled(self, jobs: Sequence[Held], now_ms: int) -> None:
+    def pulled(self, jobs: Sequence[LeasedJob], now_ms: int) -> None:
         self.pull_msg += len(jobs)
         for job in jobs:
             gap_ms = max(0, now_ms - job.first_due_at_ms)
@@ -69,7 +69,7 @@ class Report(msgspec.Struct):
 class Monitor:
     """`start` cuts windows until `stop`; both may be called twice."""
 
-    def __init__(self, namespace: str, window_ms: int, now_ms: Callable[[], int], figures: Figures) -> None:
+    def __init__(self, namespace: str, window_ms: int, now_ms: Callable[[], int], figures: EngineMetrics) -> None:
         self._namespace = namespace
         self._window_ms = window_ms
         self._now_ms = now_ms

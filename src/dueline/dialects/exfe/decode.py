@@ -49,7 +49,7 @@ class Group(msgspec.Struct, frozen=True):
         return "exfe:" + blake2b(whole, digest_size=16).hexdigest()
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ParsedRequest(msgspec.Struct, frozen=True):
     """A push. `at_s` None: now."""
 
     group: Group
@@ -57,7 +57,7 @@ class Asked(msgspec.Struct, frozen=True):
     update: MergeUpdate
 
 
-def push(place: str, query: str, check_url: CheckUrl) -> Asked:
+def push(place: str, query: str, check_url: CheckUrl) -> ParsedRequest:
     key, method, service = _parts(place)
     told = parse_qs(query, keep_blank_values=True)
     at_s = _ontime(told.get("ontime", [""])[0])
@@ -67,7 +67,9 @@ def push(place: str, query: str, check_url: CheckUrl) -> Asked:
         raise Refused(f"invalid update type: {update}", 500)
     _check(url, service, check_url)
     group = Group(key, method, url, merges(key))
-    return Asked(group, at_s if at_s > 0 else None, MergeUpdate.ALWAYS if update == "always" else MergeUpdate.ONCE)
+    return ParsedRequest(
+        group, at_s if at_s > 0 else None, MergeUpdate.ALWAYS if update == "always" else MergeUpdate.ONCE
+    )
 
 
 def drop(place: str) -> Group:

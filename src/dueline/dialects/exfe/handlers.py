@@ -9,12 +9,12 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from ...engine.commands import Filter, MergeInto, Send
+from ...engine.dialect_targets import DialectTarget
 from ...engine.engine import Engine
 from ...engine.job import BodyKind
 from ...engine.limits import LAST_MS
 from ...engine.policy import AT_ONCE
 from ...engine.push_target import METHOD_HEADER, URL_HEADER, PushTarget
-from ...engine.standing import StandingTarget
 from ..http import Request, Response
 from . import decode, encode
 from .options import CheckUrl, ExfeOptions
@@ -35,7 +35,7 @@ class ExfeHandlers:
             timeout_ms=options.timeout_ms,
             concurrency=options.concurrency,
         )
-        self._standing = StandingTarget(engine, options.namespace, target, sole=True)
+        self._standing = DialectTarget(engine, options.namespace, target, sole=True)
 
     async def push(self, request: Request) -> Response:
         asked = decode.push(request.params[0], request.query, self._check_url)
@@ -56,7 +56,7 @@ class ExfeHandlers:
             complete = done.complete
         return encode.done()
 
-    def _command(self, asked: decode.Asked, body: bytes) -> Send:
+    def _command(self, asked: decode.ParsedRequest, body: bytes) -> Send:
         group, retry = asked.group, self._options.retry
         return Send(
             id=None,

@@ -78,7 +78,7 @@ class Job(msgspec.Struct, frozen=True):
     last_error: str | None
 
 
-class Held(msgspec.Struct, frozen=True):
+class LeasedJob(msgspec.Struct, frozen=True):
     """A job under a lease. `lease` is the token for ack, release and extend."""
 
     id: str
@@ -98,10 +98,10 @@ class Held(msgspec.Struct, frozen=True):
     merge_key: str | None
 
 
-class HeldJobs(msgspec.Struct, frozen=True):
+class LeasedJobs(msgspec.Struct, frozen=True):
     """What a pull gave; empty when nothing was due."""
 
-    jobs: list[Held]
+    jobs: list[LeasedJob]
 
 
 class Acked(msgspec.Struct, frozen=True, kw_only=True):

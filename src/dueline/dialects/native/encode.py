@@ -18,9 +18,9 @@ from ...engine import commands, policy
 from ...engine.errors import DuelineError, UnknownOutcome
 from ...engine.headers import unpack_headers
 from ...engine.items import items_json
-from ...engine.job import BodyKind, Held, Job
+from ...engine.job import BodyKind, Job, LeasedJob
 from ...engine.replies import refusal
-from ...engine.store import Code, Done, Page
+from ...engine.store import Code, Outcome, Page
 from ..http import Response
 from . import answers as a
 
@@ -82,7 +82,9 @@ def many(ids: Sequence[str | None], outcomes: Sequence[Any], success: int = 200)
     return Response(status_of(failure), body, headers=error_headers(failure))
 
 
-def many_done(ids: Sequence[str], done: Sequence[Done | DuelineError], view: Callable[[str, Done], Any]) -> Response:
+def many_done(
+    ids: Sequence[str], done: Sequence[Outcome | DuelineError], view: Callable[[str, Outcome], Any]
+) -> Response:
     """Many, from result codes of the store, or from the failure of the call that would have had one."""
     return many(
         ids,
@@ -93,20 +95,20 @@ def many_done(ids: Sequence[str], done: Sequence[Done | DuelineError], view: Cal
     )
 
 
-def released(id: str, done: Done) -> a.Released | a.Died:
+def released(id: str, done: Outcome) -> a.Released | a.Died:
     if done.code is Code.DEAD:
         return a.Died(id=id, reason=_text(done.reason))
     return a.Released(id=id, due_at_ms=done.at_ms)
 
 
-def held(jobs: Sequence[Held]) -> bytes:
+def held(jobs: Sequence[LeasedJob]) -> bytes:
     """The answer of a pull."""
     return to_json({"jobs": [held_view(job) for job in jobs]})
 
 
-def held_view(job: Held) -> a.Held:
+def held_view(job: LeasedJob) -> a.LeasedJob:
     body, body_base64, items = _payload(job)
-    return a.Held(
+    return a.LeasedJob(
         job.id,
         job.topic,
         body,
@@ -247,7 +249,7 @@ def error_headers(error: DuelineError) -> tuple[tuple[str, str], ...]:
     return (("www-authenticate", "Bearer"),) if status == 401 else ()
 
 
-def _payload(job: Held | Job) -> tuple[Any, Any, Any]:
+def _payload(job: LeasedJob | Job) -> tuple[Any, Any, Any]:
     """(body, body_base64, items): exactly one of them is there; null when it is no longer kept."""
     if job.merge_key is not None:
         return UNSET, UNSET, None if job.items is None else Raw(items_json(job.items))

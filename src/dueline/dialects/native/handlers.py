@@ -13,8 +13,8 @@ from ...engine import commands
 from ...engine.engine import Engine
 from ...engine.errors import BadRequest, DuelineError, NotFound
 from ...engine.replies import refusal
-from ...engine.spreading import PartlyDone, error_for
-from ...engine.store import Done
+from ...engine.spreading import PartialOutcome, error_for
+from ...engine.store import Outcome
 from ..http import Request, Response
 from . import answers as a
 from . import decode, encode
@@ -205,7 +205,7 @@ class NativeHandlers:
         return Response(200, encode.held(jobs), undelivered=undelivered)
 
 
-def _succeeded(done: Done) -> Done:
+def _succeeded(done: Outcome) -> Outcome:
     error = refusal(done.code)
     if error is not None:
         raise error
@@ -216,12 +216,14 @@ def _complete(bulk: commands.Bulk) -> Any:
     return UNSET if bulk.complete else False
 
 
-async def _each(name: str, ids: Sequence[str], call: Coroutine[Any, Any, list[Done]]) -> Sequence[Done | DuelineError]:
+async def _each(
+    name: str, ids: Sequence[str], call: Coroutine[Any, Any, list[Outcome]]
+) -> Sequence[Outcome | DuelineError]:
     """What became of each of the jobs, also when store calls failed. What is wrong with the request itself is raised,
     and names items of the list `name` ("[3].lease" is "jobs[3].lease" on the wire)."""
     try:
         return await call
-    except PartlyDone as partly:
+    except PartialOutcome as partly:
         return partly.results
     except BadRequest as error:
         if error.field is None or error.field.startswith("["):

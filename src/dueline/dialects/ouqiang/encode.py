@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ...engine.errors import BodyTooLarge, DuelineError, NoRoute
-from ...engine.job import Held, Job
+from ...engine.job import Job, LeasedJob
 from ...engine.topics import DEFAULT_LEASE_MS
 from ..body import text_of
 from ..http import Request, Response
@@ -31,7 +31,7 @@ def answer(code: int, message: str, data: Any = None) -> Response:
     return Response(200, body, "application/json; charset=utf-8")
 
 
-def held(job: Held) -> Response:
+def held(job: LeasedJob) -> Response:
     return answer(0, DONE, {"id": job.id, "body": text_of(job)})
 
 

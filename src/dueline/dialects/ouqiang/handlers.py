@@ -14,7 +14,7 @@ from ...engine.checks import HARD_BODY_BYTES
 from ...engine.commands import Pull, Send
 from ...engine.engine import Engine
 from ...engine.errors import Draining, DuelineError, NotFound
-from ...engine.job import ENDED, BodyKind, Held
+from ...engine.job import ENDED, BodyKind, LeasedJob
 from ...engine.limits import is_name
 from ...engine.policy import AT_ONCE
 from ...engine.store import OnConflict
@@ -69,7 +69,7 @@ class OuqiangHandlers:
         return response
 
     async def finish(self, request: Request) -> Response:
-        """Done, in whatever state the job is; an unknown id is fine."""
+        """Finish the job, whatever its state; an unknown id is fine."""
         id = decode.job_id(request.body)
         if is_name(id):
             await self._engine.ack_by_id(self._namespace, [id])
@@ -90,7 +90,7 @@ class OuqiangHandlers:
             job = None
         return encode.answer(0, encode.DONE) if job is None or job.state in ENDED else encode.found(job)
 
-    async def _pull(self, topics: tuple[str, ...]) -> list[Held]:
+    async def _pull(self, topics: tuple[str, ...]) -> list[LeasedJob]:
         if not topics:  # only commas, for instance: no job can stand there
             await self._engine.idle(self._hold_ms)
             return []

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ...engine.headers import unpack_headers
-from ...engine.job import Held
+from ...engine.job import LeasedJob
 from ...engine.push_target import Pushing
 from ...push.call import Answer, Call
 from ...push.courier import Outcome, Verdict
@@ -52,7 +52,7 @@ class SpringCourier:
         parts = parts_of(pushing.topic)
         return parts is not None and bool(await self._workers(*parts))
 
-    async def calls(self, pushing: Pushing, job: Held) -> Sequence[Call]:
+    async def calls(self, pushing: Pushing, job: LeasedJob) -> Sequence[Call]:
         told = dict(unpack_headers(job.headers))
         parts = (told[APP], told[TYPE]) if APP in told and TYPE in told else parts_of(pushing.topic)
         workers = await self._workers(*parts) if parts is not None else ()
@@ -84,7 +84,7 @@ def workers_of(instances: Sequence[Instance], type: str) -> list[Instance]:
     return [one for one in instances if one.tasks is not None and type in one.tasks]
 
 
-def work_of(job: Held, told: dict[str, str], app: str, type: str) -> Work:
+def work_of(job: LeasedJob, told: dict[str, str], app: str, type: str) -> Work:
     """The job in the Spring queue's words: as it was added there, or as it stands if another protocol sent it."""
     time = told.get(TIME, "")
     if not _TIME.fullmatch(time):

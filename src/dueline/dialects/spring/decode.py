@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ...engine.errors import BadJson, InvalidField, MissingField, UnsupportedMediaType
-from ..written import NoObject, Number, written_object
+from ..raw_json import NoObject, Number, written_object
 
 NO_ID = "任务id不能为空"
 NO_TYPE = "任务类型不能为空"
@@ -26,7 +26,7 @@ _LONG = re.compile(r"[+-]?[0-9]{1,25}", re.ASCII)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ParsedRequest(msgspec.Struct, frozen=True):
     """A job as it was added. `delay_time` is absolute, in ms. None: not given."""
 
     task_id: str
@@ -53,7 +53,7 @@ def check_content_type(headers: Mapping[str, str]) -> None:
         raise UnsupportedMediaType(f"Charset '{charset[1]}' not supported: send UTF-8")
 
 
-def asked(raw: bytes) -> Asked:
+def asked(raw: bytes) -> ParsedRequest:
     """Raises BadRequest: what is told is the first fault, with the name of its field."""
     fields = _fields(raw)
     task_id = _text(fields, "taskId")
@@ -65,7 +65,7 @@ def asked(raw: bytes) -> Asked:
         raise MissingField(NO_ID, "taskId")
     if task_type is None:
         raise MissingField(NO_TYPE, "taskType")
-    return Asked(task_id, task_type, delay_time, params, app_name)
+    return ParsedRequest(task_id, task_type, delay_time, params, app_name)
 
 
 def _fields(raw: bytes) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def _text(fields: Mapping[str, Any], name: str) -> str | None:
     if not isinstance(value, str):
         raise InvalidField("is not a text", name)
     if _SURROGATE.search(value):
-        raise InvalidField("has a lone surrogate, which is not UTF-8 text", name)
+        raise InvalidField("has a single_send surrogate, which is not UTF-8 text", name)
     return str(value)
 
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import re
 
+from ...engine.dialect_targets import DialectTarget
 from ...engine.engine import Engine
 from ...engine.push_target import PushTarget
-from ...engine.standing import StandingTarget
 from .options import SpringOptions
 
 COURIER = "spring"
@@ -60,7 +60,7 @@ class Groups:
             retry=options.retry,
             breaker=None,  # a group whose instances fail has its ladder; there is nobody else to spare
         )
-        self._standing = StandingTarget(engine, options.namespace, target)
+        self._standing = DialectTarget(engine, options.namespace, target)
 
     async def serve(self, group: str, nowhere: bool) -> None:
         """See to it that the group has its target. `nowhere`: its jobs name no application; it begins paused."""

@@ -48,7 +48,7 @@ class SpringHandlers:
     async def service_info(self, request: Request) -> Response:
         return encode.services(await self._services())
 
-    def _command(self, job: decode.Asked) -> Send:
+    def _command(self, job: decode.ParsedRequest) -> Send:
         headers = [(TYPE, job.task_type), (TIME, str(job.delay_time))]
         if job.app_name is not None:
             headers.append((APP, job.app_name))
@@ -71,7 +71,7 @@ class SpringHandlers:
         )
 
 
-def _check_names(job: decode.Asked, group: str) -> None:
+def _check_names(job: decode.ParsedRequest, group: str) -> None:
     """The original has no limits for names; what we cannot hold is refused in the words of its own fields."""
     for value, field in ((stored_id(job.task_id), "taskId"), (job.task_type, "taskType"), (job.app_name, "appName")):
         if value:

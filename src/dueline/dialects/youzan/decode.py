@@ -16,7 +16,7 @@ import msgspec
 
 from ...engine.errors import BadRequest
 from ...engine.limits import LAST_MS
-from ..written import Number, Object, written_object
+from ..raw_json import Number, Object, written_object
 
 MAX_NAME_DIGITS, MAX_EXPONENT_CHARS = 600, 4  # of a number that is a name
 MAX_S = LAST_MS / 1000  # longer is then
@@ -33,7 +33,7 @@ class Refused(BadRequest):
         self.id = id or None
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ParsedRequest(msgspec.Struct, frozen=True):
     """What a request wants. Times in ms; `wait_ms` is an extension (`timeout`), 0 by default."""
 
     command: str
@@ -45,7 +45,7 @@ class Asked(msgspec.Struct, frozen=True):
     wait_ms: int = 0
 
 
-def asked(raw: bytes) -> Asked:
+def asked(raw: bytes) -> ParsedRequest:
     """Raises Refused with the stable text of the first fault: command, topic, id, delay, ttr."""
     fields = _fields(raw)
     name, id = fields.get("command"), _name(fields, "id")
@@ -56,17 +56,17 @@ def asked(raw: bytes) -> Asked:
     if command in ("add", "pop") and not topic:
         raise Refused("topic required", id)
     if command == "pop":
-        return Asked(command, topic, wait_ms=max(0, _ms(fields, "timeout", id) or 0))
+        return ParsedRequest(command, topic, wait_ms=max(0, _ms(fields, "timeout", id) or 0))
     if not id:
         raise Refused("id required")
     if command != "add":
-        return Asked(command, id=id)
+        return ParsedRequest(command, id=id)
     delay_ms, ttr_ms = _ms(fields, "delay", id), _ms(fields, "ttr", id)
     if delay_ms is None or delay_ms < 0:
         raise Refused("delay invalid", id)
     if ttr_ms is not None and ttr_ms < 1000:
         raise Refused("ttr invalid", id)
-    return Asked(command, topic, id, delay_ms, ttr_ms, _body(fields.get("body", "")))
+    return ParsedRequest(command, topic, id, delay_ms, ttr_ms, _body(fields.get("body", "")))
 
 
 def _fields(raw: bytes) -> dict[str, Any]:

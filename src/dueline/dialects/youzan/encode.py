@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ...engine.errors import BodyTooLarge, DuelineError
-from ...engine.job import Held
+from ...engine.job import LeasedJob
 from ..body import text_of
 from ..http import Response
 from .decode import Refused
@@ -15,7 +15,7 @@ def done(id: str) -> Response:
     return _answer(True, "", id, "")
 
 
-def held(job: Held) -> Response:
+def held(job: LeasedJob) -> Response:
     return _answer(True, "", job.id, text_of(job))
 
 

@@ -41,7 +41,7 @@ class YouzanHandlers:
         except DuelineError as error:  # whatever it is, the answer tells which job it was
             raise decode.Refused(encode.reason_of(error), asked.id) from None
 
-    async def _add(self, asked: decode.Asked) -> Response:
+    async def _add(self, asked: decode.ParsedRequest) -> Response:
         ttr_ms = asked.ttr_ms or min(self._options.ttr_ms, self._limits.max_lease_ms)
         if ttr_ms > self._limits.max_lease_ms:  # cut, it would be delivered again sooner than was asked
             raise decode.Refused("ttr invalid", asked.id)
@@ -62,7 +62,7 @@ class YouzanHandlers:
         await self._engine.send(self._namespace, asked.topic, command)
         return encode.done(asked.id)
 
-    async def _pop(self, asked: decode.Asked) -> Response:
+    async def _pop(self, asked: decode.ParsedRequest) -> Response:
         wait_ms = min(asked.wait_ms, self._limits.max_wait_ms)
         if not is_name(asked.topic):
             await self._engine.idle(wait_ms)
@@ -74,7 +74,7 @@ class YouzanHandlers:
         response.undelivered = partial(self._engine.undelivered, self._namespace, jobs)
         return response
 
-    async def _end(self, asked: decode.Asked) -> Response:
+    async def _end(self, asked: decode.ParsedRequest) -> Response:
         """finish: done. delete: withdrawn. Both in any state; an unknown id is fine."""
         end = self._engine.ack_by_id if asked.command == "finish" else self._engine.cancel_by_id
         if is_name(asked.id):

@@ -15,7 +15,7 @@ from ...client.client import Client
 KEYS = ("URL", "NAMESPACE", "TOKEN", "WORKER")
 
 
-class Told(msgspec.Struct, frozen=True):
+class DjangoSettings(msgspec.Struct, frozen=True):
     """What the project says. `worker`: the dotted path of the worker that `dueline_work` runs."""
 
     url: str | None = None
@@ -24,7 +24,7 @@ class Told(msgspec.Struct, frozen=True):
     worker: str | None = None
 
 
-def told() -> Told:
+def told() -> DjangoSettings:
     """The settings of the project, checked. Raises ImproperlyConfigured that names the key."""
     given: Any = getattr(settings, "DUELINE", None) or {}
     if not isinstance(given, dict):
@@ -36,14 +36,14 @@ def told() -> Told:
         if value is not None and not isinstance(value, str):
             raise ImproperlyConfigured(f"DUELINE[{key!r}] is a text")
     values: dict[str, str | None] = {str(key).lower(): value for key, value in given.items()}  # pyright: ignore[reportUnknownArgumentType]
-    return Told(**values)
+    return DjangoSettings(**values)
 
 
 class _Clients:
     """The one client of the project; made anew after a test has changed the settings."""
 
     def __init__(self) -> None:
-        self.kept: tuple[Told, Client] | None = None
+        self.kept: tuple[DjangoSettings, Client] | None = None
 
     def get(self) -> Client:
         now = told()

@@ -10,11 +10,11 @@ from django.db import close_old_connections, transaction
 
 from ...client.sending import SendOptions
 from ...worker import Handle
-from ..surrounded import SurroundedWorker
+from ..contexts import ContextWorker
 from .settings import told
 
 
-class DjangoWorker(SurroundedWorker):
+class DjangoWorker(ContextWorker):
     """A Worker at the place that DUELINE names. Around each handler, in its own thread, database connections that are
     broken or too old are closed, as Django does around a request."""
 

@@ -17,8 +17,8 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
 
 from . import Instance
-from .remembered import LookUpFailed, Remembered
-from .told import Unreadable, by_service, instances_in
+from .cache import CachingResolver, LookupFailed
+from .eureka_json import Unreadable, by_service, instances_in
 
 if TYPE_CHECKING:
     from .eureka_http import RegistryHttp
@@ -37,8 +37,8 @@ class EurekaResolver:
         self._timeout_s = timeout_ms / 1000
         self._peers: list[str] = []
         self._http: RegistryHttp | None = None
-        self._named = Remembered(self._look, self._time_s, refresh_ms)
-        self._all = Remembered(self._look_at_all, self._time_s, refresh_ms)
+        self._named = CachingResolver(self._look, self._time_s, refresh_ms)
+        self._all = CachingResolver(self._look_at_all, self._time_s, refresh_ms)
 
     async def start(self) -> None:
         """Nothing is asked yet. Raises EurekaMissing."""
@@ -77,7 +77,7 @@ class EurekaResolver:
         try:
             return instances_in(raw, self._prefer_ip)
         except Unreadable as error:
-            raise LookUpFailed(str(error)) from None
+            raise LookupFailed(str(error)) from None
 
     async def _ask(self, path: str) -> bytes | None:
         """The answer of the first peer that has one; None: it knows nothing of that name (404)."""
@@ -95,7 +95,7 @@ class EurekaResolver:
                 why = str(error.reason)
             self._peers.remove(peer)
             self._peers.append(peer)
-        raise LookUpFailed(why)
+        raise LookupFailed(why)
 
     @staticmethod
     def _time_s() -> float:

@@ -7,7 +7,7 @@
 --                 quiet (-1 none), max wait (-1 none), max items (+ 32768: waits when full), max bytes, update (0 once, 1 always)
 --        blob     the policies, then per item: id of the group if one is opened, rest (crc, fingerprint, sections), key,
 --                 crc and kind and sized item id, body
---        9 ""   10 topic   11 another topic whose keys m s l a d g k are KEYS 10-16   12 its channel   (wide namespaces)
+--        9 ""   10 topic   11 another topic whose keys m s l a d g k are KEYS 10-16   12 its channel   (namespaces with `namespace_ids`)
 -- RETURN status now note extra numbers (per item: code, state, due, version, count of items, size of the name)
 --        blob (the names: of the group; with code ELSEWHERE of the topic, as in send.lua)
 -- BOUND  O(n log N), n <= 500 items and 1 MiB; a group that is opened looks at 100 of its key and takes at most 1,000 items
@@ -37,7 +37,7 @@ if M.pv and tonumber(M.pv) > N[1] or not M.pv and N[1] > 0 then -- a newer polic
   return { 2, now, 0, tonumber(M.pv or 0), '', '' }
 end
 
-open_line()
+open_partition()
 -- include intern
 for i = 1, N[2] do
   if interned[i] > 0 then

@@ -4,7 +4,7 @@
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 ""   7 channel   8 permanent
 --        numbers  limit
 -- RETURN status now 0 0 numbers (expired, exhausted, purged, dead trimmed, next or -1, more) ""
--- BOUND  200 entries of the agenda, 2,000 items of groups, 100 fields of the line
+-- BOUND  200 entries of the agenda, 2,000 items of groups, 100 fields of the partition
 local FIELDS = { 'hc' }
 -- include time
 -- include head
@@ -17,7 +17,7 @@ if not known then
   return { 0, now, 0, 0, cmsgpack.pack({ 0, 0, 0, 0, -1, 0 }), '' }
 end
 
--- What this step did, and what remains; the line knows from now on when the directory will send somebody again.
+-- What this step did, and what remains; the partition knows from now on when the directory will send somebody again.
 local function answer(numbers)
   local top = redis.call('ZRANGE', a, 0, 0, 'WITHSCORES')
   local time = top[2] and tonumber(top[2])

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- control: what a line knows about its topic: pause, limits, policy version, that it is listed, what the directory knows of its agenda; retire.
+-- control: what a partition knows about its topic: pause, limits, policy version, that it is listed, what the directory knows of its agenda; retire.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 ""   7 channel   8 permanent
 --        numbers  what (1 set, 2 agenda noted, 3 listed, 4 retire), then
@@ -13,7 +13,7 @@ local FIELDS = { 'pv', 'rt', 'rk', 'ra' }
 -- include rate
 local N = cmsgpack.unpack(ARGV[5])
 if N[1] == 1 then
-  open_line()
+  open_partition()
   if N[2] >= 0 then
     local before = tonumber(M.pu or 0)
     put(set, 'pu', int(N[2]))
@@ -52,7 +52,7 @@ elseif N[1] == 4 then
   for _, index in ipairs({ s, l, a, d }) do
     needed = needed or redis.call('ZCARD', index) > extra
   end
-  if not topic then -- in a wide namespace other topics share the records
+  if not topic then -- in a namespace with `namespace_ids` other topics share the records
     needed = needed or redis.call('HLEN', j) > extra or redis.call('HLEN', r) > extra
   end
   if needed then

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- directory: what is known across lines: topics, their configs, hints where there is something to tidy.
+-- directory: what is known across partitions: topics, their configs, hints where there is something to tidy.
 -- KEYS   topics seen config agenda
 -- ARGV   1 now_ms or ""   2 what   3 numbers   4 blob   5 permanent
 --        what      1 register   2 topic   3 topics after a name   4 set config   5 remove   6 idle   7 note   8 take   9 finish
 --        numbers   1, 2: sizes of names   3: limit, size of the name after which, size of the namespace prefix   4: expected version (-1 any), size of
 --                  the name, size of the config   5: seen, version, size of the name   6: before, limit   7: per hint time, size   8: limit, hold   9: sizes
---        names are namespace \0 topic; a hint's member is time:6 + line name
+--        names are namespace \0 topic; a hint's member is time:6 + partition name
 -- RETURN now numbers blob
 --        topics    per topic: size of the name, seen, version, size of the config; blob: name, config
 -- BOUND  100 entries

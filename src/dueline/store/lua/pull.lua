@@ -38,7 +38,7 @@ local paused = M.pu and tonumber(M.pu) > now
 local full = false -- at the in-flight limit
 local tokens = rate and refilled()
 
--- When another pull could give something, by what the line holds now; nil: only a wake-up can tell.
+-- When another pull could give something, by what the partition holds now; nil: only a wake-up can tell.
 local function next_time()
   local earliest
   if paused then
@@ -85,7 +85,7 @@ end
 
 local default_lease, wait, max_bytes = N[1], N[2], N[3]
 if wait > 0 then
-  open_line()
+  open_partition()
 elseif not known then
   return { 0, now, 0, 0, cmsgpack.pack({ -1, 0, 0, 0, 0, 0 }), '' }
 end

@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- read: jobs by id, as they are at this moment.
 -- KEYS   m j r s l a d g k
--- ARGV   1 now_ms or ""   2 ""   3 ""   4 ""   5 numbers   6 blob   10 topic (wide namespaces)
+-- ARGV   1 now_ms or ""   2 ""   3 ""   4 ""   5 numbers   6 blob   10 topic (namespaces with `namespace_ids`)
 --        numbers  with body (0/1), then the sizes of the ids
 --        blob     the ids
 -- RETURN status now 0 0 numbers blob                (lib/show; an id that is not there has the number 0,

@@ -5,7 +5,7 @@
 --        numbers  policy_version, count of policies, their sizes, count of jobs, then per job:
 --                 id size, rest size, flags, policy index, when (delay, or -at), ttl, rules (live + 4 ended + 16 overdue)
 --        blob     the policies, then per job: id, rest (crc, fingerprint, sections, body)
---        9 ""   10 topic   11 another topic whose keys m s l a d g k are KEYS 10-16   12 its channel   (wide namespaces)
+--        9 ""   10 topic   11 another topic whose keys m s l a d g k are KEYS 10-16   12 its channel   (namespaces with `namespace_ids`)
 -- RETURN status now note extra numbers (per job: code, state, due, version)   blob
 --        code ELSEWHERE: the id lives in another topic (size of its name instead of due; blob: the names); nothing was done with it.
 --        State 0: call again with that topic as the second one; else this is the answer.
@@ -29,7 +29,7 @@ if M.pv and tonumber(M.pv) > N[1] or not M.pv and N[1] > 0 then -- a newer polic
   return { 2, now, 0, tonumber(M.pv or 0), '', '' }
 end
 
-open_line()
+open_partition()
 -- include intern
 -- include codes
 local base, n = 3 + N[2], N[3 + N[2]]

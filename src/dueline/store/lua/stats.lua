@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- stats: counts of a line, without scans.
+-- stats: counts of a partition, without scans.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 ""   3 ""   4 ""   5 numbers   6 ""
 --        numbers  upper bounds of the delay bands, ms from now

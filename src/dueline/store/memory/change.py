@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...engine.store import Code, Done
-from .lines import LineState, Shelf
+from ...engine.store import Code, Outcome
+from .partitions import PartitionState, Shelf
 from .records import Record, Seen
 
-NOT_FOUND = Done(Code.NOT_FOUND)
+NOT_FOUND = Outcome(Code.NOT_FOUND)
 
 
 @dataclass(slots=True)
 class Change:
     """A changing operation under way: where, when, and which records it wrote."""
 
-    state: LineState
+    state: PartitionState
     now_ms: int
     touched: list[Record] = field(default_factory=list[Record])
 
@@ -23,10 +23,11 @@ class Change:
     def shelf(self) -> Shelf:
         return self.state.shelf
 
-    def find(self, id: str) -> tuple[Record, Seen] | Done:
-        """The job under this id, or why it is not this line's to change. A line without a topic is everybody's."""
+    def find(self, id: str) -> tuple[Record, Seen] | Outcome:
+        """The job under this id, or why it is not this partition's to change. A partition without a topic is
+        everybody's."""
         found = self.shelf.find(id, self.now_ms)
         if found is None:
             return NOT_FOUND
-        topic = self.state.line.topic
-        return found if found[0].topic == topic or not topic else Done(Code.ELSEWHERE)
+        topic = self.state.partition.topic
+        return found if found[0].topic == topic or not topic else Outcome(Code.ELSEWHERE)

@@ -1,4 +1,4 @@
-"""What is known across lines: the topics, their configs, and hints where to tidy."""
+"""What is known across partitions: the topics, their configs, and hints where to tidy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from ...engine.store import DIRECTORY_PAGE, Hint, TopicEntry
 
 
 class MemoryDirectory:
-    """The directory as two dicts. A hint is its own entry (line and time); its value is from when it may be taken."""
+    """The directory as two dicts. A hint is its own entry (partition and time); its value is from when it may be
+    taken."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock

@@ -1,8 +1,8 @@
 """Merge groups in memory: which group a send joins, and what becomes of one that failed. No I/O.
 
-A group is open until its first pull, its end, or until it is full; there is at most one open group of a key and line.
-A group that failed (it was pulled, is live, and nobody holds it) gives its items to the open one, if they fit: then
-the items of both stand there in send order, and the open one's time, attempts and policy count.
+A group is open until its first pull, its end, or until it is full; there is at most one open group of a key and
+partition. A group that failed (it was pulled, is live, and nobody holds it) gives its items to the open one, if they
+fit: then the items of both stand there in send order, and the open one's time, attempts and policy count.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from collections.abc import Callable, Iterator
 
 from ...engine.job import Item, State
 from ...engine.limits import LAST_MS
-from ...engine.store import Code, Merge, MergeUpdate, SendItem, SendResult
+from ...engine.store import Code, Merge, MergeUpdate, SendItem, SendOutcome
 from .change import Change
 from .records import Group, Record, Seen, due_ms, judged, look
 
 GROUPS_LOOKED_AT = 100  # of a key, the oldest ones, when a send opens a group
 
 
-def join(change: Change, item: SendItem, merge: Merge, store: Callable[[SendItem, Group], Record]) -> SendResult:
+def join(change: Change, item: SendItem, merge: Merge, store: Callable[[SendItem, Group], Record]) -> SendOutcome:
     """Add an item to the open group of its key, or open one with `store`."""
     if merge.item_id is not None:
         holder = _holder(change, merge.key, merge.item_id)
         if holder is not None:
             return _answer(Code.KEPT, holder, change)
-    into = open_group(change, change.state.line.topic, merge.key)
+    into = open_group(change, change.state.partition.topic, merge.key)
     if into is not None and _has_room(_group(into), len(item.body)):
         _append(change, into, item, merge)
         return _answer(Code.APPENDED, into, change)
@@ -137,19 +137,19 @@ def _fits(failed: Record, into: Record) -> bool:
 def _failed(change: Change, key: str) -> list[Record]:
     """The groups of a key that wait for their retry, the oldest first. An over lease is left to its holder, who may
     still ack, until a pull finds it."""
-    live = [record for record, seen in _groups(change, change.state.line.topic, key) if seen.live]
+    live = [record for record, seen in _groups(change, change.state.partition.topic, key) if seen.live]
     live.sort(key=lambda one: _group(one).number)
     return [one for one in live[:GROUPS_LOOKED_AT] if not _group(one).open and not one.leased and one.attempts >= 1]
 
 
 def _holder(change: Change, key: str, item_id: str) -> Record | None:
     """The readable group of a key that has, or had, an item of this id."""
-    groups = _groups(change, change.state.line.topic, key)
+    groups = _groups(change, change.state.partition.topic, key)
     return next((record for record, _ in groups if item_id in _group(record).item_ids), None)
 
 
 def _groups(change: Change, topic: str, key: str) -> Iterator[tuple[Record, Seen]]:
-    """Every readable group of a key; in a wide namespace the shelf has other topics' too."""
+    """Every readable group of a key; in a namespace with `namespace_ids` the shelf has other topics' too."""
     for record in change.shelf.records.values():
         if record.group is not None and record.group.key == key and record.topic == topic:
             seen = look(record, change.now_ms)
@@ -162,14 +162,14 @@ def _group(record: Record) -> Group:
     return record.group
 
 
-def _answer(code: Code, record: Record, change: Change) -> SendResult:
+def _answer(code: Code, record: Record, change: Change) -> SendOutcome:
     state = judged(record, change.now_ms).state
     count = len(_group(record).items)
-    return SendResult(code, state, record.due_at_ms, record.number, group=record.id, items_count=count)
+    return SendOutcome(code, state, record.due_at_ms, record.number, group=record.id, items_count=count)
 
 
-def _refusal(change: Change, taken: Record, seen: Seen) -> SendResult:
+def _refusal(change: Change, taken: Record, seen: Seen) -> SendOutcome:
     """The id that the group would have is some other job's: nothing is done."""
-    if taken.topic != change.state.line.topic:
-        return SendResult(Code.ELSEWHERE, seen.state, 0, 0, taken.topic)
-    return SendResult(Code.ID_EXISTS, seen.state, taken.due_at_ms, taken.number)
+    if taken.topic != change.state.partition.topic:
+        return SendOutcome(Code.ELSEWHERE, seen.state, 0, 0, taken.topic)
+    return SendOutcome(Code.ID_EXISTS, seen.state, taken.due_at_ms, taken.number)

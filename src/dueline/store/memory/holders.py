@@ -8,33 +8,33 @@ from __future__ import annotations
 from ...engine.job import Reason, State
 from ...engine.limits import MAX_REFUNDS
 from ...engine.policy import wait_after
-from ...engine.store import Code, Done, Extend, Ref, Release
+from ...engine.store import Code, Extend, Outcome, Ref, Release
 from . import groups
 from .change import Change
 from .records import due_ms
 
-LOST = Done(Code.LEASE_LOST)
+LOST = Outcome(Code.LEASE_LOST)
 
 
-def ack(change: Change, item: Ref) -> Done:
+def ack(change: Change, item: Ref) -> Outcome:
     found = change.find(item.id)
-    if isinstance(found, Done):
+    if isinstance(found, Outcome):
         return found
     record, seen = found
     if not seen.live:
         if item.token is None:
-            return Done(Code.ALREADY_DONE)
-        return Done(Code.OK) if seen.state is State.DONE and item.token == record.token else LOST
+            return Outcome(Code.ALREADY_DONE)
+        return Outcome(Code.OK) if seen.state is State.DONE and item.token == record.token else LOST
     if item.token is not None and item.token != record.token:
         return LOST
     record.end(State.DONE, None, change.now_ms, record.token)
     change.touched.append(record)
-    return Done(Code.OK)
+    return Outcome(Code.OK)
 
 
-def release(change: Change, item: Release) -> Done:
+def release(change: Change, item: Release) -> Outcome:
     found = change.find(item.id)
-    if isinstance(found, Done):
+    if isinstance(found, Outcome):
         return found
     record, seen = found
     current = seen.state is State.LEASED if item.token is None else item.token == record.token
@@ -54,25 +54,25 @@ def release(change: Change, item: Release) -> Done:
         reason = Reason.EXPIRED
     if reason is not None:
         record.end(State.DEAD, reason, now_ms)
-        return Done(Code.DEAD, reason=reason)
+        return Outcome(Code.DEAD, reason=reason)
     wait_ms = item.delay_ms
     if wait_ms is None:
         wait_ms = wait_after(record.policy, record.attempts, item.jitter_draw)
     into = groups.give_to_open(change, record) if counted else None
     if into is not None:
-        return Done(Code.OK, into.due_at_ms)
+        return Outcome(Code.OK, into.due_at_ms)
     record.drop_lease()
     due_at_ms = due_ms(now_ms, wait_ms, None)
     if item.delay_ms == 0 and not counted:
         due_at_ms = min(record.due_at_ms, now_ms)  # given back unused: to the place it had
     record.due_at_ms = record.time_ms = due_at_ms
     record.updated_at_ms = now_ms
-    return Done(Code.OK, record.due_at_ms)
+    return Outcome(Code.OK, record.due_at_ms)
 
 
-def extend(change: Change, item: Extend) -> Done:
+def extend(change: Change, item: Extend) -> Outcome:
     found = change.find(item.id)
-    if isinstance(found, Done):
+    if isinstance(found, Outcome):
         return found
     record, seen = found
     if not seen.live or item.token != record.token:
@@ -80,4 +80,4 @@ def extend(change: Change, item: Extend) -> Done:
     record.time_ms = max(record.time_ms, change.now_ms + item.lease_ms)
     record.updated_at_ms = change.now_ms
     change.touched.append(record)
-    return Done(Code.OK, record.time_ms)
+    return Outcome(Code.OK, record.time_ms)

@@ -1,4 +1,4 @@
-"""One page of a line's jobs. No I/O.
+"""One page of a partition's jobs. No I/O.
 
 Order: live jobs by (time, number), where time is the lease deadline of a leased job and else the moment it may be
 delivered; after them the ended ones by (end, number). A cursor is the place of the last entry of its page, so jobs
@@ -12,13 +12,13 @@ import struct
 
 from ...engine.job import State
 from ...engine.store import Page, Query
-from .lines import LineState
+from .partitions import PartitionState
 from .records import Record, Seen, job_of
 
 _PLACE = struct.Struct(">Bqq")
 
 
-def list_page(state: LineState, query: Query, now_ms: int) -> Page:
+def list_page(state: PartitionState, query: Query, now_ms: int) -> Page:
     """The entries after the cursor that match, at most `limit`."""
     entries = sorted(
         (_place(query, record, seen), record.id) for record, seen in state.jobs(now_ms) if _matches(query, record, seen)

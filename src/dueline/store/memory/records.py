@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from ...engine.job import BodyKind, Held, Item, Job, Reason, State
+from ...engine.job import BodyKind, Item, Job, LeasedJob, Reason, State
 from ...engine.lifecycle import judge
 from ...engine.limits import LAST_MS, MAX_ERROR_BYTES
 from ...engine.policy import JobPolicy
@@ -75,7 +75,7 @@ class Record:
         return self.policy.max_attempts is not None and self.attempts >= self.policy.max_attempts
 
     def plan(self, due_at_ms: int, number: int, now_ms: int) -> None:
-        """Stand in line for a new due time: the ttl counts from it, and any lease is over."""
+        """Stand in partition for a new due time: the ttl counts from it, and any lease is over."""
         self.due_at_ms = self.time_ms = due_at_ms
         self.expires_at_ms = None if self.ttl_ms is None else due_at_ms + self.ttl_ms
         self.number = number
@@ -92,7 +92,8 @@ class Record:
             self.last_error = error.encode()[:MAX_ERROR_BYTES].decode(errors="ignore")
 
     def end(self, state: State, reason: Reason | None, now_ms: int, token: str | None = None) -> None:
-        """End it now. Done and cancelled ones become tombstones; `token` is that of the holder, who may ack again."""
+        """End it now. Done and cancelled ones become tombstones; `token` is that of the holder, who may ack
+        again."""
         self.drop_lease()
         self.ended, self.reason, self.ended_at_ms, self.token = state, reason, now_ms, token
         self.updated_at_ms = now_ms
@@ -191,9 +192,9 @@ def job_of(record: Record, seen: Seen, body: bool) -> Job:
     )
 
 
-def held_of(record: Record, token: str, late_ms: int) -> Held:
+def held_of(record: Record, token: str, late_ms: int) -> LeasedJob:
     """The record as its new holder gets it."""
-    return Held(
+    return LeasedJob(
         id=record.id,
         topic=record.topic,
         body=record.body or b"",

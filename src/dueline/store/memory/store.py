@@ -2,7 +2,7 @@
 
 There are no indexes and nothing depends on clean-up. Nothing here awaits, so each operation is atomic by itself.
 Every changing operation runs inside `_change`, which afterwards tells the engine what others must know: wake-ups,
-clean-up work, and lines that the directory does not list.
+clean-up work, and partitions that the directory does not list.
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from ...engine.job import BodyKind, Held, Job, Line, Reason, State
+from ...engine.job import BodyKind, Job, LeasedJob, Partition, Reason, State
 from ...engine.limits import PULL_BYTES
 from ...engine.store import (
-    Cleaned,
+    CleanOutcome,
     Code,
     Control,
-    Done,
     Edit,
     Events,
     Extend,
     OnConflict,
+    Outcome,
     Page,
     Pull,
-    Pulled,
+    PullOutcome,
     Purge,
     Query,
     Ref,
     Release,
     Revive,
     SendItem,
-    SendResult,
+    SendOutcome,
     Spare,
     StalePolicy,
     Stats,
 )
 from . import groups, holders
 from .change import NOT_FOUND, Change
+from .counts import count
 from .directory import MemoryDirectory
-from .figures import count
-from .lines import LineState, Shelf
 from .listing import list_page
+from .partitions import PartitionState, Shelf
 from .push_log import MemoryPushLog
 from .records import Group, Record, due_ms, held_of, is_overdue, job_of, judged
 
@@ -59,9 +59,9 @@ class MemoryStore:
         self.pushes = MemoryPushLog(clock)
         self.events: Events | None = None
         self._clock = clock
-        self._lines: dict[Line, LineState] = {}
+        self._partitions: dict[Partition, PartitionState] = {}
         self._shelves: dict[tuple[str, str | None, int], Shelf] = {}
-        self._watched: set[Line] = set()
+        self._watched: set[Partition] = set()
         self._token_base = secrets.token_hex(8)
         self._token_numbers = itertools.count(1)
 
@@ -71,24 +71,24 @@ class MemoryStore:
     def now_ms(self) -> int:
         return self._clock()
 
-    async def watch(self, line: Line) -> None:
-        self._watched.add(line)
+    async def watch(self, partition: Partition) -> None:
+        self._watched.add(partition)
 
-    async def unwatch(self, line: Line) -> None:
-        self._watched.discard(line)
+    async def unwatch(self, partition: Partition) -> None:
+        self._watched.discard(partition)
 
-    def next_ms(self, line: Line) -> int | None:
+    def next_ms(self, partition: Partition) -> int | None:
         """The exact first moment at which a pull could give something: what the model test holds sleepers to."""
-        return self._state(line).next_ms(self._clock())
+        return self._state(partition).next_ms(self._clock())
 
-    async def send(self, line: Line, items: Sequence[SendItem], policy_version: int = 0) -> list[SendResult]:
-        known = self._state(line).policy_version
+    async def send(self, partition: Partition, items: Sequence[SendItem], policy_version: int = 0) -> list[SendOutcome]:
+        known = self._state(partition).policy_version
         if policy_version < known or policy_version > 0 == known:
             raise StalePolicy(known)
-        with self._change(line) as change:
+        with self._change(partition) as change:
             return [self._send(change, item) for item in items]
 
-    def _send(self, change: Change, item: SendItem) -> SendResult:
+    def _send(self, change: Change, item: SendItem) -> SendOutcome:
         if item.merge is not None:
             return groups.join(change, item, item.merge, partial(self._store, change))
         found = change.shelf.find(item.id, change.now_ms)
@@ -100,15 +100,15 @@ class MemoryStore:
             rule = item.on_overdue
         if rule is OnConflict.REPLACE:
             return _sent(Code.REPLACED, self._store(change, item), change)
-        if old.topic != change.state.line.topic:
-            return SendResult(Code.ELSEWHERE, seen.state, 0, 0, old.topic)
+        if old.topic != change.state.partition.topic:
+            return SendOutcome(Code.ELSEWHERE, seen.state, 0, 0, old.topic)
         same = rule is OnConflict.KEEP or item.fingerprint == old.fingerprint
         return _sent(Code.KEPT if same else Code.ID_EXISTS, old, change)
 
     def _store(self, change: Change, item: SendItem, group: Group | None = None) -> Record:
         record = Record(
             id=item.id,
-            topic=change.state.line.topic,
+            topic=change.state.partition.topic,
             body=item.body if group is None else b"",
             kind=item.kind if group is None else BodyKind.JSON,
             headers=item.headers,
@@ -129,14 +129,14 @@ class MemoryStore:
         change.touched.append(record)
         return record
 
-    async def pull(self, line: Line, pull: Pull) -> Pulled:
-        with self._change(line) as change:
+    async def pull(self, partition: Partition, pull: Pull) -> PullOutcome:
+        with self._change(partition) as change:
             state, now_ms = change.state, change.now_ms
             if pull.wait_ms > 0:
                 state.wait_until_ms = max(state.wait_until_ms, now_ms + pull.wait_ms)
             leases_ms = [credit.lease_ms for credit in pull.credits for _ in range(credit.max)]
             room = max(0, min(len(leases_ms), state.room(now_ms)))
-            jobs: list[Held] = []
+            jobs: list[LeasedJob] = []
             taken_bytes = lost = 0
             more = False
             ready = state.ready(now_ms)
@@ -158,9 +158,9 @@ class MemoryStore:
                 jobs.append(self._lease(change, record, pull.default_lease_ms if chosen_ms is None else chosen_ms))
                 lost += over
             state.rate.took(len(jobs), now_ms)
-            return Pulled(jobs, state.next_ms(now_ms), more and len(jobs) < room, now_ms, leases_lost=lost)
+            return PullOutcome(jobs, state.next_ms(now_ms), more and len(jobs) < room, now_ms, leases_lost=lost)
 
-    def _lease(self, change: Change, record: Record, lease_ms: int) -> Held:
+    def _lease(self, change: Change, record: Record, lease_ms: int) -> LeasedJob:
         late_ms = change.now_ms - record.time_ms
         record.deliveries += 1
         record.leased = True
@@ -172,31 +172,31 @@ class MemoryStore:
         change.touched.append(record)
         return held_of(record, record.token, late_ms)
 
-    async def ack(self, line: Line, items: Sequence[Ref]) -> list[Done]:
-        with self._change(line) as change:
+    async def ack(self, partition: Partition, items: Sequence[Ref]) -> list[Outcome]:
+        with self._change(partition) as change:
             return [holders.ack(change, item) for item in items]
 
-    async def release(self, line: Line, items: Sequence[Release]) -> list[Done]:
-        with self._change(line) as change:
+    async def release(self, partition: Partition, items: Sequence[Release]) -> list[Outcome]:
+        with self._change(partition) as change:
             return [holders.release(change, item) for item in items]
 
-    async def extend(self, line: Line, items: Sequence[Extend]) -> list[Done]:
-        with self._change(line) as change:
+    async def extend(self, partition: Partition, items: Sequence[Extend]) -> list[Outcome]:
+        with self._change(partition) as change:
             return [holders.extend(change, item) for item in items]
 
     async def cancel(
-        self, line: Line, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE
-    ) -> list[Done]:
-        with self._change(line) as change:
+        self, partition: Partition, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE
+    ) -> list[Outcome]:
+        with self._change(partition) as change:
             return [self._cancel(change, id, forget, spare) for id in ids]
 
-    def _cancel(self, change: Change, id: str, forget: bool, spare: Spare) -> Done:
+    def _cancel(self, change: Change, id: str, forget: bool, spare: Spare) -> Outcome:
         found = change.find(id)
-        if isinstance(found, Done):
+        if isinstance(found, Outcome):
             return found
         record, seen = found
         if spare is Spare.LEASED and seen.state is State.LEASED:
-            return Done(Code.JOB_LEASED)
+            return Outcome(Code.JOB_LEASED)
         ended = seen.state in (State.DONE, State.DEAD)
         if spare is Spare.OVERDUE and is_overdue(record, seen, change.now_ms):
             ended = True
@@ -205,23 +205,23 @@ class MemoryStore:
             change.touched.append(record)
         if forget:
             del change.shelf.records[id]
-        return Done(Code.ALREADY_DONE if ended else Code.OK)
+        return Outcome(Code.ALREADY_DONE if ended else Code.OK)
 
-    async def edit(self, line: Line, items: Sequence[Edit]) -> list[Done]:
-        with self._change(line) as change:
+    async def edit(self, partition: Partition, items: Sequence[Edit]) -> list[Outcome]:
+        with self._change(partition) as change:
             return [self._edit(change, item) for item in items]
 
-    def _edit(self, change: Change, item: Edit) -> Done:
+    def _edit(self, change: Change, item: Edit) -> Outcome:
         found = change.find(item.id)
-        if isinstance(found, Done):
+        if isinstance(found, Outcome):
             return found
         record, seen = found
         if seen.state is State.LEASED:
-            return Done(Code.JOB_LEASED)
+            return Outcome(Code.JOB_LEASED)
         if not seen.live:
-            return Done(Code.ALREADY_DONE)
+            return Outcome(Code.ALREADY_DONE)
         if item.version is not None and item.version != record.number:
-            return Done(Code.VERSION_MISMATCH)
+            return Outcome(Code.VERSION_MISMATCH)
         if record.group is None:  # the items of a group are what was sent
             record.body = record.body if item.body is None else item.body
             record.kind = record.kind if item.kind is None else item.kind
@@ -240,16 +240,16 @@ class MemoryStore:
             record.updated_at_ms = change.now_ms
             record.drop_lease()
         change.touched.append(record)
-        return Done(Code.OK, record.due_at_ms, version=number)
+        return Outcome(Code.OK, record.due_at_ms, version=number)
 
-    async def revive(self, line: Line, revive: Revive) -> list[tuple[str, Done]]:
-        with self._change(line) as change:
+    async def revive(self, partition: Partition, revive: Revive) -> list[tuple[str, Outcome]]:
+        with self._change(partition) as change:
             ids = self._dead_ids(change, revive.limit) if revive.ids is None else revive.ids
             return [(id, self._revive(change, id, revive)) for id in ids]
 
-    def _revive(self, change: Change, id: str, revive: Revive) -> Done:
+    def _revive(self, change: Change, id: str, revive: Revive) -> Outcome:
         found = change.find(id)
-        if isinstance(found, Done):
+        if isinstance(found, Outcome):
             return found
         record, seen = found
         if seen.state is not State.DEAD:
@@ -262,29 +262,29 @@ class MemoryStore:
         record.refunds, record.given = record.deliveries, 0
         record.plan(due_ms(change.now_ms, revive.delay_ms, None), change.shelf.take_number(), change.now_ms)
         change.touched.append(record)
-        return Done(Code.OK, record.due_at_ms, version=record.number)
+        return Outcome(Code.OK, record.due_at_ms, version=record.number)
 
-    async def purge(self, line: Line, purge: Purge) -> list[tuple[str, Done]]:
-        with self._change(line) as change:
+    async def purge(self, partition: Partition, purge: Purge) -> list[tuple[str, Outcome]]:
+        with self._change(partition) as change:
             ids = self._dead_ids(change, purge.limit) if purge.ids is None else purge.ids
             return [(id, self._purge(change, id)) for id in ids]
 
-    def _purge(self, change: Change, id: str) -> Done:
+    def _purge(self, change: Change, id: str) -> Outcome:
         found = change.find(id)
-        if isinstance(found, Done):
+        if isinstance(found, Outcome):
             return found
         if found[1].live:
             return NOT_FOUND
         del change.shelf.records[id]
-        return Done(Code.OK)
+        return Outcome(Code.OK)
 
     def _dead_ids(self, change: Change, limit: int) -> list[str]:
         dead = [(seen.at_ms, record) for record, seen in change.state.jobs(change.now_ms) if seen.state is State.DEAD]
         dead.sort(key=lambda entry: (entry[0], entry[1].number))
         return [record.id for _, record in dead[:limit]]
 
-    async def control(self, line: Line, control: Control) -> None:
-        with self._change(line) as change:
+    async def control(self, partition: Partition, control: Control) -> None:
+        with self._change(partition) as change:
             state = change.state
             if control.pause_until_ms is not None:
                 state.paused_until_ms = control.pause_until_ms
@@ -295,30 +295,33 @@ class MemoryStore:
             if control.policy_version is not None:
                 state.policy_version = max(state.policy_version, control.policy_version)
 
-    async def read(self, line: Line, ids: Sequence[str], body: bool = True) -> list[Job | None]:
-        now_ms, shelf = self._clock(), self._state(line).shelf
+    async def read(self, partition: Partition, ids: Sequence[str], body: bool = True) -> list[Job | None]:
+        now_ms, shelf = self._clock(), self._state(partition).shelf
         found = [shelf.find(id, now_ms) for id in ids]
-        mine = [one if one is not None and (one[0].topic == line.topic or not line.topic) else None for one in found]
+        mine = [
+            one if one is not None and (one[0].topic == partition.topic or not partition.topic) else None
+            for one in found
+        ]
         return [None if one is None else job_of(*one, body) for one in mine]
 
-    async def list(self, line: Line, query: Query) -> Page:
-        return list_page(self._state(line), query, self._clock())
+    async def list(self, partition: Partition, query: Query) -> Page:
+        return list_page(self._state(partition), query, self._clock())
 
-    async def stats(self, line: Line, bands_ms: Sequence[int] = ()) -> Stats:
-        now_ms, state = self._clock(), self._state(line)
+    async def stats(self, partition: Partition, bands_ms: Sequence[int] = ()) -> Stats:
+        now_ms, state = self._clock(), self._state(partition)
         return count(state, bands_ms, now_ms)
 
-    async def clean(self, line: Line, limit: int = 200) -> Cleaned:
+    async def clean(self, partition: Partition, limit: int = 200) -> CleanOutcome:
         """Write down what is true already: deaths, and records that are gone."""
-        now_ms, state = self._clock(), self._state(line)
+        now_ms, state = self._clock(), self._state(partition)
         counts: Counter[str] = Counter()
-        for record in [record for record in state.shelf.records.values() if record.topic == line.topic]:
+        for record in [record for record in state.shelf.records.values() if record.topic == partition.topic]:
             if counts["work"] >= limit:
                 break
             counts.update(state.shelf.tidy(record, now_ms))
         next_ms = state.tidy_ms()
         state.agenda_at_ms = next_ms or 0
-        return Cleaned(
+        return CleanOutcome(
             expired=counts[Reason.EXPIRED],
             exhausted=counts[Reason.EXHAUSTED],
             purged=counts["purged"],
@@ -327,32 +330,34 @@ class MemoryStore:
             more=next_ms is not None and next_ms <= now_ms,
         )
 
-    async def agenda_noted(self, line: Line, at_ms: int) -> None:
-        self._state(line).agenda_at_ms = at_ms
+    async def agenda_noted(self, partition: Partition, at_ms: int) -> None:
+        self._state(partition).agenda_at_ms = at_ms
 
-    async def retire(self, line: Line, topic_too: bool = False) -> bool:
-        now_ms, state = self._clock(), self._state(line)
+    async def retire(self, partition: Partition, topic_too: bool = False) -> bool:
+        now_ms, state = self._clock(), self._state(partition)
         waited = state.wait_until_ms > now_ms
         kept = state.paused_until_ms > now_ms or state.policy_version or state.max_in_flight or state.rate.per_s
         if ((kept or waited) and not topic_too) or any(True for _ in state.jobs(now_ms)):
             return False
-        del self._lines[line]
+        del self._partitions[partition]
         if waited:
-            self._state(line).wait_until_ms = state.wait_until_ms
+            self._state(partition).wait_until_ms = state.wait_until_ms
             return True
-        if not any(other.shelf is state.shelf for other in self._lines.values()):
-            del self._shelves[_shelf_name(line)]
+        if not any(other.shelf is state.shelf for other in self._partitions.values()):
+            del self._shelves[_shelf_name(partition)]
         return True
 
-    def _state(self, line: Line) -> LineState:
-        if line not in self._lines:
-            self._lines[line] = LineState(line, self._shelves.setdefault(_shelf_name(line), Shelf()))
-        return self._lines[line]
+    def _state(self, partition: Partition) -> PartitionState:
+        if partition not in self._partitions:
+            self._partitions[partition] = PartitionState(
+                partition, self._shelves.setdefault(_shelf_name(partition), Shelf())
+            )
+        return self._partitions[partition]
 
     @contextmanager
-    def _change(self, line: Line) -> Generator[Change]:
+    def _change(self, partition: Partition) -> Generator[Change]:
         """Run one changing operation, then tell the engine what became true by it."""
-        change = Change(self._state(line), self._clock())
+        change = Change(self._state(partition), self._clock())
         shelf, now_ms = change.shelf, change.now_ms
         watched = [other for other in self._watched if self._state(other).shelf is shelf]
         before = {other: self._state(other).next_ms(now_ms) for other in watched}
@@ -365,14 +370,14 @@ class MemoryStore:
                 self.events.woken(other)
         note_ms = change.state.note_ms(change.touched, now_ms)
         if note_ms is not None:
-            self.events.noted(line, note_ms)
-        if not self.directory.knows(line.namespace, line.topic):
-            self.events.unlisted(line)
+            self.events.noted(partition, note_ms)
+        if not self.directory.knows(partition.namespace, partition.topic):
+            self.events.unlisted(partition)
 
 
-def _shelf_name(line: Line) -> tuple[str, str | None, int]:
-    return line.namespace, None if line.wide else line.topic, line.partition
+def _shelf_name(partition: Partition) -> tuple[str, str | None, int]:
+    return partition.namespace, None if partition.namespace_ids else partition.topic, partition.number
 
 
-def _sent(code: Code, record: Record, change: Change) -> SendResult:
-    return SendResult(code, judged(record, change.now_ms).state, record.due_at_ms, record.number)
+def _sent(code: Code, record: Record, change: Change) -> SendOutcome:
+    return SendOutcome(code, judged(record, change.now_ms).state, record.due_at_ms, record.number)

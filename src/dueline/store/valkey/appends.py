@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Sequence
 
 from ...engine.policy import JobPolicy
-from ...engine.store import Code, Merge, SendItem, SendResult
+from ...engine.store import Code, Merge, SendItem, SendOutcome
 from . import codec
 from .items import pack_item, sized
 
@@ -18,7 +18,7 @@ _WAITS = 0x8000  # beside max items: a full group keeps its time
 def encode_append(
     sends: Sequence[tuple[SendItem, Merge]], policy_version: int, topic: bytes | None
 ) -> tuple[bytes, bytes]:
-    """`topic` is given in wide namespaces, where a record must name its topic."""
+    """`topic` is given in namespaces with `namespace_ids`, where a record must name its topic."""
     policies: dict[JobPolicy, int] = {}
     per_item: list[int] = []
     pieces: list[bytes] = []
@@ -58,9 +58,9 @@ def _record_rest(item: SendItem, key: bytes, topic: bytes | None) -> tuple[int, 
     return flags, rest
 
 
-def decode_appended(numbers: Sequence[int], blob: bytes) -> list[tuple[SendResult, bool]]:
+def decode_appended(numbers: Sequence[int], blob: bytes) -> list[tuple[SendOutcome, bool]]:
     """False: the id that the group would have lives in another topic, and nothing was decided yet."""
-    results: list[tuple[SendResult, bool]] = []
+    results: list[tuple[SendOutcome, bool]] = []
     at = 0
     for i in range(0, len(numbers), _WIDTH):
         code, state, due, version, count, size = numbers[i : i + _WIDTH]
@@ -68,8 +68,8 @@ def decode_appended(numbers: Sequence[int], blob: bytes) -> list[tuple[SendResul
         at += size
         shown = codec.state_of(state)
         if code == Code.ELSEWHERE:
-            results.append((SendResult(Code.ELSEWHERE, shown, 0, 0, name.decode()), state != 0))
+            results.append((SendOutcome(Code.ELSEWHERE, shown, 0, 0, name.decode()), state != 0))
         else:
             group = codec.unpack_id(name) if name else None
-            results.append((SendResult(codec.CODES[code], shown, due, version, None, group, count), True))
+            results.append((SendOutcome(codec.CODES[code], shown, due, version, None, group, count), True))
     return results

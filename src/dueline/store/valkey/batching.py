@@ -1,9 +1,10 @@
-"""Calls that arrive while a script call is under way join the next one: few calls in flight per operation and line.
+"""Calls that arrive while a script call is under way join the next one: few calls in flight per operation and
+partition.
 
 So the cost of a job falls as the load rises, and the store's memory of each caller's last call (which makes every
-script safe to repeat) needs one slot per lane, operation and line. The second lane is for many: with enough waiting,
-the next call is made and on its way while the store is still at the first one, or waits for its disk. Calls leave in
-the order of the queue, and a store does them in that order while its connection lasts.
+script safe to repeat) needs one slot per lane, operation and partition. The second lane is for many: with enough
+waiting, the next call is made and on its way while the store is still at the first one, or waits for its disk. Calls
+leave in the order of the queue, and a store does them in that order while its connection lasts.
 
 The queue is bounded, and all callers share it. A connection has one call at a time, so its share is the size of that
 call: it is taken if as much again stays free. Large calls are refused first, and leave room for the small ones of
@@ -38,7 +39,7 @@ SECOND_LANE_JOBS = 16  # so many must wait: a call for fewer costs more than it 
 
 
 class Batcher(Generic[Item, Result]):
-    """Joins calls of one operation on one line. `run(items, lane)` does one script call for up to 500 jobs with
+    """Joins calls of one operation on one partition. `run(items, lane)` does one script call for up to 500 jobs with
     different ids; those of both lanes are different too."""
 
     __slots__ = (
@@ -128,7 +129,7 @@ class Batcher(Generic[Item, Result]):
                 batch, items = self._take(lane)
                 if not batch:  # what is next waits for the other lane, which will take it
                     break
-                if last is _nothing:  # a lone call needs no task of its own to leave in this turn of the loop
+                if last is _nothing:  # a single_send call needs no task of its own to leave in this turn of the loop
                     results = await _result(self._run(items, lane))
                 else:
                     call = loop.create_task(_result(self._run(items, lane)))

@@ -17,11 +17,11 @@ from typing import Any
 from redis.exceptions import BusyLoadingError, NoScriptError, OutOfMemoryError, ReadOnlyError, ResponseError
 
 from ...engine.errors import ClockStep, Loading, StoreDown, StoreFull, UnknownOutcome
-from ...engine.job import Line
+from ...engine.job import Partition
 from ...engine.store import Events, StalePolicy
 from . import codec
 from .clock import StoreClock
-from .keys import DATA_VERSION, LETTERS, directory_keys, line_keys, meta_key
+from .keys import DATA_VERSION, LETTERS, directory_keys, meta_key, partition_keys
 from .link import Link, LinkLost
 from .scripts import OPERATIONS, Patch, load_scripts
 
@@ -50,7 +50,9 @@ class Calls:
         self.events: Events | None = None
         self.repeat_every = 0
         self.reconnects = 0
-        self.unlisted: dict[tuple[str, str], set[Line]] = {}  # lines that wait for their topic to be registered
+        self.unlisted: dict[
+            tuple[str, str], set[Partition]
+        ] = {}  # partitions that wait for their topic to be registered
         self._prefix = prefix
         self._test_clock = test_clock
         self._patience_s = patience_s
@@ -143,56 +145,65 @@ class Calls:
             pause = min(pause * 2, 0.5)
 
     async def change(
-        self, name: str, line: Line, numbers: bytes, blob: bytes = b"", slot: str = "", other: Line | None = None
+        self,
+        name: str,
+        partition: Partition,
+        numbers: bytes,
+        blob: bytes = b"",
+        slot: str = "",
+        other: Partition | None = None,
     ) -> tuple[int, int, list[int], bytes]:
         """One changing script call: (now_ms, extra, numbers, blob). Events for the engine leave here.
-        `slot` tells calls of one operation apart that may be in flight together; `other` is a second line of the same
-        wide partition."""
-        keys = line_keys(self._prefix, line)
+        `slot` tells calls of one operation apart that may be in flight together; `other` is a second partition of the
+        same partition of such a namespace."""
+        keys = partition_keys(self._prefix, partition)
         permanent = "1" if self.link.permanent_keys else ""
         named: tuple[str, ...] = keys.keys
         extra: tuple[str, ...] = (keys.channel, permanent, self._process)
-        if line.wide:
-            extra += (line.topic,)
+        if partition.namespace_ids:
+            extra += (partition.topic,)
             if other is not None:
-                second = line_keys(self._prefix, other)
+                second = partition_keys(self._prefix, other)
                 named += tuple(key for key, letter in zip(second.keys, LETTERS, strict=True) if letter not in "jr")
                 extra += (other.topic, second.channel)
         status, now_ms, note_ms, said, packed, answer = await self.once(name, named, slot, numbers, blob, extra)
         if status == 2:
             if self.events is not None:
-                self.events.policy_changed(line, said)
+                self.events.policy_changed(partition, said)
             raise StalePolicy(said)
         if self.events is not None:
             if note_ms:
-                self.events.noted(line, note_ms)
+                self.events.noted(partition, note_ms)
             if said & 1:
-                self.found_unlisted(line)
+                self.found_unlisted(partition)
         return now_ms, said, codec.unpack_numbers(packed), answer
 
-    async def lone(self, line: Line, numbers: bytes, blob: bytes, slot: str) -> bytes:
-        """One call of lone.lua: its answer, empty when it did nothing."""
-        keys = line_keys(self._prefix, line)
-        _, _, _, said, answer, _ = await self.once("lone", keys.lone, slot, numbers, blob, (keys.channel,))
+    async def single_send(self, partition: Partition, numbers: bytes, blob: bytes, slot: str) -> bytes:
+        """One call of single_send.lua: its answer, empty when it did nothing."""
+        keys = partition_keys(self._prefix, partition)
+        _, _, _, said, answer, _ = await self.once(
+            "single_send", keys.single_send, slot, numbers, blob, (keys.channel,)
+        )
         if said & 1:
-            self.found_unlisted(line)
+            self.found_unlisted(partition)
         return answer
 
-    def found_unlisted(self, line: Line) -> None:
-        """The store says that a line's topic is not registered."""
-        self.unlisted.setdefault((line.namespace, line.topic), set()).add(line)
+    def found_unlisted(self, partition: Partition) -> None:
+        """The store says that a partition's topic is not registered."""
+        self.unlisted.setdefault((partition.namespace, partition.topic), set()).add(partition)
         if self.events is not None:
-            self.events.unlisted(line)
+            self.events.unlisted(partition)
 
     def lone_words(
-        self, line: Line, policy_version: int, with_source: bool
+        self, partition: Partition, policy_version: int, with_source: bool
     ) -> tuple[tuple[Any, ...], str, tuple[str, ...]]:
-        """A call of lone.lua outside of this loop: the words before the times, its caller, those behind the blob."""
-        keys = line_keys(self._prefix, line)
-        script = self._scripts["lone"]
+        """A call of single_send.lua outside of this loop: the words before the times, its caller, those behind the
+        blob."""
+        keys = partition_keys(self._prefix, partition)
+        script = self._scripts["single_send"]
         head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
-        caller = self._caller("lone", f"{policy_version}t")  # beside what this loop has in flight
-        return (*head, len(keys.lone), *keys.lone), caller, (keys.channel,)
+        caller = self._caller("single_send", f"{policy_version}t")  # beside what this loop has in flight
+        return (*head, len(keys.single_send), *keys.single_send), caller, (keys.channel,)
 
     def _caller(self, name: str, slot: str) -> str:
         """Whose last call the store remembers."""
@@ -238,16 +249,18 @@ class Calls:
             if time.monotonic() > until_s:  # every try was refused by the guard of the clock: certainly not done
                 raise StoreDown("the store does not answer in time: calls take too long to get there")
 
-    async def look(self, name: str, line: Line, numbers: bytes, blob: bytes = b"") -> tuple[int, list[int], bytes]:
+    async def look(
+        self, name: str, partition: Partition, numbers: bytes, blob: bytes = b""
+    ) -> tuple[int, list[int], bytes]:
         """One reading script call: (now_ms, numbers, blob)."""
-        script, keys = self._scripts[name], line_keys(self._prefix, line)
+        script, keys = self._scripts[name], partition_keys(self._prefix, partition)
 
         async def attempt(with_source: bool) -> Any:
             head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
             now = "" if self._test_clock is None else str(self._test_clock())
             args = (
-                (now, "", "", "", numbers, blob, "", "", "", line.topic)
-                if line.wide
+                (now, "", "", "", numbers, blob, "", "", "", partition.topic)
+                if partition.namespace_ids
                 else (now, "", "", "", numbers, blob)
             )
             return await self.link.call(keys.keys[0], *head, 9, *keys.keys, *args)

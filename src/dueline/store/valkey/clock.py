@@ -3,8 +3,8 @@
 Every call carries the store time this process expects (last seen time + monotonic time since). A script that finds
 its clock further away changes nothing and says so. The way there and back is part of the difference, so the answer is
 judged again here, by when it was asked for and when it came: a slow store is no step, nor is a slow process. A real
-step is adopted after a grace if this machine's wall clock agrees with the new time (a witness, it decides nothing
-alone); otherwise changing calls are refused until the old time comes back.
+step is adopted after a grace if this machine's wall clock agrees with the new time (a witness, it decides
+nothing alone); otherwise changing calls are refused until the old time comes back.
 """
 
 from __future__ import annotations

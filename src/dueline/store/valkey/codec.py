@@ -16,9 +16,9 @@ from itertools import islice
 
 import msgspec
 
-from ...engine.job import BodyKind, Held, Item, Job, Reason, State
+from ...engine.job import BodyKind, Item, Job, LeasedJob, Reason, State
 from ...engine.policy import AT_ONCE, Backoff, JobPolicy, Ladder, Retry
-from ...engine.store import Code, SendItem, SendResult
+from ...engine.store import Code, SendItem, SendOutcome
 from .items import read_group, read_key, sized
 
 pack_numbers = msgspec.msgpack.Encoder().encode
@@ -34,8 +34,8 @@ _GROUP = 3
 CODES = {int(code): code for code in Code}
 _TTL, _HEADERS, _TAGS, _EDITED, _INLINE, _TOPIC = 4, 8, 16, 32, 64, 128
 HEAD_BYTES = 25
-_pack_lone = struct.Struct(">dHHBd").pack
-_unpack_lone = struct.Struct(">BQQ").unpack
+_pack_single = struct.Struct(">dHHBd").pack
+_unpack_single = struct.Struct(">BQQ").unpack
 _SENT = (State.READY, State.SCHEDULED, State.READY)  # what a new job can be, by number
 pack_sums = struct.Struct(">IQ").pack  # checksum and fingerprint
 
@@ -156,7 +156,8 @@ def _rules(item: SendItem) -> int:
 
 
 def encode_send(items: Sequence[SendItem], policy_version: int, topic: bytes | None) -> tuple[bytes, bytes]:
-    """numbers and blob of send.lua. `topic` is given in wide namespaces, where a record must name its topic."""
+    """numbers and blob of send.lua. `topic` is given in namespaces with `namespace_ids`, where a record must name its
+    topic."""
     policies: dict[JobPolicy, int] = {}
     per_job: list[int] = []
     pieces: list[bytes] = []
@@ -177,46 +178,47 @@ def encode_send(items: Sequence[SendItem], policy_version: int, topic: bytes | N
     return pack_numbers(numbers), b"".join(texts + pieces)
 
 
-def is_lone(item: SendItem) -> bool:
-    """Whether lone.lua can store it: there is nothing to index but its time."""
+def is_single_send(item: SendItem) -> bool:
+    """Whether single_send.lua can store it: there is nothing to index but its time."""
     return not item.tags and not item.ttl_ms and item.merge is None
 
 
-def encode_lone(item: SendItem, policy_version: int, topic: bytes | None) -> tuple[bytes, bytes]:
-    """numbers and blob of lone.lua."""
+def encode_single_send(item: SendItem, policy_version: int, topic: bytes | None) -> tuple[bytes, bytes]:
+    """numbers and blob of single_send.lua."""
     policy, id = pack_policy(item.policy), pack_id(item.id)
     flags, rest = _form(item, topic)
     when = item.delay_ms if item.at_ms is None else -max(item.at_ms, 1)
-    return _pack_lone(policy_version, len(policy), len(id), flags, when), b"".join((policy, id, rest, item.body))
+    return _pack_single(policy_version, len(policy), len(id), flags, when), b"".join((policy, id, rest, item.body))
 
 
-def decode_lone(answer: bytes) -> SendResult:
-    state, due_at_ms, version = _unpack_lone(answer)
-    return SendResult(Code.CREATED, _SENT[state], due_at_ms, version)
+def decode_single_send(answer: bytes) -> SendOutcome:
+    state, due_at_ms, version = _unpack_single(answer)
+    return SendOutcome(Code.CREATED, _SENT[state], due_at_ms, version)
 
 
-def decode_sent(n: Sequence[int]) -> list[SendResult]:
+def decode_sent(n: Sequence[int]) -> list[SendOutcome]:
     """Results of send.lua."""
-    return [SendResult(CODES[n[i]], STATES[n[i + 1]] or State.READY, n[i + 2], n[i + 3]) for i in range(0, len(n), 4)]
+    return [SendOutcome(CODES[n[i]], STATES[n[i + 1]] or State.READY, n[i + 2], n[i + 3]) for i in range(0, len(n), 4)]
 
 
-def decode_sent_wide(numbers: Sequence[int], blob: bytes) -> list[tuple[SendResult, bool]]:
-    """The same in a wide namespace; False: the id lives in another topic and nothing was decided yet."""
-    results: list[tuple[SendResult, bool]] = []
+def decode_sent_anywhere(numbers: Sequence[int], blob: bytes) -> list[tuple[SendOutcome, bool]]:
+    """The same in a namespace with `namespace_ids`; False: the id lives in another topic and nothing was decided
+    yet."""
+    results: list[tuple[SendOutcome, bool]] = []
     at = 0
     for i in range(0, len(numbers), 4):
         code, state, due, version = numbers[i : i + 4]
         if code == Code.ELSEWHERE:
             topic = blob[at : at + due].decode()
             at += due
-            results.append((SendResult(Code.ELSEWHERE, STATES[state] or State.READY, 0, 0, topic), state != 0))
+            results.append((SendOutcome(Code.ELSEWHERE, STATES[state] or State.READY, 0, 0, topic), state != 0))
         else:
-            results.append((SendResult(CODES[code], STATES[state] or State.READY, due, version), True))
+            results.append((SendOutcome(CODES[code], STATES[state] or State.READY, due, version), True))
     return results
 
 
 def decode_topics(numbers: Sequence[int], blob: bytes) -> list[str | None]:
-    """Where ids live: the answer of read.lua on a line without a topic."""
+    """Where ids live: the answer of read.lua on a partition without a topic."""
     topics: list[str | None] = []
     at = 0
     rest = iter(numbers)
@@ -358,10 +360,10 @@ def decode_shown(numbers: Sequence[int], blob: bytes, topic: str, at: int = 0) -
 
 def decode_pulled(
     numbers: Sequence[int], blob: bytes, topic: str, base: bytes, now_ms: int
-) -> tuple[list[Held], list[Held]]:
+) -> tuple[list[LeasedJob], list[LeasedJob]]:
     """(jobs, jobs whose body is not what was stored) out of the answer of pull.lua, from number 6 on."""
-    good: list[Held] = []
-    corrupt: list[Held] = []
+    good: list[LeasedJob] = []
+    corrupt: list[LeasedJob] = []
     at = 0
     for i in range(6, len(numbers), 10):
         id_size, size, deliveries, uncounted, deadline, due, since, most, place, expires = numbers[i : i + 10]
@@ -369,7 +371,7 @@ def decode_pulled(
         at += id_size
         record = read_record(blob[at : at + size])
         at += size
-        held = Held(
+        held = LeasedJob(
             id=id,
             topic=record.topic if record.topic is not None else topic,
             body=record.body,

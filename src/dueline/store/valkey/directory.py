@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from ...engine.store import DIRECTORY_PAGE, Hint, TopicEntry
 from .codec import pack_numbers, unpack_numbers
-from .keys import line_name, line_named, topic_name
+from .keys import partition_name, partition_named, topic_name
 
 REGISTER, TOPIC, TOPICS, SET_CONFIG, REMOVE, IDLE, NOTE, TAKE, FINISH = range(1, 10)
 
@@ -71,7 +71,7 @@ class ValkeyDirectory:
         for size in numbers[1:]:
             member = blob[at : at + size]
             at += size
-            hints.append(Hint(line_named(member[6:]), int.from_bytes(member[:6], "big")))
+            hints.append(Hint(partition_named(member[6:]), int.from_bytes(member[:6], "big")))
         return hints, None if numbers[0] < 0 else numbers[0]
 
     async def finish(self, taken: Sequence[Hint]) -> None:
@@ -80,7 +80,7 @@ class ValkeyDirectory:
 
 
 def _member(hint: Hint) -> bytes:
-    return hint.at_ms.to_bytes(6, "big") + line_name(hint.line)
+    return hint.at_ms.to_bytes(6, "big") + partition_name(hint.partition)
 
 
 def _entries(numbers: list[int], blob: bytes) -> list[TopicEntry]:

@@ -1,10 +1,10 @@
 """fsck: reads a whole store and finds nothing, or names what is wrong. Changes nothing.
 
-What must hold for every line (I10, I11): each live id stands in exactly one of schedule and leases, under the send
+What must hold for every partition (I10, I11): each live id stands in exactly one of schedule and leases, under the send
 number of its record and at the time of its run; no index entry without a record, no record without an index; agenda,
 dead list, tags and counters say exactly what the records say; every body has its checksum; every merge group has its
-items, and no items stand there without their group (fsck_groups). It is judged on a quiet store or a copy: a line that
-changes while it is read is read again before it is reported.
+items, and no items stand there without their group (fsck_groups). It is judged on a quiet store or a copy: a partition
+that changes while it is read is read again before it is reported.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Any
 import msgspec
 import redis.asyncio as redis
 
-from ...engine.job import Line
+from ...engine.job import Partition
 from . import codec
 from .fsck_groups import check_groups
 from .fsck_pushes import push_faults
 from .keys import (
     DATA_VERSION,
     directory_keys,
-    line_keys,
-    line_of,
     meta_key,
+    partition_keys,
+    partition_of,
     push_keys,
     pushed_topic,
     topic_name,
@@ -38,27 +38,31 @@ _COUNTERS = (b"nD", b"nC", b"nB", b"x1", b"x2", b"x3", b"x4")
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that is wrong: where, which job (None: the line itself), what."""
+    """One thing that is wrong: where, which job (None: the partition itself), what."""
 
-    line: Line | None
+    partition: Partition | None
     id: str | None
     what: str
 
     def __str__(self) -> str:
-        place = "store" if self.line is None else f"{self.line.namespace}/{self.line.topic}/{self.line.partition}"
+        place = (
+            "store"
+            if self.partition is None
+            else f"{self.partition.namespace}/{self.partition.topic}/{self.partition.number}"
+        )
         return f"{place}{'' if self.id is None else f' job {self.id}'}: {self.what}"
 
 
 class Report(msgspec.Struct):
     """What was read and what is wrong."""
 
-    lines: int = 0
+    partitions: int = 0
     jobs: int = 0
     findings: list[Finding] = []
 
 
 class _Contents(msgspec.Struct):
-    """Everything of one line, as it is stored."""
+    """Everything of one partition, as it is stored."""
 
     m: dict[bytes, bytes]
     j: dict[bytes, bytes]
@@ -72,7 +76,7 @@ class _Contents(msgspec.Struct):
 
 
 async def fsck(url: str, prefix: str = "dueline", progress: Progress | None = None) -> Report:
-    """Reads every line of the store behind `url` (standalone or Cluster)."""
+    """Reads every partition of the store behind `url` (standalone or Cluster)."""
     report = Report(findings=[])
     client = _client(url)
     try:
@@ -83,16 +87,18 @@ async def fsck(url: str, prefix: str = "dueline", progress: Progress | None = No
             return report
         listed: set[bytes] = {name async for name, _ in client.zscan_iter(directory_keys(prefix)[0])}
         async for key in client.scan_iter(match=f"{_glob(prefix)}:*", count=1000):
-            line = line_of(prefix, key.decode())
-            if line is None:
+            partition = partition_of(prefix, key.decode())
+            if partition is None:
                 report.findings += await _of_push(client, prefix, key.decode())
                 continue
-            findings, jobs, known = await _check_twice(client, prefix, line)
+            findings, jobs, known = await _check_twice(client, prefix, partition)
             report.findings += findings
-            report.lines += 1
+            report.partitions += 1
             report.jobs += jobs
-            if known and jobs and topic_name(line.namespace, line.topic) not in listed:
-                report.findings.append(Finding(line, None, "holds jobs, but the directory does not list the topic"))
+            if known and jobs and topic_name(partition.namespace, partition.topic) not in listed:
+                report.findings.append(
+                    Finding(partition, None, "holds jobs, but the directory does not list the topic")
+                )
             if progress is not None:
                 progress(report.jobs, None)
     finally:
@@ -104,7 +110,7 @@ async def _of_push(client: Any, prefix: str, key: str) -> list[Finding]:
     topic = pushed_topic(prefix, key)
     if topic is None or (key == push_keys(prefix, *topic)[1] and await client.exists(push_keys(prefix, *topic)[0])):
         return []  # not a target's, or judged with its other key
-    return [Finding(Line(*topic), None, fault) for fault in await push_faults(client, prefix, *topic)]
+    return [Finding(Partition(*topic), None, fault) for fault in await push_faults(client, prefix, *topic)]
 
 
 def _client(url: str) -> Any:
@@ -118,22 +124,22 @@ def _glob(text: str) -> str:
     return "".join(f"\\{c}" if c in "*?[]\\" else c for c in text)
 
 
-async def _check_twice(client: Any, prefix: str, line: Line) -> tuple[list[Finding], int, bool]:
-    """What is wrong in both of two readings: a line that is being worked on is not wrong."""
-    contents = await _read(client, prefix, line)
-    findings = check(line, contents)
+async def _check_twice(client: Any, prefix: str, partition: Partition) -> tuple[list[Finding], int, bool]:
+    """What is wrong in both of two readings: a partition that is being worked on is not wrong."""
+    contents = await _read(client, prefix, partition)
+    findings = check(partition, contents)
     for _ in range(3):
         if not findings:
             break
         await asyncio.sleep(0.05)
-        contents = await _read(client, prefix, line)
-        again = set(check(line, contents))
+        contents = await _read(client, prefix, partition)
+        again = set(check(partition, contents))
         findings = [finding for finding in findings if finding in again]
     return findings, len(contents.j.keys() | contents.r.keys()), b"reg" in contents.m
 
 
-async def _read(client: Any, prefix: str, line: Line) -> _Contents:
-    m, j, r, s, l, a, d, g, k = line_keys(prefix, line).keys  # noqa: E741
+async def _read(client: Any, prefix: str, partition: Partition) -> _Contents:
+    m, j, r, s, l, a, d, g, k = partition_keys(prefix, partition).keys  # noqa: E741
 
     async def of_hash(key: str) -> dict[bytes, bytes]:
         return {field: value async for field, value in client.hscan_iter(key, count=1000) if field}
@@ -142,8 +148,10 @@ async def _read(client: Any, prefix: str, line: Line) -> _Contents:
         return {member: score async for member, score in client.zscan_iter(key, count=1000) if member}
 
     records, runs = await of_hash(j), await of_hash(r)
-    if line.wide:  # shared by all topics of the namespace: only this topic's are judged here
-        mine = {id for id in records.keys() | runs.keys() if _topic_of(records.get(id), runs.get(id)) == line.topic}
+    if partition.namespace_ids:  # shared by all topics of the namespace: only this topic's are judged here
+        mine = {
+            id for id in records.keys() | runs.keys() if _topic_of(records.get(id), runs.get(id)) == partition.topic
+        }
         records = {id: raw for id, raw in records.items() if id in mine}
         runs = {id: raw for id, raw in runs.items() if id in mine}
     return _Contents(
@@ -153,7 +161,7 @@ async def _read(client: Any, prefix: str, line: Line) -> _Contents:
 
 
 def _topic_of(record: bytes | None, run: bytes | None) -> str | None:
-    """The topic that a record of a wide namespace names; a tombstone keeps the record's head."""
+    """The topic that a record of a namespace with `namespace_ids` names; a tombstone keeps the record's head."""
     raw = record if record is not None else run[47:] if run is not None and run[:1] in b"dc" else None
     try:
         return None if raw is None else codec.decode_record(raw, False, head_only=record is None).topic
@@ -178,14 +186,14 @@ def _run(raw: bytes) -> _Run:
     )
 
 
-def check(line: Line, c: _Contents) -> list[Finding]:
-    """Everything that is wrong with one line. Pure."""
+def check(partition: Partition, c: _Contents) -> list[Finding]:
+    """Everything that is wrong with one partition. Pure."""
     findings: list[Finding] = []
     owed: dict[str, set[bytes]] = {letter: set() for letter in "sladk"}  # what the records say the indexes hold
     counted: dict[bytes, int] = dict.fromkeys(_COUNTERS, 0)
 
     def wrong(id: bytes | None, what: str) -> None:
-        findings.append(Finding(line, None if id is None else _id(id), what))
+        findings.append(Finding(partition, None if id is None else _id(id), what))
 
     for id in c.j.keys() | c.r.keys():
         raw, run = c.j.get(id), _run(c.r[id]) if id in c.r else None

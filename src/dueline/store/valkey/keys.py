@@ -1,11 +1,11 @@
 """Every key of the product, built in one place, with its type beside it. STORE layout, version 1.
 
-All keys of a line carry one hash tag, so that a script touches one slot only:
+All keys of a partition carry one hash tag, so that a script touches one slot only:
 
     {ns/topic/p}      a topic's partition          m j r s l a d g k
-    {ns//p}           a wide namespace's partition  j r, and m s l a d g k once per topic
+    {ns//p}           a namespace with `namespace_ids`'s partition  j r, and m s l a d g k once per topic
 
-    m  hash   the line itself: seq, pause, limits, duty, counters, interned policies, memory of calls
+    m  hash   the partition itself: seq, pause, limits, duty, counters, interned policies, memory of calls
     j  hash   id -> record (written by send, edit, replace, revive only)
     r  hash   id -> run (from the first pull or end on)
     s  zset   send number + id -> time; live and not leased
@@ -26,21 +26,21 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-from ...engine.job import Line
+from ...engine.job import Partition
 
 DATA_VERSION = "1"
 LETTERS = "mjrsladgk"
 
 
-class LineKeys(NamedTuple):
-    """The nine keys of a line in the order of every script, and the channel of its wake-ups."""
+class PartitionKeys(NamedTuple):
+    """The nine keys of a partition in the order of every script, and the channel of its wake-ups."""
 
     keys: tuple[str, ...]
     channel: str
 
     @property
-    def lone(self) -> tuple[str, ...]:
-        """m j r s: all that a lone send may touch."""
+    def single_send(self) -> tuple[str, ...]:
+        """m j r s: all that a single_send send may touch."""
         return self.keys[:4]
 
 
@@ -49,18 +49,18 @@ def _escaped(name: str) -> str:
 
 
 @lru_cache(8192)
-def line_keys(prefix: str, line: Line) -> LineKeys:
-    namespace, topic = _escaped(line.namespace), _escaped(line.topic)
-    if line.wide:
-        tag = f"{prefix}:{{{namespace}//{line.partition}}}:"
+def partition_keys(prefix: str, partition: Partition) -> PartitionKeys:
+    namespace, topic = _escaped(partition.namespace), _escaped(partition.topic)
+    if partition.namespace_ids:
+        tag = f"{prefix}:{{{namespace}//{partition.number}}}:"
         keys = tuple(tag + letter if letter in "jr" else f"{tag}{letter}:{topic}" for letter in LETTERS)
-        return LineKeys(keys, f"{tag}w:{topic}")
-    tag = f"{prefix}:{{{namespace}/{topic}/{line.partition}}}:"
-    return LineKeys(tuple(tag + letter for letter in LETTERS), tag + "w")
+        return PartitionKeys(keys, f"{tag}w:{topic}")
+    tag = f"{prefix}:{{{namespace}/{topic}/{partition.number}}}:"
+    return PartitionKeys(tuple(tag + letter for letter in LETTERS), tag + "w")
 
 
-def line_of(prefix: str, key: str) -> Line | None:
-    """The line whose `m` key this is, None for any other key."""
+def partition_of(prefix: str, key: str) -> Partition | None:
+    """The partition whose `m` key this is, None for any other key."""
     head = f"{prefix}:{{"
     if not key.startswith(head):
         return None
@@ -70,9 +70,9 @@ def line_of(prefix: str, key: str) -> Line | None:
         return None
     namespace, topic, partition = unquote(parts[0]), unquote(parts[1]), int(parts[2])
     if tail == "m":
-        return Line(namespace, topic, partition)
+        return Partition(namespace, topic, partition)
     if not topic and tail.startswith("m:"):
-        return Line(namespace, unquote(tail[2:]), partition, True)
+        return Partition(namespace, unquote(tail[2:]), partition, True)
     return None
 
 
@@ -107,11 +107,11 @@ def topic_name(namespace: str, topic: str) -> bytes:
     return f"{namespace}\0{topic}".encode()
 
 
-def line_name(line: Line) -> bytes:
-    """A line inside a hint."""
-    return f"{line.namespace}\0{line.topic}\0{line.partition}\0{int(line.wide)}".encode()
+def partition_name(partition: Partition) -> bytes:
+    """A partition inside a hint."""
+    return f"{partition.namespace}\0{partition.topic}\0{partition.number}\0{int(partition.namespace_ids)}".encode()
 
 
-def line_named(name: bytes) -> Line:
-    namespace, topic, partition, wide = name.decode().split("\0")
-    return Line(namespace, topic, int(partition), wide == "1")
+def partition_named(name: bytes) -> Partition:
+    namespace, topic, partition, namespace_ids = name.decode().split("\0")
+    return Partition(namespace, topic, int(partition), namespace_ids == "1")

@@ -1,6 +1,6 @@
 """The scope of a namespace's ids, kept in the store: a server whose settings say otherwise would not see its jobs.
 
-    scope:<namespace> = namespace   in the meta hash: ids are unique over all topics (wide)
+    scope:<namespace> = namespace   in the meta hash: ids are unique over all topics (namespace_ids)
     no such field                   ids are unique in their topic
 
 The two scopes keep their jobs under different keys. So the field may change only while nothing is stored under the
@@ -12,36 +12,37 @@ from __future__ import annotations
 
 import msgspec
 
-from ...engine.job import Line
+from ...engine.job import Partition
 from ...engine.topics import unpack_config
 from .keys import meta_key
 from .store import ValkeyStore
 
 FIELD = "scope:"
-WIDE = "namespace"
+NAMESPACE_IDS = "namespace"
 PAGE = 100
 
 
 class Clash(msgspec.Struct, frozen=True):
     """A topic that forbids the scope which the settings give its namespace: it has jobs under the keys of the other
-    one, or (`partitions` > 1) is divided as no topic of a wide namespace can be. `wide`: what the settings say."""
+    one, or (`partitions` > 1) is divided as no topic of a namespace with `namespace_ids` can be. `namespace_ids`: what
+    the settings say."""
 
     namespace: str
     topic: str
     partitions: int
-    wide: bool
+    namespace_ids: bool
 
 
-async def check_scopes(store: ValkeyStore, wide: frozenset[str]) -> Clash | None:
+async def check_scopes(store: ValkeyStore, namespace_ids: frozenset[str]) -> Clash | None:
     """Make the stored scopes those of the settings; or the first namespace where jobs forbid it."""
     key = meta_key(store.prefix)
     stored = await _stored(store)
-    for namespace in sorted(wide - stored):
+    for namespace in sorted(namespace_ids - stored):
         clash = await _clash(store, namespace, True)
         if clash is not None:
             return clash
-        await store.plain(key, "HSET", key, FIELD + namespace, WIDE)
-    for namespace in sorted(stored - wide):
+        await store.plain(key, "HSET", key, FIELD + namespace, NAMESPACE_IDS)
+    for namespace in sorted(stored - namespace_ids):
         clash = await _clash(store, namespace, False)
         if clash is not None:
             return clash
@@ -50,34 +51,36 @@ async def check_scopes(store: ValkeyStore, wide: frozenset[str]) -> Clash | None
 
 
 async def _stored(store: ValkeyStore) -> frozenset[str]:
-    """The namespaces that the store says are wide."""
+    """The namespaces that the store says are namespace_ids."""
     key = meta_key(store.prefix)
     found = await store.plain(key, "HGETALL", key)
     fields: list[bytes] = list(found) if isinstance(found, dict) else found[::2]
     return frozenset(name[len(FIELD) :] for name in map(bytes.decode, fields) if name.startswith(FIELD))
 
 
-async def _clash(store: ValkeyStore, namespace: str, wide: bool) -> Clash | None:
+async def _clash(store: ValkeyStore, namespace: str, namespace_ids: bool) -> Clash | None:
     """What forbids this scope. A topic that the directory does not list has no jobs."""
     after = ""
     while True:
         entries = await store.directory.topics(namespace, after, PAGE)
         for entry in entries:
             partitions = unpack_config(entry.config).partitions
-            if (wide and partitions > 1) or await _holds(store, Line(namespace, entry.topic, 0, not wide)):
-                return Clash(namespace, entry.topic, partitions, wide)
+            if (namespace_ids and partitions > 1) or await _holds(
+                store, Partition(namespace, entry.topic, 0, not namespace_ids)
+            ):
+                return Clash(namespace, entry.topic, partitions, namespace_ids)
         if len(entries) < PAGE:
             return None
         after = entries[-1].topic
 
 
-async def _holds(store: ValkeyStore, line: Line) -> bool:
+async def _holds(store: ValkeyStore, partition: Partition) -> bool:
     for _ in range(2):
-        now = await store.stats(line)
+        now = await store.stats(partition)
         if now.scheduled or now.ready or now.leased or now.dead or now.broken:
             return True
         if not (now.done or now.cancelled):
             return False
-        while (await store.clean(line)).more:
+        while (await store.clean(partition)).more:
             pass  # ended jobs count until their retention is over; nobody may have tidied since
     return True

@@ -30,7 +30,7 @@ OPERATIONS = (
     "directory",
     "push",
     "append",
-    "lone",
+    "single_send",
 )
 _INCLUDE = re.compile(r"^-- include (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)

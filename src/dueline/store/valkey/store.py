@@ -1,9 +1,9 @@
-"""The store on Redis >= 7.0 / Valkey >= 7.2: each operation is one Lua script call on one line.
+"""The store on Redis >= 7.0 / Valkey >= 7.2: each operation is one Lua script call on one partition.
 
-    Store method -> Batcher (few calls in flight per operation and line) -> numbers + blob -> script -> results
+    Store method -> Batcher (few calls in flight per operation and partition) -> numbers + blob -> script -> results
 
-A line of a wide namespace with the topic "" stands for "wherever the id lives": the id is looked up first, then the
-operation runs on its topic's line, again if the job moved meanwhile.
+A partition of a namespace with `namespace_ids` with the topic "" stands for "wherever the id lives": the id is looked
+up first, then the operation runs on its topic's partition, again if the job moved meanwhile.
 """
 
 from __future__ import annotations
@@ -12,31 +12,30 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec.structs import replace
 
 from ...engine.errors import StoreDown, Unavailable
-from ...engine.job import Job, Line, Reason, State
+from ...engine.job import Job, Partition, Reason, State
 from ...engine.limits import LAST_MS, PULL_BYTES, Limits
 from ...engine.store import (
-    Cleaned,
-    Code,
+    CleanOutcome,
     Control,
-    Done,
     Edit,
     Events,
     Extend,
+    Outcome,
     Page,
     Pull,
-    Pulled,
+    PullOutcome,
     Purge,
     Query,
     Ref,
     Release,
     Revive,
     SendItem,
-    SendResult,
+    SendOutcome,
     Spare,
     Stats,
 )
@@ -44,19 +43,18 @@ from . import appends, codec, requests
 from .batching import Batcher, together
 from .calls import Calls, WrongStore
 from .directory import ValkeyDirectory
-from .keys import line_keys
+from .id_lookup import MOVED, MOVES, IdLookup
+from .keys import partition_keys
 from .link import LinkLost, link_for
-from .lone import LoneSends
 from .push_log import ValkeyPushLog
 from .scripts import Patch
+from .single_sends import SingleSends
 from .wakeups import Wakeups
 
 __all__ = ["ValkeyStore", "WrongStore"]
 
 CLEAN_STEPS = 20  # before a list that shows dead jobs; what is left is derived at the next one
-LANES = {"send": 2}  # calls in flight on one line, where they all take the same connection
-MOVES = 8  # how often a job may change its topic while one call looks for it
-Item = TypeVar("Item")
+LANES = {"send": 2}  # calls in flight on one partition, where they all take the same connection
 
 
 class ValkeyStore:
@@ -88,8 +86,9 @@ class ValkeyStore:
         self.plain = self._calls.plain
         self.now_ms = self._calls.now_ms
         self._wakeups = Wakeups(self._link, self._woken)
-        self._batchers: dict[tuple[str, Line, int], Batcher[Any, Any]] = {}
-        self._locks: dict[tuple[str, Line], asyncio.Lock] = {}
+        self._batchers: dict[tuple[str, Partition, int], Batcher[Any, Any]] = {}
+        self._locks: dict[tuple[str, Partition], asyncio.Lock] = {}
+        self._lookup = IdLookup(self._calls)
 
     @property
     def events(self) -> Events | None:
@@ -121,38 +120,42 @@ class ValkeyStore:
         await self._wakeups.stop()
         await self._link.stop()
 
-    def lone(self) -> LoneSends | None:
+    def single_sends(self) -> SingleSends | None:
         """Sends for threads that have no loop; the caller closes it. None: on a Cluster there is no such way."""
         if self._link.permanent_keys:
             return None
         loop = asyncio.get_running_loop()
 
-        def unlisted(line: Line) -> None:
-            loop.call_soon_threadsafe(self._calls.found_unlisted, line)
+        def unlisted(partition: Partition) -> None:
+            loop.call_soon_threadsafe(self._calls.found_unlisted, partition)
 
-        return LoneSends(self.url, self._calls, self._reply_timeout_s, self._patience_s, unlisted)
+        return SingleSends(self.url, self._calls, self._reply_timeout_s, self._patience_s, unlisted)
 
-    async def watch(self, line: Line) -> None:
+    async def watch(self, partition: Partition) -> None:
         try:
-            await self._wakeups.watch(line, line_keys(self.prefix, line).channel)
+            await self._wakeups.watch(partition, partition_keys(self.prefix, partition).channel)
         except LinkLost as lost:
             raise StoreDown(str(lost)) from None
 
-    async def unwatch(self, line: Line) -> None:
-        await self._wakeups.unwatch(line_keys(self.prefix, line).channel)
+    async def unwatch(self, partition: Partition) -> None:
+        await self._wakeups.unwatch(partition_keys(self.prefix, partition).channel)
 
-    def _woken(self, line: Line) -> None:
+    def _woken(self, partition: Partition) -> None:
         if self.events is not None:
-            self.events.woken(line)
+            self.events.woken(partition)
 
     # --- one call at a time ---
 
     def _joined(
-        self, name: str, line: Line, variant: int, run: Callable[[Line, list[Any], int, str], Awaitable[list[Any]]]
+        self,
+        name: str,
+        partition: Partition,
+        variant: int,
+        run: Callable[[Partition, list[Any], int, str], Awaitable[list[Any]]],
     ) -> Batcher[Any, Any]:
-        """The batcher of an operation on a line. `variant` tells calls apart that cannot share a script call; `run`
-        gets it, and the slot of the call: what is in flight together has different ones."""
-        key = (name, line, variant)
+        """The batcher of an operation on a partition. `variant` tells calls apart that cannot share a script call;
+        `run` gets it, and the slot of the call: what is in flight together has different ones."""
+        key = (name, partition, variant)
         batcher = self._batchers.get(key)
         if batcher is None:
             size_of = _body_size if name in ("send", "append", "edit") else _id_size
@@ -162,7 +165,7 @@ class ValkeyStore:
 
             slots = (f"{variant or ''}", f"{variant or ''}b")
             batcher = self._batchers[key] = Batcher(
-                lambda items, lane: run(line, items, variant, slots[lane]),
+                lambda items, lane: run(partition, items, variant, slots[lane]),
                 _id_of,
                 size_of,
                 idle,
@@ -171,83 +174,53 @@ class ValkeyStore:
             )
         return batcher
 
-    def _alone(self, name: str, line: Line) -> asyncio.Lock:
-        """Operations that are not joined still have one call in flight per line."""
+    def _alone(self, name: str, partition: Partition) -> asyncio.Lock:
+        """Operations that are not joined still have one call in flight per partition."""
         if len(self._locks) > 4096:
             self._locks = {key: lock for key, lock in self._locks.items() if lock.locked()}
-        return self._locks.setdefault((name, line), asyncio.Lock())
+        return self._locks.setdefault((name, partition), asyncio.Lock())
 
-    # --- wide namespaces ---
+    # --- namespaces with `namespace_ids` ---
 
-    async def _topics_of(self, line: Line, ids: Sequence[str]) -> list[str | None]:
-        """The topic where each id of a wide partition lives, None where there is no such job."""
-        packed = [codec.pack_id(id) for id in ids]
-        numbers = codec.pack_numbers([0, *map(len, packed)])
-        _, n, blob = await self._calls.look("read", replace(line, topic=""), numbers, b"".join(packed))
-        return codec.decode_topics(n, blob)
-
-    async def _anywhere(
-        self,
-        line: Line,
-        items: Sequence[Item],
-        id_of: Callable[[Item], str],
-        run: Callable[[Line, list[Item]], Awaitable[list[Done]]],
-    ) -> list[Done]:
-        """Runs an operation on items of which only the ids are known."""
-        results = [Done(Code.NOT_FOUND)] * len(items)
-        places = list(range(len(items)))
+    async def _send_over(
+        self, partition: Partition, item: SendItem, policy_version: int, elsewhere: str
+    ) -> SendOutcome:
+        """A send whose id lives in another topic: both partitions in one call, again if it moved meanwhile."""
         for _ in range(MOVES):
-            topics = await self._topics_of(line, [id_of(items[place]) for place in places])
-            by_topic: dict[str, list[int]] = {}
-            for place, topic in zip(places, topics, strict=True):
-                if topic is not None:
-                    by_topic.setdefault(topic, []).append(place)
-                else:
-                    results[place] = Done(Code.NOT_FOUND)
-            places = []
-            for topic, some in by_topic.items():
-                done = await run(replace(line, topic=topic), [items[place] for place in some])
-                for place, one in zip(some, done, strict=True):
-                    results[place] = one
-                    if one.code is Code.ELSEWHERE:
-                        places.append(place)  # it moved meanwhile
-            if not places:
-                return results
-        raise Unavailable("the job keeps moving between topics; nothing was done")
-
-    async def _send_over(self, line: Line, item: SendItem, policy_version: int, elsewhere: str) -> SendResult:
-        """A send whose id lives in another topic: both lines in one call, again if it moved meanwhile."""
-        for _ in range(MOVES):
-            other = replace(line, topic=elsewhere)
-            async with self._alone("send over", line):
+            other = replace(partition, topic=elsewhere)
+            async with self._alone("send over", partition):
                 if item.merge is None:
-                    encoded = codec.encode_send([item], policy_version, line.topic.encode())
-                    _, _, n, blob = await self._calls.change("send", line, *encoded, "over", other)
-                    [(result, final)] = codec.decode_sent_wide(n, blob)
+                    encoded = codec.encode_send([item], policy_version, partition.topic.encode())
+                    _, _, n, blob = await self._calls.change("send", partition, *encoded, "over", other)
+                    [(result, final)] = codec.decode_sent_anywhere(n, blob)
                 else:
-                    encoded = appends.encode_append([(item, item.merge)], policy_version, line.topic.encode())
-                    _, _, n, blob = await self._calls.change("append", line, *encoded, "over", other)
+                    encoded = appends.encode_append([(item, item.merge)], policy_version, partition.topic.encode())
+                    _, _, n, blob = await self._calls.change("append", partition, *encoded, "over", other)
                     [(result, final)] = appends.decode_appended(n, blob)
             if final:
                 return result
             elsewhere = result.elsewhere or ""
-        raise Unavailable("the job keeps moving between topics; nothing was done")
+        raise Unavailable(MOVED)
 
     # --- operations ---
 
-    def send(self, line: Line, items: Sequence[SendItem], policy_version: int = 0) -> Awaitable[list[SendResult]]:
-        # A batch is refused whole when the line knows a newer policy, so only sends of one version are joined.
+    def send(
+        self, partition: Partition, items: Sequence[SendItem], policy_version: int = 0
+    ) -> Awaitable[list[SendOutcome]]:
+        # A batch is refused whole when the partition knows a newer policy, so only sends of one version are joined.
         if items[0].merge is None if len(items) == 1 else all(item.merge is None for item in items):
-            return self._joined("send", line, policy_version, self._send).call(items)
-        return self._send_mixed(line, items, policy_version)
+            return self._joined("send", partition, policy_version, self._send).call(items)
+        return self._send_mixed(partition, items, policy_version)
 
-    async def _send_mixed(self, line: Line, items: Sequence[SendItem], policy_version: int) -> list[SendResult]:
+    async def _send_mixed(
+        self, partition: Partition, items: Sequence[SendItem], policy_version: int
+    ) -> list[SendOutcome]:
         """Sends that merge have a script of their own, so that the others do not pay for it."""
         merging = [place for place, item in enumerate(items) if item.merge is not None]
         plain = [place for place, item in enumerate(items) if item.merge is None]
 
-        async def call(name: str, run: Any, places: list[int]) -> list[SendResult]:
-            return await self._joined(name, line, policy_version, run).call([items[place] for place in places])
+        async def call(name: str, run: Any, places: list[int]) -> list[SendOutcome]:
+            return await self._joined(name, partition, policy_version, run).call([items[place] for place in places])
 
         if not plain:
             return await call("append", self._append, merging)
@@ -255,114 +228,125 @@ class ValkeyStore:
         by_place = dict(zip(merging + plain, results, strict=True))
         return [by_place[place] for place in range(len(items))]
 
-    async def _append(self, line: Line, items: list[SendItem], policy_version: int, slot: str) -> list[SendResult]:
+    async def _append(
+        self, partition: Partition, items: list[SendItem], policy_version: int, slot: str
+    ) -> list[SendOutcome]:
         sends = [(item, item.merge) for item in items if item.merge is not None]
-        encoded = appends.encode_append(sends, policy_version, line.topic.encode() if line.wide else None)
-        _, _, n, blob = await self._calls.change("append", line, *encoded, slot)
-        return await self._decided(line, items, policy_version, appends.decode_appended(n, blob))
+        encoded = appends.encode_append(
+            sends, policy_version, partition.topic.encode() if partition.namespace_ids else None
+        )
+        _, _, n, blob = await self._calls.change("append", partition, *encoded, slot)
+        return await self._decided(partition, items, policy_version, appends.decode_appended(n, blob))
 
-    async def _send(self, line: Line, items: list[SendItem], policy_version: int, slot: str) -> list[SendResult]:
-        topic = line.topic.encode() if line.wide else None
-        if len(items) == 1 and codec.is_lone(items[0]):
-            encoded = codec.encode_lone(items[0], policy_version, topic)
-            if answer := await self._calls.lone(line, *encoded, slot):
-                return [codec.decode_lone(answer)]
+    async def _send(
+        self, partition: Partition, items: list[SendItem], policy_version: int, slot: str
+    ) -> list[SendOutcome]:
+        topic = partition.topic.encode() if partition.namespace_ids else None
+        if len(items) == 1 and codec.is_single_send(items[0]):
+            encoded = codec.encode_single_send(items[0], policy_version, topic)
+            if answer := await self._calls.single_send(partition, *encoded, slot):
+                return [codec.decode_single_send(answer)]
         encoded = codec.encode_send(items, policy_version, topic)
-        _, _, n, blob = await self._calls.change("send", line, *encoded, slot)
-        if not line.wide:
+        _, _, n, blob = await self._calls.change("send", partition, *encoded, slot)
+        if not partition.namespace_ids:
             return codec.decode_sent(n)
-        return await self._decided(line, items, policy_version, codec.decode_sent_wide(n, blob))
+        return await self._decided(partition, items, policy_version, codec.decode_sent_anywhere(n, blob))
 
     async def _decided(
-        self, line: Line, items: list[SendItem], policy_version: int, results: list[tuple[SendResult, bool]]
-    ) -> list[SendResult]:
-        """The results; what is not decided yet, because the id lives in another topic, is decided over both lines."""
+        self, partition: Partition, items: list[SendItem], policy_version: int, results: list[tuple[SendOutcome, bool]]
+    ) -> list[SendOutcome]:
+        """The results; what is not decided yet, because the id lives in another topic, is decided over both
+        partitions."""
         return [
-            result if final else await self._send_over(line, item, policy_version, result.elsewhere or "")
+            result if final else await self._send_over(partition, item, policy_version, result.elsewhere or "")
             for item, (result, final) in zip(items, results, strict=True)
         ]
 
-    async def pull(self, line: Line, pull: Pull) -> Pulled:
+    async def pull(self, partition: Partition, pull: Pull) -> PullOutcome:
         base = os.urandom(8)
         numbers = [pull.default_lease_ms, pull.wait_ms, PULL_BYTES]
         for credit in pull.credits:
             numbers += (credit.max, credit.lease_ms or 0)
-        async with self._alone("pull", line):
-            now_ms, said, n, blob = await self._calls.change("pull", line, codec.pack_numbers(numbers), base)
-        jobs, corrupt = codec.decode_pulled(n, blob, line.topic, base, now_ms)
+        async with self._alone("pull", partition):
+            now_ms, said, n, blob = await self._calls.change("pull", partition, codec.pack_numbers(numbers), base)
+        jobs, corrupt = codec.decode_pulled(n, blob, partition.topic, base, now_ms)
         if corrupt:
             dead = [
                 Release(job.id, job.lease, dead=Reason.CORRUPT, error="the stored body does not match its checksum")
                 for job in corrupt
             ]
-            await self.release(line, dead)
+            await self.release(partition, dead)
         deaths = (Reason.EXPIRED,) * n[3] + (Reason.EXHAUSTED,) * n[4] + (Reason.CORRUPT,) * len(corrupt)
-        return Pulled(jobs, None if n[0] < 0 else n[0], bool(n[1]) or bool(corrupt), now_ms, not said & 2, deaths, n[2])
+        return PullOutcome(
+            jobs, None if n[0] < 0 else n[0], bool(n[1]) or bool(corrupt), now_ms, not said & 2, deaths, n[2]
+        )
 
-    def ack(self, line: Line, items: Sequence[Ref]) -> Awaitable[list[Done]]:
-        if line.wide and not line.topic:
-            return self._anywhere(line, items, _id_of, self.ack)
-        return self._joined("ack", line, 0, self._ack).call(items)
+    def ack(self, partition: Partition, items: Sequence[Ref]) -> Awaitable[list[Outcome]]:
+        if partition.namespace_ids and not partition.topic:
+            return self._lookup.run(partition, items, _id_of, self.ack)
+        return self._joined("ack", partition, 0, self._ack).call(items)
 
-    async def _ack(self, line: Line, items: list[Ref], variant: int, slot: str) -> list[Done]:
-        _, _, n, _ = await self._calls.change("ack", line, *requests.refs(items), slot)
-        return [Done(codec.CODES[code]) for code in n]
+    async def _ack(self, partition: Partition, items: list[Ref], variant: int, slot: str) -> list[Outcome]:
+        _, _, n, _ = await self._calls.change("ack", partition, *requests.refs(items), slot)
+        return [Outcome(codec.CODES[code]) for code in n]
 
-    async def release(self, line: Line, items: Sequence[Release]) -> list[Done]:
-        if line.wide and not line.topic:
-            return await self._anywhere(line, items, _id_of, self.release)
-        return await self._joined("release", line, 0, self._release).call(items)
+    async def release(self, partition: Partition, items: Sequence[Release]) -> list[Outcome]:
+        if partition.namespace_ids and not partition.topic:
+            return await self._lookup.run(partition, items, _id_of, self.release)
+        return await self._joined("release", partition, 0, self._release).call(items)
 
-    async def _release(self, line: Line, items: list[Release], variant: int, slot: str) -> list[Done]:
-        _, _, n, _ = await self._calls.change("release", line, *requests.releases(items), slot)
-        return [Done(codec.CODES[n[i]], n[i + 1], codec.REASONS[n[i + 2]]) for i in range(0, len(n), 3)]
+    async def _release(self, partition: Partition, items: list[Release], variant: int, slot: str) -> list[Outcome]:
+        _, _, n, _ = await self._calls.change("release", partition, *requests.releases(items), slot)
+        return [Outcome(codec.CODES[n[i]], n[i + 1], codec.REASONS[n[i + 2]]) for i in range(0, len(n), 3)]
 
-    async def extend(self, line: Line, items: Sequence[Extend]) -> list[Done]:
-        if line.wide and not line.topic:
-            return await self._anywhere(line, items, _id_of, self.extend)
-        return await self._joined("extend", line, 0, self._extend).call(items)
+    async def extend(self, partition: Partition, items: Sequence[Extend]) -> list[Outcome]:
+        if partition.namespace_ids and not partition.topic:
+            return await self._lookup.run(partition, items, _id_of, self.extend)
+        return await self._joined("extend", partition, 0, self._extend).call(items)
 
-    async def _extend(self, line: Line, items: list[Extend], variant: int, slot: str) -> list[Done]:
-        _, _, n, _ = await self._calls.change("extend", line, *requests.extends(items), slot)
-        return [Done(codec.CODES[n[i]], n[i + 1]) for i in range(0, len(n), 2)]
+    async def _extend(self, partition: Partition, items: list[Extend], variant: int, slot: str) -> list[Outcome]:
+        _, _, n, _ = await self._calls.change("extend", partition, *requests.extends(items), slot)
+        return [Outcome(codec.CODES[n[i]], n[i + 1]) for i in range(0, len(n), 2)]
 
     async def cancel(
-        self, line: Line, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE
-    ) -> list[Done]:
-        if line.wide and not line.topic:
-            return await self._anywhere(line, ids, str, lambda line, ids: self.cancel(line, ids, forget, spare))
-        return await self._joined("cancel", line, forget + 2 * spare, self._cancel).call([Ref(id) for id in ids])
+        self, partition: Partition, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE
+    ) -> list[Outcome]:
+        if partition.namespace_ids and not partition.topic:
+            return await self._lookup.run(
+                partition, ids, str, lambda partition, ids: self.cancel(partition, ids, forget, spare)
+            )
+        return await self._joined("cancel", partition, forget + 2 * spare, self._cancel).call([Ref(id) for id in ids])
 
-    async def _cancel(self, line: Line, items: list[Ref], what: int, slot: str) -> list[Done]:
-        _, _, n, _ = await self._calls.change("cancel", line, *requests.cancels(items, what), slot)
-        return [Done(codec.CODES[code]) for code in n]
+    async def _cancel(self, partition: Partition, items: list[Ref], what: int, slot: str) -> list[Outcome]:
+        _, _, n, _ = await self._calls.change("cancel", partition, *requests.cancels(items, what), slot)
+        return [Outcome(codec.CODES[code]) for code in n]
 
-    async def edit(self, line: Line, items: Sequence[Edit]) -> list[Done]:
-        return await self._joined("edit", line, 0, self._edit).call(items)
+    async def edit(self, partition: Partition, items: Sequence[Edit]) -> list[Outcome]:
+        return await self._joined("edit", partition, 0, self._edit).call(items)
 
-    async def _edit(self, line: Line, items: list[Edit], variant: int, slot: str) -> list[Done]:
-        _, _, n, _ = await self._calls.change("edit", line, *requests.edits(items), slot)
-        return [Done(codec.CODES[n[i]], n[i + 1], version=n[i + 2]) for i in range(0, len(n), 3)]
+    async def _edit(self, partition: Partition, items: list[Edit], variant: int, slot: str) -> list[Outcome]:
+        _, _, n, _ = await self._calls.change("edit", partition, *requests.edits(items), slot)
+        return [Outcome(codec.CODES[n[i]], n[i + 1], version=n[i + 2]) for i in range(0, len(n), 3)]
 
-    async def read(self, line: Line, ids: Sequence[str], body: bool = True) -> list[Job | None]:
+    async def read(self, partition: Partition, ids: Sequence[str], body: bool = True) -> list[Job | None]:
         jobs: list[Job | None] = []
-        if line.wide and not line.topic:
-            topics = await self._topics_of(line, ids)
+        if partition.namespace_ids and not partition.topic:
+            topics = await self._lookup.topics_of(partition, ids)
             return [
-                None if topic is None else (await self.read(replace(line, topic=topic), [id], body))[0]
+                None if topic is None else (await self.read(replace(partition, topic=topic), [id], body))[0]
                 for id, topic in zip(ids, topics, strict=True)
             ]
         for start in range(0, len(ids), 500):
             packed = [codec.pack_id(id) for id in ids[start : start + 500]]
             numbers = [int(body), *map(len, packed)]
-            _, n, blob = await self._calls.look("read", line, codec.pack_numbers(numbers), b"".join(packed))
-            jobs += codec.decode_shown(n, blob, line.topic)
+            _, n, blob = await self._calls.look("read", partition, codec.pack_numbers(numbers), b"".join(packed))
+            jobs += codec.decode_shown(n, blob, partition.topic)
         return jobs
 
-    async def list(self, line: Line, query: Query) -> Page:
+    async def list(self, partition: Partition, query: Query) -> Page:
         if query.state in (None, State.DEAD) and query.merge_key is None and not query.cursor:
             for _ in range(CLEAN_STEPS):  # deaths by time are written down first, so that they stand in the index
-                if not (await self.clean(line)).more:
+                if not (await self.clean(partition)).more:
                     break
         tag, key = (query.tag or "").encode(), (query.merge_key or "").encode()
         key_size = -1 if query.merge_key is None else len(key)
@@ -370,12 +354,14 @@ class ValkeyStore:
         after = -1 if query.due_after_ms is None else query.due_after_ms
         before = -1 if query.due_before_ms is None else query.due_before_ms
         numbers = [state, query.limit, int(query.body), after, before, len(tag), key_size, len(query.cursor)]
-        now_ms, n, blob = await self._calls.look("list", line, codec.pack_numbers(numbers), tag + key + query.cursor)
-        jobs = codec.decode_shown(n[1:], blob, line.topic, n[0])
+        now_ms, n, blob = await self._calls.look(
+            "list", partition, codec.pack_numbers(numbers), tag + key + query.cursor
+        )
+        jobs = codec.decode_shown(n[1:], blob, partition.topic, n[0])
         return Page([job for job in jobs if job is not None], blob[: n[0]] or None, now_ms)
 
-    async def stats(self, line: Line, bands_ms: Sequence[int] = ()) -> Stats:
-        now_ms, n, _ = await self._calls.look("stats", line, codec.pack_numbers(list(bands_ms)))
+    async def stats(self, partition: Partition, bands_ms: Sequence[int] = ()) -> Stats:
+        now_ms, n, _ = await self._calls.look("stats", partition, codec.pack_numbers(list(bands_ms)))
         reasons = {reason.value: count for reason, count in zip(Reason, n[6:10], strict=True)}
         return Stats(
             scheduled=n[0], ready=n[1], leased=n[2], done=n[3], dead=sum(n[6:10]), cancelled=n[4], broken=n[5],
@@ -384,55 +370,57 @@ class ValkeyStore:
             now_ms=now_ms, bands=tuple(n[14:]) if bands_ms else (),
         )  # fmt: skip
 
-    async def _control(self, line: Line, *numbers: float) -> bool:
-        async with self._alone("control", line):
-            _, _, n, _ = await self._calls.change("control", line, codec.pack_numbers(list(numbers)))
+    async def _control(self, partition: Partition, *numbers: float) -> bool:
+        async with self._alone("control", partition):
+            _, _, n, _ = await self._calls.change("control", partition, codec.pack_numbers(list(numbers)))
         return bool(n[0])
 
-    async def control(self, line: Line, control: Control) -> None:
+    async def control(self, partition: Partition, control: Control) -> None:
         values = (control.pause_until_ms, control.max_in_flight, control.policy_version, control.rate_per_s)
-        await self._control(line, 1, *(-1 if value is None else value for value in values))
+        await self._control(partition, 1, *(-1 if value is None else value for value in values))
 
-    async def agenda_noted(self, line: Line, at_ms: int) -> None:
-        await self._control(line, 2, at_ms)
+    async def agenda_noted(self, partition: Partition, at_ms: int) -> None:
+        await self._control(partition, 2, at_ms)
 
     async def _registered(self, topics: Sequence[tuple[str, str]]) -> None:
-        """The directory has these topics: their lines need not say any more that they are not listed."""
+        """The directory has these topics: their partitions need not say any more that they are not listed."""
         for topic in topics:
-            for line in self._calls.unlisted.pop(topic, ()):
-                await self._control(line, 3)
+            for partition in self._calls.unlisted.pop(topic, ()):
+                await self._control(partition, 3)
 
-    async def retire(self, line: Line, topic_too: bool = False) -> bool:
-        return await self._control(line, 4, int(topic_too))
+    async def retire(self, partition: Partition, topic_too: bool = False) -> bool:
+        return await self._control(partition, 4, int(topic_too))
 
     async def _dead(
-        self, line: Line, what: int, ids: Sequence[str] | None, limit: int, delay: int, most: int
-    ) -> list[tuple[str, Done]]:
-        results: list[tuple[str, Done]] = []
+        self, partition: Partition, what: int, ids: Sequence[str] | None, limit: int, delay: int, most: int
+    ) -> list[tuple[str, Outcome]]:
+        results: list[tuple[str, Outcome]] = []
         parts = [ids[i : i + 500] for i in range(0, len(ids), 500)] if ids is not None else [[]]
         for part in parts:
             packed = [codec.pack_id(id) for id in part]
             numbers = [what, 0 if ids is not None else min(limit, 500), delay, most, *map(len, packed)]
-            async with self._alone("dead", line):
-                _, _, n, blob = await self._calls.change("dead", line, codec.pack_numbers(numbers), b"".join(packed))
+            async with self._alone("dead", partition):
+                _, _, n, blob = await self._calls.change(
+                    "dead", partition, codec.pack_numbers(numbers), b"".join(packed)
+                )
             at = 0
             for i in range(0, len(n), 4):
                 id = codec.unpack_id(blob[at : at + n[i]])
                 at += n[i]
-                results.append((id, Done(codec.CODES[n[i + 1]], n[i + 2], version=n[i + 3])))
+                results.append((id, Outcome(codec.CODES[n[i + 1]], n[i + 2], version=n[i + 3])))
         return results
 
-    async def revive(self, line: Line, revive: Revive) -> list[tuple[str, Done]]:
+    async def revive(self, partition: Partition, revive: Revive) -> list[tuple[str, Outcome]]:
         most = (revive.max_attempts or 0) if revive.set_max_attempts else -1
-        return await self._dead(line, 1, revive.ids, revive.limit, revive.delay_ms, most)
+        return await self._dead(partition, 1, revive.ids, revive.limit, revive.delay_ms, most)
 
-    async def purge(self, line: Line, purge: Purge) -> list[tuple[str, Done]]:
-        return await self._dead(line, 2, purge.ids, purge.limit, 0, -1)
+    async def purge(self, partition: Partition, purge: Purge) -> list[tuple[str, Outcome]]:
+        return await self._dead(partition, 2, purge.ids, purge.limit, 0, -1)
 
-    async def clean(self, line: Line, limit: int = 200) -> Cleaned:
-        async with self._alone("clean", line):
-            _, _, n, _ = await self._calls.change("clean", line, codec.pack_numbers([min(limit, 200)]))
-        return Cleaned(n[0], n[1], n[2], n[3], None if n[4] < 0 else n[4], bool(n[5]))
+    async def clean(self, partition: Partition, limit: int = 200) -> CleanOutcome:
+        async with self._alone("clean", partition):
+            _, _, n, _ = await self._calls.change("clean", partition, codec.pack_numbers([min(limit, 200)]))
+        return CleanOutcome(n[0], n[1], n[2], n[3], None if n[4] < 0 else n[4], bool(n[5]))
 
 
 _id_of: Callable[[Any], str] = attrgetter("id")

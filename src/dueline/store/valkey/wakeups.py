@@ -1,7 +1,7 @@
-"""Wake-ups: scripts publish on a line's channel when something becomes deliverable earlier; this hears it.
+"""Wake-ups: scripts publish on a partition's channel when something becomes deliverable earlier; this hears it.
 
 One subscriber connection per node. A publish is a hint that is lost only with its connection, so there is no periodic
-re-check: when a connection breaks, every line on it is subscribed again and then reported as woken once.
+re-check: when a connection breaks, every partition on it is subscribed again and then reported as woken once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import redis.asyncio as redis
 from redis.exceptions import RedisError
 
-from ...engine.job import Line
+from ...engine.job import Partition
 from .link import Link, LinkLost
 
 PING_S = 5.0
@@ -25,11 +25,11 @@ class _Node:
     def __init__(self, client: redis.Redis) -> None:
         self.client = client
         self.pubsub: Any = client.pubsub()
-        self.lines: dict[str, Line] = {}
+        self.partitions: dict[str, Partition] = {}
         self.confirmed: set[str] = set()
         self.waiting: dict[str, list[asyncio.Future[None]]] = {}
         self.task: asyncio.Task[None] | None = None
-        self.down = False  # the connection broke: all lines are subscribed again, and reported, when it is back
+        self.down = False  # the connection broke: all partitions are subscribed again, and reported, when it is back
         self.writing = asyncio.Lock()  # redis-py's PubSub connects at its first command: one at a time
 
     def answer(self, channel: str) -> None:
@@ -40,15 +40,15 @@ class _Node:
 
 
 class Wakeups:
-    def __init__(self, link: Link, woken: Callable[[Line], None]) -> None:
+    def __init__(self, link: Link, woken: Callable[[Partition], None]) -> None:
         self._link = link
         self._woken = woken
         self._nodes: dict[str, _Node] = {}
         self._where: dict[str, str] = {}  # channel -> node
         self.reconnects = 0
 
-    async def watch(self, line: Line, channel: str) -> None:
-        """Returns when the store has confirmed the subscription, or when it cannot be reached (the line is then
+    async def watch(self, partition: Partition, channel: str) -> None:
+        """Returns when the store has confirmed the subscription, or when it cannot be reached (the partition is then
         reported as woken as soon as the subscription stands)."""
         name, client = self._link.subscriber(channel)
         node = self._nodes.get(name)
@@ -56,7 +56,7 @@ class Wakeups:
             node = self._nodes[name] = _Node(client)
         else:
             await client.aclose()
-        node.lines[channel] = line
+        node.partitions[channel] = partition
         self._where[channel] = name
         if channel in node.confirmed or node.down:
             return
@@ -75,10 +75,10 @@ class Wakeups:
     async def unwatch(self, channel: str) -> None:
         name = self._where.pop(channel, None)
         node = self._nodes.get(name) if name is not None else None
-        if node is None or node.lines.pop(channel, None) is None:
+        if node is None or node.partitions.pop(channel, None) is None:
             return
         node.confirmed.discard(channel)
-        if not node.lines:
+        if not node.partitions:
             await self._close(self._nodes.pop(str(name)))
             return
         try:
@@ -112,7 +112,7 @@ class Wakeups:
                         self.reconnects += 1
                         await node.pubsub.aclose()
                         node.pubsub = node.client.pubsub()
-                    for channel in list(node.lines):
+                    for channel in list(node.partitions):
                         await node.pubsub.ssubscribe(channel)
                 await self._hear(node, not first)
             except (TimeoutError, RedisError, OSError, LinkLost):
@@ -141,11 +141,11 @@ class Wakeups:
                 node.confirmed.add(channel)
                 node.down = False
                 node.answer(channel)
-                if again and (line := node.lines.get(channel)) is not None:
-                    self._woken(line)  # what was published meanwhile is lost
-            elif kind == "smessage" and (line := node.lines.get(channel)) is not None:
-                self._woken(line)
-            elif kind == "sunsubscribe" and channel in node.lines:
+                if again and (partition := node.partitions.get(channel)) is not None:
+                    self._woken(partition)  # what was published meanwhile is lost
+            elif kind == "smessage" and (partition := node.partitions.get(channel)) is not None:
+                self._woken(partition)
+            elif kind == "sunsubscribe" and channel in node.partitions:
                 raise OSError("the slot moved to another node")
 
 

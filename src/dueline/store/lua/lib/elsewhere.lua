@@ -1,5 +1,5 @@
--- elsewhere: takes a job out of the second line of this call (KEYS 10-16: m s l a d g k), whatever its state. Its record and run are
--- shared by both lines and are overwritten by the caller. Written at once: a move between topics is rare and must be whole.
+-- elsewhere: takes a job out of the second partition of this call (KEYS 10-16: m s l a d g k), whatever its state. Its record and run are
+-- shared by both partitions and are overwritten by the caller. Written at once: a move between topics is rare and must be whole.
 local function leave_other(job)
   local om, os, ol, oa, od, ok = KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[16]
   if job.phase then

@@ -1,4 +1,4 @@
--- ends: how a job leaves the line. Each collects writes (lib/write) for a job that `load` gave.
+-- ends: how a job leaves the partition. Each collects writes (lib/write) for a job that `load` gave.
 local COUNTER = { 'x1', 'x2', 'x3', 'x4' }
 
 -- What the end of a group does to g and k. `phase` X, D, C keep its items; d, c leave their ids, which nobody may send again

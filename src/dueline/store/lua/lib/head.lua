@@ -1,9 +1,9 @@
--- head: what every changing script begins with, behind lib/time. Names KEYS and ARGV once, reads the line's own fields once, refuses to
+-- head: what every changing script begins with, behind lib/time. Names KEYS and ARGV once, reads the partition's own fields once, refuses to
 -- act on a clock that jumped.
 local m, j, r, s, l, a, d, g, k = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local caller, nonce, blob, channel, permanent = ARGV[3], ARGV[4], ARGV[6], ARGV[7], ARGV[8] == '1'
--- Wide namespaces: ids are unique over all topics, so a record names its topic. `topic` is this line's own ('' = none: the caller
--- knows only the id), `other` a second line whose keys stand behind the first nine (m s l a d g k).
+-- Namespaces with `namespace_ids`: ids are unique over all topics, so a record names its topic. `topic` is this partition's own ('' = none: the caller
+-- knows only the id), `other` a second partition whose keys stand behind the first nine (m s l a d g k).
 local topic, other = ARGV[10], ARGV[11]
 
 local function put(list, x, y)
@@ -14,7 +14,7 @@ local function put(list, x, y)
   end
 end
 
-local M = {} -- the line's own fields that this script asked for, by name
+local M = {} -- the partition's own fields that this script asked for, by name
 do
   local fields = { 'c:' .. caller, 'seq', 'pu', 'mif', 'wu', 'ag', 'reg' }
   for i = 1, #FIELDS do
@@ -33,9 +33,9 @@ local waited = M.wu ~= nil and tonumber(M.wu) > now -- somebody waits: wake-ups 
 local limited = M.mif ~= nil and tonumber(M.mif) > 0
 
 local set = {} -- fields of m to write at the end, with the memory of this call
-local known = M.seq ~= nil -- a line that nobody used yet is not written to by a refusal
+local known = M.seq ~= nil -- a partition that nobody used yet is not written to by a refusal
 
-local function open_line()
+local function open_partition()
   if known then
     return
   end

@@ -1,4 +1,4 @@
--- intern: the policies of a batch by number: equal ones are stored once per line. Asks for FIELDS pn and q + text, and N, texts.
+-- intern: the policies of a batch by number: equal ones are stored once per partition. Asks for FIELDS pn and q + text, and N, texts.
 local interned, used = {}, tonumber(M.pn or 0)
 for i = 1, N[2] do
   local number = M['q' .. texts[i]]

@@ -4,7 +4,7 @@
 --        max items + 32768: a full group keeps its time
 -- g      'k' key          -> id of the open group
 --        'm' id           -> count:2 bytes:4 changed:6     (a tombstone: sized key, then the sized ids of the items that it had)
---        'n' place:2 id   -> number:5 crc:4 kind:1 sized item id, body     (places from 1; numbers are send numbers of the line)
+--        'n' place:2 id   -> number:5 crc:4 kind:1 sized item id, body     (places from 1; numbers are send numbers of the partition)
 --        'i' sized key, item id -> id of the group that has this item, or had it and is still readable
 -- k      '\1' sized key opened:5 id     every live group (a tag cannot begin with a control character)
 -- What is written to g is written at once, so that whatever follows in the same call sees it.

@@ -1,7 +1,7 @@
 -- judge: the one place that derives a state (engine/lifecycle.py says the same in Python). Clean-up only writes down
 -- what this already says, so what a caller sees never depends on whether it has run.
 -- job.state: s scheduled, r ready, l leased, D done, C cancelled, X dead, nil nothing (never was, or gone by retention).
--- E elsewhere (wide namespaces: the id lives in another topic, job.topic).
+-- E elsewhere (namespaces with `namespace_ids`: the id lives in another topic, job.topic).
 -- job.at: when it became that. job.written: an end that stands in the store, not only in time.
 local EXHAUSTED, EXPIRED, REJECTED, CORRUPT = 1, 2, 3, 4
 
@@ -41,7 +41,7 @@ local function is_overdue(job)
   return job.state == 'l' and job.exp > 0 and job.exp <= now
 end
 
--- Whose policies and schedule a job belongs to: this line's, or those of the second one. Nil: of a line that is not here.
+-- Whose policies and schedule a job belongs to: this partition's, or those of the second one. Nil: of a partition that is not here.
 local function home_of(job)
   if job.topic == nil or job.topic == topic then
     return m, s

@@ -18,7 +18,7 @@ local function id_text(id)
   return string.sub(id, kind < 4 and kind or 1)
 end
 
--- A group stands in line for a new time, at its place of the order. Only groups that nobody ever pulled are moved.
+-- A group stands in partition for a new time, at its place of the order. Only groups that nobody ever pulled are moved.
 local function move(group, due)
   group.due, group.time = due, due
   collect('zs', int(due), member(group.seq, group.id))

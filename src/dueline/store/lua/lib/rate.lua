@@ -8,7 +8,7 @@ local function most(per_second)
   return 1 + per_second / 10
 end
 
--- The tokens that are there now. A clock that went back must not stop the line until it is there again.
+-- The tokens that are there now. A clock that went back must not stop the partition until it is there again.
 local function refilled()
   return math.min(most(rate), tonumber(M.rk) + math.max(0, now - tonumber(M.ra)) * rate / 1000)
 end

@@ -74,7 +74,7 @@ local function finish(numbers, reply, remembered)
   return { 0, now, note, extra, packed, reply }
 end
 
--- What the directory should know of this line's agenda and does not; 0 = nothing.
+-- What the directory should know of this partition's agenda and does not; 0 = nothing.
 local function agenda_note()
   local top = redis.call('ZRANGE', a, 0, 0, 'WITHSCORES')
   local time = top[2] and tonumber(top[2])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .outgoing import Outgoing
 
 
-class Later:
+class LazyOutgoing:
     """Takes what Outgoing takes."""
 
     def __init__(self, egress: Egress, **words: Any) -> None:

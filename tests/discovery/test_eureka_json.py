@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dueline.push.discovery import Instance
-from dueline.push.discovery.told import Unreadable, instances_in, tasks_of
+from dueline.push.discovery.eureka_json import Unreadable, instances_in, tasks_of
 
 PLAIN = {
     "instanceId": "i-1",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ..telemetry.families import Histogram, counter, gauge
-from ..telemetry.figures import durations
+from ..telemetry.metrics import durations
 from ..telemetry.plain_text import plain_text
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 3600.0)
 
 
-class Figures:
+class EngineMetrics:
     """The figures of one worker, by topic; its handlers bound how many there are."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..engine.figures import MAX_TOPICS, OTHER
+from ..engine.metrics import MAX_TOPICS, OTHER
 from ..engine.push_log import Attempt
 from .families import Buckets, Family, Histogram, Kind, Merge, counter, gauge
 
@@ -19,7 +19,7 @@ _TOPIC = ("namespace", "topic")
 _Key = tuple[str, str]
 
 
-class PushFigures:
+class PushMetrics:
     """Plain numbers, read when somebody scrapes."""
 
     def __init__(self) -> None:

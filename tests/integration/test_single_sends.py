@@ -21,12 +21,12 @@ import trustme
 
 from dueline import DuelineApiError, InvalidRequest
 from dueline.engine.errors import UnknownOutcome
-from dueline.engine.job import Line
+from dueline.engine.job import Partition
 from dueline.engine.store import Code
 from dueline.store.valkey.calls import Calls
-from dueline.store.valkey.keys import line_keys
-from dueline.store.valkey.lone import LoneSends
+from dueline.store.valkey.keys import partition_keys
 from dueline.store.valkey.scripts import load_scripts
+from dueline.store.valkey.single_sends import SingleSends
 from dueline.store.valkey.store import ValkeyStore
 from dueline.worker import SyncQueue, connect
 from tools.faults.proxy import Cut, FaultProxy
@@ -35,7 +35,7 @@ from ..faults.kit import short_folder
 from ..kit.bed import item
 from ..kit.valkey import PrivateValkey
 
-LONE = load_scripts()["lone"].sha.encode()
+LONE = load_scripts()["single_send"].sha.encode()
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +50,9 @@ def valkey() -> Iterator[PrivateValkey]:
 def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What became of each try without a loop: "stored", "left" to the usual way, or "unknown"."""
     seen: list[str] = []
-    send = LoneSends.send
+    send = SingleSends.send
 
-    def watched(self: LoneSends, *given: Any) -> Any:
+    def watched(self: SingleSends, *given: Any) -> Any:
         try:
             result = send(self, *given)
         except UnknownOutcome:
@@ -61,7 +61,7 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.append("left" if result is None else "stored")
         return result
 
-    monkeypatch.setattr(LoneSends, "send", watched)
+    monkeypatch.setattr(SingleSends, "send", watched)
     return seen
 
 
@@ -69,14 +69,14 @@ def test_a_send_says_the_same_whichever_way_it_took(valkey: PrivateValkey, ways:
     with SyncQueue(valkey.url, namespace="same") as queue:
         usual = queue.send("t", {"n": 1}, id="a", at="2030-01-01T00:00:00Z")  # the first one connects
         queue.send("t", {"n": 1}, id="b", at="2030-01-01T00:00:00Z")
-        lone = queue.send("t", {"n": 1}, id="c", at="2030-01-01T00:00:00Z")
+        single_send = queue.send("t", {"n": 1}, id="c", at="2030-01-01T00:00:00Z")
         assert ways[-1] == "stored"
-        assert (lone.result, lone.topic, lone.state, lone.due_at_ms) == (
+        assert (single_send.result, single_send.topic, single_send.state, single_send.due_at_ms) == (
             *(usual.result, usual.topic, usual.state, usual.due_at_ms),
         )
         first, last = queue.get("t", "a"), queue.get("t", "c")
         assert (last.json(), last.due_at_ms, last.max_attempts) == (first.json(), first.due_at_ms, first.max_attempts)
-        assert last.version == lone.version
+        assert last.version == single_send.version
         assert queue.send("t", {"n": 1}).state == "ready"
 
 
@@ -92,7 +92,7 @@ def test_what_is_not_usual_is_left_to_the_usual_way(valkey: PrivateValkey, ways:
         assert queue.send("t", 1, id="first", on_conflict="replace").result == "replaced"
         assert queue.send("t", 1, tags=["red"]).result == "created"
         assert queue.send("t", 1, ttl="1h").result == "created"
-        assert queue.send("t", 1, lease="77s").result == "created"  # a policy that the line does not know yet
+        assert queue.send("t", 1, lease="77s").result == "created"  # a policy that the partition does not know yet
         assert ways == ["left"] * 6
         assert queue.send("t", 1, lease="77s").result == "created"
         assert queue.send("t", 1, merge="key", delay="1h").result == "created"
@@ -104,8 +104,8 @@ def test_what_is_not_usual_is_left_to_the_usual_way(valkey: PrivateValkey, ways:
 
 
 def stored(valkey: PrivateValkey, namespace: str) -> int:
-    """How many records the line of the topic "t" has."""
-    return redis.from_url(valkey.url).hlen(line_keys("dueline", Line(namespace, "t")).keys[1])
+    """How many records the partition of the topic "t" has."""
+    return redis.from_url(valkey.url).hlen(partition_keys("dueline", Partition(namespace, "t")).keys[1])
 
 
 def test_bad_input_is_refused_and_stores_nothing(valkey: PrivateValkey) -> None:
@@ -208,7 +208,7 @@ def test_a_job_that_was_done_before_its_reply_was_repeated_is_not_made_again(
         queue_namespace = Path(str(proxy.address)).parent.name
         for id in ("first", "second"):
             await asyncio.to_thread(queue.cancel, "t", id)
-        monkeypatch.setattr("dueline.store.valkey.lone.sleep", consume)
+        monkeypatch.setattr("dueline.store.valkey.single_sends.sleep", consume)
         proxy.arm(Cut(LONE, 0))
         sent = await asyncio.to_thread(lambda: queue.send("t", 1, id="x", **options))
         assert done == ["x"], "the first try had stored it, and it was delivered"
@@ -232,18 +232,18 @@ def test_a_repeat_that_finds_a_store_without_scripts_brings_its_own(valkey: Priv
 def test_a_silent_store_is_not_waited_for_longer_than_patience_lasts() -> None:
     async def run(store: ValkeyStore, pid: int) -> None:
         await store.start()
-        line = Line("silent", "t")
-        assert [one.code for one in await store.send(line, [item("a")])] == [Code.CREATED]
-        lone = store.lone()
-        assert lone is not None
-        assert (await asyncio.to_thread(lone.send, line, item("b"), 0)) is not None
+        partition = Partition("silent", "t")
+        assert [one.code for one in await store.send(partition, [item("a")])] == [Code.CREATED]
+        single_send = store.single_sends()
+        assert single_send is not None
+        assert (await asyncio.to_thread(single_send.send, partition, item("b"), 0)) is not None
         os.kill(pid, signal.SIGSTOP)
         try:
             with pytest.raises(UnknownOutcome):
-                await asyncio.wait_for(asyncio.to_thread(lone.send, line, item("c"), 0), 20)
+                await asyncio.wait_for(asyncio.to_thread(single_send.send, partition, item("c"), 0), 20)
         finally:
             os.kill(pid, signal.SIGCONT)
-        lone.close()
+        single_send.close()
         await store.stop()
 
     with PrivateValkey() as valkey:
@@ -348,21 +348,21 @@ def test_a_store_that_forgot_its_scripts_is_taught_again(valkey: PrivateValkey, 
 def test_the_topic_of_a_lone_send_is_listed_again_when_it_was_forgotten(
     valkey: PrivateValkey, ways: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: SimpleQueue[tuple[Line, int]] = SimpleQueue()
+    told: SimpleQueue[tuple[Partition, int]] = SimpleQueue()
     heard = Calls.found_unlisted
 
-    def found_unlisted(self: Calls, line: Line) -> None:
-        heard(self, line)
-        told.put((line, threading.get_ident()))
+    def found_unlisted(self: Calls, partition: Partition) -> None:
+        heard(self, partition)
+        told.put((partition, threading.get_ident()))
 
     with SyncQueue(valkey.url, namespace="listed") as queue:
         queue.send("t", 0)
         queue.send("t", 0)
         monkeypatch.setattr(Calls, "found_unlisted", found_unlisted)
-        line = Line("listed", "t")
-        redis.from_url(valkey.url).hdel(line_keys("dueline", line).keys[0], "reg")
+        partition = Partition("listed", "t")
+        redis.from_url(valkey.url).hdel(partition_keys("dueline", partition).keys[0], "reg")
         queue.send("t", 1)
         assert ways[-1] == "stored"
         found, thread = told.get(timeout=10)
-        assert found == line
+        assert found == partition
         assert thread != threading.get_ident(), "the engine is told in its own loop"

@@ -8,7 +8,7 @@ from . import Instance, Resolver
 from .static import StaticResolver
 
 
-class TableThenRegistry:
+class ResolverChain:
     """A service that stands in the table is never looked up in the registry."""
 
     def __init__(self, table: StaticResolver, registry: Resolver) -> None:

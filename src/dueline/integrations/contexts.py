@@ -21,7 +21,7 @@ from ..worker.handlers import Handler
 Surround = Callable[[], AbstractContextManager[Any]]
 
 
-class SurroundedWorker(Worker):
+class ContextWorker(Worker):
     """A Worker; `surround` makes the context of one run of a handler, be it a function, a coroutine or a TaskWorker."""
 
     def __init__(self, surround: Surround, url: str | None = None, **options: Any) -> None:

@@ -12,8 +12,8 @@ from dueline.store.valkey.scripts import OPERATIONS, load_scripts, source_of
 
 LUA = Path(__file__).parents[2] / "src" / "dueline" / "store" / "lua"
 READING = {"read", "list", "stats"}
-REFUSED_WHEN_FULL = {"send", "append", "edit", "lone"}
-OWN_KEYS = {"directory": "topics seen config agenda", "push": "state log", "lone": "m j r s"}
+REFUSED_WHEN_FULL = {"send", "append", "edit", "single_send"}
+OWN_KEYS = {"directory": "topics seen config agenda", "push": "state log", "single_send": "m j r s"}
 
 
 def test_there_is_one_file_per_operation() -> None:

@@ -27,7 +27,7 @@ CALL_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.0
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
-class HttpFigures:
+class HttpMetrics:
     """Requests by route, method and status; their durations by route. Routes are the router's names, never paths."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class HttpFigures:
         ]
 
 
-class CallFigures:
+class CallMetrics:
     """Durations of store calls by script."""
 
     def __init__(self) -> None:

@@ -10,9 +10,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from .job import Held, Reason
+from .job import LeasedJob, Reason
 from .limits import INTERNAL_NAMESPACE
-from .store import Cleaned, Code, Done
+from .store import CleanOutcome, Code, Outcome
 
 LATE_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 MAX_TOPICS = 200
@@ -23,7 +23,7 @@ Word = Literal["acked", "extended", "cancelled", "revived", "purged"]
 _LATE_BOUNDS_MS = tuple(int(bound * 1000) for bound in LATE_BOUNDS_S)
 
 
-class TopicFigures:
+class TopicMetrics:
     """Counts of one topic since the start of this process.
 
     `late` has one count per bound of LATE_BOUNDS_S (not cumulative) and a last one for what is later than all.
@@ -56,7 +56,7 @@ class TopicFigures:
     def count(self, word: Word, number: int) -> None:
         setattr(self, word, getattr(self, word) + number)
 
-    def count_pulled(self, jobs: Sequence[Held], deaths: Iterable[Reason], leases_lost: int) -> None:
+    def count_pulled(self, jobs: Sequence[LeasedJob], deaths: Iterable[Reason], leases_lost: int) -> None:
         self.pulled += len(jobs)
         self.leases_lost += leases_lost
         for job in jobs:
@@ -65,35 +65,35 @@ class TopicFigures:
         for reason in deaths:
             self.dead[reason] += 1
 
-    def count_released(self, results: Iterable[Done]) -> None:
+    def count_released(self, results: Iterable[Outcome]) -> None:
         for result in results:
             if result.code is Code.DEAD and result.reason is not None:
                 self.dead[result.reason] += 1
             elif result.code is Code.OK:
                 self.released += 1
 
-    def count_cleaned(self, cleaned: Cleaned) -> None:
+    def count_cleaned(self, cleaned: CleanOutcome) -> None:
         self.dead[Reason.EXPIRED] += cleaned.expired
         self.dead[Reason.EXHAUSTED] += cleaned.exhausted
         self.dead_trimmed += cleaned.dead_trimmed
 
 
-class Figures:
-    """Figures per (namespace, topic)."""
+class EngineMetrics:
+    """Metrics per (namespace, topic)."""
 
     def __init__(self) -> None:
-        self.topics: dict[tuple[str, str], TopicFigures] = {}
+        self.topics: dict[tuple[str, str], TopicMetrics] = {}
 
-    def of(self, namespace: str, topic: str) -> TopicFigures:
+    def of(self, namespace: str, topic: str) -> TopicMetrics:
         """The topic's figures, or those of all the others once there are too many topics."""
         key = (namespace, topic)
         found = self.topics.get(key)
         if found is None and namespace == INTERNAL_NAMESPACE:
-            return TopicFigures()  # nobody's jobs: not counted
+            return TopicMetrics()  # nobody's jobs: not counted
         if found is None:
             if len(self.topics) - (OTHER in self.topics) >= MAX_TOPICS:
                 key = OTHER
-            found = self.topics.setdefault(key, TopicFigures())
+            found = self.topics.setdefault(key, TopicMetrics())
         return found
 
     def drop(self, namespace: str, topic: str) -> None:
@@ -101,6 +101,6 @@ class Figures:
         self.topics.pop((namespace, topic), None)
 
 
-def succeeded(results: Iterable[Done]) -> int:
+def succeeded(results: Iterable[Outcome]) -> int:
     """How many of the results are OK."""
     return sum(1 for result in results if result.code is Code.OK)

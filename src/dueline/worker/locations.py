@@ -15,7 +15,7 @@ from .handlers import Handler, Home
 from .tasks import TaskWorker
 
 
-def found_at(home: Home, topic: str) -> Handle[..., Any] | type[TaskWorker]:
+def handler_at(home: Home, topic: str) -> Handle[..., Any] | type[TaskWorker]:
     """What handles `topic` at `home`. Raises LookupError that says what is there."""
     name = f"{home.module}.{home.qualname}"
     there: Any = importlib.import_module(home.module)
@@ -36,7 +36,7 @@ def found_at(home: Home, topic: str) -> Handle[..., Any] | type[TaskWorker]:
 def check_home(handler: Handler) -> None:
     """Raises ValueError for a handler that a child process would not find."""
     try:
-        there = found_at(handler.home, handler.topic)
+        there = handler_at(handler.home, handler.topic)
         found = there.handler is handler if isinstance(there, Handle) else _is_made_of(handler, there)
         why = f"{handler.name} is the name of another one, too"
     except LookupError as nothing:

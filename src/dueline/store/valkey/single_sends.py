@@ -1,10 +1,10 @@
 """One send after another from a program without an event loop: on a connection of their own, by the sending thread.
 
 Through the loop such a send would pay two changes of thread and a turn of the loop, more than the store's own work.
-Here only the usual case is done, by lone.lua. Everything else (an id that is taken, a policy that has changed, a store
-that is away or still loads, a script that it does not know) is left to the store's own way, which joins, heals and
-explains. Only a call that has left is this one's own to the end: it is repeated here, with its nonce, until the store
-says what became of it.
+Here only the usual case is done, by single_send.lua. Everything else (an id that is taken, a policy that has changed,
+a store that is away or still loads, a script that it does not know) is left to the store's own way, which joins, heals
+and explains. Only a call that has left is this one's own to the end: it is repeated here, with its nonce, until the
+store says what became of it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from redis.connection import ConnectionPool
 from redis.exceptions import RedisError
 
 from ...engine.errors import UnknownOutcome
-from ...engine.job import Line
-from ...engine.store import SendItem, SendResult
+from ...engine.job import Partition
+from ...engine.store import SendItem, SendOutcome
 from . import codec
 from .calls import Calls
 from .link import CONNECT_TIMEOUT_S, plain_url
@@ -40,10 +40,11 @@ MOST_HEADS = 1_024
 _MORE: Any = object()
 
 
-class LoneSends:
+class SingleSends:
     """Safe to use from any thread: one that finds it busy is told to go the other way, where sends are joined.
 
-    `unlisted(line)` is called in the sending thread when the store says that the line's topic is not registered."""
+    `unlisted(partition)` is called in the sending thread when the store says that the partition's topic is not
+    registered."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class LoneSends:
         calls: Calls,
         reply_timeout_s: float,
         patience_s: float,
-        unlisted: Callable[[Line], None],
+        unlisted: Callable[[Partition], None],
     ) -> None:
         self._url = plain_url(url)
         self._calls = calls
@@ -66,15 +67,15 @@ class LoneSends:
         self._reader: Any = None
         self._usual_s = 0.0  # how long a reply takes, over the last few
         self._nonce = int.from_bytes(os.urandom(4), "big") << 24
-        self._heads: dict[tuple[Line, int], tuple[bytes, bytes, bytes]] = {}
+        self._heads: dict[tuple[Partition, int], tuple[bytes, bytes, bytes]] = {}
 
-    def send(self, line: Line, item: SendItem, policy_version: int) -> SendResult | None:
+    def send(self, partition: Partition, item: SendItem, policy_version: int) -> SendOutcome | None:
         """The job is stored. None: nothing was done, and the other way must be gone. Raises UnknownOutcome when the
         call had left and no reply came for as long as patience lasts."""
-        if not codec.is_lone(item) or not self._lock.acquire(blocking=False):
+        if not codec.is_single_send(item) or not self._lock.acquire(blocking=False):
             return None
         try:
-            return self._send(line, item, policy_version)
+            return self._send(partition, item, policy_version)
         finally:
             self._lock.release()
 
@@ -89,9 +90,11 @@ class LoneSends:
         with self._lock:
             self._end()
 
-    def _send(self, line: Line, item: SendItem, policy_version: int) -> SendResult | None:
-        head, caller, channel = self._heads.get((line, policy_version)) or self._head(line, policy_version)
-        numbers, blob = codec.encode_lone(item, policy_version, line.topic.encode() if line.wide else None)
+    def _send(self, partition: Partition, item: SendItem, policy_version: int) -> SendOutcome | None:
+        head, caller, channel = self._heads.get((partition, policy_version)) or self._head(partition, policy_version)
+        numbers, blob = codec.encode_single_send(
+            item, policy_version, partition.topic.encode() if partition.namespace_ids else None
+        )
         self._nonce += 1
         rest = b"%b$8\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n%b" % (
             *(caller, self._nonce.to_bytes(8, "big"), len(numbers), numbers, len(blob), blob, channel),
@@ -104,7 +107,7 @@ class LoneSends:
             if reply is not None and not until_s:
                 return None  # an error, or nobody to ask: nothing has been done
             if str(reply).startswith("NOSCRIPT"):
-                head = self._head(line, policy_version, with_source=True)[0]
+                head = self._head(partition, policy_version, with_source=True)[0]
                 continue
             # It may have been done. Again with the same nonce: the store then answers from its memory.
             now_s = monotonic()
@@ -117,8 +120,8 @@ class LoneSends:
         if status or not answer:
             return None
         if said & 1:
-            self._unlisted(line)
-        return codec.decode_lone(answer)
+            self._unlisted(partition)
+        return codec.decode_single_send(answer)
 
     def _tried(self, head: bytes, rest: bytes) -> Any:
         """The reply, which may be an error; None when the call may have left and none came."""
@@ -168,15 +171,15 @@ class LoneSends:
                 pass
         return b""
 
-    def _head(self, line: Line, policy_version: int, with_source: bool = False) -> tuple[bytes, bytes, bytes]:
-        """What all sends to a line share: the pieces before the time, between it and the nonce, and at the end."""
-        before, caller, after = self._calls.lone_words(line, policy_version, with_source)
+    def _head(self, partition: Partition, policy_version: int, with_source: bool = False) -> tuple[bytes, bytes, bytes]:
+        """What all sends to a partition share: the pieces before the time, between it and the nonce, and at the end."""
+        before, caller, after = self._calls.lone_words(partition, policy_version, with_source)
         head = b"*%d\r\n%b" % (len(before) + 6 + len(after), pieces((*before, "")))  # 6: times, caller, nonce, job
         made = (head, pieces((caller,)), pieces(after))
         if not with_source:
             if len(self._heads) >= MOST_HEADS:
                 self._heads.clear()
-            self._heads[line, policy_version] = made
+            self._heads[partition, policy_version] = made
         return made
 
     def _connect(self) -> socket.socket | None:

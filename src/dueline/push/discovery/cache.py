@@ -25,7 +25,7 @@ log = logging.getLogger("dueline.push")
 Look = Callable[[str], Awaitable[Sequence[Instance]]]
 
 
-class LookUpFailed(Exception):
+class LookupFailed(Exception):
     """The registry did not answer, or not in a way that can be read. The message says why."""
 
 
@@ -39,8 +39,8 @@ class _Memory:
         self.asked_s = float("-inf")
 
 
-class Remembered:
-    """A memory in front of `look`, which raises LookUpFailed when the registry does not answer."""
+class CachingResolver:
+    """A memory in front of `look`, which raises LookupFailed when the registry does not answer."""
 
     def __init__(self, look: Look, time_s: Callable[[], float], refresh_ms: int = 10_000) -> None:
         self._look = look
@@ -81,7 +81,7 @@ class Remembered:
         try:
             memory.instances = tuple(await self._look(service))
         except Exception as error:  # whatever it is, it must not end a delivery
-            if not self._failing or not isinstance(error, LookUpFailed):
+            if not self._failing or not isinstance(error, LookupFailed):
                 log.warning("the registry does not answer; what it told last counts on: %s", error)
             self._failing = True
         else:

@@ -1,7 +1,7 @@
-"""A line in memory: its jobs, what it knows about its topic, and what a waiter may be told. No I/O.
+"""A partition in memory: its jobs, what it knows about its topic, and what a waiter may be told. No I/O.
 
-A shelf is where ids are unique: one topic in one partition, or in a wide namespace the whole partition. A line is
-the view of one topic onto its shelf.
+A shelf is where ids are unique: one topic in one partition, or in a namespace with `namespace_ids` the whole
+partition. A partition is the view of one topic onto its shelf.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ...engine.job import Line, State
+from ...engine.job import Partition, State
 from ...engine.limits import LAST_MS
 from .rates import Rate
 from .records import Record, Seen, judged, look, servable_from_ms, tidy_from_ms
@@ -48,10 +48,10 @@ class Shelf:
 
 
 @dataclass(slots=True)
-class LineState:
-    """What one line keeps besides its jobs."""
+class PartitionState:
+    """What one partition keeps besides its jobs."""
 
-    line: Line
+    partition: Partition
     shelf: Shelf
     paused_until_ms: int = 0
     max_in_flight: int = 0
@@ -63,7 +63,7 @@ class LineState:
     def jobs(self, now_ms: int) -> Iterator[tuple[Record, Seen]]:
         """Every job of this topic that is there at this moment."""
         for record in self.shelf.records.values():
-            seen = look(record, now_ms) if record.topic == self.line.topic else None
+            seen = look(record, now_ms) if record.topic == self.partition.topic else None
             if seen is not None:
                 yield record, seen
 
@@ -99,7 +99,7 @@ class LineState:
 
     def tidy_ms(self) -> int | None:
         """When clean-up has something to write down next."""
-        times = [tidy_from_ms(record) for record in self.shelf.records.values() if record.topic == self.line.topic]
+        times = [tidy_from_ms(record) for record in self.shelf.records.values() if record.topic == self.partition.topic]
         return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
     def note_ms(self, touched: list[Record], now_ms: int) -> int | None:

@@ -22,7 +22,7 @@ TRIES = 5
 USERS = ("paused", "secrets", "rate_per_s")  # what its users decide: a dialect's settings know nothing about it
 
 
-class StandingTarget:
+class DialectTarget:
     """One target for any number of topics of a namespace. `sole`: no other courier may have them."""
 
     def __init__(self, engine: Engine, namespace: str, target: PushTarget, sole: bool = False) -> None:

@@ -25,7 +25,7 @@ from msgspec import UnsetType
 from ..client.calls import NewJob
 from ..client.client import Client
 from ..client.errors import DuelineApiError, ServerFault, UnknownOutcome
-from ..client.results import Held, Job, Outcome, Sent
+from ..client.results import Job, LeasedJob, Outcome, Sent
 from ..client.sending import SendOptions, new_job
 from ..client.times import Duration, duration_ms
 from ..engine.policy import DEFAULT_ATTEMPTS
@@ -124,11 +124,11 @@ class WatchedClient:
 
         return self._watched(topic, job.id or "", lambda: self.client.send(topic, body, **options), note)
 
-    def pull(self, topic: str, max: int = 1, lease: Duration = "30s", wait: Duration = 0) -> tuple[Held, ...]:
+    def pull(self, topic: str, max: int = 1, lease: Duration = "30s", wait: Duration = 0) -> tuple[LeasedJob, ...]:
         """As of Client, of one topic; the lease is always said."""
         lease_ms = duration_ms(lease, "lease")
 
-        def note(common: h.Common, jobs: tuple[Held, ...] | None) -> list[h.AnyEvent]:
+        def note(common: h.Common, jobs: tuple[LeasedJob, ...] | None) -> list[h.AnyEvent]:
             if not jobs:
                 return [h.Pull(**common)]
             return [
@@ -145,14 +145,14 @@ class WatchedClient:
 
         return self._watched(topic, "", lambda: self.client.pull(topic, max, lease, wait), note)
 
-    def ack(self, job: Held) -> Outcome:
+    def ack(self, job: LeasedJob) -> Outcome:
         """As of Client."""
         return self._watched(
             job.topic, job.id, lambda: self.client.ack(job), lambda common, _: [h.Ack(**common, lease=job.lease)]
         )
 
     def release(
-        self, job: Held, delay: Duration = 0, error: str | None = None, count: bool = True, discard: bool = False
+        self, job: LeasedJob, delay: Duration = 0, error: str | None = None, count: bool = True, discard: bool = False
     ) -> Outcome:
         """As of Client; the delay is always said."""
 
@@ -163,7 +163,7 @@ class WatchedClient:
 
         return self._watched(job.topic, job.id, lambda: self.client.release(job, delay, error, count, discard), note)
 
-    def extend(self, job: Held, lease: Duration) -> Outcome:
+    def extend(self, job: LeasedJob, lease: Duration) -> Outcome:
         """As of Client."""
 
         def note(common: h.Common, _: Outcome | None) -> list[h.AnyEvent]:

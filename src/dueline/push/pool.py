@@ -17,7 +17,7 @@ from aiohttp.client_proto import ResponseHandler
 WIRE_BYTES = 1 << 20  # well above the read cap and everything that may be in flight behind it
 
 
-class Counted(ResponseHandler):
+class CountingHandler(ResponseHandler):
     """One connection. More than WIRE_BYTES for one answer end it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -39,4 +39,4 @@ class Counted(ResponseHandler):
 
 def count(connector: aiohttp.TCPConnector, loop: asyncio.AbstractEventLoop) -> None:
     """From now on the connector's connections are counted. There is no public way to say so."""
-    connector._factory = functools.partial(Counted, loop=loop)  # pyright: ignore[reportAttributeAccessIssue]
+    connector._factory = functools.partial(CountingHandler, loop=loop)  # pyright: ignore[reportAttributeAccessIssue]

@@ -13,8 +13,8 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from ..client.errors import DuelineApiError, InvalidRequest, RateLimited, StoreFull, Unavailable
-from ..client.results import Held, Outcome
-from .leases import Hold
+from ..client.results import LeasedJob, Outcome
+from .leases import LeaseRenewal
 from .outcomes import Ending, Verdict, bounded
 from .queue import Queue
 
@@ -30,10 +30,10 @@ class Settler:
     def __init__(self, queue: Queue, hurried: asyncio.Event) -> None:
         self._queue = queue
         self._hurried = hurried
-        self._waiting: list[tuple[Held, asyncio.Future[Outcome]]] = []
+        self._waiting: list[tuple[LeasedJob, asyncio.Future[Outcome]]] = []
         self._acking: asyncio.Task[None] | None = None
 
-    async def settle(self, hold: Hold, verdict: Verdict) -> None:
+    async def settle(self, hold: LeaseRenewal, verdict: Verdict) -> None:
         """Ack or release, as the verdict says; if that is refused, release by the job's retry policy."""
         job, ending = hold.job, verdict.ending
         if ending is Ending.DONE:
@@ -50,11 +50,13 @@ class Settler:
             why = why if error is None else bounded(f"{error}\n{why}")
             await self._said(hold, "release", lambda: self._release(job, None, why, count=True, discard=discard))
 
-    async def give_back(self, hold: Hold) -> None:
+    async def give_back(self, hold: LeaseRenewal) -> None:
         """Release at once, to the place it had, without costing an attempt."""
         await self._said(hold, "release", lambda: self._release(hold.job, 0, None, count=False, discard=False))
 
-    async def _said(self, hold: Hold, what: str, say: Callable[[], Awaitable[Outcome]]) -> InvalidRequest | None:
+    async def _said(
+        self, hold: LeaseRenewal, what: str, say: Callable[[], Awaitable[Outcome]]
+    ) -> InvalidRequest | None:
         """Say it until it is heard, or there is no use in it any more. What it returns is why it can never be heard."""
         rest_s = AGAIN_S[0]
         job = hold.job
@@ -83,14 +85,14 @@ class Settler:
             return None
         return None
 
-    async def _rest(self, hold: Hold, rest_s: float) -> None:
+    async def _rest(self, hold: LeaseRenewal, rest_s: float) -> None:
         """Wait a little, or until there is a reason not to."""
         hurry = asyncio.get_running_loop().create_task(self._hurried.wait())
         await asyncio.wait({hurry, hold.lost}, timeout=rest_s, return_when=asyncio.FIRST_COMPLETED)
         hurry.cancel()
 
     async def _release(
-        self, job: Held, delay_ms: int | None, error: str | None, *, count: bool, discard: bool
+        self, job: LeasedJob, delay_ms: int | None, error: str | None, *, count: bool, discard: bool
     ) -> Outcome:
         try:
             outcomes = await self._queue.release([job], delay_ms, error, count, discard)
@@ -99,7 +101,7 @@ class Settler:
         [outcome] = outcomes
         return outcome
 
-    async def _ack(self, job: Held) -> Outcome:
+    async def _ack(self, job: LeasedJob) -> Outcome:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Outcome] = loop.create_future()
         self._waiting.append((job, answer))

@@ -1,4 +1,4 @@
-"""Counts of a line, derived by looking at every job. No I/O."""
+"""Counts of a partition, derived by looking at every job. No I/O."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from itertools import pairwise
 from ...engine.job import Reason, State
 from ...engine.limits import LAST_MS
 from ...engine.store import Stats
-from .lines import LineState
+from .partitions import PartitionState
 
 
-def count(state: LineState, bands_ms: Sequence[int], now_ms: int) -> Stats:
+def count(state: PartitionState, bands_ms: Sequence[int], now_ms: int) -> Stats:
     """Every figure at one moment. `bands[i]`: what becomes due after bands_ms[i-1] (first: now) and by bands_ms[i];
     the last one is the rest."""
     jobs = list(state.jobs(now_ms))

@@ -1,5 +1,5 @@
 #!lua
--- lone: one new job under an id that nobody has, on a line that knows its policy: what nearly every send is. Anything else is not
+-- single_send: one new job under an id that nobody has, on a partition that knows its policy: what nearly every send is. Anything else is not
 --       decided here, and nothing is changed: it is left to `send`.
 -- KEYS   m j r s
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel
@@ -21,7 +21,7 @@ if stepped then
   return { 1, now, 0, 0, '', '' }
 end
 local id = string.sub(blob, id_at, rest_at - 1)
-local other = V[5] and tonumber(V[5]) > version or not V[5] and version > 0 -- another policy than the line knows
+local other = V[5] and tonumber(V[5]) > version or not V[5] and version > 0 -- another policy than the partition knows
 if not V[2] or not V[6] or other or redis.call('HEXISTS', r, id) == 1 then
   return { 0, now, 0, 0, '', '' }
 end

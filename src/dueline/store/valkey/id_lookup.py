@@ -1,0 +1,62 @@
+"""Calls by id alone, where ids are unique across the topics of a namespace: finds the topic of each id first."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from ...engine.errors import Unavailable
+from ...engine.job import Partition
+from ...engine.store import Code, Outcome
+from . import codec
+from .calls import Calls
+
+Item = TypeVar("Item")
+
+MOVES = 8  # how often a job may move to another topic during one call
+MOVED = "the job keeps moving between topics; nothing was done"
+
+
+class IdLookup:
+    """Which topic holds an id, asked of the partition that holds the id."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    async def topics_of(self, partition: Partition, ids: Sequence[str]) -> list[str | None]:
+        """The topic of each id; None where there is no such job."""
+        packed = [codec.pack_id(id) for id in ids]
+        numbers = codec.pack_numbers([0, *map(len, packed)])
+        _, n, blob = await self._calls.look("read", replace(partition, topic=""), numbers, b"".join(packed))
+        return codec.decode_topics(n, blob)
+
+    async def run(
+        self,
+        partition: Partition,
+        items: Sequence[Item],
+        id_of: Callable[[Item], str],
+        run: Callable[[Partition, list[Item]], Awaitable[list[Outcome]]],
+    ) -> list[Outcome]:
+        """Run an operation on items of which only the ids are known. A job that moves meanwhile is looked up again."""
+        results = [Outcome(Code.NOT_FOUND)] * len(items)
+        places = list(range(len(items)))
+        for _ in range(MOVES):
+            topics = await self.topics_of(partition, [id_of(items[place]) for place in places])
+            by_topic: dict[str, list[int]] = {}
+            for place, topic in zip(places, topics, strict=True):
+                if topic is not None:
+                    by_topic.setdefault(topic, []).append(place)
+                else:
+                    results[place] = Outcome(Code.NOT_FOUND)
+            places = []
+            for topic, some in by_topic.items():
+                done = await run(replace(partition, topic=topic), [items[place] for place in some])
+                for place, one in zip(some, done, strict=True):
+                    results[place] = one
+                    if one.code is Code.ELSEWHERE:
+                        places.append(place)
+            if not places:
+                return results
+        raise Unavailable(MOVED)
