@@ -284,7 +284,7 @@ def test_a_bench_that_is_stopped_by_ctrl_c_leaves_nothing(shell: Shell, kind: st
         bench.send_signal(signal.SIGINT)
         _, said = bench.communicate(timeout=60)
     assert (len(begun), bench.returncode, b"Traceback" in said) == (1, 130, False), said
-    assert begun[0] not in shell.live()
+    assert begun[0] not in {topic["topic"] for topic in shell.json("topics", "--all")["topics"]}
 
 
 def on_a_terminal(arguments: list[str], url: str, typed: bytes, **more: str) -> tuple[int, str]:
@@ -398,3 +398,29 @@ def test_a_list_fits_in_100_columns_and_never_cuts_an_id(shell: Shell) -> None:
         assert max(map(len, text.splitlines())) <= 100, f"{command}\n{text}"
     assert sorted(line.split()[0] for line in shown[commands[1]].splitlines()[1:]) == ids
     assert " tasks.py:12 in charge: K" in dead
+
+
+def test_a_topic_is_deleted_when_it_holds_no_jobs(shell: Shell) -> None:
+    assert shell.run("topics", "delete", "never-made").returncode == 3
+    shell.json("send", "short-lived", "x", "--id", "a")
+    refused = shell.run("topics", "delete", "short-lived")
+    assert (refused.returncode, b"1 ready" in refused.stderr, b"dueline list" in refused.stderr) == (4, True, True)
+    shell.json("pull", "short-lived", "--wait", "5s", "--ack")
+    assert shell.json("topics", "delete", "short-lived") == {"topic": "short-lived", "result": "deleted"}
+    assert shell.run("topic", "short-lived").returncode == 3
+
+
+def test_a_topic_with_a_policy_is_deleted_only_by_who_means_it(shell: Shell) -> None:
+    shell.json("topic", "with-policy", "set", "lease_ms=1m")
+    asked = shell.run("topics", "delete", "with-policy")
+    assert (asked.returncode, b"--yes" in asked.stderr) == (2, True)
+    assert shell.json("topics", "delete", "with-policy", "--yes")["result"] == "deleted"
+    assert shell.run("topic", "with-policy").returncode == 3
+    assert shell.run("topics", "explode", "x").returncode == shell.run("topics", "delete").returncode == 2
+
+
+def test_namespaces_are_listed(shell: Shell) -> None:
+    shell.json("send", "t", "x", "--namespace", "branch-1")
+    names = [one["namespace"] for one in shell.json("namespaces", "--limit", "1", "--all")["namespaces"]]
+    assert ("branch-1" in names, names) == (True, sorted(set(names)))
+    assert "branch-1" in shell.run("namespaces", "--all").stdout.decode().splitlines()

@@ -19,7 +19,6 @@ from .session import FAILURE, Session, connected, is_server
 
 MOST_JOBS = 10_000_000
 INTERRUPTED = 130  # as a shell says it of a command that Ctrl-C ended
-OWN = "bench-"
 
 Jobs = Annotated[int, typer.Option("--jobs", "-n", min=1, max=MOST_JOBS, help="How many jobs in all.")]
 Connections = Annotated[int, typer.Option("--connections", "-c", min=1, max=1000)]
@@ -41,8 +40,7 @@ def send(
     keep: Keep = False,
 ) -> None:
     """How many jobs a second the server takes."""
-    plan = Plan(topic or _own_topic(), jobs, connections, bytes_, batch)
-    _measure(session, plan, run_send, keep)
+    _measure(session, Plan(topic or "", jobs, connections, bytes_, batch), run_send, keep)
 
 
 ROUNDTRIP_EXAMPLES = ("dueline bench roundtrip", "dueline bench roundtrip -n 20000 -c 64")
@@ -53,7 +51,7 @@ def roundtrip(
     session: Session, jobs: Jobs = 5_000, connections: Connections = 32, bytes_: Bytes = 100, topic: TopicOption = None
 ) -> None:
     """How many whole lives (send, pull, ack) a second."""
-    _measure(session, Plan(topic or _own_topic(), jobs, connections, bytes_), run_roundtrip, keep=False)
+    _measure(session, Plan(topic or "", jobs, connections, bytes_), run_roundtrip, keep=False)
 
 
 LATENESS_EXAMPLES = ("dueline bench lateness", "dueline bench lateness -n 20000 --rate 2000")
@@ -73,19 +71,18 @@ def lateness(
     async def run(target: Target, plan: Plan, progress: Progress) -> Measured:
         return await LatenessRun(target, plan, progress).run()
 
-    plan = Plan(topic or _own_topic(), jobs, connections, bytes_, rate_per_s=rate)
-    _measure(session, plan, run, keep=False)
-
-
-def _own_topic() -> str:
-    return OWN + secrets.token_hex(4)
+    _measure(session, Plan(topic or "", jobs, connections, bytes_, rate_per_s=rate), run, keep=False)
 
 
 def _measure(
     session: Session, plan: Plan, run: Callable[[Target, Plan, Progress], Coroutine[Any, Any, Measured]], keep: bool
 ) -> None:
-    """Run one measurement with a progress bar, print it, leave nothing behind, however it ends."""
+    """Run one measurement with a progress bar, print it, leave nothing behind, however it ends. A plan without a topic
+    gets one of its own."""
     session.call(calls.info())
+    own = not plan.topic
+    if own:
+        plan = msgspec.structs.replace(plan, topic=f"bench-{secrets.token_hex(4)}")
     try:
         with session.printer.progress() as bar:
             task = bar.add_task(plan.topic, total=plan.jobs)
@@ -97,7 +94,7 @@ def _measure(
         raise typer.Exit(INTERRUPTED) from None
     finally:
         if not keep:
-            _tidy(session, plan.topic)
+            _tidy(session, plan.topic, own)
     values = msgspec.structs.asdict(found)
     shown = {name: value for name, value in values.items() if value is not None}
     session.printer.result(msgspec.json.encode(values), tables.facts(shown))
@@ -116,10 +113,9 @@ def _target(session: Session) -> tuple[Target, Callable[[Coroutine[Any, Any, Mea
     return StoreTarget(session.client), session.client.run
 
 
-def _tidy(session: Session, topic: str) -> None:
+def _tidy(session: Session, topic: str, own: bool) -> None:
     """Cancel what is left over, in as many steps as the server needs. A topic of its own goes with it; in another one
     the jobs that somebody holds are not touched."""
-    own = topic.startswith(OWN)
     for state in ("scheduled", "ready", *(("leased",) if own else ())):
         while session.call(calls.cancel_matching(topic, {"state": state}, dry_run=False)).value.changed:
             pass

@@ -134,6 +134,7 @@ class NativeHandlers:
     async def list_namespaces(self, request: Request) -> Response:
         asked = decode.query_string(request, r.ListTopics)
         after = decode.cursor_bytes(asked.cursor).decode(errors="replace")
+        decode.namespace_of(request)  # of no use here, but a bad header is refused everywhere
         own = request.namespace
         if own is None:
             names, cursor = await self._engine.namespaces(after, asked.limit)
