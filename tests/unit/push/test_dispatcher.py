@@ -426,6 +426,25 @@ def test_a_removed_target_lets_its_calls_end_and_makes_no_new_ones() -> None:
     run(test)
 
 
+def test_the_target_of_a_deleted_topic_is_called_by_no_process_any_more() -> None:
+    async def test(world: World) -> None:
+        await world.push_to()
+        assert [process.manager.topics for process in world.processes] == [[(NS, "t")]] * 2
+        await world.engine.delete_topic(NS, "t")
+        await world.heard()
+        assert [process.manager.topics for process in world.processes] == [[], []]
+        await world.send("j")
+        assert (world.target.calls, await world.state("j")) == ([], "ready")
+        await world.push_to(url="https://other.test/")
+        await world.advance(SECOND)
+        assert ([call.url for _, call in world.target.calls], await world.state("j")) == (
+            ["https://other.test/"],
+            "done",
+        )
+
+    run(test, processes=2)
+
+
 def test_another_address_is_called_from_the_next_job_on_and_has_a_fresh_breaker() -> None:
     async def test(world: World) -> None:
         await world.push_to(breaker=Breaker(1, HOUR), retry=Ladder((SECOND,) * 5))
