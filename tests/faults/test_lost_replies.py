@@ -62,7 +62,7 @@ async def noted(bed: Bed, _: Any) -> Any:
 
 
 OPERATIONS: dict[str, tuple[str, Callable[[Bed], Awaitable[Any]], Act]] = {
-    "a single_send send": ("single_send", two_sent, lambda bed, _: bed.send("c", body=b"third", delay_ms=7)),
+    "a single send": ("single_send", two_sent, lambda bed, _: bed.send("c", body=b"third", delay_ms=7)),
     "a send": ("send", two_sent, lambda bed, _: bed.send("c", body=b"third", delay_ms=7, tags=("red",))),
     "a send with replace": ("send", two_leased, lambda bed, _: bed.send("a", body=b"new", on_live=2)),
     "a pull": ("pull", two_sent, pulled),

@@ -38,7 +38,7 @@ MUTANTS = (
     Mutant("an edit wakes nobody", "sleepers", "edit", "deliverable_at(time)", ""),
     Mutant("a revive wakes nobody", "sleepers", "dead", "  deliverable_at(due)\n", ""),
     Mutant("a send wakes nobody", "sleepers", "send", "deliverable_at(due)", ""),
-    Mutant("a single_send send wakes nobody", "sleepers", "single_send", "redis.call('SPUBLISH', ARGV[7], '')", ""),
+    Mutant("a single send wakes nobody", "sleepers", "single_send", "redis.call('SPUBLISH', ARGV[7], '')", ""),
     Mutant("a freed place wakes nobody", "sleepers", "lib/write", "or (freed and limited)", ""),
     Mutant("cancel and replace free no place", "sleepers", "lib/ends", "freed = true", "freed = freed"),
     Mutant(
@@ -66,18 +66,16 @@ MUTANTS = (
     ),
     Mutant("a repeated call acts again", "life", "lib/write", REPEAT, "if false then"),
     Mutant(
-        "a repeated single_send send acts again",
+        "a repeated single send acts again",
         "life",
         "single_send",
         "if V[1] and string.sub(V[1], 1, 8) == ARGV[4] then",
         "if false then",
     ),
-    # what a single_send send leaves to the other script
+    # what a single send leaves to the other script
+    Mutant("a single send does not see an end", "life", "single_send", " or redis.call('HEXISTS', r, id) == 1", ""),
     Mutant(
-        "a single_send send does not see an end", "life", "single_send", " or redis.call('HEXISTS', r, id) == 1", ""
-    ),
-    Mutant(
-        "a single_send send replaces",
+        "a single send replaces",
         "life",
         "single_send",
         "redis.call('HSETNX', j, id, record) == 0",

@@ -51,9 +51,9 @@ def numbered(form: bytes, size: int) -> bytes:
 
 
 BODIES: dict[str, Callable[[int], bytes]] = {
-    "a single_send surrogate behind every mark": lambda n: b'{"body":"\\ud800' + numbered(b"!lone%d", n) + b'"}',
-    "single_send surrogates": lambda n: b'{"body":"' + fill(b"\\ud800", n) + b'"}',
-    "single_send surrogates in many fields": lambda n: b"{" + numbered(b'"f%d":"\\ud800",', n) + b'"body":1}',
+    "a lone surrogate behind every mark": lambda n: b'{"body":"\\ud800' + numbered(b"!lone%d", n) + b'"}',
+    "lone surrogates": lambda n: b'{"body":"' + fill(b"\\ud800", n) + b'"}',
+    "lone surrogates in many fields": lambda n: b"{" + numbered(b'"f%d":"\\ud800",', n) + b'"body":1}',
     "backslashes": lambda n: b'{"body":"\\udc00' + fill(b"\\\\", n) + b'"}',
     "a name that looks like a place": lambda n: b'{"' + fill(b" - at `$", n) + b'":1}',
     "a value that looks like a place": lambda n: b'{"body":1,"on_conflict":"' + fill(b" - at `$`", n) + b'"}',

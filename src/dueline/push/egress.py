@@ -183,7 +183,7 @@ def _read(url: str, field: str) -> Destination:
 
 
 def _ascii(text: str) -> str:
-    """Percent-encode what is not ASCII. Raises ValueError for a single_send surrogate."""
+    """Percent-encode what is not ASCII. Raises ValueError for a lone surrogate."""
     return text if text.isascii() else quote(text, safe=_PATH_SAFE)
 
 

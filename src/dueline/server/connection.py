@@ -2,7 +2,7 @@
 
     data_received -> Reader -> queue -> at once, or one task per connection -> router -> write
 
-Reading (server/reading) and answering are two halves that meet in the queue; one handler runs at a time. A single_send
+Reading (server/reading) and answering are two halves that meet in the queue; one handler runs at a time. A single
 request whose route is `taskless` is answered at once: its coroutine is stepped from where its bytes arrived and from
 the futures it waits for. Everything else (a queue, a poll that parks, a slow reader, an end) is the work of one task
 for the life of the connection. A request that was sent before the last answer was there waits for a place

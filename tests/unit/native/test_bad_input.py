@@ -54,7 +54,7 @@ NOT_JSON = {
     "UTF-16 without mark": '{"body":1}'.encode("utf-16-le"),
     "UTF-32": '{"body":1}'.encode("utf-32"),
     "NUL": b"\0",
-    "half a text after a single_send surrogate": b'{"body":"\\ud800',
+    "half a text after a lone surrogate": b'{"body":"\\ud800',
     "deep body": b'{"body":' + b"[" * DEEP + b"]" * DEEP + b"}",
     "deep objects": b'{"body":' + b'{"a":' * DEEP + b"1" + b"}" * DEEP + b"}",
     "deep and broken": b'{"body":' + b"[" * DEEP,
@@ -158,7 +158,7 @@ NOT_A_JOB = {
     "empty merge key": (b'{"body":1,"merge":{"key":""}}', "invalid_field", "merge.key"),
     "long merge key": (b'{"body":1,"merge":{"key":"' + b"k" * 513 + b'"}}', "invalid_field", "merge.key"),
     "merge key with a control character": (b'{"body":1,"merge":{"key":"a\\u0000"}}', "invalid_field", "merge.key"),
-    "merge key with a single_send surrogate": (b'{"body":1,"merge":{"key":"\\ud800"}}', "invalid_field", "merge"),
+    "merge key with a lone surrogate": (b'{"body":1,"merge":{"key":"\\ud800"}}', "invalid_field", "merge"),
     "negative quiet time": (b'{"body":1,"merge":{"key":"k","quiet_ms":-1}}', "invalid_field", "merge.quiet_ms"),
     "quiet time as a duration": (b'{"body":1,"merge":{"key":"k","quiet_ms":"5s"}}', "invalid_field", "merge.quiet_ms"),
     "quiet time over 10 years": (
@@ -231,7 +231,7 @@ LONE = {
 def test_a_lone_surrogate_is_called_by_its_name_where_it_stands(api: Api, body: bytes, field: str) -> None:
     reply = api.raw("POST", JOBS, body)
     assert_error(reply, 400, "invalid_field", field)
-    assert "single_send surrogate" in reply.json["error"]["message"]
+    assert "lone surrogate" in reply.json["error"]["message"]
     assert_nothing_stored(api)
 
 

@@ -2,7 +2,7 @@
 
 Keys match in any case, unknown ones are ignored, a missing or null field is its zero value, the last of several counts.
 A wrong type (in any of several, too) or anything behind the object fails the whole request. Each byte that is not UTF-8
-and each single_send surrogate becomes U+FFFD. Texts are trimmed as Go trims them, after the types were judged.
+and each lone surrogate becomes U+FFFD. Texts are trimmed as Go trims them, after the types were judged.
 """
 
 from __future__ import annotations

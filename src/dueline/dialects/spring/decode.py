@@ -86,7 +86,7 @@ def _text(fields: Mapping[str, Any], name: str) -> str | None:
     if not isinstance(value, str):
         raise InvalidField("is not a text", name)
     if _SURROGATE.search(value):
-        raise InvalidField("has a single_send surrogate, which is not UTF-8 text", name)
+        raise InvalidField("has a lone surrogate, which is not UTF-8 text", name)
     return str(value)
 
 

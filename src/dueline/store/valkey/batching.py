@@ -129,7 +129,7 @@ class Batcher(Generic[Item, Result]):
                 batch, items = self._take(lane)
                 if not batch:  # what is next waits for the other lane, which will take it
                     break
-                if last is _nothing:  # a single_send call needs no task of its own to leave in this turn of the loop
+                if last is _nothing:  # a single call needs no task of its own to leave in this turn of the loop
                     results = await _result(self._run(items, lane))
                 else:
                     call = loop.create_task(_result(self._run(items, lane)))

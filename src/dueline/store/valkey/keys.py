@@ -40,7 +40,7 @@ class PartitionKeys(NamedTuple):
 
     @property
     def single_send(self) -> tuple[str, ...]:
-        """m j r s: all that a single_send send may touch."""
+        """m j r s: all that a single send may touch."""
         return self.keys[:4]
 
 

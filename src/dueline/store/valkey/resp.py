@@ -2,7 +2,7 @@
 
 A reply is handed on inside the loop's turn that read it. redis-py's own way (a stream, a task that reads it, a
 coroutine per reply) and its way to pack are made for callers of every kind; they were a quarter of the CPU time of a
-single_send script call.
+single script call.
 """
 
 from __future__ import annotations
