@@ -212,6 +212,7 @@ def test_a_topic_has_a_policy_and_is_paused_and_resumed(kind: type[Any], url: st
             "retry": {"ladder": ["1m", "10m"]},
             "max_attempts": 5,
             "retain_ms": 86_400_000,
+            "by_worker": [],
         }
         assert one.pause(topic, until=FAR).paused_until_ms == int(FAR.timestamp() * 1000)
         one.send(topic, 1)
