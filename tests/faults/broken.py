@@ -16,7 +16,18 @@ from dueline.dialects.native.dialect import NativeDialect
 from dueline.engine.engine import Engine
 from dueline.engine.job import Partition
 from dueline.engine.limits import Limits
-from dueline.engine.store import Code, OnConflict, Outcome, Pull, PullOutcome, Ref, Release, SendItem, SendOutcome
+from dueline.engine.store import (
+    Code,
+    OnConflict,
+    Outcome,
+    Pull,
+    PullOutcome,
+    Ref,
+    Release,
+    SendItem,
+    SendOutcome,
+    Spare,
+)
 from dueline.server.front import Front
 from dueline.server.router import Router
 from dueline.store.valkey.store import ValkeyStore
@@ -61,7 +72,9 @@ class ForgetsAcks(Sound):
 
 
 class ForgetsCancels(Sound):
-    async def cancel(self, partition: Partition, ids: Sequence[str], forget: bool = False) -> list[Outcome]:
+    async def cancel(
+        self, partition: Partition, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE
+    ) -> list[Outcome]:
         return [Outcome(Code.OK) for _ in ids]
 
 

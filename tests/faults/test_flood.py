@@ -15,8 +15,11 @@ async def send(address: tuple[str, int], body_bytes: int) -> int:
     """One send by a client of its own; the status of the answer."""
     reader, writer = await asyncio.open_connection(*address)
     body = b'{"delay_ms":60000,"body":"' + b"x" * body_bytes + b'"}'
-    head = b"POST /v1/topics/t/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body)
-    writer.write(head + body)
+    head = (
+        b"POST /v1/topics/t/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        b"Content-Length: %d\r\nConnection: close\r\n\r\n"
+    )
+    writer.write(head % len(body) + body)
     answer = await reader.read()
     writer.close()
     return int(answer[9:12])

@@ -20,7 +20,8 @@ import pytest
 import redis.asyncio
 from typer.testing import CliRunner
 
-from dueline import Client
+from dueline import Client, Patience
+from dueline.cli.direct import StoreClient
 from dueline.cli.main import build
 from dueline.store.valkey.embedded import EmbeddedStore
 
@@ -215,7 +216,7 @@ def test_a_topic_gets_a_policy_and_is_paused_and_resumed(shell: Shell) -> None:
 
 
 def test_what_is_set_by_hand_is_the_operators_and_the_rest_stays_the_workers(shell: Shell) -> None:
-    with Client(shell.url) as client:
+    with Client(shell.url) if shell.url.startswith("http") else StoreClient(shell.url, None, Patience()) as client:
         client.set_topic("owned", max_attempts=5, retry=["1m"], set_by="worker")
         changed = shell.json("topic", "owned", "set", "max_attempts=9", "ttl_ms=1h")["policy"]
         assert (changed["max_attempts"], changed["retry"], changed["by_worker"]) == (9, {"ladder": ["1m"]}, ["retry"])
@@ -256,9 +257,11 @@ def test_topics_and_top_show_every_topic(shell: Shell) -> None:
 
 
 def test_doctor_finds_a_healthy_server(shell: Shell) -> None:
-    found = shell.json("doctor")
-    durability, levels = ("fsync", {"ok"}) if shell.url.startswith("http") else ("standard", {"ok", "warn"})
-    assert (found["ok"], found["info"]["durability"]) == (True, durability)
+    is_server = shell.url.startswith("http")
+    done = shell.run("doctor", "-o", "json")
+    found = msgspec.json.decode(done.stdout)
+    durability, levels = ("fsync", {"ok"}) if is_server else ("standard", {"ok", "warn"})
+    assert (done.returncode, found["ok"], found["info"]["durability"]) == (0 if is_server else 1, is_server, durability)
     assert {finding["level"] for finding in found["findings"]} == levels
 
 

@@ -20,7 +20,7 @@ from dueline.client.address import address_of
 from dueline.client.calls import Leased, Merge, json_body
 from dueline.client.patience import Patience
 from dueline.engine.errors import StoreDown, UnknownOutcome
-from dueline.engine.job import Line
+from dueline.engine.job import Partition
 from dueline.engine.store import SendItem
 from dueline.store.valkey.store import ValkeyStore
 from dueline.worker import Context, Queue, SyncQueue, Worker, connect
@@ -203,13 +203,13 @@ def test_many_jobs_without_ids_are_stored_once_when_a_store_does_not_say_that_it
     """The store's answer is lost for good, or it was away: all that is left is to send the same jobs again."""
     send, lost = ValkeyStore.send, list[int]()
 
-    async def unheard(store: ValkeyStore, line: Line, items: Sequence[SendItem], version: int = 0) -> Any:
+    async def unheard(store: ValkeyStore, partition: Partition, items: Sequence[SendItem], version: int = 0) -> Any:
         if lost:
-            return await send(store, line, items, version)
+            return await send(store, partition, items, version)
         lost.append(len(items))
         if not done:
             raise StoreDown
-        await send(store, line, items, version)
+        await send(store, partition, items, version)
         raise UnknownOutcome
 
     async def run() -> None:

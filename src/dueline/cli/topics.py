@@ -85,7 +85,7 @@ def topic(
 
 def _delete(session: Session, name: str, yes: bool) -> None:
     found = session.call(calls.topic(name)).value
-    if found.push or any(value is not None for value in found.policy.values()):
+    if found.push or any(value not in (None, []) for value in found.policy.values()):
         session.confirm(f"Delete {name} with its policy{' and its push target' if found.push else ''}?", yes)
     answer = session.call(calls.delete_topic(name))
     session.printer.result(answer.raw, tables.facts({"topic": name, "result": answer.value.result}))

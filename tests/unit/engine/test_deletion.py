@@ -9,7 +9,7 @@ from dueline.engine.commands import Pull, Send, TopicPatch
 from dueline.engine.engine import Engine
 from dueline.engine.errors import NotFound, TopicNotEmpty
 from dueline.engine.ids import partition_of
-from dueline.engine.job import BodyKind, Line
+from dueline.engine.job import BodyKind, Partition
 from dueline.engine.policy import TopicPolicy
 from dueline.engine.store import Ref
 
@@ -72,21 +72,21 @@ def test_a_deletion_that_meets_a_job_on_its_way_leaves_the_topic_as_it_was() -> 
         other = await other_process(world)
         retire, sent = world.store.retire, False
 
-        async def beside(line: object, topic_too: bool = False) -> bool:
+        async def beside(partition: object, topic_too: bool = False) -> bool:
             nonlocal sent
             if not sent:
                 sent = True
                 last = next(f"a{n}" for n in range(100) if partition_of(f"a{n}", 4) == 3)  # the others retire first
                 await other.send(NS, "mail", job(last))
-            return await retire(line, topic_too)  # type: ignore[arg-type]
+            return await retire(partition, topic_too)  # type: ignore[arg-type]
 
         world.store.retire = beside  # type: ignore[method-assign]
         with pytest.raises(TopicNotEmpty, match="1 ready"):
             await world.engine.delete_topic(NS, "mail")
         entry = await world.store.directory.topic(NS, "mail")
         assert entry is not None
-        lines = [world.store._state(Line(NS, "mail", partition)) for partition in range(4)]
-        assert {line.policy_version for line in lines} == {entry.version}
+        partitions = [world.store._state(Partition(NS, "mail", number)) for number in range(4)]
+        assert {partition.policy_version for partition in partitions} == {entry.version}
         view = await world.engine.topic(NS, "mail")
         assert (view.partitions, view.policy, view.ready) == (4, POLICY, 1)
 
