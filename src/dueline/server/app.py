@@ -328,18 +328,18 @@ class App:
             store_wide = {
                 "dueline_store_memory_bytes": ("Memory that the store uses.", facts.memory_bytes),
                 "dueline_store_maxmemory_bytes": ("Its limit; 0: none.", facts.maxmemory_bytes),
-                "dueline_store_full": ("1: sends are refused for want of memory.", int(self.health.full)),
+                "dueline_store_full": ("1: sends are refused because the memory is full.", int(self.health.full)),
                 "dueline_store_replicas": ("Connected replicas.", facts.replicas),
             }
             found += [gauge(name, help, {(): value}, merge=Merge.MAX) for name, (help, value) in store_wide.items()]
             ok = int(facts.aof and facts.aof_ok)
-            found.append(gauge("dueline_store_aof_ok", "1: it writes its log.", {(): ok}, merge=Merge.MIN))
+            found.append(gauge("dueline_store_aof_ok", "1: its append-only file works.", {(): ok}, merge=Merge.MIN))
         if status is not None:
             found.append(_counter_max("dueline_store_restarts", "Restarts of the embedded store.", status.restarts))
-            text = "Bytes of the embedded store's data that were lost, as an operator accepted it."
+            text = "Bytes of the embedded store's data whose loss an operator accepted."
             found.append(_counter_max("dueline_store_lost_bytes", text, status.lost_bytes))
             if status.free_bytes is not None:
-                text = "Room on the embedded store's disk."
+                text = "Free space on the embedded store's disk."
                 found.append(gauge("dueline_store_disk_free_bytes", text, {(): status.free_bytes}, merge=Merge.MAX))
         return found
 

@@ -77,7 +77,7 @@ class AsgiApp:
     ) -> Response | None:
         """The answer, or None when the client is gone."""
         if b"content-length" in raw and b"transfer-encoding" in raw:
-            return plain_error(400, "bad_request", "Content-Length and Transfer-Encoding exclude each other")
+            return plain_error(400, "bad_request", "Content-Length and Transfer-Encoding must not be used together")
         refusal = None if self._browser_rules is None else self._browser_rules.refusal(found.route, raw)
         if refusal is not None:
             return refusal

@@ -58,8 +58,8 @@ def families_of(report: Report) -> list[Family]:
             into = highest if name == "gap_max_ms" else sums
             into[(topic, name)] = getattr(counts, name)
     return [
-        gauge(SUMS, "Figures of one process.", sums, ("topic", "name")),
-        gauge(HIGHEST, "Figures of one process.", highest, ("topic", "name"), Merge.MAX),
+        gauge(SUMS, "Metrics of one process.", sums, ("topic", "name")),
+        gauge(HIGHEST, "Metrics of one process.", highest, ("topic", "name"), Merge.MAX),
     ]
 
 

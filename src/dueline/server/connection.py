@@ -80,7 +80,7 @@ class Connection(asyncio.Protocol):
             refusal = plain_error(
                 503,
                 "too_many_connections",
-                "The server has all the connections it takes.",
+                "The server has reached its limit of connections.",
                 headers=(("retry-after", "1"),),
             )
             self._write(Exchange(MALFORMED, NO_REQUEST, False), refusal, self._loop.time())

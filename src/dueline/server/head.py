@@ -50,7 +50,7 @@ def head_fault(version: str, raw: dict[bytes, bytes]) -> str | None:
     """What is wrong with a head that the parser accepted, or None. Together they reject every head that two HTTP
     implementations could read differently (request smuggling)."""
     if version != "1.1" and version != "1.0":
-        return f"HTTP/{version} is not spoken here"
+        return f"HTTP/{version} is not supported"
     host = raw.get(b"host")
     if host is None and version == "1.1":
         return "The Host header is missing"
@@ -60,7 +60,7 @@ def head_fault(version: str, raw: dict[bytes, bytes]) -> str | None:
     length = raw.get(b"content-length")
     if coding is not None:
         if length is not None:
-            return "Content-Length and Transfer-Encoding exclude each other"
+            return "Content-Length and Transfer-Encoding must not be used together"
         if coding.lower() != b"chunked" or version == "1.0":
             return "The only transfer coding is chunked, in HTTP/1.1"
     if length is not None and not (length.isdigit() and len(length) <= 19):

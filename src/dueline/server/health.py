@@ -71,7 +71,7 @@ class Health:
         self._clock_stepped = clock_stepped
         self._check = check
         self._wrong: Reason | None = None
-        self._trouble: Reason | None = Reason("starting", "the store was not asked yet")
+        self._trouble: Reason | None = Reason("starting", "the store has not been checked yet")
         self._task: asyncio.Task[None] | None = None
         self._log = structlog.get_logger("dueline.health")
 
@@ -135,7 +135,7 @@ class Health:
         if self._wrong is not None and not found:
             found.append(self._wrong)
         if embedded is not None and embedded.missing_bytes and not found:
-            text = f"{embedded.missing_bytes:,} bytes of the append-only file are gone; it is being written anew"
+            text = f"{embedded.missing_bytes:,} bytes of the append-only file are missing; it is being rewritten"
             found.append(Reason("not_durable", text))
         if self.facts is not None and not found:
             found += self._about(self.facts)

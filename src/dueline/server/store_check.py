@@ -153,7 +153,7 @@ def full_text(facts: Facts) -> str:
 def refusal(facts: Facts) -> str | None:
     """Why this store cannot be used at all; None if it can."""
     if facts.version[:2] < LEAST_VERSION[facts.server]:
-        return f"the store is {facts.name}; Redis 7.0 or Valkey 7.2 is the least that works"
+        return f"the store is {facts.name}; at least Redis 7.0 or Valkey 7.2 is needed"
     if facts.role != "master":
         return f"the store is a {facts.role}: give the address of the primary"
     if may_evict(facts):

@@ -88,7 +88,7 @@ class Workers:
         except TimeoutError:
             for child in living:
                 if child.poll() is None:
-                    self._log.warning("a worker did not end in time and is killed", pid=child.pid)
+                    self._log.warning("a worker did not stop in time and is killed", pid=child.pid)
                     child.kill()
             await asyncio.gather(*(exit_of(child) for child in living))
         finally:
