@@ -96,8 +96,8 @@ def _is_at(origin: bytes, host: bytes) -> bool:
 
 
 def _is_browser(headers: Mapping[bytes, bytes]) -> bool:
-    """Sec-Fetch-Mode is no sign, because Node's fetch sends it; nor is the user agent alone, because PowerShell calls
-    itself Mozilla."""
+    """Sec-Fetch-Mode does not count, because Node's fetch sends it. The user agent alone does not count either, because
+    PowerShell calls itself Mozilla."""
     if any(sign in headers for sign in (b"origin", b"referer", b"sec-fetch-site", b"sec-fetch-dest")):
         return True
     return headers.get(b"user-agent", b"").startswith(b"Mozilla/") and b"accept-language" in headers

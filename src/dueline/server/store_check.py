@@ -168,7 +168,7 @@ def store_words(kind: str, facts: Facts | None) -> str:
     """A description of a store. `kind` names it, without secrets; the facts may not be known yet."""
     if facts is None:
         return kind
-    written = facts.appendfsync or "not told"
+    written = facts.appendfsync or "unknown"
     return f"{kind}, {facts.name}, appendonly {'yes' if facts.aof else 'no'}, appendfsync {written}"
 
 

@@ -36,7 +36,7 @@ def held(job: LeasedJob) -> Response:
 
 
 def found(job: Job) -> Response:
-    """`delay` is the due time in whole seconds; `ttr` is the lease in seconds, rounded up if another protocol set it."""
+    """`delay` is the due time in whole seconds, `ttr` the lease in seconds (rounded up if another protocol set it)."""
     ttr_s = -(-(job.policy.lease_ms or DEFAULT_LEASE_MS) // 1000)
     body = text_of(job)
     data = {"topic": job.topic, "id": job.id, "delay": job.first_due_at_ms // 1000, "ttr": ttr_s, "body": body}
