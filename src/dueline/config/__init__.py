@@ -1,1 +1,1 @@
-"""Configuration: one frozen value (`settings`), filled from four places (`load`), described by itself (`table`)."""
+"""Configuration: one frozen value (`settings`), filled from several sources (`load`), listed key by key (`table`)."""

@@ -1,4 +1,4 @@
-"""A retry ladder as one text of the configuration: "5s, 30s, 2m", or "off" for one try. No I/O."""
+"""A retry ladder as a configuration value: "5s, 30s, 2m", or "off" for a single attempt. No I/O."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ..engine.policy import MAX_WAITS, Ladder, duration_ms
 
 
 def ladder_of(text: str) -> Ladder | None:
-    """The waits between tries; None: there is one try only. Raises InvalidField."""
+    """The waits between attempts; None: a single attempt. Raises InvalidField."""
     if text == "off":
         return None
     waits = text.split(",")

@@ -1,8 +1,8 @@
-"""Settings from five places: flags over `DUELINE_<SECTION>__<KEY>` variables over a configuration file of
-ouqiang/delay-queue (config.ouqiang_ini) over a TOML file over the defaults.
+"""Load the settings from five sources. In order of precedence: flags, `DUELINE_<SECTION>__<KEY>` variables, a
+configuration file of ouqiang/delay-queue (config.ouqiang_ini), a TOML file, the defaults.
 
-Nothing is guessed: an unknown key, a wrong type or a value out of its bounds is a ConfigError that names the key, where
-it stands and, for a slip of the pen, the key that was probably meant.
+Nothing is guessed: an unknown key, a wrong type or a value out of bounds is a ConfigError that names the key and its
+source. For a typing error it also suggests the key that was probably meant.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ConfigError(Exception):
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where to listen. Port 0: any free one."""
+    """An address to listen on. Port 0: any free port."""
 
     host: str
     port: int
@@ -85,8 +85,8 @@ def load(
 
 
 def wants_json(env: Mapping[str, str], file: Path | None) -> bool:
-    """Whether the log shall be JSON, as far as that can be read: also a configuration that cannot be used is told in
-    the log's format."""
+    """Whether the log is configured as JSON, even if the rest of the configuration is unusable. Errors about the
+    configuration are then JSON, too."""
     told: Any = env.get("DUELINE_LOG__FORMAT")
     if told is None and file is not None:
         try:
@@ -97,7 +97,7 @@ def wants_json(env: Mapping[str, str], file: Path | None) -> bool:
 
 
 def _share_port(values: dict[str, tuple[Any, str]], ouqiang: OuqiangFile) -> None:
-    """The original's port is ours, too: where nobody said where we listen, it is there, not beside it."""
+    """If the ouqiang file names our default port and server.listen is not set, serve both on the file's address."""
     own = ouqiang.values.get("dialects.ouqiang.listen")
     if own is None or values["dialects.ouqiang.listen"] != own or "server.listen" in values:
         return
@@ -106,7 +106,7 @@ def _share_port(values: dict[str, tuple[Any, str]], ouqiang: OuqiangFile) -> Non
 
 
 def check(settings: Settings, origins: Mapping[str, str] = MappingProxyType({})) -> None:
-    """What holds between keys. Raises ConfigError. `origins`: where the value of a key comes from."""
+    """Check the rules that types cannot express. Raises ConfigError. `origins`: the source of each key's value."""
     _check_reach(settings, settings.server.listen, "server.listen", origins)
     for name in msgspec.structs.asdict(settings.dialects):
         listen: str | None = getattr(getattr(settings.dialects, name), "listen", None)
@@ -130,8 +130,8 @@ def check(settings: Settings, origins: Mapping[str, str] = MappingProxyType({}))
             raise ConfigError(f"store.url: must begin with one of {', '.join(s + '://' for s in SCHEMES)}")
         if settings.store.durability == "fsync":
             raise ConfigError(
-                'store.durability: "fsync" can be promised only for the embedded store; an external one is "standard": '
-                "as it is configured there"
+                'store.durability: "fsync" is possible only with the embedded store; an external store is "standard": '
+                "as durable as its own configuration makes it"
             )
     elif settings.store.durability not in (None, "fsync"):
         raise ConfigError(f'store.durability: the embedded store is "fsync", not "{settings.store.durability}"')
@@ -140,14 +140,14 @@ def check(settings: Settings, origins: Mapping[str, str] = MappingProxyType({}))
 
 
 def _check_reach(settings: Settings, listen: str, path: str, origins: Mapping[str, str]) -> None:
-    """Nobody but this machine may reach a server that asks for no token, unless that is wanted."""
+    """Refuse an address beyond loopback unless `insecure` is set, because the server does not check tokens."""
     origin = origins.get(path, "")
     path = origin if origin.startswith("bind_address") else path
     address = parse_address(listen, path)
     if not address.loopback and not settings.server.insecure:
         raise ConfigError(
-            f"{path} = {listen}: others could reach this address, and the server asks nobody "
-            f"for a token. Listen on 127.0.0.1:{address.port} (behind a proxy that checks its callers), or say "
+            f"{path} = {listen}: others could reach this address, and the server does not check "
+            f"tokens. Listen on 127.0.0.1:{address.port} (behind a proxy that authenticates clients), or set "
             "--insecure (server.insecure = true) if everyone who can reach it may read and change every job."
         )
 
@@ -190,7 +190,8 @@ def _leaves(content: Mapping[str, Any], prefix: str, table: Mapping[str, Key]) -
 
 
 def _from_env(env: Mapping[str, str], table: Mapping[str, Key]) -> dict[str, tuple[Any, str]]:
-    """Variables without a double underscore (DUELINE_URL, DUELINE_TOKEN ...) belong to the clients."""
+    """The settings among the variables. Those without a double underscore (DUELINE_URL, DUELINE_TOKEN ...) are for
+    clients."""
     by_variable = {key.variable: key for key in table.values()}
     found: dict[str, tuple[Any, str]] = {}
     for name in sorted(env):
@@ -210,7 +211,7 @@ def _from_env(env: Mapping[str, str], table: Mapping[str, Key]) -> dict[str, tup
 
 
 def _convert(key: Key, value: Any, origin: str, *, strict: bool) -> Any:
-    """The value in the key's type. `strict` False: from text, where "4" is a number and "true" a truth."""
+    """The value in the key's type. `strict` False: convert from text, so "4" is a number and "true" a boolean."""
     if not strict and isinstance(value, str) and key.kind == "true or false":
         value = {"yes": True, "on": True, "no": False, "off": False}.get(value.lower(), value.lower())
     try:
@@ -225,7 +226,7 @@ def _convert(key: Key, value: Any, origin: str, *, strict: bool) -> Any:
 def _unknown(path: str, table: Mapping[str, Key]) -> str:
     name = path.rsplit(".", 1)[-1]
     near = difflib.get_close_matches(path, table, 1, 0.7)
-    if not near:  # the right key in the wrong section, or a section with a typing error
+    if not near:  # perhaps the right key in the wrong section, or a misspelled section
         near = [key for key in table if key.rsplit(".", 1)[-1] == name] or difflib.get_close_matches(
             path, {key.rsplit(".", 1)[0] for key in table}, 1, 0.7
         )

@@ -1,12 +1,12 @@
-"""The configuration file of ouqiang/delay-queue, read as that program read it.
+"""The configuration file of ouqiang/delay-queue, read as that program reads it.
 
     bind_address                     dialects.ouqiang.listen
     queue_block_timeout              dialects.ouqiang.hold_ms (seconds there)
     redis.host, .db, .password       store.url; without any of them jobs are kept in the embedded store
-    all else                         has no effect here, which is reported
+    all other keys                   have no effect here, which is reported
 
-It is an INI file of which only the keys before the first section count. An empty value or a number that is none means
-the default of the original. A file that cannot be read ends the start with the original's words.
+It is an INI file in which only the keys before the first section count. An empty value or an invalid number means the
+original's default. A file that cannot be read stops the server with the original's error text.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ UNUSED = (
 
 
 class Unreadable(Exception):
-    """The file cannot be read or is no INI file."""
+    """The file cannot be read or is not an INI file."""
 
 
 class OuqiangFile(msgspec.Struct, frozen=True):
-    """`values`: key of our settings -> (value, where it comes from). `notes`: what whoever starts us should know."""
+    """`values`: key of our settings -> (value, its source). `notes`: remarks to log at the start."""
 
     values: dict[str, tuple[Any, str]]
     notes: tuple[str, ...]
 
 
 def read(file: Path) -> OuqiangFile:
-    """Raises Unreadable, with the original's words and a hint."""
+    """Raises Unreadable, with the original's error text and a hint."""
     try:
         keys = dict(_keys(file.read_text(encoding="utf-8-sig", errors="replace")))
     except (OSError, ValueError) as error:
@@ -78,7 +78,7 @@ def _keys(text: str) -> Iterator[tuple[str, str]]:
         if not line or line[0] in "#;":
             continue
         if line[0] == "[":
-            return  # the original looks into no section
+            return  # the original ignores all sections
         found = re.fullmatch(r"([^=:]*?)\s*[=:](.*)", line)
         if found is None or not found[1]:
             raise ValueError(f"line {number}: no key and value")
@@ -86,7 +86,7 @@ def _keys(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _value(text: str) -> str:
-    """Without the comment behind it and the quotes around it. Only backquotes protect # and ;."""
+    """The value without a trailing comment and its quotes. Only backquotes protect # and ;."""
     if text.startswith("`"):
         return text[1:].partition("`")[0]
     text = re.split("[#;]", text, maxsplit=1)[0].rstrip()
@@ -100,16 +100,16 @@ def _number(text: str, default: int) -> int:
 
 
 def _address(text: str) -> str:
-    """Without a host it means every address, as Go has it."""
+    """An address without a host means all interfaces, as in Go."""
     return f"0.0.0.0{text}" if text.startswith(":") else text
 
 
 def _hold_s(text: str) -> tuple[int, str | None]:
     asked_s = _number(text, DEFAULT_HOLD_S)
     if asked_s <= 0:
-        return DEFAULT_HOLD_S, f"queue_block_timeout = {asked_s}: taken as {DEFAULT_HOLD_S}, nothing waits for ever"
+        return DEFAULT_HOLD_S, f"queue_block_timeout = {asked_s}: taken as {DEFAULT_HOLD_S} (no pop waits for ever)"
     if asked_s > LONGEST_HOLD_S:
-        return LONGEST_HOLD_S, f"queue_block_timeout = {asked_s}: taken as {LONGEST_HOLD_S}, the longest there is"
+        return LONGEST_HOLD_S, f"queue_block_timeout = {asked_s}: taken as {LONGEST_HOLD_S}, the maximum"
     return asked_s, None
 
 
@@ -123,7 +123,7 @@ def _store_url(keys: dict[str, str]) -> str:
 def _without_effect(keys: dict[str, str]) -> Iterator[str]:
     unused = [name for name in UNUSED if name in keys]
     if unused:
-        yield f"without effect here: {', '.join(unused)} (there are no buckets, and connections are our own matter)"
+        yield f"without effect here: {', '.join(unused)} (there are no buckets, and connections are managed internally)"
     unknown = [name for name in keys if name not in USED and name not in UNUSED]
     if unknown:
         yield f"unknown to the original and to us: {', '.join(unknown)}"

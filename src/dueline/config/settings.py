@@ -1,7 +1,7 @@
-"""Everything that can be set, as one frozen value. The structs are the table: name, type, bounds, default and meaning
-of a key stand here once and drive the TOML file, the environment, the flags and the docs page (config.table).
+"""All settings as one frozen value. The structs are the single definition of each key: its name, type, bounds, default
+and meaning. They drive the TOML file, the environment, the flags and the docs page (config.table).
 
-Rules for the next editor: a new key needs a `Meta(description=...)`, a default that is right for most, and its unit in
+Rules for the next editor: a new key needs a `Meta(description=...)`, a default that suits most users, and its unit in
 its name. A key that may hold a secret is listed in SECRET.
 """
 
@@ -25,35 +25,35 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The process and its listener."""
 
     listen: Annotated[
-        str, Meta(description="Address to listen on, HOST:PORT or [IPV6]:PORT. Port 0 takes a free one.")
+        str, Meta(description="Address to listen on, HOST:PORT or [IPV6]:PORT. Port 0: any free port.")
     ] = DEFAULT_LISTEN
     workers: Annotated[
         int, Meta(ge=1, le=256, description="Server processes that share the address and the store.")
     ] = 1
     insecure: Annotated[
-        bool, Meta(description="Listen on an address that others can reach, although no tokens are asked for.")
+        bool, Meta(description="Allow an address that other machines can reach, although tokens are not checked.")
     ] = False
     hosts: Annotated[
         tuple[str, ...],
         Meta(
-            description='Names that clients call this server by ("queue.corp", "*.corp"), beside localhost and IP '
-            "addresses. A request to another name is refused; on an address that others can reach only if names are "
-            "given here."
+            description='Names of this server that clients may use ("queue.corp", "*.corp"), besides localhost and IP '
+            "addresses. A request to any other name is refused. On an address that other machines can reach, this is "
+            "checked only if names are given here."
         ),
     ] = ()
     origins: Annotated[
         tuple[str, ...],
         Meta(
-            description='Origins of web pages that may call this server ("https://queue.corp"), beside its own '
+            description='Origins of web pages that may call this server ("https://queue.corp"), besides its own '
             "address. Needed behind a proxy that changes Host."
         ),
     ] = ()
     drain_ms: Annotated[
-        int, Meta(ge=0, le=600_000, description="How long calls that are under way may take to end after SIGTERM.")
+        int, Meta(ge=0, le=600_000, description="How long running calls may take to finish after SIGTERM.")
     ] = 5_000
     max_connections: Annotated[
         int,
-        Meta(ge=1, le=1_000_000, description="Open client connections per process and address; more are turned away."),
+        Meta(ge=1, le=1_000_000, description="Open client connections per process and address; more are refused."),
     ] = 10_000
 
 
@@ -63,43 +63,43 @@ class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url: Annotated[
         str | None,
         Meta(
-            description="Address of a Redis or Valkey (redis://, rediss://, unix://). Empty: the server runs its own, "
-            "embedded, in store.data."
+            description="Address of a Redis or Valkey (redis://, rediss://, unix://). Empty: the server runs an "
+            "embedded store in store.data."
         ),
     ] = None
     data: Annotated[str, Meta(min_length=1, description="Folder of the embedded store.")] = DEFAULT_DATA
     binary: Annotated[
-        str | None, Meta(description="Program of the embedded store: another valkey-server or redis-server.")
+        str | None, Meta(description="Program of the embedded store, to use another valkey-server or redis-server.")
     ] = None
     durability: Annotated[
         Literal["fsync", "standard"] | None,
         Meta(
-            description="What a success means: fsync (on disk) or standard (as that store is configured). Empty: fsync "
+            description="What a success means: fsync (on disk) or standard (as the store is configured). Empty: fsync "
             "when embedded, else standard."
         ),
     ] = None
     prefix: Annotated[
-        str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,32}$", description="First part of every key in the store.")
+        str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,32}$", description="The prefix of every key in the store.")
     ] = "dueline"
     min_free_bytes: Annotated[
         int,
-        Meta(ge=0, description="Embedded: sends are refused while the disk has less room than this; the rest goes on."),
+        Meta(ge=0, description="Embedded: sends are refused while the disk has less free space; other calls work."),
     ] = 128 << 20
     max_memory_bytes: Annotated[
         Annotated[int, Meta(ge=8 << 20)] | None,
         Meta(
-            description="Embedded: sends are refused while the store uses more memory than this; the rest goes on. "
-            "Empty: 40 % of the machine's memory, or of its container's."
+            description="Embedded: sends are refused while the store uses more memory than this; other calls work. "
+            "Empty: 40 % of the memory of the machine, or of the container."
         ),
     ] = None
 
 
 class Topics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What holds for every topic."""
+    """Settings for every topic."""
 
     idle_ms: Annotated[
         int,
-        Meta(ge=1_000, description="A topic without jobs, leases, waiters and policy is forgotten after this time."),
+        Meta(ge=1_000, description="A topic without jobs, leases, waiters and policy is removed after this time."),
     ] = 30 * 60_000
 
 
@@ -107,41 +107,41 @@ class Push(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Outgoing calls."""
 
     enabled: Annotated[
-        bool, Meta(description="Whether this server makes calls. Others on the same store may make them instead.")
+        bool, Meta(description="Whether this server makes push calls. Others on the same store may make them.")
     ] = True
     allow: Annotated[
         tuple[str, ...],
         Meta(
-            description='What may be called beside public addresses: networks ("10.0.0.0/8", "127.0.0.1") and names '
-            '("billing.corp", "*.corp"), each with every port.'
+            description='What may be called besides public addresses: networks ("10.0.0.0/8", "127.0.0.1") and names '
+            '("billing.corp", "*.corp"), each on every port.'
         ),
     ] = ()
     ports: Annotated[
         tuple[Annotated[int, Meta(ge=1, le=65_535)], ...],
-        Meta(description="The ports that may be called elsewhere. Empty: all."),
+        Meta(description="The ports that may be called on all other addresses. Empty: all."),
     ] = ()
     deny_names: Annotated[
         tuple[str, ...], Meta(description="Names that are never called, whatever they resolve to, unless allowed.")
     ] = ("metadata.google.internal", "metadata", "*.internal")
     follow_redirects: Annotated[
-        int, Meta(ge=0, le=5, description="How many redirects of one call are followed; each is checked like the call.")
+        int, Meta(ge=0, le=5, description="How many redirects a call follows; each is checked like the call itself.")
     ] = 0
     per_host: Annotated[
         int,
         Meta(
             ge=1,
             le=10_000,
-            description="Calls at once to one host, per process, of a topic whose jobs carry their own URLs.",
+            description="Concurrent calls to one host, per process, for a topic whose jobs carry their own URLs.",
         ),
     ] = 16
     user_agent: Annotated[
         Annotated[str, Meta(pattern=r"^[\x21-\x7e]([\x20-\x7e]{0,198}[\x21-\x7e])?$")] | None,
-        Meta(description="How calls name their sender. Empty: dueline/ and its version."),
+        Meta(description="The User-Agent header of calls. Empty: dueline/ and the version."),
     ] = None
 
 
 class StaticInstance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One running copy of a service. `tasks`: the task types it works on, with commas (Spring)."""
+    """One running instance of a service. `tasks`: the task types it handles, separated by commas (Spring)."""
 
     url: Annotated[str, Meta(pattern=r"^https?://[^\s/]", max_length=2048)]
     tasks: str | None = None
@@ -153,24 +153,24 @@ class Eureka(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url: Annotated[
         Annotated[str, Meta(pattern=r"^https?://\S+(\s*,\s*https?://\S+)*$")] | None,
         Meta(
-            description="Its address, such as http://127.0.0.1:8761/eureka; several with commas. Needs "
-            "dueline[eureka]. Empty: none is asked.",
+            description="Its address, such as http://127.0.0.1:8761/eureka; separate several with commas. Needs "
+            "dueline[eureka]. Empty: no registry.",
         ),
     ] = None
     prefer_ip: Annotated[bool, Meta(description="Call instances by their addresses, not by their names.")] = False
     refresh_ms: Annotated[
-        int, Meta(ge=1_000, le=3_600_000, description="How long an answer of the registry is believed.")
+        int, Meta(ge=1_000, le=3_600_000, description="How long an answer of the registry is cached.")
     ] = 10_000
 
 
 class Discovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where services run that a target or an application of the Spring queue names."""
+    """Where the services run that push targets and applications of the Spring queue name."""
 
     static: Annotated[
         dict[str, tuple[StaticInstance, ...]],
         Meta(
             description='A table [discovery.static] of service = [{ url = "http://127.0.0.1:9024", tasks = "task1" }], '
-            "in the order to try them. It counts over the registry."
+            "in the order to try them. It takes precedence over the registry."
         ),
     ] = msgspec.field(default_factory=dict)
     eureka: Eureka = Eureka()
@@ -179,14 +179,14 @@ class Discovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Log(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The log, on stderr."""
 
-    level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="The least that is logged.")] = (
+    level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="The lowest level to log.")] = (
         "info"
     )
     format: Annotated[
         Literal["auto", "json", "text"],
         Meta(
-            description="json: every line is a JSON object, the ready line included. auto: text on a terminal, else "
-            "JSON but for the ready line and refusals."
+            description="json: every line is a JSON object, even the ready line. auto: text on a terminal, else JSON "
+            "except for the ready line and the reason of a failed start."
         ),
     ] = "auto"
 
@@ -194,7 +194,7 @@ class Log(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One wire protocol."""
 
-    enabled: Annotated[bool, Meta(description="Whether this dialect is spoken.")] = True
+    enabled: Annotated[bool, Meta(description="Whether this dialect is served.")] = True
 
 
 Namespace = Annotated[
@@ -207,12 +207,12 @@ Namespace = Annotated[
 
 
 class ForeignDialect(Dialect, frozen=True, forbid_unknown_fields=True):
-    """A protocol of another delay queue. One that has a listener of its own answers there only."""
+    """The protocol of another delay queue. If it has an address of its own, it is served only there."""
 
     namespace: Namespace = "default"
     listen: Annotated[
         str | None,
-        Meta(description="An address of its own, HOST:PORT or [IPV6]:PORT; it then answers nowhere else."),
+        Meta(description="An address of its own, HOST:PORT or [IPV6]:PORT; the dialect is then served only there."),
     ] = None
 
 
@@ -225,15 +225,15 @@ class Camellia(ForeignDialect, frozen=True, forbid_unknown_fields=True):
         Meta(
             ge=1,
             le=TEN_YEARS_MS,
-            description="How long a job can be consumed from its due time on, if it does not say.",
+            description="How long after its due time a job can be consumed, unless the send sets it.",
         ),
     ] = 3_600_000
     max_retry: Annotated[
-        int, Meta(ge=0, le=9_999, description="Deliveries after the first one, for a job that does not say.")
+        int, Meta(ge=0, le=9_999, description="Deliveries after the first one, unless the send sets it.")
     ] = 10
-    ack_timeout_ms: Annotated[int, Meta(ge=1, description="Time for the ack, for a pull that does not say.")] = 30_000
+    ack_timeout_ms: Annotated[int, Meta(ge=1, description="Time for the ack, unless the pull sets it.")] = 30_000
     long_poll_ms: Annotated[
-        int, Meta(ge=1, le=3_600_000, description="How long a long poll is held, for one that does not say.")
+        int, Meta(ge=1, le=3_600_000, description="How long a long poll is held, unless it sets this itself.")
     ] = 10_000
     retain_ms: Annotated[int, Meta(ge=0, le=TEN_YEARS_MS, description="How long an ended job can still be read.")] = (
         300_000
@@ -244,7 +244,7 @@ class Camellia(ForeignDialect, frozen=True, forbid_unknown_fields=True):
 
 
 class Ouqiang(ForeignDialect, frozen=True, forbid_unknown_fields=True):
-    """ouqiang/delay-queue. Ids are unique over all topics of its namespace."""
+    """ouqiang/delay-queue. Ids are unique across all topics of its namespace."""
 
     namespace: Namespace = "ouqiang"
     hold_ms: Annotated[
@@ -253,24 +253,24 @@ class Ouqiang(ForeignDialect, frozen=True, forbid_unknown_fields=True):
 
 
 class Youzan(ForeignDialect, frozen=True, forbid_unknown_fields=True):
-    """The Youzan-style protocol. Ids are unique over all topics of its namespace."""
+    """The Youzan-style protocol. Ids are unique across all topics of its namespace."""
 
     namespace: Namespace = "youzan"
-    ttr_ms: Annotated[int, Meta(ge=1_000, description="Time to run, for a job that does not say.")] = 60_000
+    ttr_ms: Annotated[int, Meta(ge=1_000, description="Time to run, unless the job sets it.")] = 60_000
     empty_pop_success: Annotated[
         bool, Meta(description="Whether a pop that finds nothing is a success with id null, or an error.")
     ] = True
 
 
 class Spring(ForeignDialect, frozen=True, forbid_unknown_fields=True):
-    """The Spring redis delay queue, service mode. Ids are unique over all groups of its namespace."""
+    """The Spring redis delay queue, service mode. Ids are unique across all groups of its namespace."""
 
     namespace: Namespace = "spring"
     retry: Annotated[
         str,
         Meta(
-            description='The waits between tries when instances are there and all fail; then the job is dead. "off": '
-            "one try. For jobs that are added from now on.",
+            description='The waits between attempts when instances exist but all fail; then the job is dead. "off": a '
+            "single attempt. Applies to jobs added from now on.",
         ),
     ] = "5s, 30s, 2m, 10m, 30m, 2h"
     timeout_ms: Annotated[
@@ -279,7 +279,7 @@ class Spring(ForeignDialect, frozen=True, forbid_unknown_fields=True):
             ge=0,
             le=3_600_000,
             description="How long an application may work on a job; then the next instance is called, while the first "
-            "may still work. 0: as long as its connection lives.",
+            "may still be working. 0: as long as the connection is open.",
         ),
     ] = 0
     no_instance_limit_ms: Annotated[
@@ -287,26 +287,26 @@ class Spring(ForeignDialect, frozen=True, forbid_unknown_fields=True):
         Meta(
             ge=0,
             le=TEN_YEARS_MS,
-            description="A job that could not be delivered so long after its time is dead. 0: a job for which no "
-            "instance is there waits without end.",
+            description="A job that is not delivered this long after its due time is dead. 0: a job without an "
+            "instance waits for ever.",
         ),
     ] = 0
 
 
 class Exfe(ForeignDialect, frozen=True, forbid_unknown_fields=True):
-    """EXFE's queue service over HTTP. What it calls back must be in push.allow, unless it is public."""
+    """EXFE's queue service over HTTP. Callback addresses that are not public must be in push.allow."""
 
     namespace: Namespace = "exfe"
     retry: Annotated[
         str,
         Meta(
-            description='The waits between tries of a callback; then the group is dead. "off": one try, and the group '
-            "is gone, as in the original. For what is pushed from now on.",
+            description='The waits between attempts of a callback; then the group is dead. "off": a single attempt, '
+            "then the group is gone, as in the original. Applies to pushes from now on.",
         ),
     ] = "10s, 1m, 5m, 30m, 2h"
     timeout_ms: Annotated[int, Meta(ge=100, le=3_600_000, description="How long a callback may take.")] = 30_000
     concurrency: Annotated[
-        int, Meta(ge=1, le=10_000, description="Callbacks at a time, of all processes; push.per_host is per host.")
+        int, Meta(ge=1, le=10_000, description="Concurrent callbacks, over all processes; push.per_host is per host.")
     ] = 256
 
 
@@ -322,7 +322,7 @@ class Dialects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def namespaces_with_own_ids(dialects: Dialects) -> frozenset[str]:
-    """The namespaces whose ids are unique over all topics: those of the protocols that know ids without a topic."""
+    """The namespaces with namespace-scoped ids: those of the protocols that address a job without its topic."""
     return frozenset(one.namespace for one in (dialects.ouqiang, dialects.youzan, dialects.spring) if one.enabled)
 
 
@@ -339,7 +339,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dialects: Dialects = Dialects()
 
 
-# [limits] are the engine's own (engine.limits), which knows no config: (least, most, meaning).
+# [limits] belongs to the engine (engine.limits), which does not know the config: (minimum, maximum, meaning).
 LIMITS: dict[str, tuple[int, int, str]] = {
     "max_body_bytes": (1, 4 << 20, "Bytes of one job's body."),
     "max_request_bytes": (1024, 64 << 20, "Bytes of one request."),
@@ -353,7 +353,7 @@ LIMITS: dict[str, tuple[int, int, str]] = {
     "max_tag_bytes": (1, 256, "Bytes of one tag."),
     "max_headers": (0, 128, "Headers of one job."),
     "max_headers_bytes": (0, 64 * 1024, "Bytes of all headers of one job."),
-    "max_queued_jobs": (1, 1_000_000, "Jobs that wait for one script call, per line; 429 beyond, large calls first."),
+    "max_queued_jobs": (1, 1_000_000, "Jobs waiting for a script call, per partition; 429 beyond, large calls first."),
     "max_queued_bytes": (1 << 20, 1 << 30, "Their bytes."),
     "max_waiters": (1, 1_000_000, "Parked pulls per process."),
 }

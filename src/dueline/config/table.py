@@ -1,4 +1,4 @@
-"""The keys of the configuration, read off the settings' structs: one row per key. No I/O."""
+"""The keys of the configuration, derived from the structs of the settings: one row per key. No I/O."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FLAGS: dict[str, str] = {
 
 
 class Key(msgspec.Struct, frozen=True):
-    """One key. `type` is what a value is converted to; `meaning` one sentence."""
+    """One key. Values are converted to `type`; `meaning` is one sentence."""
 
     path: str
     type: Any
@@ -43,7 +43,7 @@ class Key(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """Its type in words."""
+        """Its type, as text for messages and docs."""
         return kind(self.type)
 
 
@@ -70,7 +70,7 @@ def _walk(struct: type[msgspec.Struct], prefix: str) -> Iterator[Key]:
 
 
 def plain(hint: Any) -> Any:
-    """The type without its notes and without "or nothing"."""
+    """The type without its annotations and without "| None"."""
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
     if get_origin(hint) in (Union, types.UnionType):
@@ -80,7 +80,7 @@ def plain(hint: Any) -> Any:
 
 
 def kind(hint: Any) -> str:
-    """A type in words, for messages and the docs page."""
+    """A type as text, for messages and the docs page."""
     bare = plain(hint)
     if get_origin(bare) is Literal:
         return "one of " + ", ".join(f'"{word}"' for word in get_args(bare))

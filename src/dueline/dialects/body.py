@@ -1,5 +1,5 @@
-"""Bodies between protocols: what one stored, another shows. String protocols show JSON as its text, bytes as base64,
-and the items of a merge group as the text of one JSON array."""
+"""How a protocol shows bodies that another one stored. String protocols show JSON as its text, bytes as base64, and the
+items of a merge group as the text of one JSON array."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..engine.job import BodyKind, Job, LeasedJob
 
 
 def text_of(job: LeasedJob | Job) -> str:
-    """The body of a job as a string protocol shows it; empty when it is no longer kept."""
+    """The body of a job as a string protocol shows it; empty if the body is no longer stored."""
     if job.items is not None:
         return items_json(job.items).decode(errors="replace")
     body = job.body or b""

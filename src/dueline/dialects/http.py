@@ -1,7 +1,7 @@
-"""What a handler sees of HTTP: a request in, a response out. It knows neither ASGI nor sockets.
+"""HTTP as a handler sees it: a request in, a response out. Handlers know neither ASGI nor sockets.
 
-The transport is a choice of `server`: it builds a Request, finds the route, awaits the handler, writes the Response.
-A handler that raises a DuelineError is answered by its dialect's `failed`. A cancelled handler: the client is gone.
+`server` provides the transport: it builds a Request, finds the route, awaits the handler and writes the Response. If a
+handler raises a DuelineError, its dialect's `failed` builds the answer. A handler is cancelled when the client is gone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..engine.errors import DuelineError
 
 
 class Request(msgspec.Struct):
-    """One request, whole. `path` and `query` are as on the wire (percent-escaped); header names are lower case."""
+    """One complete request. `path` and `query` are percent-encoded, as on the wire; header names are lower case."""
 
     method: str
     path: str
@@ -23,11 +23,11 @@ class Request(msgspec.Struct):
     headers: Mapping[str, str]
     body: bytes
     params: tuple[str, ...] = ()  # the percent-decoded {placeholders} of the route, in order
-    namespace: str | None = None  # fixed by the caller's token, if there is one
+    namespace: str | None = None  # set by the caller's token, if there is one
 
 
 class Response(msgspec.Struct):
-    """One answer. `undelivered` is called (once, in the event loop) when it could not be written to the client."""
+    """One answer. `undelivered` is called once, in the event loop, if it could not be written to the client."""
 
     status: int
     body: bytes = b""
@@ -40,56 +40,56 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Route(msgspec.Struct, frozen=True):
-    """One line of a dialect's table. method "*" = any verb. Pattern segments in braces are placeholders."""
+    """One line of a dialect's table. Method "*": any method. Pattern segments in braces are placeholders."""
 
     method: str
     pattern: str
     handler: Handler
     name: str  # the label in metrics and the operation id in OpenAPI
-    parks: bool = False  # may wait long (a long poll): cancelled when the client goes away; others run to their end
-    max_body_bytes: int | None = None  # None: the server's limit; more is answered with `failed(BodyTooLarge)`
-    always: bool = False  # also while the server is starting and its store is not there
-    page: bool = False  # for people: a link on any other site may lead here
-    programs_only: bool = False  # changes something although it takes a GET: refused to browsers
-    taskless: bool = False  # asked often: may be run outside a task, so it must not use asyncio.timeout and the like
+    parks: bool = False  # may wait long (a long poll): cancelled when the client disconnects; others run to completion
+    max_body_bytes: int | None = None  # None: the server's limit; a larger body is answered with `failed(BodyTooLarge)`
+    always: bool = False  # served even while the server is starting without its store
+    page: bool = False  # for people: links on other sites may lead here
+    programs_only: bool = False  # changes state on a GET, so browsers are refused
+    taskless: bool = False  # called often: may run outside a task, so it must not use asyncio.timeout and the like
 
 
 class Dialect(Protocol):
-    """One wire protocol. `routes` is its whole surface on one page."""
+    """One wire protocol. `routes` lists all of its paths."""
 
     name: str
 
     def routes(self) -> Sequence[Route]: ...
 
     def failed(self, request: Request, error: DuelineError) -> Response:
-        """The answer for a refusal, in this dialect's words."""
+        """The answer for a refusal, in this dialect's format."""
         ...
 
 
 @runtime_checkable
 class SpaceOwner(Dialect, Protocol):
-    """A dialect that has words for all paths below `space`, also for those that do not exist: its `failed` is asked
-    with NoRoute and MethodNotAllowed there. An empty space: only a listener of its own, if it has one."""
+    """A dialect that answers all paths below `space`, even those that do not exist: its `failed` gets NoRoute and
+    MethodNotAllowed for them. An empty `space` means that this applies only to a listener of its own."""
 
     space: str
 
 
 @runtime_checkable
 class PathSpeller(Dialect, Protocol):
-    """A dialect whose original knows other spellings of a path: doubled slashes, a slash at the end."""
+    """A dialect whose original accepts other spellings of a path: doubled slashes, a trailing slash."""
 
     def respelled(self, path: str) -> str:
-        """The path that the original looks up for this one. Called for paths that nobody claims."""
+        """The path that the original looks up for this one. Called for paths without a route."""
         ...
 
     def moved(self, request: Request, path: str) -> Response | None:
-        """The redirect to the path that was meant; None: the request is answered as if it had been sent there."""
+        """A redirect to the canonical path, or None to answer as if the request had been sent there."""
         ...
 
 
 def plain_error(
     status: int, code: str, message: str, field: str | None = None, headers: tuple[tuple[str, str], ...] = ()
 ) -> Response:
-    """The one error shape of the product, for refusals that no dialect has words for (no route, broken HTTP)."""
+    """An error in the native shape, for refusals that belong to no dialect (no route, invalid HTTP)."""
     body = msgspec.json.encode({"error": {"code": code, "message": message, "field": field}})
     return Response(status, body, headers=headers)

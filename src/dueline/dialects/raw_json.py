@@ -1,4 +1,4 @@
-"""JSON as it was written, for protocols that are lax about types: numbers digit for digit, objects as pairs. No I/O."""
+"""JSON as it was written, for protocols with loose types: numbers digit for digit, objects as pairs. No I/O."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ class Number(str):
 
 
 class Object(list[tuple[str, Any]]):
-    """A JSON object as pairs, in their order; a key may stand there twice."""
+    """A JSON object as pairs, in order; a key may occur more than once."""
 
 
 class NoObject(ValueError):
-    """JSON, but of another kind."""
+    """The text is JSON, but not an object."""
 
 
 def written_object(text: str) -> Object:
-    """The object that this text is. Raises NoObject; ValueError: it is no JSON, or nested too deeply."""
+    """The JSON object in this text. Raises NoObject, or ValueError if it is not JSON or is nested too deeply."""
     try:
         value = json.loads(
             text, object_pairs_hook=Object, parse_int=Number, parse_float=Number, parse_constant=_no_constant

@@ -1,9 +1,9 @@
-"""One server process, wired: the only place where store, engine, dialects, front and telemetry meet.
+"""The wiring of one server process: the only place where store, engine, dialects, front and telemetry meet.
 
-listen   the front answers: /healthz and /readyz at once, everything else "loading" until it is open; a poll hears it
-         a second later, because whoever polls asks again at once
-open     the store is there, judged and connected; the engine runs
-stop     parked polls are answered empty, what is under way is finished, connections close; engine and store end
+listen   the front accepts connections. /healthz and /readyz work at once; every other call gets 503 "loading" until
+         `open` is done. Polls get it after a second, because polling clients retry without a pause
+open     waits for the store, checks it, connects to it and starts the engine
+stop     answers parked polls with an empty result, finishes running calls, closes connections, stops engine and store
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ from .store_check import Facts, Probe, refusal, scope_refusal, store_words
 from .system import SystemRoutes
 
 STORE_WAIT_S = 30.0  # for an external store at the start
-STORE_LATE_S = 0.8  # after which its silence is told
+STORE_LATE_S = 0.8  # after this long without an answer, a warning is logged
 TOPICS_SHOWN = 200
 TOPICS_FRESH_S = 5.0
 LAST_CALLS_S = 2.0
-MAX_PUSH_DRAIN_S = 6.0  # for calls to push targets that are under way: the whole end takes at most 10 s
+MAX_PUSH_DRAIN_S = 6.0  # for running calls to push targets, so that the whole shutdown takes at most 10 s
 LOADING = "the server is starting; nothing was done"
 CALM_S = 1.0  # how long a poll is held while the server is starting
 
@@ -67,7 +67,8 @@ class StartRefused(Exception):
 
 
 class App:
-    """`embedded` tells the state of the embedded store, None for an external one. `folder`: where siblings meet."""
+    """`embedded` returns the state of the embedded store, None for an external one. `folder` holds the sockets over
+    which the worker processes of one server exchange metrics."""
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class App:
         self._facts: Facts | None = None
         self._topics: tuple[float, list[Family]] = (0.0, [])
         self._always_open: frozenset[str] = frozenset()
-        self._started = asyncio.Event()  # or given up: nobody need wait for the start any more
+        self._started = asyncio.Event()  # set once the start has succeeded or failed
         node = CamelliaNode(folder, lambda: not self.health.reasons(), self._families)
         self._camellia = CamelliaDialect(self.engine, settings.limits, camellia_options(settings), node)
         self._camellia_metrics = CamelliaMetrics(self._camellia)
@@ -111,10 +112,10 @@ class App:
         self.fronts = [self._front(address, names) for address, names in addresses(settings).items()]
         self._log = structlog.get_logger("dueline.server")
 
-    # --- what is spoken where ---------------------------------------------------------------------------------------
+    # --- dialects and addresses -------------------------------------------------------------------------------------
 
     def _speak(self) -> dict[str, Dialect]:
-        """Every dialect by its name in the settings, which say whether and where it is spoken (server.listeners)."""
+        """Every dialect by its name in the settings. server.listeners decides which are served, and where."""
         return {
             "native": NativeDialect(self.engine, self.settings.limits, self.info, self.push.rules),
             "camellia": self._camellia,
@@ -125,7 +126,7 @@ class App:
         }
 
     def _front(self, address: str, names: Sequence[str]) -> Front:
-        """A front for one address. Health and metrics are told at each of them."""
+        """A front for one address. Every address serves health and metrics."""
         is_main = address == self.settings.server.listen
         system = SystemRoutes(__version__, self.health.reasons, self.health.warnings, self.metrics, documents=is_main)
         self._always_open |= {route.name for route in system.routes()}
@@ -141,14 +142,14 @@ class App:
     # --- life -------------------------------------------------------------------------------------------------------
 
     async def listen(self, listeners: Sequence[socket.socket]) -> None:
-        """Take connections, on a socket for each address (server.listeners). Until `open`, calls are answered with
-        503 "loading"."""
+        """Accept connections, on one socket per address (server.listeners). Until `open` is done, calls get 503
+        "loading"."""
         await self._siblings.start()
         for front, listener in zip(self.fronts, listeners, strict=True):
             await front.start(listener)
 
     async def open(self) -> None:
-        """Wait for the store, judge it, connect. Raises StartRefused."""
+        """Wait for the store, check it, connect. Raises StartRefused."""
         self._facts = await self._until_store()
         while True:
             try:
@@ -171,7 +172,7 @@ class App:
         await self.health.start()
 
     async def stop(self, hasten: asyncio.Event) -> None:
-        """Drain and end. `hasten` cuts the wait for calls that are under way."""
+        """Drain and stop. `hasten` cuts the wait for running calls short."""
         self.health.phase = Phase.DRAINING
         self._started.set()
         self._camellia.monitor.stop()
@@ -188,7 +189,7 @@ class App:
             await asyncio.gather(draining, return_exceptions=True)
             await self._drain(0)
         await pushes
-        # With the store gone, the engine's last calls would wait for it: they get a moment, then the connection is cut.
+        # If the store is down, the engine's last calls would wait for it. Give them a moment, then cut the connection.
         ending = asyncio.create_task(self.engine.stop())
         await asyncio.wait([ending], timeout=LAST_CALLS_S)
         await self.health.stop()
@@ -201,7 +202,7 @@ class App:
         await asyncio.gather(*(front.drain(timeout_s) for front in self.fronts))
 
     async def _check(self) -> None:
-        """Is it still our store, and do its jobs lie where these settings look for them? Raises WrongStore."""
+        """Check that it is still our store, and that these settings find all of its jobs. Raises WrongStore."""
         await self.store.check()
         why = await scope_refusal(self.store, self.settings.dialects)
         if why is not None:
@@ -230,7 +231,7 @@ class App:
         return msgspec.structs.replace(facts, appendfsync=await self._probe.appendfsync())
 
     def _readiness_changed(self, reasons: Sequence[Reason]) -> None:
-        """A store that may delete jobs keeps no promise: it gets none until that is mended."""
+        """Refuse sends while the store may evict keys, because it could delete jobs that we accepted."""
         self.engine.close_sends(next((reason.message for reason in reasons if reason.code == "eviction"), None))
 
     def _guard(self, request: Request, route: Route) -> Awaitable[None] | None:
@@ -243,8 +244,8 @@ class App:
         raise Loading(self._loading())
 
     async def _until_started(self) -> None:
-        """Clients of long polls ask again without a pause when they are refused: the pause is ours. A poll that the
-        start falls into goes on as one that came after it."""
+        """Hold a poll before refusing it, because long-poll clients retry without a pause. If the start completes
+        meanwhile, the poll continues normally."""
         try:
             async with asyncio.timeout(CALM_S):
                 await self._started.wait()
@@ -252,14 +253,14 @@ class App:
             raise Loading(self._loading()) from None
 
     def _loading(self) -> str:
-        """Why nothing is taken yet; a store that is away is named."""
+        """Why calls are not accepted yet, including an unreachable store."""
         away = [reason.message for reason in self.health.reasons() if reason.code == "store_down"]
         return f"{LOADING}: {away[0]}" if away else LOADING
 
-    # --- what it tells ----------------------------------------------------------------------------------------------
+    # --- info and metrics -------------------------------------------------------------------------------------------
 
     def info(self) -> InfoView:
-        """What /v1/info says; the namespace is the request's."""
+        """The data of /v1/info. The dialect fills in the namespace of the request."""
         limits: dict[str, int] = msgspec.structs.asdict(self.settings.limits)
         return InfoView(
             version=__version__,
@@ -271,12 +272,12 @@ class App:
         )
 
     def store_text(self) -> str:
-        """The store in words, without secrets."""
+        """A description of the store, without secrets."""
         kind = "embedded" if self.settings.store.url is None else shown_url(self.settings.store.url)
         return store_words(kind, self._facts)
 
     async def metrics(self, accept: str) -> tuple[bytes, str]:
-        """The whole server's metrics: this process, its siblings, and what the store holds."""
+        """The metrics of the whole server: this process, its siblings, and the topics in the store."""
         families = await self._families()
         camellia = self.settings.dialects.camellia.enabled
         if camellia:
@@ -291,7 +292,7 @@ class App:
         return self.health.phase is Phase.SERVING and self.health.up
 
     def snapshot(self) -> list[Family]:
-        """What this process alone knows."""
+        """The metrics of this process alone."""
         return [
             gather.of_build("embedded" if self.settings.store.url is None else "external", self.durability),
             *gather.of_engine(self.engine.figures, self.engine.waiters),
@@ -327,23 +328,23 @@ class App:
             store_wide = {
                 "dueline_store_memory_bytes": ("Memory that the store uses.", facts.memory_bytes),
                 "dueline_store_maxmemory_bytes": ("Its limit; 0: none.", facts.maxmemory_bytes),
-                "dueline_store_full": ("1: sends are refused for want of memory.", int(self.health.full)),
+                "dueline_store_full": ("1: sends are refused because the memory is full.", int(self.health.full)),
                 "dueline_store_replicas": ("Connected replicas.", facts.replicas),
             }
             found += [gauge(name, help, {(): value}, merge=Merge.MAX) for name, (help, value) in store_wide.items()]
             ok = int(facts.aof and facts.aof_ok)
-            found.append(gauge("dueline_store_aof_ok", "1: it writes its log.", {(): ok}, merge=Merge.MIN))
+            found.append(gauge("dueline_store_aof_ok", "1: its append-only file works.", {(): ok}, merge=Merge.MIN))
         if status is not None:
             found.append(_counter_max("dueline_store_restarts", "Restarts of the embedded store.", status.restarts))
-            text = "Bytes of the embedded store's data that were lost, as an operator accepted it."
+            text = "Bytes of the embedded store's data whose loss an operator accepted."
             found.append(_counter_max("dueline_store_lost_bytes", text, status.lost_bytes))
             if status.free_bytes is not None:
-                text = "Room on the embedded store's disk."
+                text = "Free space on the embedded store's disk."
                 found.append(gauge("dueline_store_disk_free_bytes", text, {(): status.free_bytes}, merge=Merge.MAX))
         return found
 
     async def _stored(self) -> list[Family]:
-        """Metrics of up to 200 topics, asked of the store at most every 5 s."""
+        """Metrics of up to 200 topics, read from the store at most every 5 s."""
         now_s = asyncio.get_running_loop().time()
         until_s, families = self._topics
         if now_s < until_s or not self._asks_store():
@@ -376,7 +377,7 @@ def camellia_options(settings: Settings) -> CamelliaOptions:
 
 
 def durability_of(settings: Settings) -> str:
-    """The level that is promised."""
+    """The durability level that this server promises."""
     return settings.store.durability or ("fsync" if settings.store.url is None else "standard")
 
 

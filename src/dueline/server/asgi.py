@@ -1,7 +1,8 @@
 """The same router as an ASGI application, for any ASGI server and for embedding.
 
-The server underneath owns sockets, TLS and slow clients; what is checked here again are the limits that need no socket:
-body size (before it is kept), both length headers at once. A parked handler is cancelled when the client disconnects.
+The ASGI server owns sockets, TLS and slow clients. This module repeats only the checks that need no socket: the body
+size (before the body is buffered), and Content-Length together with Transfer-Encoding. A parked handler is cancelled
+when the client disconnects.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Hook = Callable[[], Awaitable[None]]
 
 
 class AsgiApp:
-    """`startup` and `shutdown` run in the server's lifespan, if it has one."""
+    """`startup` and `shutdown` run in the ASGI server's lifespan, if it supports one."""
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class AsgiApp:
     ) -> Response | None:
         """The answer, or None when the client is gone."""
         if b"content-length" in raw and b"transfer-encoding" in raw:
-            return plain_error(400, "bad_request", "Content-Length and Transfer-Encoding exclude each other")
+            return plain_error(400, "bad_request", "Content-Length and Transfer-Encoding must not be used together")
         refusal = None if self._browser_rules is None else self._browser_rules.refusal(found.route, raw)
         if refusal is not None:
             return refusal
@@ -97,7 +98,7 @@ class AsgiApp:
         return await self._parked(found, request, receive)
 
     async def _parked(self, found: Found, request: Request, receive: Receive) -> Response | None:
-        """Run a handler that may wait, and watch the client meanwhile."""
+        """Run a handler that may wait; cancel it when the client disconnects."""
         handler = asyncio.ensure_future(self._router.respond(found, request))
         watch = asyncio.ensure_future(_disconnected(receive))
         try:
@@ -118,7 +119,7 @@ class AsgiApp:
 
     @staticmethod
     async def answer_lifespan(receive: Receive, send: Send, startup: Hook | None, shutdown: Hook | None) -> None:
-        """Start and stop when the server underneath says so."""
+        """Run `startup` and `shutdown` when the ASGI server sends the lifespan events."""
         while True:
             message = await receive()
             hook = startup if message["type"] == "lifespan.startup" else shutdown
@@ -135,7 +136,7 @@ class AsgiApp:
 
 
 class Gone:
-    """The client went away while it was sending."""
+    """The client disconnected while it was sending its body."""
 
 
 async def _read(receive: Receive, limit: int) -> bytes | Gone | None:
@@ -161,7 +162,7 @@ async def _disconnected(receive: Receive) -> None:
 
 
 async def write_answer(answer: Response, head_only: bool, send: Send) -> None:
-    """A whole answer as ASGI messages."""
+    """Send a whole answer as ASGI messages."""
     headers = [(b"content-length", str(len(answer.body)).encode())]
     if answer.content_type:
         headers.append((b"content-type", answer.content_type.encode("latin-1")))

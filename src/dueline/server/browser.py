@@ -1,17 +1,19 @@
-"""Which requests of a browser are answered: no page of another site may drive a server that asks for no token.
+"""Which browser requests are accepted. Pages of other sites must not control a server that does not check tokens.
 
-A browser says where a request comes from, and a page cannot change what it says. Programs send none of it but the Host.
+Browsers state the source of a request in headers that a page cannot change. Programs send only the Host. Accepted are:
 
-    Host             a loopback name, an IP address or a name of server.hosts. DNS rebinding (an attacker's name that
-                     points to this machine) needs another name. A request without a Host comes from no browser
-    Sec-Fetch-Site   same-origin, or none (the user typed the address). Not same-site: every port of localhost is that
+    Host             a loopback name, an IP address or a name in server.hosts. This stops DNS rebinding, which needs
+                     an attacker's own name that resolves to this machine. Browsers always send a Host
+    Sec-Fetch-Site   same-origin, or none (the user typed the address). Not same-site, because all ports of localhost
+                     are the same site
     Origin           the address that was called (Host), or one of server.origins. Never "null"
 
-A link from anywhere may lead to a `page` route. A `programs_only` route changes something on a GET, which an <img> can
-make without an Origin, so it is refused with any sign of a browser. Browsers send Sec-Fetch-Site only over HTTPS and to
-loopback addresses; elsewhere the signs are a Referer, or the headers that every browser sends.
+Links from any site may lead to a `page` route. A `programs_only` route changes state on a GET, and an <img> tag can
+send a GET without an Origin. So such a route refuses every request that looks like a browser's. Browsers send
+Sec-Fetch-Site only over HTTPS and to loopback addresses; elsewhere a Referer or the headers that every browser sends
+give them away.
 
-A listener that asks for tokens needs no rules: give its Front None.
+A listener that checks tokens needs no rules: pass None to its Front.
 """
 
 from __future__ import annotations
@@ -29,27 +31,28 @@ _HOST = re.compile(r"(?:\[([^\]]*)\]|([^:\[\]]*))(?::\d*)?")
 
 
 class BrowserRules:
-    """`hosts`: names that are accepted beside loopback names and IP addresses ("queue.corp", "*.corp"); None: all."""
+    """`hosts`: names accepted in addition to loopback names and IP addresses ("queue.corp", "*.corp"); None: all."""
 
     def __init__(self, hosts: tuple[str, ...] | None = (), origins: tuple[str, ...] = ()) -> None:
         self._any_host = hosts is None
         self._names = frozenset(("localhost", *(name.lower() for name in hosts or () if not name.startswith("*."))))
         self._suffixes = (".localhost", *(name[1:].lower() for name in hosts or () if name.startswith("*.")))
         self._origins = frozenset(origin.lower().encode() for origin in origins)
-        self._known_hosts: set[bytes] = set()  # those that were found good; bounded, because clients choose them
+        self._known_hosts: set[bytes] = set()  # cache of accepted hosts; bounded, because clients choose them
 
     @classmethod
     def of(cls, server: Server, *, loopback: bool) -> BrowserRules:
-        """The rules of a listener. Beyond loopback any name may be ours (a container's service) unless some are set."""
+        """The rules of a listener. On an address beyond loopback every name is accepted (a container's service name,
+        for example) unless server.hosts is set."""
         return cls(server.hosts if loopback or server.hosts else None, server.origins)
 
     @classmethod
     def mounted(cls, server: Server) -> BrowserRules:
-        """The rules inside another application, which checks the Host itself if it wants to."""
+        """The rules for a server mounted in another application, which is responsible for checking the Host."""
         return cls(None, server.origins)
 
     def refusal(self, route: Route, headers: Mapping[bytes, bytes]) -> Response | None:
-        """The answer for a request that must not be served. Header names are lower case."""
+        """The error answer for a request that must not be served, else None. Header names are lower case."""
         host = headers.get(b"host", b"")
         if not self._any_host and host and host not in self._known_hosts and not self._is_own_host(host):
             return _refused(f"Host {_shown(host)} is not a name of this server. Add the name to server.hosts.")
@@ -63,7 +66,7 @@ class BrowserRules:
         if route.page and origin is None and headers.get(b"sec-fetch-dest") == b"document":
             return None
         told = f"Origin {_shown(origin)}" if origin is not None else f"Sec-Fetch-Site {_shown(site or b'')}"
-        return _refused(f"A web page from elsewhere made this request ({told}). Add its origin to server.origins.")
+        return _refused(f"A page of another site made this request ({told}). Add its origin to server.origins.")
 
     def _is_own_host(self, host: bytes) -> bool:
         found = _HOST.fullmatch(host.decode("latin-1"))
@@ -87,13 +90,14 @@ def _is_address(name: str) -> bool:
 
 
 def _is_at(origin: bytes, host: bytes) -> bool:
-    """Whether a page has this origin when its address has this Host."""
+    """Whether a page served from this Host has this origin."""
     scheme, _, place = origin.partition(b"://")
     return scheme in (b"http", b"https") and bool(host) and place.lower() == host.lower()
 
 
 def _is_browser(headers: Mapping[bytes, bytes]) -> bool:
-    """Not Sec-Fetch-Mode: Node's fetch sends it. Not the user agent alone: PowerShell calls itself Mozilla."""
+    """Sec-Fetch-Mode does not count, because Node's fetch sends it. The user agent alone does not count either, because
+    PowerShell calls itself Mozilla."""
     if any(sign in headers for sign in (b"origin", b"referer", b"sec-fetch-site", b"sec-fetch-dest")):
         return True
     return headers.get(b"user-agent", b"").startswith(b"Mozilla/") and b"accept-language" in headers

@@ -1,8 +1,8 @@
-"""What the camellia dialect needs of its server, and its metrics page.
+"""What the camellia dialect needs from its server, and its metrics page.
 
-Its figures are those of one server, which may be several processes: they travel between siblings as families of their
-own names, which are taken out again before the page is shown. The page has the names of the original, unprefixed, as
-its dashboard asks for them. What a JVM has and we have not is told by its nearest likeness, or left out.
+Its metrics cover one server, which may be several processes. Siblings exchange them as families with internal names,
+which are converted before the page is shown. The page uses the original's unprefixed names, because its dashboard
+queries those. JVM metrics are replaced by the nearest equivalent, or left out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NO_TOPIC = ("", "last_use_ms")
 
 
 class CamelliaNode:
-    """The server as the dialect's pages see it. `folder`: where its processes meet, None when there is one."""
+    """The server as the dialect's pages see it. `folder` is shared by its processes; None if there is only one."""
 
     def __init__(
         self, folder: Path | None, ready: Callable[[], bool], families: Callable[[], Awaitable[list[Family]]]
@@ -50,7 +50,7 @@ class CamelliaNode:
 
 
 def families_of(report: Report) -> list[Family]:
-    """One process's figures as they travel."""
+    """One process's metrics, in the form that siblings exchange."""
     sums: dict[tuple[str, ...], float] = {}
     highest: dict[tuple[str, ...], float] = {_NO_TOPIC: report.last_use_ms}
     for topic, counts in report.topics.items():
@@ -58,13 +58,13 @@ def families_of(report: Report) -> list[Family]:
             into = highest if name == "gap_max_ms" else sums
             into[(topic, name)] = getattr(counts, name)
     return [
-        gauge(SUMS, "Figures of one process.", sums, ("topic", "name")),
-        gauge(HIGHEST, "Figures of one process.", highest, ("topic", "name"), Merge.MAX),
+        gauge(SUMS, "Metrics of one process.", sums, ("topic", "name")),
+        gauge(HIGHEST, "Metrics of one process.", highest, ("topic", "name"), Merge.MAX),
     ]
 
 
 def report_of(families: Iterable[Family]) -> Report:
-    """The figures of all processes, out of their merged families."""
+    """The metrics of all processes, from their merged families."""
     report = Report({})
     for family in families:
         if family.name in (SUMS, HIGHEST):
@@ -77,7 +77,7 @@ def report_of(families: Iterable[Family]) -> Report:
 
 
 class CamelliaMetrics:
-    """The documented names beside our own."""
+    """Adds the metrics that camellia documents to our own."""
 
     def __init__(self, dialect: CamelliaDialect, now_s: Callable[[], float] = time.monotonic) -> None:
         self._dialect = dialect
@@ -87,7 +87,7 @@ class CamelliaMetrics:
         self._topics: tuple[float, Family | None] = (0.0, None)
 
     async def page(self, families: list[Family], store_answers: bool) -> list[Family]:
-        """The merged families of all processes, with what travelled inside them made readable."""
+        """The merged families of all processes, with the internal ones converted to camellia's names."""
         report = report_of(families)
         shown = [family for family in families if family.name not in (SUMS, HIGHEST)]
         now_ms = time.time_ns() // 1_000_000
@@ -105,7 +105,7 @@ class CamelliaMetrics:
         ]
 
     def _cpu_family(self, families: list[Family]) -> Family:
-        """Percent of one processor: CPU seconds per second since the last look, times 100."""
+        """Percent of one processor: CPU seconds per second since the last call, times 100."""
         now_s, used_s = self._now_s(), _number(families, "process_cpu_seconds")
         before_s, before_used_s = self._cpu
         self._cpu = (now_s, used_s)
@@ -114,7 +114,7 @@ class CamelliaMetrics:
         return gauge("cpu", "Processors of this machine, and percent of one that is used.", numbers, ("type",))
 
     async def _topic_info(self, store_answers: bool) -> Family | None:
-        """Sizes of up to 200 topics, asked of the store at most every 5 s."""
+        """Sizes of up to 200 topics, read from the store at most every 5 s."""
         now_s = self._now_s()
         fresh_until_s, family = self._topics
         if now_s < fresh_until_s or not store_answers:
@@ -135,7 +135,7 @@ class CamelliaMetrics:
 
 
 def content_type(accept: str, chosen: str) -> str:
-    """That of the original for whoever does not ask for a version of the format."""
+    """The original's content type, unless the client asks for a version of the format."""
     return TEXT if chosen.startswith("text/plain") and "version=" not in accept else chosen
 
 
@@ -145,7 +145,7 @@ def _band_name(band: str) -> str:
 
 
 def _info() -> Family:
-    """Labels that would change with every scrape (the load) are left empty: each would be a new series."""
+    """Labels that would change with every scrape (the load) stay empty, because each value would be a new series."""
     labels = {
         "camellia_version": __version__,
         "arch": platform.machine(),
@@ -184,7 +184,7 @@ def _machine_memory() -> tuple[int, int]:
 
 
 def _garbage(families: list[Family]) -> Family:
-    """Collections by generation. Their time is not measured by Python and so not shown."""
+    """Collections by generation. Python does not measure their duration, so none is shown."""
     numbers: dict[tuple[str, ...], float] = {}
     for family in families:
         if family.name == "python_gc_collections":

@@ -2,17 +2,17 @@
 
     data_received -> Reader -> queue -> at once, or one task per connection -> router -> write
 
-Reading (server/reading) and answering are two halves that meet in the queue; one handler runs at a time. A single
-request whose route is `taskless` is answered at once: its coroutine is stepped from where its bytes arrived and from
-the futures it waits for. Everything else (a queue, a poll that parks, a slow reader, an end) is the work of one task
-for the life of the connection. A request that was sent before the last answer was there waits for a place
-(server/places).
+Reading (server/reading) and answering are two halves connected by the queue. One handler runs at a time. A single
+request to a `taskless` route is answered at once: `data_received` and the futures it awaits step its coroutine
+directly. One task per connection does everything else: queued requests, polls that park, slow readers, closing. A
+pipelined request waits for a place first (server/places).
 
-A client that has sent too much ahead is not read from until its queue is empty. But its end would not be seen then, so
-a poll that stays parked meanwhile is refused: no job is given to a client that may be gone.
+While a client has sent too much ahead, the connection stops reading until its queue is empty. It cannot notice a
+disconnect then, so a poll that is parked meanwhile is refused: no job is given to a client that may be gone.
 
-The client is gone at EOF or when the connection is lost: a handler that parks is cancelled then, any other one runs to
-its end (a send is never half done). An answer that did not reach the kernel calls `Response.undelivered`.
+The client counts as gone at EOF or when the connection is lost. A parking handler is cancelled then; any other handler
+runs to completion, so a send is never half done. If an answer did not reach the kernel, `Response.undelivered` is
+called.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("dueline.server")
 
-MAX_AHEAD_BYTES = 64 * 1024  # not parsed, behind a poll that is parked
+MAX_AHEAD_BYTES = 64 * 1024  # unparsed bytes behind a parked poll
 BIG_ANSWER_BYTES = 64 * 1024
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Connection(asyncio.Protocol):
-    """The protocol object that a Front makes for each client."""
+    """The protocol object that a Front creates for each client."""
 
     def __init__(self, front: Front) -> None:
         self._front = front
@@ -56,14 +56,14 @@ class Connection(asyncio.Protocol):
         self._ended = False  # EOF from the client
         self._retiring = False  # the front drains: close after the current answer
         self._reading_paused = False
-        self._writable: asyncio.Future[None] | None = None  # there while the kernel takes no more
+        self._writable: asyncio.Future[None] | None = None  # set while the kernel's send buffer is full
         self._unsent: list[Callable[[], None]] = []
-        # the wheel's
+        # used by Deadlines
         self.deadline_s = NEVER
         self.slot = 0
         self._write_due_s = NEVER
         self._idle_due_s = NEVER
-        self._parked_due_s = NEVER  # there while a poll is parked and nothing is read
+        self._parked_due_s = NEVER  # set while a poll is parked and reading is paused
         self._continue_due = False
         self._cancelled = False
 
@@ -72,15 +72,15 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         if transport.get_extra_info("ssl_object") is None:
-            # Called at once when the kernel's buffer is full: so "not paused" means "all of it is in the
-            # kernel". Not with TLS, where uvloop would pause for every answer and not resume.
+            # With high=0, pause_writing is called as soon as the kernel's buffer is full, so "not paused" means that
+            # the kernel has everything. Not with TLS, where uvloop would pause for every answer and never resume.
             self._transport.set_write_buffer_limits(high=0)
         if not self._front.admit(self):
             self._reader.deaf = True
             refusal = plain_error(
                 503,
                 "too_many_connections",
-                "The server has all the connections it takes.",
+                "The server has reached its limit of connections.",
                 headers=(("retry-after", "1"),),
             )
             self._write(Exchange(MALFORMED, NO_REQUEST, False), refusal, self._loop.time())
@@ -111,7 +111,7 @@ class Connection(asyncio.Protocol):
         if current is not None and self._parks(current):
             self._cancel()
             return False
-        # The client may have closed only its writing side: what it asked for is still answered.
+        # The client may have closed only its writing side, so its pending requests are still answered.
         return self._transport is not None and self._transport.get_extra_info("ssl_object") is None
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -144,7 +144,7 @@ class Connection(asyncio.Protocol):
         self._writable = None
 
     def overdue(self) -> None:
-        """The wheel says that some deadline may have passed: look which one."""
+        """Called by the timer wheel when a deadline may have passed: find out which one."""
         if self._transport is None:
             return
         now_s = self._loop.time()
@@ -159,26 +159,26 @@ class Connection(asyncio.Protocol):
             self._reader.refuse(plain_error(408, "request_timeout", "The request did not arrive in time."))
             self._hand_over()
         elif idle_due_s <= now_s:
-            # Nothing more comes after an orderly end; the client of a lingering connection had its time.
+            # A deaf connection expects nothing more, and a lingering client has had time to read its answer.
             self._transport.abort() if self._reader.deaf else self._close()
         else:
             self._front.deadlines.watch(self, min(idle_due_s, read_due_s, self._write_due_s, self._parked_due_s))
 
     def retire(self) -> None:
-        """The front drains: no request is begun after the ones that were received."""
+        """The front drains: answer the requests already received, then close."""
         self._retiring = True
         if self._current is None and not self._queue and self._reader.between:
             self._close()
 
     def abort(self) -> None:
-        """End now."""
+        """Close at once, without flushing."""
         if self._transport is not None:
             self._transport.abort()
 
     # -- the answering half ---------------------------------------------------------------------------------------
 
     def _expected(self) -> None:
-        """The client waits for leave to send its body: give it, after the answers that are still due."""
+        """The client waits for "100 Continue" before it sends its body: send it, after the pending answers."""
         if self._current is None and not self._queue and self._transport is not None:
             self._transport.write(CONTINUE)
         else:
@@ -186,20 +186,20 @@ class Connection(asyncio.Protocol):
 
     @property
     def _idle(self) -> bool:
-        """Nothing is under way and nothing is held up: the next request may be answered at once."""
+        """Nothing is running or blocked, so the next request can be answered at once."""
         resting = self._task is None or self._wake is not None
         return resting and self._current is None and self._writable is None and not self._retiring
 
     def _answer_at_once(self, exchange: Exchange) -> None:
         if exchange.answer is not None:
-            self._queue.append(exchange)  # refused while it was read: its end is the task's work
+            self._queue.append(exchange)  # refused while it was read: the task sends the answer and closes
             self._hand_over()
             return
         self._current = exchange
         self._step(self._front.router.respond(exchange.found, exchange.request), exchange)
 
     def _step(self, handler: Coroutine[Any, Any, Response], exchange: Exchange, _: object = None) -> None:
-        """Run a handler up to the next future it waits for, and from there on when that is done."""
+        """Run a handler until it awaits a future, and again when that future is done."""
         try:
             waits_for = handler.send(None)
         except StopIteration as end:
@@ -212,7 +212,7 @@ class Connection(asyncio.Protocol):
             if waits_for is None:
                 self._loop.call_soon(self._step, handler, exchange)
             else:
-                waits_for._asyncio_future_blocking = False  # taken note of, as a task would
+                waits_for._asyncio_future_blocking = False  # acknowledged, as asyncio.Task does
                 waits_for.add_done_callback(partial(self._step, handler, exchange))
 
     def _finish(self, exchange: Exchange, answer: Response) -> None:
@@ -226,7 +226,7 @@ class Connection(asyncio.Protocol):
             self._front.deadlines.watch(self, self._idle_due_s)
 
     def _answered(self, exchange: Exchange, answer: Response) -> bool:
-        """Count and write an answer; False: it was the last one of this connection."""
+        """Count and write an answer. False if it was the last one of this connection."""
         now_s = self._loop.time()
         self._idle_due_s = now_s + self._limits.idle_timeout_s
         if self._front.answered is not None:
@@ -242,8 +242,8 @@ class Connection(asyncio.Protocol):
         return False
 
     def _hand_over(self) -> None:
-        """There is something for the task to do: start or wake it, unless a request is being answered at once, whose
-        end hands over. Stop reading when too much was sent ahead."""
+        """Start or wake the task because there is work for it. While a request is being answered without the task,
+        `_finish` does this later. Stop reading when the client has sent too much ahead."""
         if self._task is None:
             if self._current is None:
                 self._task = self._loop.create_task(self._serve())
@@ -263,7 +263,7 @@ class Connection(asyncio.Protocol):
 
     async def _serve(self) -> None:
         queue = self._queue
-        ahead = False  # the next request came before the last answer
+        ahead = False  # the next request arrived before the previous answer was sent
         try:
             while self._transport is not None:
                 if self._writable is not None:
@@ -292,7 +292,7 @@ class Connection(asyncio.Protocol):
             self._current = None
 
     async def _respond_ahead(self, exchange: Exchange) -> Response:
-        """For a request that was sent before the last answer. One that may wait long keeps no place meanwhile."""
+        """Answer a pipelined request. A request that may park gives its place back before it waits."""
         self._current = exchange
         places = self._front.places
         await places.take()
@@ -301,7 +301,7 @@ class Connection(asyncio.Protocol):
             return await self._respond(exchange)
         try:
             if self._transport is None:
-                raise asyncio.CancelledError  # the client is gone, and nothing is begun yet
+                raise asyncio.CancelledError  # the client is gone and the handler has not started
             return await self._respond(exchange)
         finally:
             places.give_back()
@@ -310,11 +310,11 @@ class Connection(asyncio.Protocol):
         self._current = exchange
         if self._parks(exchange):
             if self._ended:
-                raise asyncio.CancelledError  # nobody is left to wait for it
+                raise asyncio.CancelledError  # the client is gone
             if self._reading_paused and self._reader.ahead_bytes > MAX_AHEAD_BYTES:
                 self._limit_parking()
             else:
-                self._resume_reading()  # to see the client's end
+                self._resume_reading()  # to notice when the client disconnects
         try:
             return await self._front.router.respond(exchange.found, exchange.request)
         except asyncio.CancelledError:
@@ -322,7 +322,7 @@ class Connection(asyncio.Protocol):
                 raise
             self._queue.clear()
             self._reader.stop()
-            error = RateLimited(f"More than {MAX_AHEAD_BYTES} bytes were sent behind a poll that waits.")
+            error = RateLimited(f"More than {MAX_AHEAD_BYTES} bytes were sent behind a waiting poll.")
             exchange.answer = self._front.router.failed(exchange.found, exchange.request, error)
             exchange.keep_alive = False
             return exchange.answer
@@ -331,7 +331,7 @@ class Connection(asyncio.Protocol):
             self._parked_due_s = NEVER
 
     def _limit_parking(self) -> None:
-        """Nothing is read while a poll is parked: it may go on for a moment only."""
+        """A poll is parked while reading is paused: refuse it if it is not answered soon."""
         self._parked_due_s = self._loop.time() + self._limits.ahead_timeout_s
         self._front.deadlines.watch(self, min(self.deadline_s, self._parked_due_s))
 
@@ -343,7 +343,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     async def _rest(self) -> None:
-        """Nothing to answer: wait for the next request."""
+        """Wait for the next request."""
         self._idle_due_s = self._loop.time() + self._limits.idle_timeout_s
         if self.deadline_s == NEVER:
             self._front.deadlines.watch(self, self._idle_due_s)
@@ -375,7 +375,8 @@ class Connection(asyncio.Protocol):
             self._unsent.append(answer.undelivered)
 
     def _linger(self) -> None:
-        """End our side and read on for a moment: closing with unread bytes would destroy the answer on its way."""
+        """Close our side and keep reading for a moment. Closing with unread bytes would send a reset, which can destroy
+        the answer on its way."""
         transport = self._transport
         if transport is None or not transport.can_write_eof():
             self._close()
@@ -386,7 +387,7 @@ class Connection(asyncio.Protocol):
         self._resume_reading()
 
     def _close(self) -> None:
-        """An orderly end: what is written still goes out, within the write deadline."""
+        """Close after flushing: everything written still goes out, within the write deadline."""
         self._reader.deaf = True
         transport = self._transport
         if transport is None or transport.is_closing():
@@ -400,7 +401,7 @@ class Connection(asyncio.Protocol):
         return exchange.found.route.parks
 
     def _cancel(self) -> None:
-        """Once: a second time would break into what the handler does to clean up."""
+        """Cancel the task once. A second cancel would interrupt the handler's cleanup."""
         if self._task is not None and not self._cancelled:
             self._cancelled = True
             self._task.cancel()

@@ -1,7 +1,7 @@
 """One timer for all connections of a front: a coarse wheel of slots.
 
-A connection carries `deadline_s` (loop time) and `slot`. Moving a deadline later is one attribute write: the wheel
-finds that out when the old slot comes up and moves the connection then. So a busy keep-alive connection costs nothing
+A connection carries `deadline_s` (loop time) and `slot`. Postponing a deadline is one attribute write: the wheel
+notices it when the old slot comes up and moves the connection then. So a busy keep-alive connection costs nothing
 here. The timer sleeps until the next filled slot; without connections there is no timer at all.
 """
 
@@ -15,7 +15,7 @@ NEVER = math.inf
 
 
 class Watched(Protocol):
-    """What has a deadline. `slot` belongs to the wheel; 0 = in none."""
+    """An object with a deadline. The wheel owns `slot`; 0 means that the object is in no slot."""
 
     deadline_s: float
     slot: int
@@ -26,7 +26,7 @@ class Watched(Protocol):
 
 
 class Deadlines:
-    """Deadlines are met up to one grain late, never early."""
+    """Calls `overdue` up to one grain after the deadline, never before it."""
 
     def __init__(self, grain_s: float) -> None:
         self._grain_s = grain_s
@@ -49,7 +49,7 @@ class Deadlines:
             self._arm(slot)
 
     def forget(self, item: Watched) -> None:
-        """Take it out, if it is in."""
+        """Stop watching `item`, if it is watched."""
         if item.slot:
             members = self._slots.get(item.slot)
             if members is not None:
@@ -66,7 +66,8 @@ class Deadlines:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_slot = slot
-        # A little late: a loop's clock has whole milliseconds, and a slot that is not reached would be asked for again.
+        # A little late on purpose: the loop's clock has whole milliseconds, and waking before the slot is reached would
+        # only arm the timer again.
         self._timer = asyncio.get_running_loop().call_at(slot * self._grain_s + 0.002, self._turn)
 
     def _turn(self) -> None:

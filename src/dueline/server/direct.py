@@ -1,9 +1,9 @@
-"""The native API without a connection: the handlers of a server, on an engine of this process.
+"""The native API without HTTP: a server's handlers, called on an engine in this process.
 
     DirectApi(engine, store) --answer(method, target, headers, body)--> Response
 
-What asks here gets byte for byte what a server on the same store would answer. Outgoing calls are the servers' affair:
-a push target is checked as far as its form goes, and no call is made from here.
+Answers are byte for byte those of a server on the same store. Only servers make outgoing calls: a push target is
+checked for its form here, not against the egress rules, and nothing is called.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .system import SystemRoutes
 
 
 class DirectApi:
-    """One store through one engine, which somebody else starts and stops. `name` is how the store is shown."""
+    """One store through one engine, which the caller starts and stops. `name` is how the store is shown."""
 
     def __init__(self, engine: Engine, store: ValkeyStore, name: str, durability: str) -> None:
         self._engine = engine
@@ -38,7 +38,7 @@ class DirectApi:
         self._router = Router([SystemRoutes(__version__, tuple, tuple, _no_metrics, documents=False), native])
 
     async def start(self) -> None:
-        """Learn what `/v1/info` tells about the store."""
+        """Read what `/v1/info` shows about the store."""
         probe = Probe(self._store.url, self._store.prefix)
         try:
             self._facts = msgspec.structs.replace(await probe.facts(), appendfsync=await probe.appendfsync())
@@ -46,7 +46,7 @@ class DirectApi:
             await probe.stop()
 
     async def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Response:
-        """What a server would answer. `target` is as in a request line; header names in any case."""
+        """The answer of a server. `target` is as in a request line; header names may be in any case."""
         verb, path, query, found = self._router.locate(method.encode(), target.encode())
         lower = {name.lower(): value for name, value in headers.items()}
         return await self._router.respond(found, Request(verb, path, query, lower, body, found.params))

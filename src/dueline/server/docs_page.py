@@ -1,6 +1,6 @@
-"""The docs page at /docs: a page of our own that reads /openapi.json. It works offline and under a strict CSP.
+"""The docs page at /docs: our own page, which reads /openapi.json. It works offline and under a strict CSP.
 
-The files are a fixed list of names, read once from the package: no path is ever joined.
+The files are a fixed list of names, read once from the package, so no path is ever built from a request.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Our own HTTP/1.1 front: asyncio protocols on httptools, uvloop underneath where it is installed.
 
 A Front owns its listening sockets, its connections and one timer for all their deadlines. It knows a Router and
-nothing of what is behind it.
+nothing behind it.
 
     front = Front(router, limits)
-    await front.start(sock)          # as often as there are sockets
-    await front.drain(timeout_s=8)   # no new connections, current requests are answered, then closed
+    await front.start(sock)          # once per socket
+    await front.drain(timeout_s=8)   # accept no new connections, answer current requests, close
 
 `answered` is called once for every answer with (route name, method, status, seconds).
 """
@@ -37,10 +37,10 @@ HANDSHAKE_TIMEOUT_S = 10.0
 
 
 class FrontLimits(msgspec.Struct, frozen=True):
-    """What one client may ask of the transport. Config may change them."""
+    """Transport limits. `max_held_bytes` and `max_connections` hold for all clients together, the rest for each."""
 
     max_body_bytes: int = 4 << 20
-    max_held_bytes: int = 256 << 20  # of all requests that are not whole yet or were sent ahead
+    max_held_bytes: int = 256 << 20  # of all incomplete and pipelined requests
     max_header_bytes: int = 32 * 1024
     max_headers: int = 100
     max_url_bytes: int = 8 * 1024
@@ -48,13 +48,13 @@ class FrontLimits(msgspec.Struct, frozen=True):
     header_timeout_s: float = 10.0
     body_timeout_s: float = 15.0
     idle_timeout_s: float = 75.0
-    write_timeout_s: float = 30.0  # until the kernel has taken a whole answer
-    ahead_timeout_s: float = 1.0  # for a poll to be answered whose client has sent so much behind it that reading stops
-    linger_timeout_s: float = 2.0  # after a refusal, for the client to read it
+    write_timeout_s: float = 30.0  # until the kernel has accepted a whole answer
+    ahead_timeout_s: float = 1.0  # for a poll to be answered after reading stopped because of bytes sent behind it
+    linger_timeout_s: float = 2.0  # for the client to read a refusal
 
 
 class Front:
-    """Constructing stores, `start` listens, `drain` ends; it may be drained twice or before it was started."""
+    """`start` listens, `drain` stops. Draining twice, or before the start, is safe."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Front:
         self._servers: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
         self.held_bytes = 0  # counted by the connections
-        self.heads: dict[bytes, KnownHead] = {}  # heads of requests that came before; bounded by the readers
+        self.heads: dict[bytes, KnownHead] = {}  # cache of parsed heads; bounded by the readers
         self._emptied: asyncio.Event | None = None
         self._draining = False
         self._heads: dict[tuple[int, str], bytes] = {}
@@ -106,7 +106,7 @@ class Front:
         self._servers.append(server)
 
     async def drain(self, timeout_s: float) -> None:
-        """Stop listening, let every request that was received be answered, close. After the timeout: cut."""
+        """Stop listening, answer every request already received, close. After the timeout connections are aborted."""
         self._draining = True
         for server in self._servers:
             server.close()
@@ -127,7 +127,7 @@ class Front:
     # -- for connections ------------------------------------------------------------------------------------------
 
     def admit(self, connection: Connection) -> bool:
-        """A client has connected. False: there are too many."""
+        """Register a new connection. False if there are too many."""
         full = len(self._connections) >= self.limits.max_connections
         self._connections.add(connection)
         if self._draining:
@@ -135,14 +135,14 @@ class Front:
         return not full
 
     def dismiss(self, connection: Connection) -> None:
-        """A client is gone."""
+        """Unregister a closed connection."""
         self._connections.discard(connection)
         self.deadlines.forget(connection)
         if self._emptied is not None and not self._connections:
             self._emptied.set()
 
     def encode_head(self, answer: Response, keep_alive: bool, old: bool, now_s: float) -> bytes:
-        """Everything before the body. ValueError: a header cannot stand in HTTP."""
+        """Everything before the body. Raises ValueError if a header is not valid in HTTP."""
         if now_s >= self._heads_until_s:
             self._heads.clear()
             self._heads_until_s = now_s + 1.0
@@ -164,7 +164,7 @@ class Front:
 
 
 def _first_lines(status: int, content_type: str) -> bytes:
-    """Status line, date and content type: made once a second for each pair that occurs."""
+    """Status line, date and content type. Built at most once a second per pair of status and content type."""
     phrase = HTTPStatus(status).phrase if status in _KNOWN else "Unknown"
     lines = b"HTTP/1.1 %d %b\r\n" % (status, phrase.encode()) + _header_line("date", formatdate(usegmt=True))
     return lines + _header_line("content-type", content_type) if content_type else lines

@@ -1,4 +1,4 @@
-"""The head of a request: its headers as a handler sees them, and what may not stand in it. No I/O."""
+"""The head of a request: its headers as a handler sees them, and the checks that it must pass. No I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Headers(Mapping[str, str]):
-    """Request headers, decoded when they are asked for. Repeated ones are joined with a comma."""
+    """Request headers, decoded on access. Repeated ones are joined with a comma."""
 
     __slots__ = ("_raw",)
 
@@ -24,7 +24,7 @@ class Headers(Mapping[str, str]):
     @overload
     def get(self, key: str, /, default: str | T) -> str | T: ...
     def get(self, key: str, /, default: Any = None) -> Any:
-        # The inherited one raises and catches for what is not there, which is the usual case.
+        # Mapping.get raises and catches KeyError for a missing header, which is the common case.
         value = self._raw.get(key.encode("latin-1", "replace"))
         return default if value is None else value.decode("latin-1")
 
@@ -47,10 +47,10 @@ def join_headers(pairs: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
 
 
 def head_fault(version: str, raw: dict[bytes, bytes]) -> str | None:
-    """What is wrong with a head that the parser let through. Together with the parser: nothing that two readers of one
-    byte stream could understand differently."""
+    """What is wrong with a head that the parser accepted, or None. Together they reject every head that two HTTP
+    implementations could read differently (request smuggling)."""
     if version != "1.1" and version != "1.0":
-        return f"HTTP/{version} is not spoken here"
+        return f"HTTP/{version} is not supported"
     host = raw.get(b"host")
     if host is None and version == "1.1":
         return "The Host header is missing"
@@ -60,7 +60,7 @@ def head_fault(version: str, raw: dict[bytes, bytes]) -> str | None:
     length = raw.get(b"content-length")
     if coding is not None:
         if length is not None:
-            return "Content-Length and Transfer-Encoding exclude each other"
+            return "Content-Length and Transfer-Encoding must not be used together"
         if coding.lower() != b"chunked" or version == "1.0":
             return "The only transfer coding is chunked, in HTTP/1.1"
     if length is not None and not (length.isdigit() and len(length) <= 19):

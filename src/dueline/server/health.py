@@ -1,12 +1,12 @@
-"""Is this process able to serve? `/healthz`: it lives. `/readyz`: it can take sends and pulls, or why not.
+"""Can this process serve? `/healthz`: the process is alive. `/readyz`: it accepts sends and pulls, or why it does not.
 
     not ready (503)   starting loading store_down disk_full eviction not_durable clock_step draining
     warnings (200)    data_loss store_full disk_low
 
 A warning leaves the process ready. A full store in particular must stay reachable: only consumers can empty it.
 
-One look at the store every 5 s is all that an idle server sends it. The embedded store's own state (its supervisor may
-be another process) is read when it is asked for.
+An idle server queries the store only once every 5 s. The state of the embedded store is read on demand, because its
+supervisor may be another process.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from ..store.valkey.store import WrongStore
 from .store_check import Facts, Probe, Refused, StoreLoading, StoreSilent, full_text, is_full, may_evict
 
 EVERY_S = 5.0
-LOSS_SHOWN_MS = 7 * 86_400_000  # after it was accepted; the metric stays
-AGAIN_S = 0.5  # while it is down: to be ready again as soon as it is
+LOSS_SHOWN_MS = 7 * 86_400_000  # how long the warning stays after an operator accepted the loss; the metric stays
+AGAIN_S = 0.5  # between queries while the store is down, to be ready again soon after it is back
 
 
 class Phase(Enum):
-    """Where this process is in its life."""
+    """The phase of this process's life cycle."""
 
     STARTING = "starting"
     SERVING = "serving"
@@ -39,7 +39,7 @@ class Phase(Enum):
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why it is not ready, or what an operator should know."""
+    """Why a process is not ready, or a warning for the operator."""
 
     code: str
     message: str
@@ -48,7 +48,7 @@ class Reason(msgspec.Struct, frozen=True):
 class Health:
     """What is known about this process and its store.
 
-    `durability`: the level that was promised. `check` looks at the data itself; raises WrongStore.
+    `durability` is the promised level. `check` examines the data itself and raises WrongStore.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Health:
         self.facts: Facts | None = None
         self.up = False
         self.full = False
-        self.changed: Callable[[Sequence[Reason]], None] | None = None  # told when the reasons are others than before
+        self.changed: Callable[[Sequence[Reason]], None] | None = None  # called when the reasons change
         self._told: list[Reason] = []
         self._probe = probe
         self._durability = durability
@@ -71,7 +71,7 @@ class Health:
         self._clock_stepped = clock_stepped
         self._check = check
         self._wrong: Reason | None = None
-        self._trouble: Reason | None = Reason("starting", "the store was not asked yet")
+        self._trouble: Reason | None = Reason("starting", "the store has not been checked yet")
         self._task: asyncio.Task[None] | None = None
         self._log = structlog.get_logger("dueline.health")
 
@@ -87,7 +87,7 @@ class Health:
         await self._probe.stop()
 
     async def look(self) -> Facts | None:
-        """Ask the store once and remember what it said."""
+        """Query the store once and keep the answer. None if it does not serve."""
         before = self._trouble
         try:
             facts = await self._probe.facts()
@@ -107,7 +107,7 @@ class Health:
         return self.facts if self.up else None
 
     def _judge_memory(self, facts: Facts) -> None:
-        """Note and log whether the store is full. Of a disk with little room its supervisor tells."""
+        """Record and log whether the store is full. The embedded store's supervisor logs a full disk."""
         embedded = self._embedded()
         was_full = self.full
         self.full = is_full(facts, self.facts, was_full) and not (embedded is not None and embedded.low_space)
@@ -117,7 +117,7 @@ class Health:
             self._log.info("the store has room again", used_bytes=facts.memory_bytes)
 
     def reasons(self) -> list[Reason]:
-        """Why this process is not ready; empty: it is."""
+        """Why this process is not ready; empty if it is."""
         found: list[Reason] = []
         if self.phase is Phase.DRAINING:
             found.append(Reason("draining", "the server is stopping"))
@@ -135,14 +135,14 @@ class Health:
         if self._wrong is not None and not found:
             found.append(self._wrong)
         if embedded is not None and embedded.missing_bytes and not found:
-            text = f"{embedded.missing_bytes:,} bytes of the append-only file are gone; it is being written anew"
+            text = f"{embedded.missing_bytes:,} bytes of the append-only file are missing; it is being rewritten"
             found.append(Reason("not_durable", text))
         if self.facts is not None and not found:
             found += self._about(self.facts)
         return found
 
     def warnings(self) -> list[Reason]:
-        """What an operator should know although this process is ready."""
+        """What an operator should know even though this process is ready."""
         found: list[Reason] = []
         embedded = self._embedded()
         accepted_ms = None if embedded is None else embedded.accepted_at_ms
@@ -169,17 +169,17 @@ class Health:
         return found
 
     async def _look_inside(self) -> None:
-        """Is it still our store, and what time has it?"""
+        """Check that it is still our store, and read its clock."""
         try:
             await self._check()
             self._wrong = None
         except WrongStore as error:
             self._wrong = Reason("store_down", str(error))
         except DuelineError:
-            pass  # it went away in this moment: the next look says so
+            pass  # the connection was just lost: the next query reports it
 
     def _tell(self) -> None:
-        """Log what made this process ready or not since the last time. Of a store that is away `look` tells."""
+        """Log changes of readiness since the last call. `look` logs a store that is down."""
         if self.phase is Phase.DRAINING:
             return
         before, self._told = self._told, self.reasons()

@@ -1,9 +1,9 @@
-"""Which addresses a server listens on, and which dialects are spoken at each.
+"""Which addresses a server listens on, and which dialects each of them serves.
 
     server.listen                native, and every dialect without an address of its own
-    dialects.<name>.listen       that dialect only; two dialects may name one address
+    dialects.<name>.listen       that dialect only; two dialects may share an address
 
-The order is that of `addresses`: sockets are opened by the parent and handed on by place.
+The parent opens the sockets and hands them to its workers by position, always in the order of `addresses`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ BACKLOG = 2048
 
 
 class CannotListen(Exception):
-    """An address cannot be had. Exit code 1."""
+    """The server cannot listen on an address. Exit code 1."""
 
 
 def addresses(settings: Settings) -> dict[str, tuple[str, ...]]:
-    """Address -> names of the enabled dialects there. The main address is the first one, also when it has none."""
+    """Address -> names of its enabled dialects. The main address comes first, even if it has none."""
     found: dict[str, tuple[str, ...]] = {settings.server.listen: ()}
     for name in msgspec.structs.asdict(settings.dialects):
         dialect = getattr(settings.dialects, name)
@@ -50,7 +50,7 @@ def opened(settings: Settings) -> Generator[list[socket.socket]]:
 
 
 def open_listener(address: Address) -> socket.socket:
-    """A listening socket that nobody shares: without SO_REUSEPORT a second server gets "address in use"."""
+    """A listening socket without SO_REUSEPORT, so that a second server fails with "address in use"."""
     family, kind, proto, _, where = socket.getaddrinfo(
         address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
@@ -69,12 +69,12 @@ def open_listener(address: Address) -> socket.socket:
 
 
 def url_of(listener: socket.socket) -> str:
-    """Where clients reach it; tells the port that port 0 became."""
+    """The URL of this socket, with the actual port if port 0 was asked for."""
     host, port = listener.getsockname()[:2]
     return f"http://{Address(host, port)}"
 
 
 def elsewhere(settings: Settings, sockets: list[socket.socket]) -> str:
-    """For the ready line: the dialects that have an address of their own, and where. Empty when there are none."""
+    """For the ready line: the dialects with an address of their own, and their URLs. Empty when there are none."""
     own = list(zip(addresses(settings).values(), sockets, strict=True))[1:]
     return "".join(f", {' and '.join(names)} on {url_of(listener)}" for names, listener in own)

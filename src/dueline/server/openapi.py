@@ -1,7 +1,7 @@
-"""OpenAPI 3.1 of the native API, made from the table of routes and the types that decode and encode.
+"""OpenAPI 3.1 of the native API, generated from the route table and from the request and answer types.
 
-Nothing is described twice: shapes come from `dialects.native.requests` and `answers`, the rest from `OPERATIONS`. Only
-what a type cannot say (one of two fields must be there) is added by `_ADDED`.
+Nothing is described twice: shapes come from `dialects.native.requests` and `answers`, the rest from `OPERATIONS`.
+`_ADDED` holds only what a type cannot express, such as "one of these two fields is required".
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _schemas() -> dict[str, Any]:
     schemas: dict[str, Any] = dict(sorted(found.items()))
     for name, added in _ADDED.items():
         schemas[name] |= added
-    for name in ("Job", "LeasedJob"):  # exactly one of the three is there
+    for name in ("Job", "LeasedJob"):  # exactly one of the three is present
         required = [field for field in schemas[name]["required"] if field not in ("body", "body_base64", "items")]
         schemas[name]["required"] = required
     return schemas
@@ -160,7 +160,7 @@ def _error_response(status: int, codes: list[str]) -> dict[str, Any]:
 def _path_parameters(operation: Operation) -> Iterator[dict[str, Any]]:
     for name, description in _PATH_PARAMETERS.items():
         if f"{{{name}}}" in operation.pattern:
-            # What exists may have come through another dialect; what a native call makes has a plain name.
+            # Existing names may come from another dialect; names that a native call creates are plain.
             makes = operation.name in ("send", "put_topic", "put_push")
             yield {
                 "name": name,
@@ -177,7 +177,7 @@ def _query_parameters(operation: Operation) -> Iterator[dict[str, Any]]:
         return
     (reference,), components = msgspec.json.schema_components([operation.query], ref_template="{name}")
     for name, schema in components[reference["$ref"]]["properties"].items():
-        # A query has no null: a name is there or not.
+        # A query string cannot express null: a parameter is either present or absent.
         kinds = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
         default = schema.get("default")
         plain = {key: value for key, value in kinds[0].items() if key != "description"}

@@ -1,8 +1,8 @@
-"""Requests that were sent ahead of their answers: only a few of them are under way at once, on all connections.
+"""A limit on pipelined requests: only a few of them run at once, over all connections.
 
-Whoever sends one request after the other is answered at once. A request that was sent ahead waits for a place, in the
-order of arrival, and at least for the next turn of the loop. So a hundred pipelining clients cannot keep the loop, or
-the next call to the store, from the others for longer than a few requests take.
+A client that waits for each answer is served at once. A pipelined request, sent before the previous answer, waits for a
+place in order of arrival, and at least until the next iteration of the event loop. So even a hundred pipelining clients
+delay other clients, and the next call to the store, only by the time of a few requests.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PLACES = 16
 
 
 class Places:
-    """One for all connections of a front."""
+    """Shared by all connections of a front."""
 
     def __init__(self) -> None:
         self._free = PLACES
@@ -22,7 +22,7 @@ class Places:
         self._is_armed = False
 
     async def take(self) -> None:
-        """Wait for a place. It must be given back."""
+        """Wait for a place. The caller must give it back."""
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(place)
         self._arm()

@@ -1,4 +1,4 @@
-"""Push, wired: the egress rule, outgoing calls, discovery, couriers, the dispatchers of all topics with a target."""
+"""The wiring of push: egress rules, outgoing calls, discovery, couriers, and a dispatcher per topic with a target."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from ..push.signing import check_secret, masked
 from ..push.watch import Unwatched, Watch
 from ..push.web import CarriedCourier, HttpCourier
 
-LAST_CALLS_S = 1.0  # for giving jobs back after the drain
+LAST_CALLS_S = 1.0  # for releasing jobs after the drain
 
 
 def refusal(settings: Settings) -> str | None:
-    """Why these settings cannot be used, with the name of the key."""
+    """Why these settings cannot be used, with the name of the key; None if they can."""
     try:
         egress_of(settings)
     except InvalidField as error:
@@ -54,8 +54,8 @@ def resolver_of(settings: Settings) -> Resolver:
 
 
 class Push:
-    """What makes outgoing calls in this process. `rules` is what the dialects may ask about them; `denied` is told when
-    one of them was refused a URL, with the reason."""
+    """Makes the outgoing calls of this process. `rules` are the checks that dialects apply to targets. `denied` is
+    called with the reason when such a check refuses a URL."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Push:
             self._egress,
             follow_redirects=told.follow_redirects,
             user_agent=told.user_agent or f"dueline/{__version__}",
-            max_per_host=0,  # the targets' own limits count, over all processes
+            max_per_host=0,  # each target has its own limit, over all processes
         )
         now_ms = engine.store.now_ms
         couriers = {
@@ -94,7 +94,7 @@ class Push:
         )
 
     def check_url(self, url: str) -> None:
-        """Refuse what this server would not call anyway: InvalidField, EgressRefused."""
+        """Refuse a URL that this server would not call. Raises InvalidField or EgressRefused."""
         try:
             self._egress.check_url(url)
         except EgressRefused as refused:
@@ -102,23 +102,23 @@ class Push:
             raise
 
     async def services(self) -> Mapping[str, Sequence[Instance]]:
-        """What discovery knows, for those who want to look."""
+        """All services that discovery knows, by name."""
         return await self._resolver.services()
 
     async def start(self) -> None:
-        """Raises EurekaMissing. With push switched off only discovery begins, for whoever asks about services."""
+        """Raises EurekaMissing. With push disabled only discovery starts, because dialects list its services."""
         await self._resolver.start()
         if self._enabled:
             self.manager.start()
 
     async def stop(self, drain_s: float, hasten: asyncio.Event) -> None:
-        """Pull no more, let running calls end within drain_s, give the other jobs back; then nothing is called."""
+        """Stop pulling, let running calls finish within drain_s, release the other jobs. No call is made afterwards."""
         hurry = asyncio.create_task(hasten.wait())
         hurry.add_done_callback(lambda task: None if task.cancelled() else self.manager.hurry())
         ending = asyncio.create_task(self.manager.stop(drain_s))
         await asyncio.wait([ending], timeout=drain_s + LAST_CALLS_S)
         hurry.cancel()
-        if not ending.done():  # the store does not take the jobs back: their leases end by themselves
+        if not ending.done():  # the store does not answer: the leases of these jobs expire instead
             ending.cancel()
             await asyncio.gather(ending, return_exceptions=True)
         await self._outgoing.stop()

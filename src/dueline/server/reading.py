@@ -1,13 +1,14 @@
-"""The reading half of a connection: bytes in, whole requests out, limits checked before anything is kept.
+"""The reading half of a connection: bytes in, whole requests out. Limits are checked before anything is buffered.
 
     feed(data) -> httptools -> on_* -> Exchange appended to the queue
 
-Requests that were sent ahead (pipelining) are parsed until the queue is full. The bytes behind them stay as they came;
-`read_on` parses the next ones when the queue is empty. A refusal goes into the same queue, so that answers keep their
-order; after a refusal it is deaf: what still comes is thrown away. It knows no transport; the connection looks at
-`due_s` and `full` after each feed.
+Pipelined requests are parsed until the queue is full. The bytes behind them stay unparsed; `read_on` continues when the
+queue is empty. A refusal goes into the same queue, so that answers keep their order. After a refusal the reader is
+deaf: it discards all further bytes. It does not know the transport; the connection checks `due_s` and `full` after each
+feed.
 
-Clients repeat themselves: a head that came before, byte for byte, is not parsed again (`Front.heads`).
+Clients repeat themselves, so a head that is byte for byte the same as an earlier one is not parsed again
+(`Front.heads`).
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("dueline.server")
 
 IDLE, HEAD, BODY = 0, 1, 2
-QUEUED_REQUESTS = 31  # parsed ahead; the piece that completes the last one may complete one more
-QUEUED_BYTES = 64 * 1024  # of their bodies; one body may be larger
+QUEUED_REQUESTS = 31  # parsed ahead; the piece that completes the last request may complete one more
+QUEUED_BYTES = 64 * 1024  # of their bodies; a single body may be larger
 MAX_KNOWN_HEADS = 2048
 MAX_KNOWN_HEAD_BYTES = 1024
 UNUSUAL = ("expect", "upgrade", "transfer-encoding")
@@ -43,7 +44,7 @@ NO_REQUEST = Request("-", "", "", {}, b"")
 
 
 class Exchange(msgspec.Struct):
-    """One request and how to answer it. `answer` is there already when the request was refused while it was read."""
+    """One request and how to answer it. `answer` is already set if the request was refused while it was read."""
 
     found: Found
     request: Request
@@ -54,7 +55,7 @@ class Exchange(msgspec.Struct):
 
 
 class KnownHead(msgspec.Struct, frozen=True):
-    """What a head was found to say. Its bytes end with the first empty line, and its body has exactly this size."""
+    """The parsed form of a head that may occur again. `body_bytes` is the exact size of the body that follows it."""
 
     found: Found
     method: str
@@ -65,16 +66,16 @@ class KnownHead(msgspec.Struct, frozen=True):
 
 
 class _Refused(Exception):
-    """Leaves the parser: a refusal is in the queue."""
+    """Aborts the parser after a refusal was queued."""
 
 
 class Reader:
-    """`queue` takes the exchanges. `expected` is called when the client waits for leave to send a body."""
+    """`queue` receives the exchanges. `expected` is called when the client waits for "100 Continue"."""
 
     def __init__(self, front: Front, queue: deque[Exchange], expected: Callable[[], None]) -> None:
         self.deaf = False
-        self.due_s = NEVER  # when the request that is being read must be whole (its head, then its body)
-        self._queued_bytes = 0  # of bodies in the queue; 0 again when it is read on
+        self.due_s = NEVER  # deadline of the request that is being read (for its head, then for its body)
+        self._queued_bytes = 0  # of bodies in the queue; reset by `read_on`
         self._front = front
         self._limits = front.limits
         self._loop = asyncio.get_running_loop()
@@ -94,30 +95,30 @@ class Reader:
         self._request: Request | None = None
         self._chunks: list[bytes] = []
         self._body_bytes = 0
-        self._declared_bytes = 0  # the whole body; 0: none, or chunked
-        self._held_bytes = 0  # counted in the front
+        self._declared_bytes = 0  # Content-Length; 0: no body, or chunked
+        self._held_bytes = 0  # this reader's share of the front's held_bytes
         self._max_body_bytes = 0
         self._old = False
-        self._head: bytes | None = None  # of the request that is being read, if it came in one piece
+        self._head: bytes | None = None  # of the request that is being read, if it arrived in one piece
         self._ahead = b""  # not parsed yet, because the queue is full
 
     @property
     def between(self) -> bool:
-        """No request is half read."""
+        """Whether no request is partly read."""
         return self._state == IDLE
 
     @property
     def full(self) -> bool:
-        """No more is parsed until the queue is empty: the connection should stop reading."""
+        """Whether parsing has stopped until the queue is empty. The connection should stop reading, too."""
         return len(self._queue) >= QUEUED_REQUESTS or self._queued_bytes > QUEUED_BYTES
 
     @property
     def ahead_bytes(self) -> int:
-        """How much is kept without being parsed."""
+        """How many bytes are buffered unparsed."""
         return len(self._ahead)
 
     def feed(self, data: bytes) -> None:
-        """Read on. Never raises."""
+        """Parse these bytes. Never raises."""
         if self._ahead:
             data = self._ahead + data
             self._ahead = b""
@@ -146,7 +147,7 @@ class Reader:
             self.due_s = NEVER
 
     def read_on(self) -> None:
-        """The queue is empty: parse what was sent ahead."""
+        """Parse the buffered bytes. Called when the queue is empty."""
         self._queued_bytes = 0
         if self._ahead:
             self.feed(b"")
@@ -154,8 +155,8 @@ class Reader:
             self.hold()
 
     def hold(self) -> None:
-        """Count what is kept of requests that are not begun: many clients together must not fill the memory. When
-        there is too much, this client loses what it sent ahead."""
+        """Count the buffered bytes of requests that have not started, because many clients together must not exhaust
+        the memory. Above the limit this client loses the requests it has queued."""
         unfinished = self._body_bytes if self._state == BODY else 0
         held = self._queued_bytes + unfinished + len(self._ahead)
         front = self._front
@@ -171,24 +172,24 @@ class Reader:
         self.refuse(front.router.failed(found, request, error), found, request)
 
     def refuse(self, answer: Response, found: Found = MALFORMED, request: Request = NO_REQUEST) -> None:
-        """Answer so instead of reading on."""
+        """Queue this answer and stop reading."""
         self.stop()
         self._queue.append(Exchange(found, request, False, False, answer, self._loop.time()))
 
     def stop(self) -> None:
-        """Read nothing more and keep nothing."""
+        """Discard the buffered bytes and everything that still arrives."""
         self.deaf = True
         self._state = IDLE
         self.due_s = NEVER
         self.let_go()
 
     def restart_clock(self) -> None:
-        """The connection had stopped reading: the client has its whole time again."""
+        """Give the client its full timeout again, after the connection had paused reading."""
         if self.due_s != NEVER:
             self.due_s = self._loop.time() + self._timeout_s()
 
     def let_go(self) -> None:
-        """Nothing is kept any more."""
+        """Discard everything that is buffered."""
         self._front.held_bytes -= self._held_bytes
         self._held_bytes = self._queued_bytes = 0
         self._ahead = b""
@@ -202,7 +203,7 @@ class Reader:
         self.due_s = NEVER
         self._url = b""
         self._pairs = []
-        # A head that came in one small piece cannot be too large: no need to count.
+        # A head in one small piece cannot exceed the limit, so it need not be counted.
         self._count_head = self._piece_bytes > self._limits.max_header_bytes
 
     def on_url(self, url: bytes) -> None:
@@ -276,7 +277,7 @@ class Reader:
         self._queue.append(exchange)
         self._queued_bytes += self._body_bytes
         self._request = None
-        head, self._head = self._head, None  # the piece may hold the next request too
+        head, self._head = self._head, None  # the piece may contain the next request, too
         if head is not None:
             self._remember(head, exchange)
         if not keep_alive:
@@ -285,8 +286,8 @@ class Reader:
     # -- parts
 
     def _read(self, data: bytes, at: int) -> int:
-        """Parse one piece of `data`: a head, or as much of a body as there is. Returns where it ends. A piece completes
-        one request; two if the end of a head or of a chunked body was cut."""
+        """Parse one piece of `data`: a head, or as much of a body as has arrived. Returns where the piece ends. A piece
+        completes at most one request, or two if the end of a head or of a chunked body was split."""
         left = self._declared_bytes - self._body_bytes if self._state == BODY else 0
         if left > 0:
             end = min(at + left, len(data))
@@ -307,7 +308,7 @@ class Reader:
             except httptools.HttpParserUpgrade as upgrade:
                 self._stay(piece[cast(int, upgrade.args[0]) :])
         except httptools.HttpParserCallbackError as error:
-            if not self.deaf:  # else it was refused
+            if not self.deaf:  # otherwise the error is our own _Refused
                 log.error("unexpected error while reading a request", exc_info=error.__context__)
                 self.refuse(internal_error())
         except httptools.HttpParserError as error:
@@ -315,8 +316,8 @@ class Reader:
                 self.refuse(plain_error(400, "bad_request", f"The request is not valid HTTP/1.1: {error}."))
 
     def _remember(self, head: bytes, exchange: Exchange) -> None:
-        """Keep what the head of this request says, if nothing about it is unusual: then the same bytes mean the same
-        next time."""
+        """Cache the parsed head of this request, unless something about it is unusual. Then the same bytes always mean
+        the same request."""
         request = exchange.request
         headers = cast(Headers, request.headers)
         if (
@@ -333,8 +334,8 @@ class Reader:
             heads[head] = KnownHead(found, request.method, request.path, request.query, headers, len(request.body))
 
     def _declined(self) -> bool:
-        """The client offers another protocol (h2c), which we do not take. The parser would take the body for that
-        protocol, so the head is kept without the offer, to be read again by a fresh parser."""
+        """Ignore an offer to upgrade to another protocol (h2c). The parser would treat the body as that protocol, so
+        the head is saved without the offer and a fresh parser reads it again."""
         if not self._parser.should_upgrade() or self._parser.get_method() == b"CONNECT":
             return False
         lines = [b"%b %b HTTP/%b" % (self._parser.get_method(), self._url, self._parser.get_http_version().encode())]
@@ -347,7 +348,7 @@ class Reader:
         return True
 
     def _stay(self, rest: bytes) -> None:
-        """Go on as HTTP/1.1 after an offer of another protocol."""
+        """Continue as HTTP/1.1 after an offer to upgrade."""
         while not self.deaf:
             rest, self._replay = self._replay + rest, b""
             self._parser = httptools.HttpRequestParser(self)
@@ -361,7 +362,7 @@ class Reader:
         return len(self._url) + sum(len(name) + len(value) + 4 for name, value in self._pairs)
 
     def _partly_read(self, size: int) -> None:
-        """A request is not whole yet: bound what may be kept of its head, and how long it may take."""
+        """A request is incomplete: limit the size of its head and the time it may take."""
         self._stuck_bytes = 0 if self._progress else self._stuck_bytes + size
         if self._stuck_bytes > self._limits.max_header_bytes or self._head_bytes() > self._limits.max_header_bytes:
             self._refuse_head()
@@ -383,7 +384,7 @@ class Reader:
         self.refuse(plain_error(431, "headers_too_large", message))
 
     def _refuse_body(self) -> None:
-        """Too large: refused before it is kept, in the words of the dialect that it was meant for."""
+        """Refuse a body that is too large before it is buffered, with the error of the route's dialect."""
         found, request = self._found, self._request
         if found is None or request is None:
             raise _Refused

@@ -1,12 +1,12 @@
-"""Which handler answers a request, and what is answered when a handler refuses or breaks.
+"""Which handler answers a request, and what the answer is when a handler refuses or fails.
 
     (method, path) --find--> Found (route, dialect, params) --respond--> Response
 
-One table is built from the routes of all dialects. Paths without placeholders are one dictionary look-up; the rest is a
-walk over segments. A placeholder is one segment, percent-decoded; one with a star, {rest*}, stands at the end and is
-all that is left, if there is something. Bytes that are not UTF-8 are refused in the words of the route's dialect. No
-two dialects may claim one (method, path). What nobody claims may be another spelling of a path (PathSpeller). Else it
-is answered by the router, or in the space of a dialect that has words for it (SpaceOwner) by that dialect.
+One table is built from the routes of all dialects. Paths without placeholders are one dictionary look-up; all others
+walk a tree of segments. A placeholder matches one segment, percent-decoded. A placeholder with a star, {rest*}, comes
+last and matches the rest of the path, which must not be empty. Bytes that are not UTF-8 are refused with the error of
+the route's dialect. Two dialects must not claim the same method and path. An unclaimed path may be another spelling of
+a known one (PathSpeller). Otherwise the dialect that owns this part of the paths answers (SpaceOwner), or the router.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from ..engine.errors import DuelineError, InvalidField, MethodNotAllowed, NoRout
 log = logging.getLogger("dueline.server")
 
 Guard = Callable[[Request, Route], Awaitable[None] | None]
-"""Called before every handler: may set `request.namespace`, may raise Unauthorized or Forbidden. What it returns, if
-anything, is waited for before the handler is called, and may raise the same."""
+"""Called before every handler. May set `request.namespace`, may raise a DuelineError such as Unauthorized or Loading.
+If it returns an awaitable, that is awaited before the handler is called, and may raise the same."""
 
 RECENT_TARGETS = 4096
-RECENT_BYTES = 1 << 20  # of their URLs; a target is kept in three copies
+RECENT_BYTES = 1 << 20  # of their URLs; the cache stores each target three times
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The answer of `find`. There always is one: "no such path" and "not that method" are routes, too."""
+    """The result of `find`. There always is one: "no such path" and "method not allowed" are routes, too."""
 
     route: Route
     dialect: Dialect | None  # None: a route of the router itself
@@ -42,7 +42,7 @@ Target = tuple[str, str, str, Found]
 
 
 class _Node:
-    """One segment of the table: literal children, one placeholder child, what takes the rest, methods that end here."""
+    """One segment of the tree: literal children, a placeholder child, a {rest*} child, methods that end here."""
 
     __slots__ = ("literal", "methods", "placeholder", "rest")
 
@@ -54,7 +54,7 @@ class _Node:
 
 
 class Router:
-    """The whole surface of a listener. `respond` never raises but CancelledError. `owner`: all of it is its own."""
+    """All routes of a listener. `respond` raises nothing but CancelledError. `owner` answers all unclaimed paths."""
 
     def __init__(
         self, dialects: Sequence[Dialect], *, guard: Guard | None = None, owner: SpaceOwner | None = None
@@ -68,7 +68,8 @@ class Router:
             self._spaces.append(("", owner))
         self._exact: dict[str, _Node] = {}
         self._root = _Node()
-        # Few targets are asked for often (sends to a topic): remember them. Bounded, because clients choose the paths.
+        # A few targets are requested often (sends to a topic), so they are cached. Bounded, because clients choose the
+        # paths.
         self._recent: dict[tuple[bytes, bytes], Target] = {}
         self._recent_bytes = 0
         self._missing = Found(
@@ -79,7 +80,7 @@ class Router:
                 self._add(route, dialect)
 
     def routes(self) -> list[Route]:
-        """Every line of the table."""
+        """Every route of the table."""
         found: list[Route] = []
         nodes = [*self._exact.values(), self._root]
         while nodes:
@@ -90,7 +91,7 @@ class Router:
         return found
 
     def locate(self, method: bytes, url: bytes) -> Target:
-        """(method, path, query, Found) of a request line. The parser lets only ASCII through."""
+        """(method, path, query, Found) of a request line. The parser accepts only ASCII."""
         target = self._recent.get((method, url))
         if target is not None:
             return target
@@ -107,7 +108,7 @@ class Router:
         return target
 
     def find(self, method: str, path: str) -> Found:
-        """The route for a request. `path` is as on the wire."""
+        """The route for a request. `path` is percent-encoded, as on the wire."""
         node = self._exact.get(path)
         if node is not None:
             return self._at(node, method, ())
@@ -118,7 +119,7 @@ class Router:
         return self._respelled(method, path) or self._nowhere(path)
 
     async def respond(self, found: Found, request: Request) -> Response:
-        """Run the handler. A refusal is answered by the dialect, anything unexpected by 500 `internal`."""
+        """Run the handler. The dialect answers a refusal (DuelineError); anything unexpected is 500 `internal`."""
         try:
             if self._guard is not None and (waiting := self._guard(request, found.route)) is not None:
                 await waiting
@@ -130,7 +131,7 @@ class Router:
             return internal_error()
 
     def failed(self, found: Found, request: Request, error: DuelineError) -> Response:
-        """The answer for a refusal in the words of the route's dialect."""
+        """The answer for a refusal, in the format of the route's dialect."""
         try:
             if found.dialect is not None:
                 return found.dialect.failed(request, error)
@@ -140,7 +141,8 @@ class Router:
         return plain_error(_TRANSPORT_STATUS.get(error.code, 400), error.code, error.message, error.field)
 
     def _respelled(self, method: str, path: str) -> Found | None:
-        """The answer for another spelling of a path. On a dialect's own listener a redirect may lead to nowhere."""
+        """The route for another spelling of a path. On a dialect's own listener it may redirect to a path that does not
+        exist either."""
         for dialect in self._spellers:
             meant = dialect.respelled(path)
             if meant == path:
@@ -178,7 +180,7 @@ class Router:
         node.methods[route.method] = (route, dialect)
 
     def _walk(self, node: _Node, segments: list[str], at: int) -> tuple[_Node, tuple[str, ...]] | None:
-        """The node of a path and its escaped placeholder values. A literal wins over a placeholder."""
+        """The node of a path and its escaped placeholder values. A literal takes precedence over a placeholder."""
         if at == len(segments):
             return (node, ()) if node.methods else None
         segment = segments[at]
@@ -209,7 +211,7 @@ class Router:
 
 
 def internal_error() -> Response:
-    """500: a bug of ours. Says nothing about it to the client."""
+    """500 for a bug of ours, without details for the client."""
     return plain_error(500, "internal", "Something went wrong on the server; its log has the details.")
 
 
@@ -232,7 +234,7 @@ def _unescape(segment: str) -> str:
     if "%" not in segment:
         return segment
     data = unquote_to_bytes(segment)
-    # An escape that is not one stays in the text as a percent sign; a real one is written %25.
+    # Decoding leaves the percent sign of an invalid escape in the text; a literal percent sign must be written %25.
     if data.count(b"%") != segment.count("%25"):
         raise InvalidField("has a percent sign that is not an escape", "path")
     try:
@@ -242,7 +244,7 @@ def _unescape(segment: str) -> str:
 
 
 def fixed_route(name: str, response: Response) -> Route:
-    """A route that always answers the same."""
+    """A route that always gives the same answer."""
 
     async def answer(_request: Request) -> Response:
         return response
@@ -267,7 +269,7 @@ def _not_allowed(methods: dict[str, tuple[Route, Dialect]]) -> Found:
 
 
 def _moving(route: Route, dialect: PathSpeller, path: str) -> Route:
-    """The same route, but clients may be sent to its path."""
+    """The same route, but the dialect may redirect clients to its path."""
 
     async def move(request: Request) -> Response:
         return dialect.moved(request, path) or await route.handler(request)
@@ -277,7 +279,7 @@ def _moving(route: Route, dialect: PathSpeller, path: str) -> Route:
 
 
 def _refusing(route: Route, error: DuelineError) -> Route:
-    """The same route, but every request is refused."""
+    """The same route, but it refuses every request with `error`."""
 
     async def refuse(_request: Request) -> Response:
         raise error

@@ -1,8 +1,8 @@
-"""What the log says about sends: those that were refused, and topics to which jobs are sent and that nobody consumes.
+"""Log warnings about sends: refused ones, and topics that receive jobs but have no consumer.
 
-Nobody consumes a topic when a job has been ready there for 10 s, no consumer of any process waits for it, and none
-holds a job of it. The topic is looked at once, 10 s after the due time of a job that was sent through this process, and
-at most once a minute. So a topic that nobody sends to costs nothing, and topics are never scanned.
+A topic has no consumer when a job has been ready for 10 s, no consumer of any process waits for one, and none of its
+jobs is leased. The topic is checked 10 s after the due time of a job that was sent through this process, at most once a
+minute. So a topic without sends costs nothing, and topics are never scanned.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from ..engine.limits import INTERNAL_NAMESPACE
 from ..engine.timer import Handle, LoopTimer, Timer
 from ..telemetry.notices import Notices
 
-PATIENCE_MS = 10_000  # with a consumer that looks for jobs from time to time
-PAUSE_S = 60.0  # between two looks at one topic
-MAX_TOPICS = 1000  # that are looked at; further ones are left out
+PATIENCE_MS = 10_000  # tolerates consumers that poll from time to time
+PAUSE_S = 60.0  # between two checks of one topic
+MAX_TOPICS = 1000  # with a planned check; further ones are not checked
 
 Name = tuple[str, str]
 
 
 class SendNotices:
-    """Notified by the engine; `stop` forgets the looks that are to come."""
+    """Notified by the engine. `stop` cancels the planned checks."""
 
     def __init__(self, engine: Engine, notices: Notices, timer: Timer = LoopTimer()) -> None:
         self._engine = engine
         self._notices = notices
         self._timer = timer
-        self._planned: dict[Name, tuple[int, Handle]] = {}  # the due time of the job that the look is for
-        self._rested_s: dict[Name, float] = {}  # when a topic may be looked at again
+        self._planned: dict[Name, tuple[int, Handle]] = {}  # due time of the job that the check is for
+        self._rested_s: dict[Name, float] = {}  # when a topic may be checked again
         self._looking: set[asyncio.Task[None]] = set()
 
     def refused(self, namespace: str, topic: str, error: DuelineError) -> None:
-        """The store, or what it may do with jobs, does not allow sends."""
+        """A send was refused because of the store's state."""
         self._notices.notice(
             ("refused", namespace, topic),
             "a send was refused",
@@ -83,7 +83,7 @@ class SendNotices:
         try:
             view = await self._engine.topic(*name)
         except DuelineError:
-            return  # it is gone, or the store is away, which others tell
+            return  # the topic is gone, or the store is down, which `Health` logs
         ready_ms = self._engine.store.now_ms() - (view.oldest_ready_at_ms or 0)
         if view.ready and ready_ms >= PATIENCE_MS and not (view.waiters or view.leased or view.paused or view.push):
             self._notices.notice(

@@ -1,9 +1,11 @@
 """`dueline serve`: the process model.
 
     workers 1   one process: supervisor of the embedded store, engine, front
-    workers N   the parent opens the addresses and supervises; N executed workers serve (server.workers)
+    workers N   the parent opens the sockets and supervises; N worker processes serve (server.workers)
 
-    exit 0  ended by SIGTERM or SIGINT, after draining       1  address or folder in use, store refused, store damaged
+    exit 0  SIGTERM or SIGINT, after draining
+         1  address or folder in use, store refused, store damaged
+         2  unusable configuration
 Only the ready line goes to stdout.
 """
 
@@ -41,14 +43,14 @@ BAD_CONFIG = 2
 
 
 def run(settings: Settings, notes: Sequence[str] = ()) -> int:
-    """Serve until a signal. Returns the exit code; refusals are told on stderr. `notes`: remarks about the settings."""
+    """Serve until a signal. Returns the exit code; errors go to stderr. `notes` are remarks about the settings."""
     logs.configure(settings.log.level, settings.log.format)
     log = structlog.get_logger("dueline.server")
     for note in notes:
         log.warning(note)
     for name in ("DUELINE_TOKEN", "DUELINE_TOKEN_FILE"):
         if os.environ.get(name):
-            log.warning(f"{name} has no effect on a server, which asks nobody for a token: it is for clients")
+            log.warning(f"{name} has no effect on a server, which does not check tokens: it is for clients")
     allow_descriptors()
     why = push_refusal(settings)
     if why is not None:
@@ -57,12 +59,12 @@ def run(settings: Settings, notes: Sequence[str] = ()) -> int:
     try:
         with opened(settings) as listeners:
             return _run_loop(serving(settings, listeners))
-    except (CannotListen, StartRefused, EmbeddedError) as error:  # the last: the folder where workers meet
+    except (CannotListen, StartRefused, EmbeddedError) as error:  # EmbeddedError: from meeting_folder
         return _refuse(settings, str(error))
 
 
 def refuse(message: str, log_format: str, code: int) -> int:
-    """Say why there is no server, in the log's format. Returns the exit code."""
+    """Report why the server does not start, in the log's format. Returns the exit code."""
     logs.refuse(message, log_format)
     return code
 
@@ -78,18 +80,19 @@ def work(status_fd: int, *listener_fds: int) -> int:
 
 
 def allow_descriptors() -> None:
-    """As many open files as this system lets us have: each connection is one, and the usual default is 1,024."""
+    """Raise the limit of open files as far as the system allows. Each connection needs one, and the usual default is
+    1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = ENOUGH_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, ENOUGH_DESCRIPTORS)
     if soft < wanted:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         except (ValueError, OSError):
-            pass  # the default stays
+            pass  # keep the default
 
 
 def announce_ready(settings: Settings, listeners: list[socket.socket]) -> None:
-    """The line that people and scripts wait for."""
+    """Print the ready line, which people and scripts wait for."""
     url, durability = url_of(listeners[0]), durability_of(settings)
     store = "embedded" if settings.store.url is None else shown_url(settings.store.url)
     data = {"data": settings.store.data} if settings.store.url is None else {}
@@ -141,7 +144,7 @@ async def _serve_with_workers(settings: Settings, listeners: list[socket.socket]
         starting: asyncio.Task[None] | None = None
         try:
             if embedded is not None:
-                # The store first; the workers at once, to answer "loading" while it reads its data.
+                # Start the workers as soon as the store's process runs, so that they answer "loading" while it loads.
                 starting = asyncio.create_task(embedded.start())
                 spawned = asyncio.create_task(embedded.until(StoreState.STARTING, StoreState.LOADING, StoreState.READY))
                 await asyncio.wait((starting, spawned), return_when=asyncio.FIRST_COMPLETED)
@@ -160,7 +163,7 @@ async def _serve_with_workers(settings: Settings, listeners: list[socket.socket]
         except (FolderInUse, EmbeddedError, StartRefused) as error:
             return _refuse(settings, str(error))
         finally:
-            for listener in listeners:  # new clients are refused from now on, not kept waiting for a server that ends
+            for listener in listeners:  # refuse new clients at once instead of letting them wait in the backlog
                 listener.close()
             await workers.stop(signals.hasten, settings.server.drain_ms / 1000)
             if starting is not None and not starting.done():
@@ -172,7 +175,7 @@ async def _serve_with_workers(settings: Settings, listeners: list[socket.socket]
 
 @contextlib.contextmanager
 def meeting_folder() -> Generator[Path]:
-    """A private folder for this server's processes, named by its pid; those of killed servers are swept."""
+    """A private folder for this server's processes, named by its pid. Folders of killed servers are removed."""
     base = runtime_folder()
     try:
         make_private(base)
@@ -191,7 +194,7 @@ def meeting_folder() -> Generator[Path]:
 
 
 async def _until_serving(starting: asyncio.Task[None] | None, workers: Workers) -> None:
-    """Until the store and all workers serve. Raises what the store raised, or StartRefused with a worker's words."""
+    """Wait until the store and all workers serve. Raises the store's error, or StartRefused with a worker's reason."""
     assert workers.refused is not None
     ready = asyncio.create_task(workers.until_ready())
     wanted: list[asyncio.Future[Any]] = [ready] if starting is None else [ready, starting]
@@ -234,7 +237,7 @@ async def _work(orders: Orders, listeners: list[socket.socket], say: Callable[[s
 
 
 def _write_status(folder: Path, status: Status) -> None:
-    """The embedded store's state for the workers; replaced as a whole, so no reader sees half of it."""
+    """Write the embedded store's state for the workers. The file is replaced atomically: no reader sees half of it."""
     fresh = folder / f"{STATUS_FILE}.new"
     try:
         fresh.write_bytes(msgspec.json.encode(status))
@@ -266,7 +269,7 @@ def _embedded(settings: Settings, on_change: Callable[[Status], None] | None = N
 
 
 async def _until_told(signals: Signals, embedded: EmbeddedStore | None, workers: Workers | None = None) -> None:
-    """Until a signal, or until the store or a worker can never serve again."""
+    """Wait for a signal, or until the store or a worker has failed for good."""
     waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(signals.stop.wait())]
     if embedded is not None:
         waiting.append(asyncio.ensure_future(embedded.failed.wait()))
@@ -288,13 +291,13 @@ def _refuse(settings: Settings, message: str, code: int = 1) -> int:
 
 
 def _run_loop(main: Coroutine[Any, Any, int]) -> int:
-    # What is loaded stays for ever: the collector need not look at it again, nor so often at what requests leave.
+    # Loaded modules live for ever, so freeze them. Requests leave few cycles, so collect less often than by default.
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
     try:
         import uvloop
-    except ModuleNotFoundError:  # a system without it
+    except ModuleNotFoundError:  # not available on every platform
         return asyncio.run(main)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)

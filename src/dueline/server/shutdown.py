@@ -1,4 +1,4 @@
-"""How a server is told to end: the first signal asks, the second one hastens."""
+"""Stopping a server by signals: the first one starts the drain, the second one cuts it short."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Signals:
-    """SIGTERM and SIGINT as events. Make it inside the loop, `install` it on the main thread."""
+    """SIGTERM and SIGINT as events. Create it inside the loop, call `install` on the main thread."""
 
     def __init__(self) -> None:
         self.stop = asyncio.Event()
@@ -23,12 +23,12 @@ class Signals:
             loop.add_signal_handler(number, self.received)
 
     def received(self) -> None:
-        """One more signal came."""
+        """Handle one signal."""
         (self.hasten if self.stop.is_set() else self.stop).set()
 
 
 async def unless(event: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
-    """The result of `work`, or None if the event came first; then the work was cancelled."""
+    """The result of `work`. If the event comes first, `work` is cancelled and the result is None."""
     task = asyncio.ensure_future(work)
     waiting = asyncio.ensure_future(event.wait())
     try:

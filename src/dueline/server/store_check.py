@@ -1,6 +1,6 @@
-"""What a store is, judged: may it hold jobs? Asked at start (a refusal ends the server) and every 5 s (health).
+"""Whether a store is fit to hold jobs. Checked at the start (a refusal stops the server) and every 5 s (health).
 
-The questions go over a connection of their own, so that a busy pipeline does not look like a dead store.
+The checks use a connection of their own, so that a busy pipeline does not look like a dead store.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LEAST_VERSION = {"redis": (7, 0), "valkey": (7, 2)}
 
 
 class StoreLoading(Exception):
-    """The store reads its data; the text is how far it is."""
+    """The store is loading its data; the text is its progress."""
 
 
 class StoreSilent(Exception):
@@ -29,7 +29,7 @@ class StoreSilent(Exception):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What a store says about itself. None: it does not tell (managed stores refuse CONFIG)."""
+    """What a store reports about itself. None: unknown, because managed stores refuse CONFIG."""
 
     server: str
     version: tuple[int, ...]
@@ -50,7 +50,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class Probe:
-    """Asks one store. Made again by itself after a lost connection."""
+    """Queries one store. It reconnects by itself."""
 
     def __init__(self, url: str, prefix: str = "dueline") -> None:
         self._link = link_for(url, REPLY_TIMEOUT_S)
@@ -66,7 +66,7 @@ class Probe:
         return facts_of(figures)
 
     async def appendfsync(self) -> str | None:
-        """How the store writes its log; None when it does not tell."""
+        """The store's appendfsync setting; None when it does not reveal it."""
         try:
             answer = await self._call("CONFIG", "GET", "appendfsync")
         except Refused:
@@ -74,7 +74,7 @@ class Probe:
         return _text(answer[1]) if len(answer) == 2 else None
 
     async def runs_scripts(self) -> bool:
-        """Whether this user may call scripts."""
+        """Whether the store lets this user run scripts."""
         try:
             await self._call("EVAL", "return 1", "0")
         except Refused:
@@ -107,7 +107,7 @@ class Refused(Exception):
 
 
 def facts_of(figures: dict[str, str]) -> Facts:
-    """INFO's lines as facts."""
+    """The facts in the lines of INFO."""
     server = "valkey" if figures.get("server_name") == "valkey" or "valkey_version" in figures else "redis"
     written = figures.get(f"{server}_version", figures.get("redis_version", "0"))
     return Facts(
@@ -125,15 +125,15 @@ def facts_of(figures: dict[str, str]) -> Facts:
 
 
 def may_evict(facts: Facts) -> bool:
-    """Whether the store deletes keys when its memory is full: any other policy than noeviction can delete jobs."""
+    """Whether the store deletes keys when its memory is full. Every policy but noeviction can delete jobs."""
     return facts.maxmemory_bytes > 0 and facts.maxmemory_policy != "noeviction"
 
 
 def is_full(facts: Facts, before: Facts | None, was_full: bool) -> bool:
-    """Whether the store refuses sends, or did since the look before, for want of memory.
+    """Whether the store refuses sends because its memory is full, or has done so since the previous check.
 
-    The request itself counts, so a large one is refused a little below the limit. A store that was full counts as full
-    until 5 % are free, because at its limit it takes a send now and refuses one a moment later.
+    The request itself takes memory, so a large one is refused a little below the limit. A store that was full counts as
+    full until 5 % are free, because close to its limit it accepts one send and refuses the next.
     """
     if not 0 < facts.maxmemory_bytes * ROOM_AGAIN <= facts.memory_bytes:
         return False
@@ -142,7 +142,7 @@ def is_full(facts: Facts, before: Facts | None, was_full: bool) -> bool:
 
 
 def full_text(facts: Facts) -> str:
-    """A full store in words."""
+    """The message about a full store."""
     return (
         f"the store is full: it uses {facts.memory_bytes:,} of {facts.maxmemory_bytes:,} bytes. Sends are refused; "
         "pull, ack, release and cancel work. Finish or purge jobs, or give it more memory (embedded: "
@@ -151,9 +151,9 @@ def full_text(facts: Facts) -> str:
 
 
 def refusal(facts: Facts) -> str | None:
-    """Why this store cannot be used at all; None: it can."""
+    """Why this store cannot be used at all; None if it can."""
     if facts.version[:2] < LEAST_VERSION[facts.server]:
-        return f"the store is {facts.name}; Redis 7.0 or Valkey 7.2 is the least that works"
+        return f"the store is {facts.name}; at least Redis 7.0 or Valkey 7.2 is needed"
     if facts.role != "master":
         return f"the store is a {facts.role}: give the address of the primary"
     if may_evict(facts):
@@ -165,15 +165,16 @@ def refusal(facts: Facts) -> str | None:
 
 
 def store_words(kind: str, facts: Facts | None) -> str:
-    """A store in words. `kind` says which, without secrets; the facts may not be known yet."""
+    """A description of a store. `kind` names it, without secrets; the facts may not be known yet."""
     if facts is None:
         return kind
-    written = facts.appendfsync or "not told"
+    written = facts.appendfsync or "unknown"
     return f"{kind}, {facts.name}, appendonly {'yes' if facts.aof else 'no'}, appendfsync {written}"
 
 
 async def scope_refusal(store: ValkeyStore, dialects: Dialects) -> str | None:
-    """Why these settings must not serve this store's jobs: they would not see those of some namespace."""
+    """Why these settings must not be used with this store: they could not find the jobs of some namespace. None if they
+    can be used."""
     clash = await check_scopes(store, namespaces_with_own_ids(dialects))
     if clash is None:
         return None

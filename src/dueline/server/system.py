@@ -1,12 +1,12 @@
-"""What a server answers about itself, beside its dialects: health, readiness, metrics, OpenAPI, docs.
+"""The routes of the server itself, outside its dialects: health, readiness, metrics, OpenAPI, docs.
 
-The seam to the wiring (server/app):
+How server/app creates them:
 
     SystemRoutes(version, reasons=health.reasons, warnings=health.warnings, metrics=metrics)
 
-`reasons()` returns why the process is not ready, empty when it is; `warnings()` what should be known all the same. The
-items are anything msgspec can encode (a text, or a struct with code and message). `await metrics(accept)` returns
-(body, content type) for the given Accept header.
+`reasons()` returns why the process is not ready; it is empty when the process is ready. `warnings()` returns problems
+that do not affect readiness. The items are anything that msgspec can encode: a text, or a struct with code and message.
+`await metrics(accept)` returns (body, content type) for the given Accept header.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Metrics = Callable[[str], Awaitable[tuple[bytes, str]]]
 
 
 class SystemRoutes:
-    """A dialect in form: a few routes without a queue behind them. `documents`: with those about the native API."""
+    """These routes have the interface of a dialect. `documents` adds the OpenAPI and docs pages of the native API."""
 
     name = "system"
 

@@ -1,11 +1,11 @@
 """Several server processes behind one address: the parent opens the socket and watches, the workers serve.
 
-    parent   opens the sockets (without SO_REUSEPORT), runs the embedded store, starts workers, restarts the dead ones
-    worker   a fresh Python process: inherits the sockets, gets its orders on stdin, says "ready" or "refused ..."
+    parent   opens the sockets (without SO_REUSEPORT), runs the embedded store, starts workers, restarts dead ones
+    worker   a new Python process: inherits the sockets, reads its orders from stdin, reports "ready" or "refused ..."
 
-A worker is executed, not only forked: it shares no event loop, lock descriptor or memory with the parent. All have the
-parent-death signal: kill -9 of the parent ends them. Each has a session of its own, so that Ctrl-C reaches the parent
-alone.
+A worker is executed, not only forked, so it shares no event loop, lock descriptor or memory with the parent. Each
+worker has a parent-death signal, so it ends even after kill -9 of the parent. Each has a session of its own, so that
+Ctrl-C reaches only the parent.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from ..store.valkey.child_exit import exit_of
 from ..store.valkey.parent_death import ends_with_parent
 
 BACK_OFF_S = (0.1, 5.0)
-STEADY_S = 30.0  # after this life a death starts the back-off anew
-KILL_AFTER_S = 1.5  # beyond the drain
+STEADY_S = 30.0  # a worker that lived longer than this is restarted with the shortest back-off
+KILL_AFTER_S = 1.5  # after the drain time is over
 
 
 class Orders(msgspec.Struct, frozen=True):
-    """What a worker is told. `folder` is private to this server: sibling sockets and the store's state."""
+    """Start parameters of a worker. `folder` is private to this server: sibling sockets and the state of the store."""
 
     settings: Settings
     store_url: str
@@ -41,7 +41,7 @@ class Orders(msgspec.Struct, frozen=True):
 
 
 class Worker:
-    """One place for a worker process, filled again when its process ends."""
+    """One slot for a worker process, refilled when the process ends."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -51,7 +51,7 @@ class Worker:
 
 
 class Workers:
-    """N workers on the same listening sockets. `refused` has the reason when a worker cannot be started at all."""
+    """N workers on the same listening sockets. `refused` gets the reason when a worker refuses to start."""
 
     def __init__(self, settings: Settings, listeners: list[socket.socket], store_url: str, folder: Path) -> None:
         self._settings = settings
@@ -64,7 +64,7 @@ class Workers:
         self.refused: asyncio.Future[str] | None = None
 
     def start(self) -> None:
-        """Start all; they are ready when `until_ready` returns."""
+        """Start all workers. They are ready when `until_ready` returns."""
         self.refused = asyncio.get_running_loop().create_future()
         self._tasks = [asyncio.create_task(self._keep(worker)) for worker in self.workers]
 
@@ -73,7 +73,7 @@ class Workers:
             await worker.ready.wait()
 
     async def stop(self, hasten: asyncio.Event, drain_s: float) -> None:
-        """Ask all to drain; kill those that take longer than they may."""
+        """Ask all workers to drain, then kill those that exceed the drain time."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -88,7 +88,7 @@ class Workers:
         except TimeoutError:
             for child in living:
                 if child.poll() is None:
-                    self._log.warning("a worker did not end in time and is killed", pid=child.pid)
+                    self._log.warning("a worker did not stop in time and is killed", pid=child.pid)
                     child.kill()
             await asyncio.gather(*(exit_of(child) for child in living))
         finally:
@@ -112,7 +112,7 @@ class Workers:
             worker.restarts += 1
 
     def _spawn(self) -> tuple[subprocess.Popen[bytes], int]:
-        """A new process, and the pipe on which it speaks."""
+        """A new process, and the pipe on which it reports."""
         reading, writing = os.pipe()
         numbers = (writing, *(listener.fileno() for listener in self._listeners))
         try:
@@ -129,7 +129,7 @@ class Workers:
         return child, reading
 
     async def _life(self, worker: Worker) -> str:
-        """From the start of one process to its end. Returns the last thing it said."""
+        """Run one process to its end. Returns the last line it reported."""
         orders = Orders(self._settings, self._store_url, worker.index, str(self._folder))
         worker.child, reading = self._spawn()
         said = ""
@@ -159,7 +159,7 @@ _MAIN = "import sys; from dueline.server.serve import work; sys.exit(work(*map(i
 
 
 async def _lines(descriptor: int, heard: Callable[[str], None]) -> None:
-    """Hear every line that is written to a pipe, until its writer ends."""
+    """Call `heard` with every line written to a pipe, until its writer closes it."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     transport, _ = await loop.connect_read_pipe(
@@ -173,7 +173,7 @@ async def _lines(descriptor: int, heard: Callable[[str], None]) -> None:
 
 
 async def _hurry(hasten: asyncio.Event, children: list[subprocess.Popen[bytes]]) -> None:
-    """Pass a second signal on."""
+    """Forward a second signal."""
     await hasten.wait()
     for child in children:
         if child.poll() is None:

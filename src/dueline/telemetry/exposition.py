@@ -1,4 +1,4 @@
-"""Families as the text that Prometheus reads, by the library that knows its formats."""
+"""Metric families in the formats that Prometheus reads, written by its own library."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Families(Collector):
 
 
 def exposed(families: Sequence[Family], accept: str) -> tuple[bytes, str]:
-    """The page and its content type, in the format that the scraper asked for."""
+    """The page and its content type, in the format that the scraper accepts."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Families(families))
     encode, content_type = choose_encoder(accept)

@@ -1,8 +1,8 @@
-"""Metrics as plain values: what one process counted, and how several processes' counts become one. No I/O.
+"""Metrics as plain values: what one process counted, and how the counts of several processes are merged. No I/O.
 
     Family  name, kind, help, labels, how to merge;  samples: label values -> number, or counts + sum for a histogram
 
-Each process makes a list of families (`gather`); the process that is scraped merges the lists and prints them once.
+Each process builds a list of families (`gather`). The process that is scraped merges all lists into one page.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ class Kind(StrEnum):
 
 
 class Merge(StrEnum):
-    """How processes' values of one series become one."""
+    """How the values of one series are merged over processes."""
 
     SUM = "sum"
     MAX = "max"
-    MIN = "min"  # of a time of start
+    MIN = "min"  # for a start time
 
 
 class Buckets(msgspec.Struct):
-    """Counts per bound (not cumulative), a last one for what is above all, and the sum of what was observed."""
+    """Counts per bound (not cumulative), one more for values above all bounds, and the sum of all observations."""
 
     counts: list[int]
     total: float = 0.0
 
 
 class Family(msgspec.Struct):
-    """One metric. `numbers` or `buckets` is filled, by kind."""
+    """One metric. Its kind decides whether `numbers` or `buckets` is filled."""
 
     name: str
     kind: Kind
@@ -49,7 +49,7 @@ class Family(msgspec.Struct):
 
 
 class Histogram:
-    """Observations on the hot path: one bisect and three additions."""
+    """A histogram for the hot path: an observation costs one bisect and three additions."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -74,14 +74,14 @@ def gauge(
 
 
 def merged(snapshots: Iterable[Sequence[Family]]) -> list[Family]:
-    """One list of families from several processes' lists. The inputs stay as they are."""
+    """Merge the lists of several processes into one. The inputs are not changed."""
     found: dict[str, Family] = {}
     for snapshot in snapshots:
         for family in snapshot:
             into = found.get(family.name)
             if into is None:
                 into = found[family.name] = msgspec.structs.replace(family, numbers={}, buckets={})
-            into.bounds = into.bounds or family.bounds  # a process that observed nothing yet knows none
+            into.bounds = into.bounds or family.bounds  # a process without observations has no bounds
             for labels, value in family.numbers.items():
                 into.numbers[labels] = _join(family.merge, into.numbers.get(labels), value)
             for labels, buckets in family.buckets.items():

@@ -1,4 +1,4 @@
-"""Everything a process knows, as families: the engine's figures, the store's health, the process itself.
+"""The metrics of a process as families: the engine's, those of topics in the store, the build, the process itself.
 
 Labels are bounded: topics by the engine (200, the rest as "other"), routes by the router, scripts by the store.
 """
@@ -25,19 +25,19 @@ def of_engine(figures: EngineMetrics, waiters: int) -> list[Family]:
     plain = {
         "pulled": "Deliveries.",
         "acked": "Jobs finished by an ack.",
-        "released": "Jobs given back.",
-        "extended": "Leases made longer.",
+        "released": "Leased jobs that consumers gave back.",
+        "extended": "Leases extended.",
         "cancelled": "Jobs withdrawn.",
         "revived": "Dead jobs brought back.",
         "purged": "Ended jobs removed by a call.",
         "dead_trimmed": "Dead jobs removed because their retention was over.",
     }
     families = [
-        counter("dueline_jobs_sent", "Sends, by what became of them.", (*_TOPIC, "result"), _by(topics, "sent")),
+        counter("dueline_jobs_sent", "Sends, by result.", (*_TOPIC, "result"), _by(topics, "sent")),
         counter("dueline_jobs_dead", "Jobs that died, by reason.", (*_TOPIC, "reason"), _by(topics, "dead")),
         counter(
             "dueline_leases_lost",
-            "Leases that ended without an ack, found at the next delivery.",
+            "Leases that expired without an ack, counted at the next delivery.",
             _TOPIC,
             {key: value.leases_lost for key, value in topics.items()},
         ),
@@ -51,18 +51,18 @@ def of_engine(figures: EngineMetrics, waiters: int) -> list[Family]:
         Family(
             "dueline_delivery_lateness_seconds",
             Kind.HISTOGRAM,
-            "From due to delivered, both on the store's clock.",
+            "Time from due to delivered, on the store's clock.",
             _TOPIC,
             bounds=LATE_BOUNDS_S,
             buckets=late,
         )
     )
-    families.append(gauge("dueline_longpoll_waiters", "Pulls that wait for a job.", {(): waiters}))
+    families.append(gauge("dueline_longpoll_waiters", "Pulls that are waiting for a job.", {(): waiters}))
     return families
 
 
 def of_topics(namespaced: Sequence[tuple[str, TopicView]], now_ms: int) -> list[Family]:
-    """What the store holds, by topic. Store-wide: asked by the process that is scraped, never summed."""
+    """The jobs in the store, by topic. Only the process that is scraped reads them; they are never summed."""
     states = ("scheduled", "ready", "leased", "dead")
     return [
         gauge(
@@ -98,14 +98,14 @@ def of_topics(namespaced: Sequence[tuple[str, TopicView]], now_ms: int) -> list[
 
 
 def of_build(store: str, durability: str) -> Family:
-    """What runs here."""
+    """Version, store and durability level."""
     labels = ("version", "python", "store", "durability")
     values = (__version__, platform.python_version(), store, durability)
     return gauge("dueline_build_info", "Version, store and durability level.", {values: 1}, labels, Merge.MAX)
 
 
 def of_process() -> list[Family]:
-    """CPU, memory, descriptors and garbage collection of this process, by the library's own collectors."""
+    """CPU, memory, descriptors and garbage collection of this process, from the Prometheus library's collectors."""
     registry = CollectorRegistry(auto_describe=False)
     found: list[Family] = []
     for metric in (*ProcessCollector(registry=None).collect(), *GCCollector(registry).collect()):

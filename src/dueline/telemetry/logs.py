@@ -1,10 +1,10 @@
-"""The log: one line per event on stderr, JSON for programs, text for people; never a secret.
+"""The log: one line per event on stderr, JSON for programs, text for people, never with a secret.
 
-`auto` is JSON unless stderr is a terminal. The few lines that people and scripts read (the ready line on stdout, why a
-server does not start) are plain text then; with `json` they are JSON too, so that every line of the process is.
+`auto` is JSON unless stderr is a terminal, except for the few lines that people and scripts read: the ready line on
+stdout, and the reason why a server does not start. These are plain text. With `json` every line is JSON.
 
-Both structlog and the standard library's logging end in one handler, so every line has the same shape and passes the
-same redaction. Bodies of jobs are never logged.
+structlog and the standard library's logging share one handler, so every line has the same shape and passes the same
+redaction. Job bodies are never logged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SECRET_TEXT = (
 
 
 def configure(level: str = "info", format: str = "auto", stream: TextIO | None = None) -> None:
-    """Set up the process's log. `format`: auto, json or text."""
+    """Set up the log of this process. `format`: auto, json or text."""
     out = stream if stream is not None else sys.stderr
     as_json = format == "json" or (format == "auto" and not out.isatty())
     shared: list[Any] = [
@@ -65,7 +65,7 @@ def configure(level: str = "info", format: str = "auto", stream: TextIO | None =
 
 
 def announce(text: str, format: str, **fields: object) -> None:
-    """Say something on stdout, for people and scripts to wait for."""
+    """Print a line on stdout that people and scripts wait for."""
     if format == "json":
         now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
         line = {"event": text, **fields, "level": "info", "logger": "dueline.server", "timestamp": now}
@@ -74,7 +74,7 @@ def announce(text: str, format: str, **fields: object) -> None:
 
 
 def refuse(text: str, format: str) -> None:
-    """Say on stderr, in one line, why a server does not start or does not go on."""
+    """Print one line on stderr: why a server does not start or cannot continue."""
     if format == "json":
         configure(format=format)
         structlog.get_logger("dueline.server").error(text)
@@ -86,11 +86,11 @@ def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackT
     if issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
         return
-    logging.getLogger("dueline").critical("the process ends by a bug", exc_info=(kind, error, trace))
+    logging.getLogger("dueline").critical("the process ends because of a bug", exc_info=(kind, error, trace))
 
 
 def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Take secrets out of an event: by the name of the key, and by the look of the text."""
+    """Remove secrets from an event, by the name of the key and by patterns in the text."""
     for key, value in list(event.items()):
         event[key] = "***" if _SECRET_KEY.search(key) else _cleaned(value)
     return event

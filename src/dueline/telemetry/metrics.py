@@ -1,4 +1,4 @@
-"""What the server itself counts on the hot path: plain numbers in plain dictionaries, read when somebody scrapes."""
+"""The server's own metrics on the hot path: plain numbers in plain dictionaries, read when a scrape comes in."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 
 class HttpMetrics:
-    """Requests by route, method and status; their durations by route. Routes are the router's names, never paths."""
+    """Requests by route, method and status, and their durations by route. Routes are names in the router, not paths."""
 
     def __init__(self) -> None:
         self.requests: dict[tuple[str, str, int], int] = {}
         self.durations: dict[str, Histogram] = {}
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:
-        """One answer was written. Clients choose the method: unknown ones are counted together."""
+        """Count one answer. Unknown methods are counted together, because clients choose the method."""
         key = (route, method if method in METHODS else "other", status)
         self.requests[key] = self.requests.get(key, 0) + 1
         histogram = self.durations.get(route)

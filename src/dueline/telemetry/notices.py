@@ -1,8 +1,8 @@
-"""Warnings about trouble that repeats: the first at once, then one a minute that tells how many were left out.
+"""Rate-limited warnings: the first one at once, then one a minute with the number of suppressed ones.
 
-Trouble that goes on for hours must be seen in the log and must not fill it. What belongs together has one key: the
-refused calls of one topic to one host, say, or the refused sends of one topic. The number of keys is bounded, and with
-it the number of lines: when there are too many different keys within a minute, further ones share one.
+A problem that lasts for hours must be visible in the log without filling it. Warnings that belong together share a key,
+for example the refused sends of one topic, or the refused calls of one topic to one host. The number of keys is
+bounded, and so is the number of lines: when there are too many keys within a minute, further ones share a single key.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import structlog
 
 INTERVAL_S = 60.0
 MAX_KEYS = 1000
-_OTHERS = object()  # the key of all that have found no place
+_OTHERS = object()  # the shared key of everything above the bound
 
 
 class Notices:
-    """One for each part of the server that has something to say; `logger` is that part's name in the log."""
+    """One instance per part of the server; `logger` is that part's name in the log."""
 
     def __init__(self, logger: str, now_s: Callable[[], float] = time.monotonic, max_keys: int = MAX_KEYS) -> None:
         self._log: Any = structlog.get_logger(logger)
         self._now_s = now_s
         self._max_keys = max_keys
-        self._keys: dict[Hashable, _Key] = {}  # the one that was logged longest ago comes first
+        self._keys: dict[Hashable, _Key] = {}  # in order of the last log line, oldest first
 
     def notice(self, key: Hashable, event: str, **fields: object) -> None:
-        """Warn of `event`, unless this key was logged within the last minute. A line after left-out ones counts them in
-        `suppressed`."""
+        """Log `event` as a warning, unless this key was logged within the last minute. The next line of the key counts
+        the suppressed ones in `suppressed`."""
         now_s = self._now_s()
         if key not in self._keys and not self._has_place(now_s):
             key = _OTHERS
@@ -45,7 +45,7 @@ class Notices:
         self._log.warning(event, **fields)
 
     def _has_place(self, now_s: float) -> bool:
-        """Is there a place for one more key, maybe that of a key that has not been logged for a minute?"""
+        """Whether one more key fits, perhaps by replacing one that was not logged for a minute."""
         while len(self._keys) >= self._max_keys:
             first = next(iter(self._keys))
             if now_s < self._keys[first].logged_at_s + INTERVAL_S:

@@ -1,4 +1,4 @@
-"""Families in Prometheus's plain text format, without its library: a worker has the client's packages only. No I/O."""
+"""Families in Prometheus's text format, without its library: a worker has only the client's packages. No I/O."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a process pushed: calls by topic and answer, their durations, how many are under way, what was not called.
+"""The push metrics of a process: calls by topic and answer, their durations, calls in flight, refused URLs.
 
-At most 200 topics have series of their own, the rest is counted together as "other"; a topic that is pushed no more
-frees its place. Who dispatches tells `called`, `in_flight`, `paused` and `gone`; who refuses a URL tells `denied`.
+At most 200 topics have series of their own; the rest are counted together as "other". A topic that is no longer pushed
+frees its place. The dispatchers call `called`, `in_flight`, `paused` and `gone`. Whoever refuses a URL calls `denied`.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from ..engine.push_log import Attempt
 from .families import Buckets, Family, Histogram, Kind, Merge, counter, gauge
 
 CALL_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-REFUSED = "refused"  # the kind of failure of a call that the egress rule forbade when it was to be connected
+REFUSED = "refused"  # the failure kind of a call that the egress rules forbade at connect time
 AT_SEND, AT_CONNECT = "send", "connect"
 _TOPIC = ("namespace", "topic")
 _Key = tuple[str, str]
 
 
 class PushMetrics:
-    """Plain numbers, read when somebody scrapes."""
+    """Plain numbers, read when a scrape comes in."""
 
     def __init__(self) -> None:
-        self._durations: dict[_Key, Histogram] = {}  # also: who has a place
+        self._durations: dict[_Key, Histogram] = {}  # its keys are the topics that have a place
         self._calls: dict[_Key, Counter[str]] = {}
         self._in_flight: dict[_Key, int] = {}
         self._paused: dict[_Key, bool] = {}
         self._denied: Counter[str] = Counter()
 
     def called(self, namespace: str, topic: str, attempt: Attempt, failure: str | None) -> None:
-        """A call has ended. `failure`: its kind when no answer came; these are few and the server's own words."""
+        """A call has ended. `failure` is its kind if no answer came: one of a few words defined by the server."""
         key = self._place(namespace, topic)
         answer = f"{attempt.status // 100}xx" if attempt.status else failure or "none"
         self._calls[key][answer] += 1
@@ -39,37 +39,36 @@ class PushMetrics:
             self.denied(AT_CONNECT)
 
     def nobody(self, namespace: str, topic: str, why: str) -> None:
-        """Nothing was called: no figure changes."""
+        """There was nothing to call. This changes no metric."""
 
     def in_flight(self, namespace: str, topic: str, calls: int) -> None:
-        """How many jobs of this topic are being pushed now."""
+        """Set the number of jobs of this topic that are being pushed now."""
         self._in_flight[namespace, topic] = calls
 
     def paused(self, namespace: str, topic: str, paused: bool) -> None:
         self._paused[namespace, topic] = paused
 
     def gone(self, namespace: str, topic: str) -> None:
-        """This process pushes this topic no more; its place is free for another."""
+        """This process no longer pushes this topic. Its place becomes free."""
         for figures in (self._durations, self._calls, self._in_flight, self._paused):
             figures.pop((namespace, topic), None)
 
     def denied(self, reason: str) -> None:
-        """A URL was not called because of the egress rule: at the connect, or (AT_SEND) refused before anything was
-        stored."""
+        """The egress rules forbade a URL: at connect time, or (AT_SEND) before anything was stored."""
         self._denied[reason] += 1
 
     def families(self) -> list[Family]:
         return [
             counter(
                 "dueline_push_requests",
-                "Calls of push targets, by class of the answer, or by what kept it from coming.",
+                "Calls to push targets, by class of the answer, or by the reason why none came.",
                 (*_TOPIC, "code_class"),
                 {(*key, answer): count for key, calls in self._calls.items() for answer, count in calls.items()},
             ),
             Family(
                 "dueline_push_duration_seconds",
                 Kind.HISTOGRAM,
-                "From the call of a push target to its answer, or to giving up.",
+                "Time from the call of a push target to its answer, or until giving up.",
                 _TOPIC,
                 bounds=CALL_BOUNDS_S,
                 buckets={key: Buckets(list(h.counts), h.total) for key, h in self._durations.items()},
@@ -77,7 +76,7 @@ class PushMetrics:
             gauge("dueline_push_inflight", "Jobs that are being pushed now.", self._summed(self._in_flight), _TOPIC),
             counter(
                 "dueline_push_denied",
-                "URLs that the egress rule kept from being called, by when it was seen.",
+                "URLs that the egress rules refused, by when they were checked.",
                 ("reason",),
                 {(reason,): count for reason, count in self._denied.items()},
             ),
@@ -91,7 +90,7 @@ class PushMetrics:
         ]
 
     def _place(self, namespace: str, topic: str) -> _Key:
-        """Under which name this topic is counted."""
+        """The name under which this topic is counted."""
         key = (namespace, topic)
         if key not in self._durations:
             if len(self._durations) - (OTHER in self._durations) >= MAX_TOPICS:
@@ -102,7 +101,7 @@ class PushMetrics:
         return key
 
     def _summed(self, values: dict[_Key, int] | dict[_Key, bool]) -> dict[tuple[str, ...], float]:
-        """By the names that have a place; what has none, and does not fit any more, together."""
+        """The values by name. Topics without a place are summed, once no more places are free."""
         free = MAX_TOPICS - len(self._durations) + (OTHER in self._durations)
         found: dict[tuple[str, ...], float] = {}
         for key, value in values.items():

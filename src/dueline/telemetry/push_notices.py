@@ -1,4 +1,4 @@
-"""What a process pushed, counted, and what went wrong, logged: the first of a topic at once, then once a minute."""
+"""Count a process's pushes and log their failures: the first one of a topic at once, then one a minute."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from ..engine.push_log import Attempt
 from .notices import Notices
 from .push_metrics import AT_SEND, REFUSED, PushMetrics
 
-OPENED_BY = "push.allow"  # the setting that opens addresses; push.ports and push.deny_names narrow
+OPENED_BY = "push.allow"  # the setting that opens addresses; push.ports and push.deny_names restrict them
 
 
 class PushNotices(PushMetrics):
-    """The figures of pushes, which also log. A `push.watch.Watch`."""
+    """Push metrics that also log failures. A `push.watch.Watch`."""
 
     def __init__(self, notices: Notices) -> None:
         super().__init__()
@@ -44,11 +44,11 @@ class PushNotices(PushMetrics):
             )
 
     def nobody(self, namespace: str, topic: str, why: str) -> None:
-        """Jobs wait, and nobody is there to be called."""
+        """Jobs are waiting, but there is nothing to call."""
         self._notices.notice(("nobody", namespace, topic), f"jobs wait: {why}", namespace=namespace, topic=topic)
 
     def refused_at_send(self, reason: str) -> None:
-        """A URL was refused before anything was stored; its sender was told."""
+        """A URL was refused before anything was stored. The sender got the error."""
         self.denied(AT_SEND)
         self._notices.notice(
             (REFUSED, AT_SEND),

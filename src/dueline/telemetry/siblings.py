@@ -1,7 +1,7 @@
-"""The workers of one server tell each other their figures, so that one scrape shows the sum, whoever answers it.
+"""The workers of one server exchange their metrics, so that a scrape shows the sum, whichever worker answers it.
 
-Every worker listens on a socket of its own in a private folder and writes its families to whoever connects. The one
-that is scraped asks all others; one that does not answer within a second is left out (it is ending or starting).
+Every worker listens on a socket in a private folder and writes its families to each connection. The worker that is
+scraped asks all others. One that does not answer within a second is starting or stopping, and is left out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _decode = msgspec.msgpack.Decoder(list[Family]).decode
 
 
 class Siblings:
-    """`folder` None: there are none. `snapshot` makes this process's own families."""
+    """`folder` None: there are no siblings. `snapshot` returns the families of this process."""
 
     def __init__(self, folder: Path | None, index: int, snapshot: Callable[[], list[Family]]) -> None:
         self._folder = folder

@@ -55,7 +55,7 @@ def test_every_key_of_the_original_is_taken_or_reported(tmp_path: Path) -> None:
     }
     assert found.notes == (
         f"{file}: without effect here: bucket_size, bucket_name, queue_name, redis.max_idle, redis.read_timeout "
-        "(there are no buckets, and connections are our own matter)",
+        "(there are no buckets, and connections are managed internally)",
         f"{file}: unknown to the original and to us: colour",
     )
 

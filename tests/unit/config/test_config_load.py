@@ -58,7 +58,7 @@ def test_a_variable_may_be_written_as_people_write() -> None:
         ("server = 4", r"unknown key server"),
         ("[server]\nlisten = {}", r"server\.listen: must be text"),
         ('[store]\nurl = "http://x"', r"store\.url: must begin with one of"),
-        ('[store]\nurl = "redis://x"\ndurability = "fsync"', r'"fsync" can be promised only for the embedded'),
+        ('[store]\nurl = "redis://x"\ndurability = "fsync"', r'"fsync" is possible only with the embedded'),
         ('[store]\ndurability = "standard"', r'the embedded store is "fsync", not "standard"'),
         ('[server]\nlisten = "9277"', r"server\.listen: must be HOST:PORT"),
         ('[server]\nlisten = "127.0.0.1:70000"', r"server\.listen: must be HOST:PORT"),

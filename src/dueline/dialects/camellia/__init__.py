@@ -1,4 +1,4 @@
-"""The protocol of camellia-delay-queue. `CamelliaDialect` is what the server wires."""
+"""The protocol of camellia-delay-queue. The server creates a `CamelliaDialect`."""
 
 from .dialect import CamelliaDialect
 from .monitor import Counts, Report

@@ -1,8 +1,8 @@
-"""From camellia's forms to commands of the engine. No I/O.
+"""From camellia's forms to engine commands. No I/O.
 
-What the document demands is checked here (empty topic, msg, msgId: code 400), and the names of a send, so that they are
-refused by camellia's own words for them. To the other operations a name that cannot be held is one that nobody sent.
-Numbers that only say "a lot" are cut to what can be held.
+This module checks what camellia's documentation requires (empty topic, msg, msgId: code 400). It also checks the names
+of a send, so that errors use camellia's parameter names. Other operations treat a name that we cannot store as unknown.
+Numbers that are too large are limited to what we support.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TimeOverflow(DuelineError):
 
 
 class SendMsg(msgspec.Struct, frozen=True):
-    """A send, and the numbers that its answer repeats."""
+    """A send, and the values that its answer repeats."""
 
     topic: str
     msg: str
@@ -47,12 +47,12 @@ class MsgRef(msgspec.Struct, frozen=True):
     flag: bool = False
 
     def can_be(self) -> bool:
-        """Whether there can be such a message."""
+        """Whether such a message can exist."""
         return is_name(self.topic) and is_name(self.msg_id)
 
 
 def send_msg(request: Request, options: CamelliaOptions, limits: Limits, now_ms: int) -> SendMsg:
-    """Raises TimeOverflow, which is no fault of a parameter but a failure of the server (code 500) in the original."""
+    """Raises TimeOverflow, which the original answers as a server error (code 500), not as an invalid parameter."""
     form = Form(request)
     topic, msg, msg_id = form.text("topic"), form.text("msg"), form.optional_text("msgId")
     delay_ms = max(0, form.number("delayMillis", LONG))
@@ -105,7 +105,7 @@ def pull_msg(request: Request, options: CamelliaOptions, limits: Limits, waits: 
 
 
 def msg_ref(request: Request, flag: str | None = None, default: bool = False) -> MsgRef:
-    """topic and msgId, and the truth that is called `flag`."""
+    """topic and msgId, and the boolean parameter named by `flag`."""
     form = Form(request)
     topic, msg_id = form.text("topic"), form.text("msgId")
     truth = form.truth(flag, default) if flag is not None else False

@@ -1,7 +1,7 @@
 """The camellia dialect: forms in, JSON out, the protocol of camellia-delay-queue and its Java SDK.
 
-The seam to the wiring (server/app): `CamelliaDialect(engine, limits, options, node)`; `monitor.start()` when the
-server serves, `monitor.stop()` when it ends.
+server/app creates it: `CamelliaDialect(engine, limits, options, node)`. It calls `monitor.start()` when the server
+begins to serve, and `monitor.stop()` when it stops.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """From the engine's values to camellia's answers. No I/O.
 
-The application's result stands in `code` and HTTP says 200; what the framework refuses is its own error page with a
-real HTTP status. An answer is never empty: the Java SDK's pull thread would end.
+The application reports its result in `code`, with HTTP status 200. Requests that the original's framework refuses get
+its error page, with a real HTTP status. An answer is never empty, because that would end the Java SDK's pull thread.
 
-Most answers are objects there, written as JSON with null for what they lack. Those of a long poll and of the health
-pages are strings: without such keys, and plain text to whoever does not ask for JSON.
+In the original most handlers return objects, which become JSON with null for missing values. Long polls and health
+pages return strings: JSON without the null keys, sent as plain text unless the client prefers JSON.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ BANDS = ("0To1min", "1minTo10min", "10minTo30min", "30minTo1hour", "1hourTo6hour
 OK = Response(200, b'{"code":200,"msg":"success"}')
 JSON, TEXT = "application/json", "text/plain;charset=UTF-8"
 ENDED = (4, 5, 6, 7)  # statuses
-_NULLS = {"sendMsg": "delayMsg", "getMsg": "delayMsg", "pullMsg": "delayMsgList"}  # what a failure lacks
+_NULLS = {"sendMsg": "delayMsg", "getMsg": "delayMsg", "pullMsg": "delayMsgList"}  # null after a failure
 _STRING_TYPES = {"application/json": JSON, "application/*": JSON, "text/plain": TEXT, "text/*": TEXT, "*/*": TEXT}
 _LONG_POLL = "longPollingMsg"
-_PARAMETERS = {"id": "msgId", "body": "msg"}  # the engine's words for what a send carries
+_PARAMETERS = {"id": "msgId", "body": "msg"}  # engine's field name -> camellia's parameter
 _FRAMEWORK = {"no_route": 404, "method_not_allowed": 405, "unauthorized": 401, "forbidden": 403}
 
 _to_json = msgspec.json.Encoder().encode
 
 
 class DelayMsg(msgspec.Struct, frozen=True, rename="camel"):
-    """A message on the wire: these nine fields and no other."""
+    """A message on the wire, with exactly these nine fields."""
 
     topic: str
     msg_id: str
@@ -61,7 +61,7 @@ class DelayMsg(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def sent(asked: SendMsg, done: Sent) -> Response:
-    """The answer of a send that stored its message, which is due after exactly the delay that was asked for."""
+    """The answer of a send that stored its message, which is due after exactly the requested delay."""
     due_ms = done.due_at_ms
     return one(
         DelayMsg(
@@ -121,8 +121,8 @@ _STATUS = {State.SCHEDULED: 1, State.READY: 2, State.LEASED: 3, State.DONE: 4, S
 
 
 def status_of(job: Job, now_ms: int) -> int:
-    """One of the seven. A consuming message whose time is over is shown as dropped, although its ack still counts:
-    it is delivered to nobody else any more."""
+    """One of the seven statuses. An expired message that is still being consumed is shown as dropped, because it will
+    not be delivered again, although its ack still counts."""
     if job.state is State.LEASED and job.expires_at_ms is not None and job.expires_at_ms <= now_ms:
         return 6
     if job.state is State.DEAD:
@@ -136,7 +136,7 @@ def failed(request: Request, error: DuelineError) -> Response:
     if status is not None:
         return framework_page(status, request.path)
     code = 500
-    if isinstance(error, BadRequest | BodyTooLarge | Conflict):  # a conflict: the id is used by another topic
+    if isinstance(error, BadRequest | BodyTooLarge | Conflict):  # conflict: another topic uses the id
         code = 400
     elif isinstance(error, NotFound):
         code = 404
@@ -149,8 +149,8 @@ def failed(request: Request, error: DuelineError) -> Response:
 
 
 def string_type(request: Request) -> str:
-    """The content type of a string: JSON if the client prefers that to text, else text. Not any type that it names, as
-    in the original: a message in the place of an HTML page could run scripts."""
+    """The content type of a string: JSON if the client prefers it to text, else text. The original uses any type that
+    the client names; we do not, because a message shown as an HTML page could run scripts."""
     best, found = 0.0, TEXT
     for wish in request.headers.get("accept", "").split(","):
         kind, *parameters = (part.strip().lower() for part in wish.split(";"))
@@ -191,7 +191,7 @@ def text(value: Any) -> Response:
 
 
 def topic_info(topic: str, view: TopicView | None) -> dict[str, Any]:
-    """The three queues of a topic; zeros when there is no such topic."""
+    """The sizes of a topic's three queues; zeros if there is no such topic."""
     bands = view.bands if view is not None else (0,) * len(BANDS)
     return {
         "topic": topic,
@@ -207,7 +207,7 @@ def request_stats(counts: dict[str, Counts]) -> list[dict[str, Any]]:
 
 
 def pull_gaps(counts: dict[str, Counts]) -> list[dict[str, Any]]:
-    """From trigger time to pull."""
+    """The time from trigger to pull."""
     return [
         {"topic": topic, "count": one.gaps, "avg": one.gap_sum_ms / one.gaps, "max": one.gap_max_ms}
         for topic, one in counts.items()
@@ -216,7 +216,7 @@ def pull_gaps(counts: dict[str, Counts]) -> list[dict[str, Any]]:
 
 
 def ready_gaps(counts: dict[str, Counts]) -> list[dict[str, Any]]:
-    """From trigger time to ready: nothing moves a message here, it is ready when its time comes."""
+    """The time from trigger to ready. Always 0, because a message is ready as soon as it is due; nothing moves it."""
     return [
         {"topic": topic, "count": one.trigger_msg_ready, "avg": 0.0, "max": 0}
         for topic, one in counts.items()

@@ -1,11 +1,11 @@
-"""Parameters as the original's framework hands them to its code: Spring on Tomcat. No I/O.
+"""Parameters as the original's framework (Spring on Tomcat) passes them to its handlers. No I/O.
 
-They come from the query and, with a form's content type (URL-encoded or multipart), from the body; the query's stand
-first. UTF-8 always, also when another charset is declared (Spring Boot forces it): bytes that are not UTF-8 become
-U+FFFD. A parameter with a broken escape is dropped. A text that is given twice is joined with a comma, of a number or
-truth the first one counts.
+They come from the query and, with a form's content type (URL-encoded or multipart), from the body; those of the query
+come first. The encoding is always UTF-8, even if another charset is declared, because Spring Boot forces it. Bytes that
+are not UTF-8 become U+FFFD. A parameter with an invalid escape is dropped. Repeated texts are joined with a comma; of
+repeated numbers or booleans the first one counts.
 
-A parameter that is missing or cannot be converted is refused by the framework, not by the application: HTTP 400.
+The framework, not the application, refuses a parameter that is missing or cannot be converted: HTTP 400.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_DIGITS = 1_000
 INT, LONG = 31, 63
 
 _BROKEN = re.compile(rb"%(?![0-9A-Fa-f]{2})")
-_DECIMAL = re.compile(r"[+-]?\d+")  # any digits that Unicode knows, as in Java
+_DECIMAL = re.compile(r"[+-]?\d+")  # \d matches all Unicode digits, as in Java
 _HEX = re.compile(r"-?(?:0[xX]|#)([0-9A-Fa-f]+)", re.ASCII)
 _TRUTH = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
 
@@ -33,7 +33,7 @@ class FrameworkRefusal(BadRequest):
 
 
 class Form:
-    """The parameters of one request. Each method takes one out in its type, or refuses."""
+    """The parameters of one request. Each method returns one parameter in its type, or raises FrameworkRefusal."""
 
     __slots__ = ("_values",)
 
@@ -69,7 +69,7 @@ class Form:
         return room
 
     def text(self, name: str) -> str:
-        """A text that must be there; it may be empty."""
+        """A required text; it may be empty."""
         found = self.optional_text(name)
         if found is None:
             raise FrameworkRefusal("is missing", name)
@@ -80,14 +80,14 @@ class Form:
         return None if values is None else ",".join(values)
 
     def number(self, name: str, bits: int) -> int:
-        """A number that must be there."""
+        """A required number."""
         found = self.optional_number(name, bits)
         if found is None:
             raise FrameworkRefusal("is missing", name)
         return found
 
     def optional_number(self, name: str, bits: int) -> int | None:
-        """None when it is absent or empty."""
+        """None if it is missing or empty."""
         values = self._values.get(name)
         if values is None or values[0] == "":
             return None
@@ -111,7 +111,7 @@ def _text(raw: bytes) -> str:
 
 
 def _number(word: str) -> int | None:
-    if len(word) > MAX_DIGITS:  # int() of a very long text is slow, and no number of these types is so long
+    if len(word) > MAX_DIGITS:  # int() is slow for a very long text, and no valid number is this long
         return None
     if _DECIMAL.fullmatch(word):
         return int(word)

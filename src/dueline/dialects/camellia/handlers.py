@@ -1,8 +1,8 @@
-"""The six operations: decode, ask the engine, encode. Nothing is decided here.
+"""The six operations: decode, call the engine, encode.
 
-Acks carry no token: ack=true ends a message in any live state, whoever holds it; ack=false gives back only what is
-being consumed. Both always answer success. The original has no limits for names: one that we cannot hold is refused by
-a send, and for all others it is a name that nobody has sent.
+Acks carry no token. ack=true ends a message in any live state, whoever holds its lease; ack=false gives back only a
+message that is being consumed. Both always answer success. The original has no limits for names: a send refuses a name
+that we cannot store, and all other operations treat it as unknown.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from . import decode, encode
 from .monitor import Monitor
 from .options import CamelliaOptions
 
-CALM_S = 1.0  # before a long poll is told of a failure: the SDK asks again without a pause
+CALM_S = 1.0  # delay of a failed long poll's answer, because the SDK retries without a pause
 SEND_TRIES = 4
 
 
 class CamelliaHandlers:
-    """A method has the name of its route."""
+    """Each method is named after its route."""
 
     def __init__(self, engine: Engine, limits: Limits, options: CamelliaOptions, monitor: Monitor) -> None:
         self._engine = engine
@@ -86,8 +86,8 @@ class CamelliaHandlers:
         return encode.one(encode.job_msg(job, self._engine.store.now_ms()))
 
     async def _send(self, asked: decode.SendMsg) -> Response:
-        """Stored, or the message that has this id already, as it is while it lives. One that is not due after its delay
-        but at the last moment there is, is told as it is stored, too."""
+        """Store the message, or return the live message that already has this id. If the delay reaches past the latest
+        possible time, the answer shows the message as stored, too."""
         for _ in range(SEND_TRIES):
             done = await self._engine.send(self._namespace, asked.topic, asked.command)
             if done.result != "kept" and done.due_at_ms < LAST_MS:
@@ -95,9 +95,9 @@ class CamelliaHandlers:
             try:
                 job = await self._engine.get(self._namespace, asked.topic, done.id)
             except NotFound:
-                continue  # it ended and was forgotten between the two calls: now the id is free
+                continue  # it ended and was removed between the two calls, so the id is free now
             msg = encode.job_msg(job, self._engine.store.now_ms())
-            if msg.status not in encode.ENDED:  # else it ended between the two calls: as above
+            if msg.status not in encode.ENDED:  # else it ended between the two calls: try again
                 return encode.one(msg)
         raise Unavailable("the message with this id keeps coming and going; nothing was done")
 

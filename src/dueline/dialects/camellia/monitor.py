@@ -1,8 +1,8 @@
-"""What happened in the last complete window, by topic. No I/O.
+"""Counts of the last complete window, by topic. No I/O.
 
-Windows are cut by the store's clock (every whole minute), so that those of several processes of one server fit
-together; before the first one is over there is nothing to show. What callers asked is counted when it is answered.
-What time did (leases that ended, messages that died) is taken from the engine's own figures when a window is closed.
+Windows follow the store's clock (every whole minute by default), so that those of all processes of a server coincide.
+Before the first window is complete there is nothing to show. Calls are counted when they are answered. Lease timeouts
+and dead messages are taken from the engine's metrics when a window is closed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_TOPICS = 1_000
 
 
 class Counts(msgspec.Struct):
-    """Metrics of one topic in one window. Gaps are from trigger time to pull."""
+    """Metrics of one topic in one window. Gaps are measured from trigger time to pull."""
 
     send_msg: int = 0
     pull_msg: int = 0
@@ -34,7 +34,7 @@ class Counts(msgspec.Struct):
     gap_max_ms: int = 0
 
     def calls(self) -> dict[str, int]:
-        """The eight counters by their names on the wire."""
+        """The eight counters, by their names on the wire."""
         return {wire: getattr(self, name) for name, wire in CALLS.items()}
 
     def pulled(self, jobs: Sequence[LeasedJob], now_ms: int) -> None:
@@ -60,25 +60,25 @@ CALLS = {
 
 
 class Report(msgspec.Struct):
-    """What a process has to say: its last complete window, and when somebody last used this dialect (0: never)."""
+    """The report of a process: its last complete window, and when this dialect was last used (0: never)."""
 
     topics: dict[str, Counts] = {}
     last_use_ms: int = 0
 
 
 class Monitor:
-    """`start` cuts windows until `stop`; both may be called twice."""
+    """`start` closes windows on time until `stop`; both may be called twice."""
 
     def __init__(self, namespace: str, window_ms: int, now_ms: Callable[[], int], figures: EngineMetrics) -> None:
         self._namespace = namespace
         self._window_ms = window_ms
         self._now_ms = now_ms
         self._figures = figures
-        self._number: int | None = None  # of the window that is being filled
+        self._number: int | None = None  # of the current window
         self._filling: dict[str, Counts] = {}
         self._last: dict[str, Counts] = {}
-        self._seen: dict[str, tuple[int, int]] = {}  # leases over and deaths that were counted already, by topic
-        self._rejected: dict[str, int] = {}  # messages that ended by an ack=false: deaths without a lease that ended
+        self._seen: dict[str, tuple[int, int]] = {}  # lease timeouts and deaths already counted, by topic
+        self._rejected: dict[str, int] = {}  # messages that died by ack=false, without a lease timeout
         self._alarm: asyncio.TimerHandle | None = None
         self.last_use_ms = 0
 
@@ -92,7 +92,7 @@ class Monitor:
             self._alarm = None
 
     def of(self, topic: str) -> Counts:
-        """The counts to add to. The topics of a window are bounded: what is above is counted nowhere."""
+        """The counts of this topic in the current window. The number of topics is bounded; further ones are dropped."""
         self.last_use_ms = now_ms = self._now_ms()
         self.close_windows(now_ms)
         found = self._filling.get(topic)
@@ -103,7 +103,7 @@ class Monitor:
         return found
 
     def rejected(self, topic: str) -> None:
-        """An ack=false ended a message."""
+        """Count a message that died by ack=false."""
         if topic in self._rejected or len(self._rejected) < MAX_TOPICS:
             self._rejected[topic] = self._rejected.get(topic, 0) + 1
 

@@ -1,7 +1,7 @@
 """The fields of a multipart/form-data body (RFC 7578). No I/O, and linear in the size of the body.
 
-A part with a file name is a file: the framework gives it to nobody as a parameter. Everything is UTF-8, whatever a part
-declares, as in forms of the other kind.
+A part with a file name is a file, which the framework does not treat as a parameter. Everything is UTF-8, whatever a
+part declares, as in URL-encoded forms.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterator
 
 KIND = "multipart/form-data"
-MAX_HEAD_BYTES = 10_240  # of one part, as in the original's servlet container
+MAX_HEAD_BYTES = 10_240  # per part, as in the original's servlet container
 
 _PARAMETER = re.compile(r';\s*([\w*-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;\s]*))', re.ASCII | re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 class BrokenForm(ValueError):
-    """The body is not what its content type says."""
+    """The body does not match its content type."""
 
 
 def fields(content_type: str, body: bytes, most: int) -> Iterator[tuple[str, str]]:
@@ -50,7 +50,7 @@ def _disposition(head: bytes) -> dict[str, str]:
 
 
 def _parameters(value: str) -> dict[str, str]:
-    """The parameters of a header's value, by their names in lower case; of several the first counts."""
+    """The parameters of a header value, by lower-case name. Of repeated ones the first counts."""
     found: dict[str, str] = {}
     for name, quoted, plain in _PARAMETER.findall(value):
         found.setdefault(name.lower(), _ESCAPED.sub(r"\1", quoted) or plain)

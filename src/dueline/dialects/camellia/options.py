@@ -1,14 +1,14 @@
-"""What a camellia server can be told, in our units. The names of the original's own keys are in the docs."""
+"""The options of the camellia dialect, in our units. The docs list the corresponding keys of the original."""
 
 from __future__ import annotations
 
 import msgspec
 
-MAX_FORM_BYTES = 2 << 20  # what its servlet container reads of a form
+MAX_FORM_BYTES = 2 << 20  # the limit of the original's servlet container
 
 
 class CamelliaOptions(msgspec.Struct, frozen=True):
-    """Defaults for requests that do not say, and how long ended messages stay readable."""
+    """Defaults for request parameters, and how long ended messages stay readable."""
 
     namespace: str = "camellia"
     ttl_ms: int = 3_600_000

@@ -1,5 +1,5 @@
-"""The pages for people and load balancers: monitor data, topics, health. They belong to a server, not to one process:
-what its processes share comes through `Node`."""
+"""The pages for people and load balancers: monitor data, topics, health. They cover a whole server, not one process, so
+they get their data through `Node`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Node(Protocol):
     """The server that this process is a part of."""
 
     def ready(self) -> bool:
-        """Can it take sends and pulls?"""
+        """Whether it accepts sends and pulls."""
         ...
 
     def online(self) -> bool: ...
@@ -28,12 +28,12 @@ class Node(Protocol):
     def set_online(self, online: bool) -> None: ...
 
     async def report(self) -> Report:
-        """The figures of all its processes."""
+        """The metrics of all its processes."""
         ...
 
 
 class CamelliaPages:
-    """A method has the name of its route."""
+    """Each method is named after its route."""
 
     def __init__(self, engine: Engine, namespace: str, node: Node) -> None:
         self._engine = engine
@@ -76,7 +76,7 @@ class CamelliaPages:
         )
 
     async def topic_infos(self, most: int) -> list[dict[str, Any]]:
-        """Every topic that is used, by name, up to a bound."""
+        """The topics in use, by name, at most `most`."""
         infos: list[dict[str, Any]] = []
         after: str | None = ""
         while after is not None and len(infos) < most:
@@ -96,7 +96,7 @@ class CamelliaPages:
         return encode.health(request, True)
 
     async def health_offline(self, request: Request) -> Response:
-        """Ask again until it says 200: then nobody has used this server for 20 s, and it may be stopped."""
+        """Poll this until it answers 200: then the server was unused for 20 s and may be stopped."""
         self._node.set_online(False)
         idle_ms = self._engine.store.now_ms() - (await self._node.report()).last_use_ms
         return encode.health(request, idle_ms > IDLE_MS)

@@ -1,4 +1,4 @@
-"""The whole surface on one page. Everything else below /camellia/ is answered by the framework's error page."""
+"""All routes of the dialect. Every other path below /camellia/ gets the framework's error page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EXFE's queue service over HTTP: what is pushed under one key is called back together when its time comes."""
+"""EXFE's queue service over HTTP: items pushed under one key are delivered together, in one callback, when due."""
 
 from .dialect import ExfeDialect
 from .options import ExfeOptions

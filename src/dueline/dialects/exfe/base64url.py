@@ -1,6 +1,6 @@
-"""URL-safe base64 with padding, read as strictly as the original's library did, and refused in its words. No I/O.
+"""URL-safe base64 with padding, decoded as strictly as the original's library, with its error texts. No I/O.
 
-Line ends are passed over; unused bits at the end may be anything.
+Line breaks are skipped; unused bits at the end may have any value.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ _PAD = ord("=")
 
 
 class Illegal(ValueError):
-    """This is no base64; the text says where it stops being so."""
+    """The text is not base64. The message names the position of the first fault."""
 
     def __init__(self, place: int) -> None:
         super().__init__(f"illegal base64 data at input byte {place}")
 
 
 def decode(text: str) -> bytes:
-    """The bytes that a text stands for. Raises Illegal."""
+    """The decoded bytes. Raises Illegal."""
     data = text.encode()
     digits: list[tuple[int, int]] = [(place, byte) for place, byte in enumerate(data) if byte not in b"\r\n"]
     for count, (place, byte) in enumerate(digits):
@@ -36,7 +36,7 @@ def decode(text: str) -> bytes:
 
 
 def _check_end(digits: list[tuple[int, int]], count: int, size: int) -> None:
-    """The first pad stands behind `count` digits: it must complete the last four, and nothing may follow."""
+    """Check the padding behind `count` digits: it must complete the last group of four, and nothing may follow."""
     place = digits[count][0]
     if count % 4 < 2:
         raise Illegal(place)

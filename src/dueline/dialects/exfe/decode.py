@@ -1,4 +1,4 @@
-"""From a request to what it asks, in EXFE's words. The order of the checks is the original's. No I/O."""
+"""Decode EXFE's requests. The checks and their order are the original's. No I/O."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ...engine.store import MergeUpdate
 from . import base64url
 from .options import CheckUrl
 
-MAX_KEY_BYTES = 400  # a readable merge key; a longer one is stored as its digest
+MAX_KEY_BYTES = 400  # a longer merge key is stored as its digest
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 _METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}", re.ASCII)
 
 
 class Refused(BadRequest):
-    """A refusal of the original, with its very text. `status` is the one it was answered with."""
+    """A refusal with the original's exact text and HTTP status."""
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
@@ -27,7 +27,7 @@ class Refused(BadRequest):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Whose items belong together: (merge key, method, service). `merges` False: each is called back by itself."""
+    """The items that belong together: (merge key, method, service). `merges` False: one callback per item."""
 
     key: str
     method: str
@@ -36,14 +36,14 @@ class Group(msgspec.Struct, frozen=True):
 
     @property
     def merge_key(self) -> str:
-        """The three as one name: readable if it is short, and never the same for two groups."""
+        """A unique name of the group, readable if it is short."""
         text = f"{self.method} {self.url} {self.key}"
         is_plain = text.isprintable() and " " not in self.url
         return text if is_plain and len(text.encode()) <= MAX_KEY_BYTES else self.tag
 
     @property
     def tag(self) -> str:
-        """The three as a short name."""
+        """A short name of the group."""
         parts = [self.method.encode(), self.url.encode(), self.key.encode()]
         whole = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
         return "exfe:" + blake2b(whole, digest_size=16).hexdigest()
@@ -78,8 +78,8 @@ def drop(place: str) -> Group:
 
 
 def merges(key: str) -> bool:
-    """Whether pushes under this key are called back together: not when it begins with a dash, as it is or decoded.
-    Callers encode keys that hold other characters; what decodes to something unreadable was never encoded."""
+    """Whether pushes under this key share a callback. They do not if the key begins with a dash, either as given or
+    decoded. Callers encode keys with special characters; a key that decodes to unprintable text was not encoded."""
     if key.startswith("-"):
         return False
     try:
@@ -124,6 +124,6 @@ def _check(url: str, service: str, check_url: CheckUrl) -> None:
 
 
 def text_of(error: DuelineError) -> str:
-    """What a refusal says, on one line."""
+    """The text of a refusal, on one line."""
     text = f"{error.field}: {error.message}" if error.field else error.message
     return " ".join(text.split())

@@ -1,5 +1,5 @@
-"""The EXFE dialect. `ExfeDialect(engine, options, check_url)`; callbacks are made by the courier "carried" of the push
-package. The Redis actions of the same service are a library: `dueline.exfe`."""
+"""The EXFE dialect: `ExfeDialect(engine, options, check_url)`. The courier "carried" of the push package makes the
+callbacks. The Redis actions of the same service are a library, `dueline.exfe`."""
 
 from __future__ import annotations
 

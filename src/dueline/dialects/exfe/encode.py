@@ -1,4 +1,4 @@
-"""Answers: nothing, or a line of text."""
+"""Answers: an empty body, or a line of text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def done() -> Response:
 
 
 def failed(error: DuelineError) -> Response:
-    """A failure of the store is 500 with its text, as there: callers look for 2xx alone."""
+    """A failure of the store is 500 with its text, as in the original. Clients check only for 2xx."""
     if isinstance(error, Refused):
         return _line(error.status, error.message)
     if isinstance(error, NoRoute):

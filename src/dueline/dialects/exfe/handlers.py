@@ -1,7 +1,7 @@
-"""The two operations: decode, ask the engine, encode.
+"""The two operations: decode, call the engine, encode.
 
-Everything stands in one topic, whose jobs carry method and URL themselves (courier "carried"). Pushes under one key are
-a merge group; those under a `-` key are jobs of their own, with the key as a tag so that a DELETE finds them.
+All jobs are in one topic and carry their own method and URL (courier "carried"). Pushes under one key form a merge
+group. Pushes under a `-` key are separate jobs, with the key as a tag so that a DELETE finds them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TOPIC = "exfe.queue"
 
 
 class ExfeHandlers:
-    """A method per verb."""
+    """One method per HTTP method."""
 
     def __init__(self, engine: Engine, options: ExfeOptions, check_url: CheckUrl) -> None:
         self._engine = engine

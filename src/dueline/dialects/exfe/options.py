@@ -1,4 +1,4 @@
-"""What an EXFE queue service can be told, in our units, and what it asks about addresses."""
+"""The options of the EXFE dialect, in our units, and the type of its address check."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ...engine.policy import Ladder
 LADDER = Ladder((10_000, 60_000, 300_000, 1_800_000, 7_200_000))
 
 CheckUrl = Callable[[str], None]
-"""Raises InvalidField for what is no URL, EgressRefused for one that this server must not call."""
+"""Raises InvalidField for an invalid URL, EgressRefused for one that this server must not call."""
 
 
 class ExfeOptions(msgspec.Struct, frozen=True):
-    """`retry`: the waits between tries of a callback; None: one try and the group is gone, as in the original.
-    `concurrency`: calls at a time, of all processes together; per host there is a smaller limit (push.per_host)."""
+    """`retry`: the waits between attempts of a callback; None: a single attempt, as in the original. `concurrency`: the
+    number of concurrent calls over all processes; push.per_host is the smaller limit per host."""
 
     namespace: str = "exfe"
     retry: Ladder | None = LADDER

@@ -1,5 +1,5 @@
-"""The whole surface on one page. The path is matched after it was percent-decoded, so it is split by the handler:
-{merge_key}/{method}/{service}, where the service is the rest and may hold slashes."""
+"""All routes of the dialect. The original matches the decoded path, so the handler splits it after decoding:
+{merge_key}/{method}/{service}, where the service is the rest and may contain slashes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The native API: `NativeDialect` is what the server wires, `InfoView` what it tells about itself, `PushRules` what it
-may be told to call."""
+"""The native API. The server creates a `NativeDialect` and gives it an `InfoView` (data about the server) and
+`PushRules` (checks for push targets)."""
 
 from .answers import InfoView
 from .dialect import NativeDialect

@@ -1,7 +1,7 @@
 """The shapes of native answers: what the encoder writes and what OpenAPI shows. No I/O.
 
-A field that does not apply is null, not absent. The exceptions are alternatives: of `body`, `body_base64` and `items`
-exactly one is there (none in a list without bodies).
+A field that does not apply is null, not absent. The exception are alternatives: exactly one of `body`, `body_base64`
+and `items` is present (none in a list without bodies).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Reason = Literal["exhausted", "expired", "rejected", "corrupt"]
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why something was not done. `field` is a JSON path. `done` (503 only): false = certainly not, null = unknown."""
+    """Why a request failed. `field` is a JSON path. `done` (503 only): false = nothing was done, null = unknown."""
 
     code: str
     message: str
@@ -25,14 +25,14 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class ErrorAnswer(msgspec.Struct, frozen=True):
-    """Every error. An unknown outcome also has the id of the job, so that the call can be repeated safely."""
+    """Every error. With an unknown outcome it contains the id of the job, so that the call can be repeated safely."""
 
     error: Refusal
     id: str | UnsetType | None = UNSET
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """A job that is stored now."""
+    """A job that has been stored."""
 
     id: str
     topic: str
@@ -44,14 +44,14 @@ class Sent(msgspec.Struct, frozen=True):
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """An item of a many-call that was not done."""
+    """An item of a batch call that failed."""
 
     id: str | None
     error: Refusal
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A job as it is at the moment of the answer."""
+    """A job at the moment of the answer."""
 
     id: str
     topic: str
@@ -99,7 +99,7 @@ class LeasedJob(msgspec.Struct, frozen=True):
 
 
 class LeasedJobs(msgspec.Struct, frozen=True):
-    """What a pull gave; empty when nothing was due."""
+    """The jobs of a pull; empty if nothing was due."""
 
     jobs: list[LeasedJob]
 
@@ -151,7 +151,7 @@ class Fired(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobPage(msgspec.Struct, frozen=True):
-    """One page. It may be empty and still have a cursor; null = that was the last one."""
+    """One page. Even an empty page may have a cursor; null = this is the last page."""
 
     jobs: list[Job]
     next_cursor: str | None
@@ -165,7 +165,7 @@ class ByReason(msgspec.Struct, frozen=True):
 
 
 class DeadPage(msgspec.Struct, frozen=True):
-    """One page of dead jobs, and how many there are in all."""
+    """One page of dead jobs, and their total number."""
 
     jobs: list[Job]
     next_cursor: str | None
@@ -173,7 +173,7 @@ class DeadPage(msgspec.Struct, frozen=True):
 
 
 class BulkCancelled(msgspec.Struct, frozen=True):
-    """`complete` is there, and false, only when the time for one call was over: call again to go on."""
+    """`complete` is present, and false, only if the time limit of one call was reached: call again to continue."""
 
     matched: int
     cancelled: int
@@ -182,7 +182,7 @@ class BulkCancelled(msgspec.Struct, frozen=True):
 
 
 class BulkRevived(msgspec.Struct, frozen=True):
-    """`complete` is there, and false, only when the time for one call was over: call again to go on."""
+    """`complete` is present, and false, only if the time limit of one call was reached: call again to continue."""
 
     matched: int
     revived: int
@@ -191,7 +191,7 @@ class BulkRevived(msgspec.Struct, frozen=True):
 
 
 class BulkPurged(msgspec.Struct, frozen=True):
-    """`complete` is there, and false, only when the time for one call was over: call again to go on."""
+    """`complete` is present, and false, only if the time limit of one call was reached: call again to continue."""
 
     matched: int
     purged: int
@@ -218,14 +218,14 @@ class MergePolicy(msgspec.Struct, frozen=True):
 
 
 class OnDead(msgspec.Struct, frozen=True):
-    """Where dead jobs are sent on to: exactly one of the two is there."""
+    """Where dead jobs are forwarded: exactly one of the two is set."""
 
     topic: str | UnsetType = UNSET
     url: str | UnsetType = UNSET
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """null = server default. `by_worker`: the fields that a worker set; the others that are set are an operator's."""
+    """null = server default. `by_worker` lists the fields that a worker set; an operator set the others."""
 
     lease_ms: int | None
     max_attempts: int | None
@@ -242,7 +242,7 @@ class Policy(msgspec.Struct, frozen=True):
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """A topic's figures and policy. `version`: that of all that is set for it: policy, pause, push target."""
+    """A topic's metrics and policy. `version` changes with its policy, its pause and its push target."""
 
     topic: str
     counts: Counts
@@ -291,8 +291,7 @@ class Paused(msgspec.Struct, frozen=True):
 
 
 class InfoView(msgspec.Struct, frozen=True):
-    """What the server says about itself. `namespace` is the one that the request is in. `auth` "none": tokens are not
-    checked."""
+    """Data about the server. `namespace` is that of the request. `auth` "none": tokens are not checked."""
 
     version: str
     namespace: str

@@ -1,8 +1,8 @@
-"""From native bytes to commands of the engine. No I/O.
+"""From native requests to engine commands. No I/O.
 
-JSON is decoded straight into the types of `requests`; a body stays raw text. What the decoder refuses becomes one of
-bad_json, unknown_field, missing_field, invalid_field with a JSON path. What could break a later reader is refused
-here, too: text that is not UTF-8, nesting deeper than 64, numbers that no double holds.
+JSON is decoded straight into the types of `requests`; a job's body stays raw text. Decoding errors become bad_json,
+unknown_field, missing_field or invalid_field, with a JSON path. Values that could break a later reader are refused,
+too: text that is not UTF-8, nesting deeper than 64, numbers that do not fit into a double.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _shallow = msgspec.json.Decoder(dict[str, Raw] | list[dict[str, Raw]]).decode
 
 
 def namespace_of(request: Request) -> str:
-    """The namespace of a request: its header's, else its token's, else "default"."""
+    """The namespace of a request: from its header, else from its token, else "default"."""
     named = request.headers.get("dueline-namespace")
     bound = request.namespace
     if named is None:
@@ -65,13 +65,13 @@ def namespace_of(request: Request) -> str:
     if bound is not None and named != bound:
         raise Forbidden("This token belongs to another namespace.")
     if named == INTERNAL_NAMESPACE:
-        raise InvalidField("is kept for the server's own marks", "namespace")
+        raise InvalidField("is reserved for the server", "namespace")
     return plain_name(named, "namespace")
 
 
 @lru_cache(4096)
 def plain_name(name: str, field: str) -> str:
-    """A namespace, or a topic that a native call may bring into being."""
+    """Check the name of a namespace, or of a topic that a native call may create. Returns it."""
     if _NAME.fullmatch(name) is None:
         raise InvalidField("must be 1 to 128 of A-Z a-z 0-9 . _ : -", field)
     return name
@@ -86,7 +86,7 @@ def json_request(request: Request, kind: type[T], *, optional: bool = False) -> 
 
 
 def sends(request: Request) -> commands.Send | list[commands.Send]:
-    """One send (object) or many (array). A malformed item refuses all."""
+    """One send (object) or many (array). One malformed item fails the whole request."""
     _check_media(request)
     body = request.body
     _check_text(body)
@@ -171,7 +171,7 @@ def one_way(asked: r.CancelJobs | r.ReviveJobs | r.PurgeJobs) -> list[str] | com
         if asked.filter is not None:
             raise InvalidField("give ids or a filter, not both", "filter")
         if asked.dry_run:
-            raise InvalidField("goes with a filter only", "dry_run")
+            raise InvalidField("is allowed only with a filter", "dry_run")
         return asked.ids
     if asked.filter is None:
         raise MissingField("give ids or a filter", "ids")
@@ -205,7 +205,7 @@ def topic_patch(request: Request) -> commands.TopicPatch:
 
 
 def retry(asked: r.Retry | Literal["none"]) -> policy.Retry:
-    """A retry policy as written, as the engine's."""
+    """A retry policy of a request, as the engine's value."""
     if asked == "none":
         return policy.AT_ONCE
     backoff = {
@@ -213,13 +213,13 @@ def retry(asked: r.Retry | Literal["none"]) -> policy.Retry:
     }
     if asked.ladder is not None:
         if backoff:
-            raise InvalidField("a ladder excludes the fields of a backoff", f"retry.{next(iter(backoff))}")
+            raise InvalidField("cannot be combined with a ladder", f"retry.{next(iter(backoff))}")
         return policy.Ladder(
             tuple(policy.duration_ms(rung, f"retry.ladder[{place}]") for place, rung in enumerate(asked.ladder))
         )
     if asked.base_ms is None:
         raise MissingField("a retry policy needs ladder or base_ms", "retry.base_ms")
-    if asked.max_ms is None:  # a first wait above the usual cap is its own cap
+    if asked.max_ms is None:  # a base above the default cap becomes the cap
         backoff["max_ms"] = max(asked.base_ms, policy.Backoff(1).max_ms)
     return policy.Backoff(**backoff)
 
@@ -251,7 +251,7 @@ def query_string(request: Request, kind: type[T]) -> T:
 
 
 def _query_value(name: str, text: str) -> Any:
-    """A text of a query as the JSON value it stands for; what does not fit stays a text and is refused as one."""
+    """A query value as the JSON value it stands for. A value that does not fit stays a text and is refused later."""
     if name in ("limit", "due_after_ms", "due_before_ms") and _WHOLE.fullmatch(text):
         return int(text)
     if name == "body":
@@ -260,13 +260,13 @@ def _query_value(name: str, text: str) -> Any:
 
 
 def cursor_bytes(text: str | None) -> bytes:
-    """What an answer's next_cursor stands for."""
+    """The bytes behind a next_cursor of an earlier answer."""
     if not text:
         return b""
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
-        raise InvalidField("is not a cursor of an earlier answer", "cursor") from None
+        raise InvalidField("is not a cursor from an earlier answer", "cursor") from None
 
 
 def _query(asked: r.ListJobs | r.ListDead, state: State | None, body: bool) -> Query:
@@ -325,18 +325,18 @@ def _body(job: r.SendJob | r.PatchJob) -> tuple[bytes, BodyKind]:
 
 
 def _base64(text: str) -> bytes:
-    """Standard base64 with padding, in its one canonical spelling, so that it comes back as it came."""
+    """Decode standard base64 with padding. Only canonical base64 is accepted, so that answers repeat it exactly."""
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise InvalidField("is not standard base64 with padding", "body_base64") from None
     if base64.b64encode(data) != text.encode():
-        raise InvalidField("is not base64 in its canonical spelling", "body_base64")
+        raise InvalidField("is not canonical base64", "body_base64")
     return data
 
 
 def _check_media(request: Request) -> None:
-    """A body must say that it is JSON in UTF-8: without a type, or with a form's, any web page can send it."""
+    """Require JSON in UTF-8 as the declared type, because any web page can send a body without a type or as a form."""
     given = request.headers.get("content-type", "")
     if given == "application/json" or not request.body:
         return
@@ -368,7 +368,7 @@ def _decoded(kind: type[T], body: bytes) -> T:
 
 
 def _refusal(error: Exception, body: bytes = b"") -> DuelineError:
-    """What the JSON decoder refused, as one of our refusals."""
+    """Our error for an error of the JSON decoder."""
     if isinstance(error, RecursionError):
         return BadJson(f"The body is nested deeper than {MAX_DEPTH}.")
     if not isinstance(error, msgspec.ValidationError):
@@ -391,10 +391,11 @@ def _refusal(error: Exception, body: bytes = b"") -> DuelineError:
 
 
 def _lone_surrogate(body: bytes) -> InvalidField | None:
-    """The refusal of a body that is JSON but for half a surrogate pair, which the decoder calls broken or cut off.
+    """A precise error for a body whose only fault is a lone surrogate, which the decoder reports as malformed or
+    truncated. None if the fault is another one.
 
-    Escaped backslashes are taken out first, so that each one that is left begins an escape. Then one can stand in the
-    place of each half: the text is valid JSON, and the field that holds one is the field to name.
+    Escaped backslashes are removed first, so that every remaining backslash begins an escape. Then each lone surrogate
+    is replaced by an escaped backslash: the text is now valid JSON, and the field that contains one is the culprit.
     """
     mark = rb"\\"
     plain = _PAIR.sub(b"", body.replace(mark, b""))
@@ -415,7 +416,7 @@ def _lone_surrogate(body: bytes) -> InvalidField | None:
 
 
 def as_written(request: Request, error: DuelineError) -> None:
-    """Name the field of a refused time as the request did: the engine only knows at_ms and delay_ms."""
+    """Name the field of a refused time as in the request, because the engine knows only at_ms and delay_ms."""
     match = _WRITTEN_TIME.fullmatch(error.field or "")
     if match is None:
         return

@@ -1,7 +1,7 @@
-"""The native dialect: JSON over HTTP, everything that Dueline can do.
+"""The native dialect: JSON over HTTP, with everything that Dueline can do.
 
-The seam to the wiring (server/app): `NativeDialect(engine, limits, info, push)`. `info` is called for each GET /v1/info
-and returns an InfoView; its namespace is filled in here from the request, so give any. `push` says what may be called.
+server/app creates it: `NativeDialect(engine, limits, info, push)`. `info` is called for each GET /v1/info and returns
+an InfoView, whose namespace is replaced by that of the request. `push` checks push targets.
 """
 
 from __future__ import annotations

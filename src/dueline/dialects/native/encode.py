@@ -1,7 +1,7 @@
 """From the engine's values to native answers. No I/O.
 
-JSON bodies are embedded as the text they came in; text stands as a JSON string, bytes as base64. A refusal becomes one
-error shape; `STATUS` is the one place where a code becomes an HTTP status.
+JSON bodies are embedded exactly as they were sent; text becomes a JSON string, bytes become base64. All refusals have
+one error shape. `STATUS` is the only place that maps an error code to an HTTP status.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ def answer(value: Any, status: int = 200) -> Response:
 
 
 def sent(value: commands.Sent) -> Response:
-    """SENT: the engine's value has exactly the wire's fields."""
+    """The answer of a send. The engine's value has exactly the fields of the wire format."""
     return Response(201 if value.result == "created" else 200, to_json(value))
 
 
 def many(ids: Sequence[str | None], outcomes: Sequence[Any], success: int = 200) -> Response:
-    """Many: results in request order, each an answer or a DuelineError."""
+    """The answer of a batch call: results in request order, each an answer or a DuelineError."""
     errors = [outcome for outcome in outcomes if isinstance(outcome, DuelineError)]
     results = [
         a.Failed(id, error_view(outcome)) if isinstance(outcome, DuelineError) else outcome
@@ -85,7 +85,7 @@ def many(ids: Sequence[str | None], outcomes: Sequence[Any], success: int = 200)
 def many_done(
     ids: Sequence[str], done: Sequence[Outcome | DuelineError], view: Callable[[str, Outcome], Any]
 ) -> Response:
-    """Many, from result codes of the store, or from the failure of the call that would have had one."""
+    """The answer of a batch call, from the outcome of each job or the error of the store call that failed."""
     return many(
         ids,
         [
@@ -200,7 +200,7 @@ def policy_view(value: policy.TopicPolicy) -> a.Policy:
 
 
 def merge_view(merge: policy.MergePolicy | None) -> a.MergePolicy | None:
-    """What a topic says about its groups, as it would be sent."""
+    """A topic's merge policy, as it would be sent."""
     if merge is None:
         return None
     update: Any = merge.update
@@ -208,7 +208,7 @@ def merge_view(merge: policy.MergePolicy | None) -> a.MergePolicy | None:
 
 
 def on_dead_view(value: policy.OnDead) -> a.OnDead:
-    """Where dead jobs go, as it would be sent."""
+    """The on_dead policy, as it would be sent."""
     return a.OnDead(url=value.url) if value.url is not None else a.OnDead(topic=value.topic or UNSET)
 
 
@@ -229,7 +229,7 @@ def cursor_text(cursor: bytes | None) -> str | None:
 
 
 def failed(error: DuelineError) -> Response:
-    """The answer for a refusal of a whole call."""
+    """The answer for a whole call that was refused."""
     id = error.id if isinstance(error, UnknownOutcome) else UNSET
     return Response(status_of(error), to_json(a.ErrorAnswer(error_view(error), id)), headers=error_headers(error))
 
@@ -250,7 +250,7 @@ def error_headers(error: DuelineError) -> tuple[tuple[str, str], ...]:
 
 
 def _payload(job: LeasedJob | Job) -> tuple[Any, Any, Any]:
-    """(body, body_base64, items): exactly one of them is there; null when it is no longer kept."""
+    """(body, body_base64, items): exactly one of them is present; null if it is no longer stored."""
     if job.merge_key is not None:
         return UNSET, UNSET, None if job.items is None else Raw(items_json(job.items))
     body, kind = job.body, job.kind
@@ -262,7 +262,7 @@ def _payload(job: LeasedJob | Job) -> tuple[Any, Any, Any]:
 
 
 def _headers(packed: bytes) -> Any:
-    """The engine keeps headers as one JSON object, which goes out as it is, unless it was damaged in the store."""
+    """The engine stores headers as one JSON object, which is sent unchanged unless it was damaged in the store."""
     return Raw(packed) if unpack_headers(packed) else _NO_HEADERS
 
 

@@ -1,4 +1,4 @@
-"""One method per native route: decode, ask the engine, encode. Nothing is decided here."""
+"""One method per native route: decode, call the engine, encode. Handlers contain no rules of their own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .push_rules import PushRules, check_callable
 
 
 class NativeHandlers:
-    """The handlers of `routes.OPERATIONS`; a method has the name of its operation."""
+    """The handlers of `routes.OPERATIONS`. Each method is named after its operation."""
 
     def __init__(self, engine: Engine, info: Callable[[], a.InfoView], rules: PushRules) -> None:
         self._engine = engine
@@ -134,11 +134,11 @@ class NativeHandlers:
     async def list_namespaces(self, request: Request) -> Response:
         asked = decode.query_string(request, r.ListTopics)
         after = decode.cursor_bytes(asked.cursor).decode(errors="replace")
-        decode.namespace_of(request)  # of no use here, but a bad header is refused everywhere
+        decode.namespace_of(request)  # not needed here, but an invalid header is refused everywhere
         own = request.namespace
         if own is None:
             names, cursor = await self._engine.namespaces(after, asked.limit)
-        else:  # a token of one namespace sees no other
+        else:  # a token of one namespace must not see others
             views, _ = await self._engine.topics(own, "", 1)
             names, cursor = [own] if views else [], None
         next_cursor = encode.cursor_text(None if cursor is None else cursor.encode())
@@ -150,7 +150,7 @@ class NativeHandlers:
         await self._engine.pause(namespace, topic, until_ms)
         try:
             now = await self._engine.topic(namespace, topic)
-        except NotFound:  # a time that has passed is no pause, and brings no topic into being
+        except NotFound:  # a time in the past does not pause, and creates no topic
             return encode.answer(a.Paused(topic, False, None))
         return encode.answer(a.Paused(topic, now.paused, now.paused_until_ms))
 
@@ -220,8 +220,8 @@ def _complete(bulk: commands.Bulk) -> Any:
 async def _each(
     name: str, ids: Sequence[str], call: Coroutine[Any, Any, list[Outcome]]
 ) -> Sequence[Outcome | DuelineError]:
-    """What became of each of the jobs, also when store calls failed. What is wrong with the request itself is raised,
-    and names items of the list `name` ("[3].lease" is "jobs[3].lease" on the wire)."""
+    """The outcome of each job, or the error of the store call that failed for it. An invalid request raises, with a
+    field inside the list `name` ("[3].lease" becomes "jobs[3].lease")."""
     try:
         return await call
     except PartialOutcome as partly:

@@ -1,4 +1,4 @@
-"""What native requests say about merge groups, as the engine's values. No I/O."""
+"""The merge fields of native requests, as the engine's values. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UPDATES = {None: UNSET, "once": MergeUpdate.ONCE, "always": MergeUpdate.ALWAYS}
 
 
 def merge_into(asked: r.Merge) -> commands.MergeInto:
-    """The group that a send joins. null = not said: then the topic decides."""
+    """The group that a send joins. For fields that are null or missing, the topic's policy applies."""
     return commands.MergeInto(
         key=asked.key,
         quiet_ms=UNSET if asked.quiet_ms is None else asked.quiet_ms,
@@ -25,14 +25,14 @@ def merge_into(asked: r.Merge) -> commands.MergeInto:
 
 
 def merge_policy(asked: r.MergePolicy | None) -> policy.MergePolicy | None:
-    """What a topic says about its groups."""
+    """The merge policy of a topic."""
     if asked is None:
         return None
     return policy.MergePolicy(asked.quiet_ms, asked.max_wait_ms, asked.max_items, asked.update)
 
 
 def cancelled_key(asked: r.CancelJobs) -> str | None:
-    """The merge key of a cancel, which stands alone."""
+    """The merge key of a cancel, which excludes ids and a filter."""
     if asked.merge_key is not None and (asked.ids is not None or asked.filter is not None):
         raise InvalidField("give ids, a merge key or a filter, not two of them", "merge_key")
     return asked.merge_key

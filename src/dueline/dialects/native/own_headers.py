@@ -9,10 +9,10 @@ from ...engine.push_target import CARRIED_HEADERS
 
 
 def own_headers(headers: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
-    """Headers as written. Those by which the server itself says whom to call are not for others to set."""
+    """The headers of a send. Refuses those in which the server stores the URL of a call."""
     if not headers:
         return ()
     for name in headers:
         if name.lower() in CARRIED_HEADERS:
-            raise InvalidField(f"{name} is the server's own", "headers")
+            raise InvalidField(f"{name} is reserved for the server", "headers")
     return tuple(headers.items())

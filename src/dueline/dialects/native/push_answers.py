@@ -15,7 +15,7 @@ class Breaker(msgspec.Struct, frozen=True):
 
 
 class Push(msgspec.Struct, frozen=True):
-    """A push target and how it fares. Secrets are shown as whsec_...last4, and so are credentials in headers.
+    """A push target and its state. Secrets are shown as whsec_...last4; credentials in headers are masked the same way.
 
     `success` null: every 2xx. `rate_per_s` null: no limit. `breaker` null: none. `in_flight`: leased jobs of the topic.
     """
@@ -43,7 +43,7 @@ class Removed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One call. `status` null: no answer came, `error` says why. `excerpt`: the beginning of a failed call's answer."""
+    """One call. `status` null: no answer came, see `error`. `excerpt`: the beginning of the answer of a failed call."""
 
     id: str
     attempt: int
@@ -55,7 +55,7 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class AttemptPage(msgspec.Struct, frozen=True):
-    """One page, the newest first. It may be empty and still have a cursor; null = that was the last one."""
+    """One page, newest first. Even an empty page may have a cursor; null = this is the last page."""
 
     attempts: list[Attempt]
     next_cursor: str | None

@@ -1,8 +1,8 @@
-"""One method per native route of push targets: decode, ask the engine, encode. Nothing is decided here.
+"""One method per native route of push targets: decode, call the engine, encode.
 
-A PUT replaces the whole target. What a GET masks (secrets, credentials in headers) may be sent back as it was shown and
-then means the one that is there: so a target can be read, changed and written by who does not know its secrets. But not
-moved: for another address they must be given in full, or whoever may write a target could have them sent to himself.
+A PUT replaces the whole target. A GET masks secrets and credentials in headers. A masked value that is sent back keeps
+the stored one, so a target can be read, changed and written without knowing its secrets. If the address changes, they
+must be given in full. Otherwise anyone who may write a target could have its secrets sent to their own server.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from . import push_requests as pr
 from . import requests as r
 from .push_rules import PushRules, check_callable, named
 
-HTTP = "http"  # the courier of targets that are set here; others belong to what made them
-IN_FULL = "is masked: give it in full, because the target has another address than the one it was given for"
+HTTP = "http"  # the courier of targets set through this API; other couriers belong to the part that set them
+IN_FULL = "is masked: give it in full, because the address of the target changes"
 _NEW = PushTarget()
 
 
 class PushHandlers:
-    """The handlers of the group "Push" in `routes.OPERATIONS`; a method has the name of its operation."""
+    """The handlers of the group "Push" in `routes.OPERATIONS`. Each method is named after its operation."""
 
     def __init__(self, engine: Engine, rules: PushRules) -> None:
         self._engine = engine
@@ -51,7 +51,7 @@ class PushHandlers:
         except NotFound:
             old = None
         if old is None and topic == ON_DEAD_TOPIC:
-            old = ON_DEAD_TARGET  # the server's own, also before there is a job in it
+            old = ON_DEAD_TARGET  # the server's own target, even before the topic has a job
         target = self._target(asked, old)
         target, new = await self._engine.set_push(namespace, topic, target)
         return encode.answer(await self._view(namespace, topic, target), 201 if new else 200)
@@ -59,7 +59,7 @@ class PushHandlers:
     async def remove_push(self, request: Request) -> Response:
         namespace, topic = decode.namespace_of(request), request.params[0]
         if (await self._engine.push_target(namespace, topic)).courier != HTTP:
-            raise InvalidField("the server itself needs the target of this topic; pause it instead", "topic")
+            raise InvalidField("the server needs the target of this topic; pause it instead", "topic")
         await self._engine.remove_push(namespace, topic)
         return encode.answer(pa.Removed(topic=topic))
 
@@ -86,7 +86,7 @@ class PushHandlers:
     # -- from the wire
 
     def _target(self, asked: pr.PutPush, old: PushTarget | None) -> PushTarget:
-        """The target that is asked for, its secrets complete and everything that leaves this server checked."""
+        """The requested target, with complete secrets, and with its address and headers checked."""
         courier = HTTP if old is None else old.courier
         self._check_address(asked, courier)
         moved = old is not None and _address(asked.url, asked.service) != _address(old.url, old.service)
@@ -112,7 +112,7 @@ class PushHandlers:
         if courier != HTTP:
             if asked.url is not None or asked.service is not None:
                 field = "url" if asked.url is not None else "service"
-                raise InvalidField("the jobs of this topic know by themselves where they go", field)
+                raise InvalidField("this topic's jobs carry their own URL", field)
             return
         if asked.url is None and asked.service is None:
             raise MissingField("give url or service", "url")
@@ -176,16 +176,16 @@ class PushHandlers:
 
 
 def state_of(target: PushTarget, fares: TargetState, view: TopicView, now_ms: int) -> pa.TargetState:
-    """What happens to a due job now. A paused topic gives nothing either."""
+    """The state of a target: what happens to a due job now. A paused topic delivers nothing either."""
     if target.paused or view.paused:
         return "paused"
     if target.breaker is None or fares.failures < target.breaker.failures or not fares.open_until_ms:
-        return "ok"  # the last: of jobs that go to many hosts, each of which has a breaker of its own
+        return "ok"  # without open_until_ms the jobs go to many hosts, each with a breaker of its own
     return "open" if fares.open_until_ms > now_ms else "half_open"
 
 
 def _address(url: str | None, service: str | None) -> tuple[str, str, str | None]:
-    """What must stay the same for a secret to stay where it is."""
+    """The part of an address that must not change for masked secrets to be kept."""
     parts = urlsplit(url or "")
     return parts.scheme.lower(), parts.netloc.lower(), service
 
@@ -195,5 +195,5 @@ def _attempt(one: Attempt) -> pa.Attempt:
 
 
 def _masked(value: str) -> str:
-    """A credential as it is shown: enough to know it again, only if that leaves enough unknown."""
+    """A masked credential: recognizable by its last characters, but only if it is long enough to stay secret."""
     return f"...{value[-4:]}" if len(value) >= 16 else "..."

@@ -1,6 +1,6 @@
 """The shapes of requests about push targets: what the decoder accepts and what OpenAPI shows. No I/O.
 
-The types say what a field can be; what the product can hold is checked once, in the engine (engine.push_checks).
+The types define what a field can be. Limits of the product are checked once, in the engine (engine.push_checks).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .requests import AnyRetry, Headers
 
 
 class PutBreaker(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """After so many failed calls in a row nothing is called for open_ms; then one call decides."""
+    """After this many failed calls in a row, calls stop for open_ms. Then a single call decides."""
 
     failures: Annotated[int, Meta(ge=1, le=10_000)] = 10
     open_ms: Annotated[int, Meta(ge=1, le=86_400_000)] = 30_000
 
 
 class PutPush(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """The whole push target of a topic: `url` or `service`; what is missing or null has its default."""
+    """The whole push target of a topic: `url` or `service`. Missing or null fields have their default."""
 
     url: (
         Annotated[
@@ -42,9 +42,9 @@ class PutPush(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         None
     )
     headers: Annotated[Headers, Meta(description="Sent with every call.")] | None = None
-    timeout_ms: Annotated[int, Meta(ge=1, le=MAX_TIMEOUT_MS, description="Of one call. Default 30000.")] | None = None
+    timeout_ms: Annotated[int, Meta(ge=1, le=MAX_TIMEOUT_MS, description="For one call. Default 30000.")] | None = None
     concurrency: (
-        Annotated[int, Meta(ge=1, le=MAX_CONCURRENCY, description="Calls at once, over all processes. Default 16.")]
+        Annotated[int, Meta(ge=1, le=MAX_CONCURRENCY, description="Concurrent calls, all processes. Default 16.")]
         | None
     ) = None
     rate_per_s: (
@@ -53,7 +53,7 @@ class PutPush(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
             Meta(
                 ge=0,
                 le=MAX_RATE_PER_S,
-                description="Calls a second, over all processes. null or 0: no limit.",
+                description="Calls per second, over all processes. null or 0: no limit.",
             ),
         ]
         | None
@@ -61,19 +61,19 @@ class PutPush(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     success: (
         Annotated[
             list[Annotated[int, Meta(ge=100, le=599)]],
-            Meta(min_length=1, max_length=MAX_SUCCESS, description="The statuses that mean done. null: every 2xx."),
+            Meta(min_length=1, max_length=MAX_SUCCESS, description="The statuses that mean success. null: every 2xx."),
         ]
         | None
     ) = None
     retry: (
-        Annotated[AnyRetry, Meta(description="Of jobs sent from now on, unless the job or the topic's policy says.")]
+        Annotated[AnyRetry, Meta(description="For jobs sent from now on, unless the job or the topic sets its own.")]
         | None
     ) = None
     breaker: Annotated[PutBreaker, Meta(description="null: no breaker.")] | UnsetType | None = UNSET
     secrets: (
         Annotated[
-            list[Annotated[str, Meta(description="whsec_ and base64, or as shown (whsec_...last4) to keep it.")]],
-            Meta(max_length=MAX_SECRETS, description="All of them sign. The newest first."),
+            list[Annotated[str, Meta(description="whsec_ and base64, or masked (whsec_...last4) to keep it.")]],
+            Meta(max_length=MAX_SECRETS, description="Each of them signs. The newest first."),
         ]
         | None
     ) = None
@@ -81,8 +81,8 @@ class PutPush(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class ListAttempts(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """The query of the log of attempts."""
+    """The query of the attempt log."""
 
-    id: Annotated[str, Meta(description="Of this job only.")] | None = None
+    id: Annotated[str, Meta(description="Only attempts of this job.")] | None = None
     cursor: str | None = None
     limit: Annotated[int, Meta(ge=1, le=500)] = 50

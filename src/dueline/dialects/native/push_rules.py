@@ -1,4 +1,4 @@
-"""What the dialect must be told about outgoing calls: it knows no push package. The wiring (server/app) gives these."""
+"""The checks of push targets. The dialect does not import the push package, so server/app passes them in."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ T = TypeVar("T")
 
 
 def _fine(_: object) -> None:
-    """Nothing is wrong with it."""
+    """Accept anything."""
 
 
 class PushRules(msgspec.Struct, frozen=True):
-    """Each check returns nothing or raises: `url` an EgressRefused (403), the others an InvalidField that says why.
-    The name of the field is put in by the caller. `mask` is how a secret is shown."""
+    """Each check returns nothing or raises: `url` raises EgressRefused (403), the others InvalidField with the reason.
+    The caller adds the name of the field. `mask` returns the form in which a secret is shown."""
 
     url: Callable[[str], object] = _fine
     headers: Callable[[Sequence[tuple[str, str]]], object] = _fine
@@ -28,13 +28,13 @@ class PushRules(msgspec.Struct, frozen=True):
 
 
 def check_callable(rules: PushRules, url: str, field: str) -> None:
-    """A URL at all (400), and one that this server may call as far as can be known before the call (403)."""
+    """Check that this is a URL (400) and that the server may call it, as far as is known before the call (403)."""
     check_url(url, field)
     named(field, rules.url, url)
 
 
 def named(field: str, check: Callable[[T], object], value: T) -> None:
-    """Run a check that may not know how the field is called here."""
+    """Run a check and add the name of the field to its error."""
     try:
         check(value)
     except DuelineError as error:

@@ -1,8 +1,8 @@
 """The shapes of native requests: what the decoder accepts and what OpenAPI shows. No I/O.
 
-Unknown fields are refused. null means "not given", except where a description says what it means. The types
-say what a field can be; what the product can hold (config limits) is checked once, in the engine. The lengths here are
-the most that any config allows, so that a list which cannot be right is not walked.
+Unknown fields are refused. null means "not given", unless a description gives it another meaning. The types define what
+a field can be. Configured limits are checked once, in the engine. The lengths here are the largest that any
+configuration allows, so that an oversized list is refused without being read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...engine.limits import MAX_GROUP_ITEMS
 from ...engine.policy import MAX_WAITS
 from ...engine.push_checks import MAX_URL_CHARS
 
-MAX_INT = (1 << 53) - 1  # what every JSON reader holds exactly
+MAX_INT = (1 << 53) - 1  # the largest integer that every JSON reader represents exactly
 MAX_ITEMS = 1000
 
 Name = Annotated[str, Meta(description="1 to 128 of A-Z a-z 0-9 . _ : -", examples=["order-1042"])]
@@ -33,15 +33,15 @@ Conflict = Literal["reject", "keep", "replace"]
 
 
 class _Closed(msgspec.Struct, forbid_unknown_fields=True):
-    """A request in which every field is known."""
+    """A request that refuses unknown fields."""
 
 
 class Nothing(_Closed, kw_only=True, forbid_unknown_fields=True):
-    """An empty object; the body may also be missing."""
+    """An empty object, or no body at all."""
 
 
 class Retry(_Closed, kw_only=True, forbid_unknown_fields=True):
-    """Either a ladder of waits (used up: the job is dead), or an exponential backoff with base_ms."""
+    """Either a ladder of waits (after the last one the job is dead), or an exponential backoff with base_ms."""
 
     ladder: Annotated[list[Duration], Meta(max_length=MAX_WAITS)] | None = None
     base_ms: Count | None = None
@@ -56,33 +56,33 @@ AnyRetry = Annotated[
 
 
 class MergePolicy(_Closed, kw_only=True, forbid_unknown_fields=True):
-    """When a merge group is due and how large it gets; null or missing: as the topic says, else the default."""
+    """When a merge group is due and how large it gets; null or missing: the topic's value, else the default."""
 
     quiet_ms: (
-        Annotated[int, Meta(ge=0, le=MAX_INT, description="Due so long after its newest item. Excludes a time.")] | None
+        Annotated[int, Meta(ge=0, le=MAX_INT, description="Due this long after its last item. Excludes a time.")] | None
     ) = None
     max_wait_ms: (
-        Annotated[int, Meta(ge=0, le=MAX_INT, description="Due so long after its opening at the latest.")] | None
+        Annotated[int, Meta(ge=0, le=MAX_INT, description="Due at the latest this long after its opening.")] | None
     ) = None
     max_items: (
-        Annotated[int, Meta(ge=1, le=MAX_GROUP_ITEMS, description="So many items make it due now. Default 1000.")]
+        Annotated[int, Meta(ge=1, le=MAX_GROUP_ITEMS, description="With this many items it is due now. Default 1000.")]
         | None
     ) = None
     update: (
         Annotated[
             Literal["once", "always"],
-            Meta(description="Whose fixed time counts: the opening send's (once, the default) or the newest one's."),
+            Meta(description="Which fixed time applies: that of the first send (once, the default) or of the newest."),
         ]
         | None
     ) = None
 
 
 class Merge(MergePolicy, kw_only=True, forbid_unknown_fields=True):
-    """The send adds an item to the open group of `key`, or opens one. Excludes id and on_conflict."""
+    """Add an item to the open group of `key`, or open a new group. Excludes id and on_conflict."""
 
     key: Annotated[str, Meta(description="1 to 512 bytes without control characters.", examples=["digest:ann"])]
     item_id: (
-        Annotated[str, Meta(description="Like an id. An item that the key has already is not added again.")] | None
+        Annotated[str, Meta(description="Like an id. An item that the key already has is not added again.")] | None
     ) = None
 
 
@@ -90,7 +90,7 @@ class SendJob(_Closed, kw_only=True, forbid_unknown_fields=True):
     """A job to send: body or body_base64, and at most one of the four times (none: now)."""
 
     id: Name | None = None
-    body: Annotated[Raw, Meta(description="Any JSON value, kept as its text, comes back byte for byte.")] = field(
+    body: Annotated[Raw, Meta(description="Any JSON value, stored as text and returned byte for byte.")] = field(
         default_factory=Raw
     )
     body_base64: Annotated[str, Meta(description="Bytes in standard base64, instead of body.")] | None = None
@@ -112,7 +112,7 @@ SendJobs = Annotated[list[SendJob], Meta(max_length=MAX_ITEMS)]
 
 
 class PatchJob(_Closed, kw_only=True, forbid_unknown_fields=True):
-    """What changes; a field that is not given stays. `version`: only if the job still has it."""
+    """The fields to change; the others stay. `version`: change only if the job still has this version."""
 
     body: Raw = field(default_factory=Raw)
     body_base64: str | None = None
@@ -123,18 +123,18 @@ class PatchJob(_Closed, kw_only=True, forbid_unknown_fields=True):
     lease_ms: Count | UnsetType | None = UNSET
     ttl_ms: Count | UnsetType | None = UNSET
     max_attempts: Count | UnsetType | None = UNSET
-    retry: Annotated[AnyRetry | None, Meta(description="null: the topic's again.")] | UnsetType = UNSET
+    retry: Annotated[AnyRetry | None, Meta(description="null: back to the topic's.")] | UnsetType = UNSET
     tags: Tags | UnsetType | None = UNSET
     headers: Headers | UnsetType | None = UNSET
     version: Ms | None = None
 
 
 class PullJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
-    """Take due jobs. Without wait_ms the answer comes at once."""
+    """Take due jobs. Without wait_ms the call does not wait."""
 
     max: Annotated[int, Meta(ge=1, le=1000)] = 1
     lease_ms: (
-        Annotated[int, Meta(ge=1, le=MAX_INT, description="Else the job's, else the topic's, else 30000.")] | None
+        Annotated[int, Meta(ge=1, le=MAX_INT, description="Default: the job's, else the topic's, else 30000.")] | None
     ) = None
     wait_ms: Annotated[int, Meta(ge=0, le=300_000)] = 0
 
@@ -149,7 +149,7 @@ class PullTopics(_Closed, kw_only=True, forbid_unknown_fields=True):
 
 
 class Lease(_Closed, kw_only=True, forbid_unknown_fields=True):
-    """A job in the hands of this consumer: its id and the lease token of the pull."""
+    """A leased job: its id and the lease token of the pull."""
 
     id: str
     lease: str
@@ -160,14 +160,14 @@ class LeaseRelease(_Closed, kw_only=True, forbid_unknown_fields=True):
 
     id: str
     lease: str
-    delay_ms: Annotated[int, Meta(ge=0, le=MAX_INT, description="0: at once. Else the retry policy.")] | None = None
+    delay_ms: Annotated[int, Meta(ge=0, le=MAX_INT, description="0: at once. null: by the retry policy.")] | None = None
     error: str | None = None
-    count: Annotated[bool, Meta(description="false: costs no attempt.")] | None = None
-    discard: Annotated[bool, Meta(description="true: dead (rejected).")] | None = None
+    count: Annotated[bool, Meta(description="false: do not count this attempt.")] | None = None
+    discard: Annotated[bool, Meta(description="true: make it dead (rejected).")] | None = None
 
 
 class LeaseExtend(_Closed, kw_only=True, forbid_unknown_fields=True):
-    """Keep a job longer: lease_ms from now."""
+    """Extend a lease to lease_ms from now."""
 
     id: str
     lease: str
@@ -181,19 +181,19 @@ class AckJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
 
 
 class ReleaseJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
-    """The jobs that are given back."""
+    """The jobs to give back."""
 
     jobs: Annotated[list[LeaseRelease], Meta(max_length=MAX_ITEMS)]
 
 
 class ExtendJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
-    """The jobs that are kept longer."""
+    """The jobs whose leases are extended."""
 
     jobs: Annotated[list[LeaseExtend], Meta(max_length=MAX_ITEMS)]
 
 
 class Filter(_Closed, kw_only=True, forbid_unknown_fields=True):
-    """Which jobs are meant; all given conditions must hold."""
+    """Selects jobs; all given conditions must hold."""
 
     state: Literal["scheduled", "ready", "leased", "done", "dead", "cancelled"] | None = None
     tag: str | None = None
@@ -205,7 +205,7 @@ class CancelJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
     """ids, or a merge key, or a filter."""
 
     ids: Ids | None = None
-    merge_key: Annotated[str, Meta(description="Its live groups, but those that a consumer holds.")] | None = None
+    merge_key: Annotated[str, Meta(description="Its live groups, except leased ones.")] | None = None
     filter: Filter | None = None
     dry_run: bool | None = None
 
@@ -235,7 +235,7 @@ class PauseTopic(_Closed, kw_only=True, forbid_unknown_fields=True):
 
 
 class OnDead(_Closed, kw_only=True, forbid_unknown_fields=True):
-    """Where dead jobs are sent on to: another topic of the namespace, or a URL. Exactly one is given."""
+    """Where dead jobs are forwarded: another topic of the namespace, or a URL. Give exactly one."""
 
     topic: Name | None = None
     url: Annotated[str, Meta(max_length=MAX_URL_CHARS, examples=["https://example.com/dead"])] | None = None
@@ -247,17 +247,17 @@ class PutTopic(_Closed, kw_only=True, forbid_unknown_fields=True):
     set_by: (
         Annotated[
             Literal["worker"],
-            Meta(description="Changes only fields that are unset or that a worker set; what is null or missing stays."),
+            Meta(description="Change only fields that are unset or that a worker set; null or missing fields stay."),
         ]
         | None
     ) = None
     by_worker: (
         Annotated[
-            list[str], Meta(max_length=16, description="The fields that stay a worker's, as an answer shows them.")
+            list[str], Meta(max_length=16, description="The fields that remain set by a worker, as in an answer.")
         ]
         | None
     ) = None
-    version: Annotated[int, Meta(ge=0, le=MAX_INT, description="Only if the topic still has it.")] | None = None
+    version: Annotated[int, Meta(ge=0, le=MAX_INT, description="Set only if the topic still has it.")] | None = None
 
     lease_ms: Count | None = None
     max_attempts: Count | None = None
@@ -278,7 +278,7 @@ class ListJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
 
     state: Literal["scheduled", "ready", "leased", "done", "dead", "cancelled"] | None = None
     tag: str | None = None
-    merge_key: Annotated[str, Meta(description="The live groups of this key; stands alone.")] | None = None
+    merge_key: Annotated[str, Meta(description="The live groups of this key. Excludes other filters.")] | None = None
     due_after_ms: Ms | None = None
     due_before_ms: Ms | None = None
     cursor: str | None = None
@@ -298,7 +298,7 @@ class ListDead(_Closed, kw_only=True, forbid_unknown_fields=True):
 
 
 class ListTopics(_Closed, kw_only=True, forbid_unknown_fields=True):
-    """The query of the list of topics, and of that of namespaces."""
+    """The query of the lists of topics and of namespaces."""
 
     cursor: str | None = None
     limit: Annotated[int, Meta(ge=1, le=500)] = 50

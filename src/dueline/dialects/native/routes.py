@@ -1,6 +1,6 @@
-"""The whole native API on one page. OpenAPI and the router are made from this table.
+"""The whole native API as one table. OpenAPI and the router are generated from it.
 
-`name` is the method of NativeHandlers that answers, the label in metrics and the operation id.
+`name` is the method of NativeHandlers or PushHandlers that answers, the label in metrics, and the operation id.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from .push_handlers import PushHandlers
 
 
 class Many(msgspec.Struct, frozen=True):
-    """Answer of a many-call: results in request order, each one of `results` or {"id", "error"}."""
+    """Answer of a batch call: results in request order, each one of `results` or {"id", "error"}."""
 
     results: tuple[Any, ...]
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One line: what is asked, with what, and what is answered. `answers` are alternatives."""
+    """One line of the table. `answers` are alternatives."""
 
     method: str
     pattern: str
@@ -48,7 +48,7 @@ P = T + "/push"
 SEND, TAKE, TOPICS, DEAD, PUSH = "Sending", "Consuming", "Topics", "Dead jobs", "Push"
 ENDED = ("not_found", "job_leased", "already_done")
 LEASES = ("lease_lost", "not_found")
-OFTEN = frozenset({"send", "ack", "release", "extend"})  # a job's own way, without parking
+OFTEN = frozenset({"send", "ack", "release", "extend"})  # the calls of every job that do not park
 LEASE = {"id": "order-1042", "lease": "the token of the pull"}
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -70,22 +70,22 @@ OPERATIONS: tuple[Operation, ...] = (
               body_optional=True, parks=True, example={"max": 10, "lease_ms": 30000, "wait_ms": 5000}),
     Operation("POST", "/v1/pull", "pull_topics", TAKE, "Take due jobs of several topics, in order of priority",
               (a.LeasedJobs,), r.PullTopics, parks=True, example={"topics": ["urgent", "normal"], "max": 10}),
-    Operation("POST", T + "/ack", "ack", TAKE, "Jobs are done", (Many((a.Acked,)),), r.AckJobs, errors=LEASES,
+    Operation("POST", T + "/ack", "ack", TAKE, "Ack jobs", (Many((a.Acked,)),), r.AckJobs, errors=LEASES,
               example={"jobs": [LEASE]}),
     Operation("POST", T + "/release", "release", TAKE, "Give jobs back, now or after a delay",
               (Many((a.Released, a.Died)),), r.ReleaseJobs, errors=LEASES,
               example={"jobs": [{**LEASE, "delay_ms": 5000, "error": "the printer is out of paper"}]}),
-    Operation("POST", T + "/extend", "extend", TAKE, "Keep leases longer", (Many((a.Extended,)),), r.ExtendJobs,
+    Operation("POST", T + "/extend", "extend", TAKE, "Extend leases", (Many((a.Extended,)),), r.ExtendJobs,
               errors=LEASES, example={"jobs": [{**LEASE, "lease_ms": 60000}]}),
     Operation("GET", "/v1/topics", "list_topics", TOPICS, "List topics, page by page", (a.TopicPage,),
               query=r.ListTopics),
-    Operation("GET", T, "get_topic", TOPICS, "A topic's figures and policy", (a.Topic,), errors=("not_found",)),
+    Operation("GET", T, "get_topic", TOPICS, "A topic's metrics and policy", (a.Topic,), errors=("not_found",)),
     Operation("PUT", T, "put_topic", TOPICS, "Set a topic's policy", (a.Topic,), r.PutTopic, success=(200, 201),
               errors=("version_mismatch",),
               example={"lease_ms": 60000, "max_attempts": 5, "retry": {"ladder": ["2m", "10m", "1h"]}}),
     Operation("DELETE", T, "delete_topic", TOPICS, "Delete a topic that holds no jobs", (a.Deleted,),
               errors=("not_found", "topic_not_empty")),
-    Operation("POST", T + "/pause", "pause", TOPICS, "Pause a topic: sends are taken, pulls give nothing",
+    Operation("POST", T + "/pause", "pause", TOPICS, "Pause a topic: it accepts sends, but pulls get nothing",
               (a.Paused,), r.PauseTopic, body_optional=True, example={}),
     Operation("POST", T + "/resume", "resume", TOPICS, "Resume a topic", (a.Paused,), r.Nothing, body_optional=True,
               example={}),
@@ -97,15 +97,15 @@ OPERATIONS: tuple[Operation, ...] = (
               example={"ids": ["order-1042"]}),
     Operation("POST", T + "/dead/purge", "purge", DEAD, "Forget dead jobs", (Many((a.Purged,)), a.BulkPurged),
               r.PurgeJobs, errors=("not_found",), example={"filter": {}, "dry_run": True}),
-    Operation("GET", P, "get_push", PUSH, "A topic's push target and how it fares", (pa.Push,), errors=("not_found",)),
+    Operation("GET", P, "get_push", PUSH, "A topic's push target and its state", (pa.Push,), errors=("not_found",)),
     Operation("PUT", P, "put_push", PUSH, "Have a topic's jobs delivered by HTTP calls", (pa.Push,), pr.PutPush,
               success=(200, 201), errors=("egress_refused",),
               example={"url": "https://example.com/hook", "retry": {"ladder": ["2m", "10m", "1h"]}}),
     Operation("DELETE", P, "remove_push", PUSH, "Remove a push target; the jobs stay", (pa.Removed,),
               errors=("not_found",)),
-    Operation("GET", P + "/attempts", "list_attempts", PUSH, "The calls that were made, the newest first",
+    Operation("GET", P + "/attempts", "list_attempts", PUSH, "The calls that were made, newest first",
               (pa.AttemptPage,), query=pr.ListAttempts, errors=("not_found",)),
-    Operation("POST", P + "/pause", "pause_push", PUSH, "Make no more calls", (a.Paused,), r.Nothing,
+    Operation("POST", P + "/pause", "pause_push", PUSH, "Stop making calls", (a.Paused,), r.Nothing,
               errors=("not_found",), body_optional=True, example={}),
     Operation("POST", P + "/resume", "resume_push", PUSH, "Make calls again", (a.Paused,), r.Nothing,
               errors=("not_found",), body_optional=True, example={}),

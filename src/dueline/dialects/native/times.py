@@ -1,7 +1,7 @@
-"""The four ways to say when. No I/O.
+"""The four ways to specify a time. No I/O.
 
-RFC 3339 needs an offset: a time without one means something else on every machine. Part milliseconds round up, so
-that nothing is early.
+An RFC 3339 time needs an offset, because without one its meaning depends on the machine. Fractions of a millisecond are
+rounded up, so that no job is early.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def when(job: SendJob | PatchJob) -> tuple[int | None, int | None]:
 
 
 def rfc3339_ms(text: str) -> int:
-    """Milliseconds since 1970 of a time with an offset. Before 1970 is 1970: it is past in any case."""
+    """Milliseconds since 1970 of a time with an offset. Times before 1970 become 0, because they are past anyway."""
     match = _RFC3339.fullmatch(text) if len(text) <= 64 else None
     if match is None:
         raise InvalidField('is not an RFC 3339 time with an offset, such as "2030-01-01T08:00:00Z"', "at")

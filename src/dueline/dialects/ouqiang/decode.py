@@ -1,8 +1,8 @@
 """Requests as Go's encoding/json would decode them into the original's structs. No I/O.
 
-Keys match in any case, unknown ones are ignored, a missing or null field is its zero value, the last of several counts.
-A wrong type (in any of several, too) or anything behind the object fails the whole request. Each byte that is not UTF-8
-and each lone surrogate becomes U+FFFD. Texts are trimmed as Go trims them, after the types were judged.
+Keys match in any case. Unknown keys are ignored. A missing or null field has its zero value. Of repeated fields the
+last one counts, but a wrong type in any of them fails the whole request, as does anything after the object. Each byte
+that is not UTF-8 and each lone surrogate becomes U+FFFD. Texts are trimmed as in Go, after the types were checked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_POP_TOPIC = "topic不能为空"
 BAD_DELAY = "delay 取值范围1 - (2^31 - 1)"
 BAD_TTR = "ttr 取值范围1 - 86400"
 
-MAX_DELAY_S = 1 << 31  # one more than its message says: the original compares with >
+MAX_DELAY_S = 1 << 31  # one more than the message says, because the original compares with >
 MAX_TTR_S = 86_400
 
 _SPACES = (
@@ -37,7 +37,7 @@ _JOB: Final[Mapping[str, str | int]] = {"topic": "", "id": "", "delay": 0, "ttr"
 
 
 class Push(msgspec.Struct, frozen=True):
-    """A job. Times in seconds, as they came."""
+    """A job. Times are in seconds, as in the request."""
 
     topic: str
     id: str
@@ -47,7 +47,7 @@ class Push(msgspec.Struct, frozen=True):
 
 
 def push(raw: bytes) -> Push:
-    """The checks have the original's order: what is told is the first fault."""
+    """Reports the first fault. The checks have the original's order."""
     fields = _fields(raw, _JOB)
     job = Push(fields["topic"], fields["id"], fields["delay"], fields["ttr"], fields["body"])
     if not job.id:
@@ -62,7 +62,7 @@ def push(raw: bytes) -> Push:
 
 
 def pop(raw: bytes) -> tuple[str, ...]:
-    """The topics, in order of priority, each once. They are not trimmed one by one."""
+    """The topics in order of priority, without duplicates. They are not trimmed one by one."""
     topic: str = _fields(raw, {"topic": ""})["topic"]
     if not topic:
         raise BadRequest(NO_POP_TOPIC)
@@ -77,7 +77,7 @@ def job_id(raw: bytes) -> str:
 
 
 def clean_path(path: str) -> str:
-    """A path as Go's mux looks it up: without empty, "." and ".." segments. A slash at the end stays."""
+    """A path as Go's mux looks it up: without empty, "." and ".." segments. A trailing slash stays."""
     clean = normpath("/" + path.lstrip("/"))
     return clean + "/" if path.endswith("/") and clean != "/" else clean
 
@@ -96,7 +96,7 @@ def _fields(raw: bytes, zeros: Mapping[str, str | int]) -> dict[str, Any]:
 
 
 def _pairs(raw: bytes) -> list[tuple[str, Any]]:
-    """Keys and values of the object in their order. `null` is an object without any."""
+    """The keys and values of the object, in order. `null` counts as an empty object."""
     try:
         value = json.loads(
             raw.decode(errors="surrogateescape"),
@@ -115,7 +115,7 @@ def _pairs(raw: bytes) -> list[tuple[str, Any]]:
 
 
 def _int64(text: str) -> object:
-    if len(text) > 20:  # far too long, and too long for int() maybe
+    if len(text) > 20:  # out of range, and perhaps too long for int()
         return _NO_INT64
     number = int(text)
     return number if -(1 << 63) <= number < 1 << 63 else _NO_INT64

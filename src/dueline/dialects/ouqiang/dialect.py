@@ -17,7 +17,7 @@ class OuqiangDialect:
     """See `routes` for the surface."""
 
     name = "ouqiang"
-    space = ""  # its paths are words anybody could use: only a listener of its own is all its own
+    space = ""  # its paths are common words, so it owns all paths only on a listener of its own
 
     def __init__(self, engine: Engine, options: OuqiangOptions) -> None:
         self._routes = routes(OuqiangHandlers(engine, options))

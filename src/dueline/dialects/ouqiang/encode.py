@@ -36,7 +36,7 @@ def held(job: LeasedJob) -> Response:
 
 
 def found(job: Job) -> Response:
-    """`delay` is the whole second of its due time; `ttr` the seconds of its lease (of another protocol: rounded up)."""
+    """`delay` is the due time in whole seconds, `ttr` the lease in seconds (rounded up if another protocol set it)."""
     ttr_s = -(-(job.policy.lease_ms or DEFAULT_LEASE_MS) // 1000)
     body = text_of(job)
     data = {"topic": job.topic, "id": job.id, "delay": job.first_due_at_ms // 1000, "ttr": ttr_s, "body": body}
@@ -44,8 +44,8 @@ def found(job: Job) -> Response:
 
 
 def moved(request: Request, path: str) -> Response:
-    """Go's redirect to the clean path. Only a GET gets a page with it."""
-    location = path.replace("\\", "%5C")  # a browser would read it as a slash, and "//name" as another server
+    """Go's redirect to the clean path. Only the answer to a GET has a body."""
+    location = path.replace("\\", "%5C")  # browsers read "\" as "/", and "//name" as another server
     if request.query:
         location += "?" + request.query
     headers = (("location", location),)
@@ -56,10 +56,10 @@ def moved(request: Request, path: str) -> Response:
 
 
 def failed(error: DuelineError) -> Response:
-    """Code 1 is the only failure there is; its text names the field where the original has no words for it."""
+    """Code 1 is the only error code. Where the original has no error text, ours names the field."""
     if isinstance(error, NoRoute):
         text = b"404 page not found\n"
         return Response(404, text, "text/plain; charset=utf-8", headers=(("x-content-type-options", "nosniff"),))
     if isinstance(error, BodyTooLarge) and error.field is None:
-        return answer(1, UNREAD)  # the request as a whole, of which nothing was kept
+        return answer(1, UNREAD)  # the whole request is too large, and nothing of it was read
     return answer(1, f"{error.field}: {error.message}" if error.field else error.message)

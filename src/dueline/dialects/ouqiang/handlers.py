@@ -1,8 +1,8 @@
-"""The five operations: decode, ask the engine, encode. Nothing is decided here.
+"""The five operations: decode, call the engine, encode.
 
-Ids are unique over all topics and calls carry no token: finish and delete end a job wherever it is, whoever holds it.
-The original has no limits for names: one that we cannot hold is refused by a push, and for all others it is a name that
-nobody has pushed.
+Ids are unique across all topics and calls carry no token: finish and delete end a job in any topic, whoever holds its
+lease. The original has no limits for names: a push refuses a name that we cannot store, and all other operations treat
+it as unknown.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ..http import Request, Response
 from . import decode, encode
 from .options import OuqiangOptions
 
-CALM_S = 0.9  # the least time after which a pop is told of a failure: the PHP worker asks again without a pause
+CALM_S = 0.9  # minimum time before a pop reports a failure, because the PHP worker retries without a pause
 
 
 class OuqiangHandlers:
-    """A method has the name of its path."""
+    """Each method is named after its path."""
 
     def __init__(self, engine: Engine, options: OuqiangOptions) -> None:
         self._engine = engine
@@ -69,14 +69,14 @@ class OuqiangHandlers:
         return response
 
     async def finish(self, request: Request) -> Response:
-        """Finish the job, whatever its state; an unknown id is fine."""
+        """Finish the job, whatever its state. An unknown id is a success."""
         id = decode.job_id(request.body)
         if is_name(id):
             await self._engine.ack_by_id(self._namespace, [id])
         return encode.answer(0, encode.DONE)
 
     async def delete(self, request: Request) -> Response:
-        """To a client the same as finish. To us it was not done but withdrawn."""
+        """For the client the same as finish. The engine records a cancelled job, not a done one."""
         id = decode.job_id(request.body)
         if is_name(id):
             await self._engine.cancel_by_id(self._namespace, [id])
@@ -91,7 +91,7 @@ class OuqiangHandlers:
         return encode.answer(0, encode.DONE) if job is None or job.state in ENDED else encode.found(job)
 
     async def _pull(self, topics: tuple[str, ...]) -> list[LeasedJob]:
-        if not topics:  # only commas, for instance: no job can stand there
+        if not topics:  # only commas, for example: no job can be there
             await self._engine.idle(self._hold_ms)
             return []
         return await self._engine.pull(Pull(self._namespace, topics, 1, None, self._hold_ms, fails_fast=True))

@@ -1,4 +1,4 @@
-"""What an ouqiang server can be told, in our units."""
+"""The options of the ouqiang dialect, in our units."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import msgspec
 
 
 class OuqiangOptions(msgspec.Struct, frozen=True):
-    """`hold_ms`: how long a pop is held when nothing is ready (the original's queue_block_timeout), limits.max_wait_ms
-    at the most."""
+    """`hold_ms`: how long a pop waits when nothing is ready (the original's queue_block_timeout), at most
+    limits.max_wait_ms."""
 
     namespace: str = "ouqiang"
     hold_ms: int = 178_000

@@ -1,4 +1,4 @@
-"""The whole surface on one page. The original looks at no verb."""
+"""All routes of the dialect. The original ignores the HTTP method."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The protocol of the Spring redis delay queue, service mode: jobs come by POST and go to an application's instance."""
+"""The protocol of the Spring redis delay queue, service mode: clients POST jobs, we call an application's instance."""
 
 from .courier import SpringCourier
 from .dialect import SpringDialect

@@ -1,10 +1,10 @@
-"""The courier "spring": a job goes to an instance of the application that works on its type, by the Spring queue's own
-call (`POST {instance}/hf/delay_queue/work`).
+"""The courier "spring": it delivers a job to an instance of the application that handles its type, with the Spring
+queue's own call (`POST {instance}/hf/delay_queue/work`).
 
-A topic is a group of one application and one type; its name tells which (`groups.parts_of`). Jobs that were added by
-the Spring queue's protocol say it in their headers too (`stored`), and those decide. Only instances are called that
-name exactly this type in their metadata; 200 is done, everything else is tried at the next instance, then by the retry
-policy.
+A topic is a group of one application and one type, both encoded in its name (`groups.parts_of`). Jobs added by the
+Spring queue's protocol also have them in their headers (`stored`), which take precedence. Only instances that name
+exactly this type in their metadata are called. 200 is a success. After any other answer the next instance is called,
+then the retry policy applies.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TIME = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
 
 class Work(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an application gets. The names and their order are the Spring queue's; what is None is left out."""
+    """The request to an application. Field names and order are the Spring queue's; None is left out."""
 
     taskId: str
     taskType: str
@@ -41,7 +41,7 @@ class Work(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SpringCourier:
-    """Finds instances by `resolver` and calls them one after the other."""
+    """Finds instances with `resolver` and calls them one after the other."""
 
     many_targets = False
 
@@ -68,14 +68,14 @@ class SpringCourier:
         return f'no instance of the application "{app}" names the task type "{type}" in its metadata ({SETTINGS})'
 
     def judge(self, pushing: Pushing, answer: Answer, now_ms: int) -> Verdict:
-        """An instance that answers 410 speaks for itself only: the next one may have the path."""
+        """A 410 counts only for the instance that sent it, because the next one may have the path."""
         verdict = judged(pushing.target.success or (200,), answer, now_ms)
         if answer.status == GONE and ABORT not in answer.headers:
             return Verdict(Outcome.RETRY, verdict.error)
         return verdict
 
     async def _workers(self, app: str, type: str) -> list[Instance]:
-        """The instances that work on this type. Nobody among those that are remembered: they are looked up again."""
+        """The instances that handle this type. If the cache has none, they are looked up again."""
         found = workers_of(await self._resolver.instances(app), type)
         return found or workers_of(await self._resolver.instances(app, fresh=True), type)
 
@@ -85,7 +85,7 @@ def workers_of(instances: Sequence[Instance], type: str) -> list[Instance]:
 
 
 def work_of(job: LeasedJob, told: dict[str, str], app: str, type: str) -> Work:
-    """The job in the Spring queue's words: as it was added there, or as it stands if another protocol sent it."""
+    """The job in the Spring queue's format: as it was added there, or converted if another protocol sent it."""
     time = told.get(TIME, "")
     if not _TIME.fullmatch(time):
         return Work(job.id, type, job.due_at_ms, text_of(job), app)

@@ -1,8 +1,8 @@
 """A job as Jackson would read it into the original's class. No I/O.
 
-Unknown fields are ignored, the last of several counts, names are case-sensitive. A text field also takes a number or a
-truth value as its text; the time also takes a numeric text, and is 0 when it is missing, null or empty; a fraction is
-cut off. taskId and taskType must be there; empty ones are fine.
+Unknown fields are ignored, of repeated ones the last counts, and names are case-sensitive. A text field also accepts a
+number or a boolean, as its text. The time also accepts a numeric text; it is 0 if it is missing, null or empty, and a
+fraction is cut off. taskId and taskType are required, but may be empty.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class ParsedRequest(msgspec.Struct, frozen=True):
-    """A job as it was added. `delay_time` is absolute, in ms. None: not given."""
+    """A job as it was added. `delay_time` is an absolute time in ms. None: not given."""
 
     task_id: str
     task_type: str
@@ -37,13 +37,13 @@ class ParsedRequest(msgspec.Struct, frozen=True):
 
 
 def lookup_path(path: str) -> str:
-    """A path as Spring MVC 5 looks it up: slashes that follow each other are one, and one at the end does not count."""
+    """A path as Spring MVC 5 looks it up: repeated slashes count as one, and a trailing slash is ignored."""
     path = re.sub("/{2,}", "/", path)
     return path.removesuffix("/") or "/"
 
 
 def check_content_type(headers: Mapping[str, str]) -> None:
-    """Raises UnsupportedMediaType for everything but JSON in UTF-8."""
+    """Raises UnsupportedMediaType unless the type is JSON in UTF-8."""
     told = headers.get("content-type", "")
     kind = told.partition(";")[0].strip().lower()
     if not _JSON_TYPE.fullmatch(kind):
@@ -54,7 +54,7 @@ def check_content_type(headers: Mapping[str, str]) -> None:
 
 
 def asked(raw: bytes) -> ParsedRequest:
-    """Raises BadRequest: what is told is the first fault, with the name of its field."""
+    """Raises BadRequest for the first fault, with the name of its field."""
     fields = _fields(raw)
     task_id = _text(fields, "taskId")
     task_type = _text(fields, "taskType")
@@ -102,7 +102,7 @@ def _long(fields: Mapping[str, Any], name: str) -> int:
 
 
 def _whole(written: str, name: str) -> int:
-    """A JSON number without its fraction, as a cast in Java gives it."""
+    """A JSON number without its fraction, as a cast in Java."""
     if _LONG.fullmatch(written):
         return int(written)
     number = float(written) if len(written) <= 400 else float("inf")

@@ -1,4 +1,4 @@
-"""The Spring dialect, service mode. `SpringDialect(engine, options, services)`; deliveries are made by its courier."""
+"""The Spring dialect, service mode: `SpringDialect(engine, options, services)`. Its courier makes the deliveries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class SpringDialect:
     """See `routes` for the surface."""
 
     name = "spring"
-    space = ""  # its paths have nothing in common: only a listener of its own is all its own
+    space = ""  # its paths have no common prefix, so it owns all paths only on a listener of its own
 
     def __init__(self, engine: Engine, options: SpringOptions, services: Services) -> None:
         self._routes = routes(SpringHandlers(engine, options, services))
@@ -29,7 +29,7 @@ class SpringDialect:
         return decode.lookup_path(path)
 
     def moved(self, request: Request, path: str) -> None:
-        """Answered under every spelling."""
+        """No redirect: every spelling is answered directly."""
 
     def failed(self, request: Request, error: DuelineError) -> Response:
         return encode.failed(request, error)

@@ -32,11 +32,11 @@ _STATUS = {
     "store_full": 507,
     "internal": 500,
 }
-_PHRASES = {413: "Payload Too Large"}  # where Spring's word is not Python's
+_PHRASES = {413: "Payload Too Large"}  # where Spring's phrase differs from Python's
 
 
 def added() -> Response:
-    """An empty body without a type, as a void handler gives."""
+    """An empty body without a content type, as from a void handler."""
     return Response(200, b"", "")
 
 
@@ -45,7 +45,7 @@ def types(groups: Sequence[str]) -> Response:
 
 
 def services(found: Mapping[str, Sequence[Instance]]) -> Response:
-    """Only instances that name task types; a service without such has an empty list."""
+    """Only instances that name task types; a service without any has an empty list."""
     shown = {
         name: [
             {"ServiceInstance": _shown(name, one), "TaskType": one.metadata[TASK_KEY]}

@@ -1,13 +1,13 @@
 """Groups: one per application and type. A group is a topic that is pushed to the application's instances.
 
-The original's key of a group is `<app>-<type>`, which (order, pay-close) and (order-pay, close) share. Jobs of one must
-not wait for the other's application, so topics tell them apart:
+The original's key of a group is `<app>-<type>`, which is the same for (order, pay-close) and (order-pay, close). Jobs
+of one must not wait for the other's application, so their topics differ:
 
-    <app>-<type>                          split at the last dash
-    <app>-<type>~<characters of app>      when the type holds a dash or "~", which would mislead
+    <app>-<type>                      split at the last dash
+    <app>-<type>~<length of app>      if the type contains a dash or "~", which would be ambiguous
 
-A job without an application is in a group of its own, `null-<type>`, or `null-<type>~0` when the type would mislead;
-the application that is really called "null" always has its number.
+A job without an application is in a group of its own: `null-<type>`, or `null-<type>~0` if the type is ambiguous. An
+application that is really called "null" always has its length appended.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ...engine.push_target import PushTarget
 from .options import SpringOptions
 
 COURIER = "spring"
-NOBODY = "null"  # what the original makes of an application that was not named; jobs of such a group go nowhere
+NOBODY = "null"  # the original's name for a missing application; jobs of such a group are not delivered
 _NUMBER = re.compile(r"~([0-9]+)\Z", re.ASCII)
 
 
 def group_of(app_name: str | None, task_type: str) -> str:
-    """The topic of a group; no two groups have the same."""
+    """The topic of a group, unique for each group."""
     key = f"{NOBODY if app_name is None else app_name}-{task_type}"
     if "-" in task_type or "~" in task_type or app_name == NOBODY:
         return f"{key}~{len(app_name or '')}"
@@ -33,8 +33,8 @@ def group_of(app_name: str | None, task_type: str) -> str:
 
 
 def parts_of(group: str) -> tuple[str, str] | None:
-    """The application and the type of a group: split after as many characters as the number at its end says (`~n`), or
-    at the last dash. None: no application has this name."""
+    """The application and the type of a group: split after n characters if its name ends with `~n`, else at the last
+    dash. None: no application has this group."""
     number = _NUMBER.search(group)
     if number is not None:
         end, place = number.start(), int(number[1])
@@ -44,28 +44,28 @@ def parts_of(group: str) -> tuple[str, str] | None:
 
 
 def key_of(group: str) -> str:
-    """What the original calls this group; others may be called so too."""
+    """The original's key of this group, which other groups may share."""
     return _NUMBER.sub("", group)
 
 
 class Groups:
-    """The groups, each with its target from before its first job on."""
+    """The groups. Each gets its push target before its first job."""
 
     def __init__(self, engine: Engine, options: SpringOptions) -> None:
         target = PushTarget(
             courier=COURIER,
-            concurrency=1,  # one call at a time, over all processes: in order
+            concurrency=1,  # one call at a time over all processes, to keep the order
             success=(200,),
             timeout_ms=options.timeout_ms,
             retry=options.retry,
-            breaker=None,  # a group whose instances fail has its ladder; there is nobody else to spare
+            breaker=None,  # not needed: the retry ladder slows down a group whose instances fail
         )
         self._standing = DialectTarget(engine, options.namespace, target)
 
     async def serve(self, group: str, nowhere: bool) -> None:
-        """See to it that the group has its target. `nowhere`: its jobs name no application; it begins paused."""
+        """Make sure that the group has its target. `nowhere`: its jobs name no application, so it starts paused."""
         await self._standing.serve(group, paused=nowhere)
 
     async def list(self) -> list[str]:
-        """The keys of all groups, by name, each once."""
+        """The keys of all groups, sorted and without duplicates."""
         return sorted({key_of(group) for group in await self._standing.topics()})

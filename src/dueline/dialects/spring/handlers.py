@@ -1,7 +1,7 @@
-"""The three operations: decode, ask the engine, encode.
+"""The three operations: decode, call the engine, encode.
 
-A job is added to the topic of its group (`groups`) and keeps there what its delivery must repeat (`stored`; `courier`
-reads it). So it can be read, moved, cancelled and pulled like any other.
+A job is added to the topic of its group (`groups`), with the fields that its delivery must repeat (`stored`; `courier`
+reads them). So it can be read, rescheduled, cancelled and pulled like any other job.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .stored import APP, NO_PARAMS, PARAMS, TIME, TYPE, stored_id
 
 
 class SpringHandlers:
-    """A method per path."""
+    """One method per path."""
 
     def __init__(self, engine: Engine, options: SpringOptions, services: Services) -> None:
         self._engine = engine
@@ -72,7 +72,7 @@ class SpringHandlers:
 
 
 def _check_names(job: decode.ParsedRequest, group: str) -> None:
-    """The original has no limits for names; what we cannot hold is refused in the words of its own fields."""
+    """The original has no limits for names. Refuse one that we cannot store, with the original's field name."""
     for value, field in ((stored_id(job.task_id), "taskId"), (job.task_type, "taskType"), (job.app_name, "appName")):
         if value:
             check_name(value, field)

@@ -1,4 +1,4 @@
-"""The whole surface on one page."""
+"""All routes of the dialect."""
 
 from __future__ import annotations
 

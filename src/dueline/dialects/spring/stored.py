@@ -1,13 +1,13 @@
-"""How a job of the Spring queue stands in a job of ours: what is written when it is added and read at its delivery.
+"""How a job of the Spring queue is stored as one of ours: written when it is added, read when it is delivered.
 
-The body is `params`; the headers keep the other fields that a delivery must repeat. An id may be empty here and nowhere
-else: it is stored as a mark, and an id that begins with the mark gets one more.
+The body is `params`; the headers hold the other fields that a delivery must repeat. Only this protocol allows an empty
+id. It is stored as "~", and an id that begins with "~" gets another one in front.
 """
 
 from __future__ import annotations
 
 APP, TYPE, TIME, PARAMS = "delay-queue-app", "delay-queue-type", "delay-queue-time", "delay-queue-params"
-NO_PARAMS = "null"  # in PARAMS: there were none, which is not the same as an empty text
+NO_PARAMS = "null"  # in PARAMS: none were given, as opposed to an empty text
 _MARK = "~"
 
 

@@ -1,4 +1,4 @@
-"""The Youzan-style protocol: one JSON object per request, the operation is its `command`."""
+"""The Youzan-style protocol: one JSON object per request, whose `command` names the operation."""
 
 from .dialect import YouzanDialect
 from .options import YouzanOptions

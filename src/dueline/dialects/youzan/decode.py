@@ -1,7 +1,7 @@
-"""One request: strict JSON, keys in any case, numbers also as numeric text, names also as numbers. No I/O.
+"""Decode one request: strict JSON, keys in any case, numbers also as numeric text, names also as numbers. No I/O.
 
-What the document leaves open follows its sibling (ouqiang) where it can: ids and topics are trimmed, a missing or null
-field is as if it were not there, the last of several counts, a missing body is "".
+Where the protocol's description leaves something open, we follow ouqiang, its closest relative: ids and topics are
+trimmed, null means missing, of repeated fields the last counts, a missing body is "".
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ...engine.errors import BadRequest
 from ...engine.limits import LAST_MS
 from ..raw_json import Number, Object, written_object
 
-MAX_NAME_DIGITS, MAX_EXPONENT_CHARS = 600, 4  # of a number that is a name
-MAX_S = LAST_MS / 1000  # longer is then
+MAX_NAME_DIGITS, MAX_EXPONENT_CHARS = 600, 4  # of a number that is used as a name
+MAX_S = LAST_MS / 1000  # longer times are cut to this
 COMMANDS = {"add": "add", "put": "add", "push": "add", "pop": "pop", "finish": "finish", "delete": "delete"}
 _NUMERAL = re.compile(r"\s*[+-]?(?:\d{1,30}(?:\.\d{1,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,9})?\s*", re.ASCII)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Refused(BadRequest):
-    """A request that is answered with success false; `id` is the job's if it was understood."""
+    """A request that is answered with success false. `id` is that of the job, if it could be read."""
 
     def __init__(self, message: str, id: str | None = None) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class Refused(BadRequest):
 
 
 class ParsedRequest(msgspec.Struct, frozen=True):
-    """What a request wants. Times in ms; `wait_ms` is an extension (`timeout`), 0 by default."""
+    """A decoded request. Times are in ms. `wait_ms` is an extension of ours (`timeout`), 0 by default."""
 
     command: str
     topic: str = ""
@@ -46,7 +46,7 @@ class ParsedRequest(msgspec.Struct, frozen=True):
 
 
 def asked(raw: bytes) -> ParsedRequest:
-    """Raises Refused with the stable text of the first fault: command, topic, id, delay, ttr."""
+    """Raises Refused with a stable text for the first fault. Checks command, topic, id, delay, ttr, in this order."""
     fields = _fields(raw)
     name, id = fields.get("command"), _name(fields, "id")
     command = COMMANDS.get(name) if type(name) is str else None
@@ -78,7 +78,7 @@ def _fields(raw: bytes) -> dict[str, Any]:
 
 
 def _name(fields: dict[str, Any], name: str) -> str:
-    """A text without outer spaces; a number as its decimal text."""
+    """A text without surrounding spaces; a number as its decimal text."""
     value = fields.get(name, "")
     if isinstance(value, Number):
         return _decimal(value)
@@ -86,7 +86,7 @@ def _name(fields: dict[str, Any], name: str) -> str:
 
 
 def _decimal(number: Number) -> str:
-    """The same for 7, 7.0 and 0.7e1. What is too long for a name stays as it was written, and is refused later."""
+    """The same text for 7, 7.0 and 0.7e1. A number too long for a name stays as it was written and is refused later."""
     exponent = number.lower().partition("e")[2]
     if len(number) > MAX_NAME_DIGITS or len(exponent) > MAX_EXPONENT_CHARS:
         return str(number)
@@ -95,7 +95,7 @@ def _decimal(number: Number) -> str:
 
 
 def _ms(fields: dict[str, Any], name: str, id: str) -> int | None:
-    """Seconds to whole milliseconds, rounded up: never early. Less than 0 stays less. None: not given."""
+    """Seconds as whole milliseconds, rounded up so that nothing is early. Negative stays negative. None: not given."""
     value = fields.get(name)
     if value is None:
         return None
@@ -106,7 +106,7 @@ def _ms(fields: dict[str, Any], name: str, id: str) -> int | None:
 
 
 def _body(value: Any) -> str:
-    """A text as it is; anything else as its compact JSON text, with its numbers digit for digit."""
+    """A text unchanged; anything else as compact JSON, with numbers digit for digit."""
     try:
         return _SURROGATE.sub("\ufffd", value if type(value) is str else _compact(value))
     except RecursionError:

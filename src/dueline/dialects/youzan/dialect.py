@@ -1,4 +1,4 @@
-"""The Youzan-style dialect. `YouzanDialect(engine, limits, options)`."""
+"""The Youzan-style dialect: `YouzanDialect(engine, limits, options)`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class YouzanDialect:
         return path.removesuffix("/") or "/"
 
     def moved(self, request: Request, path: str) -> None:
-        """Answered under both spellings."""
+        """No redirect: both spellings are answered directly."""
 
     def failed(self, request: Request, error: DuelineError) -> Response:
         return encode.failed(error)

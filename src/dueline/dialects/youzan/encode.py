@@ -1,4 +1,4 @@
-"""Answers: always HTTP 200 and always all four fields. No I/O."""
+"""Answers: always HTTP 200, always with all four fields. No I/O."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def failed(error: DuelineError) -> Response:
 
 
 def reason_of(error: DuelineError) -> str:
-    """A stable text of ours; for what the product cannot hold, with the name of the field."""
+    """A stable error text; it names the field if a value exceeds a limit."""
     if isinstance(error, BodyTooLarge):
         return "body too large"
     return f"{error.field}: {error.message}" if error.field else error.message

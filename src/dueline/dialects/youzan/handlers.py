@@ -1,7 +1,7 @@
-"""One handler for all commands: decode, ask the engine, encode. Nothing is decided here.
+"""One handler for all commands: decode, call the engine, encode.
 
-Ids are unique over all topics and calls carry no token: finish and delete end a job wherever it is, whoever holds it.
-A name that we cannot hold is refused by add, and for all others it is a name that nobody has added.
+Ids are unique across all topics and calls carry no token: finish and delete end a job in any topic, whoever holds its
+lease. `add` refuses a name that we cannot store; all other commands treat it as unknown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .options import YouzanOptions
 
 
 class YouzanHandlers:
-    """The commands behind `routes`."""
+    """The commands of the protocol."""
 
     def __init__(self, engine: Engine, limits: Limits, options: YouzanOptions) -> None:
         self._engine = engine
@@ -38,12 +38,12 @@ class YouzanHandlers:
             if asked.command == "pop":
                 return await self._pop(asked)
             return await self._end(asked)
-        except DuelineError as error:  # whatever it is, the answer tells which job it was
+        except DuelineError as error:  # every error answer names the job
             raise decode.Refused(encode.reason_of(error), asked.id) from None
 
     async def _add(self, asked: decode.ParsedRequest) -> Response:
         ttr_ms = asked.ttr_ms or min(self._options.ttr_ms, self._limits.max_lease_ms)
-        if ttr_ms > self._limits.max_lease_ms:  # cut, it would be delivered again sooner than was asked
+        if ttr_ms > self._limits.max_lease_ms:  # a shortened ttr would redeliver the job too early
             raise decode.Refused("ttr invalid", asked.id)
         command = Send(
             id=asked.id,
@@ -75,7 +75,7 @@ class YouzanHandlers:
         return response
 
     async def _end(self, asked: decode.ParsedRequest) -> Response:
-        """finish: done. delete: withdrawn. Both in any state; an unknown id is fine."""
+        """finish acks the job, delete cancels it, in any state. An unknown id is a success."""
         end = self._engine.ack_by_id if asked.command == "finish" else self._engine.cancel_by_id
         if is_name(asked.id):
             await end(self._namespace, [asked.id])

@@ -1,4 +1,4 @@
-"""What a Youzan-style server can be told, in our units."""
+"""The options of the Youzan-style dialect, in our units."""
 
 from __future__ import annotations
 

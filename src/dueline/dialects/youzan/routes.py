@@ -1,4 +1,4 @@
-"""The whole surface on one page: the document names neither path nor verb, so there are two paths for any verb."""
+"""All routes of the dialect. The protocol defines neither path nor method, so there are two paths for any method."""
 
 from __future__ import annotations
 

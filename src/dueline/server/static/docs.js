@@ -1,5 +1,5 @@
-// The docs page: reads /openapi.json, shows every operation with a form that really sends it. All text goes in as text
-// nodes, so nothing that a server answers can become markup.
+// The docs page: reads /openapi.json and shows every operation with a form that sends real requests. All text is
+// inserted as text nodes, so nothing in a server's answer can become markup.
 "use strict";
 
 const byId = (id) => document.getElementById(id);
