@@ -1,4 +1,4 @@
-"""Calls on existing jobs: by the lease holder (ack, release, extend), by others (cancel, patch, fire ...), and reads."""
+"""Calls on existing jobs: by the lease holder (ack, release, extend), by others (cancel, patch, fire ...), reads."""
 
 from __future__ import annotations
 

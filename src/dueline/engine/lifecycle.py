@@ -19,7 +19,7 @@ DONE, DEAD, CANCELLED = State.DONE, State.DEAD, State.CANCELLED
 
 
 class Move(msgspec.Struct, frozen=True):
-    """From one of `before`, by `event`, to one of `after`. Empty `before`: no job yet; empty `after`: the job is gone."""
+    """From one of `before`, by `event`, to one of `after`. Empty `before`: no job yet; empty `after`: job gone."""
 
     before: tuple[State, ...]
     event: str
