@@ -60,7 +60,7 @@ class Forwarder:
         self._timer = timer
         self._round_s = round_s
         self._wanted: dict[Key, None] = {}
-        self._stuck: dict[Key, float] = {}  # topics with jobs that cannot be forwarded: ignore deaths there until this time
+        self._stuck: dict[Key, float] = {}  # topics with refused jobs: ignore deaths until this time
         self._all: list[Key] = []
         self._turn = 0
         self._mark: int | None = None

@@ -69,7 +69,7 @@ class PushControl:
         changed, _ = await self._control.change(namespace, topic, change)
         old = before[0]
         if old is not None and (old.url, old.service, old.courier) != (target.url, target.service, target.courier):
-            await self._store.pushes.reset(namespace, topic)  # a different address: the old log and breaker do not apply
+            await self._store.pushes.reset(namespace, topic)  # a different address: the old log does not apply
         await self._tell(namespace, topic, changed.version, target)
         return target, old is None
 

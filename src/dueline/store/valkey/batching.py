@@ -90,7 +90,7 @@ class Batcher(Generic[Item, Result]):
         return self._enqueue(*parts[0]) if len(parts) == 1 else self._in_parts(parts)
 
     def _in_parts(self, parts: list[tuple[Sequence[Item], int]]) -> Awaitable[list[Result]]:
-        return together([self._enqueue(*part) for part in parts])  # room was checked for the whole call, so all parts fit
+        return together([self._enqueue(*part) for part in parts])  # room was checked for the whole call: all fit
 
     def _parts(self, items: Sequence[Item], whole: int) -> list[tuple[Sequence[Item], int]]:
         if len(items) <= BATCH_JOBS and whole <= BATCH_BYTES and len(set(map(self._id_of, items))) == len(items):

@@ -154,7 +154,7 @@ class Calls:
         other: Partition | None = None,
     ) -> tuple[int, int, list[int], bytes]:
         """One changing script call: (now_ms, extra, numbers, blob). Sends events to the engine.
-        `slot` distinguishes concurrent calls of one operation. `other`: a second topic's partition with the same number,
+        `slot` distinguishes concurrent calls of one operation. `other`: another topic's partition with the same number,
         in a namespace with `namespace_ids`."""
         keys = partition_keys(self._prefix, partition)
         permanent = "1" if self.link.permanent_keys else ""

@@ -18,7 +18,7 @@ _GROUP = 3
 
 
 class _Found(msgspec.Struct):
-    """A group as its record and items show it. `fresh`: nobody ever pulled it, and it has not ended."""
+    """A group, read from its record and items. `fresh`: it was never pulled and has not ended."""
 
     key: bytes
     fresh: bool
@@ -28,7 +28,7 @@ class _Found(msgspec.Struct):
 def check_groups(
     j: Mapping[bytes, bytes], r: Mapping[bytes, bytes], g: Mapping[bytes, bytes], owed: set[bytes], wrong: Wrong
 ) -> None:
-    """Reports what is wrong; puts what the index of groups must hold into `owed`."""
+    """Report inconsistencies, and add the entries that the index of groups must have to `owed`."""
     groups: dict[bytes, _Found] = {}
     fields: set[bytes] = set()
     for id in j.keys() | r.keys():
