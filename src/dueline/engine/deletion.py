@@ -81,7 +81,7 @@ class TopicDeletion:
         try:
             await self._control.tell_partitions(entry.namespace, entry.topic)
         except NotFound:
-            pass  # somebody else has deleted it
+            pass  # another process has deleted it
         return False
 
     async def _tell(self, entry: TopicEntry) -> None:

@@ -10,7 +10,7 @@
 --        9 ""   10 topic   11 another topic whose keys m s l a d g k are KEYS 10-16   12 its channel   (namespaces with `namespace_ids`)
 -- RETURN status now note extra numbers (per item: code, state, due, version, count of items, size of the name)
 --        blob (the names: of the group; with code ELSEWHERE of the topic, as in send.lua)
--- BOUND  O(n log N), n <= 500 items and 1 MiB; opening a group checks up to 100 of its key and moves at most 1,000 items
+-- BOUND  O(n log N), n <= 500 items and 1 MiB; opening a group checks 100 of its key and moves at most 1,000 items
 local N = cmsgpack.unpack(ARGV[5])
 local texts, at = {}, 1
 local FIELDS = { 'pv', 'pn' }

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- control: change a partition's copy of its topic's settings (pause, limits, policy version), its listed flag and its known hint; retire it.
+-- control: change a partition's copy of its topic's settings (pause, limits, policy version), its listed flag and its
+--          known hint; or retire it.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 ""   7 channel   8 permanent
 --        numbers  what (1 set, 2 agenda noted, 3 listed, 4 retire), then

@@ -39,13 +39,15 @@ local function show(name)
   pieces[#pieces + 1] = stored and string.sub(stored, 7) or ''
 end
 
--- Each registration is later than the previous one, even within one millisecond, so a removal notices that the topic was used since.
+-- Each registration is later than the previous one, even within one millisecond. So a removal notices that the topic
+-- was used since.
 local function register(name)
   redis.call('ZADD', topics, 0, name)
   redis.call('ZADD', seen, int(math.max(now, tonumber(redis.call('ZSCORE', seen, name) or 0) + 1)), name)
 end
 
--- The highest version of any removed config, stored under the empty name. A topic that is created again continues after it.
+-- The highest version of any removed config, stored under the empty name. A topic that is created again continues
+-- after it.
 local function last_removed()
   local stored = redis.call('HGET', config, '')
   return stored and #stored == 6 and struct.unpack('>I6', stored) or 0

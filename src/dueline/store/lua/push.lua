@@ -8,8 +8,10 @@
 --        blob     1: the entries (push_log.py)   3: the id
 -- RETURN status now 0 0 numbers blob
 --        1, 2: failures, open until, size of the last error (-1 = none); blob: that error
---        3: number of the last entry inspected (0 = it was the oldest), then sizes of entries, newest first; blob: the entries
--- BOUND  report: 500 attempts, the newest 2,000 are kept, 100 fields of the state; attempts: 500 entries inspected per call, so 4 calls for all.
+--        3: number of the last entry inspected (0 = it was the oldest), then sizes of entries, newest first;
+--           blob: the entries
+-- BOUND  report: 500 attempts, the newest 2,000 are kept, 100 fields of the state; attempts: 500 entries inspected per
+--        call, so 4 calls for all.
 --        Both keys expire 30 days after the last report.
 local state, log = KEYS[1], KEYS[2]
 local caller, nonce, N, blob = ARGV[3], ARGV[4], cmsgpack.unpack(ARGV[5]), ARGV[6]

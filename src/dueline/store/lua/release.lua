@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- release: give a leased job back, now or later; it is dead if its attempts are used up or the caller wants it. A failed merge
---          group moves its items to the open group of its key.
+-- release: give a leased job back, now or later; it is dead if its attempts are used up or the caller discards it.
+--          A failed merge group moves its items to the open group of its key.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  per job: id size, token size, delay (-1 = the retry policy), counts (0/1), dead reason (0 = none), jitter draw, error size

@@ -7,8 +7,8 @@
 --        blob     the policies, then per job: id, rest (crc, fingerprint, sections, body)
 --        9 ""   10 topic   11 another topic whose keys m s l a d g k are KEYS 10-16   12 its channel   (namespaces with `namespace_ids`)
 -- RETURN status now note extra numbers (per job: code, state, due, version)   blob
---        code ELSEWHERE: the id is used in another topic (size of its name instead of due; blob: the names); nothing was done.
---        State 0: call again with that topic as the second one; otherwise this is the final answer.
+--        code ELSEWHERE: the id is used in another topic (size of its name instead of due; blob: the names); nothing
+--        was done. State 0: call again with that topic as the second one; otherwise this is the final answer.
 -- BOUND  O(n log N), n <= 500 jobs and 1 MiB
 local N = cmsgpack.unpack(ARGV[5])
 local texts, at = {}, 1

@@ -1,9 +1,10 @@
 #!lua
--- single_send: store one new job under a free id, on a partition that knows its policy. This is the usual send; any other case changes
---       nothing here and is left to `send`.
+-- single_send: store one new job under a free id, on a partition that knows its policy. This is the usual send; any
+--       other case changes nothing here and is left to `send`.
 -- KEYS   m j r s
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel
---        numbers  policy_version (a double) policy size:2 id size:2 flags:1 when (a double: delay, or -at); cheaper here than msgpack
+--        numbers  policy_version (a double) policy size:2 id size:2 flags:1 when (a double: delay, or -at);
+--                 cheaper here than msgpack
 --        blob     policy, id, rest (crc, fingerprint, sections, body)
 -- RETURN status now 0 extra answer (state:1 due:8 version:8; empty: left to `send`)   ""
 -- BOUND  O(log N)

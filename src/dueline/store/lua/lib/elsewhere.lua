@@ -1,5 +1,6 @@
--- elsewhere: removes a job in any state from the second partition of this call (KEYS 10-16: m s l a d g k). Both partitions share its
--- record and run, which the caller overwrites. Writes at once, because a move between topics is rare and must be complete.
+-- elsewhere: removes a job in any state from the second partition of this call (KEYS 10-16: m s l a d g k). Both
+-- partitions share its record and run, which the caller overwrites. Writes at once, because a move between topics is
+-- rare and must be complete.
 local function leave_other(job)
   local om, os, ol, oa, od, ok = KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[16]
   if job.phase then

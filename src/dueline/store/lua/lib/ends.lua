@@ -1,8 +1,8 @@
 -- ends: the ways in which a job ends. Each function collects writes (lib/write) for a job returned by `load`.
 local COUNTER = { 'x1', 'x2', 'x3', 'x4' }
 
--- Updates g and k when a group ends. `phase` X, D, C keep its items; d, c keep only the item ids, which cannot be sent again
--- while the tombstone is readable; nil: nothing is kept.
+-- Updates g and k when a group ends. `phase` X, D, C keep its items; d, c keep only the item ids, which cannot be sent
+-- again while the tombstone is readable; nil: nothing is kept.
 local function end_group(job, phase)
   local home, ids = job.home == m and g or KEYS[15], {}
   if job.head then

@@ -1,9 +1,10 @@
--- head: the beginning of every changing script, after lib/time. Names KEYS and ARGV once, reads the partition's own fields once, and refuses
--- to change anything if the clock jumped.
+-- head: the beginning of every changing script, after lib/time. Names KEYS and ARGV once, reads the partition's own
+-- fields once, and refuses to change anything if the clock jumped.
 local m, j, r, s, l, a, d, g, k = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local caller, nonce, blob, channel, permanent = ARGV[3], ARGV[4], ARGV[6], ARGV[7], ARGV[8] == '1'
--- Namespaces with `namespace_ids`: ids are unique over all topics, so a record names its topic. `topic` is this partition's ('' = the caller knows
--- only the id). `other` is the topic of a second partition, whose keys follow the first nine (m s l a d g k).
+-- Namespaces with `namespace_ids`: ids are unique over all topics, so a record names its topic. `topic` is this
+-- partition's ('' = the caller knows only the id). `other` is the topic of a second partition, whose keys follow the
+-- first nine (m s l a d g k).
 local topic, other = ARGV[10], ARGV[11]
 
 local function put(list, x, y)

@@ -1,4 +1,5 @@
--- intern: replaces the policies of a batch by numbers; equal ones are stored once per partition. Needs FIELDS pn and q + text, and N, texts.
+-- intern: replaces the policies of a batch by numbers; equal ones are stored once per partition. Needs FIELDS pn and
+-- q + text, and N, texts.
 local interned, used = {}, tonumber(M.pn or 0)
 for i = 1, N[2] do
   local number = M['q' .. texts[i]]

@@ -56,7 +56,7 @@ local function item_id(value)
   return value and #value >= 12 and #value >= 12 + struct.unpack('>I2', value, 11) and (struct.unpack(SIZED, value, 11)) or ''
 end
 
--- A record as delivered. A group's record is followed by its items, each with its size; a missing item is left out.
+-- A record as delivered. A group's record is followed by its items, each with its size; a missing item has size 0.
 local function record_with_items(job)
   local _, values = items_of(job, g)
   local text = { job.raw, struct.pack('>I2', job.count) }

@@ -81,7 +81,7 @@ local function load(ids)
       local record, run = records[i - from + 1], runs[i - from + 1]
       jobs[i] = job
       if record and not pcall(read_whole, job, record) then
-        job.raw, job.unreadable, record = nil, true, false -- nothing was written yet, so a bad record affects only its own job
+        job.raw, job.unreadable, record = nil, true, false -- nothing was written yet: this affects only the job itself
       end
       if run and not job.unreadable then
         read_run(job, run)

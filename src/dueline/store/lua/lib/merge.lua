@@ -65,8 +65,8 @@ local function open_of(key)
   end
 end
 
--- Moves all items of a failed group to an open one, which then has the items of both in send order. The failed one ends as
--- cancelled, and its error names the other. False: the items do not fit or cannot be read; neither group changes.
+-- Moves all items of a failed group to an open one, which then has the items of both in send order. The failed one ends
+-- as cancelled, and its error names the other. False: the items do not fit or cannot be read; neither group changes.
 local function give(job, into)
   local fields, from = items_of(job, g)
   if job.count + into.count > into.max_items or job.bytes + into.bytes > into.max_bytes or job.torn then
