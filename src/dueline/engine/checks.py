@@ -238,7 +238,7 @@ class Checks:
             others = (query.state, query.tag, query.due_after_ms, query.due_before_ms)
             if any(condition is not None for condition in others):
                 raise InvalidField(
-                    "stands alone: the live groups of a key are asked for without other conditions", "merge_key"
+                    "cannot be combined with other conditions: it selects all live groups of the key", "merge_key"
                 )
         self.window(query.tag, query.due_after_ms, query.due_before_ms)
 

@@ -27,7 +27,7 @@ def merge_of(command: Send, into: MergeInto, topic: Topic, checks: Checks) -> Me
     if command.id is not None:
         raise InvalidField("a merge group gets its id from the server; an item may have merge.item_id", "id")
     if (command.on_conflict, command.on_ended, command.on_overdue) != (None, None, None):
-        raise InvalidField("goes with an id; a send with merge has none", "on_conflict")
+        raise InvalidField("needs an id, and a send with merge has none", "on_conflict")
     check_name(into.key, "merge.key")
     if into.item_id is not None:
         check_name(into.item_id, "merge.item_id")

@@ -84,7 +84,7 @@ class ExtentKeeper:
         gone = sum(missing(self.noted, now).values())
         if gone and not self.missing_bytes:
             self._log.error(
-                "bytes of the append-only file are gone while the store runs; it is written anew from memory",
+                "bytes of the append-only file are gone while the store runs; rewriting it from memory",
                 missing_bytes=gone,
             )
         self.missing_bytes = gone
@@ -145,7 +145,7 @@ def noted(data: Path) -> Extent:
     except FileNotFoundError:
         return Extent()
     except (OSError, msgspec.DecodeError) as error:
-        raise DataLost(data, f"nobody knows how much, because {RECORD} cannot be read ({error})", 0) from None
+        raise DataLost(data, f"an unknown amount, because {RECORD} cannot be read ({error})", 0) from None
 
 
 def note(data: Path, extent: Extent) -> None:

@@ -243,9 +243,9 @@ def repair_hint(data: Path, binary: Path) -> str:
     target = parts[-1] if parts else data / "appendonlydir"
     check = f'bash -c \'exec -a valkey-check-aof "$0" "$@"\' {shlex.quote(str(binary))}'
     return (
-        f"its log is {log_path(data)}. First copy the folder {data}. Then look how far the file is sound: "
-        f"{check} {shlex.quote(str(target))} . What is cut off is lost: the next start names it, and the command that "
-        f"accepts the loss. To cut off everything behind that place: {check} --fix {shlex.quote(str(target))}"
+        f"its log is {log_path(data)}. First copy the folder {data}. Then check how much of the file is intact: "
+        f"{check} {shlex.quote(str(target))} . To cut off everything after that point: "
+        f"{check} --fix {shlex.quote(str(target))} . This data is lost; the next start tells how to accept the loss."
     )
 
 

@@ -284,7 +284,7 @@ def _compare(
         for entry in owed[letter] - has[letter]:
             wrong(_id_in(letter, entry), f"is missing in {name}")
         for entry in has[letter] - owed[letter]:
-            wrong(_id_in(letter, entry), f"stands in {name} without reason")
+            wrong(_id_in(letter, entry), f"is in {name} without reason")
     for entry in c.d:
         if entry[:1] == b"b":
             wrong(entry[1:], "is on the broken list: its record could not be read when it was due")
