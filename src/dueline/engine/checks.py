@@ -1,4 +1,4 @@
-"""What the product can hold, checked once for all dialects. No I/O.
+"""Checks values against the product's limits, once for all dialects. No I/O.
 
 Every refusal is a DuelineError with a stable code and a field name. The name has no index; callers with many items
 prefix it ("[3].") with `at_place`. Stricter rules of a foreign protocol are checked by its dialect.
@@ -31,7 +31,7 @@ E = TypeVar("E", bound=DuelineError)
 
 
 def at_place(error: E, place: int) -> E:
-    """The same refusal, for item number `place` of a list."""
+    """The same error, with its field in item number `place` of a list."""
     error.field = f"[{place}]" if error.field is None else f"[{place}].{error.field}"
     return error
 
@@ -63,7 +63,7 @@ def text_bytes(text: str, field: str) -> int:
 
 
 class Checks:
-    """All limits, as methods that return nothing or raise."""
+    """All checks, as methods that return nothing or raise."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -289,6 +289,6 @@ class Checks:
 
 
 def cut_error(text: str) -> str:
-    """An error text as the store keeps it: at most 1 KiB of UTF-8."""
+    """An error text, cut to the stored size of at most 1 KiB of UTF-8."""
     packed = text.encode()
     return text if len(packed) <= MAX_ERROR_BYTES else packed[:MAX_ERROR_BYTES].decode(errors="ignore")

@@ -16,7 +16,7 @@ from .rounds import Rounds
 from .store import Hint, Store
 from .timer import Timer
 
-ROUND_S = 30.0  # other processes may have left hints: look at least this often
+ROUND_S = 30.0  # check at least this often, because other processes may have left hints
 TAKE = 20
 HOLD_MS = 30_000
 STEPS_PER_LINE = 50
@@ -43,7 +43,7 @@ class Cleaner:
         self._round_s = round_s
         self.died: Callable[[str, str], None] | None = None  # called with topics where dead jobs were found
         self._notes: dict[Partition, int] = {}
-        self._earliest_ms: int | None = None  # of the hints this process knows of
+        self._earliest_ms: int | None = None  # the earliest hint that this process knows of
         self._taken_at_s: float | None = None
         self._idle_at_s = timer.time() + idle_round_s
         self._rounds = Rounds(self.run_once, timer, "clean-up failed")

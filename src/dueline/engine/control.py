@@ -39,7 +39,7 @@ class TopicControl:
 
     async def set(self, namespace: str, name: str, patch: TopicPatch) -> tuple[TopicView, bool]:
         """Replace the policy, or merge a worker's into it. Returns the view and whether the topic is new.
-        Raises VersionMismatch when the config is not the one that the patch names."""
+        Raises VersionMismatch if the config does not have the version given in the patch."""
         self._checks.topic_patch(patch)
         self._checks.topic_name(namespace, name)
         check_on_dead(name, patch.policy)

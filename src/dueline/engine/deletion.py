@@ -69,7 +69,7 @@ class TopicDeletion:
                 return await self._kept(entry)
         directory, key = self._store.directory, (entry.namespace, entry.topic)
         removed = await directory.remove(*key, entry.seen_ms, entry.version)
-        if not removed and await directory.topic(*key) is not None:  # None: removed by a call whose answer was lost
+        if not removed and await directory.topic(*key) is not None:  # None: a call removed it, its answer was lost
             return await self._kept(entry)
         self._topics.gone(*key)
         if not all([await self._store.retire(partition, True) for partition in partitions]):

@@ -258,7 +258,7 @@ class Engine:
         return await self._jobs.fire(await self._topic(namespace, topic), id)
 
     async def list(self, namespace: str, topic: str, query: Query) -> Page:
-        """Query.cursor and Page.cursor are the engine's own here (partition + the store's cursor)."""
+        """List jobs. Query.cursor and Page.cursor are the engine's own (partition + the store's cursor)."""
         return await self._jobs.list(await self._topic(namespace, topic), query)
 
     # -- topics

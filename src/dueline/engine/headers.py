@@ -1,4 +1,4 @@
-"""A job's headers as the opaque bytes that the store keeps: one compact JSON object, empty bytes for none. No I/O.
+"""Packs a job's headers into the bytes that the store keeps: one compact JSON object, or empty bytes. No I/O.
 
 A dialect that answers in JSON may embed the packed form unchanged.
 """

@@ -1,4 +1,4 @@
-"""What a job is, as every layer sees it. No I/O.
+"""The job as every layer sees it. No I/O.
 
 `ready` is not stored anywhere: a job is ready when it is not leased and its due time has come. All the
 values here are frozen; layers exchange them and never change them.
@@ -38,7 +38,7 @@ class Reason(StrEnum):
 
 
 class BodyKind(IntEnum):
-    """How a body was given, so that it comes back the same way. The store keeps opaque bytes."""
+    """How a body was sent, so that it is returned in the same form. The store keeps opaque bytes."""
 
     JSON = 0
     TEXT = 1
@@ -109,7 +109,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class LeasedJob(msgspec.Struct, frozen=True):
-    """A job as handed to a consumer under a lease."""
+    """A job delivered to a consumer under a lease."""
 
     id: str
     topic: str

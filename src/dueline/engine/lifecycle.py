@@ -50,7 +50,7 @@ MOVES: tuple[Move, ...] = (
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What a live record is at a moment. `at_ms` is when it became that (for deaths: the moment of death)."""
+    """The derived state of a live record. `at_ms` is when it reached this state (for deaths: the time of death)."""
 
     state: State
     reason: Reason | None

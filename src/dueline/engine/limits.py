@@ -39,7 +39,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 def check_name(name: str, field: str) -> str:
-    """A topic, id or namespace that the engine can hold: 1..512 UTF-8 bytes without control characters."""
+    """Return the name of a topic, job or namespace if it has 1..512 UTF-8 bytes and no control characters."""
     if name.isascii() and name.isprintable() and 1 <= len(name) <= MAX_ID_BYTES:
         return name  # fast path for nearly all names: no copy is made to count the bytes
     try:

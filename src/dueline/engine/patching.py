@@ -1,4 +1,4 @@
-"""Reschedule and edit: from a patch command to a store edit. No I/O."""
+"""Reschedule and edit: turns a patch command into a store edit. No I/O."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ Each operation is one atomic call on one partition and takes many jobs. Two impl
 Time. Every operation happens at one moment `now` of the store's clock. New due times, deadlines and retention count
 from `now` rounded up to a millisecond; what has passed is judged by `now` rounded down. So nothing is ever early.
 
-Repeats. An implementation may repeat a call whose answer was lost; the repeat answers like the first call.
+Repeats. An implementation may repeat a call whose answer was lost; the repeated call returns the first call's answer.
 
 Order. Jobs become deliverable by due time, then by send order, even within one millisecond.
 
@@ -48,7 +48,7 @@ class Code(IntEnum):
     ALREADY_DONE = 14
     VERSION_MISMATCH = 15
     BROKEN = 16
-    ELSEWHERE = 17  # namespaces with `namespace_ids`: the id lives in another topic
+    ELSEWHERE = 17  # namespaces with `namespace_ids`: the id is used in another topic
 
 
 class OnConflict(IntEnum):
@@ -365,7 +365,7 @@ class Directory(Protocol):
 
 
 class Store(Protocol):
-    """Everything the engine may ask of a store."""
+    """All operations that the engine needs from a store."""
 
     @property
     def directory(self) -> Directory: ...

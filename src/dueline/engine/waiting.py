@@ -71,7 +71,7 @@ class Waiter:
 
 
 class Waiting:
-    """The waiters of one partition and what is known about it."""
+    """The waiters of one partition, and when to ask it next."""
 
     def __init__(self, owner: Waiters, topic: Topic, partition: Partition) -> None:
         self.topic = topic

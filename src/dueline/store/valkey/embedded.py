@@ -197,7 +197,7 @@ class EmbeddedStore:
             self._become(StoreState.STOPPED)
 
     async def until_ready(self) -> None:
-        """Wait until the store serves (again). Raises EmbeddedError when it never will."""
+        """Wait until the store serves (again). Raises EmbeddedError if it never will."""
         await self.until(StoreState.READY, StoreState.FAILED)
         if self.status.state is StoreState.FAILED:
             raise EmbeddedError(self.status.detail)
@@ -315,7 +315,7 @@ class EmbeddedStore:
         self._become(StoreState.DISK_FULL, f"the disk of {self.data} is full, or takes no writes")
         self._log.error("the disk takes no writes: the store ended rather than lose a job", exit=code)
         needed = min(RESTART_FREE_BYTES, self._min_free_bytes)
-        while self._free_bytes() < needed:  # noqa: ASYNC110 - a file system tells nobody when it has room
+        while self._free_bytes() < needed:  # noqa: ASYNC110 - a file system sends no event when it has space
             await asyncio.sleep(1.0)
 
     async def _end_child(self) -> int:

@@ -39,8 +39,8 @@ class Extent(msgspec.Struct, frozen=True):
 
     base: int = 0
     files: dict[str, int] = msgspec.field(default_factory=dict)
-    lost_bytes: int = 0  # accepted so far, in all
-    accepted_at_ms: int | None = None  # the last time
+    lost_bytes: int = 0  # total of all accepted losses
+    accepted_at_ms: int | None = None  # when the last loss was accepted
 
 
 class DataLost(Exception):

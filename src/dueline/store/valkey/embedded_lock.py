@@ -26,7 +26,7 @@ class FolderInUse(Exception):
 
 
 class FolderLock:
-    """The right to use one data folder. `take` and `free` may be called in any state."""
+    """The lock on one data folder. `take` and `free` may be called in any state."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

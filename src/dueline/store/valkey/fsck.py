@@ -72,7 +72,7 @@ class _Contents(msgspec.Struct):
     j: dict[bytes, bytes]
     r: dict[bytes, bytes]
     s: dict[bytes, float]
-    l: dict[bytes, float]  # noqa: E741 - the layout's own name
+    l: dict[bytes, float]  # noqa: E741 - the key's letter in the layout
     a: dict[bytes, float]
     d: dict[bytes, float]
     g: dict[bytes, bytes]

@@ -2,7 +2,7 @@
 
 All keys of a partition share one hash tag, so that a script touches only one slot:
 
-    {ns/topic/p}      a topic's partition          m j r s l a d g k
+    {ns/topic/p}      a topic's partition              m j r s l a d g k
     {ns//p}           the same with `namespace_ids`    j r, and m s l a d g k once per topic
 
     m  hash   the partition itself: seq, pause, limits, duty, counters, interned policies, remembered calls
