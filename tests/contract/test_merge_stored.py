@@ -156,15 +156,15 @@ async def test_fsck_names_what_is_wrong_with_groups(bed: Bed) -> None:
     one, two = [await command(bed, "g", "HGET", b"n\x00" + bytes((place,)) + b"g") for place in (1, 2)]
     await finds("g: its item 2 is missing", ("HDEL", b"n\x00\x02g"))
     await finds("g: its item 2 does not match its checksum", ("HSET", b"n\x00\x02g", two + b"!"))
-    await finds("g: is no group, but items of it are kept", ("HSET", b"n\x00\x03g", two))
-    await finds("h: is no group, but items of it are kept", ("HSET", b"mh", meta))
+    await finds("g: is not a group, but has stored items", ("HSET", b"n\x00\x03g", two))
+    await finds("h: is not a group, but has stored items", ("HSET", b"mh", meta))
     await finds("g: its items have 2 bytes, it says 9", ("HSET", b"mg", meta[:5] + b"\x09" + meta[6:]))
     await finds("g: its items are not in send order", ("HSET", b"n\x00\x01g", two), ("HSET", b"n\x00\x02g", one))
-    await finds("h: is no group of the key 'other', but stands there as its open one", ("HSET", b"kother", b"h"))
-    await finds("g: does not have the item 'y' that its key leads to it for", ("HSET", b"i\x00\x03keyy", b"g"))
+    await finds("h: is not a group of the key 'other', but is recorded as its open one", ("HSET", b"kother", b"h"))
+    await finds("g: does not have the item 'y' that is recorded for it", ("HSET", b"i\x00\x03keyy", b"g"))
     await bed.fire("g")
     await bed.pull_one()
-    await finds("g: was pulled or has ended, but stands as the open group of its key", ("HSET", b"kkey", b"g"))
+    await finds("g: was pulled or has ended, but is recorded as the open group of its key", ("HSET", b"kkey", b"g"))
     await command(bed, "k", "ZREM", b"\x01\x00\x03key\x00\x00\x00\x00\x01g")
     assert await findings(bed) == ["g: is missing in the tags and groups"]
 

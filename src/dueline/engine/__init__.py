@@ -1,1 +1,1 @@
-"""The rules of the queue. This package does no I/O, starts no thread and imports nothing of ours outside itself."""
+"""The rules of the queue. Does no I/O and starts no thread. Imports nothing from the layers above it."""

@@ -1,7 +1,7 @@
-"""Bulk calls by filter: loops of `list` and the operation, in steps of 500 and for at most 2 s of work (STORE 45).
+"""Bulk calls by filter: list a page of up to 500 jobs, apply the operation, repeat for at most 2 s.
 
-The operation itself judges each job again, so one that changed since it was listed is never wrongly touched. A call
-that ran out of time says so (`complete` False); the same call again goes on, as what was changed no longer matches.
+The operation checks each job's state again, so a job that changed after it was listed is left alone. A call that runs
+out of time returns `complete` False. Repeating the call continues, because jobs already changed no longer match.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .topics import Topic
 
 STEP = 500
 WORK_S = 2.0
-LOOKS = 4  # at the groups of a key: one can only be left when each look met a send, a failure and another send
+LOOKS = 4  # passes over a key's groups; one survives only if each pass raced with a send, a failure and another send
 
 Operation = Callable[[Partition, Sequence[str]], Awaitable[list[Outcome]]]
 
@@ -34,10 +34,11 @@ class BulkCalls:
         return done
 
     async def cancel_groups(self, topic: Topic, key: str, dry_run: bool) -> Bulk:
-        """Cancel the groups of a merge key, but those that somebody holds.
+        """Cancel the groups of a merge key, except leased ones.
 
-        A group that waits for its retry gives its items to one that a send opens, also between the look and the
-        cancel. So a look follows each cancel: the items that were there at the call are gone, whichever group has them.
+        When a send opens a group, a group that waits for its retry moves its items there. This may happen between the
+        listing and the cancel. The groups are therefore listed again after each cancel, until no item that existed at
+        the call is left in any group.
         """
         partition = topic.partition_of(key)
         matched: set[str] = set()
@@ -78,7 +79,7 @@ class BulkCalls:
         return done
 
     async def purge(self, topic: Topic, which: Filter, dry_run: bool) -> Bulk:
-        """Forget what matches and has ended; without a state in the filter: what is dead."""
+        """Delete the ended jobs that match; without a state in the filter, the dead ones."""
 
         async def operation(partition: Partition, ids: Sequence[str]) -> list[Outcome]:
             return [done for _, done in await self._store.purge(partition, Purge(tuple(ids)))]
@@ -98,7 +99,7 @@ class BulkCalls:
         operation: Operation,
     ) -> Bulk:
         if states == (None,) and which.tag is None:
-            states = sorted(wanted)  # without a tag the ended ones would be walked too
+            states = sorted(wanted)  # without a tag, listing all states would also walk the ended jobs
         end_s = self._time_s() + WORK_S
         matched = changed = 0
         for partition in topic.partitions:

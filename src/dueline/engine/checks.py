@@ -1,7 +1,7 @@
-"""What the product can hold, checked once for all dialects. No I/O.
+"""Checks values against the product's limits, once for all dialects. No I/O.
 
-Every refusal is a DuelineError with a stable code and the name of its field (a path without an index; a caller with
-many items puts "[3]." in front by `at_place`). What a foreign document demands beyond this is its dialect's matter.
+Every refusal is a DuelineError with a stable code and a field name. The name has no index; callers with many items
+prefix it ("[3].") with `at_place`. Stricter rules of a foreign protocol are checked by its dialect.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HARD_BODY_BYTES = 4 << 20
 YEAR_MS = 366 * 86_400_000
 MAX_TOKEN_CHARS = 128
 MAX_PULL_TOPICS = 100
-MAX_PULL_PARTITIONS = 2 * CELLS  # each is asked in turn: about a second for all of them
+MAX_PULL_PARTITIONS = 2 * CELLS  # asked one after the other, which takes about a second in total
 MAX_PAGE = 500
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", re.ASCII)
@@ -31,7 +31,7 @@ E = TypeVar("E", bound=DuelineError)
 
 
 def at_place(error: E, place: int) -> E:
-    """The same refusal, for item number `place` of a list."""
+    """The same error, with its field in item number `place` of a list."""
     error.field = f"[{place}]" if error.field is None else f"[{place}].{error.field}"
     return error
 
@@ -55,7 +55,7 @@ def conflict_rule(name: str) -> OnConflict:
 
 
 def text_bytes(text: str, field: str) -> int:
-    """The size of a text in UTF-8, which it must be able to become."""
+    """The size of a text in UTF-8. Refuses text that UTF-8 cannot encode."""
     try:
         return len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError:
@@ -63,7 +63,7 @@ def text_bytes(text: str, field: str) -> int:
 
 
 class Checks:
-    """All limits, as methods that return nothing or raise."""
+    """All checks, as methods that return nothing or raise."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -170,7 +170,7 @@ class Checks:
             self.headers(job.headers)
 
     def merge(self, quiet_ms: int | None, max_wait_ms: int | None, max_items: int | None) -> None:
-        """The numbers of a merge group, as a send or a topic says them."""
+        """The numbers of a merge group, given by a send or a topic."""
         if quiet_ms is not None:
             within(quiet_ms, 0, self.limits.max_delay_ms, "merge.quiet_ms")
         if max_wait_ms is not None:
@@ -201,7 +201,7 @@ class Checks:
             raise InvalidField("has the same topic twice", "topics")
 
     def pull_partitions(self, partitions: int) -> None:
-        """How many partitions one pull would ask, of all its topics."""
+        """How many partitions one pull would ask, over all its topics."""
         if partitions > MAX_PULL_PARTITIONS:
             raise InvalidField(
                 f"have {partitions} partitions together, and one pull takes at most {MAX_PULL_PARTITIONS}: "
@@ -210,7 +210,7 @@ class Checks:
             )
 
     def refs(self, items: Sequence[Ref | Release | Extend]) -> None:
-        """Jobs named by id and lease token, with what release and extend say about them."""
+        """Jobs named by id and lease token, and the options of release and extend."""
         self.count(items)
         for place, item in enumerate(items):
             try:
@@ -238,7 +238,7 @@ class Checks:
             others = (query.state, query.tag, query.due_after_ms, query.due_before_ms)
             if any(condition is not None for condition in others):
                 raise InvalidField(
-                    "stands alone: the live groups of a key are asked for without other conditions", "merge_key"
+                    "cannot be combined with other conditions: it selects all live groups of the key", "merge_key"
                 )
         self.window(query.tag, query.due_after_ms, query.due_before_ms)
 
@@ -289,6 +289,6 @@ class Checks:
 
 
 def cut_error(text: str) -> str:
-    """An error text as the store keeps it: at most 1 KiB of UTF-8."""
+    """An error text, cut to the stored size of at most 1 KiB of UTF-8."""
     packed = text.encode()
     return text if len(packed) <= MAX_ERROR_BYTES else packed[:MAX_ERROR_BYTES].decode(errors="ignore")

@@ -1,8 +1,8 @@
-"""Clean-up: tidies partitions by the directory's hints and removes unused topics (STORE 18, 19, 47).
+"""Clean-up: tidies the partitions that the directory has hints for, and removes unused topics.
 
-Clean-up only writes down what is already true, so nobody waits for it. Any process may do it; a hint that was taken
-comes back after 30 s if its taker died. A hint is written before the partition is told that it exists, and the next
-hint before the taken one is finished: a crash anywhere leaves a hint too many, never one too few.
+Clean-up only records what is already true, so nobody waits for it. Any process may do it. If a process dies after
+taking a hint, the hint becomes due again after 30 s. A hint is written before its partition learns of it, and the next
+hint is written before the current one is finished. A crash may thus leave an extra hint, but never a missing one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .rounds import Rounds
 from .store import Hint, Store
 from .timer import Timer
 
-ROUND_S = 30.0  # other processes may have left hints: look at least this often
+ROUND_S = 30.0  # check at least this often, because other processes may have left hints
 TAKE = 20
 HOLD_MS = 30_000
 STEPS_PER_LINE = 50
@@ -24,7 +24,7 @@ GRAIN_MS = 10_000  # hints are rounded up to this, so that a busy partition is t
 
 
 class Cleaner:
-    """start, stop, and `run_once`, which does what is due and says how long it may sleep."""
+    """The clean-up loop. `run_once` does what is due and returns how long the loop may sleep."""
 
     def __init__(
         self,
@@ -41,15 +41,15 @@ class Cleaner:
         self._timer = timer
         self._idle_round_s = idle_round_s
         self._round_s = round_s
-        self.died: Callable[[str, str], None] | None = None  # told of topics where dead jobs were found
+        self.died: Callable[[str, str], None] | None = None  # called with topics where dead jobs were found
         self._notes: dict[Partition, int] = {}
-        self._earliest_ms: int | None = None  # of the hints this process knows of
+        self._earliest_ms: int | None = None  # the earliest hint that this process knows of
         self._taken_at_s: float | None = None
         self._idle_at_s = timer.time() + idle_round_s
         self._rounds = Rounds(self.run_once, timer, "clean-up failed")
 
     def noted(self, partition: Partition, at_ms: int) -> None:
-        """There is work on this partition at that time which the directory does not know yet."""
+        """This partition has work at that time, and the directory has no hint for it yet."""
         known = self._notes.get(partition)
         self._notes[partition] = at_ms if known is None else min(known, at_ms)
         self._rounds.wake()
@@ -58,11 +58,11 @@ class Cleaner:
         self._rounds.start()
 
     async def stop(self) -> None:
-        """End after the step that is under way; hints that were taken come back by themselves."""
+        """End after the current step. Hints already taken become due again by themselves."""
         await self._rounds.stop()
 
     async def run_once(self) -> float:
-        """Write down notes, tidy what is due, look for unused topics; the seconds until there may be more."""
+        """Write new hints, tidy what is due, remove unused topics. Returns the seconds until the next round."""
         await self._write_notes()
         now_s = self._timer.time()
         known = self._earliest_ms is not None and self._earliest_ms <= self._store.now_ms()
@@ -96,7 +96,7 @@ class Cleaner:
                 self._earliest_ms = hint.at_ms
 
     async def _tidy(self) -> None:
-        """Take due hints until there is none left that is due now."""
+        """Take due hints until none is left."""
         while not self._rounds.stopping:
             self._taken_at_s = self._timer.time()
             hints, self._earliest_ms = await self._store.directory.take(TAKE, HOLD_MS)

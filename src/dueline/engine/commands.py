@@ -1,9 +1,9 @@
-"""What a dialect asks of the engine: frozen values, no wire words. No I/O.
+"""Commands from a dialect to the engine: frozen values, free of wire formats. No I/O.
 
 Where the five foreign protocols disagree, the difference is a field here (`on_conflict`, `on_ended`, `lease_ms`,
 `max_attempts`, `retain_ms`, `wait_ms` ...), filled by the dialect. There is no `if dialect` in the engine.
-UNSET = "not said": the topic's policy decides, then the server default. None = said, and means "none". A job always has
-a retry: there `policy.AT_ONCE` means "none".
+UNSET means "not given": the topic's policy applies, then the server default. None is an explicit "none". A job always
+has a retry policy, so its explicit "none" is `policy.AT_ONCE`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .store import MergeUpdate, OnConflict
 
 
 class MergeInto(msgspec.Struct, frozen=True):
-    """Which group a send joins, and when that is due. UNSET: what the topic's policy says, else the default."""
+    """Which group a send joins, and when that group is due. UNSET: the topic's policy applies, then the default."""
 
     key: str
     quiet_ms: int | UnsetType | None = UNSET
@@ -28,7 +28,8 @@ class MergeInto(msgspec.Struct, frozen=True):
 
 
 class Send(msgspec.Struct, frozen=True):
-    """Add a job. At most one of delay_ms and at_ms; none = now, a past time = now. No id: the engine makes one."""
+    """Add a job. Give at most one of delay_ms and at_ms; neither, or a past time, means now. Without an id the engine
+    makes one."""
 
     id: str | None
     body: bytes
@@ -47,9 +48,9 @@ class Send(msgspec.Struct, frozen=True):
     dead_retain_ms: int | None = None
     keep_body: bool = False
     merge: MergeInto | None = None  # join a group; excludes id and on_conflict
-    max_body_bytes: int | None = None  # the protocol's own limit; the topic's policy stands above it
-    any_delay: bool = False  # the protocol knows no longest delay; what is beyond the last time there is, is then
-    on_overdue: OnConflict | None = None  # of a leased job whose ttl is over; None: the same as on_conflict
+    max_body_bytes: int | None = None  # the protocol's own limit; the topic's policy takes precedence
+    any_delay: bool = False  # the protocol has no maximum delay: later due times become the latest possible one
+    on_overdue: OnConflict | None = None  # for a leased job whose ttl has passed; None: the same as on_conflict
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -61,12 +62,12 @@ class Sent(msgspec.Struct, frozen=True):
     state: State
     due_at_ms: int
     version: int
-    items_count: int | None = None  # of a group
+    items_count: int | None = None  # groups only
 
 
 class Pull(msgspec.Struct, frozen=True):
-    """Take due jobs of one or several topics, in order of priority. wait_ms 0 = do not wait. `fails_fast`: the first
-    failure of the store ends a pull that waits; otherwise it tries again until its time is over."""
+    """Take due jobs of one or several topics, in order of priority. wait_ms 0 = do not wait. `fails_fast`: a waiting
+    pull ends at the first store failure; otherwise it retries until its time is up."""
 
     namespace: str
     topics: tuple[str, ...]
@@ -77,7 +78,8 @@ class Pull(msgspec.Struct, frozen=True):
 
 
 class Patch(msgspec.Struct, frozen=True):
-    """Reschedule or edit. UNSET = leave as it is; `retry` None: the topic's. `version`: only if it still has it."""
+    """Reschedule or edit. UNSET = leave unchanged; `retry` None = use the topic's. `version`: apply only if the job
+    still has this version."""
 
     id: str
     delay_ms: int | None = None
@@ -94,7 +96,7 @@ class Patch(msgspec.Struct, frozen=True):
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """Which jobs a bulk call means. Costs what its most selective single condition matches."""
+    """Which jobs a bulk call affects. The cost is the number of jobs that the most selective condition matches."""
 
     state: State | None = None
     tag: str | None = None
@@ -103,7 +105,7 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 class Bulk(msgspec.Struct, frozen=True):
-    """What a bulk call did. `complete` False: it stopped after its time (2 s a step); call again to go on."""
+    """What a bulk call did. `complete` False: it ran out of time (2 s); call again to continue."""
 
     matched: int
     changed: int
@@ -112,7 +114,8 @@ class Bulk(msgspec.Struct, frozen=True):
 
 
 class TopicView(msgspec.Struct, frozen=True):
-    """A topic's figures and policy, summed over its partitions. paused_until_ms None: not paused, or without an end."""
+    """A topic's counts, summed over its partitions, and its policy. paused_until_ms None: not paused, or paused without
+    an end."""
 
     topic: str
     scheduled: int
@@ -131,13 +134,15 @@ class TopicView(msgspec.Struct, frozen=True):
     version: int  # of the topic's config: its policy, pause and push target
     push: bool
     dead_by_reason: dict[str, int]
-    bands: tuple[int, ...] = ()  # scheduled ones by how soon they are due, when it was asked for
+    bands: tuple[int, ...] = ()  # scheduled jobs by how soon they are due, if requested
 
 
 class TopicPatch(msgspec.Struct, frozen=True):
-    """PUT of a topic: the whole policy; `partitions` only when the topic is new. `version`: only if it still has it.
+    """PUT of a topic: the whole policy. `partitions` is allowed only for a new topic. `version`: apply only if the
+    config still has this version.
 
-    `of_worker`: what a worker wants, which changes only what is unset or a worker's (policy.with_worker)."""
+    `of_worker`: a worker sends this; it changes only fields that are unset or were set by a worker
+    (policy.with_worker)."""
 
     policy: TopicPolicy
     partitions: int | None = None

@@ -1,8 +1,8 @@
-"""Setting and showing topics (STORE 46).
+"""Reading and changing topics.
 
-What is wanted is written to the topic's config first and then to every partition; a call answers when all partitions
-have it. If its process dies in between, whoever looks at the topic next sees that a partition differs, and completes
-it.
+A change is written to the topic's config first and then to every partition; the call returns when all partitions have
+it. If the process dies in between, the next process that reads the topic sees that a partition differs and completes
+the change.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class TopicControl:
     """Reads and changes of whole topics."""
 
     def __init__(self, store: Store, topics: Topics, waiters: Waiters, checks: Checks) -> None:
-        self.rerouted: Callable[[str, str], Awaitable[None]] | None = None  # told of topics with another on_dead
+        self.rerouted: Callable[[str, str], Awaitable[None]] | None = None  # called with topics whose on_dead changed
         self._store = store
         self._topics = topics
         self._waiters = waiters
         self._checks = checks
 
     async def set(self, namespace: str, name: str, patch: TopicPatch) -> tuple[TopicView, bool]:
-        """Put a policy in the place of the old one, or merge a worker's into it; the view and whether it is new.
-        Raises VersionMismatch when the config is not the one that the patch names."""
+        """Replace the policy, or merge a worker's into it. Returns the view and whether the topic is new.
+        Raises VersionMismatch if the config does not have the version given in the patch."""
         self._checks.topic_patch(patch)
         self._checks.topic_name(namespace, name)
         check_on_dead(name, patch.policy)
@@ -64,7 +64,7 @@ class TopicControl:
         return await self._view(topic), is_new
 
     async def pause(self, namespace: str, name: str, until_ms: int | None) -> None:
-        """Let nothing out until that time, or until resumed. Sends are taken, leases go on."""
+        """Deliver nothing until that time, or until resumed. Sends are accepted and leases stay valid."""
         self._checks.topic_name(namespace, name)
         if until_ms is not None:
             within(until_ms, 1, LAST_MS, "until_ms")
@@ -86,9 +86,10 @@ class TopicControl:
         change: Callable[[TopicConfig, bool], TopicConfig],
         expected_version: int | None = None,
     ) -> tuple[Topic, bool]:
-        """Write what `change` makes of the config (told also whether the topic is new), and tell every partition.
-        Where it gives back the same object nothing is written, but the partitions are told: an earlier writer may have
-        died."""
+        """Write the config that `change` returns, and pass it to every partition. `change` receives the old config and
+        whether the topic is new.
+        If it returns the same object nothing is written, but the partitions are still updated, because an earlier
+        writer may have died before it reached them."""
         for _ in range(TRIES):
             entry = await self._store.directory.topic(namespace, name)
             version = 0 if entry is None else entry.version
@@ -101,17 +102,17 @@ class TopicControl:
             else:
                 written = await self._store.directory.set_config(namespace, name, pack_config(wanted), version)
             if written is not None:
-                # Not cut short when the caller goes away: half a topic would be paused.
+                # Shielded from cancellation: otherwise only half of a topic's partitions might be paused.
                 return await asyncio.shield(asyncio.create_task(self._spread(written))), entry is None
         raise Conflict("others keep changing this topic at the same time")
 
     async def _spread(self, entry: TopicEntry) -> Topic:
-        """Tell every partition what the config says; again if it was changed meanwhile by somebody who may have been
-        faster. So whoever tells the partitions last has looked after it."""
+        """Pass the config to every partition, then read it again and repeat if it has changed. A concurrent writer may
+        have updated the partitions first, so the last one to update them must have checked the config afterwards."""
         while True:
             topic = self._adopt(entry)
             if not entry.version:
-                return topic  # it has no config: a partition of it knows nothing
+                return topic  # without a config there is nothing to pass to partitions
             controls = _controls(unpack_config(entry.config), entry.version)
             await asyncio.gather(*map(self._store.control, topic.partitions, controls))
             newest = await self._store.directory.topic(entry.namespace, entry.topic)
@@ -120,8 +121,8 @@ class TopicControl:
             entry = newest
 
     async def tell_partitions(self, namespace: str, name: str) -> Topic:
-        """Tell every partition what the config says, for a caller who must be sure that they know: whoever wrote it may
-        have died before."""
+        """Pass the config to every partition, for callers that must be sure the partitions have it. Its writer may have
+        died before it reached them all."""
         entry = await self._store.directory.topic(namespace, name)
         if entry is None:
             raise NotFound(f'there is no topic "{name}"')
@@ -156,11 +157,11 @@ class TopicControl:
         return views, entries[-1].topic if len(entries) == limit else None
 
     async def namespaces(self, after: str, limit: int) -> tuple[list[str], str | None]:
-        """One page by name, in one look at the directory for each; the server's own is left out."""
+        """One page by name, with one directory read per namespace. Omits the server's internal namespace."""
         within(limit, 1, 500, "limit")
         found: list[str] = []
         while len(found) < limit:
-            # Names of topics stand behind their namespace and a NUL: \1 is behind all of them.
+            # Directory names are namespace + NUL + topic, so namespace + \1 sorts after all topics of a namespace.
             entries = await self._store.directory.topics(None, f"{after}\1" if after else "", 1)
             if not entries:
                 return found, None
@@ -179,7 +180,7 @@ class TopicControl:
         return view_of(topic, stats, waiters)
 
     async def _complete(self, topic: Topic) -> None:
-        """A partition differs from the config: if the config is really still this one, its writer was cut short."""
+        """A partition differs from the config. If the config is still this one, its writer died: finish the update."""
         entry = await self._store.directory.topic(topic.namespace, topic.name)
         if entry is not None and entry.version == topic.version > 0:
             await self._spread(entry)
@@ -188,7 +189,7 @@ class TopicControl:
 
 
 def _controls(config: TopicConfig, version: int) -> list[Control]:
-    """What each partition is told."""
+    """The settings for each partition."""
     return [
         Control(config.paused_until_ms, max_in_flight=in_flight, rate_per_s=rate_per_s, policy_version=version)
         for in_flight, rate_per_s in limits_of(config.push, config.partitions)
@@ -201,8 +202,8 @@ def _paused_ms(topic: Topic, now_ms: int) -> int:
 
 
 def view_of(topic: Topic, stats: list[Stats], waiters: int) -> TopicView:
-    """The sum over the partitions. `waiters` are this process's; 1 stands for those of other processes when it has
-    none."""
+    """The sum over the partitions. `waiters` counts those of this process; if it has none but another process does,
+    the view shows 1."""
     nexts = [one.next_due_at_ms for one in stats if one.next_due_at_ms is not None]
     oldest = [one.oldest_ready_at_ms for one in stats if one.oldest_ready_at_ms is not None]
     reasons: dict[str, int] = {}

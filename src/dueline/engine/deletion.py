@@ -1,12 +1,13 @@
-"""Deleting a topic: its policy, pause, push target and ended jobs. Refused while it holds a live or a dead job.
+"""Deletes a topic with its policy, pause, push target and ended jobs. Refused while it holds a live or a dead job.
 
-Other processes may send to it at the same time, and this one may die at any step; no job may end up where nobody looks
-for it. Each partition forgets the topic first, in one call that is refused while the partition holds a job; then the
-topic leaves the directory, unless somebody has registered it since it was read. What a process with the old config
-sends in between is told so by the partition (StalePolicy 0): it registers the topic and reads its config anew
-(engine.sender). So either the registration comes first, and the deletion begins again, or the send is the first of a
-new topic. If this process dies before the topic has left the directory, the same answer makes the next sender tell the
-partitions their config again.
+Other processes may send to the topic at the same time, and this process may die at any step. No job may end up in an
+unlisted partition. First each partition drops the topic, in one call that is refused while the partition holds a job.
+Then the topic is removed from the directory, unless it was registered again after it was read.
+
+A send with the old config that arrives in between is refused by the partition (StalePolicy 0). Its sender registers the
+topic and reads the config again (engine.sender). Either this registration comes before the removal, and the deletion
+starts over, or the send creates a new topic. If this process dies before the removal, the same refusal makes the next
+sender pass the config to the partitions again.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from .store import Store, TopicEntry
 from .topics import Topic, Topics, unpack_config
 
 TRIES = 10
-FORGOTTEN = (State.DONE, State.CANCELLED)  # ended jobs that are only kept to be read and to make repeats safe
+FORGOTTEN = (State.DONE, State.CANCELLED)  # ended jobs, kept only for reads and to make repeated calls safe
 
 
 class TopicDeletion:
-    """`delete` and what it needs."""
+    """Deletes topics."""
 
     def __init__(
         self, store: Store, topics: Topics, control: TopicControl, pushes: PushControl, bulk: BulkCalls
@@ -40,7 +41,7 @@ class TopicDeletion:
 
     async def delete(self, namespace: str, name: str) -> None:
         """Raises NotFound and TopicNotEmpty."""
-        # Not cut short when the caller goes away: half of its partitions would have forgotten their topic.
+        # Shielded from cancellation: otherwise only half of the partitions might have dropped the topic.
         await asyncio.shield(asyncio.create_task(self._delete(namespace, name)))
 
     async def _delete(self, namespace: str, name: str) -> None:
@@ -61,18 +62,18 @@ class TopicDeletion:
         raise TopicNotEmpty("others use the topic at the same time, or it holds broken jobs, which dueline fsck names")
 
     async def _taken_out(self, entry: TopicEntry, topic: Topic) -> bool:
-        """False: it was used meanwhile, and its partitions know their config again."""
+        """Remove the topic. False: it was used in the meantime, and its partitions have their config again."""
         partitions = topic.partitions
         for partition in partitions:
             if not await self._store.retire(partition, True):
                 return await self._kept(entry)
         directory, key = self._store.directory, (entry.namespace, entry.topic)
         removed = await directory.remove(*key, entry.seen_ms, entry.version)
-        if not removed and await directory.topic(*key) is not None:  # None: removed by a call whose answer was lost
+        if not removed and await directory.topic(*key) is not None:  # None: a call removed it, its answer was lost
             return await self._kept(entry)
         self._topics.gone(*key)
         if not all([await self._store.retire(partition, True) for partition in partitions]):
-            # The first send to a new topic of this name; its sender lists it, unless it has died.
+            # The first send to a new topic of this name. Its sender registers it too, unless that process has died.
             await directory.register([key])
         return True
 
@@ -80,11 +81,11 @@ class TopicDeletion:
         try:
             await self._control.tell_partitions(entry.namespace, entry.topic)
         except NotFound:
-            pass  # somebody else has deleted it
+            pass  # another process has deleted it
         return False
 
     async def _tell(self, entry: TopicEntry) -> None:
-        """Those who work by the config hear that it is gone."""
+        """Tell the users of the config that it is gone."""
         config = unpack_config(entry.config)
         if config.push is not None:
             await self._pushes.dropped(entry.namespace, entry.topic, entry.version)

@@ -1,9 +1,9 @@
-"""A push target that belongs to a dialect and not to a user: its topics have it before their first job is sent.
+"""A push target that belongs to a dialect and not to a user. Its topics get it before their first job is sent.
 
-So no job can be in a topic that nobody serves. Being in the topic's config, the target is also how a dialect's topics
-are found again after a restart. A process looks at most once a minute whether it is still there. The dialect's settings
-are the truth: a target that says something else is set anew, but for its pause, secrets and rate; and unless somebody
-gave the topic one of another courier.
+So no job can be in a topic without a target. The target is part of the topic's config, which is also how a dialect
+finds its topics after a restart. A process checks at most once a minute that the target is still there. The dialect's
+settings take precedence: a target that differs is overwritten, except its paused flag, secrets and rate. A target with
+another courier is left alone.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from .push_target import PushTarget
 MAX_KNOWN = 100_000
 SURE_S = 60.0
 TRIES = 5
-USERS = ("paused", "secrets", "rate_per_s")  # what its users decide: a dialect's settings know nothing about it
+USERS = ("paused", "secrets", "rate_per_s")  # set by users; a dialect has no settings for them
 
 
 class DialectTarget:
-    """One target for any number of topics of a namespace. `sole`: no other courier may have them."""
+    """One target for any number of topics of a namespace. `sole`: these topics must not have another courier."""
 
     def __init__(self, engine: Engine, namespace: str, target: PushTarget, sole: bool = False) -> None:
         self._sole = sole
@@ -34,11 +34,11 @@ class DialectTarget:
         self._looking: dict[str, asyncio.Task[None]] = {}
 
     async def serve(self, topic: str, paused: bool = False) -> None:
-        """See to it that the topic has the target. `paused`: how a new one begins; later its users decide."""
+        """Ensure that the topic has the target. `paused` applies to a new target only; later its users decide."""
         if asyncio.get_running_loop().time() < self._sure_until_s.get(topic, 0.0):
             return
         looking = self._looking.get(topic)
-        if looking is None:  # many first jobs at once look once
+        if looking is None:  # concurrent first jobs share one check
             looking = self._looking[topic] = asyncio.create_task(self._look(topic, paused))
             looking.add_done_callback(lambda done: self._looked(topic, done))
         await asyncio.shield(looking)
@@ -74,7 +74,7 @@ class DialectTarget:
         self._sure_until_s[topic] = asyncio.get_running_loop().time() + SURE_S
 
     async def topics(self) -> list[str]:
-        """All topics that it stands for, by name."""
+        """All topics with this target, by name."""
         found: list[str] = []
         cursor: str | None = ""
         while cursor is not None:

@@ -1,13 +1,13 @@
-"""The engine: decides everything that can be decided before the store call, and knows no wire word and no key.
+"""The engine makes every decision that is possible before the store call. It knows no wire format and no store key.
 
     dialect --Command--> Engine --items--> Store (one atomic call per partition)
 
 It owns: validation against the limits (checks), times and policies to numbers (sending, patching), ids, the choice of
 the partition, the cache of topic configs (topics), their change (control), the waiters, the cleaner and the
 registration of topics (registrar). The life cycle itself is the contract of the store's operations. This class is the
-list of what can be asked; each method finds the topic and hands on.
+interface: each method looks up the topic and delegates.
 
-Whoever wires them starts the store before the engine and stops it after the engine.
+The caller starts the store before the engine and stops it after the engine.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from .waiters import Waiters
 
 
 class Engine:
-    """Every promise of the native API as a method. All topics are given as (namespace, topic).
+    """Every operation of the native API as a method. All topics are given as (namespace, topic).
 
-    `namespace_ids`: namespaces whose ids are unique over all their topics. `idle_ms`: when an unused, empty topic
-    leaves the directory. `round_s`: how often to look for what other processes left. `figures`: what this process
-    counted. `timer` is a seam for tests.
+    `namespace_ids`: namespaces whose ids are unique over all their topics. `idle_ms`: after this time an unused, empty
+    topic is removed from the directory. `round_s`: how often to look for work that other processes left behind.
+    `figures`: the metrics of this process. `timer` can be replaced in tests.
     """
 
     def __init__(
@@ -94,13 +94,13 @@ class Engine:
         self._forwarder.start()
 
     async def drain(self) -> None:
-        """Answer parked pulls with nothing and refuse new sends and pulls. Acks and releases are still taken."""
+        """Return no jobs to waiting pulls and refuse new sends and pulls. Acks and releases are still accepted."""
         self._draining = True
         self._drained.set()
         self._waiters.drain()
 
     async def stop(self) -> None:
-        """Drain: parked pulls are answered empty, new work is refused with Draining, loops end."""
+        """Drain and end the background loops. Waiting pulls return no jobs; new work is refused with Draining."""
         await self.drain()
         await self._waiters.stop()
         await self._cleaner.stop()
@@ -110,14 +110,14 @@ class Engine:
         while self._background:
             await asyncio.wait(self._background)
 
-    # -- what the store tells
+    # -- events from the store
 
     def woken(self, partition: Partition) -> None:
         self._waiters.woken(partition)
         self._pushes.woken(partition)
         topic = self._topics.known(partition.namespace, partition.topic)
         if topic is not None and not topic.listed:
-            self._reload(topic)  # it has come into being, maybe with more partitions than this one
+            self._reload(topic)  # the topic is new, and may have more partitions than this one
 
     def noted(self, partition: Partition, at_ms: int) -> None:
         self._cleaner.noted(partition, at_ms)
@@ -150,28 +150,29 @@ class Engine:
     def send_now(
         self, store: Callable[[Partition, SendItem, int], SendOutcome | None], namespace: str, topic: str, command: Send
     ) -> Sent | None:
-        """The same from any thread, by a call of the store that needs no loop. None: nothing was done, await `send`."""
+        """Send from any thread, with a store call that needs no event loop. None: nothing was sent; await `send`."""
         return None if self._draining else self._sender.send_now(store, namespace, topic, command)
 
     async def send_many(self, namespace: str, topic: str, commands: Sequence[Send]) -> list[Sent | DuelineError]:
-        """Store many; each has its own result, in order. A malformed one raises (field "[3].id"), nothing is stored."""
+        """Store many jobs and return one result each, in order. If one is malformed, raises (field "[3].id") and stores
+        nothing."""
         if self._draining:
             raise Draining
         return await self._sender.send_many(namespace, topic, commands)
 
     def close_sends(self, why: str | None) -> None:
-        """Refuse sends from now on, saying why; None: take them again."""
+        """Refuse sends from now on, giving this reason. None: accept them again."""
         self._sender.closed = why
 
     def watch_sends(self, watch: SendWatch) -> None:
-        """Have somebody told of all sends through this engine, but for dead jobs that are sent on."""
+        """Report all sends through this engine to `watch`, except forwarded dead jobs."""
         self._sender.watch = watch
 
     # -- consuming
 
     async def pull(self, command: Pull) -> list[LeasedJob]:
-        """Due jobs under a lease; waits up to wait_ms. Cancelling the call takes the waiter out; a job that was already
-        pulled for it is released without costing an attempt."""
+        """Due jobs under a lease; waits up to wait_ms. If the call is cancelled, jobs already pulled for it are
+        released without costing an attempt."""
         if self._draining:
             raise Draining
         self._checks.pull(command)
@@ -185,7 +186,7 @@ class Engine:
         )
 
     async def idle(self, wait_ms: int) -> None:
-        """Wait as a pull does for which nothing comes: until the time is over, or the engine drains."""
+        """Wait like a pull that gets no job: until the time is up or the engine drains."""
         if self._draining:
             raise Draining
         try:
@@ -204,7 +205,7 @@ class Engine:
             await self._waiters.give_back(partition, some)
 
     def undelivered(self, namespace: str, jobs: Sequence[LeasedJob]) -> None:
-        """The same, from where nobody can wait for it: the client was gone before its answer could be written."""
+        """Like `give_back`, for callers that cannot await: the client disconnected before its answer was written."""
         self._spawn(self.give_back(namespace, jobs))
 
     async def ack(self, namespace: str, topic: str, refs: Sequence[Ref]) -> list[Outcome]:
@@ -222,7 +223,7 @@ class Engine:
     # -- by id alone, in namespaces with `namespace_ids`
 
     async def ack_by_id(self, namespace: str, ids: Sequence[str]) -> list[Outcome]:
-        """Ack, wherever the job is and whatever its live state. For protocols that know neither topic nor token."""
+        """Ack a job in any topic and any live state. For protocols that know neither topic nor token."""
         return await self._jobs.ack(self._topics.everywhere(namespace), [Ref(id) for id in ids])
 
     async def cancel_by_id(self, namespace: str, ids: Sequence[str], forget: bool = False) -> list[Outcome]:
@@ -231,7 +232,7 @@ class Engine:
     async def get_by_id(self, namespace: str, id: str) -> Job:
         return await self._jobs.get(self._topics.everywhere(namespace), id)
 
-    # -- jobs from outside
+    # -- jobs, without a lease
 
     async def cancel(
         self, namespace: str, topic: str, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE
@@ -243,7 +244,7 @@ class Engine:
         return await self._bulk.cancel(await self._topic(namespace, topic), which, dry_run)
 
     async def cancel_groups(self, namespace: str, topic: str, key: str, dry_run: bool = False) -> Bulk:
-        """Cancel the merge groups of a key, open and closed, but those that a consumer holds."""
+        """Cancel the merge groups of a key, open and closed, except leased ones."""
         check_name(key, "merge_key")
         return await self._bulk.cancel_groups(await self._topic(namespace, topic), key, dry_run)
 
@@ -257,7 +258,7 @@ class Engine:
         return await self._jobs.fire(await self._topic(namespace, topic), id)
 
     async def list(self, namespace: str, topic: str, query: Query) -> Page:
-        """Query.cursor and Page.cursor are the engine's own here (partition + the store's cursor)."""
+        """List jobs. Query.cursor and Page.cursor are the engine's own (partition + the store's cursor)."""
         return await self._jobs.list(await self._topic(namespace, topic), query)
 
     # -- topics
@@ -268,8 +269,8 @@ class Engine:
         return await self._control.topics(namespace, after, limit, bands_ms)
 
     async def topic(self, namespace: str, topic: str, bands_ms: Sequence[int] = ()) -> TopicView:
-        """A topic's figures and policy. NotFound when it was never seen. `waiters` are those of this process; 1 when
-        there are only some in other processes. `bands_ms`: count what is due up to each of these times from now."""
+        """A topic's counts and policy. Raises NotFound if the topic was never used. `waiters` counts those of this
+        process, or is 1 if only other processes have some. `bands_ms`: count the jobs due within each time."""
         return await self._control.topic(namespace, topic, bands_ms)
 
     async def set_topic(self, namespace: str, topic: str, patch: TopicPatch) -> tuple[TopicView, bool]:
@@ -277,7 +278,8 @@ class Engine:
         return await self._control.set(namespace, topic, patch)
 
     async def delete_topic(self, namespace: str, topic: str) -> None:
-        """Its policy, push target and ended jobs go with it. NotFound; TopicNotEmpty while it holds jobs."""
+        """Delete a topic with its policy, push target and ended jobs. Raises NotFound, or TopicNotEmpty while it holds
+        jobs."""
         await self._deletion.delete(namespace, topic)
 
     async def namespaces(self, after: str, limit: int) -> tuple[list[str], str | None]:
@@ -293,18 +295,18 @@ class Engine:
     # -- push targets
 
     async def set_push(self, namespace: str, topic: str, target: PushTarget) -> tuple[PushTarget, bool]:
-        """Give the topic this target; it, and whether the topic had none."""
+        """Give the topic this target. Returns the target and whether the topic had none before."""
         return await self._pushes.set(namespace, topic, target)
 
     async def push_target(self, namespace: str, topic: str) -> PushTarget:
-        """NotFound when there is none."""
+        """Raises NotFound if there is none."""
         return await self._pushes.get(namespace, topic)
 
     async def remove_push(self, namespace: str, topic: str) -> None:
         await self._pushes.remove(namespace, topic)
 
     async def pause_push(self, namespace: str, topic: str) -> PushTarget:
-        """Make no calls to the target until it is resumed. Pulls of others still get jobs."""
+        """Make no calls to the target until it is resumed. Jobs can still be pulled."""
         return await self._pushes.pause(namespace, topic, True)
 
     async def resume_push(self, namespace: str, topic: str) -> PushTarget:
@@ -315,25 +317,26 @@ class Engine:
         return await self._pushes.page(namespace, after, limit)
 
     async def push_mark(self) -> int:
-        """A number that grows whenever some process has changed some target: one cheap look."""
+        """A number that grows whenever any process changes any target. Cheap to read."""
         return await self._pushes.mark()
 
     async def begin_push(self, namespace: str, topic: str) -> tuple[int, PushTarget | None]:
-        """The version of the topic's config and its target, after its partitions have certainly heard its limits."""
+        """The version of the topic's config and its target. The partitions are sure to have the target's limits."""
         found = await self._control.tell_partitions(namespace, topic)
         return found.version, found.config.push
 
     async def _carry(self, namespace: str) -> None:
-        """Give the topic through which dead jobs go to a URL its target, once."""
+        """Set the target of the internal topic that carries dead jobs to a URL; done once."""
         if (await self._topic(namespace, ON_DEAD_TOPIC)).config.push is None:
             await self._pushes.set(namespace, ON_DEAD_TOPIC, ON_DEAD_TARGET)
 
     def tell_push_news(self, news: PushNews | None) -> None:
-        """Tell this about every change of a target: of this process before its call is answered, of others when their
-        bell rings, if somebody here pulls from the bell's topic (engine.push_control.MARK)."""
+        """Report every change of a target to `news`. Changes by this process are reported before their call returns;
+        those of other processes when their announcement arrives, if this process pulls from its topic
+        (engine.push_control.MARK)."""
         self._pushes.news = news
 
-    # -- the dead
+    # -- dead jobs
 
     async def revive(
         self,
@@ -374,7 +377,7 @@ class Engine:
 
 
 async def _quietly(work: Coroutine[Any, Any, object]) -> None:
-    """Background work that will be asked for again if it mattered: a store that is down is not news here."""
+    """Background work that is requested again if it is still needed, so a store failure here is ignored."""
     try:
         await work
     except DuelineError:

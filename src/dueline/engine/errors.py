@@ -1,21 +1,38 @@
-"""Everything that can be refused, as one tree. No I/O.
+"""All errors of the product, as one tree. No I/O.
 
-    DuelineError                    code, message, field
-    ├── BadRequest                  bad_json unknown_field missing_field invalid_field too_many_items
-    │   ├── BadJson ├── UnknownField ├── MissingField ├── InvalidField └── TooManyItems
-    ├── Unauthorized / Forbidden    unauthorized / forbidden egress_refused
-    ├── NotFound / NoRoute          not_found / no_route
+    DuelineError                    internal
+    ├── BadRequest                  invalid_field
+    │   ├── BadJson                 bad_json
+    │   ├── UnknownField            unknown_field
+    │   ├── MissingField            missing_field
+    │   ├── InvalidField            invalid_field
+    │   └── TooManyItems            too_many_items
+    ├── Unauthorized                unauthorized
+    ├── Forbidden                   forbidden
+    │   └── EgressRefused           egress_refused
+    ├── NotFound                    not_found
+    ├── NoRoute                     no_route
     ├── MethodNotAllowed            method_not_allowed
-    ├── Conflict                    id_exists version_mismatch lease_lost job_leased already_done topic_not_empty
+    ├── Conflict                    conflict
+    │   ├── IdExists                id_exists
+    │   ├── VersionMismatch         version_mismatch
+    │   ├── LeaseLost               lease_lost
+    │   ├── JobLeased               job_leased
+    │   ├── AlreadyDone             already_done
+    │   └── TopicNotEmpty           topic_not_empty
     ├── BodyTooLarge                body_too_large
     ├── UnsupportedMediaType        unsupported_media_type
     ├── RateLimited                 rate_limited
-    └── Unavailable                 store_down loading draining clock_step
-        ├── UnknownOutcome          unknown_outcome: may have been done; retry with the same id
-        └── StoreFull               store_full
+    ├── Unavailable                 store_down
+    │   ├── StoreDown               store_down
+    │   ├── Loading                 loading
+    │   ├── Draining                draining
+    │   ├── ClockStep               store_down
+    │   └── UnknownOutcome          unknown_outcome: the call may have taken effect; retry with the same id
+    └── StoreFull                   store_full
 
-The docstring of a class is its default message. `done` says whether the call was done: False = certainly
-not, None = nobody knows (only a call that was written to a socket can be unknown).
+The right column is each class's `code`. The docstring of a class is its default message. `done` tells whether the call
+took effect: False = certainly not, None = unknown (only possible once the call was written to a socket).
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""Sends dead jobs on where their topic's policy says so (on_dead): one small loop, no tick per topic.
+"""Forwards dead jobs of topics whose policy has `on_dead`: one small loop, no timer per topic.
 
-The list of the dead is the list of what is to be done: nothing else is kept. A job is first sent on, under an id that
-follows from its death, and then purged; whoever finds it again in between changes nothing (engine.on_dead). So it does
-not matter who does it, nor how often.
+The list of dead jobs is the to-do list; nothing else is stored. A job is first forwarded, under an id derived from its
+death, and then purged. Forwarding it again in between has no effect, because that id is taken (engine.on_dead). So any
+process may do it, any number of times.
 
-    a death seen by this process (release, pull, clean-up)        its topic, at once
-    start, and whenever some process changed an on_dead (mark)    every topic that has one
-    every 30 s                                                    a few of those, in turn: deaths whose process died
+    when                                                          which topics are checked
+    this process sees a death (release, pull, clean-up)           its topic, at once
+    at start, and when any process changes an on_dead (mark)      every topic that has one
+    every 30 s                                                    a few of those, in turn, in case a process died
 
-The mark is a directory entry whose version counts the changes: looking at it is one command for all topics.
+The mark is a directory entry whose version counts the changes, so one command checks it for all topics.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from .topics import Topic, Topics, unpack_config
 
 MARK = (INTERNAL_NAMESPACE, "on-dead")
 ROUND_S = 30.0
-LOOKS = 10  # topics looked at in a round without having heard of a death
+LOOKS = 10  # topics checked per round although no death was reported
 BATCH = 20
 PAGE = 100
 
@@ -37,10 +38,10 @@ Key = tuple[str, str]
 
 
 class Forwarder:
-    """start, stop, and `run_once`, which does what is to be done and says how long it may sleep.
+    """The forwarding loop. `run_once` does what is due and returns how long the loop may sleep.
 
-    `carry` makes sure that the topic ON_DEAD_TOPIC of a namespace has its target. `sender` must have room for the
-    headers that are added (engine.on_dead.roomy).
+    `carry` ensures that the topic ON_DEAD_TOPIC of a namespace has its target. The limits of `sender` must leave room
+    for the added headers (engine.on_dead.roomy).
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Forwarder:
         self._timer = timer
         self._round_s = round_s
         self._wanted: dict[Key, None] = {}
-        self._stuck: dict[Key, float] = {}  # jobs that no send takes: until when deaths there are no news
+        self._stuck: dict[Key, float] = {}  # topics with refused jobs: ignore deaths until this time
         self._all: list[Key] = []
         self._turn = 0
         self._mark: int | None = None
@@ -77,7 +78,7 @@ class Forwarder:
         self._rounds.wake()
 
     async def changed(self, namespace: str, topic: str) -> None:
-        """This process changed the on_dead of a topic: others hear of it by the mark."""
+        """This process changed the on_dead of a topic; other processes learn of it from the mark."""
         self._stuck.pop((namespace, topic), None)
         self._wanted[namespace, topic] = None
         self._rounds.wake()
@@ -87,17 +88,18 @@ class Forwarder:
         self._rounds.start()
 
     async def stop(self) -> None:
-        """End after the batch that is under way. What is left is found by whoever runs next."""
+        """End after the current batch. Remaining jobs are found by the next process that runs this loop."""
         await self._rounds.stop()
 
     async def run_once(self) -> float:
-        """Look at the topics that are wanted, and at some of all when it is time; the seconds until the next look."""
+        """Check the topics that are due, and from time to time some of the others. Returns the seconds until the next
+        round."""
         if self._timer.time() >= self._round_at_s:
             await self._begin_round()
             self._round_at_s = self._timer.time() + self._round_s
         while self._wanted and not self._rounds.stopping:
             key = next(iter(self._wanted))
-            del self._wanted[key]  # first: a death that comes meanwhile is another reason to look
+            del self._wanted[key]  # before the work, so that a death during it queues the topic again
             try:
                 await self._forward_topic(key)
             except Exception:
@@ -131,7 +133,7 @@ class Forwarder:
         return found
 
     async def _forward_topic(self, key: Key) -> None:
-        """Send on everything that is dead there now."""
+        """Forward all jobs of the topic that are dead now."""
         topic = await self._topics.get(*key)
         on_dead = topic.config.policy.on_dead
         if on_dead is None:
@@ -145,7 +147,7 @@ class Forwarder:
             self._stuck.pop(key, None)
 
     async def _forward_partition(self, topic: Topic, partition: Partition, on_dead: OnDead) -> bool:
-        """Batch by batch. True: some jobs could not be sent on and stay dead where they are."""
+        """Forward batch by batch. True: some jobs could not be forwarded and stay where they are."""
         left = False
         cursor: bytes | None = b""
         while cursor is not None and not self._rounds.stopping:
@@ -162,8 +164,8 @@ class Forwarder:
         return left
 
     async def _send(self, namespace: str, jobs: Sequence[Job], on_dead: OnDead) -> list[str]:
-        """The ids of those that are certainly there now. A store that does not answer ends the look; what a topic does
-        not take (a body larger than it allows) stays."""
+        """Forward jobs and return the ids of those that certainly arrived. A store failure ends the round. A job that
+        the topic refuses (for example because its body is too large) stays where it is."""
         name = ON_DEAD_TOPIC if on_dead.topic is None else on_dead.topic
         sends = (self._sender.send(namespace, name, sent_on(namespace, job, on_dead)) for job in jobs)
         outcomes = await asyncio.gather(*sends, return_exceptions=True)

@@ -1,6 +1,6 @@
-"""A job's headers as the opaque bytes that the store keeps: one compact JSON object, empty bytes for none. No I/O.
+"""Packs a job's headers into the bytes that the store keeps: one compact JSON object, or empty bytes. No I/O.
 
-A dialect that answers JSON may put the packed form into its answer as it is.
+A dialect that answers in JSON may embed the packed form unchanged.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def pack_headers(headers: tuple[tuple[str, str], ...]) -> bytes:
 
 
 def unpack_headers(packed: bytes) -> tuple[tuple[str, str], ...]:
-    """The headers; none when the bytes were damaged in the store, because no checksum covers them."""
+    """The headers. Returns none if the bytes are damaged, because no checksum covers them."""
     try:
         return tuple(_decode(packed).items()) if packed else ()
     except (msgspec.DecodeError, UnicodeDecodeError):

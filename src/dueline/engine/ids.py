@@ -1,7 +1,7 @@
-"""Ids that the engine makes, and the way from an id to its partition. No I/O.
+"""Makes ids, and maps an id to its partition. No I/O.
 
-An id of ours is a UUIDv7 as 32 hex characters: ordered by the time of its making and packed to 16 bytes by the store.
-An id stands in one of 1,024 cells, and a partition holds a run of cells, so that cells can be moved one by one later.
+A generated id is a UUIDv7 as 32 hex characters: it sorts by creation time, and the store packs it to 16 bytes.
+Each id hashes to one of 1,024 cells, and a partition holds a range of cells, so cells can later be moved one by one.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _RANDOM_BITS = ((1 << 76) - (1 << 64)) | ((1 << 62) - 1)
 
 
 def new_id() -> str:
-    """A fresh id. The module's generator is seeded by the system and again in every forked process."""
+    """A new id. The module's generator is seeded by the system, and again in every forked process."""
     bits = (time.time_ns() // 1_000_000 << 80) | _VERSION_AND_VARIANT | (random.getrandbits(76) & _RANDOM_BITS)
     return f"{bits:032x}"
 
 
 def new_id_in(partition: int, partitions: int) -> str:
-    """A fresh id whose place is in the given partition.
+    """A new id that belongs to the given partition.
 
-    A checksum over texts of one length is linear: what a change of the last characters does to it does not depend on
-    the characters before them. So the right end is looked up, however many partitions there are, and not searched for.
+    A CRC over texts of equal length is linear: the effect of changing the last characters does not depend on the
+    characters before them. So a table gives the right ending, and no search is needed for any number of partitions.
     """
     first = -(-partition * CELLS // partitions)
     cell = random.randrange(first, -(-(partition + 1) * CELLS // partitions))
@@ -38,7 +38,7 @@ def new_id_in(partition: int, partitions: int) -> str:
 
 @lru_cache(1)
 def _ends() -> tuple[str, ...]:
-    """For each difference between two cells: four characters that make it, put in the place of "0000"."""
+    """For each difference between two cells: the four characters that cause it when they replace "0000"."""
     zero = crc32(b"0000")
     found: dict[int, str] = {}
     for number in range(1 << 16):

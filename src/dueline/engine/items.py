@@ -1,6 +1,6 @@
-"""The items of a merge group as one JSON array, for every consumer that wants one. No I/O.
+"""The items of a merge group as one JSON array. No I/O.
 
-JSON stands as the text it came in, text as a JSON string, bytes as {"body_base64": "..."}.
+A JSON item keeps its original text, a text becomes a JSON string, bytes become {"body_base64": "..."}.
 """
 
 from __future__ import annotations

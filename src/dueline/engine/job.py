@@ -1,4 +1,4 @@
-"""What a job is, as every layer sees it. No I/O.
+"""The job as every layer sees it. No I/O.
 
 `ready` is not stored anywhere: a job is ready when it is not leased and its due time has come. All the
 values here are frozen; layers exchange them and never change them.
@@ -38,7 +38,7 @@ class Reason(StrEnum):
 
 
 class BodyKind(IntEnum):
-    """How a body was given, so that it comes back the same way. The store keeps opaque bytes."""
+    """How a body was sent, so that it is returned in the same form. The store keeps opaque bytes."""
 
     JSON = 0
     TEXT = 1
@@ -54,10 +54,10 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class Partition(msgspec.Struct, frozen=True, cache_hash=True):
-    """Where jobs stand in partition: one topic in one partition.
+    """A part of a topic with its own keys in the store.
 
-    `namespace_ids` is True in a namespace whose ids are unique over all its topics (`id_scope = namespace`): there
-    the partition belongs to the namespace and holds the partitions of all topics.
+    `namespace_ids` is True in a namespace whose ids are unique over all its topics (`id_scope = namespace`). There the
+    keys belong to the namespace and are shared by all its topics.
     """
 
     namespace: str
@@ -69,7 +69,7 @@ class Partition(msgspec.Struct, frozen=True, cache_hash=True):
 class Job(msgspec.Struct, frozen=True):
     """One job as the store sees it at one moment. Its state is derived from the record and that moment.
 
-    `deliveries` never repeats; `attempts` = deliveries less refunds. Fields that do not apply are None.
+    `deliveries` only grows; `attempts` = deliveries minus refunds. Fields that do not apply are None.
     Tombstones (done, cancelled) have body None unless the policy keeps bodies.
     """
 
@@ -88,15 +88,15 @@ class Job(msgspec.Struct, frozen=True):
     deliveries: int
     refunds: int
     policy: JobPolicy
-    expires_at_ms: int | None  # first due time + ttl: a retry wait does not move it
+    expires_at_ms: int | None  # first due time + ttl; not moved by retries
     lease_until_ms: int | None
     retain_until_ms: int | None
     version: int
     last_error: str | None
     merge_key: str | None = None
     items: tuple[Item, ...] | None = None  # of a group, in send order; its body is empty
-    ttl_ms: int | None = None  # not known of a tombstone without a body
-    intact: bool = True  # False: not what was sent; the body is shown as bytes, and delivered to nobody
+    ttl_ms: int | None = None  # unknown for a tombstone without a body
+    intact: bool = True  # False: the body is damaged; it is shown as bytes and never delivered
 
     @property
     def attempts(self) -> int:
@@ -104,12 +104,12 @@ class Job(msgspec.Struct, frozen=True):
 
     @property
     def first_due_at_ms(self) -> int:
-        """The due time that the ttl counts from, which no retry moves; without a ttl the present one."""
+        """The due time that the ttl counts from, not moved by retries. Without a ttl, the current due time."""
         return first_due_at_ms(self.due_at_ms, self.expires_at_ms, self.ttl_ms)
 
 
 class LeasedJob(msgspec.Struct, frozen=True):
-    """A job as handed to a consumer under a lease."""
+    """A job delivered to a consumer under a lease."""
 
     id: str
     topic: str
@@ -124,7 +124,7 @@ class LeasedJob(msgspec.Struct, frozen=True):
     lease_until_ms: int
     due_at_ms: int
     created_at_ms: int
-    late_ms: int  # the script's now - the moment it became deliverable
+    late_ms: int  # the store's time of the pull - the time the job became deliverable
     merge_key: str | None = None
     items: tuple[Item, ...] | None = None  # of a group, in send order; its body is empty
     expires_at_ms: int | None = None
@@ -132,7 +132,7 @@ class LeasedJob(msgspec.Struct, frozen=True):
 
     @property
     def first_due_at_ms(self) -> int:
-        """As of Job."""
+        """See Job.first_due_at_ms."""
         return first_due_at_ms(self.due_at_ms, self.expires_at_ms, self.ttl_ms)
 
 

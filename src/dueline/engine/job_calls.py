@@ -1,4 +1,4 @@
-"""Calls on jobs that exist: the holder's (ack, release, extend), the owner's (cancel, patch, fire ...), and reads."""
+"""Calls on existing jobs: by the lease holder (ack, release, extend), by others (cancel, patch, fire ...), reads."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class JobCalls:
         return await self._over(topic, refs, _id_of, self._store.ack, _counter(topic, "acked"))
 
     async def release(self, topic: Topic, items: Sequence[Release]) -> list[Outcome]:
-        """Without a jitter draw of its own an item gets one here; error texts are cut to 1 KiB."""
+        """Release jobs. Draws the jitter for items without one, and cuts error texts to 1 KiB."""
         self._checks.refs(items)
         items = [_drawn(item) for item in items]
         return await self._over(topic, items, _id_of, self._store.release, topic.count_released)
@@ -107,7 +107,8 @@ class JobCalls:
         return done
 
     async def patch(self, topic: Topic, patch: Patch) -> Job:
-        """The job after the change. A change of the policy is made from the job as it is and checked by its version."""
+        """Change a job and return it. A policy change is computed from the stored job and applied only if the job's
+        version is still the same."""
         check_name(patch.id, "id")
         self._checks.times(patch.delay_ms, patch.at_ms, self._store.now_ms)
         self._checks.options(patch)
@@ -131,7 +132,7 @@ class JobCalls:
         return job
 
     async def _check_body_may_change(self, topic: Topic, id: str) -> None:
-        """The items of a group are what was sent: no patch replaces them. Once a group, always a group."""
+        """Refuse a new body for a merge group, because a group has items instead. A group never becomes a plain job."""
         [job] = await self._store.read(topic.partition_of(id), (id,), False)
         if job is not None and job.merge_key is not None:
             raise InvalidField("a merge group has items, not a body: send with its key to add one", "body")
@@ -158,7 +159,7 @@ class JobCalls:
         call: Callable[[Partition, Sequence[I]], Awaitable[list[Outcome]]],
         count: Callable[[Sequence[Outcome]], None],
     ) -> list[Outcome]:
-        """`over_partitions`; what is not found is looked for again where the topic has other partitions now."""
+        """`over_partitions`, but jobs that are not found are searched again if the topic's partitions have changed."""
         results = await over_partitions(topic, items, id_of, call, count)
         missing = [place for place, done in enumerate(results) if done.code is Code.NOT_FOUND]
         if missing and await self._topics.renewed(topic):
@@ -168,7 +169,7 @@ class JobCalls:
         return results
 
     async def _looked_for(self, topic: Topic, ask: Callable[[], Awaitable[Job]]) -> Job:
-        """The same for a call on one job, which raises NotFound."""
+        """The same for a call on one job that raises NotFound."""
         try:
             return await ask()
         except NotFound:
@@ -177,7 +178,7 @@ class JobCalls:
             return await ask()
 
     async def list(self, topic: Topic, query: Query) -> Page:
-        """One page, partition after partition (the groups of a key stand in one). A cursor is the partition and the
+        """One page, partition by partition (all groups of a key are in one). A cursor holds the partition and the
         store's own cursor in it."""
         self._checks.query(query)
         partitions = topic.partitions if query.merge_key is None else (topic.partition_of(query.merge_key),)
@@ -201,7 +202,7 @@ class JobCalls:
 
 
 def _pack_cursor(partition: int, cursor: bytes) -> bytes:
-    """With a checksum, so that what reaches the store is a cursor that a store has made."""
+    """Adds a checksum, so that only cursors made by a store reach the store."""
     place = partition.to_bytes(2, "big") + cursor
     return crc32(place).to_bytes(4, "big") + place
 

@@ -1,4 +1,4 @@
-"""JSON bodies are kept as the text they came in: read once here as every consumer will have to. No I/O."""
+"""Checks JSON bodies. They are stored as received, so they are parsed once here, as every consumer will. No I/O."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _json = msgspec.json.decode
 
 
 def check_json(raw: bytes) -> None:
-    """Raises InvalidField that names `body`."""
+    """Raises InvalidField with the field `body`."""
     try:
         _json(raw)
     except msgspec.DecodeError as error:
-        raise InvalidField(f"is JSON that not every reader can hold: {error}", "body") from None
+        raise InvalidField(f"is JSON that not every reader can parse: {error}", "body") from None
     except RecursionError:
         raise InvalidField(f"is nested deeper than {MAX_DEPTH}", "body") from None
     if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and depth(raw) > MAX_DEPTH:
@@ -29,7 +29,7 @@ def check_json(raw: bytes) -> None:
 
 
 def depth(raw: bytes) -> int:
-    """How deep valid JSON is nested. Each round takes away the innermost brackets, at the speed of bytes.replace."""
+    """How deep valid JSON is nested. Each round removes the innermost brackets with bytes.replace, which is fast."""
     brackets = _STRINGS.sub(b"", raw).translate(_ONE_BRACKET, _NOT_BRACKETS)
     levels = 0
     while brackets and levels <= MAX_DEPTH:

@@ -1,11 +1,11 @@
-"""The one table of moves between states, and the one rule that derives a state from a record. No I/O.
+"""The table of moves between states, and the rule that derives a state from a record. No I/O.
 
 Rules for the next editor:
-1. A move that is not in MOVES does not exist. The docs' diagram is made from this table.
+1. A move that is not in MOVES does not exist. The page docs/lifecycle.md is generated from this table.
 2. `ready` is derived, never written. `scheduled -> ready` happens by time alone.
-3. `lease over`, `expired`, `exhausted` and `gone` are derived too: clean-up only writes down what is already
-   true, dated at the moment it became true. What a caller sees never depends on whether it has run.
-4. The same rules stand a second time in Lua (store/lua/lib/judge.lua). The model test keeps both equal.
+3. `lease over`, `expired`, `exhausted` and `gone` are derived too. Clean-up only records what is already true, dated
+   at the moment it became true. What a caller sees never depends on whether clean-up has run.
+4. The same rules are implemented again in Lua (store/lua/lib/judge.lua). The model test keeps both equal.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DONE, DEAD, CANCELLED = State.DONE, State.DEAD, State.CANCELLED
 
 
 class Move(msgspec.Struct, frozen=True):
-    """From one of `before`, by `event`, to one of `after`. Empty `before`: no job yet; empty `after`: none is left."""
+    """From one of `before`, by `event`, to one of `after`. Empty `before`: no job yet; empty `after`: job gone."""
 
     before: tuple[State, ...]
     event: str
@@ -50,7 +50,7 @@ MOVES: tuple[Move, ...] = (
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What a live record is at a moment. `at_ms` is when it became that (for deaths: the moment of death)."""
+    """The derived state of a live record. `at_ms` is when it reached this state (for deaths: the time of death)."""
 
     state: State
     reason: Reason | None
@@ -83,7 +83,7 @@ def judge(
 
 
 def page() -> str:
-    """docs/lifecycle.md, made from the table (`make docs`)."""
+    """The text of docs/lifecycle.md, generated from the table (`make docs`)."""
     rows = [
         f"| {_names(move.before) or '(no job)'} | {move.event} | {_names(move.after) or '(gone)'}"
         f"{f', reason {move.reason}' if move.reason else ''} |"

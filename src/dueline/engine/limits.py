@@ -1,4 +1,4 @@
-"""What the product can hold, in one place. No I/O. Config may change the defaults within the hard bounds."""
+"""All limits of the product, in one place. No I/O. Config may change the defaults within the hard bounds."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from .errors import InvalidField
 LAST_MS = 253_402_300_799_999  # 9999-12-31: due times are clamped to [now, this]
 MAX_ID_BYTES = 512
 BATCH_JOBS = 500  # per script call
-BATCH_BYTES = 1 << 20  # of bodies per script call; a larger single body travels alone
+BATCH_BYTES = 1 << 20  # of bodies per script call; a larger single body gets its own call
 PULL_BYTES = 1 << 20
 MAX_REFUNDS = 100
 MAX_ERROR_BYTES = 1024
 MAX_GROUP_ITEMS = 1000  # of one merge group
 CELLS = 1024
-INTERNAL_NAMESPACE = "dueline.internal"  # of marks in the directory, which count changes; it keeps no jobs
+INTERNAL_NAMESPACE = "dueline.internal"  # for directory entries that count changes; holds no jobs
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -39,9 +39,9 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 def check_name(name: str, field: str) -> str:
-    """A topic, id or namespace that the engine can hold: 1..512 UTF-8 bytes without control characters."""
+    """Return the name of a topic, job or namespace if it has 1..512 UTF-8 bytes and no control characters."""
     if name.isascii() and name.isprintable() and 1 <= len(name) <= MAX_ID_BYTES:
-        return name  # nearly all: no copy is made to count its bytes
+        return name  # fast path for nearly all names: no copy is made to count the bytes
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
@@ -54,7 +54,7 @@ def check_name(name: str, field: str) -> str:
 
 
 def is_name(name: str) -> bool:
-    """Whether there can be a topic or job of this name. Protocols without limits ask for names that never were."""
+    """Whether a topic or job can have this name. Protocols without limits may ask for names that cannot exist."""
     try:
         check_name(name, "name")
     except InvalidField:

@@ -1,9 +1,9 @@
-"""Which merge group a send joins, and when that is due: from what a send and its topic say to numbers. No I/O.
+"""Turns the merge options of a send and its topic into numbers: which group it joins, and when it is due. No I/O.
 
-A send says when its group is due in one of two ways: by a quiet time (each item of the group moves the time to
-`quiet_ms` from now) or by a time of its own (a fixed one, over which `update` decides). A topic's quiet time is for
-sends that say neither. All items of a group together are as large as one body may be, so that a delivery is never
-larger than one of a plain job.
+A send gives its group's due time in one of two ways: by a quiet time (each new item moves the due time to `quiet_ms`
+from now) or by a fixed time (`update` decides whether it replaces the group's). A topic's quiet time applies to sends
+that give neither. All items of a group together have the size limit of one body, so that delivering a group is never
+larger than delivering a plain job.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _NONE_SAID = MergePolicy()
 
 
 def merge_of(command: Send, into: MergeInto, topic: Topic, checks: Checks) -> Merge:
-    """Check what a send says about its group, and make its numbers: the send's own, else the topic's, else defaults."""
+    """Check a send's merge options and resolve them: the send's own, else the topic's, else the defaults."""
     if command.id is not None:
         raise InvalidField("a merge group gets its id from the server; an item may have merge.item_id", "id")
     if (command.on_conflict, command.on_ended, command.on_overdue) != (None, None, None):
-        raise InvalidField("goes with an id; a send with merge has none", "on_conflict")
+        raise InvalidField("needs an id, and a send with merge has none", "on_conflict")
     check_name(into.key, "merge.key")
     if into.item_id is not None:
         check_name(into.item_id, "merge.item_id")
@@ -40,7 +40,7 @@ def merge_of(command: Send, into: MergeInto, topic: Topic, checks: Checks) -> Me
         raise InvalidField("give a quiet time or a fixed one (delay, at), not both", "merge.quiet_ms")
     if max_wait_ms is UNSET:
         max_wait_ms = said.max_wait_ms
-    # A number of items that somebody asked for is a reason to deliver. The product's own bound is none: a group with a
+    # A configured number of items makes a full group due at once. The product's own bound does not: a group with a
     # fixed time is never early.
     wished = said.max_items if into.max_items is UNSET else into.max_items
     max_items = MAX_GROUP_ITEMS if wished is None else wished
@@ -58,8 +58,8 @@ def _max_bytes(command: Send, topic: Topic) -> int:
 
 
 def group_id(key: str, id: str, topic: Topic) -> str:
-    """The id for a group of this key, if one has to be opened: `id`, when it stands in the key's own partition, else a
-    fresh one that does. So a group is found by its key and by its id in the same partition."""
+    """The id for a new group of this key: `id` if it belongs to the key's partition, else a new id that does. So the
+    key and the id of a group lead to the same partition."""
     partitions = len(topic.partitions)
     partition = partition_of(key, partitions)
     return id if partition_of(id, partitions) == partition else new_id_in(partition, partitions)

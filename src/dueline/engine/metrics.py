@@ -1,7 +1,7 @@
-"""What this process counted, as plain numbers for telemetry to show. No I/O.
+"""The metrics of this process, as plain numbers for telemetry. No I/O.
 
-A topic has figures from its first counted change until it is gone: names that were only asked for take no place. At
-most 200 topics have figures of their own; the rest is counted together under `OTHER`.
+A topic has metrics from its first counted change until it is removed. Names that were only queried take no slot. At
+most 200 topics have metrics of their own; all others are counted together under `OTHER`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LATE_BOUNDS_MS = tuple(int(bound * 1000) for bound in LATE_BOUNDS_S)
 class TopicMetrics:
     """Counts of one topic since the start of this process.
 
-    `late` has one count per bound of LATE_BOUNDS_S (not cumulative) and a last one for what is later than all.
+    `late` has one count per bound of LATE_BOUNDS_S (not cumulative) and a last one for everything later.
     """
 
     __slots__ = (
@@ -85,11 +85,11 @@ class EngineMetrics:
         self.topics: dict[tuple[str, str], TopicMetrics] = {}
 
     def of(self, namespace: str, topic: str) -> TopicMetrics:
-        """The topic's figures, or those of all the others once there are too many topics."""
+        """The topic's metrics, or the shared ones under `OTHER` once there are too many topics."""
         key = (namespace, topic)
         found = self.topics.get(key)
         if found is None and namespace == INTERNAL_NAMESPACE:
-            return TopicMetrics()  # nobody's jobs: not counted
+            return TopicMetrics()  # no user's jobs: not counted
         if found is None:
             if len(self.topics) - (OTHER in self.topics) >= MAX_TOPICS:
                 key = OTHER
@@ -97,7 +97,7 @@ class EngineMetrics:
         return found
 
     def drop(self, namespace: str, topic: str) -> None:
-        """The topic is gone; its place is free for another."""
+        """The topic is gone; its slot is free for another."""
         self.topics.pop((namespace, topic), None)
 
 

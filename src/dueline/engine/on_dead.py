@@ -1,10 +1,10 @@
-"""Where dead jobs go: what a topic's policy may say about it, and the job that is sent on. No I/O.
+"""Where dead jobs go: checks `on_dead` of a topic's policy and makes the forwarded job. No I/O.
 
-A dead job is sent on as a new job whose id follows from the death. Whoever sends it on again, in another process or
-after a crash, finds that id taken, so it is there once. Body, kind, tags and headers stay; headers say where it died
-and why. To a URL it goes as a job of the internal topic ON_DEAD_TOPIC, which carries the URL (engine.forwarder).
+A dead job is forwarded as a new job whose id is derived from the death. A second attempt, by another process or after a
+crash, finds that id taken, so the job arrives once. Body, kind, tags and headers stay the same; added headers say where
+and why it died. A job for a URL goes through the internal topic ON_DEAD_TOPIC and carries the URL (engine.forwarder).
 
-Chains are allowed. A job counts how often it was sent on and is not sent on again after MAX_HOPS, so a ring ends.
+Chains are allowed. A job counts how often it was forwarded and stops after MAX_HOPS, so a loop ends.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ ON_DEAD_TARGET = PushTarget(
 )
 
 MAX_HOPS = 5
-REMEMBER_MS = 3_600_000  # how long the id of a sent-on job is taken after its end
-MAX_BODY_BYTES = 8 << 20  # of a sent-on job whose topic says nothing: whatever could be stored can be sent on
+REMEMBER_MS = 3_600_000  # how long the id of a forwarded job stays taken after its end
+MAX_BODY_BYTES = 8 << 20  # of a forwarded job, if its topic sets no limit: any stored job can be forwarded
 MAX_ERROR_CHARS = 400
 
 _TOPIC, _ID, _REASON, _ERROR = "Dueline-Dead-Topic", "Dueline-Dead-Id", "Dueline-Dead-Reason", "Dueline-Dead-Error"
@@ -42,7 +42,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 
 def check_on_dead(topic: str, policy: TopicPolicy) -> None:
-    """Can the dead jobs of this topic go where the policy says?"""
+    """Raise if the dead jobs of this topic cannot go where the policy sends them."""
     on_dead = policy.on_dead
     if on_dead is None:
         return
@@ -53,7 +53,7 @@ def check_on_dead(topic: str, policy: TopicPolicy) -> None:
         if on_dead.topic == topic:
             raise InvalidField("is the topic itself", "on_dead.topic")
         if on_dead.topic == ON_DEAD_TOPIC:
-            raise InvalidField("is the server's own: give a url", "on_dead.topic")
+            raise InvalidField("is reserved: give a url", "on_dead.topic")
     if on_dead.url is not None:
         check_url(on_dead.url, "on_dead.url")
     if policy.dead_retain_ms is not None and policy.dead_retain_ms < ON_DEAD_KEEP_MS:
@@ -64,18 +64,18 @@ def check_on_dead(topic: str, policy: TopicPolicy) -> None:
 
 
 def roomy(limits: Limits) -> Limits:
-    """Limits under which every job that could be sent can also be sent on, with the headers that this adds."""
+    """Limits that allow every stored job to be forwarded, with the headers that forwarding adds."""
     return replace(limits, max_headers=limits.max_headers + 16, max_headers_bytes=limits.max_headers_bytes + 8192)
 
 
 def goes_on(job: Job) -> bool:
-    """A body that is not what was sent stays where it is; so does a job that went round too often."""
+    """Whether to forward a job: not if its body is damaged or if it was forwarded too often."""
     kept = job.body is not None or job.items is not None
     return job.intact and job.reason is not Reason.CORRUPT and kept and hops(job) < MAX_HOPS
 
 
 def hops(job: Job) -> int:
-    """How often a job was sent on."""
+    """How often a job was forwarded."""
     return _hops(_lowered(job))
 
 
@@ -89,7 +89,7 @@ def _hops(lowered: dict[str, str]) -> int:
 
 
 def sent_on(namespace: str, job: Job, on_dead: OnDead) -> Send:
-    """The job to send in the place of a dead one."""
+    """The job to send in place of a dead one."""
     if job.items is None:
         body, kind = job.body or b"", job.kind
     else:
@@ -108,13 +108,13 @@ def sent_on(namespace: str, job: Job, on_dead: OnDead) -> Send:
 
 
 def id_of(namespace: str, job: Job) -> str:
-    """The id that follows from a death: the same for whoever looks at it, another for the next death of the job."""
+    """The id derived from a death: the same in every process, but another one if the same job dies again."""
     text = "\0".join((namespace, job.topic, job.id, str(job.created_at_ms), str(job.ended_at_ms), str(job.deliveries)))
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _headers(job: Job, on_dead: OnDead) -> tuple[tuple[str, str], ...]:
-    """The job's own, then ours. Of several deaths the last one is told, and where the job came from at first."""
+    """The job's own headers, then ours. After several deaths they describe the last one and the job's first topic."""
     before = _lowered(job)
     headers = {name: value for name, value in unpack_headers(job.headers) if name.lower() not in _OURS}
     if _hops(before):

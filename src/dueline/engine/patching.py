@@ -1,4 +1,4 @@
-"""Reschedule and edit: from a patch command to a store edit. No I/O."""
+"""Reschedule and edit: turns a patch command into a store edit. No I/O."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .store import Edit
 
 
 def changes_policy(patch: Patch) -> bool:
-    """Does it change numbers of the job's policy, so that the job has to be read first?"""
+    """Whether the patch changes the job's policy, so that the job must be read first."""
     return patch.lease_ms is not UNSET or patch.max_attempts is not UNSET or patch.retry is not UNSET
 
 
 def patched_policy(patch: Patch, old: JobPolicy, default: JobPolicy) -> JobPolicy:
-    """The whole new policy. A ladder decides the attempts unless the job was given a number of its own."""
+    """The whole new policy. A ladder sets the number of attempts, unless the job has its own."""
     retry = old.retry if patch.retry is UNSET else default.retry if patch.retry is None else patch.retry
     if patch.max_attempts is not UNSET:
         attempts = attempts_allowed(retry, patch.max_attempts, asked_is_default=False)
@@ -34,7 +34,7 @@ def patched_policy(patch: Patch, old: JobPolicy, default: JobPolicy) -> JobPolic
 
 
 def edit_of(patch: Patch, policy: JobPolicy | None, version: int | None) -> Edit:
-    """The edit that does what the patch says. `policy` with the `version` of the job that it was made from."""
+    """The store edit for a patch. `version` is that of the job from which `policy` was computed."""
     return Edit(
         id=patch.id,
         version=version,

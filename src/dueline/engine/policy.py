@@ -1,11 +1,11 @@
 """Retry policies and durations: data in, numbers out. No I/O.
 
-A retry policy is stored as a list of waits that the store can index (an exponential one is expanded), so
-that a release without a delay is one atomic call. `waits[n-1]` is the wait after attempt n; the last wait repeats.
+A retry policy is stored as a list of waits (an exponential one is expanded). The store picks the wait itself, so a
+release without a delay is one atomic call. `waits[n-1]` is the wait after attempt n; the last wait repeats.
 
 Every job has a retry policy; "at once" is one of them (AT_ONCE, "none" on the wire). Only topics and push targets can
-leave theirs unset, which is None. The first of these that is set counts: the job's, the topic's, the push target's, the
-push default (push_target.PUSH_RETRY) where the topic has a target, else the server's default here.
+leave theirs unset (None). The first one that is set applies: the job's, the topic's, the push target's. Otherwise the
+push default (push_target.PUSH_RETRY) applies if the topic has a target, else the server's default (DEFAULT_RETRY).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .errors import InvalidField
 
 MAX_WAITS = 32
 TEN_YEARS_MS = 10 * 366 * 86_400_000
-ON_DEAD_KEEP_MS = 86_400_000  # how long dead jobs are kept at least where they have somewhere to go
+ON_DEAD_KEEP_MS = 86_400_000  # dead jobs that will be forwarded are kept at least this long
 
 
 def duration_ms(text: str, field: str = "delay") -> int:
@@ -35,7 +35,7 @@ def duration_ms(text: str, field: str = "delay") -> int:
 
 
 class Ladder(msgspec.Struct, frozen=True):
-    """Explicit waits; when they are used up the job is dead, so 7 rungs are 8 attempts."""
+    """Explicit waits. The job dies when they are used up, so 7 rungs mean 8 attempts."""
 
     waits_ms: tuple[int, ...]
 
@@ -64,12 +64,12 @@ DEFAULT_ATTEMPTS = 20
 class JobPolicy(msgspec.Struct, frozen=True, cache_hash=True):
     """The numbers the store needs to run one job. Equal policies are stored once per partition."""
 
-    lease_ms: int | None = None  # None: the topic's at the pull, else the server default
+    lease_ms: int | None = None  # None: the topic's at the time of the pull, else the server default
     max_attempts: int | None = DEFAULT_ATTEMPTS  # None: no limit
     retain_ms: int = 60_000
     dead_retain_ms: int = 30 * 86_400_000
     retry: Retry = DEFAULT_RETRY
-    keep_body: bool = False  # ended jobs that are not dead keep their body too, for their retention
+    keep_body: bool = False  # done and cancelled jobs keep their body during their retention, as dead ones do
 
     @property
     def waits_ms(self) -> tuple[int, ...]:
@@ -78,7 +78,7 @@ class JobPolicy(msgspec.Struct, frozen=True, cache_hash=True):
 
 @lru_cache(1024)
 def waits_of(retry: Retry) -> tuple[int, ...]:
-    """The waits that the store indexes; the last one repeats. None at all: at once."""
+    """The waits as stored; the last one repeats. Empty: no wait."""
     if isinstance(retry, AtOnce):
         return ()
     if isinstance(retry, Ladder):
@@ -96,7 +96,7 @@ def waits_of(retry: Retry) -> tuple[int, ...]:
 
 
 def attempts_allowed(retry: Retry, asked: int | None, asked_is_default: bool) -> int | None:
-    """How many attempts a job has: a ladder ends the job by itself, max_attempts may end it sooner."""
+    """How many attempts a job has. A ladder limits them by its length, and max_attempts may limit them further."""
     if not isinstance(retry, Ladder):
         return asked
     rungs = len(retry.waits_ms) + 1
@@ -114,7 +114,7 @@ def wait_after(policy: JobPolicy, attempts: int, jitter_draw: float) -> int:
 
 
 class StoredRetry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A retry that may be unset, as the directory keeps it: the fields of whatever has one."""
+    """A retry policy that may be unset, in its stored form. Base class of the stored topic policy and push target."""
 
     ladder: tuple[int, ...] | None = None
     backoff: Backoff | None = None
@@ -137,7 +137,7 @@ def stored_retry(retry: Retry | None) -> dict[str, Any]:
 
 
 class MergePolicy(msgspec.Struct, frozen=True):
-    """What a topic says about its merge groups, for sends that do not say; None = the default."""
+    """A topic's settings for merge groups, used by sends without their own; None = the default."""
 
     quiet_ms: int | None = None
     max_wait_ms: int | None = None
@@ -146,17 +146,17 @@ class MergePolicy(msgspec.Struct, frozen=True):
 
 
 class OnDead(msgspec.Struct, frozen=True):
-    """Where a job goes when it dies: to another topic of the namespace, or by a call to a URL. Exactly one is given."""
+    """Where a job goes when it dies: to another topic of the namespace, or to a URL. Exactly one is set."""
 
     topic: str | None = None
     url: str | None = None
 
 
 class TopicPolicy(msgspec.Struct, frozen=True):
-    """What a topic says about its jobs; None = unset: the server default. Applied when a job is sent: a stored job
-    keeps the policy it was sent with. Only `lease_ms` is also looked up at the pull, for jobs without their own.
+    """A topic's settings for its jobs; None = unset: the server default applies. The policy is applied when a job is
+    sent, and a stored job keeps it. Only `lease_ms` is read again at the pull, for jobs without their own.
 
-    `by_worker`: names of the fields that a worker set. All others that are set are an operator's."""
+    `by_worker`: names of the fields that a worker set. All other fields that are set were set by an operator."""
 
     lease_ms: int | None = None
     max_attempts: int | None = None
@@ -176,8 +176,8 @@ POLICY_FIELDS = tuple(name for name in TopicPolicy.__struct_fields__ if name != 
 
 
 def with_worker(policy: TopicPolicy, wanted: TopicPolicy) -> TopicPolicy:
-    """The policy after a worker said what it wants: that fills what is unset and replaces what a worker set. What an
-    operator set stays, and so does what the worker leaves unset."""
+    """The policy after a worker's request, which may change fields that are unset or were set by a worker. Fields set
+    by an operator stay, and so do those that the worker leaves unset."""
     named = (name for name in POLICY_FIELDS if getattr(wanted, name) is not None)
     taken = {name for name in named if name in policy.by_worker or getattr(policy, name) is None}
     changes = {name: getattr(wanted, name) for name in taken}

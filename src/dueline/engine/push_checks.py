@@ -1,4 +1,4 @@
-"""What a push target may say. No I/O. Whether an address may be called is the egress guard's matter (push.egress)."""
+"""Checks the fields of a push target. No I/O. The egress guard decides which addresses may be called (push.egress)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
 
 
 def check_target(target: PushTarget, checks: Checks) -> None:
-    """Raise with the name of the first field that cannot be, as the API spells it."""
+    """Raise InvalidField for the first field that is invalid, named as in the API."""
     _check_address(target)
     if not _TOKEN.fullmatch(target.method) or target.method.upper() == "CONNECT":
         raise InvalidField("is not an HTTP method that can be called", "method")
@@ -60,7 +60,7 @@ def _check_address(target: PushTarget) -> None:
 
 
 def check_url(url: str, field: str) -> None:
-    """Something that can be called; whether it may be is the egress guard's matter."""
+    """Whether the URL is well-formed. Whether it may be called is decided by the egress guard."""
     if len(url) > MAX_URL_CHARS:
         raise InvalidField(f"must have at most {MAX_URL_CHARS} characters", field)
     if not _URL.fullmatch(url):
@@ -68,7 +68,7 @@ def check_url(url: str, field: str) -> None:
 
 
 def check_spread(target: PushTarget, partitions: int) -> None:
-    """Each partition needs a place of its own."""
+    """Each partition needs a concurrency of at least 1."""
     if target.concurrency < partitions:
         raise InvalidField(
             f"the topic has {partitions} partitions and each needs one: must be at least {partitions}", "concurrency"

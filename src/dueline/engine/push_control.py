@@ -1,11 +1,12 @@
-"""Setting and showing push targets. A target is a part of its topic's config and changes as that does (engine.control).
+"""Reading and changing push targets. A target is part of its topic's config and changes with it (engine.control).
 
-Who pushes must hear of targets that others set. A change of any target also changes a mark: a directory entry of its
-own whose version counts the changes. Looking at it is one command, and only when it moved the topics are paged through
-(`Engine.push_mark`, `Engine.pushing`). The config is written before the mark: who sees the mark sees the target.
+A dispatcher must learn of targets that other processes set. Each change of a target also increments a mark: the version
+of a directory entry. One command reads the mark, and only if it has changed are all topics listed again
+(`Engine.push_mark`, `Engine.pushing`). The config is written before the mark, so a reader of the new mark sees the new
+target.
 
-The mark has a partition, too, as any topic has. A job that is sent there and withdrawn at once is a bell: the store
-wakes every process that waits on the partition. Nothing depends on it but how soon they look.
+The mark has a partition, as any topic has. An announcement is a job that is sent there and cancelled at once: the store
+wakes every process that waits on the partition. It only makes them read the mark sooner; they also do so regularly.
 """
 
 from __future__ import annotations
@@ -31,22 +32,22 @@ BELL = SendItem("bell", b"", BodyKind.BYTES, 0, None, JobPolicy(), None, OnConfl
 
 
 class PushNews(Protocol):
-    """Who pushes, as far as the engine knows it. Called inside the event loop; must not wait."""
+    """The dispatcher, as the engine sees it. Called inside the event loop; must not block."""
 
     def changed(self, namespace: str, topic: str, version: int, target: PushTarget | None) -> None:
-        """This process changed a target, and all its partitions know. `version` is that of the config; None:
+        """This process changed a target, and all partitions have the change. `version` is the config's; target None:
         removed."""
 
     def marked(self, mark: int) -> None:
-        """That change has moved the mark here."""
+        """This process's change has set the mark to this value."""
 
     def rang(self) -> None:
-        """Some process changed a target: look at the mark."""
+        """Some process changed a target; read the mark."""
 
 
 class PushControl:
-    """Reads and changes of targets. `news` is told of every change that this process makes, as soon as all partitions
-    know it, and of those of others when their bell rings."""
+    """Reads and changes targets. Reports to `news` each change by this process, once all partitions have it, and each
+    announcement of a change by another process."""
 
     def __init__(self, store: Store, control: TopicControl, checks: Checks) -> None:
         self.news: PushNews | None = None
@@ -55,7 +56,7 @@ class PushControl:
         self._checks = checks
 
     async def set(self, namespace: str, topic: str, target: PushTarget) -> tuple[PushTarget, bool]:
-        """Put a target in the place of the old one; it, and whether the topic had none."""
+        """Replace the target. Returns the new target and whether the topic had none before."""
         check_target(target, self._checks)
         self._checks.topic_name(namespace, topic)
         before: list[PushTarget | None] = []
@@ -68,7 +69,7 @@ class PushControl:
         changed, _ = await self._control.change(namespace, topic, change)
         old = before[0]
         if old is not None and (old.url, old.service, old.courier) != (target.url, target.service, target.courier):
-            await self._store.pushes.reset(namespace, topic)  # another place: what the old one did says nothing
+            await self._store.pushes.reset(namespace, topic)  # a different address: the old log does not apply
         await self._tell(namespace, topic, changed.version, target)
         return target, old is None
 
@@ -81,18 +82,18 @@ class PushControl:
         return target
 
     async def remove(self, namespace: str, topic: str) -> None:
-        """Jobs stay and can be pulled; calls that are under way end as they end."""
+        """Remove the target. Jobs stay and can be pulled; calls in flight finish normally."""
         await self.get(namespace, topic)
         changed, _ = await self._control.change(namespace, topic, lambda config, is_new: replace(config, push=None))
         await self.dropped(namespace, topic, changed.version)
 
     async def dropped(self, namespace: str, topic: str, version: int) -> None:
-        """A topic has no target any more, by this version of its config: nobody may call it."""
+        """A topic has lost its target with this version of its config; it must not be called any more."""
         await self._store.pushes.reset(namespace, topic)
         await self._tell(namespace, topic, version, None)
 
     async def pause(self, namespace: str, topic: str, paused: bool) -> PushTarget:
-        """Make no more calls, or go on. Idempotent."""
+        """Stop or resume calls to the target. Idempotent."""
         found = await self.get(namespace, topic)
         if found.paused == paused:
             return found
@@ -107,7 +108,8 @@ class PushControl:
         return replace(found, paused=paused)
 
     async def page(self, namespace: str | None, after: str, limit: int) -> tuple[list[Pushing], str | None]:
-        """Topics that have a target, by name. A page may be short and still have a cursor: the calls are bounded."""
+        """Topics that have a target, by name. A short page may still have a cursor, because the number of directory
+        calls is bounded."""
         within(limit, 1, 500, "limit")
         found: list[Pushing] = []
         for _ in range(PAGES):
@@ -138,7 +140,7 @@ class PushControl:
             await self._store.send(Partition(*MARK), (BELL,))
             await self._store.cancel(Partition(*MARK), (BELL.id,), forget=True)
         except DuelineError:
-            pass  # they look by themselves, a little later
+            pass  # the other processes read the mark a little later anyway
 
     def woken(self, partition: Partition) -> None:
         """The store woke a partition."""

@@ -1,6 +1,6 @@
-"""What happened at a topic's push target, and its breaker: the part of the store that push asks. No I/O here.
+"""The log and circuit breaker of a topic's push target: the store interface that push uses. No I/O here.
 
-One log for all processes: whoever calls a target reports it, and hears what all of them together saw.
+All processes share one log. A process that calls a target reports the outcome and gets back the combined state.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import msgspec
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One call of a push target, as its log keeps it. `status` 0: no answer came. `excerpt`: the beginning of what was
-    answered, at most 1 KiB, of failed calls only."""
+    """One call of a push target, as logged. `status` 0: no response. `excerpt`: the first 1 KiB of the response, for
+    failed calls only."""
 
     id: str
     attempt: int
@@ -26,8 +26,8 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class TargetState(msgspec.Struct, frozen=True):
-    """A push target as all processes together saw it. `failures`: calls that failed one after the other. The breaker is
-    open until `open_until_ms`; from then until the next report it is half open."""
+    """The state of a push target over all processes. `failures`: failed calls in a row. The breaker is open until
+    `open_until_ms`; from then until the next report it is half open."""
 
     failures: int = 0
     open_until_ms: int = 0
@@ -35,22 +35,22 @@ class TargetState(msgspec.Struct, frozen=True):
 
 
 class PushLog(Protocol):
-    """Operation 15: what happened at a topic's push target. Each method is one atomic call, on the topic's own slot."""
+    """The log of a topic's push target. Each method is one atomic call."""
 
     async def report(
         self, namespace: str, topic: str, attempts: Sequence[Attempt], breaker_failures: int, breaker_open_ms: int
     ) -> TargetState:
-        """Append to the log (the newest 2,000 are kept) and count, in order, for the breaker: a success closes it,
-        `breaker_failures` failures in a row open it for breaker_open_ms (0 failures: there is no breaker)."""
+        """Append to the log (the newest 2,000 are kept) and update the breaker in order: a success closes it, and
+        `breaker_failures` failures in a row open it for breaker_open_ms. breaker_failures 0: there is no breaker."""
         ...
 
     async def state(self, namespace: str, topic: str) -> TargetState: ...
     async def attempts(
         self, namespace: str, topic: str, id: str | None, cursor: bytes, limit: int
     ) -> tuple[list[Attempt], bytes | None]:
-        """The newest first, of one job or of all."""
+        """Attempts for one job or for all, newest first."""
         ...
 
     async def reset(self, namespace: str, topic: str) -> None:
-        """Forget the log and the breaker: the target was removed or replaced."""
+        """Delete the log and the breaker, because the target was removed or replaced."""
         ...

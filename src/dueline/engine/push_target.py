@@ -1,10 +1,10 @@
 """Where a topic's jobs are pushed to, as data. No I/O.
 
-A target is part of the topic's config: whoever knows the topic knows its target, in every process. How a call is made
-is the business of the push package; `courier` names who there does it.
+A target is part of the topic's config, so every process that has read the config knows the target. Calls are made by
+the push package; `courier` names the implementation.
 
-Its concurrency and rate are told to the topic's partitions, split over them, so that the store enforces both exactly
-over all processes (`limits_of`).
+Its concurrency and rate are divided among the topic's partitions, so the store enforces both exactly over all
+processes (`limits_of`).
 """
 
 from __future__ import annotations
@@ -17,34 +17,36 @@ from .policy import DEFAULT_RETRY, Backoff, Retry, StoredRetry, stored_retry
 
 MAX_SECRETS = 2
 PUSH_RETRY = Backoff(5_000, 3.0, 12 * 3_600_000, 0.2)
-"""For jobs of a topic with a target where neither job, topic nor target says: 5 s, 15 s, 45 s ... 3 h, 9 h, 12 h, 12 h.
+"""For pushed jobs if neither job, topic nor target sets a retry: 5 s, 15 s, 45 s ... 3 h, 9 h, 12 h, 12 h.
 Slower than the default of pulled jobs, because every attempt is a call to somebody else's server."""
 
 URL_HEADER, METHOD_HEADER = "Dueline-Url", "Dueline-Method"
 CARRIED_HEADERS = frozenset({URL_HEADER.lower(), METHOD_HEADER.lower()})
-"""Of a job that carries its own target (the courier "carried"), in any case; nobody outside may set them."""
+"""Headers of a job that carries its own target (the courier "carried"), in any letter case. Users may not set them."""
 
 _CREDENTIAL = re.compile(r"auth|cookie|key|password|secret|session|signature|token", re.IGNORECASE)
 
 
 def is_credential(header: str) -> bool:
-    """Whether a header may prove an identity, by its name: it is then not shown, and not given to another address."""
+    """Whether a header may hold a credential, judged by its name. Such a header is never shown, nor sent to another
+    address."""
     return _CREDENTIAL.search(header) is not None
 
 
 class Breaker(msgspec.Struct, frozen=True):
-    """After `failures` calls in a row that failed, nothing is called for open_ms; then one call decides."""
+    """After `failures` failed calls in a row, no calls are made for open_ms. Then one trial call decides."""
 
     failures: int = 10
     open_ms: int = 30_000
 
 
 class PushTarget(msgspec.Struct, frozen=True):
-    """A push target. Exactly one of `url` and `service` for the courier "http"; other couriers find it by themselves.
+    """A push target. The courier "http" needs exactly one of `url` and `service`; other couriers find the address
+    themselves.
 
-    `success`: the statuses that mean done; empty = every 2xx. `retry`: for jobs sent from now on whose own or topic's
-    policy does not say; None = unset: PUSH_RETRY. `rate_per_s` 0 = no limit. `secrets`: the newest first; all of them
-    sign. `timeout_ms` of one call; None: it may take as long as its connection lives.
+    `success`: the status codes that complete a job; empty = any 2xx. `retry`: for jobs sent from now on, if neither job
+    nor topic sets one; None = PUSH_RETRY applies. `rate_per_s` 0 = no limit. `secrets`: newest first; each adds a
+    signature. `timeout_ms`: for one call; None = as long as the connection lives.
     """
 
     url: str | None = None
@@ -63,7 +65,7 @@ class PushTarget(msgspec.Struct, frozen=True):
 
 
 class Pushing(msgspec.Struct, frozen=True):
-    """A topic that has a target. `version` is that of its config: another one, maybe another target."""
+    """A topic that has a target. `version` is that of its config; if it changes, the target may have changed."""
 
     namespace: str
     topic: str
@@ -72,7 +74,7 @@ class Pushing(msgspec.Struct, frozen=True):
 
 
 def retry_of(own: Retry | None, target: PushTarget | None) -> Retry:
-    """The retry of a topic's jobs: what its policy says, else its target, else the default."""
+    """The retry of a topic's jobs: from its policy, else from its target, else the default."""
     if own is not None:
         return own
     if target is None:
@@ -81,7 +83,7 @@ def retry_of(own: Retry | None, target: PushTarget | None) -> Retry:
 
 
 def limits_of(target: PushTarget | None, partitions: int) -> list[tuple[int, float]]:
-    """What each partition may have in flight, and its rate: together exactly the target's. Without a target no
+    """The in-flight limit and the rate of each partition. They add up to the target's; without a target there are no
     limits."""
     if target is None:
         return [(0, 0.0)] * partitions
@@ -90,7 +92,7 @@ def limits_of(target: PushTarget | None, partitions: int) -> list[tuple[int, flo
 
 
 class StoredTarget(StoredRetry, frozen=True, omit_defaults=True):
-    """A target as the directory keeps it. `breaker` empty: none."""
+    """The stored form of a target. `breaker` empty: none."""
 
     url: str | None = None
     service: str | None = None

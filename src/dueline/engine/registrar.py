@@ -1,9 +1,9 @@
-"""Keeps the directory's list of topics true, from the side of the sender (STORE 47).
+"""Registers topics in the directory when they are used, and removes unused ones.
 
-A topic is registered before this process's first send to it and again after 10 minutes of use, so an entry that is
-older than the idle time belongs to a topic that nobody sends to. Such a topic is removed when its partitions hold
-nothing. A send that slips in between finds a partition that is not listed; the store says so (`events.unlisted`) and
-the topic is registered again.
+A topic is registered before this process's first send to it and again after 10 minutes of use. An entry older than the
+idle time therefore belongs to a topic that nobody sends to. Such a topic is removed if its partition is empty. If a
+send arrives during the removal, the store reports that the partition is not listed (`events.unlisted`), and the topic
+is registered again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_PER_ROUND = 1000
 
 
 class Registrar:
-    """`time_s` is the loop's clock; `idle_ms` how long a topic may be unused before it is removed."""
+    """`time_s` is the loop's clock. `idle_ms` is how long a topic may be unused before it is removed."""
 
     def __init__(self, store: Store, topics: Topics, time_s: Callable[[], float], idle_ms: int = IDLE_MS) -> None:
         self._store = store
@@ -34,7 +34,7 @@ class Registrar:
         self._call: asyncio.Task[None] | None = None
 
     async def listed(self, topic: Topic) -> None:
-        """Return when the directory has this topic. Calls at the same time travel together."""
+        """Return once the directory has this topic. Concurrent calls are batched."""
         started_s = self._time_s()
         self._wanted[(topic.namespace, topic.name)] = None
         while (topic.namespace, topic.name) in self._wanted:
@@ -43,7 +43,7 @@ class Registrar:
         topic.listed = True
 
     def unlisted(self, namespace: str, topic: str) -> None:
-        """A partition changed which the directory does not list: list it, soon."""
+        """A partition changed whose topic is not in the directory; register it soon."""
         self._wanted[(namespace, topic)] = None
         self._flush().add_done_callback(_seen)
 
@@ -59,9 +59,9 @@ class Registrar:
             self._wanted.pop(key, None)
 
     async def remove_idle(self) -> int:
-        """Remove topics that are unused and empty, at most 1,000 a round; the number of removed ones.
+        """Remove up to 1,000 unused, empty topics per round. Returns how many were removed.
 
-        A topic that is still needed is registered again: it is looked at once per idle time, and others come next.
+        A topic that is still needed is registered again, so it is checked once per idle time and does not delay others.
         """
         before_ms = self._store.now_ms() - self._idle_ms
         removed = seen = 0
@@ -82,16 +82,17 @@ class Registrar:
         return removed
 
     async def _remove(self, entry: TopicEntry) -> bool:
-        """True when it is gone. A topic without config has one partition; one with config stays for ever."""
+        """True if the topic was removed. A topic without a config has one partition; one with a config is never
+        removed."""
         if entry.version:
             return False
         partition = Partition(entry.namespace, entry.topic, 0, self._topics.has_namespace_ids(entry.namespace))
         if not await self._store.retire(partition):
             return False
         if not await self._store.directory.remove(entry.namespace, entry.topic, entry.seen_ms):
-            return True  # registered by a sender since; that is newer than what was looked at
+            return True  # a sender has registered it since the entry was read
         self._topics.gone(entry.namespace, entry.topic)
-        # A send may have come between the two calls. One that comes later is told by the store.
+        # A send may have arrived between the two calls. The store reports later ones as unlisted.
         return await self._store.retire(partition)
 
     async def stop(self) -> None:
@@ -100,7 +101,6 @@ class Registrar:
 
 
 def _seen(task: asyncio.Task[None]) -> None:
-    """A failure here needs no more than being looked at: the store says `unlisted` again at the partition's next
-    change."""
+    """Retrieve the exception and ignore it: the store reports `unlisted` again at the partition's next change."""
     if not task.cancelled():
         task.exception()

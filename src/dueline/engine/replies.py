@@ -1,4 +1,4 @@
-"""Result codes of the store as errors: the one place where a number becomes a refusal."""
+"""Maps result codes of the store to errors, in one place."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ RESULTS: dict[Code, str] = {
 
 
 def refusal(code: Code) -> errors.DuelineError | None:
-    """The error that a code means, None when it is a success."""
+    """The error for a code; None for a success."""
     kind = REFUSALS.get(code)
     return None if kind is None else kind()

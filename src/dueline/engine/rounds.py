@@ -1,11 +1,12 @@
-"""Work in the background, round after round: how whatever runs by itself begins, rests, fails and ends.
+"""The background loop that every periodic task uses: it starts, sleeps, backs off after failures and stops.
 
-    start --> round --the seconds it said, or wake()--> round --> ... --> end() | stop()
-                |                                         ^
-                +--failed: back off, woken or not --------+
+    start --> round --the returned seconds, or wake()--> round --> ... --> end() | stop()
+                |                                          ^
+                +--failed: back off, even if woken --------+
 
-A round says how long it may sleep. A wake-up during a round is not lost: the next one begins at once. A failure that is
-no DuelineError is a bug, and the event loop's exception handler hears of it; the work goes on either way.
+A round returns how long the loop may sleep. A wake-up during a round is not lost: the next round begins at once. An
+exception that is not a DuelineError is a bug and goes to the event loop's exception handler. The loop continues either
+way.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ MOST_DOUBLINGS = 10
 
 
 class Rounds:
-    """start, wake, stop; safe to stop twice or before the start, and never started again.
+    """A background loop. `stop` is safe to call twice or before `start`. It cannot be restarted.
 
-    `work`: one round; the seconds until the next one, unless woken. `failed`: what is said of a bug in it. `back_off`:
-    the first rest after a failure and the longest, in seconds; it doubles until a round succeeds. `calm`: after a round
-    no wake-up counts for this many times as long as it took.
+    `work` does one round and returns the seconds until the next one. `failed`: the message for a bug in it. `back_off`:
+    the first and the longest pause after a failure, in seconds; it doubles until a round succeeds. `calm`: after a
+    round, wake-ups are ignored for `calm` times its duration.
     """
 
     def __init__(
@@ -42,12 +43,12 @@ class Rounds:
         self._calm = calm
         self._failures = 0
         self._woken = asyncio.Event()
-        self._rested = asyncio.Event()  # set by time and by the end, not by a wake-up
+        self._rested = asyncio.Event()  # set by the timer and by `end`, not by a wake-up
         self._task: asyncio.Task[None] | None = None
         self.stopping = False
 
     def wake(self) -> None:
-        """There may be something to do: let the next round begin."""
+        """There may be work; begin the next round."""
         self._woken.set()
 
     def start(self) -> None:
@@ -55,13 +56,13 @@ class Rounds:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def end(self) -> None:
-        """The round that is under way is the last one; `stop` waits for it."""
+        """Make the current round the last one. `stop` waits for it."""
         self.stopping = True
         self._woken.set()
         self._rested.set()
 
     async def stop(self) -> None:
-        """End, after the round that is under way."""
+        """End after the current round."""
         self.end()
         if self._task is not None:
             await asyncio.wait([self._task])
@@ -94,7 +95,7 @@ class Rounds:
         if self.stopping:
             return
         if rest_s <= 0:
-            await asyncio.sleep(0)  # others have their turn, even if nothing in a round really waits
+            await asyncio.sleep(0)  # let other tasks run, even if nothing in a round awaits I/O
             return
         self._rested.clear()
         handle = self._timer.call_later(rest_s, over.set)

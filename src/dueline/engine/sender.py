@@ -1,4 +1,4 @@
-"""Sends: check, register the topic, call the store with the policy that this process knows; again if that is stale."""
+"""Sends: check the command, register the topic, call the store with the cached policy, and retry if it is stale."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ UNKNOWN_ITEM = (
 
 
 class SendWatch(Protocol):
-    """Whoever logs what became of sends. Called inside the event loop; must not wait and must not raise."""
+    """Observes the outcome of sends. Called inside the event loop; must not block or raise."""
 
     def stored(self, namespace: str, topic: str, due_at_ms: int) -> None: ...
     def refused(self, namespace: str, topic: str, error: DuelineError) -> None:
-        """Nothing can be stored at the moment, whatever it is."""
+        """No send can be stored at the moment."""
 
 
 class Sender:
-    """The way of a send from command to answer. `closed`: why none is taken. `watch` is told of them."""
+    """Takes a send from command to answer. `closed`: why sends are refused. `watch`: observes the outcomes."""
 
     def __init__(self, store: Store, topics: Topics, registrar: Registrar, checks: Checks, timer: Timer) -> None:
         self._store = store
@@ -53,7 +53,7 @@ class Sender:
         self.closed: str | None = None
         self.watch: SendWatch | None = None
         self.tell_partitions: Callable[[str, str], Awaitable[Topic]] | None = (
-            None  # of a topic that they have forgotten
+            None  # for partitions that have dropped their topic
         )
 
     async def send(self, namespace: str, name: str, command: Send) -> Sent:
@@ -61,7 +61,7 @@ class Sender:
             raise self._refused(namespace, name, StoreDown(self.closed))
         topic = self._topics.known(namespace, name) or await self._topics.load(namespace, name)
         id = new_id() if command.id is None else command.id
-        version = topic.version  # of the policy that the item is made with: while it is registered another may come
+        version = topic.version  # of the policy used for the item; registering the topic may load a newer one
         item = send_item(command, id, topic, self._checks, self._now_ms)
         if self._time_s() >= topic.registered_until_s:
             await self._register(topic)
@@ -88,13 +88,13 @@ class Sender:
         name: str,
         command: Send,
     ) -> Sent | None:
-        """A send from any thread, by a call of the store that needs no loop. None: nothing was done, `send` must be
-        awaited instead. Raises what `send` raises."""
+        """Send from any thread, with a store call that needs no event loop. None: nothing was sent; await `send`.
+        Raises the same errors as `send`."""
         topic = self._topics.known(namespace, name)
         if topic is None or command.merge is not None or self._time_s() >= topic.registered_until_s:
             return None
         id = new_id() if command.id is None else command.id
-        version = topic.version  # before the item is made: the loop's thread may read a new policy meanwhile
+        version = topic.version  # read before the item is made, because the loop's thread may load a new policy
         item = send_item(command, id, topic, self._checks, self._now_ms)
         result = store(topic.partition_of(id), item, version)
         if result is None:
@@ -119,7 +119,7 @@ class Sender:
         try:
             await self._registrar.listed(topic)
         except UnknownOutcome as error:
-            raise StoreDown(error.message) from None  # of the list of topics; the job itself was not sent
+            raise StoreDown(error.message) from None  # registering the topic failed; the job was not sent
 
     def _items(self, topic: Topic, commands: Sequence[Send], ids: Sequence[str]) -> list[SendItem]:
         items: list[SendItem] = []
@@ -133,7 +133,7 @@ class Sender:
     async def _send_items(
         self, topic: Topic, version: int, commands: Sequence[Send], items: Sequence[SendItem]
     ) -> list[Sent | DuelineError]:
-        """`version`: of the policy that the items were made with."""
+        """`version`: of the policy used for the items."""
         if (
             len(topic.partitions) == 1
             and len(items) <= BATCH_JOBS
@@ -147,7 +147,7 @@ class Sender:
             some = await self._send_batch(topic, partition, version, own, batch.items)
             answers.update(zip(batch.places, some, strict=True))
 
-        # All of them at once: the store keeps their order, and is at the first while the next is made.
+        # All batches start at once. The store keeps their order and works on one while the next is prepared.
         split_items = split(topic, items, lambda item: item.id, lambda item: len(item.body))
         await asyncio.gather(
             *(run(partition, batch) for partition, batches in split_items.items() for batch in batches)
@@ -157,7 +157,7 @@ class Sender:
     async def _send_batch(
         self, topic: Topic, partition: Partition, version: int, commands: Sequence[Send], items: Sequence[SendItem]
     ) -> list[Sent | DuelineError]:
-        """One store call. Its failure is the answer for each of its jobs."""
+        """One store call. If it fails, each of its jobs gets the error."""
         try:
             results = await self._store.send(partition, items, version)
         except StalePolicy as stale:
@@ -171,11 +171,12 @@ class Sender:
     async def _send_again(
         self, topic: Topic, commands: Sequence[Send], ids: Sequence[str], version: int
     ) -> list[Sent | DuelineError]:
-        """A partition knows a newer policy, or has forgotten its topic: nothing was stored. Read the config, make the
-        items anew, one job at a time.
+        """A partition has a newer policy or has dropped its topic, and nothing was stored. Read the config and send
+        again, one job at a time.
 
-        The config is always written before the partitions hear of it. If the directory still has an older one after a
-        second look, it has lost it; then the partition's own version counts, so that sends go on.
+        The config is always written to the directory before it is passed to the partitions. If the directory still has
+        an older one at the second read, it has lost the newer one. Then the partition's version is used, so that sends
+        can continue.
         """
         answers: list[Sent | DuelineError] = []
         for command, id in zip(commands, ids, strict=True):
@@ -188,7 +189,7 @@ class Sender:
     async def _send_one_again(self, topic: Topic, command: Send, id: str, version: int) -> Sent | DuelineError:
         for attempt in range(TRIES):
             if version == 0 < topic.version and self.tell_partitions is not None:
-                # Somebody deletes the topic. Registered first, it stays as it is or becomes a new one: engine.deletion.
+                # The topic is being deleted. Registering it first keeps it or creates a new one (engine.deletion).
                 await self._register(topic)
                 await self.tell_partitions(topic.namespace, topic.name)
             elif topic.version < version:
@@ -226,7 +227,7 @@ class Sender:
 
 
 def _placed(item: SendItem, topic: Topic) -> SendItem:
-    """The item for the partitions that the topic has now: while it was registered it may have got more of them."""
+    """The item for the topic's current partitions. Registering the topic may have shown that it has more of them."""
     if item.merge is None or len(topic.partitions) == 1:
         return item
     id = group_id(item.merge.key, item.id, topic)
@@ -234,7 +235,7 @@ def _placed(item: SendItem, topic: Topic) -> SendItem:
 
 
 def _failure(error: DuelineError, command: Send, id: str) -> DuelineError:
-    """The failure of a store call, for one of its sends. An unknown outcome names the id that makes a repeat safe."""
+    """The error of a store call, for one of its sends. An unknown outcome names the id that makes a retry safe."""
     if command.merge is None or not isinstance(error, UnknownOutcome):
         return error_for(error, id)
     item_id = command.merge.item_id

@@ -1,7 +1,7 @@
-"""From a send command to the numbers of a store item. No I/O.
+"""Turns a send command into a store item. No I/O.
 
-The policy is resolved job > topic > push target > server default, and equal policies are one object, so that the store
-can tell them apart by identity. A send without options takes the topic's ready-made policy: this is the hot path.
+The policy is resolved in the order job, topic, push target, server default. Equal policies are one object, so the store
+can compare them by identity. A send without options uses the topic's prepared policy: this is the hot path.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _head = struct.Struct(">BqqI").pack
 
 
 class _Written(msgspec.Struct, array_like=True):
-    """The options of a request as written, for its fingerprint. "At once" is written as None, as it always was, so that
-    the fingerprints of stored jobs stay valid; `unset` tells it from what was not said."""
+    """The options of a request as given, for its fingerprint. "At once" is encoded as None, so that fingerprints of
+    already stored jobs stay valid; `unset` distinguishes it from an option that was not given."""
 
     lease_ms: int | None
     ttl_ms: int | None
@@ -47,12 +47,12 @@ class _Written(msgspec.Struct, array_like=True):
 
 @lru_cache(4096)
 def same_policy(policy: JobPolicy) -> JobPolicy:
-    """The one object that stands for this policy."""
+    """The shared object for this policy."""
     return policy
 
 
 def job_policy(command: Send, topic: Topic) -> JobPolicy:
-    """The policy of a job with options of its own: what it says, else what the topic says, else the default."""
+    """The policy of a job with its own options: each is the job's, else the topic's, else the default."""
     base = topic.job_policy
     retry = base.retry if command.retry is UNSET else command.retry
     own = command.max_attempts
@@ -76,7 +76,7 @@ def job_policy(command: Send, topic: Topic) -> JobPolicy:
 
 
 def _dead_retain_ms(command: Send, topic: Topic) -> int:
-    """What the job says, but where its death has somewhere to go at least long enough to be sent on."""
+    """The job's own value. If dead jobs are forwarded, at least long enough for that."""
     if command.dead_retain_ms is None:
         return topic.job_policy.dead_retain_ms
     return max(command.dead_retain_ms, ON_DEAD_KEEP_MS if topic.config.policy.on_dead is not None else 0)
@@ -111,7 +111,7 @@ def _written(command: Send) -> bytes:
 
 
 def _fingerprint(command: Send, options: bytes) -> int:
-    """64 bits over the request as written: body, kind, time and options, not the id and not what a conflict does."""
+    """64 bits over the request as given: body, kind, time and options, without the id and the conflict rules."""
     delay_ms, at_ms = command.delay_ms, command.at_ms
     head = _head(
         command.kind,
@@ -123,7 +123,7 @@ def _fingerprint(command: Send, options: bytes) -> int:
 
 
 def send_item(command: Send, id: str, topic: Topic, checks: Checks, now_ms: Callable[[], int]) -> SendItem:
-    """Check a command against the limits and the topic, and make its numbers. `id` is the command's or a made one."""
+    """Check a command against the limits and the topic, and make its item. `id` is the command's or a new one."""
     if command.id is not None:
         check_name(id, "id")
     if len(command.body) > topic.max_body_bytes:
@@ -161,7 +161,7 @@ def send_item(command: Send, id: str, topic: Topic, checks: Checks, now_ms: Call
         fingerprint = _fingerprint(command, _written(command))
         if command.ttl_ms is not UNSET:
             ttl_ms = command.ttl_ms
-    if config.spread_ms:  # of a fixed time; a quiet one is not spread
+    if config.spread_ms:  # only fixed times are spread, not quiet ones
         share_ms = random.randint(0, config.spread_ms)
         if at_ms is None:
             delay_ms = (delay_ms or 0) + share_ms

@@ -1,7 +1,7 @@
-"""One call with many jobs over the partitions that hold them: split, run, and put the results back in order.
+"""Runs one call with many jobs on the partitions that hold them: split, run, and put the results back in order.
 
-Jobs of one partition go in order, at most a batch at a time; partitions go side by side. A store call that fails is
-the failure of its own jobs; the other calls are made all the same.
+Jobs of one partition run in order, one batch at a time; partitions run concurrently. A failed store call affects only
+its own jobs; the other calls are still made.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ I = TypeVar("I")  # noqa: E741
 
 
 class Batch(msgspec.Struct, Generic[I]):
-    """Items for one partition, and their places in the whole call."""
+    """Items for one partition, and their positions in the whole call."""
 
     places: list[int]
     items: list[I]
@@ -52,7 +52,7 @@ def split(
 
 
 class PartialOutcome(UnknownOutcome):
-    """Not all store calls of this call were answered. `results` has for each item what is known of it."""
+    """Not all store calls of this call were answered. `results` has an outcome or an error for each item."""
 
     def __init__(self, results: Sequence[Outcome | DuelineError]) -> None:
         super().__init__()
@@ -66,10 +66,10 @@ async def over_partitions(
     call: Callable[[Partition, Sequence[I]], Awaitable[list[Outcome]]],
     count: Callable[[Sequence[Outcome]], None],
 ) -> list[Outcome]:
-    """The results of `call` in the order of the items; `count` is told those of every store call that was answered.
+    """The outcomes of `call` in the order of the items. `count` gets those of every store call that was answered.
 
-    A failed store call is raised, never returned, so that nobody takes a failed item for a done one: as it is when
-    there was only this one, else as PartialOutcome with an error for each of its items.
+    A failed store call raises, so that no caller mistakes a failed item for a finished one. If it was the only call,
+    its own error is raised; otherwise PartialOutcome, with an error for each of the failed items.
     """
     if not items:
         return []
@@ -98,7 +98,7 @@ async def over_partitions(
 
 
 def error_for(error: DuelineError, id: str) -> DuelineError:
-    """The failure of a whole store call, for one of its jobs: one error object may stand for many."""
+    """The error of a whole store call, for one of its jobs. Jobs may share one error object."""
     if isinstance(error, UnknownOutcome):
         return UnknownOutcome(error.message, error.field, error.id or id)
     return type(error)(error.message, error.field)

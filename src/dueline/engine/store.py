@@ -1,22 +1,22 @@
-"""The store's interface: fourteen whole operations on partitions. No I/O here, no redis type, no key.
+"""The store's interface. No I/O here, no Redis types and no keys.
 
-Each operation is one atomic call on one partition (a topic in one partition) and takes many jobs. Two
-implementations pass one contract suite: `store.memory` (the readable reference) and `store.valkey` (Lua).
+Each operation is one atomic call on one partition and takes many jobs. Two implementations pass one contract suite:
+`store.memory` (the readable reference) and `store.valkey` (Lua).
 
-Time. Every operation happens at one moment `now` of the store's clock. What begins is counted from the next whole
-millisecond (due times, deadlines, retention), what is over is judged by the past one, so nothing is ever early.
+Time. Every operation happens at one moment `now` of the store's clock. New due times, deadlines and retention count
+from `now` rounded up to a millisecond; what has passed is judged by `now` rounded down. So nothing is ever early.
 
-Repeats. An implementation may repeat a call whose answer was lost; the repeat answers like the first call.
+Repeats. An implementation may repeat a call whose answer was lost; the repeated call returns the first call's answer.
 
-Order. Jobs become deliverable by due time, then by send order, also within one millisecond.
+Order. Jobs become deliverable by due time, then by send order, even within one millisecond.
 
-Tokens. A lease token is current until the job is leased again, released, edited, replaced or ended: with a current
-token ack, release and extend succeed also after the deadline, except on the last attempt, whose job is dead at its
-deadline. `token=None` (dialects without tokens) means: whoever holds it, in any live state for ack; leased for release.
-An ack with the token of the ack that ended the job answers OK again while its tombstone is readable.
+Tokens. A lease token is current until the job is leased again, released, edited, replaced or ended. With a current
+token, ack, release and extend succeed even after the deadline. The exception is the last attempt: its job is dead at
+the deadline. `token=None` is for dialects without tokens: ack then accepts any live state, release any lease. Repeating
+the ack that ended a job, with the same token, returns OK while its tombstone is readable.
 
-Refusals are answers, not exceptions: each item has its own `Code`. Exceptions (`Unavailable`, `UnknownOutcome`,
-`StoreFull`, `ClockStep`) are about the whole call.
+Refusals are return values, not exceptions: each item has its own `Code`. Exceptions (`Unavailable`, `UnknownOutcome`,
+`StoreFull`, `ClockStep`) concern the whole call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .push_log import PushLog
 
 
 class Code(IntEnum):
-    """What happened to one item. The numbers are those of the scripts (store/lua/lib/codes.lua)."""
+    """What happened to one item. The scripts use the same numbers (store/lua/lib/codes.lua)."""
 
     OK = 0
     CREATED = 1
@@ -48,56 +48,57 @@ class Code(IntEnum):
     ALREADY_DONE = 14
     VERSION_MISMATCH = 15
     BROKEN = 16
-    ELSEWHERE = 17  # namespaces with `namespace_ids`: the id lives in another topic
+    ELSEWHERE = 17  # namespaces with `namespace_ids`: the id is used in another topic
 
 
 class OnConflict(IntEnum):
     """What a send does when its id is taken."""
 
-    REJECT = 0  # the same request again (fingerprint) is kept, another one is refused
+    REJECT = 0  # an identical request (by fingerprint) returns KEPT, a different one is refused
     KEEP = 1
     REPLACE = 2
 
 
 class Spare(IntEnum):
-    """What a cancel leaves as it is, beside what has ended."""
+    """Which live jobs a cancel leaves alone."""
 
     NONE = 0
     LEASED = 1  # answered JOB_LEASED
-    OVERDUE = 2  # a leased job whose ttl is over counts as ended: ALREADY_DONE, and `forget` removes it
+    OVERDUE = 2  # a leased job whose ttl has passed counts as ended: ALREADY_DONE, and `forget` removes it
 
 
 class MergeUpdate(IntEnum):
-    """What a fixed time of a later send does to the time of its group."""
+    """Whether the fixed time of a later send changes the due time of its group."""
 
     ONCE = 0  # the first send's time stays
-    ALWAYS = 1  # the newest one counts
+    ALWAYS = 1  # the newest send's time applies
 
 
 class Merge(msgspec.Struct, frozen=True):
-    """Join the open group of `key`, or open one. Each send brings its own wish for the time: `quiet_ms` (from now on),
-    else the fixed time of its item, under the rule `update`. `max_wait_ms` (counted from the opening) and `max_items`
-    are the opening send's; so are policy, ttl, tags and headers. `item_id`: an item that the key has already, in any
-    group that is still readable, is not added again (KEPT).
+    """Join the open group of `key`, or open one. Each send requests a due time for the group: now + `quiet_ms`, else
+    the fixed time of its item under the rule `update`. The send that opens the group sets `max_wait_ms` (counted from
+    the opening), `max_items`, policy, ttl, tags and headers. `item_id`: if a readable group of the key already has an
+    item with this id, the item is not added again (KEPT).
 
-    A group that fails while an open one of its key is there (at its release, or when a pull finds its over lease), or
-    that waits for its retry when a send opens one, gives its items to that one if they fit. All stand there in send
-    order; the giver ends as cancelled, and its release answers with the taker's due time."""
+    A failed group moves its items to the open group of its key if they fit. This happens when it fails (at its release,
+    or when a pull finds its lease expired) while a group is open, or when a send opens one while it waits for its
+    retry. The items of both are then in send order. The failed group ends as cancelled, and its release returns the due
+    time of the open one."""
 
     key: str
     quiet_ms: int | None = None
     max_wait_ms: int | None = None
     max_items: int = 1000
-    max_bytes: int = 256 * 1024  # of all items; an item that does not fit closes the group and opens the next one
+    max_bytes: int = 256 * 1024  # of all items; an item that does not fit closes the group and opens another
     update: MergeUpdate = MergeUpdate.ONCE
     item_id: str | None = None
-    waits_when_full: bool = False  # a full group takes no more and waits for its time; else it is due at once
+    waits_when_full: bool = False  # a full group is closed and waits for its due time; otherwise it is due at once
 
 
 class SendItem(msgspec.Struct, frozen=True):
-    """One job to store. Exactly one of delay_ms / at_ms counts: at_ms when it is not None.
+    """One job to store. at_ms applies if it is not None, else delay_ms.
 
-    With `merge` it is an item: `body` and `kind` are the item's, `id` is that of the group if one has to be opened.
+    With `merge` it is an item of a group: `body` and `kind` are the item's, and `id` is for the group if it is new.
     """
 
     id: str
@@ -109,16 +110,16 @@ class SendItem(msgspec.Struct, frozen=True):
     ttl_ms: int | None
     on_live: OnConflict
     on_ended: OnConflict
-    fingerprint: int  # 64 bits over the request as written (times, policy, tags, headers, body)
+    fingerprint: int  # 64 bits over the request as given (times, policy, tags, headers, body)
     tags: tuple[str, ...] = ()
     headers: bytes = b""
     merge: Merge | None = None
-    on_overdue: OnConflict | None = None  # a leased job whose ttl is over; None: as on_live
+    on_overdue: OnConflict | None = None  # for a leased job whose ttl has passed; None: as on_live
 
 
 class SendOutcome(msgspec.Struct, frozen=True):
-    """code: CREATED KEPT REPLACED APPENDED ID_EXISTS ELSEWHERE. The rest describes the job that is there now.
-    Of a merge also the group's id and the number of its items."""
+    """code: CREATED KEPT REPLACED APPENDED ID_EXISTS ELSEWHERE. The other fields describe the job that now has the id.
+    For a merge they include the group's id and its number of items."""
 
     code: Code
     state: State
@@ -130,14 +131,15 @@ class SendOutcome(msgspec.Struct, frozen=True):
 
 
 class Credit(msgspec.Struct, frozen=True):
-    """One waiter's wish: up to `max` jobs, leased for lease_ms (None: the job's own, else the call's default)."""
+    """One waiter's request: up to `max` jobs, leased for lease_ms (None: the job's own, else the call's default)."""
 
     max: int
     lease_ms: int | None
 
 
 class Pull(msgspec.Struct, frozen=True):
-    """Take due jobs for several waiters at once, in their order. `wait_ms` > 0: somebody waits on (wake-ups wanted)."""
+    """Take due jobs for several waiters at once, in their order. `wait_ms` > 0: the caller keeps waiting and wants
+    wake-ups."""
 
     credits: tuple[Credit, ...]
     default_lease_ms: int
@@ -145,9 +147,9 @@ class Pull(msgspec.Struct, frozen=True):
 
 
 class PullOutcome(msgspec.Struct, frozen=True):
-    """`jobs[i]` goes to the waiter whose credit covers place i. `next_ms`: the first moment at which another pull could
-    give something (None: only a wake-up can change that). `more`: the bound ended this call, pull again at once.
-    `on_duty`: this process serves the partition first; others wait a little longer (store.valkey)."""
+    """`jobs[i]` goes to the waiter whose credit covers position i. `next_ms`: the earliest time at which another pull
+    could return a job (None: only after a wake-up). `more`: this call reached its bound; pull again at once. `on_duty`:
+    this process serves the partition first; others wait a little longer (store.valkey)."""
 
     jobs: list[LeasedJob]
     next_ms: int | None
@@ -155,7 +157,7 @@ class PullOutcome(msgspec.Struct, frozen=True):
     now_ms: int
     on_duty: bool = True
     deaths: tuple[Reason, ...] = ()
-    leases_lost: int = 0  # of the jobs: how many had an over lease before
+    leases_lost: int = 0  # how many of the jobs had a lease that expired
 
 
 class Ref(msgspec.Struct, frozen=True):
@@ -166,9 +168,9 @@ class Ref(msgspec.Struct, frozen=True):
 
 
 class Release(msgspec.Struct, frozen=True):
-    """Give back. delay_ms None: the retry policy decides. `count` False: costs no attempt (at most 100 times a job);
-    with delay_ms 0 the job then goes back to the place it had.
-    `dead`: end it as REJECTED or CORRUPT instead. A release on the last counted attempt ends it as EXHAUSTED."""
+    """Give a leased job back. delay_ms None: the retry policy decides. `count` False: costs no attempt (at most 100
+    times per job); with delay_ms 0 the job then returns to its old place in the order. `dead`: end it as REJECTED or
+    CORRUPT instead. A release on the last attempt ends it as EXHAUSTED."""
 
     id: str
     token: str | None
@@ -188,7 +190,8 @@ class Extend(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """Result of ack, release, extend, cancel, edit, revive, purge. `at_ms`: the new due time or deadline if any."""
+    """What ack, release, extend, cancel, edit, revive or purge did to one job. `at_ms`: the new due time or deadline,
+    if any."""
 
     code: Code
     at_ms: int = 0
@@ -197,7 +200,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """Change a scheduled or ready job; None = leave it. Gives it a new version (and place in the order).
+    """Change a scheduled or ready job; None = leave unchanged. Gives it a new version and a new place in the order.
     `at_ms` 0 = now (fire). `ttl_ms` counts from the (new) due time; 0 = none."""
 
     id: str
@@ -209,11 +212,11 @@ class Edit(msgspec.Struct, frozen=True):
     headers: bytes | None = None
     tags: tuple[str, ...] | None = None
     ttl_ms: int | None = None
-    policy: JobPolicy | None = None  # the whole policy, made by the engine from the job's own; only with `version`
+    policy: JobPolicy | None = None  # the whole policy, computed by the engine from the job's own; only with `version`
 
 
 class Query(msgspec.Struct, frozen=True):
-    """One page of jobs. `state` None: every job that is there. `cursor` b"" = from the beginning."""
+    """One page of jobs. `state` None: all states. `cursor` b"" = from the beginning."""
 
     state: State | None = None
     tag: str | None = None
@@ -226,7 +229,7 @@ class Query(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A page may be empty and still have a cursor: at most 500 entries are inspected a call."""
+    """A page may be empty and still have a cursor, because one call inspects at most 500 entries."""
 
     jobs: list[Job]
     cursor: bytes | None
@@ -234,7 +237,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """Counts of one partition (no scans). `ready` may count a dead one for up to the clean-up grain (10 s)."""
+    """Counts of one partition (no scans). `ready` may include jobs that died since the last clean-up (up to 10 s)."""
 
     scheduled: int
     ready: int
@@ -253,7 +256,7 @@ class Stats(msgspec.Struct, frozen=True):
 
 
 class Control(msgspec.Struct, frozen=True):
-    """Set what a partition knows about its topic; None = leave it. `pause_until_ms` 0 = resume."""
+    """Change a partition's copy of its topic's settings; None = leave unchanged. `pause_until_ms` 0 = resume."""
 
     pause_until_ms: int | None = None
     max_in_flight: int | None = None  # 0 = no limit
@@ -262,7 +265,7 @@ class Control(msgspec.Struct, frozen=True):
 
 
 class Revive(msgspec.Struct, frozen=True):
-    """Bring dead jobs back, attempts from 0. ids None: the `limit` oldest."""
+    """Make dead jobs live again, with no attempts used. ids None: the `limit` oldest."""
 
     ids: tuple[str, ...] | None
     limit: int = 0
@@ -272,14 +275,15 @@ class Revive(msgspec.Struct, frozen=True):
 
 
 class Purge(msgspec.Struct, frozen=True):
-    """Forget ended jobs. ids None: the `limit` oldest dead ones."""
+    """Delete ended jobs. ids None: the `limit` oldest dead ones."""
 
     ids: tuple[str, ...] | None
     limit: int = 0
 
 
 class CleanOutcome(msgspec.Struct, frozen=True):
-    """What one bounded clean-up step wrote down. `next_ms`: when the next work comes, None = none; `more`: at once."""
+    """What one bounded clean-up step recorded. `next_ms`: when the next work is due, None = never; `more`: call again
+    at once."""
 
     expired: int
     exhausted: int
@@ -290,7 +294,7 @@ class CleanOutcome(msgspec.Struct, frozen=True):
 
 
 class TopicEntry(msgspec.Struct, frozen=True):
-    """A topic in the directory. `config` is the engine's own (policy, partitions, pause); version 0 = none."""
+    """A topic in the directory. `config` is opaque to the store (policy, partitions, pause); version 0 = no config."""
 
     namespace: str
     topic: str
@@ -300,67 +304,68 @@ class TopicEntry(msgspec.Struct, frozen=True):
 
 
 class Hint(msgspec.Struct, frozen=True):
-    """Somewhere to tidy: a partition and a time."""
+    """A hint that a partition needs clean-up at a time."""
 
     partition: Partition
     at_ms: int
 
 
 class Events(Protocol):
-    """What a store tells its engine, from inside the event loop."""
+    """Callbacks from a store to its engine, inside the event loop."""
 
     def woken(self, partition: Partition) -> None:
-        """Something became deliverable earlier than the last `next_ms` said, or a wake-up may have been missed."""
+        """A job became deliverable earlier than the last `next_ms`, or a wake-up may have been missed."""
 
     def noted(self, partition: Partition, at_ms: int) -> None:
-        """There is clean-up work on this partition at that time which the directory does not know yet."""
+        """This partition needs clean-up at that time, and the directory has no hint for it yet."""
 
     def unlisted(self, partition: Partition) -> None:
-        """A call changed a partition that no directory entry is known for: register its topic."""
+        """A call changed a partition whose topic is not known to be in the directory; register it."""
 
     def policy_changed(self, partition: Partition, version: int) -> None:
-        """The partition knows a newer policy version than the call carried."""
+        """The partition has a newer policy version than the call."""
 
 
-DIRECTORY_PAGE = 100  # topics that one call shows
+DIRECTORY_PAGE = 100  # topics per call
 
 
 class Directory(Protocol):
-    """Operation 14: what is known across partitions. Each method is one atomic call."""
+    """Data that belongs to no single partition: topics, configs and clean-up hints. Each method is one atomic call."""
 
     async def register(self, topics: Sequence[tuple[str, str]]) -> None:
-        """List topics. Each registration, and each write of a config, gives a topic a later `seen_ms` than it had."""
+        """Add topics to the directory. Each registration and each config write increases the topic's `seen_ms`."""
         ...
 
     async def topic(self, namespace: str, topic: str) -> TopicEntry | None: ...
     async def topics(self, namespace: str | None, after: str, limit: int) -> list[TopicEntry]:
-        """Topics by name, after `after`; at most DIRECTORY_PAGE a call."""
+        """Topics by name, after `after`; at most DIRECTORY_PAGE per call."""
         ...
 
     async def set_config(
         self, namespace: str, topic: str, config: bytes, expected_version: int | None
     ) -> TopicEntry | None:
-        """Write a topic's config, giving it the next version: one that no config had before, also not one of a topic
-        that was removed. None: the version was not the expected one."""
+        """Write a topic's config under a new version, which no config of this name ever had, not even before the topic
+        was removed. None: the current version is not the expected one."""
         ...
 
     async def remove(self, namespace: str, topic: str, seen_ms: int, version: int = 0) -> bool:
-        """Forget a topic, if nobody registered it since `seen_ms` and its config has this version (0: it has none)."""
+        """Remove a topic, unless it was registered after `seen_ms` or its config has another version (0: none)."""
         ...
 
     async def idle_topics(self, before_ms: int, limit: int) -> list[TopicEntry]: ...
     async def note(self, hints: Sequence[Hint]) -> None: ...
     async def take(self, limit: int, hold_ms: int) -> tuple[list[Hint], int | None]:
-        """Due hints, each moved hold_ms ahead so that nobody else takes it meanwhile; and the time of the next one."""
+        """Due hints, and the time of the next one. Each taken hint is postponed by hold_ms so that no other process
+        takes it."""
         ...
 
     async def finish(self, taken: Sequence[Hint]) -> None:
-        """Remove hints that were tidied (a later hint of the same partition is another entry)."""
+        """Remove hints whose work is done (a later hint for the same partition is a separate entry)."""
         ...
 
 
 class Store(Protocol):
-    """Everything the engine may ask of a store."""
+    """All operations that the engine needs from a store."""
 
     @property
     def directory(self) -> Directory: ...
@@ -368,7 +373,7 @@ class Store(Protocol):
     def pushes(self) -> PushLog: ...
     @property
     def events(self) -> Events | None:
-        """Whom to tell; set by the engine."""
+        """Receives the callbacks; set by the engine."""
         ...
 
     @events.setter
@@ -377,11 +382,11 @@ class Store(Protocol):
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
     def now_ms(self) -> int:
-        """The store's clock as this process knows it (no call)."""
+        """This process's estimate of the store's clock (no call)."""
         ...
 
     async def watch(self, partition: Partition) -> None:
-        """From now on `events.woken` is called for this partition."""
+        """Call `events.woken` for this partition from now on."""
         ...
 
     async def unwatch(self, partition: Partition) -> None: ...
@@ -396,7 +401,7 @@ class Store(Protocol):
     async def cancel(
         self, partition: Partition, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE
     ) -> list[Outcome]:
-        """OK also when it was cancelled before; ALREADY_DONE when done or dead."""
+        """Returns OK even if the job was already cancelled, ALREADY_DONE if it is done or dead."""
         ...
 
     async def edit(self, partition: Partition, items: Sequence[Edit]) -> list[Outcome]: ...
@@ -408,20 +413,20 @@ class Store(Protocol):
     async def purge(self, partition: Partition, purge: Purge) -> list[tuple[str, Outcome]]: ...
     async def clean(self, partition: Partition, limit: int = 200) -> CleanOutcome: ...
     async def agenda_noted(self, partition: Partition, at_ms: int) -> None:
-        """The directory now has a hint for this partition at that time (second half of `events.noted`)."""
+        """The directory now has a hint for this partition at that time. Completes `events.noted`."""
         ...
 
     async def retire(self, partition: Partition, topic_too: bool = False) -> bool:
-        """Drop everything a partition keeps about itself if it holds no job, no pause, no policy and nobody waits.
+        """Delete a partition's own data, if it has no jobs, settings or waiters. Returns whether it did.
 
-        `topic_too`: its topic is being deleted, so it forgets pause, limits, policy version and that it is listed;
-        whoever waits there is still woken by the next send. False: it holds jobs."""
+        `topic_too`: its topic is being deleted, so only jobs prevent this. Pause, limits, policy version and the listed
+        flag are dropped; waiters are still woken by the next send."""
         ...
 
 
 class StalePolicy(Exception):
-    """The send used an older topic policy than the partition knows, or one of a topic that the partition has forgotten
-    because it was deleted; nothing was done. Carries the version that the partition knows, 0 if none."""
+    """The send used an older policy than the partition has, or the partition dropped its topic because it was deleted.
+    Nothing was done. Carries the partition's version, 0 if none."""
 
     def __init__(self, version: int) -> None:
         super().__init__(version)

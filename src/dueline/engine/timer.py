@@ -1,4 +1,4 @@
-"""The seam between the engine and the event loop's time. Tests bring a timer of their own and move it by hand."""
+"""The engine's interface to time. Tests use their own timer and advance it by hand."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Protocol
 
 
 class Handle(Protocol):
-    """A call that can be taken back."""
+    """A scheduled call that can be cancelled."""
 
     def cancel(self) -> None: ...
 
 
 class Timer(Protocol):
-    """A clock that only goes forward, in seconds, and calls that wait for it."""
+    """A monotonic clock, in seconds, that can schedule calls."""
 
     def time(self) -> float: ...
     def call_later(self, delay_s: float, callback: Callable[[], object], /) -> Handle: ...

@@ -1,9 +1,8 @@
-"""Topics as this process knows them: config, partitions and the numbers that a send needs. No I/O but the store's
+"""The cache of topics: config, partitions and prepared numbers for sends. The only I/O is reading the store's
 directory.
 
 A topic's config (policy, partitions, pause, push target) is one JSON value in the directory, with a version. It is read
-once and kept; a partition that knows a newer version says so (`StalePolicy`, `events.policy_changed`) and the config
-is read again.
+once and cached. If a partition reports a newer version (`StalePolicy`, `events.policy_changed`), it is read again.
 A topic without a config has version 0, one partition and the server's defaults.
 """
 
@@ -26,13 +25,13 @@ from .store import Code, OnConflict, Outcome, Store, TopicEntry
 DEFAULT_LEASE_MS = 30_000
 DEFAULTS = JobPolicy()
 MAX_KNOWN = 200_000
-BY_ID = "(by id)"  # where calls are counted that name no topic
+BY_ID = "(by id)"  # metrics of calls that name no topic
 OLD_S = 30.0
 MOMENT_S = 1.0
 
 
 class TopicConfig(msgspec.Struct, frozen=True):
-    """What was set for a topic. `paused_until_ms` 0: not paused; LAST_MS: until resumed."""
+    """The settings of a topic. `paused_until_ms` 0: not paused; LAST_MS: until resumed."""
 
     policy: TopicPolicy = TopicPolicy()
     partitions: int = 1
@@ -65,7 +64,7 @@ _decode = msgspec.json.Decoder(_Stored).decode
 
 
 def pack_config(config: TopicConfig) -> bytes:
-    """A config as the directory keeps it."""
+    """The stored form of a config."""
     policy = config.policy
     stored = _StoredPolicy(
         lease_ms=policy.lease_ms,
@@ -86,7 +85,7 @@ def pack_config(config: TopicConfig) -> bytes:
 
 
 def unpack_config(packed: bytes) -> TopicConfig:
-    """The config of a directory entry; empty bytes are the server's defaults."""
+    """The config of a directory entry; empty bytes mean the server's defaults."""
     if not packed:
         return TopicConfig()
     stored = _decode(packed)
@@ -113,7 +112,7 @@ def unpack_config(packed: bytes) -> TopicConfig:
 
 
 class Topic:
-    """One topic as this process knows it. The one mutable value: a newer config is applied in place."""
+    """One cached topic. Mutable, unlike other values: a newer config is applied in place."""
 
     __slots__ = (
         "_figures",
@@ -149,14 +148,14 @@ class Topic:
         self._figures = figures
         self._label = name if label is None else label
         self.registered_until_s = 0.0  # on the loop's clock; see engine.registrar
-        self.listed = False  # the directory had it when it was last read: its partitions are fixed from then on
+        self.listed = False  # it was in the directory at the last read, so its number of partitions is fixed
         self.read_at_s = 0.0
-        self.seen_ms = 0  # of the directory entry that was read last: an older one says nothing
+        self.seen_ms = 0  # of the newest directory entry read; older entries are ignored
         self.partitions: tuple[Partition, ...] = ()
         self.apply(TopicConfig(), 0, max_body_bytes)
 
     def apply(self, config: TopicConfig, version: int, max_body_bytes: int) -> None:
-        """Take over a config. `max_body_bytes` is the server's, for a topic without its own."""
+        """Apply a config. `max_body_bytes` is the server's limit, for a topic without its own."""
         policy = config.policy
         retry = retry_of(policy.retry, config.push)
         self.config = config
@@ -177,13 +176,13 @@ class Topic:
             )
 
     def partition_of(self, id: str) -> Partition:
-        """The partition where a job with this id stands."""
+        """The partition that holds this id."""
         partitions = self.partitions
         return partitions[0] if len(partitions) == 1 else partitions[partition_of(id, len(partitions))]
 
     @property
     def figures(self) -> TopicMetrics:
-        """Where a change is counted. Not to be touched when there is nothing to count: it takes one of few places."""
+        """The topic's metrics. Read this only to count something, because it takes one of a few slots."""
         return self._figures.of(self.namespace, self._label)
 
     def count(self, word: Word, number: int) -> None:
@@ -196,8 +195,7 @@ class Topic:
 
 
 class Topics:
-    """The topics that this process has met. `namespace_ids` names the namespaces whose ids are unique over all
-    topics."""
+    """All cached topics. `namespace_ids`: the namespaces whose ids are unique over all their topics."""
 
     def __init__(
         self,
@@ -207,7 +205,7 @@ class Topics:
         namespace_ids: frozenset[str],
         time_s: Callable[[], float],
     ) -> None:
-        self.widened: Callable[[Topic], None] | None = None  # told when a topic has more partitions than before
+        self.widened: Callable[[Topic], None] | None = None  # called when a topic has more partitions than before
         self._time_s = time_s
         self._store = store
         self._checks = checks
@@ -220,16 +218,16 @@ class Topics:
         return self._known.get((namespace, topic))
 
     async def get(self, namespace: str, topic: str) -> Topic:
-        """The topic, read from the directory until it stands there. One that nobody sent to is fine."""
+        """The topic. It is read from the directory until an entry exists; a topic that was never used is fine too."""
         found = self._known.get((namespace, topic))
         return found if found is not None and found.listed else await self.load(namespace, topic)
 
     def is_old(self, topic: Topic) -> bool:
-        """Was the config read so long ago that a user who only pulls should have it read again, in the background?"""
+        """Whether the config was read so long ago that a pull should reload it in the background."""
         return self._time_s() - topic.read_at_s > OLD_S
 
     def everywhere(self, namespace: str) -> Topic:
-        """All topics of a namespace with `namespace_ids` at once, for callers that know only ids. It is not itself a
+        """Stands for all topics of a namespace with `namespace_ids`, for callers that know only ids. Not a real
         topic."""
         if not self.has_namespace_ids(namespace):
             raise InvalidField("ids of this namespace are only known together with their topic", "topic")
@@ -239,7 +237,7 @@ class Topics:
         return namespace in self._namespace_ids
 
     async def load(self, namespace: str, topic: str) -> Topic:
-        """Read the config anew. Calls for one topic at the same time share one read."""
+        """Read the config again. Concurrent calls for one topic share one read."""
         self._checks.topic_name(namespace, topic)
         key = (namespace, topic)
         task = self._loading.get(key)
@@ -256,10 +254,10 @@ class Topics:
     def _loaded(self, key: tuple[str, str], task: asyncio.Task[Topic]) -> None:
         self._loading.pop(key, None)
         if not task.cancelled():
-            task.exception()  # seen: whoever still waits gets it from the task
+            task.exception()  # retrieve it; callers that still wait get it from the task
 
     def apply(self, key: tuple[str, str], entry: TopicEntry | None) -> Topic:
-        """Take over what the directory says about a topic, unless this process knows something newer."""
+        """Apply a directory entry, unless the cached one is newer."""
         topic = self._known.get(key)
         server_bytes = self._checks.limits.max_body_bytes
         if topic is None:
@@ -279,15 +277,15 @@ class Topics:
         return topic
 
     async def renewed(self, topic: Topic) -> bool:
-        """Read the config again, unless that was a moment ago: has it other partitions now? A topic can be deleted and
-        made anew with another number of partitions."""
+        """Read the config again, unless it was read a moment ago. Returns whether the number of partitions changed: a
+        topic can be deleted and created again with another number."""
         if self._time_s() - topic.read_at_s < MOMENT_S or not topic.name:
             return False
         partitions = topic.partitions
         return (await self.load(topic.namespace, topic.name)).partitions != partitions
 
     def gone(self, namespace: str, topic: str) -> None:
-        """This process took the topic out of the directory."""
+        """This process removed the topic from the directory."""
         found = self._known.get((namespace, topic))
         if found is not None:
             found.listed = False
@@ -296,7 +294,7 @@ class Topics:
         self._figures.drop(namespace, topic)
 
     async def check_counted(self) -> None:
-        """Read the topics anew that have figures: another process may have removed some."""
+        """Read the topics with metrics again, because another process may have removed some."""
         for key in list(self._figures.topics):
             if key != OTHER and key[1] != BY_ID:
                 self.apply(key, await self._store.directory.topic(*key))

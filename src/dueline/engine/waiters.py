@@ -1,17 +1,16 @@
-"""Pulls that wait, without a tick (DESIGN 5, STORE 10-16).
+"""Waiting pulls, without polling.
 
-For every partition that somebody pulls from there is one `Waiting`: a queue of waiters in order of arrival, and what
-the last call said about the next moment at which the partition could give something. It has at most one store call
-under way, which carries the credits of all its waiters; who arrives meanwhile joins the next call. Between calls it
-sleeps until that moment or until the store wakes it. There is no periodic re-check.
+Each partition with waiting pulls has one `Waiting`: a queue of waiters in order of arrival, and the next time at which
+the partition may have a job, as reported by the last store call. It has at most one store call in flight, which asks
+for jobs for all its waiters. A waiter that arrives in the meantime joins the next call. Between calls it sleeps until
+the reported time or until the store wakes it. There is no periodic re-check.
 
-A waiter may wait on several partitions (topics in order of priority, partitions by the earliest moment). It stands in
-the queues of all of them, but its credit is in one call at a time (`asking`), so it never leases more than it can take.
+A waiter may wait on several partitions (topics in order of priority, partitions by earliest time). It is in the queues
+of all of them, but takes part in one call at a time (`asking`), so it never leases more than it asked for.
 
-    arrive -> ask each partition once, best first -> park -> ask a partition that is due or woken -> park ... ->
-    answered
+    arrive -> ask each partition once, best first -> park -> ask a partition that is due or woken -> park ... -> answer
                         |                                       |
-                        +-- jobs, or wait_ms 0: answered        +-- time over, draining: answered with []
+                        +-- jobs, or wait_ms 0: answer          +-- time is up, or draining: answer []
 """
 
 from __future__ import annotations
@@ -33,27 +32,27 @@ OFF_DUTY_S = 0.003
 
 
 class Waiters:
-    """All waiters of this process. `place` is this process's among those that wait on one partition, guessed."""
+    """All waiters of this process. `place` is a guess of its position among the processes waiting on a partition."""
 
     def __init__(self, store: Store, timer: Timer, max_waiters: int, place: int | None = None) -> None:
         self.store = store
         self.timer = timer
-        self.died: Callable[[str, str], None] | None = None  # told of topics where a pull found dead jobs
+        self.died: Callable[[str, str], None] | None = None  # called with topics where a pull found dead jobs
         self.off_duty_s = OFF_DUTY_S * (random.randint(1, 4) if place is None else place)
         self._max_waiters = max_waiters
         self._partitions: dict[Partition, Waiting] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._draining = False
         self._count = 0
-        self._own = 0  # of them, pulls of the server itself
+        self._own = 0  # how many of them are the server's own pulls
 
     @property
     def count(self) -> int:
-        """How many pulls are not answered yet, but for those of the server itself, which wait for a mark to change."""
+        """How many pulls are waiting, without the server's own pulls, which wait for announcements."""
         return self._count - self._own
 
     def count_on(self, partitions: Sequence[Partition]) -> int:
-        """How many waiters stand in the queues of these partitions."""
+        """How many waiters are in the queues of these partitions."""
         found: set[Waiter] = set()
         for partition in partitions:
             waiting = self._partitions.get(partition)
@@ -62,7 +61,7 @@ class Waiters:
         return len(found)
 
     def announced(self, partitions: Sequence[Partition]) -> bool:
-        """Has this process told the store that somebody waits there, even if nobody does any more?"""
+        """Whether the store still believes that this process waits there, even if no pull does any more."""
         now_s = self.timer.time()
         return any(
             partition in self._partitions and self._partitions[partition].announced_s > now_s
@@ -93,13 +92,13 @@ class Waiters:
             raise
 
     def woken(self, partition: Partition) -> None:
-        """The store's word that a partition may have something now."""
+        """The store reports that a partition may have a job now."""
         waiting = self._partitions.get(partition)
         if waiting is not None:
             waiting.woken()
 
     def widened(self, topic: Topic) -> None:
-        """A topic has more partitions than before: whoever waits on it waits on all of them."""
+        """A topic has more partitions than before; its waiters now wait on all of them."""
         waiters: dict[Waiter, None] = {}
         for partition in topic.partitions:
             waiting = self._partitions.get(partition)
@@ -111,21 +110,21 @@ class Waiters:
                 self._advance(waiter)
 
     def drain(self) -> None:
-        """Answer every parked pull with nothing and take no new ones."""
+        """Return no jobs to every waiting pull, and accept no new pulls."""
         self._draining = True
         waiters = {waiter: None for waiting in self._partitions.values() for waiter in waiting.queue}
         for waiter in waiters:
             self._timed_out(waiter)
 
     async def stop(self) -> None:
-        """Drain, and wait for the calls that are under way: what they bring is answered or given back."""
+        """Drain, and wait for calls in flight. Their jobs are delivered or released."""
         self.drain()
         while self._tasks:
             await asyncio.wait(self._tasks)
         for waiting in self._partitions.values():
             waiting.close()
 
-    # -- the way of one waiter
+    # -- the steps of one waiter
 
     def _join(self, waiter: Waiter, topic: Topic) -> None:
         partitions: list[Waiting] = []
@@ -139,16 +138,16 @@ class Waiters:
             waiting.queue[waiter] = None
             partitions.append(waiting)
         if len(partitions) > 1:
-            random.shuffle(partitions)  # among equals: no partition is always the last
+            random.shuffle(partitions)  # so that no partition is always the last among equals
             partitions.sort(key=lambda waiting: float("inf") if waiting.wake_s is None else waiting.wake_s)
         waiter.partitions.extend(partitions)
         for waiting in partitions:
-            # A pull that does not wait must see what its own caller has just sent: it always asks.
+            # A pull that does not wait always asks the store, so that it sees jobs its caller has just sent.
             if waiter.until_s is None or waiting.is_due() or not waiting.is_known(waiter.until_s):
                 waiter.untried.append(waiting)
 
     def _advance(self, waiter: Waiter) -> None:
-        """The next step of a waiter whose credit is free."""
+        """The next step of a waiter that takes part in no call."""
         if waiter.untried and not waiter.over:
             waiter.untried[0].pump()
         elif waiter.jobs or waiter.until_s is None or waiter.over:
@@ -163,7 +162,7 @@ class Waiters:
                     waiting.arm()
 
     def proceed(self, waiter: Waiter, asked: Waiting, filled: bool, more: bool) -> None:
-        """After a call: answered, or on to the next partition. `filled`: it got all that the call asked for it."""
+        """After a call: answer, or ask the next partition. `filled`: the waiter got all the jobs it asked for."""
         if waiter.future.done():
             return
         if not waiter.lacks or (more and waiter.jobs):
@@ -181,7 +180,7 @@ class Waiters:
         self._advance(waiter)
 
     def finish(self, waiter: Waiter) -> None:
-        """Answer with what it has; the error of a store that has not come back, if it has nothing."""
+        """Answer with the jobs it has. If it has none and the store is still down, raise that error."""
         self._remove(waiter)
         if waiter.future.done():
             return
@@ -196,10 +195,10 @@ class Waiters:
             self.finish(waiter)
 
     def _gone(self, waiter: Waiter) -> None:
-        """The caller was cancelled. What it holds already goes back; what is under way is seen to by that call."""
+        """The caller was cancelled. Release the jobs it has; a call in flight releases its own."""
         self._remove(waiter)
         if not waiter.future.cancelled():
-            waiter.future.exception()  # seen: nobody is left to get it
+            waiter.future.exception()  # retrieve it, because no caller is left
         by_partition: dict[Partition, list[LeasedJob]] = {}
         topics = {topic.name: topic for topic in waiter.topics}
         for job in waiter.jobs:
@@ -220,7 +219,7 @@ class Waiters:
             self._own -= waiter.own
 
     async def give_back(self, partition: Partition, jobs: Sequence[LeasedJob]) -> None:
-        """Release jobs that nobody will work on, at once, without costing an attempt. If it fails, the lease ends."""
+        """Release jobs that nobody will work on, without costing an attempt. If this fails, their leases expire."""
         releases = [Release(job.id, job.lease, delay_ms=0, count=False) for job in jobs]
         try:
             await self.store.release(partition, releases)
@@ -233,6 +232,6 @@ class Waiters:
         task.add_done_callback(self._tasks.discard)
 
     def dropped(self, waiting: Waiting) -> None:
-        """A partition that nobody has asked for a while."""
+        """Drop a partition that has had no pulls for a while."""
         if self._partitions.get(waiting.partition) is waiting and not waiting.queue:
             del self._partitions[waiting.partition]

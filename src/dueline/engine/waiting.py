@@ -1,4 +1,4 @@
-"""One partition's waiters and the one store call for all of them. The model stands at the head of `engine.waiters`."""
+"""One partition's waiters and the one store call for all of them. `engine.waiters` describes the model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .topics import Topic
 if TYPE_CHECKING:
     from .waiters import Waiters
 
-LINGER_S = 5.0  # how long a partition without waiters stays subscribed, and how far ahead "somebody waits" is announced
+LINGER_S = 5.0  # how long a partition without waiters stays subscribed, and how long the store believes it has some
 LONGEST_SLEEP_S = 3600.0
 FIRST_BACK_OFF_S, LAST_BACK_OFF_S = 0.1, 2.0
 
@@ -59,11 +59,11 @@ class Waiter:
         self.fails_fast = fails_fast or until_s is None
         self.partitions: list[Waiting] = []
         self.untried: list[Waiting] = []  # partitions to ask next, best first; empty: parked
-        self.asking: Waiting | None = None  # the partition whose call carries this waiter's credit
+        self.asking: Waiting | None = None  # the partition whose call includes this waiter
         self.jobs: list[LeasedJob] = []
-        self.over = False  # time is up: answer as soon as no call carries its credit
+        self.over = False  # time is up: answer as soon as no call includes it
         self.timeout: Handle | None = None
-        self.error: Exception | None = None  # of the last call, if that failed
+        self.error: Exception | None = None  # of the last call, if it failed
 
     @property
     def lacks(self) -> int:
@@ -71,15 +71,15 @@ class Waiter:
 
 
 class Waiting:
-    """The waiters of one partition and what is known about it."""
+    """The waiters of one partition, and when to ask it next."""
 
     def __init__(self, owner: Waiters, topic: Topic, partition: Partition) -> None:
         self.topic = topic
         self.partition = partition
         self.queue: dict[Waiter, None] = {}
-        self.next_ms: int | None = 0  # on the store's clock; 0: not known, ask; None: only a wake-up can change it
+        self.next_ms: int | None = 0  # on the store's clock; 0: unknown, ask; None: only a wake-up can bring jobs
         self.wake_s: float | None = 0.0  # the same moment on the timer's clock
-        self.announced_s = 0.0  # until when the store knows that somebody waits here
+        self.announced_s = 0.0  # until this time the store believes that this process waits here
         self._owner = owner
         self._busy = False
         self._watched = False
@@ -91,10 +91,10 @@ class Waiting:
         self._linger: Handle | None = None
         self._empty_since_s = 0.0
 
-    # -- what others tell this partition
+    # -- events
 
     def woken(self) -> None:
-        """Something became deliverable earlier. A process that is off duty gives the other one a moment."""
+        """A job became deliverable earlier than expected. A process that is off duty lets the one on duty go first."""
         if self._failures:
             return
         self._woken = True
@@ -107,28 +107,28 @@ class Waiting:
             self.arm()
 
     def left(self) -> None:
-        """A waiter went out of the queue."""
+        """A waiter left the queue."""
         if not self.queue:
             self._empty_since_s = self._owner.timer.time()
             if self._linger is None:
                 self._linger = self._owner.timer.call_later(LINGER_S, self._lingered)
 
     def is_due(self) -> bool:
-        """Is it time to ask this partition again?"""
+        """Whether it is time to ask this partition again."""
         return self.wake_s is not None and self.wake_s <= self._owner.timer.time()
 
     def is_known(self, until_s: float) -> bool:
-        """Will the store wake this process until then, so that `wake_s` can be believed?"""
+        """Whether the store will wake this process until then, so that `wake_s` can be trusted."""
         return self._watched and self.announced_s >= until_s and not self._failures
 
     def pump(self) -> None:
-        """Ask the store, if somebody's turn is here. While a call is under way, its end sees to it."""
+        """Ask the store if a waiter should ask here now. While a call is in flight, its end does this instead."""
         if not self._busy:
             self._busy = True
             self._owner.spawn(self._serve())
 
     def arm(self) -> None:
-        """Sleep until the partition is due, as long as somebody is parked here."""
+        """Sleep until the partition is due, if a waiter is parked here."""
         if self._busy or self.wake_s is None or not self.queue:
             return
         if self._alarm is not None:
@@ -152,7 +152,7 @@ class Waiting:
         self.wake_s = wake_s
 
     def _rang(self) -> None:
-        """The alarm. The store's clock decides: if it is not time yet, sleep the rest."""
+        """The alarm went off. If the store's clock says it is too early, sleep the rest."""
         self._alarm = None
         rest_ms = 0 if self.next_ms is None else self.next_ms - self._owner.store.now_ms()
         if self.wake_s is not None and rest_ms > 0 and not self._failures:
@@ -182,7 +182,7 @@ class Waiting:
         try:
             await self._owner.store.unwatch(self.partition)
         except DuelineError:
-            pass  # the store forgets subscriptions with the connection; a stray wake-up costs nothing
+            pass  # the store drops subscriptions with the connection; a stray wake-up costs nothing
         self._busy = False
         if self.queue:
             self.pump()
@@ -196,11 +196,11 @@ class Waiting:
         while claim := self._claim():
             await self._ask(claim)
         self._busy = False
-        if not self.is_due():  # due and nobody free: each of them looks here again before it parks
+        if not self.is_due():  # if due, the waiters are busy elsewhere, and each checks here again before it parks
             self.arm()
 
     def _claim(self) -> list[tuple[Waiter, int]]:
-        """Take the credits of those whose turn is here, in order of arrival, up to one batch."""
+        """Select the waiters that ask here now, in order of arrival, up to one batch."""
         claim: list[tuple[Waiter, int]] = []
         room = BATCH_JOBS
         due = self.is_due()
@@ -265,7 +265,7 @@ class Waiting:
             self._owner.proceed(waiter, self, filled=unused == 0, more=pulled.more)
 
     def _plan(self, pulled: PullOutcome) -> None:
-        """When to ask again, from what the call said. A wake-up that came meanwhile may be younger than its answer."""
+        """Decide when to ask again, from the answer. A wake-up that came during the call may be newer than it."""
         now_s = self._owner.timer.time()
         extra_s = 0.0 if pulled.on_duty else self._owner.off_duty_s
         if pulled.more:
@@ -277,12 +277,12 @@ class Waiting:
         elif pulled.jobs and pulled.next_ms <= pulled.now_ms:
             self._expect(pulled.next_ms, now_s)
         else:
-            # At least 1 ms: the store has just given nothing, whatever this process believes its clock to be.
+            # At least 1 ms: the store has just returned nothing, even if this process's view of its clock differs.
             rest_ms = max(1, pulled.next_ms - self._owner.store.now_ms())
             self._expect(pulled.next_ms, now_s + rest_ms / 1000 + extra_s)
 
     def _hand_on(self, spare: list[tuple[int | None, LeasedJob]]) -> None:
-        """Jobs pulled for waiters who are gone: to the next who asked for the same lease, else back to the store."""
+        """Give jobs of waiters that have left to the next one that wants the same lease time, else release them."""
         back: list[LeasedJob] = []
         served: dict[Waiter, None] = {}
         for lease_ms, job in spare:
@@ -299,7 +299,7 @@ class Waiting:
             self._owner.spawn(self._owner.give_back(self.partition, back))
 
     def _failed(self, claim: list[tuple[Waiter, int]], error: Exception) -> None:
-        """Pulls that fail fast, and those that do not wait, get the error; the others try again after a back-off."""
+        """Non-waiting and fail-fast pulls get the error; the others retry with backoff."""
         back_off_s = min(FIRST_BACK_OFF_S * 2**self._failures, LAST_BACK_OFF_S)
         self._failures += 1
         self._expect(0, self._owner.timer.time() + back_off_s)

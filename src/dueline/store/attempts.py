@@ -1,4 +1,4 @@
-"""What the log of a push target can hold: an attempt is cut to it, in every store alike. No I/O."""
+"""Size limits of a push target's log. Every store cuts attempts to them in the same way. No I/O."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from ..engine.errors import InvalidField
 from ..engine.limits import LAST_MS, MAX_ERROR_BYTES
 from ..engine.push_log import Attempt
 
-KEPT = 2000  # of a topic; older ones go
-PAGE = 500  # the most that one page has
+KEPT = 2000  # attempts per topic; older ones are dropped
+PAGE = 500  # at most this many per page
 EXCERPT_BYTES = 1024
 _MOST = 2**32 - 1
 _CURSOR_BYTES = 6
 
 
 def bounded(attempt: Attempt) -> Attempt:
-    """The attempt as it is kept."""
+    """The attempt, cut to the limits."""
     return replace(
         attempt,
         attempt=_within(attempt.attempt, _MOST),
@@ -33,7 +33,7 @@ def pack_cursor(number: int) -> bytes:
 
 
 def unpack_cursor(cursor: bytes) -> int:
-    """The number below which to go on; 0 = from the newest."""
+    """The number below which the next page begins; 0 = from the newest."""
     if len(cursor) not in (0, _CURSOR_BYTES):
         raise InvalidField("is not a cursor of this list", "cursor")
     return int.from_bytes(cursor, "big")
@@ -44,5 +44,5 @@ def _within(number: int, most: int) -> int:
 
 
 def _cut(text: str | None, most: int) -> str | None:
-    """At most so many bytes, between characters."""
+    """The text, cut between characters to at most `most` bytes."""
     return None if text is None else text.encode(errors="replace")[:most].decode(errors="ignore")

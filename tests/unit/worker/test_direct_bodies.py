@@ -21,9 +21,9 @@ def nested(depth: int) -> Raw:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (Raw(b""), "is JSON that not every reader can hold: Input data was truncated"),
-        (Raw(b"{"), "is JSON that not every reader can hold: Input data was truncated"),
-        (Raw(b"1,2"), "is JSON that not every reader can hold: JSON is malformed: trailing"),
+        (Raw(b""), "is JSON that not every reader can parse: Input data was truncated"),
+        (Raw(b"{"), "is JSON that not every reader can parse: Input data was truncated"),
+        (Raw(b"1,2"), "is JSON that not every reader can parse: JSON is malformed: trailing"),
         (Raw(b'"\xff"'), "is not UTF-8: "),
         (nested(65), "is nested deeper than 64"),
         (nested(100_000), "is nested deeper than 64"),

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- ack: a job is done. With a token from its lease; without one from any live state.
+-- ack: complete a job. With a token: the holder of its lease; without one: from any live state.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  per job: id size, token size (0 or 12)

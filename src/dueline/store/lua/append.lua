@@ -1,5 +1,5 @@
 #!lua
--- append: sends that merge: each adds an item to the open group of its key, or opens one (engine/store.py, Merge).
+-- append: merging sends; each adds an item to the open group of its key, or opens one (engine/store.py, Merge).
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  policy_version, count of policies, their sizes, count of items, then per item:
@@ -10,7 +10,7 @@
 --        9 ""   10 topic   11 another topic whose keys m s l a d g k are KEYS 10-16   12 its channel   (namespaces with `namespace_ids`)
 -- RETURN status now note extra numbers (per item: code, state, due, version, count of items, size of the name)
 --        blob (the names: of the group; with code ELSEWHERE of the topic, as in send.lua)
--- BOUND  O(n log N), n <= 500 items and 1 MiB; a group that is opened looks at 100 of its key and takes at most 1,000 items
+-- BOUND  O(n log N), n <= 500 items and 1 MiB; opening a group checks 100 of its key and moves at most 1,000 items
 local N = cmsgpack.unpack(ARGV[5])
 local texts, at = {}, 1
 local FIELDS = { 'pv', 'pn' }
@@ -41,13 +41,13 @@ open_partition()
 -- include intern
 for i = 1, N[2] do
   if interned[i] > 0 then
-    policies[interned[i]] = policy(0, texts[i], m) -- also those that are not written yet
+    policies[interned[i]] = policy(0, texts[i], m) -- including those that are not written yet
   end
 end
 
 local WIDTH, base = 14, 3 + N[2]
 local results, names = {}, {}
-local by_key, by_id, given = {}, {}, {} -- groups as this call left them; those whose items it moved
+local by_key, by_id, given = {}, {}, {} -- groups changed by this call; groups whose items it moved
 
 local function take(size)
   local text = string.sub(blob, at, at + size - 1)
@@ -91,7 +91,7 @@ local function open_now(key)
   return group and not group.closed and (group.state == 's' or group.state == 'r') and group or nil
 end
 
--- The readable group that has, or had, an item of this id.
+-- The readable group that has, or had, an item with this id.
 local function holder(send)
   local id = redis.call('HGET', g, 'i' .. send.sized_key .. send.item_id)
   local job = id and (by_id[id] or load({ id })[1])
@@ -113,8 +113,8 @@ local function add(group, send)
   keep_meta(group)
 end
 
--- Groups of a key that wait for their retry, the oldest first. An over lease is left to its holder, who may still ack,
--- until a pull finds it.
+-- Groups of a key that wait for their retry, oldest first. A group with an expired lease is not included, because its
+-- holder may still ack until a pull finds it.
 local function failed(send)
   local prefix, ids, found = '\1' .. send.sized_key, {}, {}
   for i, entry in ipairs(redis.call('ZRANGEBYLEX', k, '[' .. prefix, '(' .. prefix .. string.rep('\255', 6), 'LIMIT', 0, 100)) do
@@ -162,7 +162,7 @@ local function open(send)
   answer(CREATED, group, group.count)
 end
 
--- Whether a group can have this id; else the item has its answer.
+-- Whether a new group can have this id; if not, the answer for the item is set.
 local function free(id)
   local old = by_id[id] or load({ id })[1]
   if old.state == 'E' or (old.home and old.home ~= m) then
@@ -175,7 +175,7 @@ local function free(id)
     return false
   elseif old.state == nil then
     if old.phase then
-      forget(old) -- gone by its retention, only not yet cleaned away
+      forget(old) -- its retention is over, but clean-up has not run yet
     elseif old.raw then
       collect('dj', old.id)
     end

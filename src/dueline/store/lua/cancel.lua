@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- cancel: withdraw jobs from any live state; a running lease ends. `forget` leaves no tombstone and drops ended ones too.
+-- cancel: cancel jobs in any live state; a current lease ends. `forget` leaves no tombstone and removes ended jobs too.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  per job: id size, token size (0), what (1 forget, 2 spare a leased one, 4 an overdue one)

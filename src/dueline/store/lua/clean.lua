@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- clean: write down what is already true: expiry, last leases that are over, ended retention. Safe to repeat.
+-- clean: record what is already true: expired jobs, expired leases of last attempts, ended retention. Safe to repeat.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 ""   7 channel   8 permanent
 --        numbers  limit
@@ -17,7 +17,7 @@ if not known then
   return { 0, now, 0, 0, cmsgpack.pack({ 0, 0, 0, 0, -1, 0 }), '' }
 end
 
--- What this step did, and what remains; the partition knows from now on when the directory will send somebody again.
+-- What this step did, and what remains. Stores the time of the directory's next hint in the partition.
 local function answer(numbers)
   local top = redis.call('ZRANGE', a, 0, 0, 'WITHSCORES')
   local time = top[2] and tonumber(top[2])
@@ -45,12 +45,12 @@ end
 local expired, exhausted, purged, trimmed, items = 0, 0, 0, 0, 0
 for i, job in ipairs(load(ids)) do
   if items > 1000 then
-    break -- groups with many items: the rest is the next step's
+    break -- groups with many items: the rest is left to the next step
   end
   local entry, kind = entries[i], string.sub(entries[i], 1, 1)
-  collect('ra', entry) -- what is still to come is put back below: removals are written first
+  collect('ra', entry) -- entries that are still needed are added again below; removals are written first
   if handled[job.id] then
-    -- its other entry did it
+    -- already handled by its other entry
   elseif job.gone then
     handled[job.id] = true
     if not job.written then
@@ -84,7 +84,7 @@ for i, job in ipairs(load(ids)) do
   items = items + (job.count or 0)
 end
 
--- Memories of calls of processes that are gone.
+-- Remembered calls of processes that are gone.
 local scan = redis.call('HSCAN', m, M.hc or '0', 'MATCH', 'c:*', 'COUNT', 100)
 local stale = {}
 for i = 1, #scan[2], 2 do

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- control: what a partition knows about its topic: pause, limits, policy version, that it is listed, what the directory knows of its agenda; retire.
+-- control: change a partition's copy of its topic's settings (pause, limits, policy version), its listed flag and its
+--          known hint; or retire it.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 ""   7 channel   8 permanent
 --        numbers  what (1 set, 2 agenda noted, 3 listed, 4 retire), then
@@ -18,7 +19,7 @@ if N[1] == 1 then
     local before = tonumber(M.pu or 0)
     put(set, 'pu', int(N[2]))
     if before > now and N[2] < before and waited then
-      redis.call('SPUBLISH', channel, '') -- resumed or shortened: sleepers must look again
+      redis.call('SPUBLISH', channel, '') -- the pause ended or became shorter: waiting pulls must check again
     end
   end
   if N[3] >= 0 then
@@ -52,17 +53,17 @@ elseif N[1] == 4 then
   for _, index in ipairs({ s, l, a, d }) do
     needed = needed or redis.call('ZCARD', index) > extra
   end
-  if not topic then -- in a namespace with `namespace_ids` other topics share the records
+  if not topic then -- with `namespace_ids` other topics share the records
     needed = needed or redis.call('HLEN', j) > extra or redis.call('HLEN', r) > extra
   end
   if needed then
     return { 0, now, 0, 0, cmsgpack.pack({ 0 }), '' }
   end
-  if waited then -- who waits must be woken by the next send: only the topic is forgotten
+  if waited then -- the next send must wake the waiters, so only the topic is dropped
     redis.call('HDEL', m, 'pu', 'mif', 'pv', 'rt', 'rk', 'ra', 'reg')
     return { 0, now, 0, 0, cmsgpack.pack({ 1 }), '' }
   end
-  -- Last and at once: nothing is touched after it is gone.
+  -- Deleted last and at once, so that no key is used after its deletion.
   if topic then
     redis.call('DEL', m, s, l, a, d, g, k)
   else

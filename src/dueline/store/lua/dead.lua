@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- dead: revive dead jobs, or purge ended ones, by ids or the oldest dead.
+-- dead: revive dead jobs or purge ended ones, by id or the oldest dead ones.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  what (1 revive, 2 purge), limit (0 = by ids), delay, max attempts (-1 leave, 0 no limit), then the sizes of the ids
@@ -59,7 +59,7 @@ local function revive(job)
     collect('za', int(job.exp), 'x' .. job.id)
     work_at(job.exp)
   end
-  if flags % 4 == 3 then -- a group that ended is closed for ever, also if only time ended it
+  if flags % 4 == 3 then -- an ended group stays closed, even if only time has ended it
     if redis.call('HGET', g, 'k' .. read_group(job)) == job.id then
       redis.call('HDEL', g, 'k' .. job.key)
     end

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- directory: what is known across partitions: topics, their configs, hints where there is something to tidy.
+-- directory: the data that belongs to no single partition: topics, their configs, clean-up hints.
 -- KEYS   topics seen config agenda
 -- ARGV   1 now_ms or ""   2 what   3 numbers   4 blob   5 permanent
 --        what      1 register   2 topic   3 topics after a name   4 set config   5 remove   6 idle   7 note   8 take   9 finish
@@ -39,13 +39,15 @@ local function show(name)
   pieces[#pieces + 1] = stored and string.sub(stored, 7) or ''
 end
 
--- Every registration is later than the one before, also within a millisecond: who removes a topic sees that it was used meanwhile.
+-- Each registration is later than the previous one, even within one millisecond. So a removal notices that the topic
+-- was used since.
 local function register(name)
   redis.call('ZADD', topics, 0, name)
   redis.call('ZADD', seen, int(math.max(now, tonumber(redis.call('ZSCORE', seen, name) or 0) + 1)), name)
 end
 
--- The highest version that a removed config had stands in the config of no name: a topic that is made again goes on behind it.
+-- The highest version of any removed config, stored under the empty name. A topic that is created again continues
+-- after it.
 local function last_removed()
   local stored = redis.call('HGET', config, '')
   return stored and #stored == 6 and struct.unpack('>I6', stored) or 0
@@ -53,7 +55,7 @@ end
 
 if ARGV[5] == '1' and (what == 1 or what == 4 or what == 7) and redis.call('EXISTS', topics) == 0 then
   redis.call('HSET', config, '', '')
-  redis.call('ZADD', topics, 0, '') -- read by name, which needs equal scores
+  redis.call('ZADD', topics, 0, '') -- score 0: reading by name needs equal scores
   for _, key in ipairs({ seen, agenda }) do
     redis.call('ZADD', key, '+inf', '')
   end

@@ -1,5 +1,5 @@
 #!lua
--- edit: reschedule, fire, or change what a scheduled or ready job carries. Gives it the next send number as version.
+-- edit: reschedule, fire or change a scheduled or ready job. Its new version is the next send number.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  per job: id size, token size (0), version (0 = any), when kind (0 none, 1 delay, 2 at), when, ttl (-1 leave, 0 none),
@@ -89,7 +89,7 @@ for i, job in ipairs(jobs) do
       headers = job.headers and string.sub(job.headers, 3)
     end
     if job.flags % 4 == 3 then
-      body_kind = -1 -- the items of a group are what was sent
+      body_kind = -1 -- a group has items instead of a body
     end
     local number, inline = job.number, job.inline
     if text then

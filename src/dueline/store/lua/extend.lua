@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- extend: keep a lease longer, never shorter; brings back an over lease while its token is current.
+-- extend: prolong a lease, never shorten it; renews an expired lease while its token is current.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  per job: id size, token size, lease_ms

@@ -18,13 +18,13 @@ local N = cmsgpack.unpack(ARGV[5])
 local wanted, limit, with_body, after, before = N[1], N[2], N[3] == 1, N[4], N[5]
 local tag, by_key = string.sub(blob, 1, N[6]), N[7] >= 0
 local cursor = string.sub(blob, N[6] + math.max(N[7], 0) + 1)
--- what the entries of k begin with, how far they go, and how much stands before the id
+-- for entries of k: their prefix, the end of the range, and the size of the part before the id
 local prefix, past, before_id = tag .. '\0', tag .. '\1', #tag + 1
 if by_key then
   prefix = '\1' .. struct.pack(SIZED, N[7], string.sub(blob, N[6] + 1, N[6] + N[7]))
   past, before_id = prefix .. string.rep('\255', 6), #prefix + 5
 end
--- letter -> key, and how an entry of it names its job; in the order in which they are walked
+-- letter -> key, and how an entry names its job; in the order in which they are read
 local KEY = { s = s, l = l, a = a, d = d, k = k }
 local WALKS = { [0] = 'sla', 's', 'sl', 'l', 'a', 'd', 'a' }
 local walk = (tag ~= '' or by_key) and 'k' or WALKS[wanted]
@@ -40,7 +40,7 @@ local function id_of(letter, entry)
   return string.sub(entry, 1, 1) == 'x' and string.sub(entry, 2) or nil
 end
 
--- By bytes: Lua's own order of texts is that of the server's locale.
+-- Compares bytes, because Lua's own comparison depends on the server's locale.
 local function up_to(text, other)
   for i = 1, math.min(#text, #other) do
     local x, y = string.byte(text, i), string.byte(other, i)

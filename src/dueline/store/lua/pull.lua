@@ -5,11 +5,11 @@
 --        numbers  default lease, wait_ms, max bytes, then per waiter: max, lease_ms (0 = the job's own)
 --        blob     token base (8 bytes)
 -- RETURN status now note extra (1 unlisted, 2 off duty)   numbers   blob
---        numbers  next (-1 = none), more (0/1), over leases taken, expired, exhausted, broken, then per job:
+--        numbers  next (-1 = none), more (0/1), expired leases taken, expired, exhausted, broken, then per job:
 --                 id size, record size, deliveries, uncounted, deadline, due, since when it could be delivered, max, number in the token,
 --                 expires (0 = never)
 --        blob     per job: id, record (of a group with its items, lib/items)
--- BOUND  max + 100 entries inspected, 1 MiB of records and items; 1,000 items a group
+-- BOUND  max + 100 entries inspected, 1 MiB of records and items; 1,000 items per group
 local FIELDS = { 'dp', 'du', 'rt', 'rk', 'ra' }
 -- include time
 -- include head
@@ -38,7 +38,7 @@ local paused = M.pu and tonumber(M.pu) > now
 local full = false -- at the in-flight limit
 local tokens = rate and refilled()
 
--- When another pull could give something, by what the partition holds now; nil: only a wake-up can tell.
+-- The earliest time at which another pull could return a job; nil: only after a wake-up.
 local function next_time()
   local earliest
   if paused then
@@ -59,7 +59,7 @@ local function next_time()
 end
 
 if M.memo and string.sub(M.memo, 1, 8) == nonce then
-  -- A repeat: what this very call leased and is still leased by it.
+  -- A repeated call: return the jobs that it leased before and that still have this lease.
   local ids, at = {}, 19
   local size = struct.unpack('>I4', M.memo, 15)
   while at < 19 + size do
@@ -93,13 +93,13 @@ local want, expired, exhausted, broken, over, more = 0, 0, 0, 0, 0, false
 for i = 4, #N, 2 do
   want = want + N[i]
 end
-local places = want -- by the in-flight limit
+local places = want -- how many jobs the in-flight limit allows
 if limited then
   places = math.min(want, tonumber(M.mif) - redis.call('ZCOUNT', l, '(' .. int(now), int(LAST)))
 end
 local room = rate and math.min(places, whole(tokens)) or places
 
--- The merged head of schedule and over leases, a chunk at a time. Members of both begin with the send number.
+-- Merges the schedule and the expired leases in order, chunk by chunk. Members of both begin with the send number.
 local from_s, from_l = { at = 0 }, { at = 0 }
 local function look(side, key, n)
   if not side.list or (side.i > #side.list and not side.dry) then
@@ -132,7 +132,7 @@ while not paused and jobs < room and inspected < bound and not more and not empt
     inspected = inspected + 1
     local state, group = job.state, job.raw and job.flags % 4 == 3
     if state == 'r' and group and job.phase == 'L' and give_to_open(job) then
-      -- it failed: its items are in the open group of its key now
+      -- it failed, and its items are now in the open group of its key
     elseif state == 'r' then
       local size = #job.raw
       if group then
@@ -180,7 +180,7 @@ while not paused and jobs < room and inspected < bound and not more and not empt
       end
       bury(job, reason, job.at)
     else
-      -- No readable record behind this entry: take it out of the way, keep it for fsck.
+      -- The entry has no readable record: remove it from the schedule and keep it for fsck.
       broken = broken + 1
       collect('rs', froms[i])
       collect('rl', froms[i])
@@ -208,7 +208,7 @@ for i = 1, #got do
 end
 local mine = M.dp == me
 local off_duty = wait > 0 and not mine and M.du ~= nil and tonumber(M.du) > now and jobs == 0
--- `finish` writes; only then the heads are those that remain.
+-- `finish` writes first; only then do the indexes show the remaining jobs.
 full = limited and jobs >= places and places < want
 if rate then
   tokens = tokens - jobs
@@ -217,7 +217,7 @@ if rate then
   end
 end
 if jobs == 0 and wait == 0 then
-  M.reg = '1' -- an empty look is no reason to list a topic
+  M.reg = '1' -- a pull that found nothing is no reason to register a topic
 end
 local reply = finish(numbers, table.concat(pieces), struct.pack('>I4', #memo) .. memo)
 local next_at = next_time()

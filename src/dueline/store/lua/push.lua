@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- push: what happened at a topic's push target, as all processes together saw it: the log of attempts and the breaker.
+-- push: the log of attempts and the breaker of a topic's push target, shared by all processes.
 -- KEYS   state log
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob
 --        numbers  what (1 report, 2 state, 3 attempts, 4 reset), then
@@ -8,13 +8,15 @@
 --        blob     1: the entries (push_log.py)   3: the id
 -- RETURN status now 0 0 numbers blob
 --        1, 2: failures, open until, size of the last error (-1 = none); blob: that error
---        3: number of the last entry that was looked at (0 = that was the oldest), then sizes of entries, the newest first; blob: the entries
--- BOUND  report: 500 attempts, the newest 2,000 are kept, 100 fields of the state; attempts: 500 entries looked at a call, so 4 calls for all.
---        Both keys go 30 days after the last report.
+--        3: number of the last entry inspected (0 = it was the oldest), then sizes of entries, newest first;
+--           blob: the entries
+-- BOUND  report: 500 attempts, the newest 2,000 are kept, 100 fields of the state; attempts: 500 entries inspected per
+--        call, so 4 calls for all.
+--        Both keys expire 30 days after the last report.
 local state, log = KEYS[1], KEYS[2]
 local caller, nonce, N, blob = ARGV[3], ARGV[4], cmsgpack.unpack(ARGV[5]), ARGV[6]
 local KEPT, STEP, DAY = 2000, 500, 86400000
-local FLAGS, SIZES, TEXTS = 17, 18, 24 -- where they stand in an entry
+local FLAGS, SIZES, TEXTS = 17, 18, 24 -- their positions in an entry
 local OK, HAS_ERROR = 1, 2
 
 local function int(n)
@@ -76,7 +78,7 @@ for i = 4, #N do
     local id_size, error_size = struct.unpack('>I2I2', entry, SIZES)
     local text = string.sub(entry, TEXTS + id_size, TEXTS + id_size + error_size - 1)
     failures, last_error = failures + 1, bit.band(flags, HAS_ERROR) > 0 and text
-    -- While it is open, calls that were under way may still fail: that opens it no longer.
+    -- While the breaker is open, calls in flight may still fail. They do not keep it open for longer.
     if limit > 0 and failures >= limit and open_until <= now then
       open_until = start + open_ms
     end
@@ -100,7 +102,7 @@ if math.abs(now - renewed) >= DAY then
   redis.call('HSET', state, 'x', int(now))
 end
 if redis.call('HLEN', state) > 32 then
-  -- Memories of calls of processes that are gone.
+  -- Remembered calls of processes that are gone.
   local scan = redis.call('HSCAN', state, found[6] or '0', 'MATCH', 'c:*', 'COUNT', 100)
   for i = 1, #scan[2], 2 do
     if struct.unpack('>I6', scan[2][i + 1], 9) < now - 3600000 then

@@ -1,11 +1,11 @@
 #!lua flags=no-writes
--- read: jobs by id, as they are at this moment.
+-- read: jobs by id, with their current state.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 ""   3 ""   4 ""   5 numbers   6 blob   10 topic (namespaces with `namespace_ids`)
 --        numbers  with body (0/1), then the sizes of the ids
 --        blob     the ids
--- RETURN status now 0 0 numbers blob                (lib/show; an id that is not there has the number 0,
---        one that lives in another topic 7 and the size of its name)
+-- RETURN status now 0 0 numbers blob                (lib/show; an unknown id has the number 0,
+--        an id that is used in another topic has 7 and the size of the topic's name)
 -- BOUND  n <= 500
 local FIELDS = {}
 -- include time

@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- release: hand a leased job back, now or later; dead when its attempts are used up or the caller says so. A failed merge group
---          gives its items to the open group of its key.
+-- release: give a leased job back, now or later; it is dead if its attempts are used up or the caller discards it.
+--          A failed merge group moves its items to the open group of its key.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  per job: id size, token size, delay (-1 = the retry policy), counts (0/1), dead reason (0 = none), jitter draw, error size
 --        blob     all ids and tokens, then all error texts
 -- RETURN status now note extra numbers (per job: code, due or 0, reason or 0)   blob
--- BOUND  O(n log N), n <= 500; 2,000 items per group that gives
+-- BOUND  O(n log N), n <= 500; 2,000 items per failed group
 local FIELDS = {}
 -- include time
 -- include head
@@ -75,7 +75,7 @@ for i, job in ipairs(jobs) do
       end
       due = wait == 0 and now or math.min(start + wait, LAST)
       if delay == 0 and not counts_one then
-        due = math.min(job.due, now) -- given back unused: to the place it had
+        due = math.min(job.due, now) -- returned unused: it keeps its old place in the order
       end
       collect('rl', member(job.seq, job.id))
       collect('zs', int(due), member(job.seq, job.id))

@@ -1,5 +1,5 @@
 #!lua
--- send: store new jobs; the conflict rules for ids that are taken.
+-- send: store new jobs, and apply the conflict rules to ids that are taken.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  policy_version, count of policies, their sizes, count of jobs, then per job:
@@ -7,8 +7,8 @@
 --        blob     the policies, then per job: id, rest (crc, fingerprint, sections, body)
 --        9 ""   10 topic   11 another topic whose keys m s l a d g k are KEYS 10-16   12 its channel   (namespaces with `namespace_ids`)
 -- RETURN status now note extra numbers (per job: code, state, due, version)   blob
---        code ELSEWHERE: the id lives in another topic (size of its name instead of due; blob: the names); nothing was done with it.
---        State 0: call again with that topic as the second one; else this is the answer.
+--        code ELSEWHERE: the id is used in another topic (size of its name instead of due; blob: the names); nothing
+--        was done. State 0: call again with that topic as the second one; otherwise this is the final answer.
 -- BOUND  O(n log N), n <= 500 jobs and 1 MiB
 local N = cmsgpack.unpack(ARGV[5])
 local texts, at = {}, 1
@@ -77,7 +77,7 @@ local function store(i, code)
   return record
 end
 
-local usual = true -- ids that nobody used, and nothing to index
+local usual = true -- all ids are free, and only their times need an index entry
 for i = 1, n do
   usual = usual and not records[i] and not runs[i] and N[base + i * 7 - 4] % 32 < 16
 end
@@ -88,7 +88,7 @@ if usual then
   return finish(results, '')
 end
 
--- What follows costs a lone send as much as the send: only who needs it comes here.
+-- The rest costs as much as a single send itself, so only sends that need it get here.
 -- include record
 -- include judge
 -- include items
@@ -132,7 +132,7 @@ for i = 1, n do
       end
     elseif old.state == nil then
       if old.phase then
-        forget(old) -- gone by its retention, only not yet cleaned away
+        forget(old) -- its retention is over, but clean-up has not run yet
       elseif old.raw then
         collect('dj', old.id)
       end

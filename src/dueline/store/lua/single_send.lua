@@ -1,9 +1,10 @@
 #!lua
--- single_send: one new job under an id that nobody has, on a partition that knows its policy: what nearly every send is. Anything else is not
---       decided here, and nothing is changed: it is left to `send`.
+-- single_send: store one new job under a free id, on a partition that knows its policy. This is the usual send; any
+--       other case changes nothing here and is left to `send`.
 -- KEYS   m j r s
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel
---        numbers  policy_version (a double) policy size:2 id size:2 flags:1 when (a double: delay, or -at); cheaper than msgpack for so few
+--        numbers  policy_version (a double) policy size:2 id size:2 flags:1 when (a double: delay, or -at);
+--                 cheaper here than msgpack
 --        blob     policy, id, rest (crc, fingerprint, sections, body)
 -- RETURN status now 0 extra answer (state:1 due:8 version:8; empty: left to `send`)   ""
 -- BOUND  O(log N)
@@ -21,7 +22,7 @@ if stepped then
   return { 1, now, 0, 0, '', '' }
 end
 local id = string.sub(blob, id_at, rest_at - 1)
-local other = V[5] and tonumber(V[5]) > version or not V[5] and version > 0 -- another policy than the partition knows
+local other = V[5] and tonumber(V[5]) > version or not V[5] and version > 0 -- the partition has another policy
 if not V[2] or not V[6] or other or redis.call('HEXISTS', r, id) == 1 then
   return { 0, now, 0, 0, '', '' }
 end
@@ -35,7 +36,7 @@ local record = struct.pack('>BBI5I6', flags, tonumber(V[6]), seq, start) .. stri
 if redis.call('HSETNX', j, id, record) == 0 then
   return { 0, now, 0, 0, '', '' }
 end
-local wake = false -- somebody waits, and sleeps too long if this one is due before all others
+local wake = false -- a waiter must be woken, because this job is due before all others
 if V[3] and tonumber(V[3]) > now then
   local top = redis.call('ZRANGE', s, 0, 0, 'WITHSCORES')
   wake = not top[2] or due < tonumber(top[2])

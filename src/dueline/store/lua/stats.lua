@@ -5,7 +5,7 @@
 --        numbers  upper bounds of the delay bands, ms from now
 -- RETURN status now 0 0 numbers ""
 --        numbers  scheduled, ready, leased, done, cancelled, broken, dead by reason x 4, next due (-1), oldest ready (-1), paused until (-1),
---                 somebody waits, then one per band and the rest
+--                 whether a pull waits, then one count per band and the rest
 -- BOUND  20 x O(log N)
 local FIELDS = { 'nD', 'nC', 'nB', 'x1', 'x2', 'x3', 'x4' }
 -- include time

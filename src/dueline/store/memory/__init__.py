@@ -1,4 +1,4 @@
-"""The readable reference store. Tests compare the real one with it; it is never offered as a way to run the server."""
+"""The readable reference store. Tests compare the real store with it; a server never runs on it."""
 
 from .store import MemoryStore
 

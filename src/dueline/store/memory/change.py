@@ -1,4 +1,4 @@
-"""One changing operation of the reference store: what its pieces are told. No I/O."""
+"""The context of one changing operation of the reference store. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOT_FOUND = Outcome(Code.NOT_FOUND)
 
 @dataclass(slots=True)
 class Change:
-    """A changing operation under way: where, when, and which records it wrote."""
+    """A changing operation in progress: its partition, its time, and the records it wrote."""
 
     state: PartitionState
     now_ms: int
@@ -24,8 +24,8 @@ class Change:
         return self.state.shelf
 
     def find(self, id: str) -> tuple[Record, Seen] | Outcome:
-        """The job under this id, or why it is not this partition's to change. A partition without a topic is
-        everybody's."""
+        """The job with this id, or the refusal if it belongs to another topic. A partition without a topic accepts jobs
+        of all topics."""
         found = self.shelf.find(id, self.now_ms)
         if found is None:
             return NOT_FOUND

@@ -1,4 +1,4 @@
-"""Counts of a partition, derived by looking at every job. No I/O."""
+"""Counts the jobs of a partition by looking at each of them. No I/O."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .partitions import PartitionState
 
 
 def count(state: PartitionState, bands_ms: Sequence[int], now_ms: int) -> Stats:
-    """Every figure at one moment. `bands[i]`: what becomes due after bands_ms[i-1] (first: now) and by bands_ms[i];
-    the last one is the rest."""
+    """All counts at one moment. `bands[i]`: jobs due after bands_ms[i-1] (for the first band: now) and up to
+    bands_ms[i]; the last band has the rest."""
     jobs = list(state.jobs(now_ms))
     states = Counter(seen.state for _, seen in jobs)
     reasons = Counter(seen.reason for _, seen in jobs)

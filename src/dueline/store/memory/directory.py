@@ -1,4 +1,4 @@
-"""What is known across partitions: the topics, their configs, and hints where to tidy."""
+"""The directory in memory: topics, their configs, and clean-up hints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...engine.store import DIRECTORY_PAGE, Hint, TopicEntry
 
 
 class MemoryDirectory:
-    """The directory as two dicts. A hint is its own entry (partition and time); its value is from when it may be
+    """The directory as two dicts. Each hint (partition and time) is a key; its value is the time from which it may be
     taken."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
@@ -50,7 +50,7 @@ class MemoryDirectory:
         return entry
 
     def _seen(self, entry: TopicEntry) -> int:
-        """Every registration is later than the one before, also within a millisecond."""
+        """Each registration is later than the previous one, even within one millisecond."""
         return max(self._clock(), entry.seen_ms + 1)
 
     async def remove(self, namespace: str, topic: str, seen_ms: int, version: int = 0) -> bool:

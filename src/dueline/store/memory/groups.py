@@ -1,8 +1,8 @@
-"""Merge groups in memory: which group a send joins, and what becomes of one that failed. No I/O.
+"""Merge groups in memory: which group a send joins, and where the items of a failed group go. No I/O.
 
-A group is open until its first pull, its end, or until it is full; there is at most one open group of a key and
-partition. A group that failed (it was pulled, is live, and nobody holds it) gives its items to the open one, if they
-fit: then the items of both stand there in send order, and the open one's time, attempts and policy count.
+A group is open until it is first pulled, ends or is full. A key has at most one open group per partition. A failed
+group (it was pulled, is live and not leased) moves its items to the open one if they fit. The open group then has the
+items of both in send order, and keeps its own due time, attempts and policy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...engine.store import Code, Merge, MergeUpdate, SendItem, SendOutcome
 from .change import Change
 from .records import Group, Record, Seen, due_ms, judged, look
 
-GROUPS_LOOKED_AT = 100  # of a key, the oldest ones, when a send opens a group
+GROUPS_LOOKED_AT = 100  # the oldest groups of a key, checked when a send opens a group
 
 
 def join(change: Change, item: SendItem, merge: Merge, store: Callable[[SendItem, Group], Record]) -> SendOutcome:
@@ -52,12 +52,12 @@ def join(change: Change, item: SendItem, merge: Merge, store: Callable[[SendItem
 
 
 def open_group(change: Change, topic: str, key: str) -> Record | None:
-    """The open group of a key. One that time ended is not open, whether or not that was written down."""
+    """The open group of a key. A group that has expired is not open, even if clean-up has not recorded it yet."""
     return next((record for record, seen in _groups(change, topic, key) if seen.live and _group(record).open), None)
 
 
 def give_to_open(change: Change, failed: Record) -> Record | None:
-    """Give the items of a failed group to the open one of its key, if there is one and they fit: that one, or None."""
+    """Move the items of a failed group to the open one of its key, if there is one and they fit. Returns it or None."""
     if failed.group is None or failed.attempts < 1:
         return None
     into = open_group(change, failed.topic, failed.group.key)
@@ -69,7 +69,8 @@ def give_to_open(change: Change, failed: Record) -> Record | None:
 
 
 def give(change: Change, failed: Record, into: Record) -> None:
-    """Move all items. The failed group ends as cancelled and says where they went; their ids now mean the other one."""
+    """Move all items. The failed group ends as cancelled, and its error names the other group. The item ids now refer
+    to that group."""
     source, target = _group(failed), _group(into)
     target.items = sorted(source.items + target.items, key=lambda entry: entry[0])
     target.item_ids |= source.item_ids
@@ -82,7 +83,7 @@ def give(change: Change, failed: Record, into: Record) -> None:
 
 
 def flush(change: Change, record: Record) -> None:
-    """Close a group that is full. It is due now, or keeps its time, as its opening said."""
+    """Close a full group. It is due now or keeps its due time, as its first send requested."""
     group = _group(record)
     group.open = False
     if not group.waits_when_full:
@@ -107,14 +108,14 @@ def _add(change: Change, into: Record, item: SendItem, merge: Merge) -> None:
 
 
 def _wish_ms(change: Change, item: SendItem, merge: Merge) -> int:
-    """When this send wants its group to be due."""
+    """The due time that this send requests for its group."""
     if merge.quiet_ms is not None:
         return due_ms(change.now_ms, merge.quiet_ms, None)
     return due_ms(change.now_ms, item.delay_ms, item.at_ms)
 
 
 def _move(record: Record, due_at_ms: int) -> None:
-    """A new due time in the same place of the order; the ttl counts from it."""
+    """Set a new due time; the send number stays, and the ttl counts from the new time."""
     record.due_at_ms = record.time_ms = due_at_ms
     record.expires_at_ms = None if record.ttl_ms is None else due_at_ms + record.ttl_ms
 
@@ -135,21 +136,21 @@ def _fits(failed: Record, into: Record) -> bool:
 
 
 def _failed(change: Change, key: str) -> list[Record]:
-    """The groups of a key that wait for their retry, the oldest first. An over lease is left to its holder, who may
-    still ack, until a pull finds it."""
+    """The groups of a key that wait for their retry, oldest first. A group with an expired lease is not included,
+    because its holder may still ack until a pull finds it."""
     live = [record for record, seen in _groups(change, change.state.partition.topic, key) if seen.live]
     live.sort(key=lambda one: _group(one).number)
     return [one for one in live[:GROUPS_LOOKED_AT] if not _group(one).open and not one.leased and one.attempts >= 1]
 
 
 def _holder(change: Change, key: str, item_id: str) -> Record | None:
-    """The readable group of a key that has, or had, an item of this id."""
+    """The readable group of a key that has, or had, an item with this id."""
     groups = _groups(change, change.state.partition.topic, key)
     return next((record for record, _ in groups if item_id in _group(record).item_ids), None)
 
 
 def _groups(change: Change, topic: str, key: str) -> Iterator[tuple[Record, Seen]]:
-    """Every readable group of a key; in a namespace with `namespace_ids` the shelf has other topics' too."""
+    """Every readable group of a key in this topic. With `namespace_ids` the shelf also holds jobs of other topics."""
     for record in change.shelf.records.values():
         if record.group is not None and record.group.key == key and record.topic == topic:
             seen = look(record, change.now_ms)
@@ -169,7 +170,7 @@ def _answer(code: Code, record: Record, change: Change) -> SendOutcome:
 
 
 def _refusal(change: Change, taken: Record, seen: Seen) -> SendOutcome:
-    """The id that the group would have is some other job's: nothing is done."""
+    """The outcome if another job has the id of the new group; nothing is done."""
     if taken.topic != change.state.partition.topic:
         return SendOutcome(Code.ELSEWHERE, seen.state, 0, 0, taken.topic)
     return SendOutcome(Code.ID_EXISTS, seen.state, taken.due_at_ms, taken.number)

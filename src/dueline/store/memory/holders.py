@@ -1,6 +1,6 @@
-"""What a holder may say of its job: it is done, I give it back, I need it longer. No I/O.
+"""The operations of a lease holder: ack, release and extend. No I/O.
 
-Whose word counts is told by the token (`engine.store`); without one it is whoever holds the job.
+The token proves that the caller holds the lease (`engine.store`). Without a token, any caller is accepted.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def release(change: Change, item: Release) -> Outcome:
     record.drop_lease()
     due_at_ms = due_ms(now_ms, wait_ms, None)
     if item.delay_ms == 0 and not counted:
-        due_at_ms = min(record.due_at_ms, now_ms)  # given back unused: to the place it had
+        due_at_ms = min(record.due_at_ms, now_ms)  # returned unused: it keeps its old place in the order
     record.due_at_ms = record.time_ms = due_at_ms
     record.updated_at_ms = now_ms
     return Outcome(Code.OK, record.due_at_ms)

@@ -1,9 +1,9 @@
 """One page of a partition's jobs. No I/O.
 
-Order: live jobs by (time, number), where time is the lease deadline of a leased job and else the moment it may be
-delivered; after them the ended ones by (end, number). A cursor is the place of the last entry of its page, so jobs
-that vanish or appear between two pages disturb nothing else. Tags find live and dead jobs. A merge key finds its live
-groups, in the order in which they were opened.
+Order: first live jobs by (time, number), then ended jobs by (end, number). The time of a leased job is its lease
+deadline, otherwise the time at which it may be delivered. A cursor is the position of the last entry of its page, so
+jobs that vanish or appear between two pages do not affect others. Tags find live and dead jobs. A merge key finds its
+live groups, in the order in which they were opened.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PLACE = struct.Struct(">Bqq")
 
 
 def list_page(state: PartitionState, query: Query, now_ms: int) -> Page:
-    """The entries after the cursor that match, at most `limit`."""
+    """Up to `limit` matching entries after the cursor."""
     entries = sorted(
         (_place(query, record, seen), record.id) for record, seen in state.jobs(now_ms) if _matches(query, record, seen)
     )

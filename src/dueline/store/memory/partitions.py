@@ -1,7 +1,7 @@
-"""A partition in memory: its jobs, what it knows about its topic, and what a waiter may be told. No I/O.
+"""A partition in memory: its jobs, its copy of the topic's settings, and its next times. No I/O.
 
-A shelf is where ids are unique: one topic in one partition, or in a namespace with `namespace_ids` the whole
-partition. A partition is the view of one topic onto its shelf.
+A shelf is the set of records within which ids are unique. It belongs to one partition of a topic; with `namespace_ids`
+all topics of the namespace share it. A PartitionState is the view of one topic onto its shelf.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ AGENDA_GRAIN_MS = 10_000
 
 @dataclass(slots=True)
 class Shelf:
-    """Records by id, and the last number given out. A number is a job's version and its order within a millisecond."""
+    """Records by id, and the last number assigned. A number is a job's version and its order within a millisecond."""
 
     records: dict[str, Record] = field(default_factory=dict[str, Record])
     last_number: int = 0
@@ -29,13 +29,13 @@ class Shelf:
         return self.last_number
 
     def find(self, id: str, now_ms: int) -> tuple[Record, Seen] | None:
-        """The job under this id at this moment; None when there is none or its retention is over."""
+        """The job with this id at this moment; None if there is none or its retention is over."""
         record = self.records.get(id)
         seen = None if record is None else look(record, now_ms)
         return None if record is None or seen is None else (record, seen)
 
     def tidy(self, record: Record, now_ms: int) -> Iterator[str]:
-        """Write down one record's death, or drop it; yields what was counted."""
+        """Record the death of one job, or drop it. Yields what to count."""
         seen = judged(record, now_ms)
         if look(record, now_ms) is None:
             del self.records[record.id]
@@ -49,7 +49,7 @@ class Shelf:
 
 @dataclass(slots=True)
 class PartitionState:
-    """What one partition keeps besides its jobs."""
+    """The data of one partition besides its jobs."""
 
     partition: Partition
     shelf: Shelf
@@ -61,14 +61,14 @@ class PartitionState:
     rate: Rate = field(default_factory=Rate)
 
     def jobs(self, now_ms: int) -> Iterator[tuple[Record, Seen]]:
-        """Every job of this topic that is there at this moment."""
+        """Every job of this topic that exists at this moment."""
         for record in self.shelf.records.values():
             seen = look(record, now_ms) if record.topic == self.partition.topic else None
             if seen is not None:
                 yield record, seen
 
     def ready(self, now_ms: int) -> list[Record]:
-        """What a pull may take, in order: by the moment it became deliverable, then by number."""
+        """The jobs that a pull may take, ordered by the time they became deliverable, then by number."""
         found = [record for record, seen in self.jobs(now_ms) if seen.state is State.READY]
         return sorted(found, key=lambda record: (record.time_ms, record.number))
 
@@ -83,7 +83,7 @@ class PartitionState:
         return min(places, self.rate.room(now_ms))
 
     def next_ms(self, now_ms: int) -> int | None:
-        """The earliest moment at which a pull could give something if nobody does anything until then."""
+        """The earliest time at which a pull could return a job if nothing else happens until then."""
         times = [servable_from_ms(record, now_ms) for record, _ in self.jobs(now_ms)]
         first_ms = min((time_ms for time_ms in times if time_ms is not None), default=None)
         if first_ms is None:
@@ -98,12 +98,12 @@ class PartitionState:
         return max(first_ms, self.rate.allowed_ms(now_ms)) if self.rate.per_s else first_ms
 
     def tidy_ms(self) -> int | None:
-        """When clean-up has something to write down next."""
+        """When clean-up has work next."""
         times = [tidy_from_ms(record) for record in self.shelf.records.values() if record.topic == self.partition.topic]
         return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
     def note_ms(self, touched: list[Record], now_ms: int) -> int | None:
-        """The time for a hint if the touched records need tidying before anything the directory knows of."""
+        """The time for a new hint, if the touched records need clean-up before the hint that the directory has."""
         times = [tidy_from_ms(record) for record in touched]
         first_ms = min((time_ms for time_ms in times if time_ms is not None), default=None)
         if first_ms is None:

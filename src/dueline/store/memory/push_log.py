@@ -1,4 +1,4 @@
-"""What happened at each push target: the log of attempts and the breaker, as plain values."""
+"""The log of attempts and the breaker of each push target, as plain values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..attempts import KEPT, PAGE, bounded, pack_cursor, unpack_cursor
 
 @dataclass(slots=True)
 class _Target:
-    """`log` has the newest last; `number` is that of the newest, and never repeats."""
+    """`log` has the newest attempt last; `number` is the newest attempt's and never repeats."""
 
     log: deque[Attempt] = field(default_factory=lambda: deque[Attempt](maxlen=KEPT))
     number: int = 0
@@ -32,13 +32,13 @@ class _Target:
             return
         self.failures += 1
         self.last_error = attempt.error
-        # While it is open, calls that were under way may still fail: that opens it no longer.
+        # While the breaker is open, calls in flight may still fail. They do not keep it open for longer.
         if breaker_failures and self.failures >= breaker_failures and self.open_until_ms <= now_ms:
             self.open_until_ms = now_ms + breaker_open_ms
 
 
 class MemoryPushLog:
-    """`engine.store.PushLog` as a dict of targets."""
+    """Implements `engine.push_log.PushLog` as a dict of targets."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock

@@ -1,7 +1,7 @@
-"""At most so many deliveries a second: a bucket of tokens, one a delivery. Counterpart of lua/lib/rate.lua, to the bit.
+"""Limits deliveries per second with a token bucket, one token per delivery. Bit-exact match of lua/lib/rate.lua.
 
-The bucket holds one token and 100 ms worth of them: that much may leave at once after a rest, and who comes up to 100
-ms late loses nothing. A token that was spent is spent: a job that is given back takes another one when pulled again.
+The bucket holds one token plus 100 ms worth of tokens. This is the largest burst after an idle time, and a pull that
+comes up to 100 ms late loses nothing. Tokens are not refunded: a released job costs another one when pulled again.
 """
 
 from __future__ import annotations
@@ -11,35 +11,35 @@ from dataclasses import dataclass
 
 from ...engine.limits import LAST_MS
 
-SPARE = 1e-9  # what rounding may cost: without it a token would come a millisecond late
+SPARE = 1e-9  # tolerance for rounding, without which a token could come a millisecond late
 
 
 @dataclass(slots=True)
 class Rate:
-    """`per_s` 0: no limit. `tokens` were there at `at_ms`."""
+    """`per_s` 0: no limit. `tokens` is the number of tokens at `at_ms`."""
 
     per_s: float = 0.0
     tokens: float = 0.0
     at_ms: int = 0
 
     def set(self, per_s: float, now_ms: int) -> None:
-        """A new rate begins with one token; a changed one goes on with what is there."""
+        """Set the rate. A new limit begins with one token; a changed one keeps its tokens."""
         if per_s == self.per_s:
             return
         self.tokens, self.at_ms = min(self._refilled(now_ms), _most(per_s)) if self.per_s else 1.0, now_ms
         self.per_s = per_s
 
     def room(self, now_ms: int) -> int:
-        """How many jobs may leave now."""
+        """How many jobs may be delivered now."""
         return _whole(self._refilled(now_ms)) if self.per_s else LAST_MS
 
     def took(self, jobs: int, now_ms: int) -> None:
-        """A pull gave so many. One that gave none changes nothing, but a clock that went back is followed."""
+        """A pull delivered this many jobs. 0 changes nothing, except that a clock that went back is followed."""
         if self.per_s and (jobs or self.at_ms > now_ms):
             self.tokens, self.at_ms = self._refilled(now_ms) - jobs, now_ms
 
     def allowed_ms(self, now_ms: int) -> int:
-        """The first moment at which a job may leave."""
+        """The earliest time at which a job may be delivered."""
         tokens = self._refilled(now_ms)
         if not self.per_s or _whole(tokens) >= 1:
             return now_ms

@@ -1,7 +1,7 @@
-"""One stored job and what it is at a moment. No I/O.
+"""One stored job, and its state at a given time. No I/O.
 
-A record holds only what a caller did; everything that time does (ready, lease over, expired, exhausted, gone) is
-derived by `look`. So there is no clean-up that anything could depend on.
+A record holds only what callers did. Everything that the passing of time does (ready, lease over, expired, exhausted,
+gone) is derived by `look`. So nothing depends on clean-up.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...engine.policy import JobPolicy
 
 @dataclass(slots=True)
 class Group:
-    """What makes a job a merge group. `number`: that of its opening, which no edit changes. `items`: with their own
+    """The extra data of a merge group. `number`: the number of its opening, not changed by edits. `items`: with their
     numbers, in order. `item_ids`: of all items that it has or had; they outlive the items."""
 
     key: str
@@ -38,7 +38,7 @@ class Group:
 
 @dataclass(slots=True)
 class Record:
-    """A job as it was last written. `time_ms`: its lease deadline when leased, else the moment it may be delivered."""
+    """A job as last written. `time_ms`: the lease deadline if leased, else the time at which it may be delivered."""
 
     id: str
     topic: str
@@ -57,7 +57,7 @@ class Record:
     expires_at_ms: int | None
     deliveries: int = 0
     refunds: int = 0
-    given: int = 0  # refunds asked for by releases; a revive makes refunds without it
+    given: int = 0  # refunds by releases; a revive also refunds attempts, but is not counted here
     leased: bool = False
     token: str | None = None  # current until leased again, released, edited, replaced or ended
     ended: State | None = None
@@ -75,7 +75,7 @@ class Record:
         return self.policy.max_attempts is not None and self.attempts >= self.policy.max_attempts
 
     def plan(self, due_at_ms: int, number: int, now_ms: int) -> None:
-        """Stand in partition for a new due time: the ttl counts from it, and any lease is over."""
+        """Schedule for a new due time. The ttl counts from it, and any lease ends."""
         self.due_at_ms = self.time_ms = due_at_ms
         self.expires_at_ms = None if self.ttl_ms is None else due_at_ms + self.ttl_ms
         self.number = number
@@ -87,13 +87,12 @@ class Record:
         self.token = None
 
     def fail(self, error: str | None) -> None:
-        """Keep the last error, cut to what the store holds without tearing a character."""
+        """Keep the last error, cut between characters to the store's limit."""
         if error is not None:
             self.last_error = error.encode()[:MAX_ERROR_BYTES].decode(errors="ignore")
 
     def end(self, state: State, reason: Reason | None, now_ms: int, token: str | None = None) -> None:
-        """End it now. Done and cancelled ones become tombstones; `token` is that of the holder, who may ack
-        again."""
+        """End the job now. Done and cancelled jobs become tombstones. `token`: the holder's, who may repeat the ack."""
         self.drop_lease()
         self.ended, self.reason, self.ended_at_ms, self.token = state, reason, now_ms, token
         self.updated_at_ms = now_ms
@@ -103,7 +102,7 @@ class Record:
             self.drop_body()
 
     def drop_body(self) -> None:
-        """Leave a tombstone: what it was is no longer kept, only that it was."""
+        """Leave a tombstone: the content is dropped, only the fact that the job existed is kept."""
         self.body, self.headers, self.tags = None, b"", ()
         if self.group is not None:
             self.group.items = []
@@ -114,12 +113,12 @@ class Record:
         return len(self.body or b"") if self.group is None else self.group.bytes
 
     def items(self) -> tuple[Item, ...] | None:
-        """The items of a group; None of a tombstone and of any other job."""
+        """The items of a group; None for a tombstone and for any other job."""
         return None if self.group is None or self.body is None else tuple(item for _, item in self.group.items)
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What a record is at a moment. `at_ms`: since when (scheduled, leased: until when)."""
+    """The state of a record at a moment. `at_ms`: since when (for scheduled and leased: until when)."""
 
     state: State
     reason: Reason | None
@@ -132,7 +131,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 def judged(record: Record, now_ms: int) -> Seen:
-    """The record's state at `now_ms`, also when its retention is over."""
+    """The record's state at `now_ms`, even if its retention is over."""
     if record.ended is None:
         verdict = judge(
             leased=record.leased,
@@ -152,18 +151,18 @@ def judged(record: Record, now_ms: int) -> Seen:
 
 
 def look(record: Record, now_ms: int) -> Seen | None:
-    """The record's state at `now_ms`; None when its retention is over: to every caller it is gone."""
+    """The record's state at `now_ms`. None: its retention is over, so for every caller it is gone."""
     seen = judged(record, now_ms)
     return None if seen.retain_until_ms is not None and seen.retain_until_ms <= now_ms else seen
 
 
 def is_overdue(record: Record, seen: Seen, now_ms: int) -> bool:
-    """Leased, and its ttl is over: nobody else gets it any more, only its holder can still end it otherwise."""
+    """Whether it is leased and its ttl has passed. It is not delivered again; only its holder can still ack it."""
     return seen.state is State.LEASED and record.expires_at_ms is not None and record.expires_at_ms <= now_ms
 
 
 def job_of(record: Record, seen: Seen, body: bool) -> Job:
-    """The record as every layer sees it."""
+    """The record as a Job."""
     ended_at_ms = None if seen.live else seen.at_ms
     return Job(
         id=record.id,
@@ -193,7 +192,7 @@ def job_of(record: Record, seen: Seen, body: bool) -> Job:
 
 
 def held_of(record: Record, token: str, late_ms: int) -> LeasedJob:
-    """The record as its new holder gets it."""
+    """The record as a LeasedJob for its new holder."""
     return LeasedJob(
         id=record.id,
         topic=record.topic,
@@ -217,7 +216,7 @@ def held_of(record: Record, token: str, late_ms: int) -> LeasedJob:
 
 
 def servable_from_ms(record: Record, now_ms: int) -> int | None:
-    """From which moment a pull could take it if nothing else happens; None: never."""
+    """The time from which a pull could take it if nothing else happens; None: never."""
     seen = look(record, now_ms)
     if seen is None or not seen.live:
         return None
@@ -229,7 +228,7 @@ def servable_from_ms(record: Record, now_ms: int) -> int | None:
 
 
 def tidy_from_ms(record: Record) -> int | None:
-    """When time alone will end or remove it: ttl, the lease of a last attempt, retention; None: never."""
+    """When it will end or be removed without a call: by ttl, lease of the last attempt, or retention. None: never."""
     policy = record.policy
     if record.ended is not None:
         return record.ended_at_ms + (policy.dead_retain_ms if record.ended is State.DEAD else policy.retain_ms)
@@ -241,6 +240,6 @@ def tidy_from_ms(record: Record) -> int | None:
 
 
 def due_ms(now_ms: int, delay_ms: int | None, at_ms: int | None) -> int:
-    """A due time as the store keeps it: never before now, never after the last representable day."""
+    """A due time as stored: never before now, and never after the last representable day."""
     asked_ms = now_ms + (delay_ms or 0) if at_ms is None else at_ms
     return min(max(asked_ms, now_ms), LAST_MS)

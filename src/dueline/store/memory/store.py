@@ -1,8 +1,8 @@
 """The store's operations over a dict of jobs: the readable form of the contract in `engine.store`.
 
-There are no indexes and nothing depends on clean-up. Nothing here awaits, so each operation is atomic by itself.
-Every changing operation runs inside `_change`, which afterwards tells the engine what others must know: wake-ups,
-clean-up work, and partitions that the directory does not list.
+There are no indexes, and nothing depends on clean-up. Nothing here awaits, so each operation is atomic.
+Every changing operation runs inside `_change`, which afterwards sends the engine its events: wake-ups, clean-up work,
+and partitions that the directory does not list.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class MemoryStore:
         self._watched.discard(partition)
 
     def next_ms(self, partition: Partition) -> int | None:
-        """The exact first moment at which a pull could give something: what the model test holds sleepers to."""
+        """The exact earliest time at which a pull could return a job. The model test checks waiting pulls with it."""
         return self._state(partition).next_ms(self._clock())
 
     async def send(self, partition: Partition, items: Sequence[SendItem], policy_version: int = 0) -> list[SendOutcome]:
@@ -146,7 +146,7 @@ class MemoryStore:
                 over = record.leased
                 into = groups.give_to_open(change, record) if over else None
                 if into is not None:
-                    # Full, and made due by this very pull: to be had by the next one.
+                    # This pull filled the group and made it due, so the next pull can take it.
                     more = more or (into.time_ms <= now_ms and all(into is not one for one in ready))
                     continue
                 taken_bytes += record.size
@@ -222,7 +222,7 @@ class MemoryStore:
             return Outcome(Code.ALREADY_DONE)
         if item.version is not None and item.version != record.number:
             return Outcome(Code.VERSION_MISMATCH)
-        if record.group is None:  # the items of a group are what was sent
+        if record.group is None:  # a group has items instead of a body
             record.body = record.body if item.body is None else item.body
             record.kind = record.kind if item.kind is None else item.kind
         record.headers = record.headers if item.headers is None else item.headers
@@ -258,7 +258,7 @@ class MemoryStore:
             record.policy = replace(record.policy, max_attempts=revive.max_attempts)
         record.ended = record.reason = None
         if record.group is not None:
-            record.group.open = False  # also of one that only time ended
+            record.group.open = False  # even if only time has ended it
         record.refunds, record.given = record.deliveries, 0
         record.plan(due_ms(change.now_ms, revive.delay_ms, None), change.shelf.take_number(), change.now_ms)
         change.touched.append(record)
@@ -312,7 +312,7 @@ class MemoryStore:
         return count(state, bands_ms, now_ms)
 
     async def clean(self, partition: Partition, limit: int = 200) -> CleanOutcome:
-        """Write down what is true already: deaths, and records that are gone."""
+        """Record what is already true: deaths, and records whose retention is over."""
         now_ms, state = self._clock(), self._state(partition)
         counts: Counter[str] = Counter()
         for record in [record for record in state.shelf.records.values() if record.topic == partition.topic]:
@@ -356,7 +356,7 @@ class MemoryStore:
 
     @contextmanager
     def _change(self, partition: Partition) -> Generator[Change]:
-        """Run one changing operation, then tell the engine what became true by it."""
+        """Run one changing operation, then send its events to the engine."""
         change = Change(self._state(partition), self._clock())
         shelf, now_ms = change.shelf, change.now_ms
         watched = [other for other in self._watched if self._state(other).shelf is shelf]

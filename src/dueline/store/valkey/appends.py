@@ -1,4 +1,4 @@
-"""Sends that merge: numbers and blob of append.lua, and its answers."""
+"""Merging sends: encodes the arguments of append.lua and decodes its reply."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .items import pack_item, sized
 
 _GROUP, _TTL, _HEADERS, _TAGS, _TOPIC = 3, 4, 8, 16, 128
 _WIDTH = 6
-_WAITS = 0x8000  # beside max items: a full group keeps its time
+_WAITS = 0x8000  # flag in `max items`: a full group keeps its due time
 
 
 def encode_append(
@@ -41,7 +41,7 @@ def encode_append(
 
 
 def _record_rest(item: SendItem, key: bytes, topic: bytes | None) -> tuple[int, bytes]:
-    """Flags, and the record from its checksum to the sections before the body, if this send opens a group."""
+    """For a send that opens a group: the flags, and the record from its checksum up to the body."""
     flags, rest = _GROUP, codec.pack_sums(zlib.crc32(key), item.fingerprint)
     if topic is not None:
         flags |= _TOPIC
@@ -59,7 +59,7 @@ def _record_rest(item: SendItem, key: bytes, topic: bytes | None) -> tuple[int, 
 
 
 def decode_appended(numbers: Sequence[int], blob: bytes) -> list[tuple[SendOutcome, bool]]:
-    """False: the id that the group would have lives in another topic, and nothing was decided yet."""
+    """The outcomes. False: the new group's id is used in another topic, and nothing was decided yet."""
     results: list[tuple[SendOutcome, bool]] = []
     at = 0
     for i in range(0, len(numbers), _WIDTH):

@@ -1,14 +1,13 @@
-"""Calls that arrive while a script call is under way join the next one: few calls in flight per operation and
-partition.
+"""Batches calls: those that arrive while a script call is in flight join the next one.
 
-So the cost of a job falls as the load rises, and the store's memory of each caller's last call (which makes every
-script safe to repeat) needs one slot per lane, operation and partition. The second lane is for many: with enough
-waiting, the next call is made and on its way while the store is still at the first one, or waits for its disk. Calls
-leave in the order of the queue, and a store does them in that order while its connection lasts.
+Each operation has few calls in flight per partition, so the cost per job falls as the load rises. The store remembers
+each caller's last call, which makes every script safe to repeat; it needs one slot per lane, operation and partition.
+The second lane is for high load: if enough jobs wait, the next call is sent while the store still works on the first
+one or waits for its disk. Calls leave in queue order, and the store runs them in that order on one connection.
 
-The queue is bounded, and all callers share it. A connection has one call at a time, so its share is the size of that
-call: it is taken if as much again stays free. Large calls are refused first, and leave room for the small ones of
-others. Into an empty queue every call may go.
+The queue is bounded and shared by all callers. A client connection has one call at a time, so its share is the size of
+that call. A call is accepted if at least its own size stays free afterwards, so large calls are refused first and leave
+room for small ones. An empty queue accepts any call.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ class _Entry(Generic[Item, Result]):
         self.future = future
 
 
-SECOND_LANE_JOBS = 16  # so many must wait: a call for fewer costs more than it saves
+SECOND_LANE_JOBS = 16  # jobs that must wait to open it; a call for fewer costs more than it saves
 
 
 class Batcher(Generic[Item, Result]):
-    """Joins calls of one operation on one partition. `run(items, lane)` does one script call for up to 500 jobs with
-    different ids; those of both lanes are different too."""
+    """Batches calls of one operation on one partition. `run(items, lane)` does one script call for up to 500 jobs. All
+    ids in flight are different, within a lane and between the lanes."""
 
     __slots__ = (
         "_bytes",
@@ -78,7 +77,7 @@ class Batcher(Generic[Item, Result]):
         self._flying: dict[int, set[str]] = {}  # by lane: the ids of its call
 
     def call(self, items: Sequence[Item]) -> Awaitable[list[Result]]:
-        """Results in the order of the items. Items with one id run in separate calls, in order."""
+        """Results in the order of the items. Items with the same id run in separate calls, in order."""
         jobs = len(items)
         size = self._size_of(items[0]) if jobs == 1 else sum(map(self._size_of, items))
         if self._jobs:
@@ -91,7 +90,7 @@ class Batcher(Generic[Item, Result]):
         return self._enqueue(*parts[0]) if len(parts) == 1 else self._in_parts(parts)
 
     def _in_parts(self, parts: list[tuple[Sequence[Item], int]]) -> Awaitable[list[Result]]:
-        return together([self._enqueue(*part) for part in parts])  # all of them or none: there was room for the call
+        return together([self._enqueue(*part) for part in parts])  # room was checked for the whole call: all fit
 
     def _parts(self, items: Sequence[Item], whole: int) -> list[tuple[Sequence[Item], int]]:
         if len(items) <= BATCH_JOBS and whole <= BATCH_BYTES and len(set(map(self._id_of, items))) == len(items):
@@ -121,15 +120,15 @@ class Batcher(Generic[Item, Result]):
         return future
 
     async def _work(self, lane: int) -> None:
-        # The next call leaves before the answers of the last one are handed out: the store works while we write them.
+        # Send the next call before handing out the last results, so that the store works in the meantime.
         loop = asyncio.get_running_loop()
         last: Callable[[], None] = _nothing
         try:
             while self._queue and (len(self._tasks) == 1 or self._jobs >= SECOND_LANE_JOBS):
                 batch, items = self._take(lane)
-                if not batch:  # what is next waits for the other lane, which will take it
+                if not batch:  # the next items wait for the other lane, which will take them
                     break
-                if last is _nothing:  # a single call needs no task of its own to leave in this turn of the loop
+                if last is _nothing:  # no task needed: a single call still leaves in this turn of the loop
                     results = await _result(self._run(items, lane))
                 else:
                     call = loop.create_task(_result(self._run(items, lane)))
@@ -175,8 +174,8 @@ class Batcher(Generic[Item, Result]):
 
 
 async def together(parts: Sequence[Awaitable[list[Result]]]) -> list[Result]:
-    """The results of a call that took several script calls. When some were done and some were not, nobody can say of
-    the whole that it was certainly not done."""
+    """The results of a call that took several script calls. If only some of them took effect, the outcome of the whole
+    call is unknown."""
     outcomes = await asyncio.gather(*parts, return_exceptions=True)
     failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     if failures:
@@ -185,7 +184,7 @@ async def together(parts: Sequence[Awaitable[list[Result]]]) -> list[Result]:
 
 
 def _nothing() -> None:
-    """Before the first call there is nothing to hand out."""
+    """Placeholder for the results before the first call."""
 
 
 async def _result(call: Awaitable[list[Result]]) -> list[Result] | Exception:
@@ -196,7 +195,7 @@ async def _result(call: Awaitable[list[Result]]) -> list[Result] | Exception:
 
 
 def _settle(batch: list[_Entry[Item, Result]], results: list[Result] | Exception) -> None:
-    """Hand out the results of a call, or its failure."""
+    """Hand out the results of a call, or its error."""
     at = 0
     for entry in batch:
         until = at + len(entry.items)

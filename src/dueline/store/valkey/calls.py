@@ -1,9 +1,9 @@
-"""Script calls on the store, healed in one place.
+"""Script calls on the store, with all retries in one place.
 
-A missing script is sent along, a lost connection is reopened and the call repeated with the same nonce (the script
-answers a repeat from its memory), a loading store is waited for. What cannot be healed in `patience_s` ends as
-StoreDown (certainly not done) or UnknownOutcome (its bytes had left). A store that refuses connections for longer than
-a restart takes is down: then each call ends after one try.
+If a script is missing, the call is repeated with its source. If the connection is lost, it is reopened and the call
+repeated with the same nonce, which the store recognizes and answers from memory. A loading store is waited for. A call
+that still fails after `patience_s` raises StoreDown (certainly not done) or UnknownOutcome (its bytes were sent). A
+store that refuses connections for longer than a restart takes counts as down; then each call is tried only once.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from .keys import DATA_VERSION, LETTERS, directory_keys, meta_key, partition_key
 from .link import Link, LinkLost
 from .scripts import OPERATIONS, Patch, load_scripts
 
-REFUSED_PATIENCE_S = 0.8  # the embedded store is back in 0.2 s after a crash, loading if it must
+REFUSED_PATIENCE_S = 0.8  # after a crash the embedded store accepts connections again within 0.2 s
 _LETTER = {name: chr(97 + place) for place, name in enumerate(OPERATIONS)}
 
 
 class WrongStore(Exception):
-    """The store holds data that this version must not touch, or is not the one this process began with."""
+    """The store holds data that this version must not touch, or is not the one this process started with."""
 
 
 class Calls:
-    """`test_clock`: a test's own time, given to every script. `repeat_every`: repeat each n-th change (tests)."""
+    """`test_clock`: the time to pass to every script (tests). `repeat_every`: repeat each n-th change (tests)."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Calls:
         await self.check()
 
     async def check(self) -> None:
-        """One look at the store (health): its clock, its data version, and that it is still the same store."""
+        """A health check: the store's clock, its data version, and that it is still the same store."""
         key = meta_key(self._prefix)
         asked_ms = self.clock.asked()
         reply = await self.plain(key, "TIME")
@@ -100,11 +100,11 @@ class Calls:
             )
 
     async def plain(self, key: str, *command: Any) -> Any:
-        """One command on a key, healed as every call is."""
+        """One command on a key, with the same retries as a script call."""
         return await self._healed(lambda _: self.link.call(key, *command), "plain")
 
     async def _healed(self, attempt: Callable[[bool], Awaitable[Any]], name: str) -> Any:
-        """Repeats `attempt(with_source)` until it answers. Only this place knows what can be healed."""
+        """Repeats `attempt(with_source)` until it succeeds. Decides here alone what can be retried."""
         started = time.monotonic()
         deadline = started + self._patience_s
         with_source = written = loading = False
@@ -129,7 +129,7 @@ class Calls:
             except ResponseError as error:
                 message = str(error)
                 if not message.startswith(("TRYAGAIN", "CLUSTERDOWN", "NOREPLICAS", "MASTERDOWN", "LOADING", "BUSY")):
-                    if written:  # refused now, but an earlier try may have been done
+                    if written:  # refused now, but an earlier try may have taken effect
                         raise UnknownOutcome() from error
                     if isinstance(error, OutOfMemoryError) or message.startswith(("OOM", "MISCONF")):
                         raise StoreFull(f"the store refuses writes: {message}") from None
@@ -153,9 +153,9 @@ class Calls:
         slot: str = "",
         other: Partition | None = None,
     ) -> tuple[int, int, list[int], bytes]:
-        """One changing script call: (now_ms, extra, numbers, blob). Events for the engine leave here.
-        `slot` tells calls of one operation apart that may be in flight together; `other` is a second partition of the
-        same partition of such a namespace."""
+        """One changing script call: (now_ms, extra, numbers, blob). Sends events to the engine.
+        `slot` distinguishes concurrent calls of one operation. `other`: another topic's partition with the same number,
+        in a namespace with `namespace_ids`."""
         keys = partition_keys(self._prefix, partition)
         permanent = "1" if self.link.permanent_keys else ""
         named: tuple[str, ...] = keys.keys
@@ -179,7 +179,7 @@ class Calls:
         return now_ms, said, codec.unpack_numbers(packed), answer
 
     async def single_send(self, partition: Partition, numbers: bytes, blob: bytes, slot: str) -> bytes:
-        """One call of single_send.lua: its answer, empty when it did nothing."""
+        """One call of single_send.lua. Returns its answer; empty: it did nothing."""
         keys = partition_keys(self._prefix, partition)
         _, _, _, said, answer, _ = await self.once(
             "single_send", keys.single_send, slot, numbers, blob, (keys.channel,)
@@ -189,7 +189,7 @@ class Calls:
         return answer
 
     def found_unlisted(self, partition: Partition) -> None:
-        """The store says that a partition's topic is not registered."""
+        """The store reports that a partition's topic is not registered."""
         self.unlisted.setdefault((partition.namespace, partition.topic), set()).add(partition)
         if self.events is not None:
             self.events.unlisted(partition)
@@ -197,16 +197,16 @@ class Calls:
     def lone_words(
         self, partition: Partition, policy_version: int, with_source: bool
     ) -> tuple[tuple[Any, ...], str, tuple[str, ...]]:
-        """A call of single_send.lua outside of this loop: the words before the times, its caller, those behind the
-        blob."""
+        """The arguments of a single_send.lua call outside this loop: those before the times, the caller, and those
+        after the blob."""
         keys = partition_keys(self._prefix, partition)
         script = self._scripts["single_send"]
         head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
-        caller = self._caller("single_send", f"{policy_version}t")  # beside what this loop has in flight
+        caller = self._caller("single_send", f"{policy_version}t")  # distinct from the calls of this loop
         return (*head, len(keys.single_send), *keys.single_send), caller, (keys.channel,)
 
     def _caller(self, name: str, slot: str) -> str:
-        """Whose last call the store remembers."""
+        """The name under which the store remembers the last call."""
         return f"{self._process}{_LETTER[name]}{slot}"
 
     async def once(
@@ -218,7 +218,7 @@ class Calls:
         blob: bytes,
         extra: tuple[str, ...] = (),
     ) -> Any:
-        """The reply of a changing script that ran once, however often it had to be sent. Raises ClockStep."""
+        """The reply of a changing script that takes effect once, however often it is sent. Raises ClockStep."""
         script = self._scripts[name]
         self._nonce += 1
         nonce = self._nonce.to_bytes(8, "big")
@@ -245,8 +245,8 @@ class Calls:
                 return reply
             if not in_time:
                 raise ClockStep()
-            # It only waited long on its way: again, with the same nonce, for it must not be done twice.
-            if time.monotonic() > until_s:  # every try was refused by the guard of the clock: certainly not done
+            # The call was only slow to arrive. Repeat it with the same nonce, so that it cannot take effect twice.
+            if time.monotonic() > until_s:  # the clock guard refused every try, so nothing was done
                 raise StoreDown("the store does not answer in time: calls take too long to get there")
 
     async def look(

@@ -1,4 +1,4 @@
-"""Waiting for a child process to end, beside an event loop."""
+"""Waits for a child process to end, without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 
 
 async def exit_of(child: subprocess.Popen[bytes]) -> int:
-    """Wait for a child to end, without a thread and without a tick where the kernel can tell."""
+    """Wait for a child to end, without a thread. Polls only where the kernel offers no notification."""
     if child.poll() is not None:
         return child.returncode
     try:

@@ -1,10 +1,10 @@
-"""The store's clock as this process knows it, and the guard against a clock that jumps.
+"""This process's estimate of the store's clock, and the guard against a clock that jumps.
 
-Every call carries the store time this process expects (last seen time + monotonic time since). A script that finds
-its clock further away changes nothing and says so. The way there and back is part of the difference, so the answer is
-judged again here, by when it was asked for and when it came: a slow store is no step, nor is a slow process. A real
-step is adopted after a grace if this machine's wall clock agrees with the new time (a witness, it decides
-nothing alone); otherwise changing calls are refused until the old time comes back.
+Every call carries the store time that this process expects (last observed time + monotonic time since). If the store's
+clock differs too much, the script changes nothing and reports it. The difference includes the time of the round trip,
+so it is checked again here against the times of request and reply. A slow store or process is not a clock step. A real
+step is accepted after a grace period if this machine's wall clock agrees with the new time; the wall clock alone never
+decides. Otherwise changing calls are refused until the old time is back.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 
 class StoreClock:
-    """`monotonic` and `wall` are seams for tests."""
+    """`monotonic` and `wall` can be replaced in tests."""
 
     def __init__(
         self,
@@ -46,21 +46,21 @@ class StoreClock:
 
     @property
     def offset_ms(self) -> float:
-        """Store clock less this machine's wall clock."""
+        """The store's clock minus this machine's wall clock."""
         return self.now_ms() - self._wall() * 1000
 
     def expectation(self) -> str:
-        """What a call carries: "expected:tolerance", empty before the first answer."""
+        """The argument for a call: "expected:tolerance", empty before the first reply."""
         return "" if self._offset_ms is None else f"{self.now_ms()}:{self.tolerance_ms}"
 
     def asked(self) -> float:
-        """To be given back to `observe`: when the store was asked for its time."""
+        """The time of a request, to pass to `observe`."""
         return self._mono_ms()
 
     def observe(self, store_now_ms: int, asked_ms: float) -> bool:
-        """Takes a time that the store told some moment between `asked_ms` and now. False: a step, not adopted (yet)."""
+        """Record a store time that was read between `asked_ms` and now. False: a step that is not (yet) accepted."""
         mono = self._mono_ms()
-        least, most = store_now_ms - mono, store_now_ms - asked_ms  # where the offset must lie, however slow the answer
+        least, most = store_now_ms - mono, store_now_ms - asked_ms  # bounds of the offset, however slow the reply
         if self._offset_ms is None:
             self._offset_ms = least
         if least - self.tolerance_ms <= self._offset_ms <= most + self.tolerance_ms:

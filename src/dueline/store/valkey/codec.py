@@ -1,7 +1,7 @@
-"""Between values and bytes: ids, policies, records, and the numbers + blob of every call.
+"""Encodes and decodes ids, policies, records, and the numbers and blob of every call.
 
-A batch travels as one msgpack array of numbers (no nil, no string, nothing above 2^53) and one binary blob: cmsgpack
-cannot carry binary bodies, and this costs a sixth of flat arguments. Formats are described in lua/lib/record.lua.
+A batch is sent as one msgpack array of numbers (no nil, no strings, nothing above 2^53) and one binary blob, because
+cmsgpack cannot carry binary bodies. This costs a sixth of separate arguments. lua/lib/record.lua describes the formats.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STATES = (None, State.SCHEDULED, State.READY, State.LEASED, State.DONE, State.DE
 STATE_NUMBER = {state: number for number, state in enumerate(STATES)}
 REASONS = (None, Reason.EXHAUSTED, Reason.EXPIRED, Reason.REJECTED, Reason.CORRUPT)
 REASON_NUMBER = {reason: number for number, reason in enumerate(REASONS)}
-KINDS = (BodyKind.JSON, BodyKind.TEXT, BodyKind.BYTES, BodyKind.JSON)  # 3: a merge group, which reads as an array
+KINDS = (BodyKind.JSON, BodyKind.TEXT, BodyKind.BYTES, BodyKind.JSON)  # 3: a merge group, shown as a JSON array
 _GROUP = 3
 
 CODES = {int(code): code for code in Code}
@@ -36,12 +36,12 @@ _TTL, _HEADERS, _TAGS, _EDITED, _INLINE, _TOPIC = 4, 8, 16, 32, 64, 128
 HEAD_BYTES = 25
 _pack_single = struct.Struct(">dHHBd").pack
 _unpack_single = struct.Struct(">BQQ").unpack
-_SENT = (State.READY, State.SCHEDULED, State.READY)  # what a new job can be, by number
+_SENT = (State.READY, State.SCHEDULED, State.READY)  # states of a new job, by number
 pack_sums = struct.Struct(">IQ").pack  # checksum and fingerprint
 
 
 def pack_id(id: str) -> bytes:
-    """Hex ids of 32 as 16 bytes, UUIDs as 17, others as they are; 2 or 3 3 stands before what could be mistaken."""
+    """32 hex characters as 16 bytes, UUIDs as 17, others unchanged; a prefix (2, or 3 3) marks ambiguous ones."""
     size = len(id)
     if size == 32:
         try:
@@ -79,12 +79,12 @@ def checksum(body: bytes) -> int:
 
 
 def token_text(token: bytes) -> str:
-    """16 characters that need no escape in a URL and never look like an option of a command."""
+    """16 characters that need no escaping in a URL and never look like a command-line option."""
     return base64.b64encode(token, altchars=b"_~").decode()
 
 
 def token_bytes(text: str | None) -> bytes:
-    """The 12 bytes of a token; a text that is none becomes one that no lease has. None: empty."""
+    """The 12 bytes of a token. An invalid text becomes a token that no lease has; None becomes empty bytes."""
     if text is None:
         return b""
     try:
@@ -100,8 +100,8 @@ def _i6(n: int) -> bytes:
 
 @lru_cache(4096)
 def pack_policy(policy: JobPolicy) -> bytes:
-    """A policy that is neither a ladder nor a backoff is "at once": so it was before jobs had a default retry, and jobs
-    of that time keep it."""
+    """The stored form. Neither a ladder nor a backoff means "at once", which keeps jobs valid that were stored before
+    there was a default retry."""
     retry = policy.retry
     flags = int(policy.keep_body) + (2 if isinstance(retry, Ladder) else 4 if isinstance(retry, Backoff) else 0)
     waits = policy.waits_ms
@@ -130,7 +130,7 @@ def pack_tags(tags: tuple[str, ...]) -> bytes:
 
 
 def _form(item: SendItem, topic: bytes | None) -> tuple[int, bytes]:
-    """Flags of a record, and what stands in it between its head and its body."""
+    """The flags of a record, and its sections between head and body."""
     flags, ttl = int(item.kind), item.ttl_ms or 0
     sections = pack_sums(zlib.crc32(item.body), item.fingerprint)
     if ttl or item.headers or item.tags or topic is not None:
@@ -156,7 +156,7 @@ def _rules(item: SendItem) -> int:
 
 
 def encode_send(items: Sequence[SendItem], policy_version: int, topic: bytes | None) -> tuple[bytes, bytes]:
-    """numbers and blob of send.lua. `topic` is given in namespaces with `namespace_ids`, where a record must name its
+    """Numbers and blob of send.lua. `topic` is given in namespaces with `namespace_ids`, where a record must name its
     topic."""
     policies: dict[JobPolicy, int] = {}
     per_job: list[int] = []
@@ -179,7 +179,7 @@ def encode_send(items: Sequence[SendItem], policy_version: int, topic: bytes | N
 
 
 def is_single_send(item: SendItem) -> bool:
-    """Whether single_send.lua can store it: there is nothing to index but its time."""
+    """Whether single_send.lua can store it: only its time needs an index entry."""
     return not item.tags and not item.ttl_ms and item.merge is None
 
 
@@ -202,7 +202,7 @@ def decode_sent(n: Sequence[int]) -> list[SendOutcome]:
 
 
 def decode_sent_anywhere(numbers: Sequence[int], blob: bytes) -> list[tuple[SendOutcome, bool]]:
-    """The same in a namespace with `namespace_ids`; False: the id lives in another topic and nothing was decided
+    """The same in a namespace with `namespace_ids`. False: the id is used in another topic, and nothing was decided
     yet."""
     results: list[tuple[SendOutcome, bool]] = []
     at = 0
@@ -218,7 +218,7 @@ def decode_sent_anywhere(numbers: Sequence[int], blob: bytes) -> list[tuple[Send
 
 
 def decode_topics(numbers: Sequence[int], blob: bytes) -> list[str | None]:
-    """Where ids live: the answer of read.lua on a partition without a topic."""
+    """The topic of each id, from the reply of read.lua on a partition without a topic."""
     topics: list[str | None] = []
     at = 0
     rest = iter(numbers)
@@ -233,7 +233,7 @@ def decode_topics(numbers: Sequence[int], blob: bytes) -> list[str | None]:
 
 
 class Record(msgspec.Struct, frozen=True):
-    """A stored record taken apart. `intact`: its body has the checksum it was stored with."""
+    """A decoded record. `intact`: its body matches the stored checksum."""
 
     kind: BodyKind
     version: int
@@ -250,8 +250,8 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def read_record(raw: bytes, whole: bool = True, head_only: bool = False) -> Record:
-    """As decode_record, for those who show or deliver jobs: a body that is not intact is bytes, whatever it was, and a
-    record that cannot be taken apart is all body."""
+    """Like decode_record, but never fails, so that damaged jobs can be shown. A damaged body becomes bytes, and an
+    unreadable record becomes all body."""
     try:
         record = decode_record(raw, whole, head_only)
     except (IndexError, UnicodeDecodeError):
@@ -260,7 +260,7 @@ def read_record(raw: bytes, whole: bool = True, head_only: bool = False) -> Reco
 
 
 def decode_record(raw: bytes, whole: bool = True, head_only: bool = False) -> Record:
-    """`whole`: the body is there and its checksum counts. `head_only`: a tombstone, without the sections."""
+    """`whole`: the body is included, and its checksum is verified. `head_only`: a tombstone, without the sections."""
     flags = raw[0] & (_INLINE | _TOPIC | 3) if head_only else raw[0]
     at = HEAD_BYTES
     topic: str | None = None
@@ -297,23 +297,23 @@ def decode_record(raw: bytes, whole: bool = True, head_only: bool = False) -> Re
 
 
 def _key_of(record: Record, raw: bytes, head_only: bool) -> str | None:
-    """The merge key of a shown job; behind the head of a group's tombstone stands what is kept of it."""
+    """The merge key of a job. In a group's tombstone, the kept data with the key follows the head."""
     return read_key(record.body).decode() if head_only and raw[0] & 3 == _GROUP else record.merge_key
 
 
 def state_of(number: int) -> State:
-    """A state out of an answer; 0 (none) reads as ready where one must be shown."""
+    """A state from a reply; 0 (none) becomes ready where a state is required."""
     return STATES[number] or State.READY
 
 
 def decode_shown(numbers: Sequence[int], blob: bytes, topic: str, at: int = 0) -> list[Job | None]:
-    """Jobs out of an answer made by lib/show.lua; `at` is where their bytes begin in the blob."""
+    """Jobs from a reply made by lib/show.lua; `at` is where their bytes begin in the blob."""
     jobs: list[Job | None] = []
     rest = iter(numbers)
     for state in rest:
         if state in (0, 7):
             if state == 7:
-                at += next(rest)  # the name of the topic where it lives
+                at += next(rest)  # the name of the topic that has it
             jobs.append(None)
             continue
         n = list(islice(rest, 14))
@@ -361,7 +361,7 @@ def decode_shown(numbers: Sequence[int], blob: bytes, topic: str, at: int = 0) -
 def decode_pulled(
     numbers: Sequence[int], blob: bytes, topic: str, base: bytes, now_ms: int
 ) -> tuple[list[LeasedJob], list[LeasedJob]]:
-    """(jobs, jobs whose body is not what was stored) out of the answer of pull.lua, from number 6 on."""
+    """(intact jobs, jobs with a damaged body) from the reply of pull.lua, from number 6 on."""
     good: list[LeasedJob] = []
     corrupt: list[LeasedJob] = []
     at = 0

@@ -1,4 +1,4 @@
-"""The directory: topics, their configs, and hints where there is something to tidy; a slot of its own."""
+"""The directory: topics, their configs, and clean-up hints. Its keys have a slot of their own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Run = Callable[[int, bytes, bytes], Awaitable[tuple[bytes, bytes]]]
 
 
 class ValkeyDirectory:
-    """Each method is one call of directory.lua, made by `run`; `registered` hears which topics are listed now."""
+    """Each method is one call of directory.lua through `run`. `registered` is called with topics that were listed."""
 
     def __init__(self, run: Run, registered: Callable[[Sequence[tuple[str, str]]], Awaitable[None]]) -> None:
         self._run = run

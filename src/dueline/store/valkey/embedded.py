@@ -1,18 +1,18 @@
-"""The embedded store: a real Valkey as our child process, supervised so that "stored" means on disk.
+"""The embedded store: a Valkey server as a supervised child process. An acknowledged write is on disk.
 
-    start: lock the folder -> is all data there? -> write the config -> fork -> wait while LOADING -> ready
-    exit:  plain      restart with back-off (0.05 s doubling to 5 s)
-           disk full  a state, not a failure: `appendfsync always` makes the store end rather than acknowledge what it
-                      cannot keep (RELIABILITY F6); it is started again when there is room
-           corrupt    no restart; the message says how to look and repair
-           data lost  no restart either, and no start: the message says how to accept it (embedded_extent)
-    every 1 s: what has grown on disk is written down (embedded_extent).
-    every 5 s: one INFO and one statvfs. Little room left: maxmemory is set to 1 byte, so that sends are refused as
-               "full" in every process while pulls, acks and cancels go on (their scripts may exceed memory, F10).
+    start: lock the folder -> check that no data is missing -> write the config -> fork -> wait while LOADING -> ready
+    exit:  plain      restart with backoff (0.05 s doubling to 5 s)
+           disk full  with `appendfsync always` the store exits rather than acknowledge a write that it cannot keep;
+                      it is started again when there is space
+           corrupt    no restart; the message says how to check and repair the file
+           data lost  no start and no restart; the message says how to accept the loss (embedded_extent)
+    every 1 s: record the new sizes of the files (embedded_extent).
+    every 5 s: one INFO and one statvfs. If little space is left, maxmemory is set to 1 byte. Then sends are refused as
+               "full" in every process, while pulls, acks and cancels continue (their scripts have `allow-oom`).
 
-The child has the parent-death signal and, alone, the descriptor of the folder's lock. It is in a session of its own:
-Ctrl-C reaches the server only, which drains first. Start it from the main thread, or with `any_thread` from one that
-lasts as long as the store shall: the store ends, cleanly, with the thread that started it.
+The child has a parent-death signal, and is the only process to inherit the descriptor of the folder's lock. It has its
+own session, so Ctrl-C reaches only the server, which drains first. The store ends cleanly with the thread that started
+it. Start it from the main thread, or with `any_thread` from a thread that lives as long as the store is needed.
 """
 
 from __future__ import annotations
@@ -48,26 +48,26 @@ MIN_FREE_BYTES = 128 << 20
 RESTART_FREE_BYTES = 8 << 20
 WORTH_REWRITING_BYTES = 4 << 20
 STOP_REWRITE_S = 2.0
-STOP_WAIT_S = 2.5  # with the drain and the rewrite: a clean stop ends within 10 s
+STOP_WAIT_S = 2.5  # together with the drain and the rewrite, a clean stop takes at most 10 s
 
 
 class StoreState(Enum):
-    """Where the child is. Only READY serves."""
+    """The state of the child. It serves only in READY."""
 
     STOPPED = "stopped"
     STARTING = "starting"
     LOADING = "loading"
     READY = "ready"
-    DOWN = "down"  # ended or mute; it is being started again
+    DOWN = "down"  # it ended or does not answer; it is being restarted
     DISK_FULL = "disk_full"
-    FAILED = "failed"  # it will not be started again
+    FAILED = "failed"  # it will not be restarted
 
 
 class Status(msgspec.Struct, frozen=True):
-    """What is known about the child and its data.
+    """The status of the child and its data.
 
-    `low_space`: sends are refused because the disk is nearly full. `missing_bytes`: gone from the append-only file
-    while the store runs. `lost_bytes`, `accepted_at_ms`: what an operator has accepted as lost.
+    `low_space`: sends are refused because the disk is nearly full. `missing_bytes`: bytes that vanished from the
+    append-only file while the store runs. `lost_bytes`, `accepted_at_ms`: a loss that an operator has accepted.
     """
 
     state: StoreState
@@ -99,7 +99,7 @@ class EmbeddedStore:
         any_thread: bool = False,
         log: Any = None,
     ) -> None:
-        """`max_memory_bytes`: None means a share of this machine's. `log`: whom to tell instead of the server's log."""
+        """`max_memory_bytes`: None means a share of this machine's memory. `log`: replaces the server's log."""
         self.data = Path(data_dir).absolute()
         self.status: Status = Status(StoreState.STOPPED)
         self.info: dict[str, str] = {}
@@ -137,7 +137,7 @@ class EmbeddedStore:
 
     @property
     def pid(self) -> int | None:
-        """The child's process id while it lives."""
+        """The child's process id while it runs."""
         return self.status.pid
 
     async def start(self) -> None:
@@ -187,17 +187,17 @@ class EmbeddedStore:
         if self._child is not None:
             if self._child.poll() is None and self.status.state is StoreState.READY:
                 await self._rewrite_if_worth(STOP_REWRITE_S)
-            if await self._end_child() == 0:  # else the last write may be torn
+            if await self._end_child() == 0:  # otherwise the last write may be torn
                 await self._keeper.note_stopped()
         await self._link.close()
-        if self._lock.held:  # else the folder may be another server's
+        if self._lock.held:  # otherwise another server may own the folder
             files.tidy(self.data)
             self._lock.free()
         if self.status.state is not StoreState.FAILED:
             self._become(StoreState.STOPPED)
 
     async def until_ready(self) -> None:
-        """Wait until the store serves (again). Raises EmbeddedError when it never will."""
+        """Wait until the store serves (again). Raises EmbeddedError if it never will."""
         await self.until(StoreState.READY, StoreState.FAILED)
         if self.status.state is StoreState.FAILED:
             raise EmbeddedError(self.status.detail)
@@ -211,7 +211,7 @@ class EmbeddedStore:
     # --- the child --------------------------------------------------------------------------------------------------
 
     def _spawn(self) -> None:
-        """Start the child. Raises DataLost when the folder does not hold what it held."""
+        """Start the child. Raises DataLost if data is missing in the folder."""
         self._keeper.check()
         self._check_space()
         overrides = {**self._overrides, "maxmemory": self._maxmemory()}
@@ -269,7 +269,7 @@ class EmbeddedStore:
         raise EmbeddedError(message)
 
     async def _supervise(self) -> None:
-        """Start the child again whenever it ends, until `stop`, or until it is certain that it cannot live."""
+        """Restart the child whenever it ends, until `stop` or until it is certain that it cannot run."""
         delay_s = self._back_off_s[0]
         while True:
             child = self._child
@@ -297,7 +297,7 @@ class EmbeddedStore:
             except DataLost as lost:
                 self._fail(str(lost))
                 return
-            except (OSError, EmbeddedError) as error:  # no memory to fork, no room for the config file: tried again
+            except (OSError, EmbeddedError) as error:  # no memory to fork, or no space for the config file: retried
                 self._log.error("the store cannot be started", error=str(error))
                 continue
             if await self._until_ready():
@@ -315,11 +315,11 @@ class EmbeddedStore:
         self._become(StoreState.DISK_FULL, f"the disk of {self.data} is full, or takes no writes")
         self._log.error("the disk takes no writes: the store ended rather than lose a job", exit=code)
         needed = min(RESTART_FREE_BYTES, self._min_free_bytes)
-        while self._free_bytes() < needed:  # noqa: ASYNC110 - a file system tells nobody when it has room
+        while self._free_bytes() < needed:  # noqa: ASYNC110 - a file system sends no event when it has space
             await asyncio.sleep(1.0)
 
     async def _end_child(self) -> int:
-        """Its exit code; 0: it wrote everything and ended by itself."""
+        """End the child and return its exit code; 0: it wrote everything and ended by itself."""
         child = self._child
         assert child is not None
         if child.poll() is None:
@@ -327,7 +327,7 @@ class EmbeddedStore:
             try:
                 await asyncio.wait_for(exit_of(child), STOP_WAIT_S)
             except TimeoutError:
-                # Every acknowledged write is fsynced, so this costs a longer load at the next start and nothing else.
+                # Every acknowledged write is already synced, so a kill only makes the next start slower.
                 self._log.warning("the store did not end in time and is killed", waited_s=STOP_WAIT_S)
                 child.kill()
                 await exit_of(child)
@@ -339,7 +339,7 @@ class EmbeddedStore:
         try:
             await asyncio.wait_for(self._link.ask_to_end(), 1.0)
         except TimeoutError:
-            pass  # it hears nothing now; the parent-death signal may still end it
+            pass  # it does not answer now; the parent-death signal may still end it
 
     # --- how much is on disk ----------------------------------------------------------------------------------------
 
@@ -408,7 +408,7 @@ class EmbeddedStore:
             self._tell()
 
     def _maxmemory(self) -> str:
-        """Full by decree: below the watermark the store has no memory for a send."""
+        """The value of `maxmemory`. With little disk space it is 1 byte, so that the store refuses sends."""
         return "1" if self.status.low_space else self._overrides.get("maxmemory", str(self._max_memory_bytes))
 
     async def _apply_space(self) -> None:
@@ -417,7 +417,7 @@ class EmbeddedStore:
             await self._link.call("CONFIG", "SET", "maxmemory", wanted)
 
     async def _rewrite_if_worth(self, wait_s: float) -> None:
-        """Shrink the append-only file when it grew by 40 %, so that the next start is quick. Waits at most `wait_s`."""
+        """Shrink the append-only file if it grew by 40 %, so that the next start is fast. Waits at most `wait_s`."""
         try:
             self.info = await self._link.info()
             size, base = self._number("aof_current_size"), self._number("aof_base_size")

@@ -1,14 +1,14 @@
-"""How much of the append-only file is on disk, written down beside it, so that a start notices when some is gone.
+"""Records how much of the append-only file is on disk, so that the next start notices missing data.
 
-    every second and at a clean stop   the size of each file that the manifest names goes into `extent.json`
-    before every start of the store    each file is compared with that; one that is shorter or gone raises DataLost
+    every second and at a clean stop   the size of each file in the manifest is written to `extent.json`
+    before every start of the store    the sizes are compared; a file that is shorter or missing raises DataLost
 
 The store itself would not notice: it drops a torn end, and without its folder or manifest it starts empty.
 
-A size is written down only after the store has answered a command that was sent after the size was read. Before an
-answer the store syncs what it wrote (`appendfsync always`), so the noted bytes survive a loss of power. Bytes beyond
-them may be torn: nobody got an answer for those. A rewrite replaces files; it also raises the number of the base file,
-and a manifest with a higher number needs none of the old files.
+A size is recorded only after the store has answered a command that was sent after the size was read. The store syncs
+its writes before it answers (`appendfsync always`), so the recorded bytes survive a power failure. Bytes beyond them
+may be torn, but those writes were never acknowledged. A rewrite replaces the files and increases the number of the base
+file; a manifest with a higher number needs none of the old files.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ ASIDE = "appendonlydir.aside"
 
 
 class Extent(msgspec.Struct, frozen=True):
-    """The files of the append-only log with their sizes, and what an operator has accepted as lost.
+    """The files of the append-only log with their sizes, and the losses that an operator has accepted.
 
-    `base`: number of the base file, which every rewrite raises. 0: there is no manifest.
+    `base`: number of the base file, which every rewrite increases. 0: there is no manifest.
     """
 
     base: int = 0
     files: dict[str, int] = msgspec.field(default_factory=dict)
-    lost_bytes: int = 0  # accepted so far, in all
-    accepted_at_ms: int | None = None  # the last time
+    lost_bytes: int = 0  # total of all accepted losses
+    accepted_at_ms: int | None = None  # when the last loss was accepted
 
 
 class DataLost(Exception):
-    """Data that was on disk is missing. The text names it, and the command that accepts the loss."""
+    """Data that was on disk is missing. The message says what is missing and which command accepts the loss."""
 
     def __init__(self, data: Path, what: str, missing_bytes: int) -> None:
         self.what = what
@@ -57,7 +57,7 @@ class DataLost(Exception):
 
 
 class ExtentKeeper:
-    """Keeps the record of one running store. `missing_bytes`: noted, and gone while the store runs."""
+    """Keeps the record of one running store. `missing_bytes`: recorded bytes that vanished while the store runs."""
 
     def __init__(self, data: Path, link: Link, log: Any) -> None:
         self.noted = Extent()
@@ -67,24 +67,24 @@ class ExtentKeeper:
         self._log = log
 
     def check(self) -> None:
-        """To be called before the store is started. Raises DataLost."""
+        """Call this before the store is started. Raises DataLost."""
         self.noted = check(self._data)
 
     async def note_loaded(self) -> None:
-        """The store has read its files and cut off a torn end: what is left is the new measure."""
+        """Record the new sizes after the store has loaded its files and cut off a torn end."""
         self.noted = msgspec.structs.replace(self.noted, files={})
         await self.note_synced()
 
     async def note_synced(self) -> None:
-        """Write down what has grown, once an answer of the store shows that it is synced.
+        """Record the new sizes, once an answer of the store proves that they are synced.
 
-        If noted bytes are gone, the store writes its files anew: it still has everything in memory.
+        If recorded bytes are missing, make the store rewrite its files, because it still has all data in memory.
         """
         now = found(self._data)
         gone = sum(missing(self.noted, now).values())
         if gone and not self.missing_bytes:
             self._log.error(
-                "bytes of the append-only file are gone while the store runs; it is written anew from memory",
+                "bytes of the append-only file are gone while the store runs; rewriting it from memory",
                 missing_bytes=gone,
             )
         self.missing_bytes = gone
@@ -96,10 +96,11 @@ class ExtentKeeper:
                 await self._link.call("PING")
                 await self._write(now)
         except (Loading, NotThere, OSError):
-            pass  # the next turn tries again
+            pass  # the next round tries again
 
     async def note_stopped(self) -> None:
-        """The store has ended cleanly: all that is there is synced. If some is gone, the next start must see that."""
+        """Record the sizes after a clean stop, when everything is synced. If bytes are missing, keep the old record, so
+        that the next start notices."""
         now = found(self._data)
         if not missing(self.noted, now):
             await self._write(now)
@@ -118,7 +119,7 @@ class ExtentKeeper:
 
 
 def found(data: Path) -> Extent:
-    """What is there now. A file that the manifest names and the disk does not have counts 0 bytes."""
+    """The files that exist now. A file in the manifest that does not exist counts as 0 bytes."""
     folder = data / APPEND_FOLDER
     try:
         manifest = (folder / MANIFEST).read_text(errors="replace")
@@ -138,17 +139,17 @@ def found(data: Path) -> Extent:
 
 
 def noted(data: Path) -> Extent:
-    """What was written down last. Raises DataLost when that cannot be read."""
+    """The last record. Raises DataLost if it cannot be read."""
     try:
         return msgspec.json.decode((data / RECORD).read_bytes(), type=Extent)
     except FileNotFoundError:
         return Extent()
     except (OSError, msgspec.DecodeError) as error:
-        raise DataLost(data, f"nobody knows how much, because {RECORD} cannot be read ({error})", 0) from None
+        raise DataLost(data, f"an unknown amount, because {RECORD} cannot be read ({error})", 0) from None
 
 
 def note(data: Path, extent: Extent) -> None:
-    """Write it down as a whole: a crash at any instant leaves the old record or the new one."""
+    """Write the record atomically: a crash leaves either the old record or the new one."""
     fresh = data / f"{RECORD}.new"
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(fd, "wb") as file:
@@ -160,7 +161,7 @@ def note(data: Path, extent: Extent) -> None:
 
 
 def missing(before: Extent, now: Extent) -> dict[str, int]:
-    """How many noted bytes of each file are gone."""
+    """How many recorded bytes of each file are missing."""
     rewritten = now.base > before.base
     gone = {
         name: size - now.files.get(name, 0) for name, size in before.files.items() if name in now.files or not rewritten
@@ -169,7 +170,7 @@ def missing(before: Extent, now: Extent) -> dict[str, int]:
 
 
 def check(data: Path) -> Extent:
-    """Compare the folder with what was written down, and return that. Raises DataLost."""
+    """Compare the folder with the record, and return the record. Raises DataLost."""
     before, now = noted(data), found(data)
     gone = missing(before, now)
     if gone:
@@ -178,7 +179,7 @@ def check(data: Path) -> Extent:
 
 
 def accept(data: Path) -> Path | None:
-    """Take what is left for the whole. Returns where files were moved that the store cannot read without a manifest.
+    """Accept the remaining data as complete. Returns the folder for files that are useless without a manifest.
 
     The folder's lock must be held.
     """
@@ -197,7 +198,7 @@ def accept(data: Path) -> Path | None:
 
 
 def accepted_loss(lost_bytes: int, accepted_at_ms: int) -> str:
-    """An accepted loss in words."""
+    """The message for an accepted loss."""
     when = datetime.fromtimestamp(accepted_at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
     return f"data was lost: {lost_bytes:,} bytes of the append-only file, accepted at {when}"
 

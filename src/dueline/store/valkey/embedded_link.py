@@ -1,4 +1,4 @@
-"""The supervisor's own connection to its store: one command at a time, healed by the next call. Not the way of jobs."""
+"""The supervisor's connection to its store: one command at a time, reopened by the next call. Not used for jobs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class NotThere(Exception):
 
 
 class Loading(Exception):
-    """The store reads its data; the text is how far it is."""
+    """The store is loading its data; the text is its progress."""
 
 
 class Link:
-    """A connection made when it is needed. A call that fails closes it, so no answer is ever read by the next."""
+    """A connection that is opened on demand. A failed call closes it, so the next call never reads a stale reply."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -47,7 +47,7 @@ class Link:
         return answer if isinstance(answer, bytes) else str(answer).encode()
 
     async def info(self) -> dict[str, str]:
-        """The figures of `INFO`. Raises Loading (with the percentage) while it loads."""
+        """The fields of `INFO`. Raises Loading (with the percentage) while the store loads."""
         text = (await self.call("INFO", "server", "clients", "memory", "persistence", "replication")).decode(
             errors="replace"
         )
@@ -57,7 +57,7 @@ class Link:
         return figures
 
     async def ask_to_end(self) -> None:
-        """Ask whoever serves this socket to write everything and exit; silence is no error."""
+        """Ask the store on this socket to write everything and exit. No answer is not an error."""
         try:
             await self.call("SHUTDOWN")
         except (NotThere, Loading):
@@ -82,7 +82,7 @@ class Link:
 
 
 def _raise_swallowed_cancel() -> None:
-    """asyncio.wait_for of Python 3.11, which redis-py sends with, may lose a cancel that comes as its work ends."""
+    """redis-py sends with asyncio.wait_for, which in Python 3.11 may lose a cancel that arrives as the work ends."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError

@@ -1,10 +1,11 @@
-"""Who may use a data folder: at most one server and one store, judged by the kernel and never by a pid file.
+"""Locks a data folder for at most one server and one store, with kernel locks and not with pid files.
 
-    server.lock   held by the living server alone       taken: refused at once, naming the pid written in it
-    store.lock    held by the server and by its store   taken without server.lock: the store of a dead server still runs
+    server.lock   held by the running server            if taken: refused at once, with the pid written in it
+    store.lock    held by the server and its store      if only this one is taken: a dead server's store still runs
 
-Both are flock()s, which belong to the open file: the store inherits the descriptor of store.lock, so the folder stays
-locked until the last byte of its append-only file is written, even if the server was killed. Nobody else inherits it.
+Both are flock()s, which belong to the open file. The store inherits the descriptor of store.lock, so the folder stays
+locked until the last byte of its append-only file is written, even if the server was killed. No other process inherits
+it.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ ORPHAN_WAIT_S = 30.0
 
 
 class FolderInUse(Exception):
-    """The data folder belongs to another server, or to its store that does not end."""
+    """The data folder is in use by another server, or by its store, which does not end."""
 
 
 class FolderLock:
-    """The right to use one data folder. `take` and `free` may be called in any state."""
+    """The lock on one data folder. `take` and `free` may be called in any state."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -44,10 +45,10 @@ class FolderLock:
     async def take(
         self, on_orphan: Callable[[], Awaitable[None]] | None = None, orphan_wait_s: float = ORPHAN_WAIT_S
     ) -> None:
-        """Lock the folder. Raises FolderInUse at once for a living server, after `orphan_wait_s` for an orphaned store;
-        EmbeddedError when a lock file is not ours.
+        """Lock the folder. Raises FolderInUse, at once for a running server and after `orphan_wait_s` for an orphaned
+        store. Raises EmbeddedError if a lock file is not ours.
 
-        `on_orphan` is awaited once when only a store holds the folder; it may ask that store to end.
+        `on_orphan` is awaited once if only a store holds the folder; it may ask that store to end.
         """
         if self.held:
             return
@@ -79,7 +80,7 @@ class FolderLock:
             return
         if on_orphan is not None:
             await on_orphan()
-        # flock has no asynchronous form: a blocking call needs a thread that could not be ended, so this asks again.
+        # flock has no asynchronous form, and a thread with a blocking call could not be ended. So this polls.
         deadline = asyncio.get_running_loop().time() + orphan_wait_s
         while not _try(store_fd):
             if asyncio.get_running_loop().time() >= deadline:
@@ -91,12 +92,12 @@ class FolderLock:
             await asyncio.sleep(0.05)
 
     def name_store(self, pid: int) -> None:
-        """Write down the store's pid, for the message of a server that finds it orphaned."""
+        """Record the store's pid, for the error message of a server that finds it orphaned."""
         os.ftruncate(self._store_fd, 0)
         os.pwrite(self._store_fd, f"{pid}\n".encode(), 0)
 
     def free(self) -> None:
-        """Let go. The folder stays locked while the store lives."""
+        """Release the locks. The folder stays locked while the store runs."""
         for fd in (self._store_fd, self._server_fd):
             if fd >= 0:
                 os.close(fd)

@@ -1,8 +1,8 @@
-"""How much memory the embedded store may use if nobody says: a part of what this machine, or its container, has.
+"""The default memory limit of the embedded store: a share of the memory of this machine or container.
 
-Beyond its data the store needs memory for holes between values (about 15 %) and, while it rewrites its file, for every
-page that changes meanwhile: at worst all of them once more. The server's own processes need some too. So with 40 % for
-data the worst sum is about 95 %, and the kernel has no reason to kill anything.
+Beyond its data the store needs memory for fragmentation (about 15 %). While it rewrites its file, it also needs a copy
+of every page that changes, at worst of all pages. The server's own processes need some too. So with 40 % for data the
+worst case is about 95 % in total, and the kernel has no reason to kill a process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def default_ceiling_bytes() -> int:
 
 
 def memory_bytes(root: Path = Path("/")) -> int:
-    """What the processes of this container can use at most. `root`: where /proc and /sys are."""
+    """The memory that the processes of this container can use. `root`: where /proc and /sys are."""
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min([machine, *_cgroup_limits(root)])
 
@@ -41,7 +41,7 @@ def _cgroup_limits(root: Path) -> list[int]:
         else:
             continue
         own = base / path.strip("/")
-        # Inside a container the path may be the host's, which is not there: the root of the mount is then our group.
+        # Inside a container this may be the host's path, which does not exist here. Then our group is the mount's root.
         for folder in (own, *own.parents):
             limits += _limit(folder / name)
             if folder == base:

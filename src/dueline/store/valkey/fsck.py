@@ -1,10 +1,14 @@
-"""fsck: reads a whole store and finds nothing, or names what is wrong. Changes nothing.
+"""fsck: reads a whole store and reports every inconsistency. Changes nothing.
 
-What must hold for every partition (I10, I11): each live id stands in exactly one of schedule and leases, under the send
-number of its record and at the time of its run; no index entry without a record, no record without an index; agenda,
-dead list, tags and counters say exactly what the records say; every body has its checksum; every merge group has its
-items, and no items stand there without their group (fsck_groups). It is judged on a quiet store or a copy: a partition
-that changes while it is read is read again before it is reported.
+For every partition these must hold:
+- Each live id is in exactly one of schedule and leases, with the send number of its record and the time of its run.
+- No index entry exists without a record, and no record without an index entry.
+- Agenda, dead list, tags and counters match the records.
+- Every body matches its checksum.
+- Every merge group has its items, and no items exist without their group (fsck_groups).
+
+Run it on an idle store or on a copy. A partition that seems wrong is read a second time, in case it changed while it
+was read.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ _COUNTERS = (b"nD", b"nC", b"nB", b"x1", b"x2", b"x3", b"x4")
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that is wrong: where, which job (None: the partition itself), what."""
+    """One inconsistency: the partition, the job (None: the partition itself), and the description."""
 
     partition: Partition | None
     id: str | None
@@ -54,7 +58,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct):
-    """What was read and what is wrong."""
+    """How much was read, and the findings."""
 
     partitions: int = 0
     jobs: int = 0
@@ -62,13 +66,13 @@ class Report(msgspec.Struct):
 
 
 class _Contents(msgspec.Struct):
-    """Everything of one partition, as it is stored."""
+    """The stored content of one partition."""
 
     m: dict[bytes, bytes]
     j: dict[bytes, bytes]
     r: dict[bytes, bytes]
     s: dict[bytes, float]
-    l: dict[bytes, float]  # noqa: E741 - the layout's own name
+    l: dict[bytes, float]  # noqa: E741 - the key's letter in the layout
     a: dict[bytes, float]
     d: dict[bytes, float]
     g: dict[bytes, bytes]
@@ -109,7 +113,7 @@ async def fsck(url: str, prefix: str = "dueline", progress: Progress | None = No
 async def _of_push(client: Any, prefix: str, key: str) -> list[Finding]:
     topic = pushed_topic(prefix, key)
     if topic is None or (key == push_keys(prefix, *topic)[1] and await client.exists(push_keys(prefix, *topic)[0])):
-        return []  # not a target's, or judged with its other key
+        return []  # not a key of a push target, or checked together with its other key
     return [Finding(Partition(*topic), None, fault) for fault in await push_faults(client, prefix, *topic)]
 
 
@@ -125,7 +129,7 @@ def _glob(text: str) -> str:
 
 
 async def _check_twice(client: Any, prefix: str, partition: Partition) -> tuple[list[Finding], int, bool]:
-    """What is wrong in both of two readings: a partition that is being worked on is not wrong."""
+    """The findings that appear in two consecutive reads, because a partition may change during a read."""
     contents = await _read(client, prefix, partition)
     findings = check(partition, contents)
     for _ in range(3):
@@ -148,7 +152,7 @@ async def _read(client: Any, prefix: str, partition: Partition) -> _Contents:
         return {member: score async for member, score in client.zscan_iter(key, count=1000) if member}
 
     records, runs = await of_hash(j), await of_hash(r)
-    if partition.namespace_ids:  # shared by all topics of the namespace: only this topic's are judged here
+    if partition.namespace_ids:  # keys shared by all topics of the namespace: keep only this topic's jobs
         mine = {
             id for id in records.keys() | runs.keys() if _topic_of(records.get(id), runs.get(id)) == partition.topic
         }
@@ -161,7 +165,7 @@ async def _read(client: Any, prefix: str, partition: Partition) -> _Contents:
 
 
 def _topic_of(record: bytes | None, run: bytes | None) -> str | None:
-    """The topic that a record of a namespace with `namespace_ids` names; a tombstone keeps the record's head."""
+    """The topic in a record of a namespace with `namespace_ids`. A tombstone keeps the record's head."""
     raw = record if record is not None else run[47:] if run is not None and run[:1] in b"dc" else None
     try:
         return None if raw is None else codec.decode_record(raw, False, head_only=record is None).topic
@@ -187,9 +191,9 @@ def _run(raw: bytes) -> _Run:
 
 
 def check(partition: Partition, c: _Contents) -> list[Finding]:
-    """Everything that is wrong with one partition. Pure."""
+    """All findings for one partition. Pure."""
     findings: list[Finding] = []
-    owed: dict[str, set[bytes]] = {letter: set() for letter in "sladk"}  # what the records say the indexes hold
+    owed: dict[str, set[bytes]] = {letter: set() for letter in "sladk"}  # entries that the indexes must have
     counted: dict[bytes, int] = dict.fromkeys(_COUNTERS, 0)
 
     def wrong(id: bytes | None, what: str) -> None:
@@ -221,7 +225,7 @@ def _owe(
     counted: dict[bytes, int],
     wrong: Callable[[bytes | None, str], None],
 ) -> None:
-    """What the indexes must hold for one job."""
+    """Add the index entries that one job must have."""
     tags: tuple[str, ...] = ()
     if raw is not None:
         try:
@@ -280,7 +284,7 @@ def _compare(
         for entry in owed[letter] - has[letter]:
             wrong(_id_in(letter, entry), f"is missing in {name}")
         for entry in has[letter] - owed[letter]:
-            wrong(_id_in(letter, entry), f"stands in {name} without reason")
+            wrong(_id_in(letter, entry), f"is in {name} without reason")
     for entry in c.d:
         if entry[:1] == b"b":
             wrong(entry[1:], "is on the broken list: its record could not be read when it was due")
@@ -292,7 +296,7 @@ def _compare(
 def _id_in(letter: str, entry: bytes) -> bytes:
     if letter in "sl":
         return entry[5:]
-    if letter == "k" and entry[:1] == b"\1":  # a group: size of the key, key, number of its opening
+    if letter == "k" and entry[:1] == b"\1":  # a group: size of the key, key, send number of its opening
         return entry[3 + int.from_bytes(entry[1:3], "big") + 5 :]
     return entry.partition(b"\0")[2] if letter == "k" else entry[1:]
 

@@ -18,7 +18,7 @@ _GROUP = 3
 
 
 class _Found(msgspec.Struct):
-    """A group as its record and items show it. `fresh`: nobody ever pulled it, and it has not ended."""
+    """A group, read from its record and items. `fresh`: it was never pulled and has not ended."""
 
     key: bytes
     fresh: bool
@@ -28,7 +28,7 @@ class _Found(msgspec.Struct):
 def check_groups(
     j: Mapping[bytes, bytes], r: Mapping[bytes, bytes], g: Mapping[bytes, bytes], owed: set[bytes], wrong: Wrong
 ) -> None:
-    """Reports what is wrong; puts what the index of groups must hold into `owed`."""
+    """Report inconsistencies, and add the entries that the index of groups must have to `owed`."""
     groups: dict[bytes, _Found] = {}
     fields: set[bytes] = set()
     for id in j.keys() | r.keys():
@@ -47,9 +47,9 @@ def check_groups(
             key = read_key(field[1:])
             group = groups.get(value)
             if group is None or group.key != key or field[3 + len(key) :] not in group.item_ids:
-                wrong(value, f"does not have the item {_text(field[3 + len(key) :])} that its key leads to it for")
+                wrong(value, f"does not have the item {_text(field[3 + len(key) :])} that is recorded for it")
         elif field not in fields:
-            wrong(field[3:] if kind == b"n" else field[1:], "is no group, but items of it are kept")
+            wrong(field[3:] if kind == b"n" else field[1:], "is not a group, but has stored items")
 
 
 def _tombstone(id: bytes, g: Mapping[bytes, bytes], wrong: Wrong) -> _Found | None:
@@ -115,9 +115,9 @@ def _group(
 def _check_open(key: bytes, id: bytes, groups: Mapping[bytes, _Found], wrong: Wrong) -> None:
     group = groups.get(id)
     if group is None or group.key != key:
-        wrong(id, f"is no group of the key {_text(key)}, but stands there as its open one")
+        wrong(id, f"is not a group of the key {_text(key)}, but is recorded as its open one")
     elif not group.fresh:
-        wrong(id, "was pulled or has ended, but stands as the open group of its key")
+        wrong(id, "was pulled or has ended, but is recorded as the open group of its key")
 
 
 def _text(text: bytes) -> str:

@@ -1,4 +1,4 @@
-"""fsck for push targets: the log has at most what is kept, its entries can be read, and its count is not behind it."""
+"""fsck for push targets: the log is within its limit, its entries are readable, and its counter covers them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NUMBERS = (b"n", b"f", b"o")
 
 
 async def push_faults(client: Any, prefix: str, namespace: str, topic: str) -> list[str]:
-    """What is wrong in both of two readings: a report may come between the two commands of one."""
+    """The faults that appear in two consecutive reads, because a report may arrive between the commands of a read."""
     faults = await _read(client, prefix, namespace, topic)
     if not faults:
         return []
@@ -28,7 +28,7 @@ async def _read(client: Any, prefix: str, namespace: str, topic: str) -> list[st
 
 
 def check_push(state: dict[bytes, bytes], log: list[bytes]) -> list[str]:
-    """Everything that is wrong with one target. Pure."""
+    """All faults of one target. Pure."""
     faults: list[str] = []
     if bool(state) != bool(log):
         faults.append(f"push: has {'a state but no log' if state else 'a log but no state'}")

@@ -1,4 +1,4 @@
-"""Calls by id alone, where ids are unique across the topics of a namespace: finds the topic of each id first."""
+"""Calls by id alone, for namespaces with `namespace_ids`: finds the topic of each id first."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ MOVED = "the job keeps moving between topics; nothing was done"
 
 
 class IdLookup:
-    """Which topic holds an id, asked of the partition that holds the id."""
+    """Looks up the topic of an id in the partition that holds the id."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
     async def topics_of(self, partition: Partition, ids: Sequence[str]) -> list[str | None]:
-        """The topic of each id; None where there is no such job."""
+        """The topic of each id; None if there is no such job."""
         packed = [codec.pack_id(id) for id in ids]
         numbers = codec.pack_numbers([0, *map(len, packed)])
         _, n, blob = await self._calls.look("read", replace(partition, topic=""), numbers, b"".join(packed))
@@ -39,7 +39,8 @@ class IdLookup:
         id_of: Callable[[Item], str],
         run: Callable[[Partition, list[Item]], Awaitable[list[Outcome]]],
     ) -> list[Outcome]:
-        """Run an operation on items of which only the ids are known. A job that moves meanwhile is looked up again."""
+        """Run an operation on items of which only the ids are known. A job that moves to another topic during the call
+        is looked up again."""
         results = [Outcome(Code.NOT_FOUND)] * len(items)
         places = list(range(len(items)))
         for _ in range(MOVES):

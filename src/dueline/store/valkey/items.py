@@ -1,4 +1,4 @@
-"""The stored form of merge groups and their items (lua/lib/items.lua describes it). Pure."""
+"""Encodes and decodes merge groups and their items (lua/lib/items.lua describes the format). Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _crc = struct.Struct(">I")
 
 
 class Group(msgspec.Struct, frozen=True):
-    """The body section of a group's record, with the items that a script put behind it. `items` None: there are none
-    behind it. `intact`: everything has the checksum it was stored with."""
+    """The body section of a group's record, with the items that a script appended to it. `items` None: none were
+    appended. `intact`: everything matches the stored checksums."""
 
     key: str
     opened: int  # the send number of its opening
@@ -30,13 +30,13 @@ def sized(text: bytes) -> bytes:
 
 
 def pack_item(body: bytes, kind: BodyKind, id: str | None) -> bytes:
-    """What a send says of its item; the script puts the send number in front."""
+    """An item as a send encodes it; the script adds the send number in front."""
     said = bytes((kind,)) + sized((id or "").encode()) + body
     return _crc.pack(zlib.crc32(said)) + said
 
 
 def unpack_item(stored: bytes) -> Item | None:
-    """An item as it stands in g; None: it is not what was stored."""
+    """Decode an item stored in `g`; None: it is damaged."""
     said = stored[9:]
     if len(said) < 3 or zlib.crc32(said) != int.from_bytes(stored[5:9], "big"):
         return None
@@ -45,12 +45,12 @@ def unpack_item(stored: bytes) -> Item | None:
 
 
 def read_key(text: bytes) -> bytes:
-    """The key at the beginning of what is kept of an ended group."""
+    """The key at the beginning of an ended group's kept data."""
     return text[2 : 2 + int.from_bytes(text[:2], "big")]
 
 
 def read_group(section: bytes, crc: int) -> Group:
-    """The body section of a record; raises IndexError or UnicodeDecodeError when it cannot be read."""
+    """Decode the body section of a record. Raises IndexError or UnicodeDecodeError if it cannot be read."""
     if len(section) < _SETTINGS_BYTES + 2:
         raise IndexError("a group without a key")
     key = read_key(section[_SETTINGS_BYTES:])

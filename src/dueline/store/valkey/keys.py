@@ -1,21 +1,21 @@
-"""Every key of the product, built in one place, with its type beside it. STORE layout, version 1.
+"""Builds every key of the product. Layout version 1.
 
-All keys of a partition carry one hash tag, so that a script touches one slot only:
+All keys of a partition share one hash tag, so that a script touches only one slot:
 
-    {ns/topic/p}      a topic's partition          m j r s l a d g k
-    {ns//p}           a namespace with `namespace_ids`'s partition  j r, and m s l a d g k once per topic
+    {ns/topic/p}      a topic's partition              m j r s l a d g k
+    {ns//p}           the same with `namespace_ids`    j r, and m s l a d g k once per topic
 
-    m  hash   the partition itself: seq, pause, limits, duty, counters, interned policies, memory of calls
+    m  hash   the partition itself: seq, pause, limits, duty, counters, interned policies, remembered calls
     j  hash   id -> record (written by send, edit, replace, revive only)
     r  hash   id -> run (from the first pull or end on)
     s  zset   send number + id -> time; live and not leased
-    l  zset   send number + id -> lease deadline; over leases stay until pulled or tidied
-    a  zset   agenda: x+id ttl end, e+id deadline of a last attempt, t+id end of retention
+    l  zset   send number + id -> lease deadline; expired leases stay until pulled or cleaned up
+    a  zset   agenda: x+id end of ttl, e+id deadline of a last attempt, t+id end of retention
     d  zset   x+id dead by time of death, b+id broken
     g  hash   merge groups: open ones by key, items, ids of items (lua/lib/items.lua)
     k  zset   tag NUL id; for live groups \\1, size of the key, key, number of the opening, id
 
-    {ns/topic/push}   state hash and log list of the topic's push target; whatever the scope of its namespace
+    {ns/topic/push}   state hash and log list of the topic's push target, with or without `namespace_ids`
 
     {directory}   topics zset, seen zset, config hash, agenda zset, meta hash
 """
@@ -33,14 +33,14 @@ LETTERS = "mjrsladgk"
 
 
 class PartitionKeys(NamedTuple):
-    """The nine keys of a partition in the order of every script, and the channel of its wake-ups."""
+    """The nine keys of a partition in the order that every script expects, and its wake-up channel."""
 
     keys: tuple[str, ...]
     channel: str
 
     @property
     def single_send(self) -> tuple[str, ...]:
-        """m j r s: all that a single send may touch."""
+        """m j r s: the only keys that a single send may touch."""
         return self.keys[:4]
 
 
@@ -108,7 +108,7 @@ def topic_name(namespace: str, topic: str) -> bytes:
 
 
 def partition_name(partition: Partition) -> bytes:
-    """A partition inside a hint."""
+    """The name of a partition in a hint."""
     return f"{partition.namespace}\0{partition.topic}\0{partition.number}\0{int(partition.namespace_ids)}".encode()
 
 

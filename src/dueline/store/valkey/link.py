@@ -1,8 +1,8 @@
-"""The way to a store's node: one connection, many calls in flight, replies in order.
+"""The link to a store: one connection per node, many calls in flight, replies in order.
 
-redis-py connects (auth, TLS, Cluster routing), `resp` knows the bytes; this adds what a shared connection needs: a call
-leaves at once and is never cancelled in flight, a silent connection is closed, and a lost one fails every call that was
-on it, saying whether its bytes had left.
+redis-py connects (auth, TLS, Cluster routing), and `resp` knows the protocol. This module adds what a shared connection
+needs. A call is sent at once and never cancelled in flight. A silent connection is closed. When a connection is lost,
+every call on it fails, and the error tells whether the call's bytes were sent.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ CONNECT_TIMEOUT_S = 5.0
 
 
 class LinkLost(Exception):
-    """The connection broke. `written`: the call's bytes may have reached the store. `refused`: nobody takes connections
-    at its address, which was told at once."""
+    """The connection broke. `written`: the call's bytes may have reached the store. `refused`: the address rejected the
+    connection at once."""
 
     def __init__(self, message: str, written: bool, loading: bool = False, refused: bool = False) -> None:
         super().__init__(message)
@@ -36,23 +36,23 @@ class LinkLost(Exception):
 
 
 class Link(Protocol):
-    """A store as one address. Error replies are raised as redis-py's ResponseError."""
+    """All connections to one store. Error replies are raised as redis-py's ResponseError."""
 
     permanent_keys: bool
 
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
     async def call(self, key: str, *args: Any) -> Any:
-        """One command; `key` says which node."""
+        """One command; `key` selects the node."""
         ...
 
     def subscriber(self, channel: str) -> tuple[str, redis.Redis]:
-        """The node that a channel lives on, and a client for it (the caller closes it)."""
+        """The node that owns a channel, and a client for it (the caller closes it)."""
         ...
 
 
 def plain_url(url: str) -> str:
-    """The spelling redis-py knows: valkey:// is redis://."""
+    """The URL with a scheme that redis-py knows: valkey:// becomes redis://."""
     for ours, theirs in (("valkeys", "rediss"), ("valkey", "redis")):
         if url.startswith((f"{ours}://", f"{ours}+")):
             return theirs + url[len(ours) :]
@@ -120,7 +120,7 @@ class SingleLink:
             raise LinkLost("the store connection is closed", False)
         if self._connecting is None or self._connecting.done():
             self._connecting = asyncio.get_running_loop().create_task(self._connect())
-            self._connecting.add_done_callback(lambda task: task.cancelled() or task.exception())  # maybe nobody waits
+            self._connecting.add_done_callback(lambda task: task.cancelled() or task.exception())  # mark as seen
         return await asyncio.shield(self._connecting)
 
     async def _connect(self) -> AbstractConnection:
@@ -147,14 +147,14 @@ class SingleLink:
         return connection
 
     def _write(self, connection: AbstractConnection, packed: bytes) -> None:
-        """At once, and without waiting: what may be on its way is bounded by the batchers. (redis-py's own way to send
-        is a coroutine, which would leave in a later turn of the loop.)"""
+        """Write at once, without waiting; the batchers bound the amount in flight. redis-py's own method is a
+        coroutine, which would send in a later turn of the loop."""
         writer = connection._writer
         try:
             if writer is None:
                 raise ConnectionResetError("it is closed")
             writer.write(packed)
-        except (OSError, RuntimeError) as error:  # uvloop says RuntimeError of a transport that is closed
+        except (OSError, RuntimeError) as error:  # uvloop raises RuntimeError for a closed transport
             self._lose(LinkLost(f"the store connection broke: {error}", True))
 
     def _answered(self, reply: Any) -> None:
@@ -195,7 +195,7 @@ class SingleLink:
 
 
 class ClusterLink:
-    """A Cluster: redis-py finds the node, follows MOVED and ASK. Lines keep permanent keys there."""
+    """A Cluster: redis-py finds the node and follows MOVED and ASK. Partitions keep permanent keys there."""
 
     permanent_keys = True
 

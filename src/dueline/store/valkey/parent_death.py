@@ -1,9 +1,9 @@
-"""A child that ends with its parent, whatever ends the parent.
+"""Makes a child process end with its parent, however the parent ends.
 
-The kernel sends the signal when the *thread* that forked ends, so children are forked from the main thread only, or
-from one of which the caller says that it lasts as long as it needs the child. A parent that died between fork and prctl
-is found by comparing getppid() afterwards. Where the kernel has no such signal (macOS) the child lives on until the
-next server takes the folder over (embedded_lock).
+The kernel sends the signal when the forking *thread* ends. So children are forked from the main thread, or from a
+thread that, as the caller asserts, lives as long as the child is needed. A parent that died between fork and prctl is
+detected by comparing getppid() afterwards. Where the kernel has no such signal (macOS), the child runs until the next
+server takes over the folder (embedded_lock).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _PR_SET_PDEATHSIG = 1
 
 
 def ends_with_parent(signum: int = signal.SIGTERM, any_thread: bool = False) -> Callable[[], None]:
-    """The `preexec_fn` for a child of this process. Call it in the parent, on the main thread; `any_thread`: this
-    thread lasts."""
+    """The `preexec_fn` for a child of this process. Call this in the parent, on the main thread; `any_thread` asserts
+    that the current thread lives long enough."""
     if not any_thread and threading.current_thread() is not threading.main_thread():
         raise RuntimeError("children must be forked from the main thread, or they end with the thread")
     parent = os.getpid()
     if not sys.platform.startswith("linux"):
         return _nothing
-    # Looked up before the fork: between fork and exec only async-signal-safe work is allowed.
+    # Looked up before the fork, because only async-signal-safe work is allowed between fork and exec.
     prctl = ctypes.CDLL(None, use_errno=True).prctl
 
     def in_child() -> None:
@@ -38,4 +38,4 @@ def ends_with_parent(signum: int = signal.SIGTERM, any_thread: bool = False) -> 
 
 
 def _nothing() -> None:
-    """There is no parent-death signal on this system."""
+    """Does nothing, because this system has no parent-death signal."""

@@ -1,9 +1,9 @@
-"""What happened at each push target: push.lua, and the entries of its log.
+"""The log of each push target: calls push.lua, and encodes its entries.
 
     entry   at:6  attempt:4  status:2  duration:4  flags:1  sizes of id, error, excerpt: 2 each  id  error  excerpt
 
-Reports of one topic that are made while one is under way travel together in the next: a target that is called
-thousands of times a second costs the store a few calls a second.
+Reports of one topic that arrive while a call is in flight are batched into the next one. A target that is called
+thousands of times a second costs the store only a few calls a second.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _Key = tuple[str, str, int, int]
 
 
 class _Report(msgspec.Struct, frozen=True):
-    """One attempt on its way. `name` is nobody else's: two attempts of one job may travel together."""
+    """One attempt to report. `name` is unique, because one batch may contain two attempts of one job."""
 
     name: str
     entry: bytes
 
 
 class ValkeyPushLog:
-    """`engine.store.PushLog`; `run` makes one call of a changing script and answers its reply."""
+    """Implements `engine.push_log.PushLog`. `run` makes one call of a changing script and returns its reply."""
 
     def __init__(self, run: Run, prefix: str, limits: Limits) -> None:
         self._run = run
@@ -55,7 +55,7 @@ class ValkeyPushLog:
         return (await self._batcher((namespace, topic, breaker_failures, breaker_open_ms)).call(reports))[-1]
 
     def _batcher(self, key: _Key) -> Batcher[_Report, TargetState]:
-        """Only reports under the same rule for the breaker are joined."""
+        """Only reports with the same breaker settings are batched together."""
         batcher = self._batchers.get(key)
         if batcher is None:
 
@@ -86,7 +86,7 @@ class ValkeyPushLog:
     async def attempts(
         self, namespace: str, topic: str, id: str | None, cursor: bytes, limit: int
     ) -> tuple[list[Attempt], bytes | None]:
-        """A page is full or the last one: at most 4 calls look at all that is kept, however few are this job's."""
+        """Every page is full, except the last one. At most 4 calls read the whole log, even if few entries match."""
         below, limit = unpack_cursor(cursor), min(limit, PAGE)
         wanted = b"" if id is None else pack_id(id)
         found: list[Attempt] = []
@@ -124,7 +124,7 @@ def pack_attempt(attempt: Attempt) -> bytes:
 
 
 def unpack_attempt(entry: bytes) -> Attempt:
-    """Raises struct.error, ValueError or IndexError when it is none."""
+    """Raises struct.error, ValueError or IndexError if the entry is invalid."""
     high, low, attempt, status, duration, flags, id, error, excerpt = _HEAD.unpack_from(entry)
     texts = _HEAD.size + id
     if len(entry) != texts + error + excerpt:

@@ -1,4 +1,4 @@
-"""What each operation on existing jobs sends: numbers and blob, as its script's header says."""
+"""Encodes the numbers and blob of each operation on existing jobs, as its script's header describes."""
 
 from __future__ import annotations
 

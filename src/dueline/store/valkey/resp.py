@@ -1,8 +1,7 @@
-"""The store's protocol as bytes: commands out, replies in. The connection itself is made by redis-py.
+"""The store's wire protocol: encodes commands and parses replies. redis-py makes the connection.
 
-A reply is handed on inside the loop's turn that read it. redis-py's own way (a stream, a task that reads it, a
-coroutine per reply) and its way to pack are made for callers of every kind; they were a quarter of the CPU time of a
-single script call.
+A reply is delivered in the same turn of the loop that read it. redis-py's general-purpose reader (a stream, a task that
+reads it, a coroutine per reply) and encoder took a quarter of the CPU time of a single script call.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ _MORE: Any = object()
 
 
 def command(args: tuple[Any, ...]) -> bytes:
-    """One command: bytes as they are, texts as UTF-8, numbers as their text."""
+    """One encoded command: bytes unchanged, texts as UTF-8, numbers as decimal text."""
     return b"*%d\r\n%b" % (len(args), pieces(args))
 
 
 def pieces(args: tuple[Any, ...]) -> bytes:
-    """Words of a command, without their count."""
+    """Encoded arguments of a command, without their count."""
     found: list[bytes] = []
     for one in args:
         if one.__class__ is not bytes:
@@ -34,8 +33,9 @@ def pieces(args: tuple[Any, ...]) -> bytes:
 
 
 class Replies(asyncio.Protocol):
-    """Reads a connection. `answered` gets every reply, an error reply as redis-py's exception; `lost` is told once why
-    there will be no more. Either may raise IndexError of a reply that nobody waits for: that is a loss too."""
+    """Reads a connection. `answered` gets every reply; an error reply is one of redis-py's exceptions. `lost` is called
+    once with the reason when no more replies will come. Either may raise IndexError for a reply that no call waits for,
+    which also counts as a lost connection."""
 
     def __init__(self, answered: Callable[[Any], None], lost: Callable[[str], None]) -> None:
         self._answered = answered
@@ -52,7 +52,7 @@ class Replies(asyncio.Protocol):
             self._reader.feed(data)
             while (reply := self._reader.gets()) is not _MORE:
                 if isinstance(reply, Exception) and not isinstance(reply, ResponseError | BusyLoadingError):
-                    raise reply  # it speaks of the connection, not of a call
+                    raise reply  # it concerns the connection, not a call
                 self._answered(reply)
         except (RedisError, IndexError) as error:
             self._end(str(error))

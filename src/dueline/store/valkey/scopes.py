@@ -1,11 +1,11 @@
-"""The scope of a namespace's ids, kept in the store: a server whose settings say otherwise would not see its jobs.
+"""The scope of a namespace's ids, recorded in the store. A server with another setting would not see the jobs.
 
     scope:<namespace> = namespace   in the meta hash: ids are unique over all topics (namespace_ids)
     no such field                   ids are unique in their topic
 
-The two scopes keep their jobs under different keys. So the field may change only while nothing is stored under the
-keys of the other scope. It is compared at start and at every look at the store: of two servers that disagree, one
-finds the other's jobs as soon as there are any.
+The two scopes store jobs under different keys. So the field may change only while nothing is stored under the keys of
+the other scope. It is compared at start and at every health check. If two servers disagree, one of them notices as soon
+as the other has stored a job.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ PAGE = 100
 
 
 class Clash(msgspec.Struct, frozen=True):
-    """A topic that forbids the scope which the settings give its namespace: it has jobs under the keys of the other
-    one, or (`partitions` > 1) is divided as no topic of a namespace with `namespace_ids` can be. `namespace_ids`: what
-    the settings say."""
+    """A topic that conflicts with the configured scope of its namespace. It has jobs under the keys of the other scope,
+    or more than one partition (`partitions` > 1), which `namespace_ids` does not allow. `namespace_ids`: the configured
+    scope."""
 
     namespace: str
     topic: str
@@ -34,7 +34,7 @@ class Clash(msgspec.Struct, frozen=True):
 
 
 async def check_scopes(store: ValkeyStore, namespace_ids: frozenset[str]) -> Clash | None:
-    """Make the stored scopes those of the settings; or the first namespace where jobs forbid it."""
+    """Store the configured scopes. Returns the first conflict instead, if there is one."""
     key = meta_key(store.prefix)
     stored = await _stored(store)
     for namespace in sorted(namespace_ids - stored):
@@ -51,7 +51,7 @@ async def check_scopes(store: ValkeyStore, namespace_ids: frozenset[str]) -> Cla
 
 
 async def _stored(store: ValkeyStore) -> frozenset[str]:
-    """The namespaces that the store says are namespace_ids."""
+    """The namespaces that are recorded with `namespace_ids`."""
     key = meta_key(store.prefix)
     found = await store.plain(key, "HGETALL", key)
     fields: list[bytes] = list(found) if isinstance(found, dict) else found[::2]
@@ -59,7 +59,7 @@ async def _stored(store: ValkeyStore) -> frozenset[str]:
 
 
 async def _clash(store: ValkeyStore, namespace: str, namespace_ids: bool) -> Clash | None:
-    """What forbids this scope. A topic that the directory does not list has no jobs."""
+    """The conflict with this scope, if any. Topics that are not in the directory have no jobs."""
     after = ""
     while True:
         entries = await store.directory.topics(namespace, after, PAGE)
@@ -82,5 +82,5 @@ async def _holds(store: ValkeyStore, partition: Partition) -> bool:
         if not (now.done or now.cancelled):
             return False
         while (await store.clean(partition)).more:
-            pass  # ended jobs count until their retention is over; nobody may have tidied since
+            pass  # remove jobs whose retention is over, because clean-up may not have run since
     return True

@@ -1,7 +1,8 @@
-"""The Lua operations: loads the .lua files, puts their includes in place, knows their hashes.
+"""The Lua operations: loads the .lua files, resolves their includes and computes their hashes.
 
 An operation file is `#!lua flags`, a header (purpose, KEYS, ARGV, RETURN, BOUND), then its code; a line
-`-- include name` is replaced by lib/name.lua. Only what an operation uses is included: the store pays for every line.
+`-- include name` is replaced by lib/name.lua. An operation includes only what it uses, because every line costs the
+store time.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def source_of(name: str) -> str:
 
 
 def load_scripts(patch: Patch | None = None) -> dict[str, Script]:
-    """All operations ready to run. `patch(name, source)` lets a test break a rule on purpose."""
+    """All operations, ready to run. `patch(name, source)` lets a test break a rule on purpose."""
 
     def text(name: str) -> str:
         source = source_of(name)

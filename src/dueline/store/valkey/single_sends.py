@@ -1,10 +1,9 @@
-"""One send after another from a program without an event loop: on a connection of their own, by the sending thread.
+"""Single sends from threads without an event loop, on a connection that the sending thread uses directly.
 
-Through the loop such a send would pay two changes of thread and a turn of the loop, more than the store's own work.
-Here only the usual case is done, by single_send.lua. Everything else (an id that is taken, a policy that has changed,
-a store that is away or still loads, a script that it does not know) is left to the store's own way, which joins, heals
-and explains. Only a call that has left is this one's own to the end: it is repeated here, with its nonce, until the
-store says what became of it.
+Through the loop, a send would cost two thread switches and a turn of the loop, which is more than the store's own work.
+This path handles only the usual case, with single_send.lua. Everything else (a taken id, a changed policy, a store that
+is down or loading, a script that it does not have) is left to the async path, which batches, retries and reports. Once
+a call has been sent, however, it is completed here: it is repeated with its nonce until the store answers.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ from .resp import pieces
 
 READ_BYTES = 65_536
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.01, 0.5  # before a call is repeated
-LOOKING_S = 0.000_15  # for a reply, before sleeping
-SOON_S = 0.000_3  # replies that usually take longer wait for a disk or a network: it sleeps before it looks
-FAR_S = 0.002  # replies that usually take longer come when they come
+LOOKING_S = 0.000_15  # how long to poll for a reply before sleeping
+SOON_S = 0.000_3  # if replies usually take longer (disk or network), sleep before polling
+FAR_S = 0.002  # if replies usually take longer, do not poll
 MOST_HEADS = 1_024
 _MORE: Any = object()
 
 
 class SingleSends:
-    """Safe to use from any thread: one that finds it busy is told to go the other way, where sends are joined.
+    """Safe to use from any thread. If it is busy, `send` returns None, and the caller uses the async path.
 
-    `unlisted(partition)` is called in the sending thread when the store says that the partition's topic is not
+    `unlisted(partition)` is called in the sending thread when the store reports that the partition's topic is not
     registered."""
 
     def __init__(
@@ -65,13 +64,13 @@ class SingleSends:
         self._connection: Any = None
         self._socket: socket.socket | None = None
         self._reader: Any = None
-        self._usual_s = 0.0  # how long a reply takes, over the last few
+        self._usual_s = 0.0  # how long recent replies took
         self._nonce = int.from_bytes(os.urandom(4), "big") << 24
         self._heads: dict[tuple[Partition, int], tuple[bytes, bytes, bytes]] = {}
 
     def send(self, partition: Partition, item: SendItem, policy_version: int) -> SendOutcome | None:
-        """The job is stored. None: nothing was done, and the other way must be gone. Raises UnknownOutcome when the
-        call had left and no reply came for as long as patience lasts."""
+        """Store a job. None: nothing was sent; use the async path. Raises UnknownOutcome if the call was sent and no
+        reply came in time."""
         if not codec.is_single_send(item) or not self._lock.acquire(blocking=False):
             return None
         try:
@@ -80,7 +79,7 @@ class SingleSends:
             self._lock.release()
 
     def close(self) -> None:
-        """End the connection; whoever waits on it learns that it has ended. The next send opens another."""
+        """Close the connection; a thread that waits on it gets an error. The next send opens another one."""
         connected = self._socket
         if connected is not None:
             try:
@@ -105,11 +104,11 @@ class SingleSends:
             if reply.__class__ is list:
                 break
             if reply is not None and not until_s:
-                return None  # an error, or nobody to ask: nothing has been done
+                return None  # an error, or no connection: nothing was done
             if str(reply).startswith("NOSCRIPT"):
                 head = self._head(partition, policy_version, with_source=True)[0]
                 continue
-            # It may have been done. Again with the same nonce: the store then answers from its memory.
+            # The call may have taken effect. Repeat it with the same nonce, so that the store answers from memory.
             now_s = monotonic()
             until_s = until_s or now_s + self._patience_s
             if now_s + pause_s > until_s:
@@ -124,7 +123,7 @@ class SingleSends:
         return codec.decode_single_send(answer)
 
     def _tried(self, head: bytes, rest: bytes) -> Any:
-        """The reply, which may be an error; None when the call may have left and none came."""
+        """The reply, which may be an error. None: the call may have been sent, and no reply came."""
         expected = self._clock.expectation()
         connected = self._socket or self._connect()
         if connected is None or not expected:
@@ -135,7 +134,7 @@ class SingleSends:
             return None
 
     def _asked(self, connected: socket.socket, call: bytes) -> Any:
-        """The reply. Whatever else comes out of here, the connection has ended: its reply would be the next call's."""
+        """The reply. On any exception the connection is closed, because the next call would read this call's reply."""
         reader = self._reader
         try:
             connected.sendall(call)
@@ -144,24 +143,24 @@ class SingleSends:
                 if not data:
                     raise ConnectionResetError("the store closed the connection")
                 reader.feed(data)
-        except BaseException:  # also Ctrl-C, or a signal's handler that raises
+        except BaseException:  # including Ctrl-C, or a signal handler that raises
             self._end()
             raise
         return reply
 
     def _read(self, connected: socket.socket) -> bytes:
-        """What has come. A store nearby answers in less time than it takes a thread to sleep and be woken, so it is
-        looked for a while around the time when its replies usually come, before this thread sleeps for good."""
+        """Read what has arrived. A nearby store answers faster than a thread can sleep and wake up. So this polls for a
+        while around the usual reply time before the thread blocks."""
         begun_s = perf_counter()
         data = self._looked_for(connected) or connected.recv(READ_BYTES)
         self._usual_s += (perf_counter() - begun_s - self._usual_s) / 16
         return data
 
     def _looked_for(self, connected: socket.socket) -> bytes:
-        """What came while it was looked for; empty: nothing yet."""
-        if self._usual_s >= FAR_S or isinstance(connected, ssl.SSLSocket):  # TLS takes no flags
+        """Poll for a reply and return its bytes; empty: nothing yet."""
+        if self._usual_s >= FAR_S or isinstance(connected, ssl.SSLSocket):  # TLS sockets accept no flags
             return b""
-        if self._usual_s > SOON_S:  # asleep until shortly before it usually comes
+        if self._usual_s > SOON_S:  # sleep until shortly before the usual time
             select([connected], (), (), self._usual_s - SOON_S / 2)
         until_s = perf_counter() + LOOKING_S
         while perf_counter() < until_s:
@@ -172,7 +171,7 @@ class SingleSends:
         return b""
 
     def _head(self, partition: Partition, policy_version: int, with_source: bool = False) -> tuple[bytes, bytes, bytes]:
-        """What all sends to a partition share: the pieces before the time, between it and the nonce, and at the end."""
+        """The encoded parts that all sends to a partition share: before the time, between it and the nonce, the end."""
         before, caller, after = self._calls.lone_words(partition, policy_version, with_source)
         head = b"*%d\r\n%b" % (len(before) + 6 + len(after), pieces((*before, "")))  # 6: times, caller, nonce, job
         made = (head, pieces((caller,)), pieces(after))
@@ -183,7 +182,7 @@ class SingleSends:
         return made
 
     def _connect(self) -> socket.socket | None:
-        """redis-py connects: it knows addresses, passwords and TLS. None: the store cannot be reached now."""
+        """Connect with redis-py, which handles addresses, passwords and TLS. None: the store cannot be reached now."""
         if self._pool is None:
             self._pool = ConnectionPool.from_url(
                 self._url, protocol=2, socket_connect_timeout=CONNECT_TIMEOUT_S, socket_timeout=self._reply_timeout_s
@@ -194,7 +193,7 @@ class SingleSends:
         except (RedisError, OSError):
             return None
         self._connection, self._socket = connection, connection._sock
-        # The kernel's own time limit: with Python's, every send and every read would ask first whether it may.
+        # Use the kernel's timeout. With Python's, every send and read would cost an extra poll.
         connection._sock.settimeout(None)
         whole_s, rest_s = divmod(self._reply_timeout_s, 1)
         limit = struct.pack("ll", int(whole_s), int(rest_s * 1e6))

@@ -2,8 +2,8 @@
 
     Store method -> Batcher (few calls in flight per operation and partition) -> numbers + blob -> script -> results
 
-A partition of a namespace with `namespace_ids` with the topic "" stands for "wherever the id lives": the id is looked
-up first, then the operation runs on its topic's partition, again if the job moved meanwhile.
+In a namespace with `namespace_ids`, a partition with the topic "" means "any topic". The topic of the id is looked up
+first, then the operation runs on that topic's partition. It is repeated if the job has moved in between.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ from .wakeups import Wakeups
 
 __all__ = ["ValkeyStore", "WrongStore"]
 
-CLEAN_STEPS = 20  # before a list that shows dead jobs; what is left is derived at the next one
-LANES = {"send": 2}  # calls in flight on one partition, where they all take the same connection
+CLEAN_STEPS = 20  # before a list that shows dead jobs; remaining ones appear in the next list
+LANES = {"send": 2}  # calls in flight per partition, if they all use the same connection
 
 
 class ValkeyStore:
-    """`clock`: a test's own time, given to every script. `lua_patch` and `repeat_every` are for tests too."""
+    """`clock` (the time to pass to every script), `lua_patch` and `repeat_every` are for tests."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class ValkeyStore:
         await self._link.stop()
 
     def single_sends(self) -> SingleSends | None:
-        """Sends for threads that have no loop; the caller closes it. None: on a Cluster there is no such way."""
+        """Sends for threads without an event loop; the caller closes it. None: not available on a Cluster."""
         if self._link.permanent_keys:
             return None
         loop = asyncio.get_running_loop()
@@ -144,7 +144,7 @@ class ValkeyStore:
         if self.events is not None:
             self.events.woken(partition)
 
-    # --- one call at a time ---
+    # --- batching ---
 
     def _joined(
         self,
@@ -153,8 +153,8 @@ class ValkeyStore:
         variant: int,
         run: Callable[[Partition, list[Any], int, str], Awaitable[list[Any]]],
     ) -> Batcher[Any, Any]:
-        """The batcher of an operation on a partition. `variant` tells calls apart that cannot share a script call;
-        `run` gets it, and the slot of the call: what is in flight together has different ones."""
+        """The batcher of an operation on a partition. Calls with different `variant` cannot share a script call. `run`
+        gets the variant and the slot of the call; concurrent calls have different slots."""
         key = (name, partition, variant)
         batcher = self._batchers.get(key)
         if batcher is None:
@@ -175,7 +175,7 @@ class ValkeyStore:
         return batcher
 
     def _alone(self, name: str, partition: Partition) -> asyncio.Lock:
-        """Operations that are not joined still have one call in flight per partition."""
+        """The lock of an operation that is not batched; it has one call in flight per partition."""
         if len(self._locks) > 4096:
             self._locks = {key: lock for key, lock in self._locks.items() if lock.locked()}
         return self._locks.setdefault((name, partition), asyncio.Lock())
@@ -185,7 +185,7 @@ class ValkeyStore:
     async def _send_over(
         self, partition: Partition, item: SendItem, policy_version: int, elsewhere: str
     ) -> SendOutcome:
-        """A send whose id lives in another topic: both partitions in one call, again if it moved meanwhile."""
+        """A send whose id is used in another topic: one call on both partitions, repeated if the job has moved."""
         for _ in range(MOVES):
             other = replace(partition, topic=elsewhere)
             async with self._alone("send over", partition):
@@ -207,7 +207,7 @@ class ValkeyStore:
     def send(
         self, partition: Partition, items: Sequence[SendItem], policy_version: int = 0
     ) -> Awaitable[list[SendOutcome]]:
-        # A batch is refused whole when the partition knows a newer policy, so only sends of one version are joined.
+        # A stale policy refuses the whole batch, so only sends with the same policy version are batched.
         if items[0].merge is None if len(items) == 1 else all(item.merge is None for item in items):
             return self._joined("send", partition, policy_version, self._send).call(items)
         return self._send_mixed(partition, items, policy_version)
@@ -215,7 +215,7 @@ class ValkeyStore:
     async def _send_mixed(
         self, partition: Partition, items: Sequence[SendItem], policy_version: int
     ) -> list[SendOutcome]:
-        """Sends that merge have a script of their own, so that the others do not pay for it."""
+        """Merging sends have their own script, so that plain sends do not pay for it."""
         merging = [place for place, item in enumerate(items) if item.merge is not None]
         plain = [place for place, item in enumerate(items) if item.merge is None]
 
@@ -255,7 +255,7 @@ class ValkeyStore:
     async def _decided(
         self, partition: Partition, items: list[SendItem], policy_version: int, results: list[tuple[SendOutcome, bool]]
     ) -> list[SendOutcome]:
-        """The results; what is not decided yet, because the id lives in another topic, is decided over both
+        """The outcomes. Sends that are undecided because their id is used in another topic are repeated on both
         partitions."""
         return [
             result if final else await self._send_over(partition, item, policy_version, result.elsewhere or "")
@@ -345,7 +345,7 @@ class ValkeyStore:
 
     async def list(self, partition: Partition, query: Query) -> Page:
         if query.state in (None, State.DEAD) and query.merge_key is None and not query.cursor:
-            for _ in range(CLEAN_STEPS):  # deaths by time are written down first, so that they stand in the index
+            for _ in range(CLEAN_STEPS):  # record deaths by time first, so that the index includes them
                 if not (await self.clean(partition)).more:
                     break
         tag, key = (query.tag or "").encode(), (query.merge_key or "").encode()
@@ -383,7 +383,7 @@ class ValkeyStore:
         await self._control(partition, 2, at_ms)
 
     async def _registered(self, topics: Sequence[tuple[str, str]]) -> None:
-        """The directory has these topics: their partitions need not say any more that they are not listed."""
+        """The directory has these topics, so their partitions stop reporting that they are not listed."""
         for topic in topics:
             for partition in self._calls.unlisted.pop(topic, ()):
                 await self._control(partition, 3)

@@ -1,7 +1,7 @@
-"""Wake-ups: scripts publish on a partition's channel when something becomes deliverable earlier; this hears it.
+"""Wake-ups: listens on the channels where scripts publish that a job became deliverable earlier than expected.
 
-One subscriber connection per node. A publish is a hint that is lost only with its connection, so there is no periodic
-re-check: when a connection breaks, every partition on it is subscribed again and then reported as woken once.
+There is one subscriber connection per node. A published wake-up is lost only with its connection, so no periodic check
+is needed: when a connection breaks, every partition on it is subscribed again and then reported as woken once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PING_S = 5.0
 
 
 class _Node:
-    """One subscriber connection: what it should hear, and who waits for a subscription to be confirmed."""
+    """One subscriber connection: its channels, and the callers that wait for a subscription to be confirmed."""
 
     def __init__(self, client: redis.Redis) -> None:
         self.client = client
@@ -29,11 +29,11 @@ class _Node:
         self.confirmed: set[str] = set()
         self.waiting: dict[str, list[asyncio.Future[None]]] = {}
         self.task: asyncio.Task[None] | None = None
-        self.down = False  # the connection broke: all partitions are subscribed again, and reported, when it is back
-        self.writing = asyncio.Lock()  # redis-py's PubSub connects at its first command: one at a time
+        self.down = False  # the connection broke; all partitions are subscribed and reported again when it is back
+        self.writing = asyncio.Lock()  # redis-py's PubSub connects at its first command, so commands must not overlap
 
     def answer(self, channel: str) -> None:
-        """Those who wait for a subscription go on."""
+        """A subscription was confirmed; resume the callers that wait for it."""
         for future in self.waiting.pop(channel, []):
             if not future.done():
                 future.set_result(None)
@@ -48,8 +48,8 @@ class Wakeups:
         self.reconnects = 0
 
     async def watch(self, partition: Partition, channel: str) -> None:
-        """Returns when the store has confirmed the subscription, or when it cannot be reached (the partition is then
-        reported as woken as soon as the subscription stands)."""
+        """Returns when the store has confirmed the subscription, or when it cannot be reached. In the latter case the
+        partition is reported as woken once the subscription is confirmed."""
         name, client = self._link.subscriber(channel)
         node = self._nodes.get(name)
         if node is None:
@@ -69,7 +69,7 @@ class Wakeups:
                 async with node.writing:
                     await node.pubsub.ssubscribe(channel)
             except (RedisError, OSError):
-                pass  # the listener notices and subscribes to everything anew
+                pass  # the listener notices and subscribes to everything again
         await asyncio.wait([confirmed], timeout=2.0)
 
     async def unwatch(self, channel: str) -> None:
@@ -142,7 +142,7 @@ class Wakeups:
                 node.down = False
                 node.answer(channel)
                 if again and (partition := node.partitions.get(channel)) is not None:
-                    self._woken(partition)  # what was published meanwhile is lost
+                    self._woken(partition)  # wake-ups published in the meantime were lost
             elif kind == "smessage" and (partition := node.partitions.get(channel)) is not None:
                 self._woken(partition)
             elif kind == "sunsubscribe" and channel in node.partitions:

@@ -1,5 +1,6 @@
--- elsewhere: takes a job out of the second partition of this call (KEYS 10-16: m s l a d g k), whatever its state. Its record and run are
--- shared by both partitions and are overwritten by the caller. Written at once: a move between topics is rare and must be whole.
+-- elsewhere: removes a job in any state from the second partition of this call (KEYS 10-16: m s l a d g k). Both
+-- partitions share its record and run, which the caller overwrites. Writes at once, because a move between topics is
+-- rare and must be complete.
 local function leave_other(job)
   local om, os, ol, oa, od, ok = KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[16]
   if job.phase then
@@ -7,7 +8,7 @@ local function leave_other(job)
     redis.call('ZREM', ol, member(job.seq, job.id))
     redis.call('ZREM', oa, 'x' .. job.id, 'e' .. job.id, 't' .. job.id)
     if job.phase == 'L' and job.time > now and tonumber(redis.call('HGET', om, 'mif') or 0) > 0 then
-      redis.call('SPUBLISH', ARGV[12], '') -- a place became free there
+      redis.call('SPUBLISH', ARGV[12], '') -- a place below its in-flight limit became free
     end
     if job.written then
       redis.call('ZREM', od, 'x' .. job.id)

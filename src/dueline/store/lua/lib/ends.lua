@@ -1,8 +1,8 @@
--- ends: how a job leaves the partition. Each collects writes (lib/write) for a job that `load` gave.
+-- ends: the ways in which a job ends. Each function collects writes (lib/write) for a job returned by `load`.
 local COUNTER = { 'x1', 'x2', 'x3', 'x4' }
 
--- What the end of a group does to g and k. `phase` X, D, C keep its items; d, c leave their ids, which nobody may send again
--- while the end is readable; nil: nothing stays.
+-- Updates g and k when a group ends. `phase` X, D, C keep its items; d, c keep only the item ids, which cannot be sent
+-- again while the tombstone is readable; nil: nothing is kept.
 local function end_group(job, phase)
   local home, ids = job.home == m and g or KEYS[15], {}
   if job.head then
@@ -43,14 +43,14 @@ local function end_group(job, phase)
     ids[i] = 'i' .. key .. id
   end
   for i, holder in ipairs(#ids > 0 and redis.call('HMGET', home, unpack(ids)) or {}) do
-    if holder == job.id then -- not one that was sent again since this group is gone
+    if holder == job.id then -- not if the item was sent again after this group was gone
       put(gone, ids[i])
     end
   end
   redis.call('HDEL', home, unpack(gone))
 end
 
--- Takes a live job out of schedule or leases, and its notes out of the agenda.
+-- Removes a live job from schedule or leases, and its entries from the agenda.
 local function leave(job)
   if job.phase == 'L' then
     collect('rl', member(job.seq, job.id))
@@ -68,7 +68,7 @@ local function leave(job)
   end
 end
 
--- Forgets an ended or gone job: record, run, indexes, tags.
+-- Deletes an ended or gone job: record, run, index entries, tags.
 local function forget(job)
   if job.written then
     collect('ra', 't' .. job.id)
@@ -118,7 +118,7 @@ local function bury(job, reason, at)
   work_at(job.time)
 end
 
--- Live -> done (D) or cancelled (C): a tombstone for the retention, or nothing at all. `bare`: its body is not kept in any case.
+-- Live -> done (D) or cancelled (C): leaves a tombstone for the retention, or nothing. `bare`: the body is never kept.
 local function close(job, phase, bare)
   leave(job)
   local retain, keep = job.policy.retain, job.policy.keep and job.raw and not bare

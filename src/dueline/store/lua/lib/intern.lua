@@ -1,4 +1,5 @@
--- intern: the policies of a batch by number: equal ones are stored once per partition. Asks for FIELDS pn and q + text, and N, texts.
+-- intern: replaces the policies of a batch by numbers; equal ones are stored once per partition. Needs FIELDS pn and
+-- q + text, and N, texts.
 local interned, used = {}, tonumber(M.pn or 0)
 for i = 1, N[2] do
   local number = M['q' .. texts[i]]
@@ -11,6 +12,6 @@ for i = 1, N[2] do
     put(set, 'p' .. used, texts[i])
     put(set, 'pn', int(used))
   else
-    interned[i] = 0 -- the table is full: this job carries its policy itself
+    interned[i] = 0 -- the table is full: the job's record contains the policy
   end
 end

@@ -1,13 +1,13 @@
--- items: the stored form of a merge group. Its record is that of any job, with body kind 3; its items stand beside it in g.
+-- items: the stored form of a merge group. Its record is like that of any job, with body kind 3; its items are in g.
 --
 -- j[id]  ... body = opened:5 cap:6 max items:2 max bytes:4 sized key     (crc of the key; written when it is opened, and never again)
---        max items + 32768: a full group keeps its time
+--        max items + 32768: a full group keeps its due time
 -- g      'k' key          -> id of the open group
 --        'm' id           -> count:2 bytes:4 changed:6     (a tombstone: sized key, then the sized ids of the items that it had)
 --        'n' place:2 id   -> number:5 crc:4 kind:1 sized item id, body     (places from 1; numbers are send numbers of the partition)
 --        'i' sized key, item id -> id of the group that has this item, or had it and is still readable
 -- k      '\1' sized key opened:5 id     every live group (a tag cannot begin with a control character)
--- What is written to g is written at once, so that whatever follows in the same call sees it.
+-- Writes to g are made at once, so that later steps of the same call see them.
 local SIZED = '>I2c0'
 
 local function read_group(job)
@@ -22,7 +22,7 @@ local function group_entry(job)
   return '\1' .. struct.pack(SIZED, #job.key, job.key) .. struct.pack('>I5', job.opened) .. job.id
 end
 
--- job.count, job.bytes, job.appended as they are now.
+-- Sets job.count, job.bytes and job.appended to their current values.
 local function read_meta(job, home)
   local meta = redis.call('HGET', home, 'm' .. job.id)
   if meta and #meta == 12 then
@@ -32,7 +32,7 @@ local function read_meta(job, home)
   end
 end
 
--- The names of a group's items in g and what stands there; job.torn: one of them is not readable.
+-- The field names of a group's items in g, and their values; job.torn: one of them cannot be read.
 local function items_of(job, home)
   local fields, values = {}, {}
   read_meta(job, home)
@@ -56,7 +56,7 @@ local function item_id(value)
   return value and #value >= 12 and #value >= 12 + struct.unpack('>I2', value, 11) and (struct.unpack(SIZED, value, 11)) or ''
 end
 
--- A record as it is handed out: that of a group has its items behind it, each with its size; one that is missing has none.
+-- A record as delivered. A group's record is followed by its items, each with its size; a missing item has size 0.
 local function record_with_items(job)
   local _, values = items_of(job, g)
   local text = { job.raw, struct.pack('>I2', job.count) }

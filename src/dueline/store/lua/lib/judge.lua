@@ -1,8 +1,8 @@
--- judge: the one place that derives a state (engine/lifecycle.py says the same in Python). Clean-up only writes down
--- what this already says, so what a caller sees never depends on whether it has run.
+-- judge: the one place that derives a state (engine/lifecycle.py does the same in Python). Clean-up only records
+-- what this already derives, so what a caller sees never depends on whether clean-up has run.
 -- job.state: s scheduled, r ready, l leased, D done, C cancelled, X dead, nil nothing (never was, or gone by retention).
--- E elsewhere (namespaces with `namespace_ids`: the id lives in another topic, job.topic).
--- job.at: when it became that. job.written: an end that stands in the store, not only in time.
+-- E elsewhere (namespaces with `namespace_ids`: the id is used in another topic, job.topic).
+-- job.at: when it reached this state. job.written: the end is recorded in the store, not only derived from the time.
 local EXHAUSTED, EXPIRED, REJECTED, CORRUPT = 1, 2, 3, 4
 
 local function judge(job)
@@ -32,16 +32,16 @@ local function judge(job)
     end
   end
   if job.state == 'X' and not job.written and job.at + job.policy.dead <= now then
-    job.state, job.gone = nil, true -- died and was forgotten since anybody looked
+    job.state, job.gone = nil, true -- it died and its retention ended before clean-up ran
   end
 end
 
--- Leased, and its ttl is over: nobody else gets it any more, only its holder can still end it otherwise.
+-- Leased, and its ttl has passed: it is not delivered again, and only its holder can still ack it.
 local function is_overdue(job)
   return job.state == 'l' and job.exp > 0 and job.exp <= now
 end
 
--- Whose policies and schedule a job belongs to: this partition's, or those of the second one. Nil: of a partition that is not here.
+-- The partition whose policies and schedule a job belongs to: this one or the second one. Nil: neither.
 local function home_of(job)
   if job.topic == nil or job.topic == topic then
     return m, s
@@ -58,7 +58,7 @@ local function read_whole(job, raw)
   end
 end
 
--- A job that nobody pulled yet has no run: everything follows from its place in the schedule.
+-- A job that was never pulled has no run; its state follows from its entry in the schedule.
 local function started(job, score)
   if score then
     score = tonumber(score)
@@ -69,7 +69,7 @@ local function started(job, score)
   end
 end
 
--- The jobs of `ids` as they are now; one that never was has state nil and no record.
+-- The jobs of `ids` in their current state; an unknown one has state nil and no record.
 local function load(ids)
   local jobs, n, unstarted, members = {}, #ids, {}, {}
   for from = 1, n, 3900 do
@@ -81,7 +81,7 @@ local function load(ids)
       local record, run = records[i - from + 1], runs[i - from + 1]
       jobs[i] = job
       if record and not pcall(read_whole, job, record) then
-        job.raw, job.unreadable, record = nil, true, false -- nothing was written yet: a bad record spoils only itself
+        job.raw, job.unreadable, record = nil, true, false -- nothing was written yet: this affects only the job itself
       end
       if run and not job.unreadable then
         read_run(job, run)

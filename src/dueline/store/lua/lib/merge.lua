@@ -1,7 +1,7 @@
--- merge: what becomes of a group that failed while an open group of its key is there (engine/store.py, Merge).
-local flushed = false -- a group became due by this call
+-- merge: moves the items of a failed group to the open group of its key (engine/store.py, Merge).
+local flushed = false -- this call made a group due
 
--- As a caller writes it: packed ids are those of codec.pack_id.
+-- The id as callers write it; the inverse of codec.pack_id.
 local function id_text(id)
   local kind = string.byte(id)
   local function hex(text)
@@ -18,7 +18,7 @@ local function id_text(id)
   return string.sub(id, kind < 4 and kind or 1)
 end
 
--- A group stands in partition for a new time, at its place of the order. Only groups that nobody ever pulled are moved.
+-- Sets a new due time; the send number stays. Only for groups that were never pulled.
 local function move(group, due)
   group.due, group.time = due, due
   collect('zs', int(due), member(group.seq, group.id))
@@ -36,7 +36,7 @@ local function keep_meta(group)
   count('g', 0) -- the call has changed something
 end
 
--- Closes a group that is full, and makes it due unless it keeps its time.
+-- Closes a full group, and makes it due unless it keeps its due time.
 local function flush(group)
   group.closed = true
   if redis.call('HGET', g, 'k' .. group.key) == group.id then
@@ -54,7 +54,7 @@ local function flush_if_full(group)
   end
 end
 
--- The open group of a key. One that time ended is not open, whether or not that was written down.
+-- The open group of a key. A group that has expired is not open, even if clean-up has not recorded it yet.
 local function open_of(key)
   local id = redis.call('HGET', g, 'k' .. key)
   local group = id and load({ id })[1]
@@ -65,8 +65,8 @@ local function open_of(key)
   end
 end
 
--- Moves all items of a failed group to an open one, where the items of both then stand in send order. The failed one ends as
--- cancelled and says where they went. False: they do not fit, or cannot be read; both stay as they are.
+-- Moves all items of a failed group to an open one, which then has the items of both in send order. The failed one ends
+-- as cancelled, and its error names the other. False: the items do not fit or cannot be read; neither group changes.
 local function give(job, into)
   local fields, from = items_of(job, g)
   if job.count + into.count > into.max_items or job.bytes + into.bytes > into.max_bytes or job.torn then
@@ -100,7 +100,7 @@ local function give(job, into)
   return true
 end
 
--- The open group that took the items of a failed one, nil if it stays a group of its own.
+-- The open group that received the items of a failed one; nil if the failed one keeps its items.
 local function give_to_open(job)
   local into = open_of(read_group(job))
   if into and give(job, into) then

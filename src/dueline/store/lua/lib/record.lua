@@ -1,5 +1,5 @@
--- record: the stored form of a job. Written as `j` at send, edit and replace only; what changes while it is worked on is
--- the second, small value `r` (the run), which exists from the first pull or the end on.
+-- record: the stored form of a job. `j` is written only by send, edit, replace and revive. Everything that changes
+-- during deliveries is in a second, small value `r` (the run), which exists from the first pull or the end on.
 --
 -- j[id]  flags policy seq:5 created:6 crc:4 fingerprint:8 | [policy bytes] [topic] [ttl:6] [edited:6] [headers] [tags] body
 --        flags: 0-1 body kind, 4 ttl, 8 headers, 16 tags, 32 edited, 64 policy inline, 128 topic (namespaces with `namespace_ids`)
@@ -42,7 +42,7 @@ local function read_record(job, raw)
       job.topic = string.sub(raw, at + 2, at + 1 + size)
       at = at + 2 + size
     end
-    job.middle = at -- ttl, edited, headers and tags stand from here
+    job.middle = at -- ttl, edited, headers and tags begin here
     if bit.band(flags, 4) > 0 then
       job.ttl = struct.unpack('>I6', raw, at)
       at = at + 6

@@ -11,7 +11,7 @@ local function refs(width)
   return ids, tokens, N, at
 end
 
--- The answer of a partition that nobody ever used: every id is unknown.
+-- The answer of an unused partition: every id is unknown.
 local function nobody(n, width)
   local results = {}
   for i = 1, n do

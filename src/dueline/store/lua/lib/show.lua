@@ -1,7 +1,7 @@
--- show: a job as a reader sees it: numbers and pieces of the answer.
+-- show: encodes a job for a reader, as numbers and pieces of the answer.
 --        per job: state, id size, reason, deliveries, uncounted, lease until, due, expires, updated, ended, retained until,
 --                 record size, what the record holds (0 head, 1 without body, 2 all), policy size, error size
---        The record of a group has its key also without a body, and with it its items (lib/items).
+--        The record of a group always has its key; with the body it also has its items (lib/items).
 local numbers, pieces, shown_bytes = {}, {}, 0
 
 local function show(job, with_body)

@@ -1,5 +1,6 @@
--- write: commands of a batch are collected and sent grouped: 20-55 % less store time, and fewer to replay at a restart.
-local out = {} -- by name: command and key, such as zs for ZADD of s, rs for ZREM of it
+-- write: collects the commands of a batch and runs them grouped. This takes 20-55 % less time and leaves fewer commands
+-- to replay at a restart.
+local out = {} -- by command and key, such as zs for ZADD on s and rs for ZREM on s
 local counts = {}
 
 local function count(name, by)
@@ -24,8 +25,8 @@ local function grouped(command, key, list)
   end
 end
 
--- Writes everything collected, wakes whoever waits, remembers the answer, and returns it.
--- A call that changed nothing leaves no trace, not even a memory: its repeat may as well be the first.
+-- Writes everything collected, wakes the waiters, remembers the answer and returns it.
+-- A call that changed nothing is not remembered, because running it again has the same effect as the first time.
 local function finish(numbers, reply, remembered)
   local packed = cmsgpack.pack(numbers)
   if next(out) == nil and next(counts) == nil and #set == 0 then
@@ -74,7 +75,7 @@ local function finish(numbers, reply, remembered)
   return { 0, now, note, extra, packed, reply }
 end
 
--- What the directory should know of this partition's agenda and does not; 0 = nothing.
+-- The time for a hint that the directory should have and does not; 0 = none.
 local function agenda_note()
   local top = redis.call('ZRANGE', a, 0, 0, 'WITHSCORES')
   local time = top[2] and tonumber(top[2])
