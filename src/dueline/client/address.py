@@ -77,7 +77,7 @@ def _split(url: str) -> SplitResult:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f'"{shown(url)}" is not the address of a server: write it like {DEFAULT_URL}')
     if parts.username is not None or parts.password is not None:
-        raise ValueError("no user or password in the URL: tokens come from DUELINE_TOKEN or a file")
+        raise ValueError("the URL must not contain a user or password: tokens come from DUELINE_TOKEN or a file")
     if parts.query or parts.fragment:
         raise ValueError(f'"{shown(url)}" has a query or a fragment: write it like {DEFAULT_URL}')
     if not (url.isascii() and url.isprintable()) or " " in url:

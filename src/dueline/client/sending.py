@@ -90,7 +90,7 @@ _OPTIONS = frozenset(SendOptions.__annotations__)
 def new_job(body: Any = None, **options: Unpack[SendOptions]) -> NewJob:
     """One job for `send_many`. Raises TypeError or ValueError that names the argument."""
     if not options.keys() <= _OPTIONS:
-        raise TypeError(f"a job has no {', '.join(sorted(options.keys() - _OPTIONS))}")
+        raise TypeError(f"a job has no option {', '.join(sorted(options.keys() - _OPTIONS))}")
     fields = job_fields(cast("Mapping[str, Any]", options))
     fields.update(body_fields(body))
     id, merge = options.get("id"), options.get("merge")
@@ -165,7 +165,7 @@ def with_attempts(options: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(retries, int) or isinstance(retries, bool):
         return options
     if retries < 0:
-        raise ValueError("retry: a number of retries is at least 0")
+        raise ValueError("retry: a number of retries must be at least 0")
     if "max_attempts" in options:
         raise ValueError(f"retry={retries} is max_attempts={retries + 1}: give one of them")
     others = {name: value for name, value in options.items() if name != "retry"}

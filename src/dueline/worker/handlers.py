@@ -86,7 +86,7 @@ def handler_of(
     if mode == "process" and "<locals>" in home.qualname:
         raise ValueError(f"{name}: a child process can find only what a module or class defines at its top level")
     if concurrency is not None and concurrency < 1:
-        raise ValueError(f"{name}: concurrency is at least 1")
+        raise ValueError(f"{name}: concurrency must be at least 1")
     read, context, by_name = _parameters(call, name)
     timeout_s = None if timeout is None else duration_ms(timeout, "timeout") / 1000
     return Handler(topic, name, call, mode, home, read, context, by_name, timeout_s, concurrency)
@@ -98,23 +98,23 @@ def _parameters(call: Callable[..., Any], name: str) -> tuple[Reader | None, str
     parameters = inspect.signature(call).parameters.values()
     own = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     if any(one.kind is one.KEYWORD_ONLY and one.default is one.empty for one in parameters):
-        raise TypeError(f"{name}: a handler has no keyword-only parameters without a default")
+        raise TypeError(f"{name}: keyword-only parameters of a handler need a default")
     hints = _hints(call, name)
     contexts = [one.name for one in own if hints.get(one.name) is Context]
     if not contexts and len(own) == 2 and own[1].name not in hints and own[1].default is inspect.Parameter.empty:
         contexts = [own[1].name]
     if len(contexts) > 1:
-        raise TypeError(f"{name}: one parameter is the Context, not {len(contexts)}")
+        raise TypeError(f"{name}: only one parameter may be the Context, not {len(contexts)}")
     context = contexts[0] if contexts else None
     others = [one for one in own if one.name != context]
     if len(others) > 1:
         if any(one.kind is one.POSITIONAL_ONLY for one in own):
-            raise TypeError(f"{name}: fields of the body are given by their names, not to positional-only parameters")
+            raise TypeError(f"{name}: fields of the body are passed by name, not to positional-only parameters")
         types = {one.name: hints.get(one.name, Any) for one in others}
         optional = {one.name for one in others if one.default is not one.empty}
         return fields_reader(types, optional, name), context, True
     if others and own[0].name == context:
-        raise TypeError(f"{name}: the first parameter is the body, the second the Context")
+        raise TypeError(f"{name}: the first parameter must be the body, the second the Context")
     return (reader_of(hints.get(others[0].name, Any), name) if others else None), context, False
 
 

@@ -21,7 +21,7 @@ def handler_at(home: Home, topic: str) -> Handle[..., Any] | type[TaskWorker]:
     there: Any = importlib.import_module(home.module)
     for part in home.qualname.split("."):
         if not hasattr(there, part):
-            raise LookupError(f"{name} is not there when its module is imported")
+            raise LookupError(f"{name} does not exist when its module is imported")
         there = getattr(there, part)
     one: Any = there
     while isinstance(one, Handle):  # several decorators on one function
@@ -38,7 +38,7 @@ def check_home(handler: Handler) -> None:
     try:
         there = handler_at(handler.home, handler.topic)
         found = there.handler is handler if isinstance(there, Handle) else _is_made_of(handler, there)
-        why = f"{handler.name} is the name of another one, too"
+        why = f"{handler.name} is also the name of something else"
     except LookupError as nothing:
         found, why = False, str(nothing)
     if not found:

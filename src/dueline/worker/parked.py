@@ -108,7 +108,7 @@ class ParkedPulls:
     async def _connected(self) -> _Line:
         address = self._address
         try:
-            with said_if_slow(f"{address.url} has taken no connection yet: still trying"):
+            with said_if_slow(f"{address.url} has not accepted a connection yet: still trying"):
                 reader, writer = await asyncio.open_connection(
                     address.host, address.port, ssl=True if address.secure else None
                 )

@@ -174,7 +174,7 @@ class SpringService:
 
     def _submit(self, work: Work) -> str:
         if self._center_url is None:
-            raise ValueError("name the queue by center_url")
+            raise ValueError("set center_url to the URL of the queue")
         parts, place = split(self._center_url), shown(self._center_url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         connection = kind(parts.hostname or "", parts.port, timeout=TIMEOUT_S)

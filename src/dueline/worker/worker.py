@@ -86,10 +86,10 @@ class Worker:
         self._given = queue
         self._places = {"async": concurrency, "thread": threads, "process": processes or os.cpu_count() or 1}
         if min(self._places.values()) < 1:
-            raise ValueError("concurrency, threads and processes are at least 1")
+            raise ValueError("concurrency, threads and processes must be at least 1")
         self._lease_ms = duration_ms(lease, "lease")
         if self._lease_ms < 1000:
-            raise ValueError("lease: at least 1 second, because it is renewed at a third of its length")
+            raise ValueError("lease: must be at least 1 second, because it is renewed at a third of its length")
         self._grace_s = duration_ms(grace, "grace") / 1000
         self._middleware = tuple(middleware)
         self._modules = tuple(modules)

@@ -247,7 +247,7 @@ def test_a_number_of_retries_is_one_attempt_more() -> None:
 @pytest.mark.parametrize(
     ("options", "kind", "wrong"),
     [
-        ({"retry": -1}, ValueError, "retry: a number of retries is at least 0"),
+        ({"retry": -1}, ValueError, "retry: a number of retries must be at least 0"),
         ({"retry": True}, TypeError, "retry: "),
         ({"retry": "3"}, TypeError, "retry: "),
         ({"retry": 3, "max_attempts": 4}, ValueError, "retry=3 is max_attempts=4: give one of them"),
