@@ -142,7 +142,7 @@ def test_an_item_of_a_merge_group_has_an_id_of_its_own_so_that_a_repeat_adds_it_
     ("options", "kind", "words"),
     [
         ({"delay": "1m", "at": "2030-01-01T00:00:00Z"}, ValueError, "delay or at"),
-        ({"delayed": "1m"}, TypeError, "no delayed"),
+        ({"delayed": "1m"}, TypeError, "no option delayed"),
         ({"tags": "x"}, TypeError, "tags"),
         ({"retry": "2m"}, TypeError, "retry"),
         ({"lease": -1}, ValueError, "lease"),
