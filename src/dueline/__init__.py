@@ -5,12 +5,13 @@
     with Client("http://127.0.0.1:9277") as client:
         client.send("orders.close", {"order": 7}, delay="30m")
 
-Every name below is imported when it is first used: the import itself costs nothing, and a client loads no worker.
+Every name below is imported on first use, so `import dueline` is cheap and a program that only sends never loads the
+worker.
 """
 
 from ._version import __version__
 
-TYPE_CHECKING = False  # type checkers take it for typing's, and typing is most of what importing it would cost
+TYPE_CHECKING = False  # type checkers treat it like typing's; importing typing would cost more than all the rest
 if TYPE_CHECKING:
     from .client.async_client import AsyncClient
     from .client.calls import Leased, NewJob

@@ -1,6 +1,7 @@
-"""Durations as text: one or more numbers, each with its unit: "90s", "1.5h", "1h30m", "1w". No I/O.
+"""Durations as text: one or more numbers, each with its unit, such as "90s", "1.5h", "1h30m" or "1w". No I/O.
 
-This is the only parser. It needs nothing but Python, so that the engine, the client and the command line share it.
+This is the only duration parser. It depends on the standard library alone, so the engine, the client and the command
+line can share it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _WHOLE = re.compile(f"(?:{_PART})+")
 
 
 def parse_duration(text: str) -> int:
-    """Whole milliseconds; part milliseconds round up, because nothing may be early. Raises ValueError."""
+    """The duration in milliseconds, fractions rounded up because no job may be early. Raises ValueError."""
     if len(text) > MAX_CHARS or _WHOLE.fullmatch(text) is None:
         raise ValueError(
             f'"{text[:40]}" is not a duration: write numbers with units (ms s m h d w), such as "90s" or "1h30m"'
@@ -27,7 +28,7 @@ def parse_duration(text: str) -> int:
 
 
 def duration_text(ms: int) -> str:
-    """The exact spelling in the largest unit up to days, such as "10m"."""
+    """The duration in the largest unit (days at most) that divides it exactly, such as "10m"."""
     for unit in ("d", "h", "m", "s"):
         if ms and ms % UNIT_MS[unit] == 0:
             return f"{ms // UNIT_MS[unit]}{unit}"

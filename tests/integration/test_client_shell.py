@@ -189,7 +189,7 @@ def test_a_client_may_be_closed_at_any_time_also_twice_and_used_again(kind: type
     [
         ({"url": "localhost:9277"}, "not the address"),
         ({"url": "http://:9277"}, "not the address"),
-        ({"url": "http://me:pw@host"}, "no user or password"),
+        ({"url": "http://me:pw@host"}, "a user or password"),
         ({"url": "http://host/?x=1"}, "query"),
         ({"url": "http://host:99999"}, "port"),
         ({"url": "http://host/a b"}, "character"),

@@ -99,7 +99,7 @@ def test_a_worker_whose_server_takes_no_connection_warns() -> None:
             filler.connect_ex(full.getsockname())
         url = f"http://127.0.0.1:{full.getsockname()[1]}"
         worker = stack.enter_context(working(url))
-        assert f"WARNING {url} has taken no connection yet: still trying" in warned(worker)
+        assert f"WARNING {url} has not accepted a connection yet: still trying" in warned(worker)
 
 
 @pytest.mark.parametrize("output", ["table", "json"])

@@ -288,7 +288,7 @@ def test_a_worker_that_is_still_connecting_ends_at_once(way: str, number: int) -
     ("arguments", "said"),
     [
         (["work", "topic"], "is not MODULE:WORKER"),
-        (["work", "shop:worker", "--concurrency", "4"], "go with a command"),
+        (["work", "shop:worker", "--concurrency", "4"], "need a command"),
         (["work", "nowhere.at.all:worker"], "there is no module nowhere"),
         (["work", "dueline:Client"], "is not a Worker"),
         (["work", "topic", "--", "no-such-program-here"], "there is no program no-such-program-here"),

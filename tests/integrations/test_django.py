@@ -75,7 +75,7 @@ def test_the_setting_is_checked_and_names_what_is_wrong() -> None:
         assert client().url == "http://127.0.0.1:2"
     for wrong, message in (
         ({"ULR": "x"}, "did you mean 'URL'"),
-        ({"URL": 7}, r"DUELINE\['URL'\] is a text"),
+        ({"URL": 7}, r"DUELINE\['URL'\] must be a string"),
         ("http://127.0.0.1:1", "dictionary"),
     ):
         with override_settings(DUELINE=wrong), pytest.raises(ImproperlyConfigured, match=message):
@@ -139,7 +139,7 @@ def test_the_command_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None
     for args, message in (
         ([], "name the worker"),
         (["no.such.module"], "no.such|No module"),
-        (["tasks_of_this_test.number"], "is no worker but a int"),
+        (["tasks_of_this_test.number"], "is not a Worker but int"),
         (["tasks_of_this_test.idle"], "handles nothing"),
     ):
         with pytest.raises(CommandError, match=message):

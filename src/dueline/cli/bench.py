@@ -1,4 +1,4 @@
-"""The command group `bench`: measure a running server from here. The figures include this machine and the way."""
+"""The command group `bench`: load tests of a running server. Results include this machine and the network."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .bench_wire import ServerTarget, Target
 from .session import FAILURE, Session, connected, is_server
 
 MOST_JOBS = 10_000_000
-INTERRUPTED = 130  # as a shell says it of a command that Ctrl-C ended
+INTERRUPTED = 130  # the exit code that shells use for a command ended by Ctrl-C
 
 Jobs = Annotated[int, typer.Option("--jobs", "-n", min=1, max=MOST_JOBS, help="How many jobs in all.")]
 Connections = Annotated[int, typer.Option("--connections", "-c", min=1, max=1000)]
 Bytes = Annotated[int, typer.Option("--bytes", min=2, max=1 << 20, help="Size of a body.")]
-TopicOption = Annotated[str | None, typer.Option("--topic", help="Default: one of its own, deleted afterwards.")]
-Keep = Annotated[bool, typer.Option("--keep", help="Leave the jobs that were sent.")]
+TopicOption = Annotated[str | None, typer.Option("--topic", help="Default: a temporary topic, deleted afterwards.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Keep the jobs that were sent.")]
 
 SEND_EXAMPLES = ("dueline bench send -n 50000 -c 64", "dueline bench send -n 100000 --batch 100 -o json")
 
@@ -35,11 +35,11 @@ def send(
     jobs: Jobs = 10_000,
     connections: Connections = 32,
     bytes_: Bytes = 100,
-    batch: Annotated[int, typer.Option("--batch", min=1, max=1000, help="Jobs of one call.")] = 1,
+    batch: Annotated[int, typer.Option("--batch", min=1, max=1000, help="Jobs per call.")] = 1,
     topic: TopicOption = None,
     keep: Keep = False,
 ) -> None:
-    """How many jobs a second the server takes."""
+    """Measure how many jobs per second the server accepts."""
     _measure(session, Plan(topic or "", jobs, connections, bytes_, batch), run_send, keep)
 
 
@@ -50,7 +50,7 @@ ROUNDTRIP_EXAMPLES = ("dueline bench roundtrip", "dueline bench roundtrip -n 200
 def roundtrip(
     session: Session, jobs: Jobs = 5_000, connections: Connections = 32, bytes_: Bytes = 100, topic: TopicOption = None
 ) -> None:
-    """How many whole lives (send, pull, ack) a second."""
+    """Measure how many round trips (send, pull, ack) per second the server does."""
     _measure(session, Plan(topic or "", jobs, connections, bytes_), run_roundtrip, keep=False)
 
 
@@ -61,12 +61,12 @@ LATENESS_EXAMPLES = ("dueline bench lateness", "dueline bench lateness -n 20000 
 def lateness(
     session: Session,
     jobs: Jobs = 5_000,
-    rate: Annotated[int, typer.Option("--rate", min=1, max=100_000, help="Due jobs a second.")] = 1_000,
+    rate: Annotated[int, typer.Option("--rate", min=1, max=100_000, help="Due jobs per second.")] = 1_000,
     connections: Connections = 8,
     bytes_: Bytes = 100,
     topic: TopicOption = None,
 ) -> None:
-    """How late due jobs arrive by long poll, and whether any is early (exit 1). Compares with this machine's clock."""
+    """Measure how late due jobs arrive by long poll; exit 1 if any is early. Uses this machine's clock."""
 
     async def run(target: Target, plan: Plan, progress: Progress) -> Measured:
         return await LatenessRun(target, plan, progress).run()
@@ -77,8 +77,8 @@ def lateness(
 def _measure(
     session: Session, plan: Plan, run: Callable[[Target, Plan, Progress], Coroutine[Any, Any, Measured]], keep: bool
 ) -> None:
-    """Run one measurement with a progress bar, print it, leave nothing behind, however it ends. A plan without a topic
-    gets one of its own."""
+    """Run one measurement with a progress bar, print the result, and clean up however it ends. A plan without a topic
+    gets a temporary one."""
     session.call(calls.info())
     own = not plan.topic
     if own:
@@ -104,7 +104,7 @@ def _measure(
 
 
 def _target(session: Session) -> tuple[Target, Callable[[Coroutine[Any, Any, Measured]], Measured]]:
-    """Where the load goes, and what runs it: the store has its own event loop."""
+    """The target of the load, and the function that runs it, because a store client has its own event loop."""
     if is_server(session.url):
         return ServerTarget(session.url, session.namespace, session.token), asyncio.run
     from .direct import StoreClient, StoreTarget
@@ -114,8 +114,8 @@ def _target(session: Session) -> tuple[Target, Callable[[Coroutine[Any, Any, Mea
 
 
 def _tidy(session: Session, topic: str, own: bool) -> None:
-    """Cancel what is left over, in as many steps as the server needs. A topic of its own goes with it; in another one
-    the jobs that somebody holds are not touched."""
+    """Cancel the remaining jobs, in as many calls as the server needs. A temporary topic is deleted; in any other one,
+    leased jobs are not touched."""
     for state in ("scheduled", "ready", *(("leased",) if own else ())):
         while session.call(calls.cancel_matching(topic, {"state": state}, dry_run=False)).value.changed:
             pass
@@ -123,4 +123,4 @@ def _tidy(session: Session, topic: str, own: bool) -> None:
         try:
             session.call(calls.delete_topic(topic))
         except (Conflict, NotFound):
-            pass  # nothing was sent, or a consumer that was cut off still holds a job
+            pass  # nothing was sent, or an interrupted consumer still has a lease

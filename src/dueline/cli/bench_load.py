@@ -1,11 +1,11 @@
-"""The three measurements against a running server. Each ends after a number of jobs and tells what it saw.
+"""The three measurements against a running server. Each processes a number of jobs and returns its results.
 
-    send        how many jobs a second are taken
-    roundtrip   send, pull, ack of one job by each connection in turn
-    lateness    jobs with spread due times, long polls waiting: how late they come, and whether any came early
+    send        how many jobs per second are accepted
+    roundtrip   each connection repeatedly sends, pulls and acks one job
+    lateness    jobs with spread due times and waiting long polls: how late jobs arrive, and whether any is early
 
-Early is judged without trusting any two clocks to agree: an answer that carries a job less than its delay after the
-send was begun, both on this process's monotonic clock, is certainly early.
+Whether a job is early does not depend on two clocks. It is early if it arrives less than its delay after its send
+began, both measured on this process's monotonic clock.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ POLL_MS = 2_000
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What to do: how many jobs, over how many connections, with what bodies."""
+    """How many jobs to send, over how many connections, with which bodies."""
 
     topic: str
     jobs: int
@@ -40,7 +40,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """What came out. Times of one whole step (a call, a round trip, a lateness) in milliseconds."""
+    """The results. Times are those of one step (a call, a round trip, a lateness), in milliseconds."""
 
     bench: str
     topic: str
@@ -60,7 +60,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tally:
-    """Figures of a run while it goes on."""
+    """The running counts of a measurement."""
 
     def __init__(self, progress: Progress) -> None:
         self.times_ms: list[float] = []
@@ -79,7 +79,7 @@ class Tally:
 
 
 def percentile(sorted_ms: list[float], part: float) -> float:
-    """The smallest value that at least `part` of all are not above; 0 when there are none."""
+    """The smallest value that is at least as large as `part` of all values; 0 if there are none."""
     if not sorted_ms:
         return 0.0
     rank = max(1, -(-len(sorted_ms) * round(part * 1000) // 1000))
@@ -126,7 +126,7 @@ async def run_send(target: Target, plan: Plan, progress: Progress) -> Measured:
 
 
 async def run_roundtrip(target: Target, plan: Plan, progress: Progress) -> Measured:
-    """Every connection sends one job, pulls one (its own or another's) and acks it, again and again."""
+    """Every connection repeatedly sends one job, pulls one (its own or another's) and acks it."""
     tally = Tally(progress)
     left = iter(range(plan.jobs))
     body = body_of(plan.body_bytes)
@@ -156,7 +156,7 @@ async def run_roundtrip(target: Target, plan: Plan, progress: Progress) -> Measu
 
 
 class LatenessRun:
-    """Jobs with due times `1/rate` apart, taken by long polls; the due times and arrivals are compared."""
+    """Sends jobs with due times `1/rate` apart, receives them by long poll, and compares due times with arrivals."""
 
     def __init__(self, target: Target, plan: Plan, progress: Progress) -> None:
         self._target, self._plan = target, plan
@@ -192,7 +192,7 @@ class LatenessRun:
             wire.close()
 
     async def _send_all(self, wire: Asking) -> None:
-        """All jobs, in batches that keep ahead of the due times by at least the lead."""
+        """Send all jobs, in batches that stay ahead of the due times by at least the lead."""
         plan, body = self._plan, body_of(self._plan.body_bytes)
         origin = time.perf_counter()
         for first in range(0, plan.jobs, 100):
@@ -215,7 +215,7 @@ class LatenessRun:
             self._last_due_ms = max([self._last_due_ms, *(item.due_at_ms or 0 for item in taken)])
 
     async def _poll(self, wire: Asking) -> None:
-        """Pull and ack until every job that was taken has come, or none comes long after the last due time."""
+        """Pull and ack until every accepted job has arrived, or until none arrives long after the last due time."""
         pull = self._target.request(calls.pull([self._plan.topic], PULL_MAX, 30_000, POLL_MS))
         while self._sending or len(self._seen) < self._sent:
             status, raw = await wire.ask(pull)
@@ -240,7 +240,7 @@ class LatenessRun:
 
 
 async def _on_wires(target: Target, connections: int, work: Callable[[Asking], Awaitable[None]]) -> float:
-    """Run `work` on every connection at once; the seconds it took, without connecting."""
+    """Run `work` on every connection concurrently. Returns the seconds it took, without the time to connect."""
     wires = [await target.connect() for _ in range(connections)]
     try:
         begun = time.perf_counter()
@@ -252,7 +252,7 @@ async def _on_wires(target: Target, connections: int, work: Callable[[Asking], A
 
 
 def body_of(size_bytes: int) -> Raw:
-    """A JSON string of exactly so many bytes (at least its two quotes)."""
+    """A JSON string of exactly this many bytes, including its two quotes."""
     return Raw(b'"' + b"x" * max(size_bytes - 2, 0) + b'"')
 
 

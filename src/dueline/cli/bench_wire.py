@@ -1,6 +1,6 @@
-"""A load generator's HTTP: one keep-alive connection, one request at a time, as little work as possible.
+"""The load generator's HTTP: one keep-alive connection, one request at a time, with minimal overhead.
 
-It is not a general client: it trusts the server's Content-Length and knows only whole answers.
+It is not a general client: it trusts the server's Content-Length and handles no other framing.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Wire(asyncio.Protocol):
 
 
 def content_length(head: bytes) -> int:
-    """The length of the body that follows this head; an answer without one has none."""
+    """The length of the body that follows this head; 0 without a Content-Length."""
     lowered = head.lower()
     at = lowered.find(b"\r\ncontent-length:")
     if at < 0:
@@ -70,21 +70,21 @@ def content_length(head: bytes) -> int:
 
 
 class Asking(Protocol):
-    """Something that answers requests one at a time: a connection, or a store in this process."""
+    """Answers requests one at a time: a connection, or a store client in this process."""
 
     async def ask(self, request: Any) -> tuple[int, bytes]: ...
     def close(self) -> None: ...
 
 
 class Target(Protocol):
-    """Where the load goes. A request is what `ask` takes; it may be asked again and again."""
+    """The target of the load. `request` builds the argument for `ask`, which may be used many times."""
 
     async def connect(self) -> Asking: ...
     def request(self, call: Call[Any]) -> Any: ...
 
 
 class ServerTarget(msgspec.Struct, frozen=True):
-    """A server, and who the load says it is."""
+    """A server, with the caller's namespace and token."""
 
     url: str
     namespace: str | None = None

@@ -1,4 +1,4 @@
-"""Work on many jobs at once: a file of sends, calls by filter, answers with one result per job."""
+"""Commands on many jobs: sending a file, calls by filter, and answers with one result per job."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from .output import Output
 from .session import FAILURE, USAGE, Session, exit_code, reported
 
 BATCH_JOBS = 500
-BATCH_BYTES = 2 << 20  # half of what a server takes by default: a line grows by its id and a comma
+BATCH_BYTES = 2 << 20  # half of a server's default limit, because each line grows by its id and a comma
 SHOWN_REFUSALS = 10
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One job of a file: where it stood and its JSON with an id (of a merge: of the item)."""
+    """One job of a file: its line number, and its JSON with an id (with `merge`: an item id)."""
 
     number: int
     id: str
@@ -44,7 +44,7 @@ class BadLine(Exception):
 
 
 def read_lines(source: Iterable[bytes]) -> Iterator[Line]:
-    """The jobs of a file of JSON lines; empty lines are passed over. Everything but the id stays byte for byte."""
+    """The jobs of a file of JSON lines. Empty lines are skipped. Everything except an added id is unchanged."""
     for number, text in enumerate(source, 1):
         if not text.strip():
             continue
@@ -56,7 +56,7 @@ def read_lines(source: Iterable[bytes]) -> Iterator[Line]:
 
 
 def _line(number: int, job: dict[str, Raw], size_bytes: int) -> Line:
-    """The job with the id that makes it safe to send twice: its own, or with `merge` the item's."""
+    """The job with an id (with `merge`: an item id), so that it is safe to send it twice."""
     merge = msgspec.json.decode(job["merge"], type=dict[str, Raw] | None) if "merge" in job else None
     if merge is None:
         id = msgspec.json.decode(job["id"], type=str) if "id" in job else calls.new_id()
@@ -72,7 +72,7 @@ def _line(number: int, job: dict[str, Raw], size_bytes: int) -> Line:
 
 
 def batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    """Lines in calls that the server takes."""
+    """Lines grouped into calls within the server's limits."""
     batch: list[Line] = []
     size = 0
     for line in lines:
@@ -89,7 +89,7 @@ def batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
 
 
 def send_file(session: Session, topic: str, source: Path) -> None:
-    """Send every line of a file. Results go out as they come; the exit code is that of the first refusal."""
+    """Send every line of a file. Results are printed as they arrive; the first error determines the exit code."""
     if str(source) == "-":
         _send_stream(session, topic, sys.stdin.buffer, None)
         return
@@ -134,7 +134,7 @@ def _send_stream(session: Session, topic: str, stream: BinaryIO, total: int | No
 
 
 def _place(error: DuelineApiError, batch: list[Line]) -> str:
-    """Where in the file an error of a whole call is: the line of the item that it names, else the lines of the call."""
+    """The place in the file of an error of a whole call: the line of the item it names, else the lines of the call."""
     item = re.match(r"\[(\d+)\]", error.field or "")
     if item is not None and int(item[1]) < len(batch):
         return f"line {batch[int(item[1])].number}"
@@ -142,11 +142,11 @@ def _place(error: DuelineApiError, batch: list[Line]) -> str:
 
 
 def _resume_hint(last: int) -> str:
-    """What a stopped file leaves behind, and how to go on without sending anything twice."""
+    """Which lines were stored before the error, and how to continue without sending a job twice."""
     if last == 0:
         return "nothing was sent"
     rest = f"tail -n +{last + 1} FILE | dueline send TOPIC --from -"
-    return f"lines 1 to {last} are stored; mend the file and go on with: {rest}"
+    return f"lines 1 to {last} are stored; fix the file and continue with: {rest}"
 
 
 def _show_sent(
@@ -166,7 +166,7 @@ def _show_sent(
 
 
 def show_outcomes(session: Session, answer: Answer[r.Outcomes]) -> None:
-    """Print one result per job; the exit code is that of the first refusal."""
+    """Print one result per job. The first error determines the exit code."""
     session.printer.result(answer.raw, tables.outcomes(answer.value.results), rows="results")
     for outcome in answer.value.results:
         if outcome.error is not None:
@@ -176,7 +176,7 @@ def show_outcomes(session: Session, answer: Answer[r.Outcomes]) -> None:
 def by_filter(
     session: Session, verb: str, topic: str, make: Callable[[bool], Call[r.Bulk]], dry_run: bool, yes: bool
 ) -> None:
-    """A call on all jobs that match: counts first, asks, then goes on until the server says it is complete."""
+    """Call on all matching jobs: count them, ask for confirmation, then repeat until the server reports completion."""
     if dry_run:
         answer = session.call(make(True))
         session.printer.result(answer.raw, _bulk_table(verb, answer.value))
@@ -198,7 +198,7 @@ def by_filter(
         raw = msgspec.json.encode({"matched": matched, name: changed, "dry_run": False})
     session.printer.result(raw, _bulk_table(verb, value))
     if not answer.value.complete:
-        session.printer.error("the server stopped before all were done", hint="run the same command again")
+        session.printer.error("the server stopped before all jobs were done", hint="run the same command again")
         raise typer.Exit(FAILURE)
 
 

@@ -1,7 +1,7 @@
-"""The whole command line on the native API, as one list. `main` adds `serve` and calls `register`.
+"""All commands on the native API, as one list. `main` adds `serve` and calls `register`.
 
-One file per noun: jobs, listing, leases, work, topics, dead, push, top, bench, doctor, fsck, store. Each has examples,
-which a test reads.
+There is one file per noun: jobs, listing, leases, work, topics, dead, push, top, bench, doctor, fsck, store. Every
+command has examples, and a test checks them.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ OPERATIONS: tuple[Entry, ...] = (
 
 
 def register(app: typer.Typer) -> None:
-    """Put every command on the app."""
+    """Add every command to the app."""
     _add(app, JOBS, "Jobs")
     _add(app, TOPICS, "Topics")
     _add_group(app, "dead", "List, revive and purge dead jobs.", DEAD, "Topics")
-    _add_group(app, "push", "Have jobs delivered by HTTP calls.", PUSH, "Topics")
+    _add_group(app, "push", "Deliver jobs by HTTP calls.", PUSH, "Topics")
     _add(app, OPERATIONS, "Operations")
-    _add_group(app, "store", "Look after the data folder of an embedded store.", STORE, "Operations")
+    _add_group(app, "store", "Maintain the data folder of an embedded store.", STORE, "Operations")
     _add_group(app, "bench", "Measure a running server.", BENCH, "Operations")
 
 
@@ -82,5 +82,5 @@ def _add_group(app: typer.Typer, name: str, help: str, entries: Sequence[Entry],
 
 
 def _epilog(examples: Sequence[str]) -> str:
-    """Examples as paragraphs, which is what keeps them on lines of their own. Brackets are no markup here."""
+    """Examples as paragraphs, so that each keeps its own line. Brackets are escaped, because they are markup."""
     return "\n\n".join(["Examples:", *(example.replace("[", "\\[") for example in examples)])

@@ -1,4 +1,4 @@
-"""Commands on the dead: list, revive, purge."""
+"""Commands on dead jobs: list, revive, purge."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIST_EXAMPLES = ("dueline dead list emails", "dueline dead list emails --all -o 
 
 @connected
 def list_dead(session: Session, topic: Topic, limit: Limit = 50, cursor: Cursor = None, all: All = False) -> None:
-    """List the dead jobs of a topic, with why they died."""
+    """List the dead jobs of a topic and why they died."""
 
     def page_table(pages: list[r.JobPage]) -> Listing:
         return tables.jobs([job for page in pages for job in page.jobs], now_ms())
@@ -50,13 +50,13 @@ def revive(
     tag: Tag = None,
     due_before: Before = None,
     in_: Annotated[
-        int | None, typer.Option("--in", parser=duration, metavar="DURATION", help="Due so much later.")
+        int | None, typer.Option("--in", parser=duration, metavar="DURATION", help="Due after this long.")
     ] = None,
-    max_attempts: Annotated[int | None, typer.Option("--max-attempts", help="New number of attempts.")] = None,
+    max_attempts: Annotated[int | None, typer.Option("--max-attempts", help="New limit of attempts.")] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Bring dead jobs back, attempts from 0."""
+    """Revive dead jobs; their attempts count from 0 again."""
     which = _which(ids, all, tag, due_before, dry_run)
     if ids:
         show_outcomes(session, session.call(calls.revive(topic, ids, in_, max_attempts)))
@@ -80,10 +80,10 @@ def purge(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Remove dead jobs for good."""
+    """Delete dead jobs permanently."""
     which = _which(ids, all, tag, due_before, dry_run)
     if ids:
-        session.confirm(f"Remove {len(ids)} dead jobs of {topic} for good?", yes)
+        session.confirm(f"Permanently delete {len(ids)} dead jobs of {topic}?", yes)
         show_outcomes(session, session.call(calls.purge(topic, ids)))
         return
     by_filter(session, "Purge", topic, lambda dry: calls.purge_matching(topic, which, dry), dry_run, yes)
@@ -92,8 +92,8 @@ def purge(
 def _which(
     ids: list[str] | None, all: bool, tag: str | None, due_before: int | None, dry_run: bool
 ) -> dict[str, object]:
-    """The filter; exactly one way of saying which jobs are meant."""
+    """The filter. Jobs must be selected in exactly one way."""
     which = filter_of(None, tag, None, due_before)
     if sum((bool(ids), all, bool(which))) != 1 or (ids and dry_run):
-        raise typer.BadParameter("name the jobs, or say which: --all, or --tag and --due-before")
+        raise typer.BadParameter("give ids, or select jobs with --all, --tag or --due-before")
     return which

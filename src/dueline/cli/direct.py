@@ -1,6 +1,6 @@
 """A client on a store instead of a server: its calls go to the native handlers in this process (server.direct).
 
-Every command works on it as on a server, because the calls and the answers are the same bytes.
+Every command works on a store as on a server, because calls and answers are the same bytes.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ class StoreClient(Client):
 
     @property
     def url(self) -> str:
-        """The store's address as it may be printed."""
+        """The store's address, safe to print."""
         return self._shown
 
     def close(self) -> None:
-        """Disconnect; an embedded store that was started here ends."""
+        """Disconnect, and stop an embedded store that was started here."""
         self.run(self._queue.close())
         self._runner.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run something beside the queue, in its loop."""
+        """Run a coroutine in the queue's event loop."""
         return self._runner.run(work)
 
     def call(self, call: Call[T]) -> Answer[T]:
@@ -62,7 +62,7 @@ class StoreClient(Client):
             await asyncio.sleep(wait_s)
 
     async def exchange(self, call: Call[Any]) -> tuple[int, dict[str, str], bytes]:
-        """One try: status, headers and body of the answer. Raises DuelineApiError when the store cannot be used."""
+        """One try: the answer's status, headers and body. Raises DuelineApiError if the store cannot be used."""
         if self._api is None:
             try:
                 await self._queue.start()
@@ -78,7 +78,7 @@ class StoreClient(Client):
 
 
 class StoreTarget:
-    """A load generator's target (bench_wire.Target): all its connections are the one store client."""
+    """A load generator's target (bench_wire.Target). All its connections share one store client."""
 
     def __init__(self, client: StoreClient) -> None:
         self._client = client

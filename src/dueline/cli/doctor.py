@@ -1,4 +1,4 @@
-"""The command `doctor`: what a server says about itself, judged. Exit 1 when anything is not as it should be."""
+"""The command `doctor`: checks what a server reports about itself. Exit 1 if anything is wrong."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHOWN_LIMITS = ("max_body_bytes", "max_request_bytes", "max_items", "max_wait_ms
 
 
 class Level(StrEnum):
-    """How much a finding matters."""
+    """The severity of a finding."""
 
     OK = "ok"
     WARN = "warn"
@@ -33,7 +33,7 @@ class Level(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     level: Level
     what: str
@@ -46,12 +46,12 @@ DURABILITY = {
     "fsync": (Level.OK, "every answered send is on disk"),
     "replicated": (Level.OK, "every answered send is on a second node"),
     "standard": (Level.WARN, "as the store is configured: its crash may lose the last answered sends"),
-    "unverified": (Level.WARN, "the store does not tell how it is configured"),
+    "unverified": (Level.WARN, "the store does not show its configuration"),
 }
 
 
 def judge_info(info: r.Info) -> list[Finding]:
-    """What `/v1/info` means."""
+    """The findings from `/v1/info`."""
     findings: list[Finding] = []
     same = info.version == __version__
     detail = info.version if same else f"{info.version}, this command is {__version__}"
@@ -72,16 +72,16 @@ def judge_info(info: r.Info) -> list[Finding]:
 
 
 def judge_ready(ready: r.Readiness) -> Finding:
-    """What `/readyz` means."""
+    """The finding from `/readyz`."""
     if ready.ready:
-        return Finding(Level.OK, "ready", "takes sends and pulls")
+        return Finding(Level.OK, "ready", "accepts sends and pulls")
     return Finding(
         Level.BAD, "ready", "not ready: " + ("; ".join(_message(one) for one in ready.reasons) or "no reason given")
     )
 
 
 def judge_address(url: str, has_token: bool) -> list[Finding]:
-    """Whether a secret would travel in the clear."""
+    """Whether the token would be sent unencrypted."""
     parts = urlsplit(url)
     if parts.scheme == "https" or not has_token or _is_loopback(parts.hostname or ""):
         return []
@@ -89,14 +89,14 @@ def judge_address(url: str, has_token: bool) -> list[Finding]:
 
 
 def judge_token(info: r.Info, has_token: bool) -> list[Finding]:
-    """Whether the token of this caller is of any use."""
+    """Whether the caller's token has any effect."""
     if not has_token or info.auth != "none":
         return []
     return [Finding(Level.WARN, "token", "has no effect: this server checks none")]
 
 
 def judge_all(findings: list[Finding]) -> tuple[Level, str]:
-    """The worst of all, and the sum of them in words."""
+    """The worst level, and a summary in words."""
     levels = [finding.level for finding in findings]
     if Level.BAD in levels:
         return Level.BAD, "something is wrong"
@@ -107,7 +107,7 @@ def judge_all(findings: list[Finding]) -> tuple[Level, str]:
 
 
 def examine(session: Session) -> tuple[list[Finding], r.Info | None]:
-    """Everything that can be found out with what this caller may see."""
+    """All checks that this caller's permissions allow."""
     findings = judge_address(session.url, session.token is not None)
     begun = time.perf_counter()
     try:
@@ -141,7 +141,7 @@ def doctor(session: Session) -> None:
 
 
 def _message(reason: object) -> str:
-    """A reason or warning of `/readyz` in words."""
+    """A reason or warning from `/readyz` as text."""
     named = reason if isinstance(reason, dict) else {}
     return f"{named['code']}: {named['message']}" if {"code", "message"} <= named.keys() else _short(reason)
 

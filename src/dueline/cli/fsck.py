@@ -1,4 +1,4 @@
-"""The command `fsck`: read a whole store and name what is wrong in it. It changes nothing."""
+"""The command `fsck`: reads a whole store and reports inconsistencies. It changes nothing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def fsck(
     prefix: Prefix = "dueline",
     output: Annotated[Output, typer.Option("--output", "-o")] = Output.TABLE,
 ) -> None:
-    """Check a store: every job in exactly one place, every counter right. It only reads; exit 1 with findings."""
+    """Check a store: every job in exactly one place, every counter correct. Read-only; exit 1 if it finds errors."""
     printer = Printer(output)
     if store is not None and data is not None:
         raise typer.BadParameter("give a store URL or --data, not both")
@@ -72,13 +72,13 @@ def fsck(
 
 
 def show(printer: Printer, report: Report) -> None:
-    """Print the findings; exit 1 when there are any."""
+    """Print the findings. Exit 1 if there are any."""
     findings = report.findings
     made = tables.Listing("#", "FINDING", right=("#",))
     for number, finding in enumerate(findings[:SHOWN], 1):
         made.add(number, finding)
     style = "bold red" if findings else "green"
-    said = Text(f"{report.jobs} jobs in {report.partitions} lines read, {len(findings)} findings", style=style)
+    said = Text(f"{report.jobs} jobs in {report.partitions} partitions read, {len(findings)} findings", style=style)
     printer.result(msgspec.json.encode(report), Group(made, said) if findings else said, rows="findings")
     if len(findings) > SHOWN:
         printer.note(f"the first {SHOWN} are shown; -o jsonl has all")
@@ -87,7 +87,7 @@ def show(printer: Printer, report: Report) -> None:
 
 
 async def _run(check: Check, store: str | None, folder: Path | None, prefix: str, progress: Progress) -> Report:
-    """Check a store that runs, or start the one of a data folder for as long as it takes."""
+    """Check a running store, or start the store of a data folder for the duration of the check."""
     if folder is None:
         return await check(store or "", prefix, progress)
     from ..store.valkey.embedded import EmbeddedStore
@@ -101,7 +101,7 @@ async def _run(check: Check, store: str | None, folder: Path | None, prefix: str
 
 
 def _is_expected(wrong: Exception) -> bool:
-    """What a store, a folder or an address can do to us; anything else is a bug and shows itself."""
+    """Whether a bad store, folder or address can cause this error. Any other error is a bug and is not caught."""
     import redis.exceptions
 
     from ..engine.errors import DuelineError

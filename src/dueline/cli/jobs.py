@@ -38,7 +38,7 @@ SEND_EXAMPLES = (
 
 
 def now_ms() -> int:
-    """This machine's clock, only for showing ages to people."""
+    """This machine's clock, used only to display ages."""
     return time.time_ns() // 1_000_000
 
 
@@ -49,23 +49,23 @@ def send(
     body: Annotated[str | None, typer.Argument(metavar="BODY|-", help="- reads standard input; none: null.")] = None,
     in_: In = None,
     at: At = None,
-    id: Annotated[str | None, typer.Option("--id", help="The job's own id; made up when not given.")] = None,
+    id: Annotated[str | None, typer.Option("--id", help="The job's id; generated if not given.")] = None,
     merge_key: Annotated[
         str | None, typer.Option("--merge-key", help="Add an item to the open group of this key, or open one.")
     ] = None,
     quiet: Annotated[
         int | None,
         typer.Option(
-            "--quiet", parser=duration, metavar="DURATION", help="The group is due so long after its newest item."
+            "--quiet", parser=duration, metavar="DURATION", help="The group is due this long after its newest item."
         ),
     ] = None,
     max_wait: Annotated[
         int | None,
         typer.Option(
-            "--max-wait", parser=duration, metavar="DURATION", help="... but so long after its opening at the latest."
+            "--max-wait", parser=duration, metavar="DURATION", help="... but at most this long after its first item."
         ),
     ] = None,
-    max_items: Annotated[int | None, typer.Option("--max-items", help="So many items make the group due now.")] = None,
+    max_items: Annotated[int | None, typer.Option("--max-items", help="Due now with this many items.")] = None,
     update: Annotated[
         str | None,
         typer.Option(
@@ -73,40 +73,40 @@ def send(
         ),
     ] = None,
     on_conflict: Annotated[
-        str | None, typer.Option("--on-conflict", metavar="reject|keep|replace", help="What if the id is taken.")
+        str | None, typer.Option("--on-conflict", metavar="reject|keep|replace", help="What to do if the id is taken.")
     ] = None,
     tag: Annotated[list[str] | None, typer.Option("--tag", help="May be given several times.")] = None,
     header: Annotated[
         list[str] | None, typer.Option("--header", metavar="K=V", help="May be given several times.")
     ] = None,
     ttl: Annotated[
-        int | None, typer.Option("--ttl", parser=duration, metavar="DURATION", help="Dead so long after due.")
+        int | None, typer.Option("--ttl", parser=duration, metavar="DURATION", help="Expires this long after due.")
     ] = None,
     lease: Annotated[
         int | None, typer.Option("--lease", parser=duration, metavar="DURATION", help="Lease of a pull.")
     ] = None,
-    max_attempts: Annotated[int | None, typer.Option("--max-attempts", help="Deliveries before it is dead.")] = None,
+    max_attempts: Annotated[int | None, typer.Option("--max-attempts", help="Attempts before it is dead.")] = None,
     body_as: Annotated[
-        BodyAs, typer.Option("--as", help="How BODY is meant; auto: JSON if it begins like JSON, else text.")
+        BodyAs, typer.Option("--as", help="Type of BODY; auto: JSON if it is JSON, else text, else bytes.")
     ] = BodyAs.AUTO,
     from_: Annotated[
         Path | None,
         typer.Option("--from", metavar="FILE|-", help="Send many: one job per line, an object as in the API."),
     ] = None,
 ) -> None:
-    """Send a job with a time; without --in or --at it is due now."""
+    """Send a job. Without --in or --at it is due now."""
     grouping = (merge_key, quiet, max_wait, max_items, update)
     options = (body, in_, at, id, on_conflict, tag, header, ttl, lease, max_attempts, *grouping)
     if from_ is not None:
         from .bulk import send_file
 
         if any(option is not None for option in options):
-            raise typer.BadParameter("--from stands alone: the lines of the file say everything about their jobs")
+            raise typer.BadParameter("--from excludes other options: each line of the file describes a whole job")
         send_file(session, topic, from_)
         return
     when = one_time(in_, at)
     if merge_key is None and any(option is not None for option in grouping):
-        raise typer.BadParameter("--quiet, --max-wait, --max-items and --update go with --merge-key")
+        raise typer.BadParameter("--quiet, --max-wait, --max-items and --update need --merge-key")
     if merge_key is not None and id is not None:
         raise typer.BadParameter("--merge-key excludes --id: a group gets its id from the server")
     raw, encoded = body_fields(_read_body(body), body_as)
@@ -131,7 +131,7 @@ def send(
 def _read_body(body: str | None) -> bytes:
     if body is None:
         return b"null"
-    # Bytes that are no UTF-8 arrive in an argument as surrogates; this gives them back as they were.
+    # Bytes that are not UTF-8 arrive in an argument as surrogates; this restores them.
     return sys.stdin.buffer.read() if body == "-" else body.encode("utf-8", "surrogateescape")
 
 
@@ -159,7 +159,7 @@ def cancel(
     topic: Topic,
     ids: Annotated[list[str] | None, typer.Argument(metavar="ID")] = None,
     merge_key: Annotated[
-        str | None, typer.Option("--merge-key", help="The groups of this key, but those that a consumer holds.")
+        str | None, typer.Option("--merge-key", help="The groups of this key, except leased ones.")
     ] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="All jobs with this tag.")] = None,
     state: Annotated[str | None, typer.Option("--state", metavar="scheduled|ready|leased")] = None,
@@ -168,7 +168,7 @@ def cancel(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be cancelled.")] = False,
     yes: Yes = False,
 ) -> None:
-    """Withdraw jobs: named ones at once, or all that match (which asks first)."""
+    """Cancel jobs by id, or all that match (asks for confirmation first)."""
     from .bulk import by_filter, show_outcomes
 
     which = filter_of(state, tag, due_after, due_before)
@@ -176,12 +176,12 @@ def cancel(
         raise typer.BadParameter("give ids or conditions, not both")
     if merge_key is not None:
         if which:
-            raise typer.BadParameter("--merge-key stands alone: its groups, whatever their state")
+            raise typer.BadParameter("--merge-key excludes other conditions: it selects groups in any state")
         by_filter(session, "Cancel", topic, lambda dry: calls.cancel_groups(topic, merge_key, dry), dry_run, yes)
         return
     if not ids and not which:
         raise typer.BadParameter(
-            "name the jobs, or say which with --merge-key, --tag, --state, --due-after, --due-before"
+            "give ids, or select the jobs with --merge-key, --tag, --state, --due-after, --due-before"
         )
     if not ids:
         by_filter(session, "Cancel", topic, lambda dry: calls.cancel_matching(topic, which, dry), dry_run, yes)
@@ -215,12 +215,12 @@ def reschedule(
     id: Id,
     in_: In = None,
     at: At = None,
-    version: Annotated[int | None, typer.Option("--version", help="Only if it is still this version.")] = None,
+    version: Annotated[int | None, typer.Option("--version", help="Fail if the job has another version.")] = None,
 ) -> None:
     """Move a job's due time; its id stays the same."""
     changes: dict[str, Any] = one_time(in_, at)
     if not changes:
-        raise typer.BadParameter("say when: --in or --at")
+        raise typer.BadParameter("give --in or --at")
     if version is not None:
         changes["version"] = version
     answer = session.call(calls.patch(topic, id, changes))

@@ -14,7 +14,7 @@ from .jobs import Id, Topic, now_ms
 from .session import Session, connected, reported
 from .values import duration
 
-Token = Annotated[str, typer.Argument(metavar="LEASE", help="The lease token that the pull gave.")]
+Token = Annotated[str, typer.Argument(metavar="LEASE", help="The lease token from the pull.")]
 
 DEFAULT_LEASE_MS = 30_000
 
@@ -29,16 +29,16 @@ PULL_EXAMPLES = (
 def pull(
     session: Session,
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Several: in order of priority.")],
-    max: Annotated[int, typer.Option("--max", "-n", help="At most so many jobs.")] = 1,
+    max: Annotated[int, typer.Option("--max", "-n", help="At most this many jobs.")] = 1,
     lease: Annotated[
-        int | None, typer.Option("--lease", parser=duration, metavar="DURATION", help="How long the jobs are yours.")
+        int | None, typer.Option("--lease", parser=duration, metavar="DURATION", help="How long the jobs are leased.")
     ] = None,
     wait: Annotated[
         int | None, typer.Option("--wait", parser=duration, metavar="DURATION", help="Wait for a due job, up to 5m.")
     ] = None,
     ack: Annotated[bool, typer.Option("--ack", help="Ack the jobs once they are printed.")] = False,
 ) -> None:
-    """Take due jobs under a lease; prints an empty list when nothing is due."""
+    """Lease due jobs; prints an empty list if nothing is due."""
     answer = session.call(calls.pull(topics, max, lease, wait or 0))
     held = answer.value.jobs
     session.printer.result(answer.raw, tables.held(held, now_ms()), rows="jobs")
@@ -46,7 +46,7 @@ def pull(
         session.printer.note("nothing is due")
     if not ack:
         return
-    # Printed first: a job that could not be written stays leased and comes again.
+    # Print first: if the output fails, the job stays leased and is redelivered.
     failed: typer.Exit | None = None
     for topic, group in itertools.groupby(sorted(held, key=lambda job: job.topic), key=lambda job: job.topic):
         done = session.call(calls.ack(topic, [Lease(job.id, job.lease) for job in group]))
@@ -62,7 +62,7 @@ ACK_EXAMPLES = ("dueline ack emails report-7 LEASE",)
 
 @connected
 def ack(session: Session, topic: Topic, id: Id, lease: Token) -> None:
-    """Say that a job is done."""
+    """Complete a leased job; it is not delivered again."""
     show_outcomes(session, session.call(calls.ack(topic, [Lease(id, lease)])))
 
 
@@ -81,11 +81,11 @@ def release(
     lease: Token,
     in_: Annotated[
         int | None,
-        typer.Option("--in", parser=duration, metavar="DURATION", help="Wait so long; default: the retry policy."),
+        typer.Option("--in", parser=duration, metavar="DURATION", help="Due in this time; default: the retry policy."),
     ] = None,
-    error: Annotated[str | None, typer.Option("--error", help="What went wrong, kept with the job.")] = None,
-    count: Annotated[bool, typer.Option("--count/--no-count", help="Whether it cost an attempt.")] = True,
-    discard: Annotated[bool, typer.Option("--discard", help="Do not try again: dead (rejected).")] = False,
+    error: Annotated[str | None, typer.Option("--error", help="What went wrong; stored with the job.")] = None,
+    count: Annotated[bool, typer.Option("--count/--no-count", help="Whether this counts as an attempt.")] = True,
+    discard: Annotated[bool, typer.Option("--discard", help="Skip the remaining retries: dead (rejected).")] = False,
 ) -> None:
     """Give a job back, now or after a delay."""
     call = calls.release(topic, Lease(id, lease), in_, error, count, discard)
@@ -104,9 +104,9 @@ def extend(
     lease_for: Annotated[
         int | None,
         typer.Option(
-            "--lease", parser=duration, metavar="DURATION", help="From now on; default 30s; never shortens it."
+            "--lease", parser=duration, metavar="DURATION", help="New length from now; default 30s; never shortens it."
         ),
     ] = None,
 ) -> None:
-    """Keep a lease longer."""
+    """Extend a lease."""
     show_outcomes(session, session.call(calls.extend(topic, Lease(id, lease), lease_for or DEFAULT_LEASE_MS)))

@@ -29,15 +29,15 @@ def list_jobs(
         str | None, typer.Option("--state", metavar="scheduled|ready|leased|done|dead|cancelled", help="Only these.")
     ] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="Only jobs with this tag.")] = None,
-    merge_key: Annotated[str | None, typer.Option("--merge-key", help="The groups of this key; stands alone.")] = None,
+    merge_key: Annotated[str | None, typer.Option("--merge-key", help="Only the groups of this key.")] = None,
     due_after: Annotated[int | None, typer.Option("--due-after", parser=time_ms, metavar="TIME")] = None,
     due_before: Annotated[int | None, typer.Option("--due-before", parser=time_ms, metavar="TIME")] = None,
-    body: Annotated[bool, typer.Option("--body", help="With their bodies.")] = False,
+    body: Annotated[bool, typer.Option("--body", help="Include the bodies.")] = False,
     limit: Limit = 50,
     cursor: Cursor = None,
     all: All = False,
 ) -> None:
-    """List the jobs of a topic that match; without a condition all of them."""
+    """List the jobs of a topic that match every condition; all jobs if there is none."""
 
     def page(at: str | None) -> calls.Call[r.JobPage]:
         return calls.list_jobs(topic, state, tag, due_after, due_before, at, limit, body, merge_key)

@@ -1,7 +1,7 @@
-"""The command `dueline`: one app, whose commands live in one file per noun (cli.commands), and `serve`.
+"""The command `dueline`: one app with the commands of cli.commands, and `serve`.
 
-`import dueline` and every command on the API need the client's dependencies only; `serve` imports the server when it is
-called, and says what to install when that is not there.
+`import dueline` and every command on the API need only the client's dependencies. `serve` imports the server when it is
+called, and names the missing package if the server is not installed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> None:
     try:
         build()()
     except BrokenPipeError:
-        # The reader of our output has gone (`dueline topics | head -1`): nobody to tell, nothing wrong.
+        # The reader of the output is gone (`dueline topics | head -1`), which is not an error.
         sys.stderr.close()
         sys.exit(1)
 

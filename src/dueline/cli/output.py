@@ -1,4 +1,4 @@
-"""Where a command's words go: data to stdout, everything else to stderr.
+"""The output of commands: data to stdout, everything else to stderr.
 
 table   for people: aligned columns, colour only on a terminal, cells made safe to print; a list is at most as wide as
         the terminal, and 100 columns where there is none
@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 LIST_WIDTH = 100  # columns of a list in a file or a pipe
-WIDE = 10_000  # columns of anything else there: the facts of one job are never folded
+WIDE = 10_000  # columns of other tables there: the details of one job are never wrapped
 
 
 class Output(StrEnum):
@@ -30,7 +30,7 @@ class Output(StrEnum):
 
 
 class Printer:
-    """Writes results and notes. Colour is what the terminal can; NO_COLOR is honoured by the console."""
+    """Writes results and notes. The console detects the terminal's colours and honours NO_COLOR."""
 
     def __init__(self, output: Output) -> None:
         self.output = output
@@ -38,7 +38,7 @@ class Printer:
         self.err = Console(stderr=True, highlight=False)
 
     def result(self, raw: bytes, table: RenderableType, rows: str | None = None) -> None:
-        """Print one answer. `rows` names the list in it that jsonl takes apart; None: the whole is one row."""
+        """Print one answer. `rows` names the list in it that jsonl splits into lines; None: the answer is one line."""
         if self.output is Output.TABLE:
             self.table(table)
         elif self.output is Output.JSONL and rows is not None:
@@ -47,7 +47,7 @@ class Printer:
             self.line(raw)
 
     def table(self, table: RenderableType) -> None:
-        """Print something for people; what goes to a file or a pipe has no filling at the ends of its lines."""
+        """Print a table. In a file or a pipe, its lines have no trailing spaces."""
         if self.out.is_terminal:
             self.out.print(table)
             return
@@ -57,7 +57,7 @@ class Printer:
         sys.stdout.flush()
 
     def lines(self, array: bytes | msgspec.Raw) -> None:
-        """Every element of a JSON array on a line of its own, byte for byte."""
+        """Print every element of a JSON array on its own line, byte for byte."""
         for row in msgspec.json.decode(array, type=list[msgspec.Raw]):
             self.line(bytes(row))
 
@@ -67,12 +67,12 @@ class Printer:
         sys.stdout.buffer.flush()
 
     def note(self, text: str) -> None:
-        """A remark for people, on stderr; programs that asked for JSON get none."""
+        """Print a remark on stderr, except when the output is JSON."""
         if self.output is Output.TABLE:
             self.err.print(Text(text, style="dim"), soft_wrap=True)
 
     def error(self, text: str, raw: bytes | None = None, hint: str | None = None) -> None:
-        """What went wrong, on stderr: as the API's error object for programs, in words for people."""
+        """Print an error on stderr: as text, or as the API's error object when the output is JSON."""
         if self.output is not Output.TABLE:
             body = raw or msgspec.json.encode({"error": {"code": "failed", "message": text, "field": None}})
             sys.stderr.write(body.decode("utf-8", "replace").rstrip("\n") + "\n")
@@ -82,7 +82,7 @@ class Printer:
             self.err.print(Text(hint, style="dim"), soft_wrap=True)
 
     def progress(self) -> Progress:
-        """A progress bar on stderr, shown only when somebody can see it."""
+        """A progress bar on stderr, shown only on a terminal."""
         return Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -95,7 +95,7 @@ class Printer:
 
 
 def safe(text: str) -> str:
-    """The text with control characters spelled out: what a job carries must not drive the terminal that shows it."""
+    """The text with control characters escaped, because the contents of a job must not control the terminal."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)

@@ -1,4 +1,4 @@
-"""Lists that come in pages: one page, or all of them as one list of the same shape."""
+"""Paged lists: prints one page, or all pages as one list of the same shape."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Page(Protocol):
 
 P = TypeVar("P", bound=Page)
 
-Limit = Annotated[int, typer.Option("--limit", min=1, max=500, help="Rows of a page.")]
-Cursor = Annotated[str | None, typer.Option("--cursor", help="Go on where a page ended.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=500, help="Rows per page.")]
+Cursor = Annotated[str | None, typer.Option("--cursor", help="Continue after an earlier page.")]
 All = Annotated[bool, typer.Option("--all", help="All pages.")]
 
 
@@ -35,7 +35,7 @@ def show_pages(
     cursor: str | None,
     all: bool,
 ) -> None:
-    """Print one page and say how to get the next, or print all pages; jsonl is written page by page."""
+    """Print one page and how to get the next one, or print all pages; jsonl is written page by page."""
     printer = session.printer
     pages: list[Answer[P]] = []
     while True:

@@ -1,7 +1,7 @@
 """Commands on push targets: push show, set, remove, pause, resume, attempts.
 
-Secrets never stand in an argument, where other users can see them, and are never printed: they come from a file, or a
-new one is written to a file. What the server shows of one (whsec_...last4) means, sent back, the one that is there.
+Secrets are never passed as arguments, which other users can see, and never printed. They are read from a file, or a new
+one is written to a file. The server masks secrets (whsec_...last4); sending a masked secret back keeps the stored one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SHOW_EXAMPLES = ("dueline push show orders", "dueline push show orders -o json")
 
 @connected
 def show(session: Session, topic: Topic) -> None:
-    """Show a topic's push target and how it fares."""
+    """Show a topic's push target and its current state."""
     answer = session.call(calls.push(topic))
     session.printer.result(answer.raw, push_table(topic, answer.value))
 
@@ -75,14 +75,14 @@ def set_push(
         typer.Option(
             "--new-secret",
             metavar="FILE",
-            help="Make a secret, write it to this new file, and sign with it and with the newest one before it.",
+            help="Generate a secret, write it to this new file, and sign with it and the newest existing one.",
         ),
     ] = None,
 ) -> None:
     """Set a topic's push target, or change some of its values and keep the rest."""
     changes = target_values(values or [])
     if not changes and new_secret is None:
-        raise typer.BadParameter("say what to set, such as url=https://example.com/hook")
+        raise typer.BadParameter("give at least one value, such as url=https://example.com/hook")
     if new_secret is not None and "secrets" in changes:
         raise typer.BadParameter("give secrets or --new-secret, not both")
     try:
@@ -106,7 +106,7 @@ REMOVE_EXAMPLES = ("dueline push remove orders --yes",)
 
 @connected
 def remove(session: Session, topic: Topic, yes: Yes = False) -> None:
-    """Remove a topic's push target. Its jobs stay and can be pulled; its secrets and the log of calls are forgotten."""
+    """Remove a topic's push target, with its secrets and its log of calls. The jobs stay and can be pulled."""
     session.confirm(f"Remove the push target of {topic}, with its secrets and its log?", yes)
     answer = session.call(calls.remove_push(topic))
     session.printer.result(answer.raw, tables.facts({"topic": topic, "result": answer.value.result}))
@@ -117,7 +117,7 @@ PAUSE_EXAMPLES = ("dueline push pause orders",)
 
 @connected
 def pause(session: Session, topic: Topic) -> None:
-    """Make no more calls to a target until it is resumed. Jobs are still taken, and can be pulled."""
+    """Stop calling a push target until it is resumed. Sends are still accepted, and jobs can be pulled."""
     answer = session.call(calls.pause_push(topic))
     session.printer.result(answer.raw, _paused(answer.value))
 
@@ -127,7 +127,7 @@ RESUME_EXAMPLES = ("dueline push resume orders",)
 
 @connected
 def resume(session: Session, topic: Topic) -> None:
-    """Make calls again."""
+    """Resume calling a push target."""
     answer = session.call(calls.resume_push(topic))
     session.printer.result(answer.raw, _paused(answer.value))
 
@@ -143,12 +143,12 @@ ATTEMPTS_EXAMPLES = (
 def attempts(
     session: Session,
     topic: Topic,
-    id: Annotated[str | None, typer.Option("--id", metavar="ID", help="Of this job only.")] = None,
+    id: Annotated[str | None, typer.Option("--id", metavar="ID", help="Only calls for this job.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
     all: All = False,
 ) -> None:
-    """List the calls that were made, the newest first."""
+    """List the calls to a push target, newest first."""
 
     def page_table(pages: list[r.AttemptPage]) -> tables.Listing:
         return attempts_table(attempt for page in pages for attempt in page.attempts)
@@ -191,13 +191,13 @@ def _read(path: Path) -> str:
 
 
 def said(name: str, value: Any) -> bool:
-    """Null means the default, so it need not be sent, except where it says that there is none."""
+    """Whether to send a value. Null means the default and is not sent, except where it means "none"."""
     return value is not None or name == "breaker"
 
 
 def write_secret(path: Path) -> str:
-    """A fresh secret in a new file that only its owner can read: written first, so that it is never known to the server
-    alone."""
+    """Write a new secret to a new file that only its owner can read. This comes first, so that the secret is never
+    known to the server alone."""
     secret = "whsec_" + base64.b64encode(randomness.token_bytes(32)).decode("ascii")
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

@@ -1,4 +1,4 @@
-"""The command `serve`: the server itself. Its dependencies are an extra and are imported when it is called."""
+"""The command `serve`: runs the server. Its dependencies are an extra and are imported only when it is called."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def serve(
     ouqiang_config: Annotated[
         Path | None,
         typer.Option(
-            "--ouqiang-config", metavar="FILE", help="Configuration file of ouqiang/delay-queue, to move it over."
+            "--ouqiang-config", metavar="FILE", help="Configuration file of ouqiang/delay-queue, to replace it."
         ),
     ] = None,
 ) -> None:

@@ -1,4 +1,4 @@
-"""What every command on the API shares: where the server is, how to print, and how a failure becomes an exit code.
+"""What every command on the API shares: the client, the printer, and the exit codes for failures.
 
     @connected
     def get(session: Session, topic: Topic, id: Id) -> None: ...
@@ -70,16 +70,16 @@ class Session:
         return self.client.call(call)
 
     def confirm(self, question: str, yes: bool) -> None:
-        """Go on only with --yes or a yes; where nobody can be asked, refuse."""
+        """Continue only with --yes or after a yes. Without a terminal, refuse."""
         confirm(self.printer, question, yes)
 
 
 def confirm(printer: Printer, question: str, yes: bool) -> None:
-    """As of Session, for a command that asks no server."""
+    """`Session.confirm`, for a command that uses no server."""
     if yes:
         return
     if not sys.stdin.isatty():
-        printer.error(f"{question} Nobody can be asked here", hint="add --yes to do it without asking")
+        printer.error(f"{question} stdin is not a terminal", hint="add --yes to skip the question")
         raise typer.Exit(USAGE)
     if not typer.confirm(question, err=True):
         raise typer.Exit(FAILURE)
@@ -87,7 +87,7 @@ def confirm(printer: Printer, question: str, yes: bool) -> None:
 
 @contextmanager
 def server_parts(printer: Printer) -> Generator[None]:
-    """Around the imports of a command that reads a store itself: says what to install when it is not there."""
+    """Wrap the imports of a command that reads a store itself. Prints what to install if they fail."""
     try:
         yield
     except ModuleNotFoundError as missing:
@@ -100,9 +100,9 @@ def server_parts(printer: Printer) -> Generator[None]:
 
 
 def open_client(url: str, namespace: str | None, token: str | None) -> Client:
-    """A client of the server or the store at `url`. Raises ValueError for what is neither.
+    """A client of the server or the store at `url`. Raises ValueError for other URLs.
 
-    A refused connection is told at once: at a prompt, "start one" is a better answer than ten seconds of silence."""
+    A refused connection is not retried: at a prompt, an immediate hint is better than ten seconds of silence."""
     patience = Patience(unreachable=False)
     if is_server(url):
         return Client(url, namespace, token, patience=patience)
@@ -121,7 +121,7 @@ def open_client(url: str, namespace: str | None, token: str | None) -> Client:
 
 
 def is_server(url: str) -> bool:
-    """Whether a URL is the address of a server, and not that of a store."""
+    """Whether a URL is that of a server, rather than a store."""
     return url.startswith(("http://", "https://"))
 
 
@@ -139,7 +139,7 @@ def read_token(token_file: Path | None) -> str | None:
 
 
 def exit_code(error: DuelineApiError) -> int:
-    """The exit code that tells a script what kind of failure it was."""
+    """The exit code for an error."""
     if isinstance(error, NotFound):
         return NOT_FOUND
     if isinstance(error, Conflict):
@@ -148,7 +148,7 @@ def exit_code(error: DuelineApiError) -> int:
 
 
 def hint(error: DuelineApiError) -> str | None:
-    """What to do about it, where that can be known."""
+    """What the user can do about an error, if known."""
     if isinstance(error, Unreachable):
         return "start one with: dueline serve    or name another with --url or DUELINE_URL"
     if isinstance(error, UnknownOutcome):
@@ -159,21 +159,21 @@ def hint(error: DuelineApiError) -> str | None:
 
 
 _HINTS = {
-    "egress_refused": "the server's operator opens addresses with push.allow in its configuration",
+    "egress_refused": "the server's operator can allow addresses with push.allow in its configuration",
     "lease_lost": "the job was leased again, released or ended; pull it again to get a new lease",
-    "job_leased": "a consumer holds it; wait until it is done or its lease is over",
+    "job_leased": "a consumer holds it; wait until it is done or its lease expires",
     "id_exists": "the id is taken: use --on-conflict keep or replace, or another id",
-    "version_mismatch": "it was changed meanwhile: read it again with `dueline get`",
+    "version_mismatch": "it has changed meanwhile: read it again with `dueline get`",
     "topic_not_empty": "see what it holds with `dueline list` and `dueline dead list`",
     "store_full": "finish, cancel or purge jobs, or give the store more room",
-    "bad_answer": "check --url: what answers there is not a Dueline server",
+    "bad_answer": "check --url: the answer does not come from a Dueline server",
     "no_route": "check --url, or the server is older than this command",
 }
 
 
 @contextmanager
 def silent_client(silent: bool) -> Generator[None]:
-    """Keep the client's log from stderr, where programs that asked for JSON expect nothing but an error object."""
+    """Keep the client's log off stderr if `silent`: with JSON output, stderr must hold nothing but an error object."""
     log.disabled, before = silent or log.disabled, log.disabled
     try:
         yield
@@ -183,7 +183,7 @@ def silent_client(silent: bool) -> Generator[None]:
 
 @contextmanager
 def failures_reported(printer: Printer) -> Generator[None]:
-    """Turn an API error inside into words on stderr and an exit code."""
+    """Turn an API error in the block into a message on stderr and an exit code."""
     try:
         yield
     except DuelineApiError as error:
@@ -191,21 +191,21 @@ def failures_reported(printer: Printer) -> Generator[None]:
 
 
 def reported(printer: Printer, error: DuelineApiError, about: str | None = None) -> typer.Exit:
-    """Print the error and make the exit that belongs to it."""
+    """Print the error and return the exit for it."""
     text = str(error) if about is None else f"{about}: {error}"
     printer.error(text, raw=error.raw or error_object(error), hint=hint(error))
     return typer.Exit(exit_code(error))
 
 
 def error_object(error: DuelineApiError) -> bytes:
-    """An error that has no answer of a server, in the shape of one."""
+    """An error object in the API's form, for an error that did not come from a server."""
     import msgspec
 
     return msgspec.json.encode({"error": {"code": error.code, "message": error.message, "field": error.field}})
 
 
 def connected(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the common options; it gets a Session in place of them, and its failures become exit codes."""
+    """The command with the common options added. It gets a Session instead of them; its failures become exit codes."""
 
     @functools.wraps(command)
     def run(*args: Any, **options: Any) -> None:

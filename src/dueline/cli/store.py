@@ -25,7 +25,7 @@ def accept(
     yes: Yes = False,
     output: Annotated[Output, typer.Option("--output", "-o")] = Output.TABLE,
 ) -> None:
-    """Accept that data is missing: the server then starts with what is left. Says what is missing, then asks."""
+    """Accept the loss of missing data, so that the server starts with the rest. Shows what is missing, then asks."""
     printer = Printer(output)
     with server_parts(printer):
         from ..store.valkey import embedded_extent as extents

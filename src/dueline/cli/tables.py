@@ -1,4 +1,4 @@
-"""How answers look to people. Pure: a value in, something printable out; `now_ms` is given where ages are shown."""
+"""Tables for people. Pure functions from values to printable tables; `now_ms` is passed in where ages are shown."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ STATE_STYLES = {
 }
 NOTHING = "-"
 GAP = "  "
-LEAST_TEXT = 12  # columns that free text keeps, however long the others are
+LEAST_TEXT = 12  # minimum width of free text, however wide the other columns are
 
 
 class Listing:
-    """Rows under headings. `right` names the columns of numbers, `free` those of free text, which share the room that
-    the others leave: a long body or error is cut there, an id never is."""
+    """Rows under headings. `right` names the right-aligned columns of numbers. `free` names those of free text, which
+    share the remaining width: long bodies and errors are cut, ids never are."""
 
     def __init__(self, *columns: str, right: Sequence[str] = (), free: Sequence[str] = ()) -> None:
         self._columns = columns
@@ -50,7 +50,7 @@ class Listing:
         yield from console.render(made, options.update(width=width))
 
     def _cut(self, width: int) -> list[list[Text]]:
-        """The rows, with free text cut to its share."""
+        """The rows, with free text cut to its share of the width."""
         widths = [
             max([len(name), *(row[place].cell_len for row in self._rows)]) for place, name in enumerate(self._columns)
         ]
@@ -67,7 +67,7 @@ class Listing:
 
 
 def facts(rows: Mapping[str, Any]) -> Table:
-    """One thing as name and value, what does not apply left out."""
+    """A table of names and values, without those that do not apply."""
     made = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     made.add_column(style="bold")
     made.add_column(overflow="fold")
@@ -78,7 +78,7 @@ def facts(rows: Mapping[str, Any]) -> Table:
 
 
 def cell(value: Any) -> Text:
-    """A value for people: JSON for what has parts, control characters spelled out."""
+    """A value as text: lists and objects as JSON, control characters escaped."""
     if isinstance(value, Text):
         return value
     if isinstance(value, dict | list):
@@ -91,7 +91,7 @@ def state_cell(state: str, reason: str | None = None) -> Text:
 
 
 def moment(at_ms: int | None, now_ms: int | None = None) -> str | None:
-    """A time on this machine's clock, with its distance from now where that helps."""
+    """A time in this machine's time zone, with its distance from `now_ms` if that is given."""
     if at_ms is None:
         return None
     try:
@@ -107,7 +107,7 @@ def distance(at_ms: int, now_ms: int) -> str:
 
 
 def age(ms: float | None) -> str:
-    """A length of time as people say it: two units at most."""
+    """A duration in at most two units."""
     if ms is None:
         return NOTHING
     if ms < 1000:
@@ -124,15 +124,15 @@ _UNITS = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)]
 
 
 def body_text(job: r.Payload) -> str:
-    """A body for a cell: JSON as its text, bytes as base64."""
+    """A body as text: JSON unchanged, bytes as base64."""
     if isinstance(job.body_base64, str):
         return f"base64:{job.body_base64}"
     return (job.data or b"").decode("utf-8", "replace")
 
 
 def error_line(text: str | None) -> str:
-    """An error in one line: a worker's begins with the user's own frame, whose folder is left out here, and ends with
-    what was raised."""
+    """An error in one line. A worker's error begins with the user's own frame, shown here without its folder, and ends
+    with the exception."""
     lines = (text or "").splitlines()
     return f"{lines[0].rpartition('/')[2]}: {lines[-1]}" if len(lines) > 1 else "".join(lines)
 
@@ -178,7 +178,7 @@ def job(value: r.Job, now_ms: int) -> Table:
 
 
 def held(jobs: Sequence[r.LeasedJob], now_ms: int) -> Listing:
-    """Pulled jobs; their topic only where they are of several."""
+    """Pulled jobs, with their topics if there are several."""
     several = len({job.topic for job in jobs}) > 1
     made = Listing(
         *("ID", *(("TOPIC",) if several else ()), "ATTEMPT", "LEASE", "ENDS", "BODY"),
@@ -192,8 +192,8 @@ def held(jobs: Sequence[r.LeasedJob], now_ms: int) -> Listing:
 
 
 def jobs(page: Sequence[r.Job], now_ms: int, body: bool = False) -> Listing:
-    """A list of jobs. WHEN is the due time of a live job and the end of an ended one. There is not room for everything:
-    tags are shown where no job of the page has an error."""
+    """A list of jobs. WHEN is the due time of a live job and the end time of an ended one. For lack of width, tags are
+    shown only if no job of the page has an error."""
     columns = {"LAST ERROR": [error_line(j.last_error) for j in page]}
     if not any(columns["LAST ERROR"]):
         columns = {"TAGS": [" ".join(j.tags) for j in page]}
@@ -219,7 +219,7 @@ def outcomes(results: Iterable[r.Outcome]) -> Listing:
 
 
 def topics(page: Iterable[r.Topic], now_ms: int, rates: Mapping[str, float] | None = None) -> Listing:
-    """The topics with their figures; `rates` (net change of live jobs a second) adds a column."""
+    """The topics with their counts; `rates` (net change of live jobs per second) adds a column."""
     numbers = ("SCHEDULED", "READY", "LEASED", "DEAD", "OLDEST", "NEXT DUE", "WAITERS", "CHANGE/S")
     columns = ["TOPIC", *numbers[:-1], *([numbers[-1]] if rates is not None else []), "STATE"]
     made = Listing(*columns, right=numbers)
@@ -237,7 +237,7 @@ def topics(page: Iterable[r.Topic], now_ms: int, rates: Mapping[str, float] | No
 
 
 def topic(t: r.Topic, now_ms: int) -> Table:
-    """Everything about one topic; only the policy's own numbers, not the server's defaults."""
+    """Everything about one topic. Policy values are shown only if set, not the server's defaults."""
     counts = t.counts
     rows: dict[str, Any] = {
         "topic": t.topic,

@@ -1,4 +1,4 @@
-"""The command `top`: the topics as they change, on a terminal; once, for programs."""
+"""The command `top`: watches the topics on a terminal; prints them once for programs."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ LEAST_EVERY_MS = 100
 
 
 class Rates:
-    """How fast the number of live jobs of each topic changes, from one look to the next."""
+    """How fast the number of live jobs of each topic changes between two samples."""
 
     def __init__(self) -> None:
         self._before: dict[str, int] = {}
         self._at_s: float | None = None
 
     def look(self, topics: tuple[r.Topic, ...], at_s: float) -> dict[str, float]:
-        """Jobs a second (more come than go: positive) for every topic that was there at the last look."""
+        """Change in jobs per second for every topic of the last sample; positive means growth."""
         live = {t.topic: t.counts.scheduled + t.counts.ready + t.counts.leased for t in topics}
         passed_s = at_s - self._at_s if self._at_s is not None else 0.0
         rates = {
@@ -75,9 +75,9 @@ def screen(session: Session, topics: tuple[r.Topic, ...], rates: dict[str, float
 def top(
     session: Session,
     every: Annotated[
-        int | None, typer.Option("--every", parser=duration, metavar="DURATION", help="How often; default 2s.")
+        int | None, typer.Option("--every", parser=duration, metavar="DURATION", help="Refresh interval; default 2s.")
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once and exit.")] = False,
 ) -> None:
     """Watch the topics: counts, the oldest ready job, the next due time, the rate of change. Ctrl-C ends it."""
     raw, topics = read_topics(session)

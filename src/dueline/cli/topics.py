@@ -30,12 +30,12 @@ def topics(
 ) -> None:
     """List topics with their counts, or delete one that holds no jobs.
 
-    A topic is deleted with its policy and its push target; if it has any, you are asked first."""
+    A topic is deleted with its policy and push target; if it has either, you are asked first."""
     if action == "delete" and topic is not None:
         _delete(session, topic, yes)
         return
     if action is not None:
-        raise typer.BadParameter("write `topics`, or `topics delete TOPIC`; a topic is shown by `topic`")
+        raise typer.BadParameter("write `topics`, or `topics delete TOPIC`; to show one topic, use `topic`")
 
     def page_table(page: list[r.TopicPage]) -> tables.Listing:
         return tables.topics((topic for one in page for topic in one.topics), now_ms())
@@ -59,7 +59,7 @@ def topic(
     action: Annotated[str | None, typer.Argument(metavar="set|pause|resume")] = None,
     values: Annotated[list[str] | None, typer.Argument(metavar="K=V", help="For set; K=null: server default.")] = None,
     until: Annotated[
-        int | None, typer.Option("--until", parser=time_ms, metavar="TIME", help="For pause: resume by itself then.")
+        int | None, typer.Option("--until", parser=time_ms, metavar="TIME", help="For pause: resume at this time.")
     ] = None,
 ) -> None:
     """Show a topic, set its policy, pause or resume it."""
@@ -108,17 +108,17 @@ def namespaces(session: Session, limit: Limit = 50, cursor: Cursor = None, all: 
 
 
 def _set(session: Session, topic: str, texts: list[str]) -> None:
-    """Change some values of the policy: the API takes a whole one, so the rest is read first and sent along. It stays
-    what it is, unless somebody changed the topic in between: that is a conflict."""
+    """Change some values of the policy. The API takes a whole policy, so the other values are read first and sent too.
+    If the topic changes in between, the call fails with a conflict."""
     if not texts:
-        raise typer.BadParameter("say what to set, such as max_attempts=5")
+        raise typer.BadParameter("give at least one value, such as max_attempts=5")
     values = policy_values(texts)
     try:
         found = session.call(calls.topic(topic)).value
         policy: dict[str, Any] = {**found.policy, "version": found.version}
     except NotFound:
         policy = {}
-    # A server that shows a part of the policy which it cannot be told yet shows it as null: leave those out.
+    # A server shows policy fields that it does not accept yet as null, so nulls are left out.
     known = {name: value for name, value in policy.items() if value is not None}
     if known.get("by_worker"):
         known["by_worker"] = [name for name in known["by_worker"] if name not in values]

@@ -1,7 +1,7 @@
-"""What people type, as the numbers and texts that the API takes. No I/O; a wrong value is a usage error.
+"""Parses command line values into the API's numbers and texts. No I/O; an invalid value is a usage error.
 
-A point in time is RFC 3339 ("2026-12-24T18:00:00Z"), the same without a zone (then this machine's), or the number of
-milliseconds since 1970. Part milliseconds round up: nothing may be early.
+A point in time is RFC 3339 ("2026-12-24T18:00:00Z"), the same without a zone (then the local one), or the number of
+milliseconds since 1970. Fractions of a millisecond round up, because no job may be early.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class BodyAs(StrEnum):
-    """How a body that was typed is meant."""
+    """How to interpret a body on the command line."""
 
     AUTO = "auto"
     JSON = "json"
@@ -73,8 +73,8 @@ def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
 
 
 def body_fields(data: bytes, how: BodyAs) -> tuple[Raw | UnsetType, str | None]:
-    """`body` and `body_base64` of a send. AUTO: JSON when it is JSON, else text, else bytes; what begins like an
-    object, a list or a string of JSON and is none is a mistake."""
+    """`body` and `body_base64` of a send. AUTO: JSON if it is JSON, else text, else bytes. Invalid JSON that begins
+    like an object, a list or a string is a usage error."""
     if how is BodyAs.BYTES:
         return UNSET, bytes_body(data)
     if how in (BodyAs.AUTO, BodyAs.JSON):
@@ -87,7 +87,7 @@ def body_fields(data: bytes, how: BodyAs) -> tuple[Raw | UnsetType, str | None]:
                 raise typer.BadParameter(f"the body is not JSON: {wrong}") from None
             if data.lstrip(WHITESPACE)[:1] in (b"{", b"[", b'"'):
                 raise typer.BadParameter(
-                    f"the body begins like JSON and is not JSON: {wrong}. If it is meant as text, add --as text"
+                    f"the body begins like JSON but is not valid JSON: {wrong}. To send it as text, add --as text"
                 ) from None
         except RecursionError:
             raise typer.BadParameter(f"the body is {TOO_DEEP}: send it with --as text or bytes") from None
@@ -117,6 +117,6 @@ def policy_values(texts: Sequence[str]) -> dict[str, Any]:
 def filter_of(
     state: str | None, tag: str | None, due_after_ms: int | None, due_before_ms: int | None
 ) -> dict[str, Any]:
-    """A bulk call's filter: only what was said."""
+    """A bulk call's filter, with the given conditions only."""
     said = {"state": state, "tag": tag, "due_after_ms": due_after_ms, "due_before_ms": due_before_ms}
     return {name: value for name, value in said.items() if value is not None}

@@ -22,14 +22,14 @@ def _shown(asked: bool) -> None:
 
 def version_flag(
     asked: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_shown, help="Print the version and end.")
+        bool, typer.Option("--version", is_eager=True, callback=_shown, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """What the program itself is asked, before any command."""
+    """The options of the program itself, before any command."""
 
 
 def version(output: Annotated[Output, typer.Option("--output", "-o")] = Output.TABLE) -> None:
-    """Print the version of this command; `dueline doctor` tells the server's."""
+    """Print the version of this command; `dueline doctor` shows the server's."""
     found = {"version": __version__, "python": platform.python_version()}
     text = f"dueline {__version__} (python {found['python']})"
     Printer(output).result(msgspec.json.encode(found), text)

@@ -1,4 +1,4 @@
-"""The command `work`: a Python worker by its name, or any program as the handler of a topic."""
+"""The command `work`: runs a Python worker, or any program as the handler of a topic."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ def work(
     ] = None,
     lease: Annotated[
         int | None,
-        typer.Option("--lease", parser=duration, metavar="DURATION", help="Default 30s; kept while a command runs."),
+        typer.Option("--lease", parser=duration, metavar="DURATION", help="Default 30s; renewed while a command runs."),
     ] = None,
     grace: Annotated[
         int | None,
-        typer.Option("--grace", parser=duration, metavar="DURATION", help="At the end, wait so long; default 20s."),
+        typer.Option("--grace", parser=duration, metavar="DURATION", help="Wait this long when stopping; default 20s."),
     ] = None,
     url: Annotated[
         str | None,
         typer.Option(
             "--url",
             envvar="DUELINE_URL",
-            help=f"A server, a store (redis://) or embedded:FOLDER; a Worker's own counts more than DUELINE_URL, --url "
-            f"more than both. Default: {DEFAULT_URL}.",
+            help=f"A server, a store (redis://) or embedded:FOLDER. Overrides a Worker's own URL, which overrides "
+            f"DUELINE_URL. Default: {DEFAULT_URL}.",
         ),
     ] = None,
     health: Annotated[
@@ -63,10 +63,10 @@ def work(
     namespace: Namespace = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Work on jobs until SIGTERM or Ctrl-C; nothing that was begun is lost.
+    """Work on jobs until SIGTERM or Ctrl-C. Unfinished jobs are given back.
 
-    A command that exits with 0 is done, with 65 the job is dead (rejected), with anything else it is released by its
-    retry policy. Its variables are DUELINE_JOB_ID, DUELINE_TOPIC, DUELINE_ATTEMPT and others.
+    If the command exits with 0, the job is done; with 65, it is dead (rejected); with any other code, it is retried by
+    its retry policy. The command gets DUELINE_JOB_ID, DUELINE_TOPIC, DUELINE_ATTEMPT and other variables.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     token = read_token(token_file)
@@ -75,10 +75,10 @@ def work(
     else:
         if any(given is not None for given in (concurrency, timeout, lease, grace)):
             raise typer.BadParameter(
-                "--concurrency, --timeout, --lease and --grace go with a command; a Worker says its own"
+                "--concurrency, --timeout, --lease and --grace need a command; a Worker sets its own values"
             )
         worker = _named(target)
-        worker.join_queue(None, None, token, keep=True)  # DUELINE_TOKEN_FILE; the worker reads the others by itself
+        worker.join_queue(None, None, token, keep=True)  # DUELINE_TOKEN_FILE; the worker reads the other variables
         said = {name: value for name, value in (("url", url), ("namespace", namespace)) if _typed(context, name)}
         worker.join_queue(said.get("url"), said.get("namespace"), token if _typed(context, "token_file") else None)
     try:
@@ -91,13 +91,13 @@ def work(
 
 
 def _typed(context: typer.Context, name: str) -> bool:
-    """Whether an option was given on the command line, and not by the environment."""
+    """Whether an option was given on the command line, rather than by the environment."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
 
 def _named(target: str) -> Any:
-    """The worker that MODULE:WORKER names, from here or from where Python looks."""
+    """The worker that MODULE:WORKER names, from the current folder or Python's path."""
     from ..worker import Worker
 
     module, _, name = target.partition(":")
@@ -108,7 +108,7 @@ def _named(target: str) -> Any:
         found: Any = importlib.import_module(module)
     except ModuleNotFoundError as missing:
         if missing.name is None or not f"{module}.".startswith(f"{missing.name}."):
-            _report_import(module, missing)  # the module is there and something that it needs is not
+            _report_import(module, missing)  # the module exists, but a module that it imports does not
             raise typer.Exit(FAILURE) from None
         raise typer.BadParameter(f"there is no module {missing.name} here ({Path.cwd()})") from None
     except Exception as wrong:
@@ -122,7 +122,7 @@ def _named(target: str) -> Any:
 
 
 def _report_import(module: str, wrong: Exception) -> None:
-    """What is wrong in the user's own code, its own frame first."""
+    """Print an error in the user's own code, its own frame first."""
     from ..worker.frames import own_frame, trace_text
 
     frame = own_frame(wrong)

@@ -1,6 +1,6 @@
-"""The HTTP client: `api` says what can be asked, `calls` builds and reads (both pure), two shells move the bytes.
+"""The HTTP client: `api` defines the methods, `calls` the requests and answers (both pure), two clients do the I/O.
 
-No server or store package is needed. AsyncClient is imported when it is first asked for, and asyncio with it.
+It needs no server or store package. AsyncClient, and asyncio with it, is imported on first use.
 """
 
 from typing import TYPE_CHECKING, Any

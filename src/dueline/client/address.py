@@ -1,7 +1,7 @@
-"""Where a server is and who is calling, checked once and kept as the parts that every request needs. No I/O.
+"""A server's address and the caller's identity, checked once and kept in the form that every request needs. No I/O.
 
-DUELINE_URL, DUELINE_NAMESPACE and DUELINE_TOKEN decide what the program does not say. Settings of the machine for web
-browsers (HTTP_PROXY and the like) are not looked at: jobs do not travel through what nobody named.
+DUELINE_URL, DUELINE_NAMESPACE and DUELINE_TOKEN supply what the program does not pass. HTTP_PROXY and similar variables
+are ignored: jobs must not go through a proxy that was set up for web browsers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger("dueline.client")
 
 
 class Address(msgspec.Struct, frozen=True):
-    """One server, as one caller sees it."""
+    """One server, with the namespace and token of one caller."""
 
     url: str
     host: str
@@ -43,7 +43,7 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def address_of(url: str | None = None, namespace: str | None = None, token: str | None = None) -> Address:
-    """Arguments, else the environment, else the default. Raises ValueError that says what is wrong."""
+    """The address from the arguments, else the environment, else the default. Raises ValueError with the reason."""
     url = named_url(url)
     parts = _split(url)
     secure = parts.scheme == "https"
@@ -60,12 +60,12 @@ def address_of(url: str | None = None, namespace: str | None = None, token: str 
 
 
 def named_url(url: str | None) -> str:
-    """The URL that is meant where one may be left out: for clients, workers and the command line alike."""
+    """The URL to use where it is optional. Clients, workers and the command line share this rule."""
     return url or os.environ.get("DUELINE_URL") or DEFAULT_URL
 
 
 def using(url: str) -> str:
-    """Which server or store is used, in words for a log."""
+    """Which server or store is used, as a log message."""
     kind = "server" if url.startswith(("http://", "https://")) else "store"
     hint = " (the default; DUELINE_URL names another)" if url == DEFAULT_URL else ""
     return f"using the {kind} {shown(url)}{hint}"
@@ -77,16 +77,16 @@ def _split(url: str) -> SplitResult:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f'"{shown(url)}" is not the address of a server: write it like {DEFAULT_URL}')
     if parts.username is not None or parts.password is not None:
-        raise ValueError("no user or password in the URL: tokens come from DUELINE_TOKEN or a file")
+        raise ValueError("the URL must not contain a user or password: tokens come from DUELINE_TOKEN or a file")
     if parts.query or parts.fragment:
         raise ValueError(f'"{shown(url)}" has a query or a fragment: write it like {DEFAULT_URL}')
     if not (url.isascii() and url.isprintable()) or " " in url:
-        raise ValueError(f'"{shown(url)}" has a character that cannot stand in an address')
+        raise ValueError(f'"{shown(url)}" has a character that is not allowed in an address')
     return parts
 
 
 def split(url: str) -> SplitResult:
-    """The parts of any URL, its port checked. Raises ValueError that does not quote what may be a password."""
+    """The parts of any URL, with its port checked. Raises ValueError whose text never contains a password."""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -98,8 +98,8 @@ def split(url: str) -> SplitResult:
 
 
 def shown(url: str) -> str:
-    """A URL as it may be told to anybody: without user and password, also one that is not quoted as it should be, and
-    without its query, where a store's options may stand."""
+    """A URL that is safe to print: without user and password, even a badly quoted one, and without its query, which may
+    hold a store's options."""
     hidden, at, rest = url.rpartition("@")
     place = re.split(r"[?#]", rest, maxsplit=1)[0]
     if not at:
@@ -109,7 +109,7 @@ def shown(url: str) -> str:
 
 
 def header_value(text: str | None, name: str) -> str | None:
-    """The text if it can stand in a header; raises ValueError otherwise, so that nothing can be injected."""
+    """The text, if it is valid in a header. Raises ValueError otherwise, to prevent header injection."""
     if text is not None and not (text.isascii() and text.isprintable()):
-        raise ValueError(f"the {name} has a character that cannot stand in a header")
+        raise ValueError(f"the {name} has a character that is not allowed in a header")
     return text

@@ -1,12 +1,13 @@
-"""Every method of the two clients, written once. No I/O: a method says what to ask, the client does it (`method`).
+"""Every method of both clients, written once. No I/O: a method builds the calls, the client executes them (`method`).
 
-    on one job      send get patch reschedule cancel fire pull ack release extend revive purge          raises a refusal
+    on one job      send get patch reschedule cancel fire pull ack release extend revive purge          raise errors
     on many jobs    send_many ack_many release_many extend_many cancel_many revive_many purge_many      a result per job
     by filter       cancel_matching revive_matching purge_matching cancel_groups                        counts
     lists           list_jobs dead                                                                      iterators
-    topics, push targets, the server                                                                    `topic_api`
+    topics, push targets, the server                                                                    see `topic_api`
 
-Durations are "30m", seconds or a timedelta; moments are aware datetimes or RFC 3339 texts (`times`).
+A duration is a text such as "30m", a number of seconds, or a timedelta. A moment is an aware datetime or an RFC 3339
+text (`times`).
 """
 
 from __future__ import annotations
@@ -28,24 +29,24 @@ State = Literal["scheduled", "ready", "leased", "done", "dead", "cancelled"]
 
 
 class Api(TopicApi):
-    """What a Client and an AsyncClient can do."""
+    """The methods that Client and AsyncClient share."""
 
     # Sending.
 
     @method
     def send(self, topic: str, body: Any = None, **options: Unpack[SendOptions]) -> Call[r.Sent]:
-        """Send a job. It is stored when this returns; any number of tries means one job, because it has its id first.
+        """Send a job. It is stored when this returns. Retries never create a second job, because its id is set first.
 
-        `body` is any JSON value (also structs, dataclasses, pydantic models), text, or bytes. Options: `delay` or `at`,
+        `body` is any JSON value (or struct, dataclass, pydantic model), text, or bytes. Options: `delay` or `at`,
         `id`, `on_conflict`, `merge`, `lease`, `ttl`, `max_attempts`, `retry`, `tags`, `headers`; see SendOptions."""
         return calls.send(topic, new_job(body, **options))
 
     @method
     def send_many(self, topic: str, jobs: Iterable[NewJob]) -> Steps[list[r.SentItem]]:
-        """Send any number of jobs, best made by `new_job`, in as few requests as the server's limits allow.
+        """Send any number of jobs, preferably made by `new_job`, in as few requests as the server's limits allow.
 
-        A result per job in their order: `ok` or an `error`. A job that is malformed refuses the request it is in. One
-        without an id gets it before the first try, so that any number of tries means one job."""
+        Returns one result per job, in order: `ok` or an `error`. A malformed job makes the server reject its whole
+        request. A job without an id gets one before the first try, so retries never create a second job."""
         return bulk.send_many(topic, jobs)
 
     # Consuming.
@@ -54,9 +55,9 @@ class Api(TopicApi):
     def pull(
         self, topics: str | Sequence[str], max: int = 1, lease: Duration | None = None, wait: Duration = 0
     ) -> Steps[tuple[LeasedJob, ...]]:
-        """Take up to `max` due jobs under a lease; wait for one up to `wait`. Empty when none came.
+        """Lease up to `max` due jobs; wait up to `wait` for the first. Empty when none became due.
 
-        Several topics are asked in order of priority. `lease`: else the job's, else the topic's, else 30 s."""
+        Topics are listed in order of priority. `lease` defaults to the job's, then to the topic's, then to 30 s."""
         names = [topics] if isinstance(topics, str) else topics
         lease_ms = None if lease is None else duration_ms(lease, "lease")
         held: r.LeasedJobs = yield calls.pull(names, max, lease_ms, duration_ms(wait, "wait"))
@@ -64,12 +65,12 @@ class Api(TopicApi):
 
     @method
     def ack(self, job: LeasedJob | Leased) -> Steps[r.Outcome]:
-        """The job is done and never comes again. Raises LeaseLost when the lease ended before."""
+        """Complete a leased job; it is never delivered again. Raises LeaseLost when the lease has already ended."""
         return bulk.only((yield calls.ack(job.topic, [Lease(job.id, job.lease)])))
 
     @method
     def ack_many(self, jobs: Iterable[LeasedJob | Leased]) -> Steps[list[r.Outcome]]:
-        """Jobs of any topics are done; a result per job in their order."""
+        """Complete leased jobs of any topics. Returns one result per job, in order."""
         return bulk.on_leases(list(jobs), calls.ack)
 
     @method
@@ -81,9 +82,10 @@ class Api(TopicApi):
         count: bool = True,
         discard: bool = False,
     ) -> Steps[r.Outcome]:
-        """Give a job back: after `delay`, else as its retry policy says.
+        """Give a leased job back. It is due again after `delay`, or as its retry policy says.
 
-        `error` is kept with the job. `count=False` costs no attempt. `discard=True` ends it as dead (rejected)."""
+        `error` is stored with the job. `count=False`: this does not count as an attempt. `discard=True` makes the job
+        dead (rejected)."""
         delay_ms = None if delay is None else duration_ms(delay)
         return bulk.only((yield calls.release(job.topic, Lease(job.id, job.lease), delay_ms, error, count, discard)))
 
@@ -96,7 +98,7 @@ class Api(TopicApi):
         count: bool = True,
         discard: bool = False,
     ) -> Steps[list[r.Outcome]]:
-        """Give jobs of any topics back, all in the same way; a result per job in their order."""
+        """Give back leased jobs of any topics, all with the same options. Returns one result per job, in order."""
         delay_ms = None if delay is None else duration_ms(delay)
         return bulk.on_leases(
             list(jobs), lambda topic, part: calls.release_many(topic, part, delay_ms, error, count, discard)
@@ -104,12 +106,12 @@ class Api(TopicApi):
 
     @method
     def extend(self, job: LeasedJob | Leased, lease: Duration) -> Steps[r.Outcome]:
-        """Keep a job for `lease` from now. A lease is never shortened. Raises LeaseLost when it ended before."""
+        """Extend a lease to `lease` from now. It is never shortened. Raises LeaseLost when it has already ended."""
         return bulk.only((yield calls.extend(job.topic, Lease(job.id, job.lease), duration_ms(lease, "lease"))))
 
     @method
     def extend_many(self, jobs: Iterable[LeasedJob | Leased], lease: Duration) -> Steps[list[r.Outcome]]:
-        """Keep jobs of any topics; a result per job in their order."""
+        """Extend the leases of jobs of any topics. Returns one result per job, in order."""
         lease_ms = duration_ms(lease, "lease")
         return bulk.on_leases(list(jobs), lambda topic, part: calls.extend_many(topic, part, lease_ms))
 
@@ -122,8 +124,8 @@ class Api(TopicApi):
 
     @method
     def patch(self, topic: str, id: str, version: int | None = None, **edits: Unpack[Edits]) -> Call[r.Job]:
-        """Change a job that nobody holds: `body`, `delay` or `at`, `lease`, `ttl`, `max_attempts`, `retry`, `tags`,
-        `headers`; what is not said stays. With `version`, only if the job still has it (VersionMismatch)."""
+        """Change a job that is not leased: `body`, `delay` or `at`, `lease`, `ttl`, `max_attempts`, `retry`, `tags`,
+        `headers`. Omitted fields keep their values. With `version`, raises VersionMismatch if the job has changed."""
         unknown = edits.keys() - Edits.__annotations__.keys()
         if unknown:
             raise TypeError(f"patch cannot change {', '.join(sorted(unknown))}")
@@ -141,7 +143,7 @@ class Api(TopicApi):
         at: Moment | None = None,
         version: int | None = None,
     ) -> Call[r.Job]:
-        """Move the due time of a job that nobody holds: `delay` from now, or `at`."""
+        """Move the due time of a job that is not leased: `delay` from now, or `at`."""
         when = time_fields(delay, at)
         if not when:
             raise ValueError("give delay or at")
@@ -149,13 +151,13 @@ class Api(TopicApi):
 
     @method
     def cancel(self, topic: str, id: str, missing_ok: bool = False) -> Steps[r.Outcome]:
-        """Withdraw a job, even one that is held: its lease ends. Raises NotFound, or AlreadyDone when it had ended.
+        """Cancel a job. If it is leased, its lease ends. Raises NotFound, or AlreadyDone when it has already ended.
 
-        `missing_ok`: neither is raised; the outcome is not `ok` then, and its `error` says why."""
+        `missing_ok`: neither is raised; instead the outcome is not `ok`, and its `error` gives the reason."""
         try:
             return (yield calls.cancel(topic, id))
         except (NotFound, AlreadyDone) as error:
-            if not missing_ok or error.code not in GONE:  # a server without this route is another matter
+            if not missing_ok or error.code not in GONE:  # no_route is a NotFound too, and a real error
                 raise
             return r.Outcome(id, error=r.Refusal(error.code, error.message))
 
@@ -168,7 +170,7 @@ class Api(TopicApi):
 
     @method
     def cancel_many(self, topic: str, ids: Iterable[str]) -> Steps[list[r.Outcome]]:
-        """Withdraw jobs; a result per id in their order."""
+        """Cancel jobs. Returns one result per id, in order."""
         return bulk.in_pieces(list(ids), lambda part: calls.cancel_many(topic, part))
 
     @method
@@ -181,13 +183,13 @@ class Api(TopicApi):
         due_before: Moment | None = None,
         dry_run: bool = False,
     ) -> Steps[r.Bulk]:
-        """Withdraw all jobs for which every given condition holds. `dry_run` only counts them."""
+        """Cancel all jobs that match every given condition. `dry_run` only counts them."""
         which = _filter(state, tag, due_after, due_before)
         return bulk.matching(lambda dry: calls.cancel_matching(topic, which, dry), dry_run)
 
     @method
     def cancel_groups(self, topic: str, merge_key: str, dry_run: bool = False) -> Steps[r.Bulk]:
-        """Withdraw the merge groups of a key, but those that a consumer holds. `dry_run` only counts them."""
+        """Cancel the merge groups of a key, except those that are leased. `dry_run` only counts them."""
         return bulk.matching(lambda dry: calls.cancel_groups(topic, merge_key, dry), dry_run)
 
     # Lists.
@@ -204,10 +206,10 @@ class Api(TopicApi):
         body: bool = False,
         page: int = PAGE_ROWS,
     ) -> Pages[r.Job]:
-        """All jobs of a topic for which every given condition holds, by due time, or the live groups of a merge key.
+        """All jobs of a topic that match every given condition, by due time, or the live groups of a merge key.
 
-        `body`: with their bodies. Pages of `page` jobs are asked for one after the other, so a job that changes
-        meanwhile may be missed or come twice."""
+        `body` includes the bodies. The list is fetched in pages of `page` jobs, so a job that changes meanwhile may be
+        missed or appear twice."""
         which = _filter(state, tag, due_after, due_before)
         return Pages(
             lambda cursor: calls.list_jobs(topic, **which, merge_key=merge_key, cursor=cursor, limit=page, body=body),
@@ -225,7 +227,7 @@ class Api(TopicApi):
     def revive(
         self, topic: str, id: str, delay: Duration | None = None, max_attempts: int | None = None
     ) -> Steps[r.Outcome]:
-        """Make a dead job live again, its attempts counted from 0: now, or after `delay`."""
+        """Revive a dead job, due now or after `delay`. Its attempts count from 0 again."""
         delay_ms = None if delay is None else duration_ms(delay)
         return bulk.only((yield calls.revive(topic, [id], delay_ms, max_attempts)))
 
@@ -233,7 +235,7 @@ class Api(TopicApi):
     def revive_many(
         self, topic: str, ids: Iterable[str], delay: Duration | None = None, max_attempts: int | None = None
     ) -> Steps[list[r.Outcome]]:
-        """Make dead jobs live again; a result per id in their order."""
+        """Revive dead jobs. Returns one result per id, in order."""
         delay_ms = None if delay is None else duration_ms(delay)
         return bulk.in_pieces(list(ids), lambda part: calls.revive(topic, part, delay_ms, max_attempts))
 
@@ -248,18 +250,18 @@ class Api(TopicApi):
         max_attempts: int | None = None,
         dry_run: bool = False,
     ) -> Steps[r.Bulk]:
-        """Make all dead jobs live again for which every given condition holds. `dry_run` only counts them."""
+        """Revive all dead jobs that match every given condition. `dry_run` only counts them."""
         which, delay_ms = _filter(None, tag, due_after, due_before), None if delay is None else duration_ms(delay)
         return bulk.matching(lambda dry: calls.revive_matching(topic, which, dry, delay_ms, max_attempts), dry_run)
 
     @method
     def purge(self, topic: str, id: str) -> Steps[r.Outcome]:
-        """Remove a dead job for good."""
+        """Delete a dead job permanently."""
         return bulk.only((yield calls.purge(topic, [id])))
 
     @method
     def purge_many(self, topic: str, ids: Iterable[str]) -> Steps[list[r.Outcome]]:
-        """Remove dead jobs for good; a result per id in their order."""
+        """Delete dead jobs permanently. Returns one result per id, in order."""
         return bulk.in_pieces(list(ids), lambda part: calls.purge(topic, part))
 
     @method
@@ -271,7 +273,7 @@ class Api(TopicApi):
         due_before: Moment | None = None,
         dry_run: bool = False,
     ) -> Steps[r.Bulk]:
-        """Remove all dead jobs for which every given condition holds. `dry_run` only counts them."""
+        """Delete all dead jobs that match every given condition. `dry_run` only counts them."""
         which = _filter(None, tag, due_after, due_before)
         return bulk.matching(lambda dry: calls.purge_matching(topic, which, dry), dry_run)
 

@@ -1,7 +1,7 @@
-"""The async shell: keep-alive connections on asyncio, shared by tasks, and the tries of a call.
+"""The async client: keep-alive connections on asyncio, shared by tasks, and the retry loop of a call.
 
-The twin of `client` in what differs by nature only: sockets, sleeping and waiting. A task that is cancelled while its
-call is under way takes its connection with it: an answer that nobody waits for must not be read as the next one's.
+It differs from `client` only in sockets, sleeping and waiting. When a task is cancelled during its call, the connection
+is closed, because a late answer must not be read as the answer to the next request.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class AsyncClient(Api):
         async with AsyncClient("http://127.0.0.1:9277") as client:
             await client.send("orders.close", {"order": 7}, delay="30m")
 
-    Nothing is opened before the first call. `close` may be called at any time, also twice. A client that is used in
-    another event loop opens new connections there."""
+    The first call opens the first connection. `close` may be called at any time and more than once. In another event
+    loop, the client opens new connections."""
 
     def __init__(
         self,
@@ -50,10 +50,10 @@ class AsyncClient(Api):
         max_connections: int = MAX_CONNECTIONS,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Without `url`, `namespace` or `token`, DUELINE_URL, DUELINE_NAMESPACE and DUELINE_TOKEN decide.
+        """`url`, `namespace` and `token` default to DUELINE_URL, DUELINE_NAMESPACE and DUELINE_TOKEN.
 
-        `timeout_s` is that of one try (a pull has its `wait` on top), `patience` how long and how often to try.
-        At most `max_connections` calls are under way at a time, the others wait; pulls that wait are not counted."""
+        `timeout_s` limits one try (a pull adds its `wait`); `patience` sets how long and how often to retry.
+        At most `max_connections` calls run at a time and the others wait; pulls with a `wait` are not counted."""
         self._address = address_of(url, namespace, token)
         log.info(using(self._address.url))
         self._timeout_s = timeout_s
@@ -81,7 +81,7 @@ class AsyncClient(Api):
             self._pool.close()
 
     async def do(self, plan: Plan[T]) -> T:
-        """The result of a method of `api`."""
+        """Execute a method of `api` and return its result."""
         if isinstance(plan, Call):
             return (await self.call(plan)).value
         try:
@@ -108,7 +108,7 @@ class AsyncClient(Api):
                 return
 
     async def call(self, call: Call[T]) -> Answer[T]:
-        """Do it, trying again where that is safe. Raises a DuelineApiError when it ends without success."""
+        """Execute a call, retrying where that is safe. Raises DuelineApiError when it fails."""
         pool = self._pool_here()
         if call.wait_ms:
             return await self._tried(pool, call)
@@ -127,7 +127,7 @@ class AsyncClient(Api):
             await self._sleep(wait_s)
 
     async def _exchange(self, pool: _Pool, request: bytes, timeout_s: float) -> Response:
-        """One try on one connection, which is kept only after a whole answer."""
+        """One try on one connection, which is kept only after a complete answer."""
         link: _Link | None = None
         kept = False
         try:
@@ -161,7 +161,7 @@ class AsyncClient(Api):
             raise connect_error(self.url, refused) from refused
 
     def _pool_here(self) -> _Pool:
-        """The connections of this event loop. Those of another loop cannot be used here, and that loop may be gone."""
+        """The connections of this event loop. Those of another loop cannot be used here; it may even be closed."""
         loop = asyncio.get_running_loop()
         if self._pool is None or self._pool.loop is not loop:
             if self._pool is not None:
@@ -179,7 +179,7 @@ class _Pool:
         self._idle: deque[_Link] = deque()
 
     def take(self) -> _Link | None:
-        """A connection that lived a moment ago, the last one used first."""
+        """The most recently used idle connection that still looks usable."""
         while self._idle:
             link = self._idle.pop()
             if link.usable():
@@ -197,7 +197,7 @@ class _Pool:
 
 
 class _Link(asyncio.Protocol):
-    """One open connection with at most one request under way."""
+    """One open connection with at most one outstanding request."""
 
     def __init__(self) -> None:
         self.idle_since_s = 0.0
@@ -212,7 +212,7 @@ class _Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._reader is None:
-            self.abort()  # nobody asked
+            self.abort()  # data without a request
             return
         try:
             response = self._reader.feed(data)
@@ -240,17 +240,17 @@ class _Link(asyncio.Protocol):
         return await self._answer
 
     def usable(self) -> bool:
-        """Whether it may carry a request. The loop tells when the server closes it."""
+        """Whether it may carry a request. The event loop reports when the server closes it."""
         fresh = time.monotonic() - self.idle_since_s <= IDLE_S
         return fresh and self._lost is None and self._transport is not None and not self._transport.is_closing()
 
     def abort(self) -> None:
-        """Close at once, in any state; what the server still says is not read."""
+        """Close at once, in any state, without reading what the server still sends."""
         if self._transport is None:
             return
         try:
             self._transport.abort()
-        except RuntimeError:  # its loop is closed, and its socket is closed with it when it is collected
+        except RuntimeError:  # its loop is closed; garbage collection closes the socket
             pass
 
     def _finish(self, response: Response | None) -> None:

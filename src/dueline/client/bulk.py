@@ -1,11 +1,11 @@
 """Calls on many jobs: as many requests as the server's limits need, results in the order of the jobs. No I/O.
 
-A server takes at most 1000 jobs and 4 MiB a call. Where it is configured to take less it says so, and what it refused
-was certainly not done, so the piece is halved and asked again.
+A server accepts at most 1000 jobs and 4 MiB per request. A server with lower limits refuses a larger request as a
+whole, without executing any of it, so the request is halved and sent again.
 
-A job that has no id gets one before the first try. When a request fails as a whole, the error carries `results`: those
-of the requests before it. To repeat the whole list is safe where its jobs have ids, as those of `new_job`, and for
-leases, which have their tokens.
+A job without an id gets one before the first try. When a request fails as a whole, the error's `results` are those of
+the requests before it. Repeating the whole list is safe if its jobs have ids, such as those made by `new_job`. It is
+always safe for leased jobs, because they carry lease tokens.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _INDEX = re.compile(r"^((?:jobs|ids)?\[)(\d+)(?=\])")
 
 
 def send_many(topic: str, jobs: Iterable[NewJob]) -> Steps[list[r.SentItem]]:
-    """Send any number of jobs; the next piece of `jobs` is read when the one before it was answered."""
+    """Send any number of jobs. `jobs` is consumed lazily: the next request is built after the last one was answered."""
     results: list[r.SentItem] = []
     for piece in pieces(Raw(msgspec.json.encode(calls.named(job))) for job in jobs):
         yield from _in_parts(piece, lambda part: calls.send_many(topic, part), results)
@@ -43,7 +43,7 @@ def send_many(topic: str, jobs: Iterable[NewJob]) -> Steps[list[r.SentItem]]:
 def on_leases(
     jobs: Sequence[LeasedJob | Leased], make: Callable[[str, list[Lease]], Call[r.Outcomes]]
 ) -> Steps[list[r.Outcome]]:
-    """One kind of call on leases of any topics; the results stand where their jobs stood."""
+    """One kind of call on leased jobs of any topics; the results are in the order of the jobs."""
     places: dict[str, list[int]] = {}
     for place, job in enumerate(jobs):
         places.setdefault(job.topic, []).append(place)
@@ -65,7 +65,7 @@ def on_leases(
 def in_pieces(
     items: Sequence[T], make: Callable[[list[T]], Call[r.Outcomes]], results: list[r.Outcome] | None = None
 ) -> Steps[list[r.Outcome]]:
-    """One kind of call on items that are small: only their number counts."""
+    """One kind of call on small items, for which only the limit on their number matters."""
     results = [] if results is None else results
     for begin in range(0, len(items), MAX_ITEMS):
         yield from _in_parts(list(items[begin : begin + MAX_ITEMS]), make, results)
@@ -73,7 +73,7 @@ def in_pieces(
 
 
 def matching(make: Callable[[bool], Call[r.Bulk]], dry_run: bool) -> Steps[r.Bulk]:
-    """A call by filter, again until the server says that it is complete; the figures are sums."""
+    """A call by filter, repeated until the server reports that it is complete; the counts are summed."""
     total: r.Bulk = yield make(dry_run)
     last = total
     while not (last.complete or dry_run or last.changed == 0):
@@ -85,7 +85,7 @@ def matching(make: Callable[[bool], Call[r.Bulk]], dry_run: bool) -> Steps[r.Bul
 
 
 def only(outcomes: r.Outcomes) -> r.Outcome:
-    """The result of a call on one job; raises its refusal."""
+    """The result of a call on one job. Raises its error if it was refused."""
     [outcome] = outcomes.results
     if outcome.error is not None:
         raise refusal_error(outcome.error, outcome.id)
@@ -93,9 +93,9 @@ def only(outcomes: r.Outcomes) -> r.Outcome:
 
 
 def pieces(items: Iterable[Raw]) -> Iterator[list[Raw]]:
-    """Items in requests that a server takes by default. One that is too large for any stands alone."""
+    """Items grouped into requests within a server's default limits. An item above the limit gets its own request."""
     piece: list[Raw] = []
-    size = 1  # the bracket; each item brings a comma or the other bracket
+    size = 1  # the opening bracket; each item adds a comma or the closing one
     for item in items:
         item_bytes = len(bytes(item)) + 1
         if piece and (len(piece) == MAX_ITEMS or size + item_bytes > MAX_REQUEST_BYTES):
@@ -108,7 +108,7 @@ def pieces(items: Iterable[Raw]) -> Iterator[list[Raw]]:
 
 
 def _in_parts(items: list[T], make: Callable[[list[T]], Call[Any]], results: list[Any]) -> Steps[None]:
-    """Do a piece, halved as often as the server wants it; `results` grows."""
+    """Execute one request, halving it for as long as the server finds it too large; appends to `results`."""
     try:
         answer = yield make(items)
     except DuelineApiError as error:
@@ -125,10 +125,10 @@ def _in_parts(items: list[T], make: Callable[[list[T]], Call[Any]], results: lis
 
 
 def _too_much(error: DuelineApiError) -> bool:
-    """Whether the request as a whole was too large, and not one of its jobs."""
+    """Whether the request as a whole was too large, rather than one of its jobs."""
     return error.code in ("body_too_large", "too_many_items") and error.field in (None, "jobs", "ids")
 
 
 def _renumbered(field: str | None, number: Callable[[int], int]) -> str | None:
-    """A field of the caller's list: a job's number there, and not in the request that carried it."""
+    """The field with the job's index in the caller's list instead of its index in the request."""
     return field and _INDEX.sub(lambda found: f"{found[1]}{number(int(found[2]))}", field)

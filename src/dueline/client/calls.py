@@ -1,8 +1,8 @@
-"""Every call of the native API as a value: what to send and how to read the answer. No I/O.
+"""Every call of the native API as a value: the request, and how to read the answer. No I/O.
 
-    calls.send(...) -> Call --(a shell does the I/O)--> status, headers, bytes -> Answer | DuelineApiError
+    calls.send(...) -> Call --(a client does the I/O)--> status, headers, bytes -> Answer | DuelineApiError
 
-The shells are `client.Client` and `async_client.AsyncClient`. Both halves are pure, so that neither has a copy of them.
+`client.Client` and `async_client.AsyncClient` share this module. They add nothing but I/O.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ NAMESPACE_HEADER = "Dueline-Namespace"
 
 
 class Call(msgspec.Struct, Generic[T], frozen=True):
-    """One request. `repeatable`: doing it twice is the same as once, so it may follow an unknown outcome.
-    `wait_ms`: how long the server may hold it before it answers. `accepts`: more statuses that carry the answer.
-    `many`: each item has its own result, so refused items are an answer and no error, also when all were refused."""
+    """One request. `repeatable`: it is idempotent, so it may be retried after an unknown outcome.
+    `wait_ms`: how long the server may take before it answers. `accepts`: statuses besides 2xx that carry an answer.
+    `many`: each item has its own result, so refused items are no error, even when all of them were refused."""
 
     method: str
     path: str
@@ -48,22 +48,22 @@ class Answer(msgspec.Struct, Generic[T], frozen=True):
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
-    """{"error": ERR}; an unknown outcome has the id as well."""
+    """{"error": ERR}; an unknown outcome carries the id too."""
 
     error: r.Refusal
     id: str | None = None
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """A job in the hands of this consumer."""
+    """A leased job, as a request names it: its id and its lease token."""
 
     id: str
     lease: str
 
 
 class Leased(msgspec.Struct, frozen=True):
-    """A job in the hands of this consumer, by the three texts that name it: what is left of a LeasedJob that was
-    stored."""
+    """A leased job by its topic, id and lease token. This is enough to ack, release or extend a job whose token was
+    stored elsewhere."""
 
     topic: str
     id: str
@@ -71,7 +71,7 @@ class Leased(msgspec.Struct, frozen=True):
 
 
 class Merge(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which merge group a send joins. None: as the topic says, else the default. `item_id` makes a repeat safe."""
+    """The merge group that a send joins. None: the topic's value, else the default. `item_id` makes a retry safe."""
 
     key: str
     quiet_ms: int | None = None
@@ -82,7 +82,7 @@ class Merge(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NewJob(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One job to send. At most one of the four times; none = now. `body` is JSON text, sent as it is."""
+    """One job to send, with at most one of the four times; without one it is due now. `body` is sent unchanged."""
 
     id: str | None = None
     body: Raw | UnsetType = UNSET
@@ -102,7 +102,7 @@ class NewJob(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def new_id() -> str:
-    """A fresh id, made by the caller before the first try so that every try means the same job."""
+    """A new id. It is generated before the first try, so that all tries refer to the same job."""
     return os.urandom(16).hex()
 
 
@@ -135,14 +135,14 @@ def _without_none(**values: Any) -> dict[str, Any]:
 
 
 def send(topic: str, job: NewJob) -> Call[r.Sent]:
-    """Send one job. The call is repeatable only with an id, so one is made when there is none: the job's, or with
-    `merge` the item's."""
+    """Send one job. The call is repeatable only with an id, so a missing one is generated: the job's, or with `merge`
+    the item's."""
     return _post(_path("topics", topic, "jobs"), named(job), r.Sent)
 
 
 def named(job: NewJob) -> NewJob:
-    """The job with an id of its own, or with `merge` of its item: what makes every try of a send mean the same job.
-    Every way to a queue goes through it once, before the first try."""
+    """The job with an id, or with `merge` an item id, so that all tries of a send refer to the same job. Every path to
+    a queue calls this once, before the first try."""
     if job.merge is None:
         return job if job.id else msgspec.structs.replace(job, id=new_id())
     if job.merge.item_id:
@@ -151,7 +151,7 @@ def named(job: NewJob) -> NewJob:
 
 
 def send_many(topic: str, jobs: Sequence[Mapping[str, Any] | NewJob | Raw]) -> Call[r.SentMany]:
-    """Send up to 1000 jobs, 4 MiB. Every job must have an id already, or with `merge` its item_id. Raw: its JSON."""
+    """Send up to 1000 jobs, 4 MiB. Every job must already have an id, or with `merge` an item_id. Raw is its JSON."""
     return _post(_path("topics", topic, "jobs"), list(jobs), r.SentMany)
 
 
@@ -160,7 +160,7 @@ def get(topic: str, id: str) -> Call[r.Job]:
 
 
 def patch(topic: str, id: str, changes: Mapping[str, Any]) -> Call[r.Job]:
-    """Reschedule or edit, with a `version` only if the job still has it."""
+    """Reschedule or edit a job. With a `version`, it fails if the job has changed since."""
     return Call("PATCH", _path("topics", topic, "jobs", id), r.Job, msgspec.json.encode(changes))
 
 
@@ -177,7 +177,7 @@ def cancel_matching(topic: str, which: Mapping[str, Any], dry_run: bool) -> Call
 
 
 def cancel_groups(topic: str, merge_key: str, dry_run: bool = False) -> Call[r.Bulk]:
-    """Cancel the merge groups of a key, but those that a consumer holds."""
+    """Cancel the merge groups of a key, except those that are leased."""
     return _post(_path("topics", topic, "cancel"), {"merge_key": merge_key, "dry_run": dry_run}, r.Bulk)
 
 
@@ -211,7 +211,7 @@ def list_jobs(
 
 
 def pull(topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_ms: int = 0) -> Call[r.LeasedJobs]:
-    """Take due jobs. May follow a lost answer: the jobs of the lost one come back when their lease is over."""
+    """Lease due jobs. It may be retried after a lost answer: those jobs are redelivered when their lease expires."""
     wishes = _without_none(max=max, lease_ms=lease_ms, wait_ms=wait_ms)
     if len(topics) == 1:
         return _post(_path("topics", topics[0], "pull"), wishes, r.LeasedJobs, wait_ms=wait_ms)
@@ -230,7 +230,7 @@ def release(
     count: bool = True,
     discard: bool = False,
 ) -> Call[r.Outcomes]:
-    """Give a job back. A repeat says lease_lost when the first one was done, and changes nothing."""
+    """Give a job back. If the first try succeeded, a retry is answered with lease_lost and changes nothing."""
     return release_many(topic, [job], delay_ms, error, count, discard)
 
 
@@ -242,7 +242,7 @@ def release_many(
     count: bool = True,
     discard: bool = False,
 ) -> Call[r.Outcomes]:
-    """Give jobs back, all in the same way."""
+    """Give jobs back, all with the same options."""
     how = _without_none(delay_ms=delay_ms, error=error)
     if not count:
         how["count"] = False
@@ -257,7 +257,7 @@ def extend(topic: str, job: Lease, lease_ms: int) -> Call[r.Outcomes]:
 
 
 def extend_many(topic: str, jobs: Iterable[Lease], lease_ms: int) -> Call[r.Outcomes]:
-    """Keep jobs for `lease_ms` from now. A lease is never shortened."""
+    """Extend leases to `lease_ms` from now. A lease is never shortened."""
     items = [{"id": job.id, "lease": job.lease, "lease_ms": lease_ms} for job in jobs]
     return _post(_path("topics", topic, "extend"), {"jobs": items}, r.Outcomes)
 
@@ -271,12 +271,12 @@ def topic(name: str) -> Call[r.Topic]:
 
 
 def set_topic(name: str, policy: Mapping[str, Any]) -> Call[r.Topic]:
-    """Set the whole policy (and `partitions` of a new topic); what is not in it goes back to the server's default."""
+    """Set the whole policy (and `partitions` of a new topic); omitted fields go back to the server's defaults."""
     return Call("PUT", _path("topics", name), r.Topic, msgspec.json.encode(policy))
 
 
 def delete_topic(name: str) -> Call[r.TopicDeleted]:
-    """Not repeatable: a second one would say not_found although the first one was done."""
+    """Not repeatable: a retry would be answered with not_found although the first try succeeded."""
     return Call("DELETE", _path("topics", name), r.TopicDeleted, repeatable=False)
 
 
@@ -295,7 +295,7 @@ def resume(name: str) -> Call[r.Paused]:
 def dead(
     name: str, cursor: str | None = None, limit: int | None = None, body: bool = True, tag: str | None = None
 ) -> Call[r.JobPage]:
-    """The dead come with their bodies, unless one says otherwise."""
+    """List dead jobs, by default with their bodies."""
     path = _query(_path("topics", name, "dead"), cursor=cursor, limit=limit, body=None if body else 0, tag=tag)
     return Call("GET", path, r.JobPage)
 
@@ -327,12 +327,12 @@ def push(name: str) -> Call[r.Push]:
 
 
 def set_push(name: str, target: Mapping[str, Any]) -> Call[r.Push]:
-    """Set the whole target; a secret as it was shown (whsec_...last4) means the one that is there."""
+    """Set the whole target. A masked secret, as the server shows it (whsec_...last4), keeps the stored one."""
     return Call("PUT", _path("topics", name, "push"), r.Push, msgspec.json.encode(target))
 
 
 def remove_push(name: str) -> Call[r.PushRemoved]:
-    """Not repeatable: a second one would say not_found although the first one was done."""
+    """Not repeatable: a retry would be answered with not_found although the first try succeeded."""
     return Call("DELETE", _path("topics", name, "push"), r.PushRemoved, repeatable=False)
 
 
@@ -356,12 +356,12 @@ def info() -> Call[r.Info]:
 
 
 def ready() -> Call[r.Readiness]:
-    """Not ready is an answer too, with its reasons."""
+    """Ask for readiness. A 503 is an answer here, with the reasons."""
     return Call("GET", "/readyz", r.Readiness, accepts=(503,))
 
 
 def headers_of(call: Call[Any], namespace: str | None, token: str | None) -> dict[str, str]:
-    """The request's own headers; the shell adds those of the connection."""
+    """The request's own headers; the client adds those of the connection."""
     headers = {"Accept": "application/json"}
     if call.body is not None:
         headers["Content-Type"] = "application/json"
@@ -373,7 +373,7 @@ def headers_of(call: Call[Any], namespace: str | None, token: str | None) -> dic
 
 
 def read_answer(call: Call[T], status: int, headers: Mapping[str, str], raw: bytes) -> Answer[T]:
-    """The typed answer, or raises the error that the answer is. Header names are lower case."""
+    """The typed answer. Raises the error that the answer describes. Header names must be lower case."""
     if not (200 <= status < 300 or status in call.accepts):
         error = read_error(status, headers, raw)
         if not call.many or isinstance(error, Unavailable | RateLimited):
@@ -390,8 +390,8 @@ def read_answer(call: Call[T], status: int, headers: Mapping[str, str], raw: byt
 
 
 def read_error(status: int, headers: Mapping[str, str], raw: bytes) -> DuelineApiError:
-    """The error that a status outside 2xx means, whatever its body is. A 502, 503 or 504 that is not this API's comes
-    from something between client and server, which does not know whether the server did it."""
+    """The error for a status outside 2xx, whatever its body is. A 502, 503 or 504 without an error of this API comes
+    from a proxy, which does not know whether the server executed the call."""
     try:
         body = msgspec.json.decode(raw, type=ErrorBody)
     except (msgspec.DecodeError, RecursionError):
@@ -405,10 +405,10 @@ def read_error(status: int, headers: Mapping[str, str], raw: bytes) -> DuelineAp
 
 
 def refusal_error(refusal: r.Refusal, id: str | None = None) -> DuelineApiError:
-    """The error that one item of a many-answer carries."""
+    """The error of one item in an answer about many jobs."""
     return error_of(refusal.code, refusal.message, refusal.field, id=id)
 
 
 def _seconds(text: str | None) -> float | None:
-    """Retry-After in seconds; a date or nonsense counts as not said."""
+    """Retry-After in seconds; dates and malformed values are ignored."""
     return float(text) if text is not None and text.isascii() and text.isdigit() else None

@@ -1,7 +1,7 @@
-"""The sync shell: keep-alive connections on plain sockets, shared by threads, and the tries of a call.
+"""The sync client: keep-alive connections on plain sockets, shared by threads, and the retry loop of a call.
 
-It decides nothing about the API: `api` and `calls` say what to ask and how to read the answer, `http1` knows the bytes,
-`patience` says whether to try again.
+It only does I/O. `api` and `calls` build requests and read answers, `http1` parses the bytes, and `patience` decides
+whether to retry.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEFAULT_TIMEOUT_S = 10.0
-IDLE_S = 50.0  # a connection that was not used for longer is not trusted: what lies between may have forgotten it
+IDLE_S = 50.0  # idle connections older than this are dropped: a NAT or proxy in between may have forgotten them
 _READ_BYTES = 262_144
 
 
@@ -39,8 +39,8 @@ class Client(Api):
         with Client("http://127.0.0.1:9277") as client:
             client.send("orders.close", {"order": 7}, delay="30m")
 
-    Nothing is opened before the first call. `close` may be called at any time, also twice, and after a fork the child
-    opens its own connections."""
+    The first call opens the first connection. `close` may be called at any time and more than once. After a fork, the
+    child opens its own connections."""
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class Client(Api):
         tls: ssl.SSLContext | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Without `url`, `namespace` or `token`, DUELINE_URL, DUELINE_NAMESPACE and DUELINE_TOKEN decide.
+        """`url`, `namespace` and `token` default to DUELINE_URL, DUELINE_NAMESPACE and DUELINE_TOKEN.
 
-        `timeout_s` is that of one try (a pull has its `wait` on top), `patience` how long and how often to try."""
+        `timeout_s` limits one try (a pull adds its `wait`); `patience` sets how long and how often to retry."""
         self._address = address_of(url, namespace, token)
         log.info(using(self._address.url))
         self._timeout_s = timeout_s
@@ -82,7 +82,7 @@ class Client(Api):
             connection.close()
 
     def do(self, plan: Plan[T]) -> T:
-        """The result of a method of `api`."""
+        """Execute a method of `api` and return its result."""
         if isinstance(plan, Call):
             return self.call(plan).value
         try:
@@ -108,7 +108,7 @@ class Client(Api):
                 return
 
     def call(self, call: Call[T]) -> Answer[T]:
-        """Do it, trying again where that is safe. Raises a DuelineApiError when it ends without success."""
+        """Execute a call, retrying where that is safe. Raises DuelineApiError when it fails."""
         tries, begin_s = Tries(self._patience, call, self._timeout_s), time.monotonic()
         request = self._address.request(call)
         while True:
@@ -120,7 +120,7 @@ class Client(Api):
             self._sleep(wait_s)
 
     def _exchange(self, request: bytes, timeout_s: float) -> Response:
-        """One try on one connection, which is kept only after a whole answer."""
+        """One try on one connection, which is kept only after a complete answer."""
         deadline_s = time.monotonic() + timeout_s
         connection = self._connected(timeout_s)
         kept = False
@@ -144,7 +144,7 @@ class Client(Api):
                 connection.close()
 
     def _connected(self, timeout_s: float) -> _Connection:
-        """A connection that lived a moment ago, or a new one."""
+        """An idle connection that still looks usable, or a new one."""
         while (connection := self._pop()) is not None:
             if connection.usable():
                 return connection
@@ -157,7 +157,7 @@ class Client(Api):
             raise connect_error(self.url, refused) from refused
 
     def _pop(self) -> _Connection | None:
-        """An idle connection, the last one used first. Those of a parent process are not ours to use."""
+        """The most recently used idle connection. Connections inherited from a parent process are never used."""
         if self._pid != os.getpid():
             self._idle, self._pid = deque(), os.getpid()
         try:
@@ -196,7 +196,7 @@ class _Connection:
                 raise ConnectionResetError("the server closed the connection")
 
     def usable(self) -> bool:
-        """Whether it may carry a request: bytes or an end before any request can only mean that it is over."""
+        """Whether it may carry a request. If it is readable before any request, the server has closed or broken it."""
         if time.monotonic() - self.idle_since_s > IDLE_S:
             return False
         poller = select.poll()
@@ -223,12 +223,12 @@ def secured(tls: ssl.SSLContext | None) -> ssl.SSLContext:
 
 
 def connect_error(url: str, refused: OSError) -> DuelineApiError:
-    """No connection: to be tried again, unless who answered is not who was called."""
+    """The error for a failed connect. It is retried, except when the certificate cannot be trusted."""
     if isinstance(refused, ValueError):  # ssl.SSLCertVerificationError is one
         return ServerFault("bad_certificate", f"{url} has no certificate that can be trusted: {reason_of(refused)}")
     return Unreachable("unreachable", f"no server answers at {url}: {reason_of(refused)}")
 
 
 def reason_of(error: Exception) -> str:
-    """An error of the network in few words."""
+    """A network error in a few words."""
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

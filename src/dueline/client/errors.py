@@ -1,4 +1,4 @@
-"""Every way a call can end without success, as one tree by code. No I/O.
+"""Every error that a call can raise, as one class tree. The server's error code selects the class. No I/O.
 
     DuelineApiError               code message field status id retry_after_s results
     ├── InvalidRequest            bad_json unknown_field missing_field invalid_field too_many_items body_too_large ...
@@ -8,12 +8,13 @@
     │   ├── IdExists ├── VersionMismatch ├── LeaseLost ├── JobLeased └── AlreadyDone
     ├── RateLimited               rate_limited
     ├── StoreFull                 store_full
-    ├── Unavailable               store_down loading draining: certainly not done
-    │   ├── Unreachable           no connection: certainly not done
-    │   └── UnknownOutcome        unknown_outcome, or the connection broke: may have been done, repeat with the same id
-    └── ServerFault               internal, or an answer that is not this API's
+    ├── Unavailable               store_down loading draining (these: not executed)
+    │   ├── Unreachable           no connection (not executed)
+    │   └── UnknownOutcome        unknown_outcome, or no answer came (may have been executed; repeat with the same id)
+    └── ServerFault               internal, or an answer that does not come from this API
 
-A code that this version does not know becomes the class of its status, so a newer server is still understood.
+A code that this version does not know maps to the class of its HTTP status, so a client works with newer servers.
+Catch UnknownOutcome before Unavailable where the difference matters.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ GONE = frozenset({"not_found", "already_done"})  # codes of a job that cannot be
 class DuelineApiError(Exception):
     """A call that was answered with an error, or not answered.
 
-    `code` is stable and says what happened, `message` says it in words, `field` names what was wrong in the request.
-    `results`: of a call on many jobs that took several requests, the results of those before this error."""
+    `code` is stable and meant for programs, `message` is for people, `field` names the invalid field of the request.
+    `results`: if a call on many jobs took several requests, the results of the requests before this error."""
 
     code: str = "error"
 
@@ -41,11 +42,11 @@ class DuelineApiError(Exception):
         self.status = status
         self.id = id
         self.retry_after_s: float | None = None
-        self.raw: bytes | None = None  # the answer as it came, where there was one
+        self.raw: bytes | None = None  # the unchanged answer, if there was one
         self.results: tuple[Any, ...] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Errors cross processes: workers, test runners and task pools pickle them."""
+        """Errors must survive pickling, because workers, test runners and task pools pass them between processes."""
         return type(self), (self.code, self.message, self.field, self.status, self.id), self.__dict__
 
     def __str__(self) -> str:
@@ -53,13 +54,13 @@ class DuelineApiError(Exception):
 
 
 class InvalidRequest(DuelineApiError):
-    """The server does not accept the request as it is; repeating it changes nothing."""
+    """The server rejects the request; repeating it unchanged does not help."""
 
     code = "invalid_request"
 
 
 class NotAllowed(DuelineApiError):
-    """The token is missing, wrong, or may not do this."""
+    """The token is missing or wrong, or does not permit this call; or the server refuses the push target's address."""
 
     code = "forbidden"
 
@@ -89,7 +90,7 @@ class VersionMismatch(Conflict):
 
 
 class LeaseLost(Conflict):
-    """The lease is over; somebody else may hold the job."""
+    """The lease has ended; another consumer may hold the job."""
 
     code = "lease_lost"
 
@@ -107,37 +108,37 @@ class AlreadyDone(Conflict):
 
 
 class RateLimited(DuelineApiError):
-    """Too many calls; certainly not done."""
+    """Too many calls; this one was not executed."""
 
     code = "rate_limited"
 
 
 class StoreFull(DuelineApiError):
-    """The store takes no more jobs until some are finished or removed."""
+    """The store accepts no more jobs until some are finished or removed."""
 
     code = "store_full"
 
 
 class Unavailable(DuelineApiError):
-    """The server cannot do this now; certainly not done."""
+    """The server cannot do this now. The call was not executed, except for the subclass UnknownOutcome."""
 
     code = "unavailable"
 
 
 class Unreachable(Unavailable):
-    """No connection could be made; certainly not done."""
+    """No connection could be made; the call was not executed."""
 
     code = "unreachable"
 
 
 class UnknownOutcome(Unavailable):
-    """The call may have been done: repeat it with the same id."""
+    """The call may have been executed: repeat it with the same id."""
 
     code = "unknown_outcome"
 
 
 class ServerFault(DuelineApiError):
-    """The server failed, or what answered is not a Dueline server."""
+    """The server failed, or the answer does not come from a Dueline server."""
 
     code = "internal"
 
@@ -161,7 +162,7 @@ BY_STATUS: dict[int, type[DuelineApiError]] = {
     507: StoreFull,
 }
 
-# Errors of single items of a many-answer carry a code and no status of their own.
+# In an answer about many jobs, an item's error carries a code but no status.
 STATUS_OF_CODE: dict[str, int] = {
     "unauthorized": 401,
     "forbidden": 403,
@@ -187,7 +188,7 @@ STATUS_OF_CODE: dict[str, int] = {
 def error_of(
     code: str, message: str, field: str | None = None, status: int | None = None, id: str | None = None
 ) -> DuelineApiError:
-    """The error for a code; `status` decides for codes that are not known here."""
+    """The error for a code; for codes unknown here, `status` selects the class."""
     effective = status if status is not None else STATUS_OF_CODE.get(code, 400)
     kind = BY_CODE.get(code) or BY_STATUS.get(effective)
     if kind is None:

@@ -1,8 +1,8 @@
-"""The client's HTTP/1.1 as bytes: a request is written, an answer is read piece by piece. No I/O.
+"""The client's HTTP/1.1: it encodes requests and parses answers incrementally. No I/O.
 
-Both shells move bytes and nothing else, so what counts as an answer is decided here once. The reader takes the framings
-that a server or a proxy in front of it may use (a length, chunks, an end of the connection) and refuses what is
-ambiguous: an answer whose end is in doubt is never given to a caller, and its connection is never used again.
+Both clients only move bytes; all parsing is here. The reader accepts the framings that a server or a proxy may use
+(Content-Length, chunked, end of connection) and rejects ambiguous ones: an answer whose end is in doubt is never
+returned to a caller, and its connection is never reused.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _HEX = re.compile(rb"[0-9A-Fa-f]{1,12}")
 
 
 class BadAnswer(Exception):
-    """What came is not an HTTP/1.1 answer, or its end is in doubt."""
+    """The bytes are not an HTTP/1.1 answer, or its end is in doubt."""
 
 
 class Response(msgspec.Struct, frozen=True):
-    """A whole answer. Header names are lower case. `reusable`: the connection may carry another request."""
+    """A complete answer. Header names are lower case. `reusable`: the connection may carry another request."""
 
     status: int
     headers: dict[str, str]
@@ -37,7 +37,7 @@ class Response(msgspec.Struct, frozen=True):
 
 
 def request_bytes(method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
-    """A whole request. The caller has checked that nothing in it has a line break."""
+    """A complete request. The caller has checked that no header contains a line break."""
     lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
     if body is None:
         return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
@@ -54,7 +54,7 @@ class _At(Enum):
 
 
 class ResponseReader:
-    """Reads one answer. `feed` what arrives until it returns the Response; `end` when the connection ended first."""
+    """Reads one answer. Call `feed` with incoming bytes until it returns the Response; `end` if the connection ends."""
 
     def __init__(self) -> None:
         self._at = _At.HEAD
@@ -66,7 +66,7 @@ class ResponseReader:
         self._left = 0
 
     def feed(self, data: bytes) -> Response | None:
-        """The answer as soon as it is whole, else None. Raises BadAnswer."""
+        """The answer as soon as it is complete, else None. Raises BadAnswer."""
         self._buffer += data
         while self._step():
             if self._at is _At.HEAD:  # a body has been read to its end
@@ -74,15 +74,15 @@ class ResponseReader:
         return None
 
     def end(self) -> Response | None:
-        """The connection ended. The answer, if that end was its mark; None when it was cut."""
+        """The connection ended. The answer, if it ends with the connection; None if it was cut off."""
         return self._whole() if self._at is _At.CLOSE else None
 
     def _whole(self) -> Response:
-        reusable = self._reusable and not self._buffer  # bytes that nobody asked for: out of step
+        reusable = self._reusable and not self._buffer  # unrequested bytes: the connection is out of step
         return Response(self._status, self._headers, bytes(self._body), reusable)
 
     def _step(self) -> bool:
-        """Read on by one piece; whether something was done. Back at HEAD means that the answer is whole."""
+        """Parse one more element; False when bytes are missing. Back at HEAD, the answer is complete."""
         if self._at is _At.HEAD:
             return self._read_head()
         if self._at is _At.CLOSE:
@@ -127,7 +127,7 @@ class ResponseReader:
         return True
 
     def _frame(self, modern: bool) -> None:
-        """Where the body ends, and whether the connection lives on."""
+        """Determine where the body ends, and whether the connection can be reused."""
         coding, length = self._headers.get("transfer-encoding"), self._headers.get("content-length")
         self._reusable = modern and "close" not in _words(self._headers.get("connection", ""))
         if coding is not None and length is not None:
@@ -146,19 +146,19 @@ class ResponseReader:
             self._at, self._reusable = _At.CLOSE, False
 
     def _read_chunk(self) -> bool:
-        """Data of a chunk and the line break after it."""
+        """Read the data of a chunk and the line break after it."""
         if self._left > 0:
             self._left -= self._take(min(self._left, len(self._buffer)))
         if self._left > 0 or len(self._buffer) < 2:
             return False
         if not self._buffer.startswith(b"\r\n"):
-            raise BadAnswer("a chunk of the answer is longer than it said")
+            raise BadAnswer("a chunk of the answer is longer than its declared size")
         del self._buffer[:2]
         self._at = _At.CHUNK_SIZE
         return True
 
     def _read_line(self) -> bool:
-        """The size of a chunk, or a line of the trailer; an empty one ends the answer."""
+        """Read the size of a chunk, or a line of the trailer; an empty line ends the answer."""
         end = self._buffer.find(b"\r\n")
         if end < 0 or end > MAX_CHUNK_LINE_BYTES:
             if len(self._buffer) > MAX_CHUNK_LINE_BYTES:
@@ -178,7 +178,7 @@ class ResponseReader:
 
 
 def _headers(lines: list[bytes]) -> dict[str, str]:
-    """Lower-case names and their values; a name that comes twice has both, except where two would be ambiguous."""
+    """Lower-case names and their values. Repeated headers are joined, except where that would be ambiguous."""
     found: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.decode("latin-1").partition(":")

@@ -1,13 +1,13 @@
 """One definition of a method for both clients. No I/O.
 
-A method of the API is written once, in `api`, as a function that builds what has to be done:
+A method of the API is written once, in `api`, as a function that returns a plan:
 
     Call[T]                         one request whose answer is the result
     Steps[T]                        a generator: it yields calls, gets their values back and returns the result
     Pages[T]                        a list that comes in pages
 
-`@method` and `@pages` bind that to the client they are looked up on. On a Client the method does it and returns T; on
-an AsyncClient it returns a coroutine of T (an iterator, an async iterator). Arguments and their types are kept.
+`@method` and `@pages` bind the plan to the client. On a Client, the method executes it and returns T (or an iterator).
+On an AsyncClient, it returns a coroutine of T (or an async iterator). Type checkers see the original arguments.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Plan = Call[T] | Steps[T]
 
 
 class Pages(msgspec.Struct, Generic[T], frozen=True):
-    """A list in pages: the call for the page at a cursor (None: the first), and the rows of a page."""
+    """A paged list: how to call for the page at a cursor (None: the first page), and how to get the rows of a page."""
 
     at: Callable[[str | None], Call[Any]]
     rows: Callable[[Any], Sequence[T]]
@@ -64,7 +64,7 @@ class method(Generic[P, T]):
 
 
 class pages(Generic[P, T]):
-    """A method that walks over all pages of a list. Each page is asked for when its first row is wanted."""
+    """A method that iterates over all pages of a list. Each page is fetched when its first row is needed."""
 
     def __init__(self, plan: Callable[Concatenate[Any, P], Pages[T]]) -> None:
         self._plan = plan

@@ -1,11 +1,11 @@
-"""When a call is tried again, as data and one small state. No clock, no I/O but a line in the log.
+"""When to retry a call. Holds a policy and the state of one call; no clock, and no I/O except a log line.
 
-Tried again is a call that was certainly not done (503 store_down, loading, draining; 429; no connection), and a call
-that may have been done but may be done twice (`Call.repeatable`). An id is made before the first try, so every try of a
-send means the same job; ack, release and extend carry a lease token, so a try that comes late changes nothing.
+A call is retried if it was certainly not executed (503 store_down, loading, draining; 429; no connection), or if it may
+have been executed but is idempotent (`Call.repeatable`). An id is generated before the first try, so all tries of a
+send refer to the same job. Ack, release and extend carry a lease token, so a late try changes nothing.
 
-A refusal that follows a try of unknown outcome is unknown too: a release that was done and whose answer was lost says
-`lease_lost` when it is repeated. It is raised as UnknownOutcome, never as "certainly not done".
+If a try of unknown outcome is followed by a refusal, the outcome is still unknown: when the answer to a successful
+release is lost, its retry is refused with `lease_lost`. Such a refusal is raised as UnknownOutcome.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ DEADLINE_S = 30.0
 
 
 class Patience(msgspec.Struct, frozen=True):
-    """How patient a client is.
+    """How long and how often a client retries.
 
-    `deadline_s`: a call ends within this time, over all tries; a pull may also wait its own time. 0: one try only.
-    Waits double from `first_s` to `most_s`, each drawn from [wait * (1 - jitter), wait]; after a Retry-After they come
-    on top of it. `unreachable` False: a refused connection is final."""
+    `deadline_s`: the time limit of a call over all its tries; a pull adds its own wait. 0: a single try.
+    Waits double from `first_s` to `most_s`, each drawn from [wait * (1 - jitter), wait]; they are added to a
+    Retry-After. `unreachable` False: a refused connection is not retried."""
 
     deadline_s: float = DEADLINE_S
     first_s: float = 0.1
@@ -41,7 +41,7 @@ class Patience(msgspec.Struct, frozen=True):
 
 
 class Tries:
-    """The tries of one call. The shell says how much time has passed since it began."""
+    """The tries of one call. The caller passes in the time that has elapsed since the call began."""
 
     def __init__(self, patience: Patience, call: Call[Any], timeout_s: float) -> None:
         self._patience = patience
@@ -49,7 +49,7 @@ class Tries:
         self._held_s = call.wait_ms / 1000
         self._timeout_s = timeout_s + self._held_s
         self._failed = 0
-        self._begun_s = 0.0  # when the try began that is under way
+        self._begun_s = 0.0  # when the current try began
         self._unknown: DuelineApiError | None = None
 
     def timeout_s(self, elapsed_s: float) -> float:
@@ -63,10 +63,10 @@ class Tries:
         return self._patience.deadline_s + self._held_s
 
     def wait_s(self, error: DuelineApiError, elapsed_s: float, draw: float | None = None) -> float:
-        """A try failed: the time to wait before the next one. Raises what the caller shall see when there is none.
+        """The time to wait before the next try, after a try has failed. Raises the final error if there is no next try.
 
-        There is none that would begin after the deadline, nor one that would be refused after it, if the server needs
-        as long again: it would only end as a timeout that hides the reason."""
+        There is no next try if it would begin after the deadline, or if it would fail after the deadline should the
+        server take as long as last time. Such a try would only time out and hide the real reason."""
         self._failed += 1
         is_unknown = isinstance(error, UnknownOutcome)
         wait_s = self._backoff_s(random() if draw is None else draw) + (error.retry_after_s or 0.0)
@@ -82,7 +82,7 @@ class Tries:
         return wait_s
 
     def answered(self, answer: Answer[T]) -> Answer[T]:
-        """The answer of the last try, in which a refused item is unknown when an earlier try was."""
+        """The answer of the last try. If an earlier try had an unknown outcome, so have the refused items."""
         value: Any = answer.value
         if self._unknown is None or not isinstance(value, r.Outcomes):
             return answer
@@ -97,14 +97,14 @@ class Tries:
         return isinstance(error, Unavailable | RateLimited)
 
     def _counted(self, error: DuelineApiError, elapsed_s: float) -> DuelineApiError:
-        """The error of the last try, with how long it was tried in all."""
+        """The error of the last try, with the number of tries and their total time."""
         if self._failed > 1:
             error.message = f"{error.message.rstrip('.')}, after {self._failed} tries in {elapsed_s:.1f} s"
             error.args = (error.message,)
         return error
 
     def _final(self, error: DuelineApiError) -> DuelineApiError:
-        """The error as it is, or as unknown when an earlier try may have done what this one did not."""
+        """The error unchanged, or UnknownOutcome if an earlier try may have been executed."""
         certain = isinstance(error, IdExists | InvalidRequest)  # an earlier try met the same refusal
         if self._unknown is None or certain or isinstance(error, UnknownOutcome) or self._call.method == "GET":
             return error
@@ -117,7 +117,7 @@ class Tries:
 
 
 def _unknown(earlier: DuelineApiError, last: DuelineApiError) -> UnknownOutcome:
-    """What is left to say when an earlier try may have been done and the last one was not."""
+    """The error when an earlier try may have been executed and the last one was not."""
     message = f"an earlier try may have been done ({earlier.message}); the last one was not: {last.message}"
     error = UnknownOutcome("unknown_outcome", message, last.field, last.status, last.id or earlier.id)
     error.__cause__ = last

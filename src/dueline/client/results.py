@@ -1,7 +1,7 @@
-"""What the native API answers, as frozen values. No I/O.
+"""The answers of the native API as frozen values. No I/O.
 
-The names are those of the wire. A field that this version does not know is ignored, so that a newer server is still
-understood. A JSON body is kept as its raw text (`msgspec.Raw`): it comes back byte for byte.
+Field names are those of the API. Unknown fields are ignored, so a client works with newer servers. A JSON body is kept
+as raw text (`msgspec.Raw`) and is returned byte for byte.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHOWN_BYTES = 200  # of a body in a repr
 
 
 class Payload(msgspec.Struct, frozen=True, kw_only=True):
-    """The three ways a body stands in an answer. At most one of them is set."""
+    """The three forms that a body has in an answer. At most one of them is set."""
 
     body: Raw | UnsetType = UNSET
     body_base64: str | UnsetType | None = UNSET
@@ -31,7 +31,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def data(self) -> bytes | None:
-        """The body as bytes: JSON text, or the decoded base64. None when the answer has none."""
+        """The body as bytes: JSON text, or the decoded base64. None when the answer has no body."""
         if isinstance(self.body, Raw):
             return bytes(self.body)
         if isinstance(self.body_base64, str):
@@ -49,11 +49,11 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True):
 
     def body_as(self, type: type[T]) -> T:
         """The body as a value of `type`: a msgspec struct, dataclass, TypedDict, pydantic model, a list of them, or any
-        type that msgspec decodes. Raises msgspec.ValidationError (pydantic: its own) when it is not one."""
+        type that msgspec decodes. Raises msgspec.ValidationError, or pydantic's, when the body does not fit."""
         return decode_as(type, self.data or b"null")
 
     def __repr__(self) -> str:
-        """The id, the topic, the beginning of the body, and whatever differs from its default."""
+        """The id, the topic, the start of the body, and every other field that differs from its default."""
         shown: list[str] = []
         for field in msgspec.structs.fields(self):
             value = getattr(self, field.name)
@@ -66,7 +66,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(Payload, frozen=True, kw_only=True):
-    """A job as it is at the moment of the answer."""
+    """A job as it was when the server answered."""
 
     id: str
     topic: str
@@ -96,7 +96,7 @@ class Job(Payload, frozen=True, kw_only=True):
 
 
 class LeasedJob(Payload, frozen=True, kw_only=True):
-    """A job under a lease. `lease` is the token that ack, release and extend need."""
+    """A leased job. `lease` is the token that ack, release and extend need."""
 
     id: str
     topic: str
@@ -118,7 +118,7 @@ class LeasedJob(Payload, frozen=True, kw_only=True):
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """result: created | kept | replaced | appended. `items_count` of a merge group only."""
+    """result: created | kept | replaced | appended. `items_count` is set for merge groups only."""
 
     id: str
     topic: str
@@ -136,7 +136,7 @@ class Sent(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why one item, or a whole call, was not done."""
+    """Why one item, or a whole call, was refused."""
 
     code: str
     message: str
@@ -144,7 +144,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class SentItem(msgspec.Struct, frozen=True):
-    """One line of a many-send: either a result or an error."""
+    """One item of send_many: either a result or an error."""
 
     id: str | None = None
     topic: str | None = None
@@ -163,7 +163,7 @@ class SentItem(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """One line of ack, release, extend, cancel, revive, purge, or the answer of fire and cancel of one."""
+    """What happened to one job in an ack, release, extend, cancel, fire, revive or purge."""
 
     id: str
     result: str | None = None
@@ -192,7 +192,7 @@ class SentMany(msgspec.Struct, frozen=True):
 
 
 class Bulk(msgspec.Struct, frozen=True):
-    """What a call by filter did. Exactly one of cancelled, revived, purged is there. `complete` False: call again."""
+    """What a call by filter did. One of cancelled, revived and purged is set. `complete` False: call again."""
 
     matched: int
     dry_run: bool = False
@@ -207,13 +207,13 @@ class Bulk(msgspec.Struct, frozen=True):
 
 
 class LeasedJobs(msgspec.Struct, frozen=True):
-    """What a pull gave; empty when nothing was due."""
+    """The jobs that a pull leased; empty when nothing was due."""
 
     jobs: tuple[LeasedJob, ...]
 
 
 class JobPage(msgspec.Struct, frozen=True):
-    """One page of jobs. A page may be empty and still have a cursor. `by_reason` only in the list of the dead."""
+    """One page of jobs. A page may be empty and still have a cursor. `by_reason` is set for lists of dead jobs only."""
 
     jobs: tuple[Job, ...]
     next_cursor: str | None = None
@@ -232,8 +232,8 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """A topic's figures and policy. The policy is kept as the server wrote it; its `by_worker` names the fields that a
-    worker set. `version` changes with the policy, a pause and the push target."""
+    """A topic's counts and policy. The policy is kept as the server wrote it; its `by_worker` names the fields that a
+    worker set. `version` changes with the policy, the paused flag and the push target."""
 
     topic: str
     counts: Counts
@@ -256,14 +256,14 @@ class TopicPage(msgspec.Struct, frozen=True):
 
 
 class TopicDeleted(msgspec.Struct, frozen=True):
-    """The answer of the deletion of a topic."""
+    """The answer to the deletion of a topic."""
 
     topic: str
     result: str
 
 
 class Namespace(msgspec.Struct, frozen=True):
-    """A namespace that has a topic."""
+    """A namespace with at least one topic."""
 
     namespace: str
 
@@ -276,7 +276,7 @@ class NamespacePage(msgspec.Struct, frozen=True):
 
 
 class Paused(msgspec.Struct, frozen=True):
-    """The answer of pause and resume."""
+    """The answer to pause and resume."""
 
     topic: str
     paused: bool
@@ -284,7 +284,7 @@ class Paused(msgspec.Struct, frozen=True):
 
 
 class Push(msgspec.Struct, frozen=True):
-    """A push target and how it fares. Secrets are masked."""
+    """A push target, its settings and current state. Secrets are masked."""
 
     state: str
     url: str | None = None
@@ -304,14 +304,14 @@ class Push(msgspec.Struct, frozen=True):
 
 
 class PushRemoved(msgspec.Struct, frozen=True):
-    """The answer of the removal of a push target."""
+    """The answer to the removal of a push target."""
 
     topic: str
     result: str
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One call of a push target. `status` None: no answer came."""
+    """One call to a push target. `status` None: no answer came."""
 
     id: str
     attempt: int
@@ -323,14 +323,14 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class AttemptPage(msgspec.Struct, frozen=True):
-    """One page of calls, the newest first."""
+    """One page of calls, newest first."""
 
     attempts: tuple[Attempt, ...]
     next_cursor: str | None = None
 
 
 class Info(msgspec.Struct, frozen=True):
-    """What a server says about itself."""
+    """What a server reports about itself."""
 
     version: str
     namespace: str | None = None
@@ -342,7 +342,7 @@ class Info(msgspec.Struct, frozen=True):
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """Whether a server can do its work, and if not, why. `warnings`: what should be known all the same."""
+    """Whether a server is ready, and if not, why. `warnings`: problems that do not make it unready."""
 
     ready: bool
     reasons: tuple[Any, ...] = ()
@@ -350,7 +350,7 @@ class Readiness(msgspec.Struct, frozen=True):
 
 
 def _beginning(data: bytes, is_bytes: bool) -> str:
-    """The beginning of a body: JSON as it is written, with escapes for what does not print."""
+    """The start of a body: JSON text as written, with unprintable characters escaped."""
     begin = data[:SHOWN_BYTES]
     text = repr(begin) if is_bytes else "".join(map(_printable, begin.decode(errors="backslashreplace")))
     return text if len(begin) == len(data) else f"{text}... ({len(data)} bytes)"

@@ -1,9 +1,9 @@
-"""A job to send, from Python values: bodies, times and policy in the words of the API. No I/O.
+"""Builds a job to send from Python values: its body, times and policy in the API's terms. No I/O.
 
     new_job({"order": 7}, delay="30m")  ->  NewJob with an id of its own
 
-The id is made here, before anything is sent, so that every try of a send, and a whole `send_many` that is repeated,
-means the same jobs.
+The id is generated here, before anything is sent. Retrying a send, or a whole `send_many`, therefore never creates a
+second job.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ RetryRule = Waits | int
 
 
 class MergePolicy(TypedDict, total=False):
-    """When a merge group is due and how large it gets; what is not said is the topic's, else the default.
+    """When a merge group is due and how large it gets. Omitted fields use the topic's values, else the defaults.
 
-    `quiet`: so long after its newest item (then sends give no time of their own). `max_wait`: so long after its opening
-    at the latest. `max_items`: due now with so many. `update`: whose time counts where sends give one, that of the
-    first ("once") or of the last ("always")."""
+    `quiet`: due this long after its newest item (sends then give no time of their own). `max_wait`: due this long after
+    its first item at the latest. `max_items`: due now with this many items. `update`: if sends give times, the first
+    one's counts ("once") or the last one's ("always")."""
 
     quiet: Duration | None
     max_wait: Duration | None
@@ -36,20 +36,20 @@ class MergePolicy(TypedDict, total=False):
 
 
 class MergeOptions(MergePolicy, total=False):
-    """The merge group that a send joins, by its `key`. `item_id`: an item that the group has already is not added
-    again; one is made when none is given."""
+    """The merge group that a send joins, by its `key`. `item_id`: an item that is already in the group is not added
+    again; generated if not given."""
 
     key: Required[str]
     item_id: str | None
 
 
 class Policy(TypedDict, total=False):
-    """How a job is delivered; what is not said is the topic's, else the server's default.
+    """How a job is delivered. Omitted fields use the topic's values, else the server's defaults.
 
-    `lease`: how long a consumer has. `ttl`: how long after its due time it is still worth doing. `max_attempts`: None
-    means no limit. `retry`: waits before the 2nd, 3rd... attempt, such as ["2m", "10m", "1h"] (used up: dead), or
-    {"base_ms", "factor", "max_ms", "jitter"}, or "none": at once, or a number: `retry=3` is `max_attempts=4`, the first
-    attempt and three retries, with the waits of the topic or the server."""
+    `lease`: how long a consumer has for it. `ttl`: it expires this long after its due time. `max_attempts`: None means
+    no limit. `retry`: the waits before the 2nd, 3rd... attempt, such as ["2m", "10m", "1h"] (after the last one the job
+    is dead); or {"base_ms", "factor", "max_ms", "jitter"}; or "none" to retry at once; or a number: `retry=3` is
+    `max_attempts=4`, the first attempt and three retries, with the waits of the topic or the server."""
 
     lease: Duration | None
     ttl: Duration | None
@@ -67,17 +67,17 @@ class Times(TypedDict, total=False):
 
 
 class Edits(Policy, Times, total=False):
-    """What `patch` can change; what is not said stays."""
+    """The fields that `patch` can change. Omitted fields keep their values."""
 
     body: Any
 
 
 class SendOptions(Policy, Times, total=False):
-    """All that a send can say beside the body.
+    """All options of a send.
 
-    `id`: 1 to 128 of A-Z a-z 0-9 . _ : - and unique in its topic; one is made when none is given. `on_conflict`: what
-    happens when the id is taken: "reject" (IdExists, unless it is the same request), "keep" (the old job stays) or
-    "replace". `merge`: be an item of a merge group, named by its key, instead of a job; then without `id`."""
+    `id`: 1 to 128 of A-Z a-z 0-9 . _ : - and unique in its topic; generated if not given. `on_conflict`: what happens
+    when the id is taken: "reject" (IdExists, unless it is the same request), "keep" (the old job stays) or "replace".
+    `merge`: add an item to the merge group with this key instead of creating a job; excludes `id`."""
 
     id: str | None
     on_conflict: OnConflict | None
@@ -90,7 +90,7 @@ _OPTIONS = frozenset(SendOptions.__annotations__)
 def new_job(body: Any = None, **options: Unpack[SendOptions]) -> NewJob:
     """One job for `send_many`. Raises TypeError or ValueError that names the argument."""
     if not options.keys() <= _OPTIONS:
-        raise TypeError(f"a job has no {', '.join(sorted(options.keys() - _OPTIONS))}")
+        raise TypeError(f"a job has no option {', '.join(sorted(options.keys() - _OPTIONS))}")
     fields = job_fields(cast("Mapping[str, Any]", options))
     fields.update(body_fields(body))
     id, merge = options.get("id"), options.get("merge")
@@ -100,7 +100,7 @@ def new_job(body: Any = None, **options: Unpack[SendOptions]) -> NewJob:
 
 
 def _merge(merge: str | MergeOptions) -> Merge:
-    """The group of an item, with an id of the item so that a repeat adds it once."""
+    """The group of an item, with an item id so that a retry does not add the item again."""
     if isinstance(merge, str):
         return Merge(merge, item_id=new_id())
     unknown = merge.keys() - {*MergePolicy.__annotations__, *MergeOptions.__annotations__}
@@ -121,7 +121,7 @@ def merge_fields(merge: MergePolicy | MergeOptions) -> dict[str, Any]:
 
 
 def job_fields(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Policy and times as the fields of a request; what they have beside is left out."""
+    """The policy and times among the options, as the fields of a request; other options are left out."""
     fields = time_fields(options.get("delay"), options.get("at"))
     for name, value in with_attempts(options).items():
         make = _FIELDS.get(name)
@@ -148,7 +148,7 @@ _FIELDS: dict[str, Callable[[dict[str, Any], Any], None]] = {
 
 
 def time_fields(delay: Duration | None, at: Moment | None) -> dict[str, Any]:
-    """At most one time. A text is sent as it was written: the server reads it to the last digit."""
+    """At most one time. A text is sent unchanged, so that the server sees its full precision."""
     if delay is not None and at is not None:
         raise ValueError("give delay or at, not both")
     if delay is not None:
@@ -160,12 +160,12 @@ def time_fields(delay: Duration | None, at: Moment | None) -> dict[str, Any]:
 
 
 def with_attempts(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The same options, with a number of retries as `max_attempts`. Raises ValueError."""
+    """The options, with a `retry` that is a number replaced by `max_attempts`. Raises ValueError."""
     retries = options.get("retry")
     if not isinstance(retries, int) or isinstance(retries, bool):
         return options
     if retries < 0:
-        raise ValueError("retry: a number of retries is at least 0")
+        raise ValueError("retry: a number of retries must be at least 0")
     if "max_attempts" in options:
         raise ValueError(f"retry={retries} is max_attempts={retries + 1}: give one of them")
     others = {name: value for name, value in options.items() if name != "retry"}
@@ -189,10 +189,10 @@ _BYTES = (bytes, bytearray, memoryview)
 
 
 def body_fields(body: Any) -> dict[str, Any]:
-    """Bytes travel as base64; `msgspec.Raw` is JSON text that is sent as it is; anything else as its JSON.
+    """Bytes are sent as base64, `msgspec.Raw` is JSON text and is sent unchanged, anything else is encoded as JSON.
 
-    Beside Python's own values these are JSON: msgspec structs, dataclasses, attrs classes, pydantic models, datetimes,
-    UUIDs, Decimals and enums. Raises TypeError for what is none of them."""
+    Besides Python's own values, these encode as JSON: msgspec structs, dataclasses, attrs classes, pydantic models,
+    datetimes, UUIDs, Decimals and enums. Raises TypeError for other values."""
     if isinstance(body, _BYTES):
         return {"body_base64": bytes_body(bytes(cast("bytes", body)))}
     if isinstance(body, Raw):
@@ -201,7 +201,7 @@ def body_fields(body: Any) -> dict[str, Any]:
 
 
 def _as_json(value: Any) -> Any:
-    """What msgspec does not know: a pydantic model says itself what its JSON is, by the names that it reads."""
+    """The hook for values that msgspec does not know: a pydantic model serialises itself, with the names it reads."""
     dump = getattr(value, "model_dump", None)
     if dump is None:
         raise TypeError(f"a {type(value).__name__} cannot be the body of a job: it is neither JSON nor bytes")

@@ -1,7 +1,7 @@
-"""What a Python program says about time, as the numbers of the API. No I/O, no clock.
+"""Converts Python's durations and moments into the API's milliseconds. No I/O, no clock.
 
 A duration is a text ("90s", "1h30m": numbers with units ms s m h d w), a number of seconds, or a timedelta. A moment is
-an aware datetime or an RFC 3339 text with an offset. Part milliseconds round up: nothing may be early.
+an aware datetime or an RFC 3339 text with an offset. Fractions of a millisecond round up, because no job may be early.
 """
 
 from __future__ import annotations

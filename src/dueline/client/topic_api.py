@@ -1,4 +1,4 @@
-"""The methods on topics, their push targets, and the server; `api` has those on jobs. No I/O.
+"""The client methods on topics, their push targets and the server. Those on jobs are in `api`. No I/O.
 
 topics          topics topic set_topic delete_topic pause resume namespaces
 push targets    push set_push remove_push pause_push resume_push attempts
@@ -21,16 +21,16 @@ PAGE_ROWS = 500
 
 
 class TopicApi:
-    """What a Client and an AsyncClient can do with topics."""
+    """The methods on topics that Client and AsyncClient share."""
 
     @pages
     def topics(self, page: int = PAGE_ROWS) -> Pages[r.Topic]:
-        """All topics of the namespace with their figures."""
+        """All topics of the namespace with their counts."""
         return Pages(lambda cursor: calls.topics(cursor, page), _topics)
 
     @method
     def topic(self, topic: str) -> Call[r.Topic]:
-        """A topic's figures and policy. Raises NotFound when it was never used."""
+        """A topic's counts and policy. Raises NotFound when the topic was never used."""
         return calls.topic(topic)
 
     @method
@@ -54,13 +54,13 @@ class TopicApi:
         set_by: Literal["worker"] | None = None,
         by_worker: Sequence[str] = (),
     ) -> Call[r.Topic]:
-        """Set the whole policy of a topic: what is not said is the server's default again. It holds for jobs that are
-        sent from then on. `on_dead`: the topic or the URL that dead jobs are sent on to. `partitions` only of a topic
-        that is new.
+        """Set the whole policy of a topic: omitted fields go back to the server's defaults. It applies to jobs that are
+        sent from now on. `on_dead`: the topic or URL that dead jobs are forwarded to. `partitions` can be set for new
+        topics only.
 
-        `version`: only if the topic still has it, else VersionMismatch. `by_worker`: the fields that stay a worker's,
-        in the form that `Topic.policy` shows. `set_by="worker"`: changes only what is unset or a worker's; an
-        operator's values stay, and so does what is not said."""
+        `version`: raises VersionMismatch if the topic has changed since. `by_worker`: the fields that remain owned by a
+        worker, in the form that `Topic.policy` shows. `set_by="worker"`: changes only fields that are unset or owned by
+        a worker; omitted fields and an operator's values stay."""
         durations = {"lease": lease, "ttl": ttl, "retain": retain, "dead_retain": dead_retain, "spread": spread}
         policy: dict[str, Any] = {
             f"{name}_ms": duration_ms(value, name) for name, value in durations.items() if value is not None
@@ -84,30 +84,30 @@ class TopicApi:
 
     @method
     def delete_topic(self, topic: str) -> Call[r.TopicDeleted]:
-        """Delete a topic with its policy and push target. Raises Conflict (topic_not_empty) while it holds jobs, and
+        """Delete a topic with its policy and push target. Raises Conflict (topic_not_empty) while it has jobs, and
         NotFound when there is no such topic."""
         return calls.delete_topic(topic)
 
     @pages
     def namespaces(self, page: int = PAGE_ROWS) -> Pages[r.Namespace]:
-        """All namespaces that have a topic."""
+        """All namespaces with at least one topic."""
         return Pages(lambda cursor: calls.namespaces(cursor, page), _namespaces)
 
     @method
     def pause(self, topic: str, until: Moment | None = None) -> Call[r.Paused]:
-        """Stop delivery, until a moment or a resume. Sends are taken, running leases go on."""
+        """Stop delivery until a moment, or until resumed. Sends are still accepted and running leases continue."""
         return calls.pause(topic, None if until is None else moment_ms(until, "until"))
 
     @method
     def resume(self, topic: str) -> Call[r.Paused]:
-        """Deliver again."""
+        """Resume delivery."""
         return calls.resume(topic)
 
     # Push targets.
 
     @method
     def push(self, topic: str) -> Call[r.Push]:
-        """A topic's push target and how it fares. Raises NotFound when it has none."""
+        """A topic's push target and its current state. Raises NotFound when it has none."""
         return calls.push(topic)
 
     @method
@@ -128,10 +128,10 @@ class TopicApi:
         secrets: Sequence[str] = (),
         paused: bool = False,
     ) -> Call[r.Push]:
-        """Have the jobs of a topic delivered by HTTP calls to `url`, or to a `service` that discovery resolves.
+        """Deliver the jobs of a topic by HTTP calls to `url`, or to a `service` that discovery resolves.
 
-        The whole target: what is not said has its default. `breaker`: `{"failures", "open_ms"}`, or False for none. A
-        secret as it is shown means the one that is there."""
+        This replaces the whole target: omitted fields get their defaults. `breaker`: `{"failures", "open_ms"}`, or
+        False for none. A masked secret, as `push` shows it, keeps the stored one."""
         said = {
             "url": url,
             "service": service,
@@ -151,22 +151,22 @@ class TopicApi:
 
     @method
     def remove_push(self, topic: str) -> Call[r.PushRemoved]:
-        """Remove the target; the jobs stay and can be pulled."""
+        """Remove the push target. The jobs stay and can be pulled."""
         return calls.remove_push(topic)
 
     @method
     def pause_push(self, topic: str) -> Call[r.Paused]:
-        """Make no more calls until resumed."""
+        """Stop calling the push target until resumed."""
         return calls.pause_push(topic)
 
     @method
     def resume_push(self, topic: str) -> Call[r.Paused]:
-        """Make calls again."""
+        """Resume calling the push target."""
         return calls.resume_push(topic)
 
     @pages
     def attempts(self, topic: str, id: str | None = None, page: int = PAGE_ROWS) -> Pages[r.Attempt]:
-        """The calls that were made, the newest first, of all jobs or of one."""
+        """The calls made to the push target, newest first, for all jobs or for one."""
         return Pages(lambda cursor: calls.attempts(topic, id, cursor, page), _attempts)
 
     # The server.
@@ -178,7 +178,7 @@ class TopicApi:
 
     @method
     def ready(self) -> Call[r.Readiness]:
-        """Whether the server can do its work, and if not, why."""
+        """Whether the server is ready, and if not, why."""
         return calls.ready()
 
 

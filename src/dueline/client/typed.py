@@ -1,10 +1,10 @@
-"""JSON as a value of a type: by msgspec, and by pydantic where a type of pydantic's stands in it. No I/O.
+"""Decodes JSON into typed values: with msgspec, and with pydantic for types that contain pydantic types. No I/O.
 
     Order, dict[str, int], list[Struct]        msgspec
-    Model, list[Model], Model | None           pydantic: the whole of it, by its rules
+    Model, list[Model], Model | None           pydantic, for the whole value
     a struct with a field of type Model        msgspec, and pydantic for that field
 
-pydantic is never imported for this: whoever names one of its types has done so.
+This never imports pydantic: a program that uses a pydantic type has already imported it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _SAMPLES: tuple[Any, ...] = ({}, [], "", 0, 0.5, True, None)
 
 
 def decoder_of(annotation: Any) -> Decode:
-    """What reads JSON text as `annotation`; it raises ValueError for a text that is not one. Raises TypeError for a
-    type that no JSON can be."""
+    """A function that decodes JSON text as `annotation` and raises ValueError for text that does not fit. Raises
+    TypeError for a type that JSON cannot represent."""
     validate = getattr(annotation, "model_validate_json", None)
     if validate is not None:
         return validate
@@ -33,7 +33,7 @@ def decoder_of(annotation: Any) -> Decode:
     if any(_is_of_pydantic(kind) for kind in foreign):
         try:
             return sys.modules["pydantic"].TypeAdapter(annotation).validate_json
-        except Exception:  # it holds what pydantic does not know, such as a struct, or what is defined further down
+        except Exception:  # it contains a type that pydantic does not know, such as a struct, or a forward reference
             pass
     for kind in foreign:
         if not _is_model(kind) and not _can_be_json(kind):
@@ -45,15 +45,15 @@ def decoder_of(annotation: Any) -> Decode:
 
 
 def decode_as(annotation: Any, text: bytes) -> Any:
-    """Read JSON text as `annotation`; raises ValueError, TypeError as `decoder_of` does. The decoder is kept for the
-    next time, where the type can be a key."""
+    """Decode JSON text as `annotation`; raises ValueError and TypeError as `decoder_of` does. Decoders of hashable
+    types are cached."""
     try:
         decode = _kept(annotation)
     except TypeError:
         decode = decoder_of(annotation)
     try:
         return decode(text)
-    except RecursionError:  # bytes that somebody sent: JSON bodies are never so deep
+    except RecursionError:  # only a base64 body can be this deep: the server limits the depth of JSON bodies
         raise msgspec.DecodeError("it is nested too deeply") from None
 
 
@@ -61,7 +61,7 @@ _kept = lru_cache(256)(decoder_of)
 
 
 def _foreign(annotation: Any) -> Iterator[Any]:
-    """The classes in a type that msgspec does not know, or that are dataclasses of pydantic's."""
+    """The classes in a type that msgspec does not know, and pydantic's dataclasses."""
     try:
         info = inspect.type_info(annotation)
     except Exception:  # such as a union of two models, which pydantic can read
@@ -92,7 +92,7 @@ def _is_model(kind: Any) -> bool:
 
 
 def _can_be_json(kind: Any) -> bool:
-    """Whether some JSON value is an instance of it already, as of `object` or of an abstract class."""
+    """Whether some decoded JSON value is already an instance of it, as with `object` or an abstract class."""
     try:
         return any(isinstance(sample, kind) for sample in _SAMPLES)
     except TypeError:
@@ -100,5 +100,5 @@ def _can_be_json(kind: Any) -> bool:
 
 
 def _validated(kind: Any, value: Any) -> Any:
-    """A model inside a type of msgspec's. It is given JSON: pydantic reads that otherwise than Python's values."""
+    """Validate a model inside a msgspec type. It gets JSON, because pydantic has other rules for Python values."""
     return kind.model_validate_json(msgspec.json.encode(value)) if _is_model(kind) else value

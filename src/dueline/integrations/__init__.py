@@ -1,4 +1,4 @@
-"""Dueline inside other people's programs. Thin: each module translates the words of one framework, and decides nothing.
+"""Dueline inside applications and frameworks. Each module is a thin adapter for one framework.
 
     service     an asyncio program without a framework
     starlette   lifespans of Starlette and FastAPI
@@ -6,5 +6,5 @@
     django      settings, a client, sends on commit, `manage.py dueline_work`
     flask       an extension, a client, handlers in the application's context, `flask dueline-work`
 
-No framework is imported but by the module of its name.
+Only the module named after a framework imports it.
 """

@@ -1,8 +1,8 @@
-"""A worker whose handlers run inside something: an application's context, a fresh database connection.
+"""A worker whose handlers run inside a context, such as an application context or a fresh database connection.
 
-What surrounds a handler is entered where the handler runs, in its own thread, because that is where such contexts live;
-a worker's middleware runs in the event loop and cannot do it. Handlers in child processes are not surrounded: a child
-is a fresh Python, in which the application has yet to be set up.
+The context is entered in the handler's own thread, because such contexts are bound to a thread. A worker's middleware
+runs in the event loop and cannot do that. Handlers in child processes get no context, because the application is not
+set up in a child.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Surround = Callable[[], AbstractContextManager[Any]]
 
 
 class ContextWorker(Worker):
-    """A Worker; `surround` makes the context of one run of a handler, be it a function, a coroutine or a TaskWorker."""
+    """A Worker. `surround` creates the context for each run of a handler: a function, a coroutine or a TaskWorker."""
 
     def __init__(self, surround: Surround, url: str | None = None, **options: Any) -> None:
         super().__init__(url, **options)
@@ -35,7 +35,7 @@ class ContextWorker(Worker):
 
 
 def surrounded(call: Callable[..., Any], surround: Surround) -> Callable[..., Any]:
-    """A function, or coroutine function, called inside a context that `surround` makes for each call."""
+    """The function or coroutine function, wrapped so that each call runs in a new context from `surround`."""
     if inspect.iscoroutinefunction(call):
 
         @functools.wraps(call)

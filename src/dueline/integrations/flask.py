@@ -1,4 +1,4 @@
-"""A Flask extension: a client by the application's config, handlers in its context, and `flask dueline-work`.
+"""A Flask extension: a client configured by the application, handlers in its context, and `flask dueline-work`.
 
     dueline = Dueline()                                # at the top of a module
 
@@ -15,8 +15,8 @@
     close_order.send(7, delay="30m")                   # in a view
     flask --app shop dueline-work                      # the worker, as a process of its own
 
-Config: DUELINE_URL (a server, redis://..., embedded:FOLDER), DUELINE_NAMESPACE, DUELINE_TOKEN; what is not there comes
-from the environment. The worker of an extension belongs to the application that it was initialised with last.
+Config: DUELINE_URL (a server, redis://..., embedded:FOLDER), DUELINE_NAMESPACE, DUELINE_TOKEN. Missing values come from
+the environment. The extension's worker belongs to the application passed to the last `init_app`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Dueline(ContextWorker):
             self.init_app(app)
 
     def init_app(self, app: Flask) -> None:
-        """Use the application's config, and add its command."""
+        """Use the application's config, and add the command `dueline-work` to it."""
         self._app = app
         app.extensions[NAME] = self
         config = app.config
@@ -55,7 +55,7 @@ class Dueline(ContextWorker):
 
     @property
     def client(self) -> Client:
-        """An HTTP client of the current application, one for each application. Its DUELINE_URL must be a server's."""
+        """The HTTP client of the current application; each has its own. Its DUELINE_URL must be a server's URL."""
         app: Any = current_app
         kept: dict[str, Client] = app.extensions.setdefault("dueline_clients", {})
         if "client" not in kept:
@@ -72,7 +72,7 @@ class Dueline(ContextWorker):
 
 
 def _work_command(extension: Dueline) -> click.Command:
-    @click.command("dueline-work", help="Work on jobs until SIGTERM or Ctrl-C; nothing that was begun is lost.")
+    @click.command("dueline-work", help="Work on jobs until SIGTERM or Ctrl-C. Unfinished jobs are given back.")
     def work() -> None:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
         if not extension.topics:

@@ -1,17 +1,17 @@
-"""The whole server as an ASGI application inside another one, or under any ASGI server.
+"""The whole server as an ASGI application, mounted in another application or run by any ASGI server.
 
     server = MountedServer(data="./dueline-data")            # or store="redis://...", or config="dueline.toml"
     app = FastAPI(lifespan=lifespan(server))
     app.mount("/queue", server)                              # Client("http://127.0.0.1:8000/queue")
 
-Under an ASGI server of its own (`uvicorn shop:server`) it starts and stops by that server's lifespan messages. Run one
-process of it: a second one finds the data folder of an embedded store in use; with `store` any number may run.
+Run alone by an ASGI server (`uvicorn shop:server`), it starts and stops with the lifespan messages. With an embedded
+store, run a single process, because a second one finds the data folder in use. With `store`, any number may run.
 
-The server asks nobody for a token yet. Therefore only callers on this machine are answered: their address is a loopback
-one, and no header says that somebody passed the request on. That is all that can be seen from here: behind a proxy on
-this machine that adds no such header (nginx, unless told to) everybody looks local, so the proxy must keep the path to
-itself or ask for credentials. `insecure=True` answers all: the application around it decides who may come this far.
-Requests that web pages of other origins make are refused in any case (server.browser); the Host is not checked.
+The mounted server checks no tokens. Therefore it answers only local callers: their address is a loopback address, and
+no header shows that a proxy forwarded the request. A local proxy that adds no such header (nginx, by default) makes
+every caller look local. Such a proxy must not expose the path, or must authenticate callers. `insecure=True` answers
+all callers and leaves access control to the application around it.
+Cross-origin requests from browsers are always refused (server.browser); the Host header is not checked.
 Needs dueline[server].
 """
 
@@ -39,16 +39,16 @@ from ..store.valkey.embedded import EmbeddedStore
 FORBIDDEN = plain_error(
     403,
     "forbidden",
-    "This server asks nobody for a token, so it answers callers on its own machine only (unless insecure=True).",
+    "This server checks no tokens, so it answers callers on its own machine only (unless insecure=True).",
 )
 PASSED_ON = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"})  # by a proxy
 NOT_RUNNING = plain_error(503, "draining", "The server is not running.", headers=(("retry-after", "1"),))
 
 
 class MountedServer:
-    """An ASGI application that is a server. `async with` it, or give it to `lifespan`, or serve it alone.
+    """A Dueline server as an ASGI application. Use it with `async with`, pass it to `lifespan`, or serve it alone.
 
-    `settings` are a whole configuration; otherwise `config` is a file, and DUELINE_ variables count as for `serve`."""
+    `settings` is a complete configuration. Otherwise `config` is a file, and DUELINE_ variables apply as in `serve`."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class MountedServer:
         if (why := refusal(self.settings)) is not None:
             raise ValueError(why)
         if len(addresses(self.settings)) > 1:
-            raise ValueError("a mounted server has no addresses of its own: take `listen` out of the dialects")
+            raise ValueError("a mounted server has no addresses of its own: remove `listen` from the dialects")
         self._insecure = insecure or self.settings.server.insecure
         self._embedded: EmbeddedStore | None = None
         self._app: App | None = None
         self._asgi: AsgiApp | None = None
 
     async def start(self) -> None:
-        """Start the embedded store, if it is one, and serve. Raises FolderInUse, EmbeddedError or StartRefused."""
+        """Start the embedded store, if there is one, and serve. Raises FolderInUse, EmbeddedError or StartRefused."""
         if self._app is not None:
             return
         _log_through_logging()
@@ -105,7 +105,7 @@ class MountedServer:
         )
 
     async def stop(self) -> None:
-        """Answer what is parked, give leases back, stop the store. It may be called twice, and before `start`."""
+        """Answer waiting pulls and stop the server and its store. It may be called twice, and before `start`."""
         app, self._app, self._asgi = self._app, None, None
         embedded, self._embedded = self._embedded, None
         if app is not None:
@@ -143,7 +143,7 @@ class MountedServer:
 
 
 def _below(scope: Message) -> Message:
-    """The request as the mounted application sees it: without the path that it is mounted at."""
+    """The request without the path prefix that the server is mounted at."""
     root = scope.get("root_path", "")
     path: str = scope["path"]
     if not root or not path.startswith(root + "/"):
@@ -151,15 +151,15 @@ def _below(scope: Message) -> Message:
     below: Message = {**scope, "path": path[len(root) :]}
     raw: bytes | None = scope.get("raw_path")
     if raw is not None:
-        # The mount's own part may be escaped in the raw path: what is left has as many slashes as the path below.
+        # The prefix may be escaped in the raw path, so the rest is found by its number of slashes.
         parts = raw.partition(b"?")[0].split(b"/")
         below["raw_path"] = b"/" + b"/".join(parts[root.count("/") + 1 :])
     return below
 
 
 def _is_here(scope: Message) -> bool:
-    """Whether the caller is on this machine, as far as can be seen. A unix socket has no address: behind it stands a
-    proxy as a rule, which speaks for anybody."""
+    """Whether the caller appears to be on this machine. A unix socket does not count as local, because it usually
+    belongs to a proxy, which forwards requests from anywhere."""
     client = scope.get("client")
     if client is None or any(name in PASSED_ON for name, _ in scope["headers"]):
         return False
@@ -170,7 +170,7 @@ def _is_here(scope: Message) -> bool:
 
 
 def _log_through_logging() -> None:
-    """The server's events go to the loggers `dueline...` of the program around it, unless that has said otherwise."""
+    """Send the server's events to the loggers `dueline...`, unless the program has configured that differently."""
     if structlog.is_configured():
         return
     structlog.configure(

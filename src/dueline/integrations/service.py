@@ -1,11 +1,10 @@
-"""An asyncio program that has a worker, a client or a server inside, without a framework.
+"""Runs workers, clients and servers in an asyncio program without a framework.
 
     worker = Worker("http://127.0.0.1:9277")
     run(worker, client)                          # until SIGTERM or Ctrl-C
 
-Parts are async context managers: they are started in their order and ended in the opposite one, also when a later one
-does not start. A signal that comes before all have started starts no more of them. A second signal ends the grace of
-workers.
+Parts are async context managers. They start in order and end in reverse order, even if a later one fails to start.
+A signal during the start stops it: no further parts are started. A second signal ends the grace period of workers.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ Part = AbstractAsyncContextManager[Any]
 
 
 def run(*parts: Part, main: Coroutine[Any, Any, object] | None = None) -> None:
-    """Run a program of these parts until a signal, or until `main` ends."""
+    """Run these parts until a signal comes or `main` ends."""
     asyncio.run(serve(*parts, main=main))
 
 
 async def serve(*parts: Part, main: Coroutine[Any, Any, object] | None = None) -> None:
-    """The same inside an event loop in the main thread. Raises what `main` raises."""
+    """`run` for an event loop in the main thread. Raises what `main` raises."""
     loop = asyncio.get_running_loop()
     told, up = asyncio.Event(), asyncio.Event()
-    starting = asyncio.timeout(None)  # ended by a signal: a part may be waiting for a queue that is away
+    starting = asyncio.timeout(None)  # a signal ends it, because a part may be waiting for an unavailable queue
 
     def end() -> None:
         if not told.is_set():
@@ -59,7 +58,7 @@ async def serve(*parts: Part, main: Coroutine[Any, Any, object] | None = None) -
             await _until(told, main)
     finally:
         if main is not None:
-            main.close()  # it was never begun when a part did not start
+            main.close()  # it never began if a part failed to start
         for number in SIGNALS:
             loop.remove_signal_handler(number)
 

@@ -4,7 +4,7 @@
     app = FastAPI(lifespan=lifespan(server, client, worker))
     app.mount("/queue", server)
 
-Needs neither of them: a lifespan is a function of the application that returns an async context manager.
+This imports neither framework: a lifespan is a function of the application that returns an async context manager.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 
 
 def lifespan(*parts: Part, inner: Lifespan | None = None) -> Lifespan:
-    """Start the parts in their order before the first request, end them in the opposite one after the last.
+    """Start the parts in order before the first request, and end them in reverse order after the last.
 
-    `inner`: the application's own lifespan, inside of ours; what it yields is the state of the application."""
+    `inner`: the application's own lifespan, which runs inside this one. The value it yields is the application's
+    state."""
 
     @asynccontextmanager
     async def whole(app: Any) -> AsyncGenerator[Any]:

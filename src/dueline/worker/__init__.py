@@ -1,4 +1,4 @@
-"""The Python worker: handlers that get their jobs when the time comes, from a server, a store or an embedded store.
+"""The Python worker: it runs handlers for due jobs from a server, a store or an embedded store.
 
 from dueline import Worker
 

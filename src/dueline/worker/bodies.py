@@ -9,10 +9,10 @@
     pydantic model, list[Model],
     Model | None ...                       validated by pydantic
 
-A handler of several parameters takes the fields of a body object by their names; each has the type of its parameter.
+A handler with several parameters takes the fields of a body object by name, each as the type of its parameter.
 
-The items of a merge group come as one list, so its handler asks for `list[...]`. The job of a body that does not
-fit is dead at once, and what was wrong stands in its last error: see `outcomes.UnfitBody`.
+The items of a merge group come as one list, so its handler asks for `list[...]`. If a body does not fit, its job is
+dead at once, with the reason as its last error (see `outcomes.UnfitBody`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Reader = Callable[[Payload], Any]
 
 
 def reader_of(annotation: Any, where: str) -> Reader:
-    """How to read a body as `annotation`. Raises TypeError, naming `where`, for a type that no body can have."""
+    """A function that decodes a body as `annotation`. Raises TypeError, naming `where`, for an impossible type."""
     if annotation is Any:
         return _value
     if annotation is bytes:
@@ -44,8 +44,8 @@ def reader_of(annotation: Any, where: str) -> Reader:
 
 
 def fields_reader(types: Mapping[str, Any], optional: Collection[str], where: str) -> Reader:
-    """How to read the fields of a body object: a dict of those that are there. Fields that no parameter takes are
-    ignored. Raises TypeError, naming `where`, for a type that no field can have."""
+    """A function that decodes the fields of a body object into a dict of those present. Fields without a parameter are
+    ignored. Raises TypeError, naming `where`, for an impossible type."""
     fields = [(name, kind, msgspec.UNSET) if name in optional else (name, kind) for name, kind in types.items()]
     read = reader_of(msgspec.defstruct("Fields", fields, kw_only=True), where)
 
@@ -57,7 +57,7 @@ def fields_reader(types: Mapping[str, Any], optional: Collection[str], where: st
 
 
 def takes_texts(reader: Reader) -> bool:
-    """Whether a text is given to the handler as it is, and not read as JSON of some type."""
+    """Whether the handler gets a text unchanged, rather than decoded as JSON."""
     return reader in (_value, _bytes, _text)
 
 

@@ -1,10 +1,11 @@
-"""The other side of a process pool: one child process that runs one handler at a time.
+"""The child's side of the process pool: a process that runs one handler at a time.
 
     parent -> child    ("job", Home, LeasedJob)    ("extended", ErrorText or None)    ("stopping",)
     child -> parent    ("begun",)    ("done", ending, delay_ms, error)    ("extend", lease_ms)
 
-The child ends when the pipe does, so it never outlives its parent, however that ends. Signals that a terminal or an
-init system sends to the whole group are the parent's to obey: a child that obeyed them would waste an attempt.
+The child exits when the pipe closes, so it never outlives its parent. It ignores signals that a terminal or an init
+system sends to the whole process group. The parent decides when to stop; a child that exited by itself would waste an
+attempt.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from .tasks import task_handler
 
 
 class ChildSettings(msgspec.Struct, frozen=True):
-    """What a child must know. `url`: where its handlers send; None: nowhere."""
+    """The settings of a child. `url`: the queue that its handlers send to; None: they cannot send."""
 
     parent: int
     url: str | None
@@ -47,8 +48,8 @@ class ChildSettings(msgspec.Struct, frozen=True):
 def child_main(sock: socket.socket, settings: ChildSettings) -> None:
     """The whole life of a child process."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _deaf)  # a handler of ours, not SIG_IGN: programs that a handler starts shall hear it
-    ends_with(settings.parent, signal.SIGKILL)()  # also while a handler never lets another thread run
+        signal.signal(number, _deaf)  # not SIG_IGN, which programs started by a handler would inherit
+    ends_with(settings.parent, signal.SIGKILL)()  # works even while a handler holds the GIL
     if not logging.getLogger().handlers:
         logging.basicConfig(level=settings.log_level, format=LOG_FORMAT)
     keeper = _Keeper(ChildsEnd(sock))
@@ -70,7 +71,7 @@ def _run(
             handler = found[home, job.topic] = _handler(home, job.topic, settings)
         keeper.tell(("begun",))
         return verdict_of(call_here(handler, job, Context(job, keeper)))
-    except BaseException as raised:  # also SystemExit: a handler does not end the worker
+    except BaseException as raised:  # even SystemExit: a handler must not end the worker
         return verdict_of(raised)
 
 
@@ -83,7 +84,7 @@ def _handler(home: Home, topic: str, settings: ChildSettings) -> Handler:
 
 
 def call_here(handler: Handler, job: LeasedJob, context: Context) -> Any:
-    """Call a handler in this thread, which may block; a coroutine gets an event loop for itself."""
+    """Call a handler in this thread, which may block. A coroutine gets an event loop of its own."""
     result = handler.invoke(job, context)
     return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
 
@@ -103,7 +104,7 @@ class _Keeper:
         self._extended: queue.SimpleQueue[tuple[int, str | None]] = queue.SimpleQueue()
 
     def listen(self) -> None:
-        """Read what the parent says; its end is ours."""
+        """Read the parent's messages; exit when the parent does."""
         while True:
             try:
                 kind, *said = self._pipe.hear()
@@ -131,4 +132,4 @@ class _Keeper:
 
 
 def _deaf(*_: Any) -> None:
-    """The parent decides when we end."""
+    """Ignore the signal, because the parent decides when this process ends."""

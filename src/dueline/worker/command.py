@@ -1,4 +1,4 @@
-"""A handler in any language: a program that is started for every job.
+"""A handler in any language: a program that runs once for every job.
 
     stdin                   the body: bytes as they are, a text as UTF-8, any other JSON as its text
     DUELINE_JOB_ID          and DUELINE_TOPIC, DUELINE_ATTEMPT, DUELINE_MAX_ATTEMPTS (empty: no limit),
@@ -7,15 +7,16 @@
     DUELINE_URL             and DUELINE_NAMESPACE: where `dueline send` inside the program sends
 
     exit 0                  done
-    exit 65 (EX_DATAERR)    dead (rejected): this body will never do
+    exit 65 (EX_DATAERR)    dead (rejected): retrying this body is useless
     any other, a signal     released by the job's retry policy; the end of stderr is kept as its last error.
-                            75 (EX_TEMPFAIL) is the customary one
+                            75 (EX_TEMPFAIL) is customary
 
-The exit code counts as soon as there is one. What the program leaves running goes on, but stderr is read for half a
-second more only: who writes there later finds it closed.
+The job ends as soon as the program exits. Processes it leaves behind keep running, but stderr is read for another half
+second only and is then closed.
 
-A stop sends SIGTERM to the programs that run: one that then ends with 0 is done, any other end costs no attempt. When
-the grace is over, at the timeout and when the lease is lost, the program's whole process group is killed.
+A stop sends SIGTERM to the running programs. A program that then exits with 0 is done; any other exit does not count as
+an attempt. At the end of the grace period, at the timeout, and when the lease is lost, the program's whole process
+group is killed.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ from .orphans import ends_with
 from .outcomes import MAX_ERROR_BYTES, Discard, Retry, Snooze, bounded
 
 EX_DATAERR = 65
-LAST_WORDS_S = 0.5  # for what is left of stderr when the program has ended
+LAST_WORDS_S = 0.5  # how long stderr is read after the program has ended
 _STDIN, _STDERR = 0, 2
 
 
 class Command:
-    """`argv` for every job. `environment`: added to this process's own."""
+    """Runs `argv` for every job. `environment` is added to that of this process."""
 
     def __init__(self, argv: Sequence[str], environment: Mapping[str, str]) -> None:
         self._argv = tuple(argv)
@@ -48,13 +49,13 @@ class Command:
         self._stopping = False
 
     def stop(self) -> None:
-        """Ask the programs that run to end."""
+        """Ask the running programs to end."""
         self._stopping = True
         for program in self._running:
             program.signal(signal.SIGTERM)
 
     async def run(self, body: bytes, context: Context) -> None:
-        """The handler: raises Retry, Discard or Snooze, as the program's end says."""
+        """The handler. Raises Retry, Discard or Snooze, depending on how the program ended."""
         if self._stopping:
             raise Snooze(0)
         _, program = await asyncio.get_running_loop().subprocess_exec(
@@ -64,7 +65,7 @@ class Command:
             stdout=None,
             stderr=asyncio.subprocess.PIPE,
             env={**os.environ, **self._environment, **variables(context)},
-            start_new_session=True,  # Ctrl-C is for us to forward
+            start_new_session=True,  # Ctrl-C must reach only the worker, which decides when programs end
             preexec_fn=ends_with(os.getpid(), signal.SIGTERM),
         )
         self._running.add(program)
@@ -87,7 +88,7 @@ class Command:
 
 
 def variables(context: Context) -> dict[str, str]:
-    """What a program is told about its job."""
+    """The environment variables that describe a job to a program."""
     job = context.job
     return {
         "DUELINE_JOB_ID": job.id,
@@ -103,13 +104,13 @@ def variables(context: Context) -> dict[str, str]:
 
 
 class _Program(asyncio.SubprocessProtocol):
-    """One run. It is over when the program has ended, not when everything that it started has: what is left may hold
-    stderr, and stdin, for as long as it likes."""
+    """One run of the program. It is over when the program itself has ended: processes that it started may keep stderr
+    and stdin open much longer."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = loop.create_future()
-        self._hushed: asyncio.Future[None] = loop.create_future()  # nobody holds its stderr
+        self._hushed: asyncio.Future[None] = loop.create_future()  # its stderr is closed
         self._said = b""
         self._transport: asyncio.SubprocessTransport | None = None
 
@@ -118,7 +119,7 @@ class _Program(asyncio.SubprocessProtocol):
         self._transport = transport
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Pass on what it says on stderr, and keep the end of it."""
+        """Forward its stderr, and keep the end of it."""
         sys.stderr.buffer.write(data)
         sys.stderr.buffer.flush()
         self._said = (self._said + data)[-MAX_ERROR_BYTES:]
@@ -132,13 +133,13 @@ class _Program(asyncio.SubprocessProtocol):
         asyncio.get_running_loop().call_later(LAST_WORDS_S, self._close)
 
     def feed(self, body: bytes) -> None:
-        """The body is its stdin; a program need not read it."""
+        """Write the body to its stdin. The program need not read it."""
         stdin = self._stdin()
         stdin.write(body)
         stdin.close()
 
     async def end(self) -> int:
-        """Its exit code, as soon as there is one. Who stops waiting kills it with all that it started."""
+        """Its exit code, as soon as it exits. Cancelling this wait kills its process group."""
         try:
             await asyncio.shield(self._ended)
         except asyncio.CancelledError:
@@ -152,13 +153,13 @@ class _Program(asyncio.SubprocessProtocol):
         return code
 
     async def last_words(self) -> str:
-        """The end of what it said. It has ended, so whatever ends this wait, its exit code counts."""
+        """The end of its stderr. The program has already ended: its exit code counts even if this wait is cut short."""
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait({self._hushed}, timeout=LAST_WORDS_S)
         return self._said.decode(errors="replace")
 
     def signal(self, number: int) -> None:
-        """To the program and all that it started."""
+        """Signal its process group."""
         assert self._transport is not None
         try:
             os.killpg(self._transport.get_pid(), number)
@@ -166,7 +167,7 @@ class _Program(asyncio.SubprocessProtocol):
             pass
 
     def _close(self) -> None:
-        """Let go of the pipes, whoever holds the other ends."""
+        """Close the pipes, even if another process still holds the other ends."""
         assert self._transport is not None
         stdin = self._stdin()
         if stdin.get_write_buffer_size():  # else it is closed already

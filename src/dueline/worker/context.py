@@ -1,4 +1,4 @@
-"""What a handler may know about the job it works on, and what it may do with its lease."""
+"""What a handler can learn about its job, and how it can extend its lease."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from ..client.times import Duration, duration_ms
 
 
 class Keeper(Protocol):
-    """Who keeps the lease: this process, or the parent of it."""
+    """Renews the lease: this process, or its parent."""
 
     @property
     def lease_until_ms(self) -> int: ...
     @property
     def stopping(self) -> bool: ...
     async def extend(self, lease_ms: int | None) -> None:
-        """Keep the job for lease_ms from now (None: the worker's lease), from any event loop. Raises LeaseLost."""
+        """Extend the lease to lease_ms from now (None: the worker's lease), from any event loop. Raises LeaseLost."""
         ...
 
     def extend_blocking(self, lease_ms: int | None) -> None:
-        """The same, from a thread that may wait: none in which an event loop runs."""
+        """The same, from a thread that may block because no event loop runs in it."""
         ...
 
 
 class Context:
-    """The second parameter of a handler. The lease is extended by itself while the handler runs."""
+    """The second parameter of a handler. The lease is renewed automatically while the handler runs."""
 
     def __init__(self, job: LeasedJob, keeper: Keeper) -> None:
         self.job = job
@@ -47,7 +47,7 @@ class Context:
 
     @property
     def attempt(self) -> int:
-        """1 at the first one; those that were given back uncounted do not count."""
+        """1 for the first attempt. Deliveries that were given back uncounted are not included."""
         return self.job.attempt
 
     @property
@@ -56,7 +56,7 @@ class Context:
 
     @property
     def delivery(self) -> int:
-        """The number of this delivery, without repeats."""
+        """The number of this delivery. Every delivery of the job has its own."""
         return self.job.delivery
 
     @property
@@ -85,27 +85,27 @@ class Context:
 
     @property
     def items(self) -> list[Any] | None:
-        """The items of a merge group, in send order; None of any other job."""
+        """The items of a merge group, in send order; None for other jobs."""
         items = self.job.items
         return [msgspec.json.decode(bytes(item)) for item in items] if isinstance(items, tuple) else None
 
     @property
     def body(self) -> Raw | None:
-        """The body as JSON text, where it is JSON."""
+        """The body as JSON text; None if it is not JSON."""
         return self.job.body if isinstance(self.job.body, Raw) else None
 
     @property
     def lease_until_ms(self) -> int:
-        """The end of the lease as it is known now, on the store's clock."""
+        """The end of the lease as currently known, on the store's clock."""
         return self.keeper.lease_until_ms
 
     @property
     def stopping(self) -> bool:
-        """Whether the worker is being stopped: a long handler can end early, by Snooze(0) without cost."""
+        """Whether the worker is stopping. A long handler can then end early with Snooze(0), which costs no attempt."""
         return self.keeper.stopping
 
     def extend(self, lease: Duration | None = None) -> None:
-        """Keep the job for `lease` from now, from a plain handler; coroutines await `aextend`. Raises LeaseLost."""
+        """Extend the lease to `lease` from now. For plain functions; coroutines await `aextend`. Raises LeaseLost."""
         refuse_in_loop("context.aextend")
         self.keeper.extend_blocking(None if lease is None else duration_ms(lease, "lease"))
 
@@ -115,7 +115,7 @@ class Context:
 
 
 def refuse_in_loop(instead: str) -> None:
-    """A call that blocks would stop the event loop it is made in: raises RuntimeError that names the right one."""
+    """Raise RuntimeError in a thread with an event loop, which a blocking call would stop. Names the async method."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,10 +1,10 @@
-"""A queue straight on a store: an engine in this process, no server. The only place in the worker that knows a store.
+"""A queue directly on a store: an engine in this process, without a server. No other worker module knows a store.
 
     redis://  valkey://  unix:// ...   that store
-    embedded:FOLDER                    a Valkey of our own as a child of this process; a folder that a living process
-                                       has open already (a server, a worker, this program) is joined through its socket
+    embedded:FOLDER                    a Valkey that runs as a child of this process; if another process (a server, a
+                                       worker) already has the folder open, its Valkey is used through its socket
 
-Servers, workers and programs may share one store: all of them keep the same rules, and none is special.
+Servers, workers and programs may share one store, because all of them follow the same rules.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LAST_CALLS_S = 2.0
 
 
 class DirectQueue(EngineQueue):
-    """One namespace of the store at `url`. Use it in one event loop; an embedded store ends with `close`."""
+    """One namespace of the store at `url`. Use it in one event loop. `close` stops an embedded store."""
 
     def __init__(
         self,
@@ -64,14 +64,14 @@ class DirectQueue(EngineQueue):
 
     @property
     def url(self) -> str | None:
-        """The store's own address; that of an embedded store is known when it runs."""
+        """The store's address. That of an embedded store is known only while it runs."""
         if self._store is not None:
             return self._store.url
         return None if self._given.startswith(EMBEDDED) else self._given
 
     async def start(self) -> None:
-        """Connect, trying again while the store is not there or still loads. Raises ServerFault when this store cannot
-        be used, Unavailable when patience is over."""
+        """Connect, retrying while the store is unreachable or loading its data. Raises ServerFault if the store cannot
+        be used, Unavailable when the retries are exhausted."""
         clock = asyncio.get_running_loop().time
         tries, begin_s = Tries(self._patience, REPEATED, 0.0), clock()
         with said_if_slow(f"the store {shown(self._given)} has not answered yet: still trying"):
@@ -84,7 +84,7 @@ class DirectQueue(EngineQueue):
     async def _connected(self) -> None:
         if self._starting is None or self._starting.done():
             self._starting = asyncio.get_running_loop().create_task(self._start())
-        await asyncio.shield(self._starting)  # whoever stops waiting does not stop it for the others
+        await asyncio.shield(self._starting)  # a cancelled caller must not cancel the start for the others
 
     async def _start(self) -> None:
         url = await self._store_url()
@@ -94,8 +94,8 @@ class DirectQueue(EngineQueue):
             clash = await check_scopes(store, self._namespace_ids)
             if clash is not None:
                 raise WrongStore(
-                    f'the namespace "{clash.namespace}" (topic "{clash.topic}") is kept otherwise in this store: '
-                    "another server's settings gave its ids another scope"
+                    f'the namespace "{clash.namespace}" (topic "{clash.topic}") is stored differently in this store: '
+                    "another server's settings gave its ids a different scope"
                 )
             await _check_eviction(store)
         except BaseException as wrong:
@@ -117,8 +117,8 @@ class DirectQueue(EngineQueue):
         return self._engine, self._store, "standard" if self._embedded is None else "fsync"
 
     def send_now(self, topic: str, job: NewJob) -> Sent | None:
-        """A send from another thread than the loop's, while it only waits. None: it must be sent in the usual way, with
-        the same id: it may have been stored already."""
+        """Send from a thread other than the event loop's; that thread talks to the store itself. None: use the normal
+        path, with the same id, because the job may already have been stored."""
         single_send = self._single_send
         if single_send is None or job.merge is not None:
             return None
@@ -140,7 +140,7 @@ class DirectQueue(EngineQueue):
         return await super()._tried(ask, call, tries)
 
     async def _store_url(self) -> str:
-        """Where the store is; an embedded one is started first, or joined where it runs already."""
+        """The store's address. An embedded store is started first, unless it already runs."""
         if not self._given.startswith(EMBEDDED):
             return self._given
         folder = self._folder
@@ -162,7 +162,7 @@ class DirectQueue(EngineQueue):
         if single_send is not None:
             single_send.close()
         if store is not None:
-            # With the store gone, the engine's last calls would wait for it: they get a moment, then it is cut.
+            # Without the store, the engine's last calls would wait for it, so they get a moment and are then cancelled.
             ending = asyncio.create_task(self._engine.stop())
             await asyncio.wait([ending], timeout=LAST_CALLS_S)
             await store.stop()
@@ -177,7 +177,7 @@ class DirectQueue(EngineQueue):
 
 
 class _Log:
-    """The embedded store's words in Python's own log: this is somebody's program, whose output is not ours."""
+    """Routes the embedded store's log lines to `logging`, because the program's output is not ours to write to."""
 
     def __init__(self) -> None:
         self._log = logging.getLogger("dueline.store")

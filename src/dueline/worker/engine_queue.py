@@ -1,7 +1,7 @@
-"""A queue that is an engine in this process: what a server's native API does, without HTTP in between.
+"""A queue on an engine in this process. It behaves like a server's native API, without HTTP.
 
-The engine may stand on any store: the real one (worker.direct) or, in tests, the reference model on virtual time.
-A call that was certainly not done, or may be done twice, is tried again by the same law as the client's (`patience`).
+The engine may use any store: a real one (worker.direct) or, in tests, the reference model in virtual time.
+Calls are retried by the client's rules (`client.patience`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REPEATED: Call[Outcomes] = Call("POST", "", Outcomes)
 
 
 class EngineQueue:
-    """One namespace of an engine that somebody else starts and stops."""
+    """One namespace of an engine. Its owner starts and stops the engine."""
 
     def __init__(self, engine: Engine, namespace: str = "default", patience: Patience = Patience()) -> None:
         self._engine = engine
@@ -73,7 +73,7 @@ class EngineQueue:
         return results
 
     async def _send_part(self, topic: str, part: Sequence[Send]) -> list[EngineSent | DuelineError]:
-        """One call of the engine. Raises the error for which a server would have answered 503."""
+        """One call to the engine. Raises the error for which a server would have answered 503."""
         results = await self._engine.send_many(self._namespace, topic, part)
         trouble = views.not_answered(results)
         if trouble is not None:
@@ -152,7 +152,7 @@ class EngineQueue:
         result: str,
         call: Callable[[str, Sequence[LeasedJob | Leased]], Awaitable[list[StoreOutcome]]],
     ) -> list[Outcome]:
-        """One kind of call on leases of any topics; the results stand where their jobs stood."""
+        """One kind of call on leased jobs of any topics; the results are in the order of the jobs."""
         places: dict[str, list[int]] = {}
         for place, job in enumerate(jobs):
             places.setdefault(job.topic, []).append(place)
@@ -181,7 +181,7 @@ class EngineQueue:
     async def _tried(
         self, ask: Callable[[], Awaitable[T]], call: Call[Any] = REPEATED, tries: list[Tries] | None = None
     ) -> T:
-        """The result, after as many tries as patience allows; `tries` gets their state when there was more than one."""
+        """The result, after as many tries as patience allows. `tries` receives their state if there were several."""
         clock = asyncio.get_running_loop().time
         begin_s = clock()
         try:
@@ -200,7 +200,7 @@ class EngineQueue:
 
 
 def _only(outcome: Outcome) -> Outcome:
-    """The result of a call on one job; raises its refusal."""
+    """The result of a call on one job. Raises its error if it was refused."""
     if outcome.error is not None:
         raise _raised(outcome)
     return outcome

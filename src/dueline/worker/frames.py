@@ -1,7 +1,7 @@
-"""Where in the user's own code an error came from. No I/O but reading source lines for the text.
+"""Where in the user's own code an error came from. No I/O except reading source lines.
 
-A traceback of a handler begins with our frames and often ends in those of a library. What its author looks for is the
-last line of his own code: it stands first.
+A handler's traceback begins with Dueline's frames and often ends in a library's. Its author looks for the last line of
+their own code, so that line is shown first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def own_frame(error: BaseException) -> str | None:
 
 
 def trace_text(error: BaseException) -> str:
-    """The traceback without the frames before the user's first one: ours, and those of the import system."""
+    """The traceback without the frames before the user's first one, which are Dueline's or the import system's."""
     place = error.__traceback__
     while place is not None and _is_foreign(place.tb_frame.f_code.co_filename):
         place = place.tb_next

@@ -1,12 +1,12 @@
-"""What `@worker.handles` leaves in place of a function: the function, and the means to send it jobs.
+"""The object that `@worker.handles` puts in place of a function. It can be called as before, and can send jobs.
 
-    close_order.send(Order(7), delay="30m")              from threads, processes and plain programs: blocks until kept
+    close_order.send(Order(7), delay="30m")              from threads, processes and plain programs: blocks until stored
     await close_order.asend(Order(7), delay="30m")       from coroutines
 
-The body is of the type of the handler's parameter; a handler of several parameters is sent an object of its fields.
+The body has the type of the handler's parameter. A handler with several parameters takes an object with these fields.
 
-The policy that the decorator names (`max_attempts`, `retry`, `lease`, `ttl`) becomes the topic's, so that it holds for
-jobs from anywhere (`topic_policies`). What a send says itself takes precedence.
+The decorator's policy (`max_attempts`, `retry`, `lease`, `ttl`) becomes the topic's policy, so it applies to jobs from
+any sender (`topic_policies`). Options of a single send take precedence.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ B = TypeVar("B")
 
 
 class Handle(Generic[P, T]):
-    """A handler of a worker. Calling it calls the function, as if it had not been decorated. `inner`: the handle that
-    was decorated once more to make this one."""
+    """A handler of a worker. Calling it calls the undecorated function. `inner`: if a handle was decorated again, that
+    handle."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Handle(Generic[P, T]):
     def topic(self) -> str:
         return self.handler.topic
 
-    # Plain calls: they block until it is done.
+    # Blocking calls.
 
     @overload
     def send(self: NoBody, body: Any = None, **options: Unpack[SendOptions]) -> Sent: ...
@@ -71,7 +71,7 @@ class Handle(Generic[P, T]):
     @overload
     def send(self: OfFields, body: Mapping[str, Any], **options: Unpack[SendOptions]) -> Sent: ...
     def send(self, body: Any = None, **options: Unpack[SendOptions]) -> Sent:
-        """Send a job to this handler; it is kept when this returns. Options: as of `Client.send`."""
+        """Send a job to this handler. It is stored when this returns. Options: as for `Client.send`."""
         return self._send(body, options, "asend")
 
     @overload
@@ -87,15 +87,15 @@ class Handle(Generic[P, T]):
         return self._send(body, cast("SendOptions", {**options, "at": moment}), "aat")
 
     def cancel(self, id: str, missing_ok: bool = False) -> Outcome:
-        """Withdraw a job, even one that is being worked on: its coroutine is cancelled, its outcome dropped. Raises
-        NotFound, or AlreadyDone when it had ended; with `missing_ok` neither: the outcome is not `ok` then."""
+        """Cancel a job, even one that is running: its coroutine is cancelled and its outcome dropped. Raises NotFound,
+        or AlreadyDone if it has already ended. With `missing_ok` neither is raised; the outcome is then not `ok`."""
         return self.worker.do(lambda queue: queue.cancel(self.topic, id, missing_ok), "acancel")
 
     def reschedule(self, id: str, delay: Duration | None = None, at: Moment | None = None) -> Job:
-        """Move the due time of a job that nobody holds."""
+        """Move the due time of a job that is not leased."""
         return self.worker.do(lambda queue: queue.reschedule(self.topic, id, delay, at), "areschedule")
 
-    # The same for coroutines.
+    # The same calls for coroutines.
 
     @overload
     async def asend(self: NoBody, body: Any = None, **options: Unpack[SendOptions]) -> Sent: ...
@@ -141,7 +141,7 @@ class Handle(Generic[P, T]):
 
 
 if TYPE_CHECKING:
-    # What a handle may be sent, by the parameters of its handler (see `handlers`). A group's items are sent one by one.
+    # The bodies a handle accepts, by its handler's parameters (see `handlers`). A group's items are sent one by one.
     NoBody = Handle[[], Any] | Handle[[Context], Any]
     OfGroup = Handle[[list[B]], Any] | Handle[[list[B], Context], Any]
     OfBody = Handle[[B], Any] | Handle[[B, Context], Any]

@@ -1,8 +1,8 @@
 """A handler as data: what to call for a job of a topic, with which arguments, where and for how long. No I/O.
 
-mode       where it runs                                what ends it at its timeout, a lost lease or a stop
+mode       where it runs                                at its timeout, a lost lease or the end of a stop
 async      in the worker's event loop (coroutines)      it is cancelled
-thread     in a thread (the rule for plain functions)   nothing can: its outcome is dropped, its lease let go
+thread     in a thread (default for plain functions)    it runs on: its outcome is dropped, its lease not renewed
 process    in a child process                           the process is killed and replaced
 """
 
@@ -26,16 +26,16 @@ MODES = ("async", "thread", "process")
 
 
 class Home(msgspec.Struct, frozen=True):
-    """Where a child process finds a handler again."""
+    """The module and name by which a child process finds a handler."""
 
     module: str
     qualname: str
 
 
 class Handler(msgspec.Struct, frozen=True):
-    """One handler of one topic. `read`: how it reads the body; None: it does not want it. `context`: the parameter that
-    takes the Context. `by_name`: its parameters are fields of the body. `places`: how many of its topic run at a time;
-    None: those of its mode."""
+    """One handler of one topic. `read`: decodes the body; None: the handler does not take it. `context`: the parameter
+    that takes the Context. `by_name`: its parameters are fields of the body. `places`: how many jobs of its topic run
+    at a time; None: its mode's limit applies."""
 
     topic: str
     name: str
@@ -49,16 +49,16 @@ class Handler(msgspec.Struct, frozen=True):
     places: int | None = None
 
     def invoke(self, job: LeasedJob, context: Context) -> Any:
-        """Call it; a coroutine function gives its coroutine. Raises UnfitBody, and whatever the handler raises."""
+        """Call the handler; a coroutine function returns a coroutine. Raises UnfitBody and what the handler raises."""
         args, fields = self.arguments(job, context)
         return self.call(*args, **fields)
 
     def arguments(self, job: LeasedJob, context: Context) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What it is called with, by place and by name. Raises UnfitBody; what else a type's own checks raise is a
-        failure of the handler."""
+        """The positional and keyword arguments of the call. Raises UnfitBody. Other exceptions from a type's own checks
+        count as failures of the handler."""
         try:
             given: tuple[Any, ...] = () if self.read is None else (self.read(job),)
-        except (ValueError, RecursionError) as wrong:  # what msgspec and pydantic raise is a ValueError
+        except (ValueError, RecursionError) as wrong:  # msgspec and pydantic raise ValueErrors
             raise UnfitBody(f"the body is not what {self.name} asks for: {wrong}") from None
         if self.by_name:
             return (), given[0] if self.context is None else {**given[0], self.context: context}
@@ -73,7 +73,7 @@ def handler_of(
     timeout: Duration | None = None,
     concurrency: int | None = None,
 ) -> Handler:
-    """Look at a function, method or callable object. Raises TypeError or ValueError that names it."""
+    """The handler for a function, method or callable object. Raises TypeError or ValueError that names it."""
     name = f"{home.module}.{home.qualname}"
     if not topic:
         raise ValueError(f"{name}: name the topic")
@@ -84,37 +84,37 @@ def handler_of(
     if mode == "async" and not is_coroutine:
         raise ValueError(f'{name} is not a coroutine: it would stop the event loop; use mode="thread" or "process"')
     if mode == "process" and "<locals>" in home.qualname:
-        raise ValueError(f"{name}: a child process can find only what stands at the top of a module or class")
+        raise ValueError(f"{name}: a child process can find only what a module or class defines at its top level")
     if concurrency is not None and concurrency < 1:
-        raise ValueError(f"{name}: concurrency is at least 1")
+        raise ValueError(f"{name}: concurrency must be at least 1")
     read, context, by_name = _parameters(call, name)
     timeout_s = None if timeout is None else duration_ms(timeout, "timeout") / 1000
     return Handler(topic, name, call, mode, home, read, context, by_name, timeout_s, concurrency)
 
 
 def _parameters(call: Callable[..., Any], name: str) -> tuple[Reader | None, str | None, bool]:
-    """How to read the body, if it is wanted; the parameter that takes the Context, if there is one; and whether the
-    others take the fields of the body, because there are several. Raises TypeError."""
+    """How to decode the body, if the handler takes it; the parameter for the Context, if there is one; and whether the
+    other parameters take fields of the body, because there are several. Raises TypeError."""
     parameters = inspect.signature(call).parameters.values()
     own = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     if any(one.kind is one.KEYWORD_ONLY and one.default is one.empty for one in parameters):
-        raise TypeError(f"{name}: a handler has no keyword-only parameters without a default")
+        raise TypeError(f"{name}: keyword-only parameters of a handler need a default")
     hints = _hints(call, name)
     contexts = [one.name for one in own if hints.get(one.name) is Context]
     if not contexts and len(own) == 2 and own[1].name not in hints and own[1].default is inspect.Parameter.empty:
         contexts = [own[1].name]
     if len(contexts) > 1:
-        raise TypeError(f"{name}: one parameter is the Context, not {len(contexts)}")
+        raise TypeError(f"{name}: only one parameter may be the Context, not {len(contexts)}")
     context = contexts[0] if contexts else None
     others = [one for one in own if one.name != context]
     if len(others) > 1:
         if any(one.kind is one.POSITIONAL_ONLY for one in own):
-            raise TypeError(f"{name}: fields of the body are given by their names, not to positional-only parameters")
+            raise TypeError(f"{name}: fields of the body are passed by name, not to positional-only parameters")
         types = {one.name: hints.get(one.name, Any) for one in others}
         optional = {one.name for one in others if one.default is not one.empty}
         return fields_reader(types, optional, name), context, True
     if others and own[0].name == context:
-        raise TypeError(f"{name}: the first parameter is the body, the second the Context")
+        raise TypeError(f"{name}: the first parameter must be the body, the second the Context")
     return (reader_of(hints.get(others[0].name, Any), name) if others else None), context, False
 
 

@@ -1,10 +1,11 @@
 """The health port of a worker: three pages for orchestrators and Prometheus, on the worker's own event loop.
 
-    GET /healthz     200 while the event loop turns; a loop that a handler blocks does not answer, which is the truth
+    GET /healthz     200 while the event loop runs; no answer while a handler blocks it
     GET /readyz      200 while jobs are pulled, 503 with the reasons otherwise: starting, queue, draining
-    GET /metrics     the figures (worker.figures)
+    GET /metrics     the metrics (worker.metrics)
 
-One request a connection, the head only. The server's own front needs dueline[server]; a worker must not.
+One request per connection, and only its head is read. The server's HTTP code is not used here, because it needs
+dueline[server], which a worker must not require.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def health_address(text: str) -> tuple[str, int]:
 
 
 class HealthPort:
-    """`reasons`: why the worker is not ready; none: it is. `metrics`: the page of figures."""
+    """The health port. `reasons`: why the worker is not ready (empty: it is). `metrics`: the metrics page."""
 
     def __init__(self, address: str, reasons: Callable[[], Sequence[Reason]], metrics: Callable[[], bytes]) -> None:
         self._address = address
@@ -55,7 +56,7 @@ class HealthPort:
         self._open: set[asyncio.StreamWriter] = set()
 
     async def start(self) -> None:
-        """Listen. Raises ValueError when the address cannot be had."""
+        """Listen. Raises ValueError if it cannot listen on the address."""
         host, port = health_address(self._address)
         try:
             self._server = await asyncio.start_server(self._serve, host, port, limit=MAX_HEAD_BYTES)
@@ -81,7 +82,7 @@ class HealthPort:
                 writer.write(self._answer(head))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whoever asked is gone, slow, or no HTTP client
+            pass  # the client is gone, too slow, or does not speak HTTP
         finally:
             self._open.discard(writer)
             writer.close()
@@ -112,5 +113,5 @@ class HealthPort:
 
 
 def _reason(error: OSError) -> str:
-    """The system's own words; asyncio wraps them in a sentence of its own."""
+    """The system's error text, without the sentence that asyncio puts around it."""
     return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error)

@@ -1,7 +1,7 @@
 """What a worker does before its first job and after its last one.
 
-    start     the startup hooks, in their order; one that raises keeps the worker from starting
-    stop      the shutdown hooks, in the opposite order, if all startup hooks had run; one that raises is logged
+    start     the startup hooks, in order; one that raises keeps the worker from starting
+    stop      the shutdown hooks, in reverse order, if all startup hooks had run; one that raises is logged
 
 Coroutine functions run on the worker's event loop, plain functions in a thread, because they may block.
 """

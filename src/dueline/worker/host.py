@@ -1,7 +1,7 @@
-"""What somebody brings along who has a worker live with him: a queue, and the threads that wait and that run functions.
+"""The environment a worker can be embedded in: a queue, and threads that wait for it and run functions.
 
-A worker on its own connects to its URL and has threads and processes of its own. In a test it lives in the test's queue
-(`dueline.testing`), where all of it happens in virtual time: see `Worker.live_in`.
+A standalone worker connects to its URL and has its own threads and processes. In a test, it uses the test's queue
+(`dueline.testing`), where everything happens in virtual time. See `Worker.live_in`.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ T = TypeVar("T")
 
 
 class Host(Protocol):
-    """Where a worker lives. Its queue is neither started nor closed by the worker."""
+    """The environment of an embedded worker. The worker neither starts nor closes its queue."""
 
     @property
     def queue(self) -> Queue: ...
     @property
     def middleware(self) -> Sequence[Middleware]:
-        """Around that of the worker."""
+        """Middleware that wraps the worker's own."""
         ...
 
     def do(self, ask: Callable[[Queue], Coroutine[Any, Any, T]]) -> T:
-        """Ask the queue something and wait for it, in a thread that may wait."""
+        """Run an operation on the queue and wait for its result, in a thread that may block."""
         ...
 
     async def ado(self, ask: Callable[[Queue], Coroutine[Any, Any, T]]) -> T:
-        """Ask the queue something, in any event loop."""
+        """Run an operation on the queue, from any event loop."""
         ...
 
     @property
@@ -41,9 +41,9 @@ class Host(Protocol):
         ...
 
     async def on_loop(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on that event loop, from another one. This thread may run plain functions meanwhile."""
+        """Run a coroutine on that event loop, from another one. This thread may run plain functions in the meantime."""
         ...
 
     async def call(self, work: Callable[[], Any]) -> Any:
-        """Run a plain function: handlers whose mode is thread or process."""
+        """Run a plain function, such as a handler whose mode is thread or process."""
         ...

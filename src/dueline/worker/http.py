@@ -1,4 +1,4 @@
-"""A queue over HTTP: a server does the work, `AsyncClient` the calls, `parked` the pulls that wait."""
+"""A queue over HTTP. `AsyncClient` makes the calls, `parked` the waiting pulls."""
 
 from __future__ import annotations
 

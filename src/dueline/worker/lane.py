@@ -1,11 +1,11 @@
-"""Places for jobs, and the loop that fills them: pull as many as there are free places, wait, pull again.
+"""Places for jobs, and the loop that fills them: pull as many jobs as there are free places, wait, pull again.
 
-Topics whose handlers run in the same way share the places of that way; a topic whose handlers name their own number
-has a lane to itself. The order of the topics turns from pull to pull, so that none of them starves the others.
+Topics whose handlers run in the same mode share that mode's places. A topic with its own concurrency has its own lane.
+The order of the topics rotates from pull to pull, so that no topic starves the others.
 
-A thread that is left alone with a handler that does not end frees the place of its job, but only as many of them as
-there are places: each one above that keeps a place. So there are never more than twice as many threads as places (one
-more per place for each further function of a topic), and where all hang nothing is pulled until one of them ends.
+An abandoned thread, whose handler does not end, frees the place of its job. This holds for as many threads as there are
+places; each further one keeps a place. So there are at most twice as many threads as places (plus one per place for
+each further handler of a topic), and if all of them hang, nothing is pulled until one ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ log = logging.getLogger("dueline.worker")
 
 
 class Lane:
-    """`begin` is called with each pulled job; `leave` frees its place. `left_alone` and `came_back` tell of threads."""
+    """Places and their pull loop. `begin` is called with each job; `leave` frees its place. `left_alone` and
+    `came_back` report abandoned threads."""
 
     def __init__(
         self, queue: Queue, topics: Sequence[str], places: int, lease_ms: int, begin: Callable[[Lane, LeasedJob], None]
@@ -37,7 +38,7 @@ class Lane:
         self.topics = tuple(topics)
         self.places = places
         self.busy = 0
-        self.alone = 0  # threads that nobody waits for
+        self.alone = 0  # abandoned threads
         self.trouble: str | None = None  # why the last pull failed
         self._queue = queue
         self._lease_ms = lease_ms
@@ -47,7 +48,7 @@ class Lane:
         self._turns = 0
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Pull until cancelled."""
         rest_s = BACK_OFF_S[0]
         while True:
             await self._room.wait()
@@ -60,7 +61,7 @@ class Lane:
                 await asyncio.sleep(rest_s)
                 rest_s = min(rest_s * 2, BACK_OFF_S[1])
                 continue
-            except Exception:  # a bug, which must not end the worker's pulls in silence
+            except Exception:  # a bug, which must not silently end the pulls
                 log.exception("a pull of %s failed", self.topics)
                 await asyncio.sleep(BACK_OFF_S[1])
                 continue
@@ -72,7 +73,7 @@ class Lane:
 
     @property
     def free(self) -> int:
-        """Places for jobs; not above 0: none."""
+        """The number of free places; 0 or less means none."""
         return self.places - self.busy - max(0, self.alone - self.places)
 
     def leave(self) -> None:
@@ -80,14 +81,14 @@ class Lane:
         self._look()
 
     def left_alone(self) -> None:
-        """A thread runs on after the job for which it was begun."""
+        """A thread was abandoned: it still runs although its job is over."""
         self.alone += 1
         if self.alone > self.places:
-            log.warning("%d threads hang in handlers of %s: they keep places now", self.alone, ", ".join(self.topics))
+            log.warning("%d threads hang in handlers of %s: they occupy places", self.alone, ", ".join(self.topics))
         self._look()
 
     def came_back(self) -> None:
-        """A thread that was left alone has ended its handler."""
+        """The handler of an abandoned thread has ended."""
         self.alone -= 1
         self._look()
 

@@ -1,8 +1,8 @@
-"""Keeps the leases of the jobs that a worker has in hand.
+"""Renews the leases of a worker's running jobs.
 
-While a handler runs its lease is extended at a third of its length, all that are old enough in one call. A lease that
-is lost all the same (the job was cancelled or replaced, or the queue was away for too long and somebody else has the
-job) is told to whoever works on it: its outcome is no longer ours to say.
+While a handler runs, its lease is renewed at a third of its length; leases that are due for renewal share one call.
+A lease can still be lost: the job was cancelled or replaced, or the queue was unavailable for so long that another
+consumer got the job. The code that runs the job is then notified, and its outcome is dropped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Do = Callable[[Callable[[Queue], Coroutine[Any, Any, None]]], None]
 
 
 class LeaseRenewal:
-    """One job in hand. `lost` is set when it is no longer ours."""
+    """The lease renewal of one running job. `lost` is set when the lease is lost."""
 
     def __init__(self, job: LeasedJob, renew_at_s: float, leases: Leases, loop: asyncio.AbstractEventLoop) -> None:
         self.job = job
@@ -61,8 +61,8 @@ class LeaseRenewal:
 
 
 class Leases:
-    """The jobs in hand, by their token. Sleeps while there is none. `stopping`: whether the worker is being stopped.
-    `do`: how a thread waits for what is asked of the queue, where that is somebody else's business (worker.host)."""
+    """The leases of all running jobs, by token. Idle while there are none. `stopping`: whether the worker is stopping.
+    `do`: how a thread waits for an operation on the queue, if a host provides that (worker.host)."""
 
     def __init__(
         self, queue: Queue, lease_ms: int, stopping: Callable[[], bool] = lambda: False, do: Do | None = None
@@ -83,11 +83,11 @@ class Leases:
         return hold
 
     def drop(self, hold: LeaseRenewal) -> None:
-        """The job is out of our hands."""
+        """Stop renewing this lease."""
         self._held.pop(hold.job.lease, None)
 
     async def stop(self) -> None:
-        """Extend no more."""
+        """Stop renewing leases."""
         if self._alarm is not None:
             self._alarm.cancel()
         if self._renewing is not None:
@@ -105,7 +105,7 @@ class Leases:
         return outcomes
 
     def _arm(self) -> None:
-        """Sleep until the first of them is old enough. They are all of one length, so the first taken is the first."""
+        """Set a timer for the next renewal. All leases have the same length, so the oldest comes first."""
         if self._alarm is not None or (self._renewing is not None and not self._renewing.done()):
             return
         first = min((hold.renew_at_s for hold in self._held.values() if not hold.lost.done()), default=None)
@@ -120,7 +120,7 @@ class Leases:
             self._renewing.add_done_callback(lambda _: self._arm())
 
     async def _renew(self) -> None:
-        """Extend what is due, and what will be soon: they came close together and shall stay together."""
+        """Renew leases that are due, or nearly due, so that leases taken together stay in one call."""
         now_s = asyncio.get_running_loop().time()
         soon_s = now_s + self.lease_ms / 12_000
         due = [hold for hold in self._held.values() if not hold.lost.done() and hold.renew_at_s <= soon_s]
@@ -131,6 +131,6 @@ class Leases:
         try:
             await self.extend(due, self.lease_ms)
         except DuelineApiError:
-            pass  # the queue is away; a token stays good until somebody else has the job
+            pass  # the queue is unavailable; a token stays valid until another consumer gets the job
         except Exception:
             log.exception("leases could not be extended")

@@ -1,7 +1,7 @@
-"""Where a child process finds a handler again: by the name of its module and its own name there, and by its topic.
+"""Where a child process finds a handler: by its module, its name in that module, and its topic.
 
-A name says what stands there last. Two functions of one name, or a decorated function that was bound to another name,
-would have the child run something else, or nothing; so a worker looks before it starts, and the child looks again.
+A name refers to its last definition. If two functions share a name, or a decorated function was bound to another name,
+the child would run the wrong function, or none. So the worker checks before it starts, and the child checks again.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from .tasks import TaskWorker
 
 
 def handler_at(home: Home, topic: str) -> Handle[..., Any] | type[TaskWorker]:
-    """What handles `topic` at `home`. Raises LookupError that says what is there."""
+    """The handler of `topic` at `home`. Raises LookupError that names what is there instead."""
     name = f"{home.module}.{home.qualname}"
     there: Any = importlib.import_module(home.module)
     for part in home.qualname.split("."):
         if not hasattr(there, part):
-            raise LookupError(f"{name} is not there when its module is imported")
+            raise LookupError(f"{name} does not exist when its module is imported")
         there = getattr(there, part)
     one: Any = there
     while isinstance(one, Handle):  # several decorators on one function
@@ -38,7 +38,7 @@ def check_home(handler: Handler) -> None:
     try:
         there = handler_at(handler.home, handler.topic)
         found = there.handler is handler if isinstance(there, Handle) else _is_made_of(handler, there)
-        why = f"{handler.name} is the name of another one, too"
+        why = f"{handler.name} is also the name of something else"
     except LookupError as nothing:
         found, why = False, str(nothing)
     if not found:

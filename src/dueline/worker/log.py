@@ -1,4 +1,4 @@
-"""What a worker logs, and how a program that has set up no logging shows it."""
+"""The worker's logger, and its output in programs that have not configured logging."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger("dueline.worker")
 
 
 def show_log() -> None:
-    """Show Dueline's log on stderr, from INFO, unless the program has set up logging: a worker must not be silent."""
+    """Log to stderr from INFO, unless the program has configured logging, because a worker must not be silent."""
     ours = logging.getLogger("dueline")
     if not ours.hasHandlers():
         handler = logging.StreamHandler()
@@ -25,7 +25,7 @@ def show_log() -> None:
 
 @contextmanager
 def said_if_slow(message: str) -> Generator[None]:
-    """Warn while what is inside takes its time. It may try for as long as it likes, but not in silence."""
+    """Log a warning if the block takes long. It may retry for any length of time, but not silently."""
     handle = asyncio.get_running_loop().call_later(SLOW_S, log.warning, "%s", message)
     try:
         yield

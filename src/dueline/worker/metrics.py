@@ -1,4 +1,4 @@
-"""What a worker counts: jobs by how they ended, those in hand, and how long handlers took."""
+"""A worker's metrics: jobs by how they ended, running jobs, and how long handlers took."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 
 
 class EngineMetrics:
-    """The figures of one worker, by topic; its handlers bound how many there are."""
+    """The metrics of one worker, by topic. Its handlers limit the number of topics."""
 
     def __init__(self) -> None:
         self._jobs: dict[tuple[str, ...], float] = {}
@@ -18,17 +18,17 @@ class EngineMetrics:
         self._durations: dict[str, Histogram] = {}
 
     def begun(self, topic: str) -> None:
-        """A job is in hand."""
+        """A job has started."""
         self._in_flight[(topic,)] = self._in_flight.get((topic,), 0) + 1
 
     def ended(self, topic: str, outcome: str, seconds: float) -> None:
-        """Its handlers have ended."""
+        """The handlers of a job have ended."""
         self._in_flight[(topic,)] -= 1
         self._jobs[topic, outcome] = self._jobs.get((topic, outcome), 0) + 1
         self._durations.setdefault(topic, Histogram(BOUNDS_S)).observe(seconds)
 
     def page(self) -> bytes:
-        """The figures in Prometheus's plain text format."""
+        """The metrics in Prometheus's text format."""
         ended = "Jobs whose handlers have ended: done, failed, snoozed, discarded, lost (the lease), given_back."
         return plain_text(
             [

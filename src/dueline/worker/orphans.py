@@ -1,4 +1,4 @@
-"""Processes that end with the one that started them, whatever ends that."""
+"""Child processes that end with their parent, however the parent ends."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _PR_SET_PDEATHSIG = 1
 
 
 def ends_with(parent: int, signum: int) -> Callable[[], None]:
-    """A function for the child to call first: `signum` comes when `parent` ends. Where the kernel has no such signal
-    (macOS) only a parent that has ended already is noticed."""
-    # Looked up before a fork: between fork and exec only what is safe in a signal handler may be done.
+    """A function that the child calls first. It makes the kernel send `signum` when `parent` ends. Where the kernel
+    cannot do that (macOS), only a parent that has already ended is noticed."""
+    # Looked up before the fork, because between fork and exec only async-signal-safe calls are allowed.
     prctl = ctypes.CDLL(None).prctl if sys.platform.startswith("linux") else None
 
     def in_child() -> None:

@@ -1,14 +1,14 @@
-"""How a handler's run ends, and what a handler says to end it otherwise. No I/O.
+"""How a handler's run ends, and how a handler chooses its ending. No I/O.
 
     returns                      acked: done, never delivered again
     raises                       released by the job's retry policy; where it was raised, and what, is its last error
     Retry(delay="5m")            released, due again after the delay (none: by the retry policy); costs an attempt
     Snooze("1h")                 released, due again after the delay; costs no attempt (at most 100 times a job)
     Discard("no such order")     dead (rejected): kept aside, listed, can be revived
-    (the body is not its type)   the same, by UnfitBody, at the first attempt: it is not called
+    (the body has another type)  dead (rejected) at the first attempt, by UnfitBody; the handler is not called
 
-The three may be raised or returned. When several handlers of a topic ran, the worst ending counts for the job:
-discarded before failed before snoozed before done.
+Retry, Snooze and Discard may be raised or returned. If a topic has several handlers, the worst ending counts for the
+job: discarded before failed before snoozed before done.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CUT = "...\n"
 
 
 class Retry(Exception):
-    """Try this job again: after `delay`, else as its retry policy says. It costs an attempt."""
+    """Retry this job after `delay`, or as its retry policy says. This counts as an attempt."""
 
     def __init__(self, reason: str | None = None, *, delay: Duration | None = None) -> None:
         super().__init__(reason or "the handler asked for a retry")
@@ -36,7 +36,7 @@ class Retry(Exception):
 
 
 class Snooze(Exception):
-    """Not now: deliver this job again after `delay`. It costs no attempt, up to 100 times a job."""
+    """Deliver this job again after `delay`. This does not count as an attempt, up to 100 times per job."""
 
     def __init__(self, delay: Duration, reason: str | None = None) -> None:
         super().__init__(reason or "the handler snoozed the job")
@@ -45,7 +45,7 @@ class Snooze(Exception):
 
 
 class Discard(Exception):
-    """Give this job up: it is dead at once (reason `rejected`) and can be looked at and revived."""
+    """Give this job up. It is dead at once (reason `rejected`), but can still be inspected and revived."""
 
     def __init__(self, reason: str | None = None) -> None:
         super().__init__(reason or "the handler discarded the job")
@@ -53,8 +53,8 @@ class Discard(Exception):
 
 
 class UnfitBody(Discard):
-    """A body that is not of the type that a handler asks for. The next attempt would read the same body: it would burn
-    the job's attempts, and in a merge group hand the unfit item on to the next one."""
+    """The body does not have the type that the handler asks for. It is not retried, because the next attempt would get
+    the same body. In a merge group, a retry would also pass the unfit item on to the next group."""
 
 
 class TimedOut(Exception):
@@ -66,7 +66,7 @@ class ChildDied(Exception):
 
 
 class Ending(IntEnum):
-    """How one run ended; a higher one outweighs a lower one."""
+    """How one run ended. Higher values outweigh lower ones."""
 
     DONE = 0
     SNOOZED = 1
@@ -75,8 +75,8 @@ class Ending(IntEnum):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What becomes of a job. `delay_ms` None: the retry policy decides. `exception`: what was raised, where it was
-    raised in this process."""
+    """What happens to a job. `delay_ms` None: the retry policy decides. `exception`: the exception, if it was raised in
+    this process."""
 
     ending: Ending = Ending.DONE
     delay_ms: int | None = None
@@ -88,7 +88,7 @@ DONE = Verdict()
 
 
 def verdict_of(result: Any) -> Verdict:
-    """What a returned value, or a raised exception, means."""
+    """The verdict for a returned value or a raised exception."""
     if not isinstance(result, BaseException):
         return DONE
     if isinstance(result, Snooze):
@@ -101,13 +101,13 @@ def verdict_of(result: Any) -> Verdict:
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict that counts when several handlers ran: the first of the worst."""
+    """The verdict that counts when several handlers ran: the worst, and the first of several equal ones."""
     return max(verdicts, key=lambda one: one.ending, default=DONE)
 
 
 def error_text(error: BaseException) -> str:
-    """At most 1 KiB of UTF-8: the last frame of the user's own code, then the end of the traceback, which ends with the
-    exception and its message."""
+    """At most 1 KiB of UTF-8: the last frame of the user's own code, then the end of the traceback with the exception
+    and its message."""
     if isinstance(error, TimedOut | ChildDied):
         return bounded(str(error))
     frame = own_frame(error)
@@ -124,13 +124,13 @@ def bounded(text: str, head: str = "") -> str:
 
 
 def summary(error: str | None) -> str:
-    """An error text in one line: where in the user's own code, and what."""
+    """An error text in one line: the place in the user's own code, and the exception."""
     lines = (error or "").splitlines() or [""]
     return lines[0] if len(lines) == 1 else f"{lines[0]}: {lines[-1]}"
 
 
 def _reason(said: Retry | Discard) -> str:
-    """The reason in words; with `raise Retry(...) from error`, the traceback of that error."""
+    """The reason as text; with `raise Retry(...) from error`, the traceback of that error."""
     cause = said.__cause__
     if cause is None:
         return bounded(str(said))

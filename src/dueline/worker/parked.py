@@ -1,8 +1,9 @@
-"""A pull over HTTP that can be left without wasting an attempt.
+"""A waiting pull over HTTP that can be cancelled without wasting an attempt.
 
-A connection that is simply cut may cut off an answer that was already on its way: its jobs would wait for the end of
-their leases and have lost an attempt. So a pull that is cancelled closes only its writing side. The server then ends
-a pull that waits, and what it had answered before still arrives here, and is given back uncounted.
+Closing the connection could lose an answer that is already on its way: its jobs would stay leased until the lease
+expires, and would lose an attempt. A cancelled pull therefore closes only the writing side of its connection. The
+server then ends a waiting pull. If it has already answered, the answer still arrives and its jobs are given back
+uncounted.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from ..client.patience import Patience, Tries
 from ..client.results import LeasedJob, LeasedJobs
 from .log import said_if_slow
 
-LEAVE_S = 2.0  # for the server to end what it was asked for
+LEAVE_S = 2.0  # how long the server may take to end a cancelled pull
 _READ_BYTES = 65_536
 
 GiveBack = Callable[[Sequence[LeasedJob]], Awaitable[object]]
 
 
 class ParkedPulls:
-    """Pulls of one client, each on a connection of its own that is kept for the next one."""
+    """The waiting pulls of one client. Each has its own connection, which is kept for the next pull."""
 
     def __init__(self, address: Address, timeout_s: float, patience: Patience, give_back: GiveBack) -> None:
         self._address = address
@@ -37,7 +38,7 @@ class ParkedPulls:
         self._idle: list[_Line] = []
 
     async def pull(self, call: Call[LeasedJobs]) -> Sequence[LeasedJob]:
-        """Do it, trying again where that is safe. Raises DuelineApiError."""
+        """Pull, retrying where that is safe. Raises DuelineApiError."""
         clock = asyncio.get_running_loop().time
         tries, begin_s = Tries(self._patience, call, self._timeout_s), clock()
         while True:
@@ -84,7 +85,7 @@ class ParkedPulls:
         return response
 
     async def _leave(self, call: Call[LeasedJobs], line: _Line) -> None:
-        """Ask for nothing more, and give back what comes all the same."""
+        """Cancel the pull on the server, and give back the jobs that still arrive."""
         try:
             response = await line.leave()
             if response is not None:
@@ -92,7 +93,7 @@ class ParkedPulls:
                 if jobs:
                     await self._give_back(jobs)
         except (OSError, BadAnswer, DuelineApiError):
-            pass  # the leases end by themselves
+            pass  # the leases will expire
         finally:
             line.close()
 
@@ -107,7 +108,7 @@ class ParkedPulls:
     async def _connected(self) -> _Line:
         address = self._address
         try:
-            with said_if_slow(f"{address.url} has taken no connection yet: still trying"):
+            with said_if_slow(f"{address.url} has not accepted a connection yet: still trying"):
                 reader, writer = await asyncio.open_connection(
                     address.host, address.port, ssl=True if address.secure else None
                 )
@@ -119,7 +120,7 @@ class ParkedPulls:
 
 
 class _Line:
-    """One connection with at most one request under way."""
+    """One connection with at most one outstanding request."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -139,8 +140,8 @@ class _Line:
         return response
 
     async def leave(self) -> Response | None:
-        """Close the writing side; the answer if one comes."""
-        if not self._writer.can_write_eof():  # TLS: the server is told by the end of the connection alone
+        """Close the writing side and return the answer, if one still comes."""
+        if not self._writer.can_write_eof():  # TLS has no half-close, so the whole connection is closed
             return None
         self._writer.write_eof()
         try:
@@ -163,5 +164,5 @@ class _Line:
 
 
 def parked_pulls(client: AsyncClient, address: Address, timeout_s: float, patience: Patience) -> ParkedPulls:
-    """Pulls whose left-over jobs `client` gives back."""
+    """Waiting pulls; `client` gives back the jobs of cancelled ones."""
     return ParkedPulls(address, timeout_s, patience, lambda jobs: client.release_many(jobs, delay=0, count=False))

@@ -1,7 +1,7 @@
 """Messages between a worker and one of its child processes: a length, then a pickle, over a pair of sockets.
 
-The worker's end never waits in its event loop. What the child does not read (it still imports, it hangs, it was
-stopped) is kept until it does, and half a message from it is none yet. The child's end waits: it has threads for that.
+The worker's end never blocks its event loop. Messages that the child does not read yet (because it is importing, hangs
+or is stopped) are buffered, and so are incomplete messages from it. The child's end blocks in threads of its own.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def _packed(message: Message) -> bytes:
 
 
 class WorkersEnd:
-    """In the event loop that made it. `heard`: a message has come. `broken`: nothing will come any more; it is called
-    once, from the loop itself, and not after `close`."""
+    """The worker's end; it belongs to the event loop that created it. `heard` is called with each message. `broken` is
+    called once, from the loop, when no more messages will come, but not after `close`."""
 
     def __init__(self, sock: socket.socket, heard: Callable[[Message], None], broken: Callable[[], None]) -> None:
         self._sock = sock
@@ -40,7 +40,7 @@ class WorkersEnd:
         self._loop.add_reader(sock, self._readable)
 
     def tell(self, message: Message) -> None:
-        """Send it, in its turn. What cannot arrive is dropped: that the pipe is broken is told anyway."""
+        """Queue a message. If the pipe is broken it is dropped, because `broken` reports that anyway."""
         if self._sock.fileno() < 0:
             return
         waiting = bool(self._out)
@@ -51,7 +51,7 @@ class WorkersEnd:
                 self._loop.add_writer(self._sock, self._writable)
 
     def close(self) -> None:
-        """Hear and say nothing more. It may be called twice."""
+        """Stop sending and receiving. It may be called twice."""
         if self._sock.fileno() >= 0:
             self._loop.remove_reader(self._sock)
             self._loop.remove_writer(self._sock)
@@ -62,7 +62,7 @@ class WorkersEnd:
             del self._out[: self._sock.send(self._out)]
         except BlockingIOError:
             return
-        except OSError:  # the child is gone: the reader is told so, after the last words that are still to be read
+        except OSError:  # the child is gone; the reader notices, after it has read the child's last messages
             self._out.clear()
         if not self._out:
             self._loop.remove_writer(self._sock)
@@ -94,11 +94,11 @@ class WorkersEnd:
 
 
 class ChildsEnd:
-    """In the child: one thread hears, all may tell."""
+    """The child's end. One thread receives; all may send."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(True)
-        sock.set_inheritable(False)  # programs that a handler starts would keep it open after the child's end
+        sock.set_inheritable(False)  # else programs started by a handler would keep it open after the child's end
         self._sock = sock
         self._file = sock.makefile("rb")
         self._lock = threading.Lock()

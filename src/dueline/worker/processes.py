@@ -1,8 +1,8 @@
-"""Child processes for handlers that need a processor to themselves, or that may have to be killed.
+"""Child processes for handlers that are CPU-bound, or that may have to be killed.
 
-A child is started when there is work for it (spawn: it imports what it needs and inherits nothing), runs one job at a
-time and is used again. One that ends by itself, by a signal or for lack of memory, fails its job and is replaced; one
-whose handler runs into its timeout is killed.
+A child is started when there is a job for it. It is spawned, so it imports what it needs and inherits nothing. It runs
+one job at a time and is reused. If it exits or is killed (by a signal, or for lack of memory), its job fails and it is
+replaced. If its handler exceeds the timeout, the child is killed.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .outcomes import ChildDied, Ending, Verdict
 from .pipes import Message, WorkersEnd
 from .queue import Queue
 
-LAST_BREATH_S = 2.0  # for a child whose pipe is closed to end by itself
-TRIES = 3  # children that may die before they begin, until that is the job's failure
+LAST_BREATH_S = 2.0  # how long a child may take to exit after its pipe was closed
+TRIES = 3  # after this many children have died before they began, the job fails
 
 _spawn = multiprocessing.get_context("spawn")
 
 
 class Processes:
-    """As many children as there are calls at a time."""
+    """A pool with as many children as there are concurrent calls."""
 
     def __init__(self, queue: Queue, token: str | None = None) -> None:
         level = logging.getLogger("dueline.worker").getEffectiveLevel()
@@ -40,10 +40,10 @@ class Processes:
         self._all: set[_Child] = set()
 
     async def run(self, home: Home, hold: LeaseRenewal, begun: Callable[[], None]) -> Verdict:
-        """The verdict of a handler on a job; `begun` is called when the child is ready and begins with it. Raises
-        ChildDied. Whoever stops waiting has the child killed.
+        """The verdict of a handler on a job. `begun` is called when the child begins with the job. Raises ChildDied.
+        Cancelling this wait kills the child.
 
-        A child that died before it began, while it was idle, costs the job nothing: another one gets it."""
+        If a child died before it began with the job, such as while it was idle, another child gets the job."""
         error = ChildDied("no child process could be started")
         for _ in range(TRIES):
             child = self._idle_one() or self._started()
@@ -123,7 +123,7 @@ class _Child:
         return await self._answer
 
     def tell(self, message: Message) -> None:
-        """Without waiting: a child that does not read yet will."""
+        """Send a message without waiting. A child that is still starting reads it later."""
         self._pipe.tell(message)
 
     def kill(self) -> None:
@@ -153,7 +153,7 @@ class _Child:
             self.tell(("extended", hold.lease_until_ms, None))
 
     def _end(self) -> None:
-        """The pipe is broken, or was closed by us: the process is ending."""
+        """The pipe was closed by either side, so the process is ending."""
         if self.alive:
             self.alive = False
             self._pipe.close()
@@ -161,7 +161,7 @@ class _Child:
 
     async def _bury(self) -> None:
         await asyncio.to_thread(self._process.join, LAST_BREATH_S)
-        if self._process.is_alive():  # it has let go of the pipe and lives on: whatever it does now, nobody hears it
+        if self._process.is_alive():  # it has closed the pipe but still runs: its results could not be received
             self._process.kill()
             await asyncio.to_thread(self._process.join)
         if self._answer is not None and not self._answer.done():

@@ -1,12 +1,12 @@
-"""What a worker needs of a queue, and the ways to one.
+"""The queue interface that a worker needs, and its implementations by URL.
 
     http://  https://                      a server                              worker.http
-    redis://  valkey://  unix:// ...       straight on the store, no server      worker.direct
+    redis://  valkey://  unix:// ...       directly on a store, no server        worker.direct
     embedded:./data                        the embedded store in this process    worker.direct
 
-All speak the client's values (`LeasedJob`, `Sent`, `Outcome`) and raise the client's errors (`DuelineApiError`), so a
-program moves from one to the other by its URL. Without a URL, DUELINE_URL decides, else it is the server on this
-machine that clients and the command line mean too.
+All use the client's values (`LeasedJob`, `Sent`, `Outcome`) and raise the client's errors (`DuelineApiError`), so a
+program switches between them by changing the URL. The default is DUELINE_URL, else the local server, as for clients and
+the command line.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ log = logging.getLogger("dueline.worker")
 
 
 class Queue(Protocol):
-    """One namespace of one queue, used from one event loop. `url` is where another process finds the same queue; None
-    when there is no such place. `start` connects (a call before it does so too); `close` may come at any time."""
+    """One namespace of one queue, used from one event loop. `url` is where another process can reach the same queue;
+    None if it cannot. `start` connects (so does any call before it); `close` may be called at any time."""
 
     @property
     def url(self) -> str | None: ...
@@ -38,7 +38,7 @@ class Queue(Protocol):
     def namespace(self) -> str | None: ...
 
     async def start(self) -> None:
-        """Connect, trying for as long as patience lasts. Raises DuelineApiError."""
+        """Connect, retrying for as long as patience allows. Raises DuelineApiError."""
         ...
 
     async def close(self) -> None:
@@ -50,7 +50,7 @@ class Queue(Protocol):
         ...
 
     async def send_many(self, topic: str, jobs: Iterable[NewJob]) -> list[SentItem]:
-        """Store any number of jobs made by `new_job`; a result per job in their order."""
+        """Store any number of jobs made by `new_job`. Returns one result per job, in order."""
         ...
 
     async def get(self, topic: str, id: str) -> Job:
@@ -58,23 +58,23 @@ class Queue(Protocol):
         ...
 
     async def cancel(self, topic: str, id: str, missing_ok: bool = False) -> Outcome:
-        """Withdraw a job, even one that is held. Raises NotFound, or AlreadyDone when it had ended; with `missing_ok`
-        neither: the outcome is not `ok` then."""
+        """Cancel a job, even a leased one. Raises NotFound, or AlreadyDone if it has already ended. With `missing_ok`
+        neither is raised; the outcome is then not `ok`."""
         ...
 
     async def reschedule(self, topic: str, id: str, delay: Duration | None = None, at: Moment | None = None) -> Job:
-        """Move the due time of a job that nobody holds: `delay` from now, or `at`."""
+        """Move the due time of a job that is not leased: `delay` from now, or `at`."""
         ...
 
     async def pull(
         self, topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_ms: int = 0
     ) -> Sequence[LeasedJob]:
-        """Take due jobs under a lease, waiting up to wait_ms for the first. A cancelled pull costs no attempt: a job
-        that was on its way is given back uncounted."""
+        """Lease due jobs, waiting up to wait_ms for the first. Cancelling a pull costs no attempt: jobs that were
+        already on their way are given back uncounted."""
         ...
 
     async def ack(self, jobs: Sequence[LeasedJob | Leased]) -> list[Outcome]:
-        """Jobs of any topics are done; a result per job in their order."""
+        """Complete jobs of any topics. Returns one result per job, in order."""
         ...
 
     async def release(
@@ -85,32 +85,32 @@ class Queue(Protocol):
         count: bool = True,
         discard: bool = False,
     ) -> list[Outcome]:
-        """Give jobs back, all in the same way: after `delay_ms`, else as their retry policy says. `count=False` costs
-        no attempt; `discard=True` ends them as dead (rejected)."""
+        """Give jobs back, all with the same options. They are due again after `delay_ms`, or as their retry policy
+        says. `count=False`: this does not count as an attempt. `discard=True` makes them dead (rejected)."""
         ...
 
     async def extend(self, jobs: Sequence[LeasedJob | Leased], lease_ms: int) -> list[Outcome]:
-        """Keep jobs for `lease_ms` from now; a result per job in their order."""
+        """Extend leases to `lease_ms` from now. Returns one result per job, in order."""
         ...
 
     async def propose_policy(self, topic: str, policy: Policy) -> Mapping[str, Any]:
-        """Say how a worker wants a topic's jobs delivered (`lease`, `ttl`, `max_attempts`, `retry`). That fills what is
-        unset and replaces what a worker set, but not what an operator set. These fields as the topic then has them, in
-        the words of the API."""
+        """Propose a worker's delivery policy (`lease`, `ttl`, `max_attempts`, `retry`) for a topic. It sets fields that
+        are unset or were set by a worker, but never those set by an operator. Returns these fields as the topic now has
+        them, in the API's form."""
         ...
 
 
 @runtime_checkable
 class SendsNow(Protocol):
-    """A queue that can be sent to from a thread of no event loop, which then waits on the store itself."""
+    """A queue that accepts sends from a thread without an event loop; that thread talks to the store itself."""
 
     def send_now(self, topic: str, job: NewJob) -> Sent | None:
-        """None: it must be sent in the usual way, with the same id: it may have been stored already."""
+        """Send a job. None: use the normal path, with the same id, because the job may already have been stored."""
         ...
 
 
 def resolved(url: str | None) -> str:
-    """The URL that is meant (`named_url`), checked. Raises ValueError."""
+    """The URL to use (`named_url`), checked. Raises ValueError."""
     url = named_url(url)
     scheme = url.partition(":")[0]
     known = scheme == "embedded" or (scheme in ("http", "https", *STORES) and url.startswith(f"{scheme}://"))
@@ -128,10 +128,10 @@ def resolved(url: str | None) -> str:
 def connect(
     url: str | None = None, namespace: str | None = None, token: str | None = None, *, any_thread: bool = False
 ) -> Queue:
-    """The queue at `url`; nothing is opened before `start` or the first call.
+    """The queue at `url`. `start` or the first call connects.
 
-    `token` is for servers; without it and `namespace`, DUELINE_TOKEN and DUELINE_NAMESPACE decide. An embedded store
-    is started from the main thread; `any_thread`: or from one that lasts as long as the queue is used."""
+    `token` is for servers. `token` and `namespace` default to DUELINE_TOKEN and DUELINE_NAMESPACE. An embedded store is
+    started from the main thread, or with `any_thread` from a thread that lives as long as the queue is used."""
     url = resolved(url)
     if url.startswith(("http://", "https://")):
         from .http import HttpQueue

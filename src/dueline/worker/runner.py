@@ -1,9 +1,10 @@
-"""One running worker: lanes pull, handlers run, verdicts are said to the queue.
+"""One running worker: lanes pull jobs, handlers run them, and their verdicts are reported to the queue.
 
     lane -> LeaseRenewal (lease kept) -> middleware -> handlers, one after the other -> worst verdict -> ack or release
 
-A job occupies its place until its handlers have ended. What ends them early: their timeout (a failure), a lost lease
-(the outcome is dropped, the job is somebody else's) and the end of a stop's grace (the job is given back uncounted).
+A job occupies its place until its handlers have ended. Three things end them early: their timeout (a failure), a lost
+lease (the outcome is dropped, because another consumer may have the job), and the end of a stop's grace period (the job
+is given back uncounted).
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from .queue import Queue
 from .settler import Settler
 from .threads import Threads
 
-CANCEL_S = 5.0  # for a cancelled coroutine to end
-CHILD_START_S = 120.0  # for a child process to import what its handler needs
-LAST_WORDS_S = 5.0  # for the last acks and releases of a stop
+CANCEL_S = 5.0  # how long a cancelled coroutine may take to end
+CHILD_START_S = 120.0  # how long a child process may take to import its handler
+LAST_WORDS_S = 5.0  # how long the last acks and releases of a stop may take
 
 log = logging.getLogger("dueline.worker")
 
@@ -41,8 +42,8 @@ Middleware = Callable[[Context, CallNext], Awaitable[Verdict | None]]
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """How a worker runs. `places`: how many jobs at a time, by mode. `call`: what runs plain functions, instead of
-    threads and processes; `do`: how they wait for the queue (worker.host)."""
+    """How a worker runs. `places`: how many jobs at a time, by mode. `call`: runs plain functions instead of threads
+    and processes; `do`: how these functions wait for the queue (see worker.host)."""
 
     places: Mapping[str, int]
     lease_ms: int
@@ -53,7 +54,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class Runner:
-    """Handlers by topic, on a queue. `start`, then `stop`; it runs once."""
+    """Runs handlers, by topic, on a queue. Call `start`, then `stop`; it cannot be started again."""
 
     def __init__(
         self, queue: Queue, handlers: Mapping[str, Sequence[Handler]], settings: Settings, figures: EngineMetrics
@@ -76,7 +77,7 @@ class Runner:
 
     @property
     def running(self) -> int:
-        """Jobs in hand."""
+        """How many jobs are running."""
         return len(self._running)
 
     @property
@@ -85,14 +86,14 @@ class Runner:
 
     @property
     def trouble(self) -> str | None:
-        """Why jobs cannot be pulled now, as far as is known."""
+        """Why jobs cannot be pulled at the moment, if that is so."""
         return next((lane.trouble for lane in self._lanes.values() if lane.trouble is not None), None)
 
     async def start(self) -> None:
         try:
             await self._queue.start()
-        except Unavailable as away:  # the lanes go on trying
-            log.warning("the queue is away: %s", away)
+        except Unavailable as away:  # the lanes keep trying
+            log.warning("the queue is unavailable: %s", away)
         loop = asyncio.get_running_loop()
         lanes = [
             Lane(self._queue, topics, places, self._settings.lease_ms, self._begin)
@@ -104,7 +105,7 @@ class Runner:
             task.add_done_callback(_complain)
 
     async def stop(self, grace_s: float) -> None:
-        """Pull no more, let handlers end for `grace_s`, give the rest back uncounted."""
+        """Stop pulling, let handlers continue for `grace_s`, then give the remaining jobs back uncounted."""
         self._stopping = True
         for task in self._pulling:
             task.cancel()
@@ -116,14 +117,14 @@ class Runner:
         if self._running:
             log.info("giving %d jobs back", len(self._running))
             _, silent = await asyncio.wait(set(self._running), timeout=CANCEL_S + LAST_WORDS_S)
-            for task in silent:  # the queue is away: the leases end by themselves
+            for task in silent:  # the queue is unavailable: the leases will expire
                 task.cancel()
         await self._leases.stop()
         self._threads.stop()
         await self._processes.stop()
 
     def cut(self) -> None:
-        """End the grace of a stop."""
+        """End the grace period of a stop."""
         self._cut.set()
         if not self._cutting.done():
             self._cutting.set_result(None)
@@ -163,7 +164,7 @@ class Runner:
             await self._settler.settle(hold, verdict)
 
     async def _verdict(self, hold: LeaseRenewal) -> Verdict | None:
-        """What became of the job; None: it is to be given back."""
+        """The verdict on the job; None: it must be given back."""
         context = Context(hold.job, hold)
         work = asyncio.get_running_loop().create_task(self._run_job(context))
         await asyncio.wait({work, hold.lost, self._cutting}, return_when=asyncio.FIRST_COMPLETED)
@@ -178,7 +179,7 @@ class Runner:
         return verdict_of(error) if error is not None else work.result()
 
     async def _all_handlers(self, context: Context) -> Verdict:
-        """All of them, also when one fails; the worst outcome counts."""
+        """Run all handlers, even when one fails. The worst verdict counts."""
         return worst([await self._run(handler, context) for handler in self._handlers[context.topic]])
 
     async def _run(self, handler: Handler, context: Context) -> Verdict:
@@ -190,7 +191,7 @@ class Runner:
             return verdict_of(TimedOut(limit.text()) if limit.timeout.expired() else error)
         except Exception as error:
             return verdict_of(error)
-        except (SystemExit, KeyboardInterrupt) as error:  # a handler does not end the worker
+        except (SystemExit, KeyboardInterrupt) as error:  # a handler must not end the worker
             return verdict_of(RuntimeError(f"the handler raised {error!r}"))
 
     async def _called(self, handler: Handler, context: Context, limit: _Limit) -> Verdict:
@@ -206,7 +207,7 @@ class Runner:
 
 
 class _Limit:
-    """How long a handler may run. A child process has its own time to start, which is not the handler's."""
+    """The time limit of a handler. The start of a child process has a limit of its own."""
 
     def __init__(self, handler: Handler, in_child: bool) -> None:
         self._handler = handler
@@ -225,7 +226,8 @@ class _Limit:
 
 
 def lanes_of(handlers: Mapping[str, Sequence[Handler]], places: Mapping[str, int]) -> list[tuple[list[str], int]]:
-    """Topics that share places, and how many: those with their own number alone, the others by their heaviest mode."""
+    """The topics of each lane and its number of places. A topic with its own concurrency gets its own lane; the others
+    share a lane by their heaviest mode."""
     found: list[tuple[list[str], int]] = []
     shared: dict[str, list[str]] = {"async": [], "thread": [], "process": []}
     for topic, several in handlers.items():
@@ -239,7 +241,7 @@ def lanes_of(handlers: Mapping[str, Sequence[Handler]], places: Mapping[str, int
 
 
 def _wrapped(inner: CallNext, middleware: Middleware) -> CallNext:
-    """`middleware` around `inner`. What it returns counts; when it returns nothing, what it was given counts."""
+    """`middleware` around `inner`. Its result counts; if it returns None, the inner result does."""
 
     async def outer(context: Context) -> Verdict:
         seen: list[Verdict] = []
@@ -253,7 +255,7 @@ def _wrapped(inner: CallNext, middleware: Middleware) -> CallNext:
             verdict = await middleware(context, call_next)
         except Exception as error:
             return verdict_of(error)
-        except (SystemExit, KeyboardInterrupt) as error:  # no more than a handler does it end the worker
+        except (SystemExit, KeyboardInterrupt) as error:  # like a handler, it must not end the worker
             return verdict_of(RuntimeError(f"a middleware raised {error!r}"))
         if verdict is not None:
             return verdict
@@ -265,7 +267,7 @@ def _wrapped(inner: CallNext, middleware: Middleware) -> CallNext:
 
 
 async def _until(first: set[asyncio.Future[None]], all_of: set[asyncio.Task[None]], timeout_s: float) -> None:
-    """Until all of one set have ended, or one of the other, or the time is over."""
+    """Wait until all of `all_of` have ended, one of `first` has, or the time is over."""
     every = asyncio.ensure_future(asyncio.wait(all_of))
     await asyncio.wait({*first, every}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
     every.cancel()

@@ -1,4 +1,4 @@
-"""The application's side of the Spring queue's service mode: take work by HTTP, and add jobs.
+"""The application's side of the Spring queue's service mode: receive jobs over HTTP, and submit jobs.
 
     service = SpringService("billing", center_url="http://127.0.0.1:9023", modules=["billing.tasks"])
 
@@ -6,9 +6,9 @@
     service.submit("task1", "p", delay="30m")
     async with service.registered("http://127.0.0.1:8761/eureka", port=8000): ...     # needs the extra `eureka`
 
-All TaskWorker classes of a job's type are invoked with its `params`, one after the other, before the answer: 200
-"accepted", whether they fail or not, as the original does. With `strict=True` a failure is answered with 500, so that a
-Dueline server tries again by its ladder.
+All TaskWorker classes of a job's type are invoked with its `params`, one after the other, before the answer. Like the
+original, the answer is 200 "accepted" even if they fail. With `strict=True` a failure is answered with 500, so that a
+Dueline server retries the job.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 class Work(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A job as it travels in both directions. What is None is left out."""
+    """A job as sent in either direction. Fields that are None are omitted."""
 
     taskId: str
     taskType: str
@@ -60,7 +60,7 @@ class Work(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SubmitFailed(Exception):
-    """The queue did not take a job. `status` None: there was no answer, and it may have been taken."""
+    """The queue did not accept a job. `status` None: there was no answer, so the job may have been accepted."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -68,10 +68,10 @@ class SubmitFailed(Exception):
 
 
 class SpringService:
-    """An application by the name `app_name`, and its tasks: those of `tasks`, and those found in `modules`.
+    """An application named `app_name` and its tasks: those in `tasks`, and those found in `modules`.
 
-    `center_url`: the queue to which `submit` adds jobs. `strict`: a task that fails is answered with 500, so that a
-    server of ours tries again."""
+    `center_url`: the queue to which `submit` adds jobs. `strict`: a failed task is answered with 500, so that a Dueline
+    server retries it."""
 
     def __init__(
         self,
@@ -93,13 +93,13 @@ class SpringService:
 
     @property
     def task_types(self) -> tuple[str, ...]:
-        """What it works on, as the registry is told: `delay-queue:task`."""
+        """The task types, as published in the registry under `delay-queue:task`."""
         return tuple(self._handlers)
 
     # --- taking work ------------------------------------------------------------------------------------------------
 
     async def asgi(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """An ASGI application. What it is mounted under does not matter: the end of the path counts."""
+        """An ASGI application. It may be mounted at any path, because only the end of the request path is matched."""
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
             return
@@ -120,11 +120,11 @@ class SpringService:
         return [said]
 
     async def _taken(self, body: bytes | None) -> Answer:
-        """In a thread: tasks may take their time, and coroutines get a loop for themselves."""
+        """`take` in a thread, because tasks may block; coroutines get an event loop of their own."""
         return await asyncio.to_thread(self.take, body)
 
     def take(self, body: bytes | None) -> Answer:
-        """Do the work that a request body describes; the status and text to answer. None: it was too large."""
+        """Run the job in a request body and return the status and text to answer. None: the body was too large."""
         if body is None:
             return 413, b"the body is too large"
         try:
@@ -145,9 +145,9 @@ class SpringService:
         delay: Duration | None = None,
         at: Moment | None = None,
     ) -> str:
-        """Add a job for this application; its id. `params` that are no text are sent as their JSON.
+        """Add a job for this application and return its id. `params` other than a text are sent as JSON.
 
-        A job with the same `id` is replaced, so a repeat after SubmitFailed is safe with an id of your own."""
+        A job with the same `id` is replaced, so with an explicit id it is safe to retry after SubmitFailed."""
         refuse_in_loop("asubmit")
         return self._submit(self._work(task_type, params, id, delay, at))
 
@@ -167,14 +167,14 @@ class SpringService:
         if delay is not None and at is not None:
             raise ValueError("give delay or at, not both")
         due_ms = 0 if at is None else moment_ms(at)
-        if delay is not None:  # this protocol has absolute times only: this machine's clock decides
+        if delay is not None:  # this protocol has only absolute times, so the local clock is used
             due_ms = moment_ms(datetime.now(UTC)) + duration_ms(delay)
         text = params if params is None or isinstance(params, str) else msgspec.json.encode(params).decode()
         return Work(id or os.urandom(16).hex(), task_type, due_ms, text, self.app_name)
 
     def _submit(self, work: Work) -> str:
         if self._center_url is None:
-            raise ValueError("name the queue by center_url")
+            raise ValueError("set center_url to the URL of the queue")
         parts, place = split(self._center_url), shown(self._center_url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         connection = kind(parts.hostname or "", parts.port, timeout=TIMEOUT_S)
@@ -197,8 +197,8 @@ class SpringService:
     async def registered(
         self, eureka_url: str, port: int, host: str | None = None, **options: Any
     ) -> AsyncGenerator[None]:
-        """Stand in Eureka with the task types as metadata for as long as the block lasts. `options` go to
-        py-eureka-client. `host`: an address that the queue can reach; default: what the client finds."""
+        """Register with Eureka for the duration of the block, with the task types as metadata. `options` are passed to
+        py-eureka-client. `host`: an address that the queue can reach; by default the Eureka client detects it."""
         try:
             from py_eureka_client.eureka_client import EurekaClient
         except ModuleNotFoundError as missing:
@@ -220,8 +220,8 @@ class SpringService:
 
 
 def _held(work: Work, as_text: bool) -> LeasedJob:
-    """The job as a handler's arguments are made from it: `params` as a text, or as the JSON that they are. Nobody holds
-    a lease: the call itself is the delivery."""
+    """The job in the form that handlers take, with `params` as a text or as JSON. It has no lease, because the HTTP
+    call itself is the delivery."""
     text = msgspec.json.encode(work.params)
     return LeasedJob(
         body=Raw(text if as_text or work.params is None else work.params.encode()),
@@ -237,8 +237,8 @@ def _held(work: Work, as_text: bool) -> LeasedJob:
 
 
 def _invoked(handler: Handler, work: Work) -> bool:
-    """Call one; whether it went well. A failure is told in the log, as the original does. A task does not end the
-    program that runs it: SystemExit is a failure too, and Ctrl-C where only the task can have raised it."""
+    """Call one handler and return whether it succeeded. Failures are logged, as in the original. A task must not end
+    the program that runs it: SystemExit is a failure too, and so is KeyboardInterrupt if only the task can raise it."""
     job = _held(work, handler.read is None or takes_texts(handler.read))
     try:
         result = call_here(handler, job, Context(job, _NoLease()))
@@ -247,14 +247,14 @@ def _invoked(handler: Handler, work: Work) -> bool:
             raise
         log.exception("%s %s failed in %s", job.topic, job.id, handler.name)
         return False
-    if isinstance(result, Exception):  # Retry, Snooze, Discard: this protocol can say none of them
+    if isinstance(result, Exception):  # Retry, Snooze, Discard: this protocol has none of them
         log.warning("%s %s: %s returned %r", job.topic, job.id, handler.name, result)
         return False
     return True
 
 
 class _NoLease:
-    """There is no lease in this protocol, so there is nothing to keep."""
+    """This protocol has no leases, so there is nothing to renew."""
 
     lease_until_ms = 0
     stopping = False
@@ -285,7 +285,7 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 def _wsgi_body(environ: dict[str, Any]) -> bytes | None:
-    """The same for WSGI. A length that is no number is that of no body."""
+    """The same for WSGI. An invalid length counts as no body."""
     length = environ.get("CONTENT_LENGTH") or ""
     if not (length.isascii() and length.isdigit()):
         return b""

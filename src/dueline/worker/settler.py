@@ -1,9 +1,9 @@
-"""Says to the queue what became of jobs, until it has heard it.
+"""Reports verdicts on jobs to the queue, and retries until the queue has received them.
 
-Acks that come while one is under way travel together in the next call. While the queue is away the lease is extended by
-itself, and the token lets the same thing be said any number of times; when the lease is lost, there is nothing to say.
-What the queue refuses to hear, like a delay of a hundred years, is a failure that is kept with the job: otherwise it
-would wait for the end of its lease, and fail in the same way again.
+Acks that arrive during a call share the next call. While the queue is unavailable, the lease is still renewed, and its
+token makes repeated reports safe; once the lease is lost, the report is dropped. If the queue rejects a report, such as
+a delay of a hundred years, the job is released as failed with the reason. Otherwise it would stay leased until the
+lease expires, and then fail in the same way again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger("dueline.worker")
 
 
 class Settler:
-    """`hurried` is set when a stopping worker waits no longer."""
+    """Reports verdicts. `hurried` is set when a stopping worker no longer waits."""
 
     def __init__(self, queue: Queue, hurried: asyncio.Event) -> None:
         self._queue = queue
@@ -34,7 +34,7 @@ class Settler:
         self._acking: asyncio.Task[None] | None = None
 
     async def settle(self, hold: LeaseRenewal, verdict: Verdict) -> None:
-        """Ack or release, as the verdict says; if that is refused, release by the job's retry policy."""
+        """Ack or release the job, as the verdict says. If that is refused, release it by its retry policy."""
         job, ending = hold.job, verdict.ending
         if ending is Ending.DONE:
             await self._said(hold, "ack", lambda: self._ack(job))
@@ -51,13 +51,13 @@ class Settler:
             await self._said(hold, "release", lambda: self._release(job, None, why, count=True, discard=discard))
 
     async def give_back(self, hold: LeaseRenewal) -> None:
-        """Release at once, to the place it had, without costing an attempt."""
+        """Release the job at once, to its old place in the order, without counting an attempt."""
         await self._said(hold, "release", lambda: self._release(hold.job, 0, None, count=False, discard=False))
 
     async def _said(
         self, hold: LeaseRenewal, what: str, say: Callable[[], Awaitable[Outcome]]
     ) -> InvalidRequest | None:
-        """Say it until it is heard, or there is no use in it any more. What it returns is why it can never be heard."""
+        """Repeat a report until the queue has received it or it is pointless. Returns the error if it was rejected."""
         rest_s = AGAIN_S[0]
         job = hold.job
         while not hold.lost.done():
@@ -66,7 +66,7 @@ class Settler:
             except (Unavailable, RateLimited, StoreFull) as away:
                 log.warning("cannot %s %s %s yet: %s", what, job.topic, job.id, away)
                 if self._hurried.is_set():
-                    return None  # the lease ends by itself
+                    return None  # the lease will expire
                 await self._rest(hold, rest_s)
                 rest_s = min(rest_s * 2, AGAIN_S[1])
                 continue
@@ -86,7 +86,7 @@ class Settler:
         return None
 
     async def _rest(self, hold: LeaseRenewal, rest_s: float) -> None:
-        """Wait a little, or until there is a reason not to."""
+        """Wait before the next try, but no longer than until the lease is lost or a stop hurries."""
         hurry = asyncio.get_running_loop().create_task(self._hurried.wait())
         await asyncio.wait({hurry, hold.lost}, timeout=rest_s, return_when=asyncio.FIRST_COMPLETED)
         hurry.cancel()
@@ -96,7 +96,7 @@ class Settler:
     ) -> Outcome:
         try:
             outcomes = await self._queue.release([job], delay_ms, error, count, discard)
-        except ValueError as wrong:  # a client refuses on this side what it cannot even write
+        except ValueError as wrong:  # the client itself rejects values that it cannot encode
             raise InvalidRequest("invalid_field", str(wrong)) from wrong
         [outcome] = outcomes
         return outcome

@@ -1,11 +1,10 @@
-"""A queue for programs and threads without asyncio: an event loop in a thread of its own does the work.
+"""A queue for programs and threads without asyncio. It runs an event loop in a background thread.
 
     with SyncQueue("redis://127.0.0.1:6379") as queue:
         queue.send("orders.close", {"order": 7}, delay="30m")
 
-Threads share one: what they send at the same moment travels together. After a fork the child opens its own (an
-embedded store is then joined through its socket). Nothing is opened before the first call; at the end of the program
-it is closed by itself.
+Threads can share one; their concurrent sends are batched. After a fork, the child opens its own connection (and uses
+the parent's embedded store through its socket). The first call connects, and the queue is closed when the program ends.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class SyncQueue:
         token: str | None = None,
         make: Callable[[], Queue] | None = None,
     ) -> None:
-        """`make`: makes the queue instead of `connect`."""
+        """`make`: called instead of `connect` to create the queue."""
         self._url = url if make is not None else resolved(url)
         self._make = make or (lambda: connect(self._url, namespace, token, any_thread=True))
         self._lock = threading.Lock()
@@ -49,12 +48,12 @@ class SyncQueue:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._queue: Queue | None = None
-        self._now: SendsNow | None = None  # the same queue, if it can be sent to from here
+        self._now: SendsNow | None = None  # the same queue, if it accepts sends from any thread
         this = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: (here := this()) is not None and here._forked())
 
     def _forked(self) -> None:
-        """The loop's thread and whoever held the lock are not in this process."""
+        """After a fork, the loop's thread and the lock's holder do not exist in the child."""
         self._lock = threading.Lock()
         self._loop = self._thread = self._queue = self._now = None
 
@@ -67,7 +66,7 @@ class SyncQueue:
         self.close()
 
     def send(self, topic: str, body: Any = None, **options: Unpack[SendOptions]) -> Sent:
-        """Store a job; it is kept when this returns."""
+        """Store a job. It is stored when this returns."""
         now = self._now
         if now is not None:
             job = new_job(body, **options)
@@ -75,11 +74,11 @@ class SyncQueue:
             if sent is not None:
                 return sent
             if job.merge is None:
-                options["id"] = job.id  # whatever became of the first try, this is the same job
+                options["id"] = job.id  # if the first try did store the job, this send is recognised as the same
         return self.do(lambda queue: queue.send(topic, body, **options))
 
     def send_many(self, topic: str, jobs: Iterable[NewJob]) -> list[SentItem]:
-        """Store any number of jobs made by `new_job`; a result per job in their order."""
+        """Store any number of jobs made by `new_job`. Returns one result per job, in order."""
         return self.do(lambda queue: queue.send_many(topic, jobs))
 
     def get(self, topic: str, id: str) -> Job:
@@ -92,16 +91,16 @@ class SyncQueue:
         return self.do(lambda queue: queue.reschedule(topic, id, delay, at))
 
     def do(self, ask: Callable[[Queue], Coroutine[Any, Any, T]]) -> T:
-        """Ask the queue something, and wait for it."""
+        """Run an operation on the queue and wait for its result."""
         return self.submit(ask).result()
 
     def submit(self, ask: Callable[[Queue], Coroutine[Any, Any, T]]) -> Future[T]:
-        """Ask the queue something; the future may be waited for in any thread."""
+        """Run an operation on the queue. Any thread may wait for the future."""
         loop, queue = self._open()
         return asyncio.run_coroutine_threadsafe(ask(queue), loop)
 
     def close(self) -> None:
-        """End the connection and the thread. The next call opens them again."""
+        """Close the connection and end the thread. The next call opens them again."""
         with self._lock:
             loop, thread, queue = self._loop, self._thread, self._queue
             self._loop = self._thread = self._queue = self._now = None

@@ -1,12 +1,12 @@
-"""The class form of a handler: one class, one type of task, found by itself in the modules that a worker names.
+"""The class form of a handler: one class per type of task, discovered in the modules that a worker names.
 
     class CloseOrder(TaskWorker):
         type = "order.close"
 
         def invoke(self, params: Order) -> None: ...
 
-`type` is the topic. Several classes may have the same type: all of them are invoked, in the order of their modules and
-of their lines. A class without a `type` is a base for others and is not bound.
+`type` is the topic. Several classes may have the same type: all of them are invoked, ordered by module and then by
+line. A class without a `type` is a base class and is not bound.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from .handlers import Handler, Home, Mode, handler_of
 
 
 class TaskWorker:
-    """Works on the tasks of one type. One instance is made per worker, without arguments.
+    """Works on the tasks of one type. Each worker creates one instance, without arguments.
 
-    A subclass says its `type`, which is the topic, and as `Worker.handles` does, `mode`, `timeout`, `concurrency`."""
+    A subclass sets `type`, which is the topic, and optionally `mode`, `timeout` and `concurrency` as in
+    `Worker.handles`."""
 
     type: ClassVar[str] = ""
     mode: ClassVar[Mode | None] = None
@@ -33,12 +34,12 @@ class TaskWorker:
     concurrency: ClassVar[int | None] = None
 
     def invoke(self, params: Any) -> Any:
-        """Do it, with the job's body (and a Context, if there is a second parameter). May be a coroutine."""
+        """Handle a job, given its body (and a Context, if there is a second parameter). May be a coroutine function."""
         raise NotImplementedError(f"{type(self).__qualname__} has no invoke")
 
 
 def task_handler(kind: type[TaskWorker]) -> Handler:
-    """The handler that a class is. Raises TypeError or ValueError."""
+    """The handler for a class. Raises TypeError or ValueError."""
     if not kind.type:
         raise ValueError(f"{kind.__module__}.{kind.__qualname__} has no type")
     if kind.invoke is TaskWorker.invoke:
@@ -48,7 +49,7 @@ def task_handler(kind: type[TaskWorker]) -> Handler:
 
 
 def find_tasks(modules: Iterable[str | ModuleType]) -> list[type[TaskWorker]]:
-    """The classes with a type that these modules define, and for packages those of all modules inside."""
+    """The classes with a `type` that these modules define; packages are searched recursively."""
     found: list[type[TaskWorker]] = []
     for named in modules:
         first = importlib.import_module(named) if isinstance(named, str) else named

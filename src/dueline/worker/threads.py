@@ -1,8 +1,8 @@
 """Threads for handlers that are plain functions.
 
-A thread cannot be ended from outside. One whose handler has run into its timeout, or lost its lease, is left alone: its
-place is given to a new thread (within the limits of its lane), what it returns is dropped, and it is used again when
-its handler ends. All are daemons, so that none of them keeps a stopped program alive.
+A thread cannot be stopped from outside. If its handler has exceeded the timeout or lost its lease, the thread is
+abandoned: a new thread takes its place (within the limits of its lane), its result is dropped, and it is reused when
+its handler ends. All threads are daemons, so none of them keeps a stopped program alive.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ Work = Callable[[], Any]
 
 
 class Watch(Protocol):
-    """Whoever counts the threads that are left alone."""
+    """Counts the abandoned threads."""
 
     def left_alone(self) -> None: ...
     def came_back(self) -> None: ...
 
 
 class Threads:
-    """As many threads as there are calls at a time; idle ones are used again."""
+    """A pool with as many threads as there are concurrent calls. Idle ones are reused."""
 
     def __init__(self) -> None:
         self._idle: list[_Thread] = []
         self._stopped = False
 
     async def run(self, work: Work, watch: Watch) -> Any:
-        """The result of `work`, called in a thread. Whoever stops waiting leaves the thread alone; `watch` is told."""
+        """Call `work` in a thread and return its result. Cancelling this abandons the thread and notifies `watch`."""
         loop = asyncio.get_running_loop()
         thread = self._idle.pop() if self._idle else _Thread()
         answer: asyncio.Future[Any] = loop.create_future()
@@ -50,7 +50,7 @@ class Threads:
             if error is None:
                 answer.set_result(result)
             elif isinstance(error, StopIteration) or not isinstance(error, Exception):
-                # A future does not take the first, and the others would end the event loop.
+                # A future rejects StopIteration, and the others would end the event loop.
                 answer.set_exception(RuntimeError(f"the handler raised {error!r}"))
             else:
                 answer.set_exception(error)
@@ -65,7 +65,7 @@ class Threads:
             raise
 
     def stop(self) -> None:
-        """Send the idle ones home; the others go when they are done."""
+        """End the idle threads now, and the others when they are done."""
         self._stopped = True
         while self._idle:
             self._idle.pop().end()
@@ -99,4 +99,4 @@ def _tell(loop: asyncio.AbstractEventLoop, told: Callable[..., None], result: An
     try:
         loop.call_soon_threadsafe(told, result, error)
     except RuntimeError:
-        pass  # the loop is closed: the worker is gone, and nobody waits
+        pass  # the loop is closed, so nothing waits for the result

@@ -1,11 +1,11 @@
-"""The delivery policies that handlers name, and how their topics get them.
+"""The delivery policies that handlers declare, and how their topics get them.
 
-A policy belongs to the topic, so that it holds whoever sends. It is proposed to the queue when a worker starts, and
-before the first job that a handle sends there. The queue takes it where nobody said anything, or a worker did; an
-operator's value stays, and the difference is logged.
+A policy belongs to the topic, so that it applies to jobs from any sender. It is proposed to the queue when a worker
+starts, and before a handle sends its first job. The queue accepts it for fields that are unset or were set by a worker.
+An operator's value stays, and the difference is logged.
 
-A queue that refuses the proposal (no right to set topics, an older server) is worked on all the same: jobs that are
-sent through a handle then carry the policy themselves.
+If the queue refuses the proposal (no permission to set topics, or an older server), the worker runs anyway. Jobs sent
+through a handle then carry the policy themselves.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ..client.sending import Policy, job_fields
 from ..client.times import duration_ms
 from .queue import Queue
 
-REST_S = 5.0  # between proposals to a queue that is away
+REST_S = 5.0  # between proposals to an unavailable queue
 
 log = logging.getLogger("dueline.worker")
 
@@ -38,15 +38,15 @@ _REFUSED = (NotAllowed, InvalidRequest, NotFound, Conflict)
 
 
 class TopicPolicies:
-    """What the handlers of one worker want, by topic."""
+    """The policies that the handlers of one worker declare, by topic."""
 
     def __init__(self) -> None:
         self._wanted: dict[str, Policy] = {}
-        # By queue and topic, once it has answered: what a job has to carry itself.
+        # By queue and topic, once the queue has answered: the policy that each job must carry itself.
         self._carried: WeakKeyDictionary[Queue, dict[str, Policy]] = WeakKeyDictionary()
 
     def add(self, topic: str, policy: Policy) -> None:
-        """A handler's policy. Raises ValueError or TypeError for a wrong one, and where two handlers of a topic
+        """Add a handler's policy. Raises ValueError or TypeError if it is invalid, or if two handlers of a topic
         disagree."""
         job_fields(policy)
         known = self._wanted.get(topic, Policy())
@@ -57,20 +57,20 @@ class TopicPolicies:
             self._wanted[topic] = cast("Policy", {**known, **policy})
 
     async def propose_all(self, queue: Queue) -> None:
-        """Propose every policy, for as long as it takes to get an answer."""
+        """Propose every policy, retrying until the queue has answered."""
         for topic in list(self._wanted):
             while True:
                 try:
                     await self._propose(queue, topic)
                     break
                 except DuelineApiError as error:
-                    if not isinstance(error, Unavailable):  # the pulls say that the queue is away
+                    if not isinstance(error, Unavailable):  # the pulls already log that the queue is unavailable
                         log.warning("the policy of %s is not set yet: %s", topic, error)
                     await asyncio.sleep(REST_S)
 
     async def carried(self, queue: Queue, topic: str) -> Policy:
-        """What a job that is sent now has to carry itself: nothing, where the topic has the policy. Raises when the
-        queue is away: the job is not sent."""
+        """The policy that a job must carry itself; empty if the topic has it. Raises if the queue is unavailable, so
+        that the job is not sent."""
         if topic not in self._wanted:
             return {}
         if topic not in self._carried.get(queue, ()):
@@ -100,7 +100,7 @@ class TopicPolicies:
 
 
 def _same(wanted: Any, shown: Any) -> bool:
-    """Whether the API shows what was asked for: it shows waits in its own spelling, and a backoff with its defaults."""
+    """Whether the API shows the wanted value. It spells waits in its own way, and shows a backoff with its defaults."""
     if not isinstance(wanted, Mapping) or not isinstance(shown, Mapping):
         return wanted == shown
     asked, found = cast("Mapping[str, Any]", wanted), cast("Mapping[str, Any]", shown)

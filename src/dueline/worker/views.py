@@ -1,4 +1,4 @@
-"""The engine's values as the client's, and back: direct mode looks to a program exactly like a server. No I/O."""
+"""Converts between the engine's values and the client's, so that direct mode behaves exactly like a server. No I/O."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _items = msgspec.json.Decoder(tuple[Raw, ...]).decode
 
 
 def api_error(error: DuelineError) -> DuelineApiError:
-    """The error that a client would have got for it."""
+    """The error that a client would have received from a server."""
     id = error.id if isinstance(error, UnknownOutcome) else None
     found = error_of(error.code, error.message, error.field, id=id)
     found.retry_after_s = getattr(error, "retry_after_s", None)
@@ -42,14 +42,14 @@ def api_error(error: DuelineError) -> DuelineApiError:
 
 
 def checked_name(name: str, field: str) -> str:
-    """A name that the HTTP API can address as well. Raises InvalidRequest."""
+    """The name, if the HTTP API could address it too. Raises InvalidRequest otherwise."""
     if _NAME.fullmatch(name) is None:
         raise InvalidRequest("invalid_field", "must be 1 to 128 of A-Z a-z 0-9 . _ : -", field)
     return name
 
 
 def send_command(job: NewJob) -> commands.Send:
-    """A job as the client describes it, as the engine's command, with an id. Raises InvalidRequest."""
+    """The engine's command for a job of the client, with an id. Raises InvalidRequest."""
     job = named(job)
     if job.id is not None:
         checked_name(job.id, "id")
@@ -74,13 +74,13 @@ def send_command(job: NewJob) -> commands.Send:
 
 
 def patch_command(id: str, changes: dict[str, Any]) -> commands.Patch:
-    """A new time, as `time_fields` describes it."""
+    """The engine's command for a new time in the form of `time_fields`."""
     delay_ms, at_ms = _when(NewJob(**changes))
     return commands.Patch(id, delay_ms, at_ms)
 
 
 def topic_patch(fields: dict[str, Any]) -> commands.TopicPatch:
-    """What a worker wants of a topic, as `job_fields` describes it. Raises InvalidRequest."""
+    """The engine's command for a policy that a worker proposes, in the form of `job_fields`. Raises InvalidRequest."""
     rule = fields.get("retry")
     retry = None if rule is None else retry_of(rule)
     wanted = TopicPolicy(fields.get("lease_ms"), fields.get("max_attempts"), fields.get("ttl_ms"), retry=retry)
@@ -88,7 +88,7 @@ def topic_patch(fields: dict[str, Any]) -> commands.TopicPatch:
 
 
 def policy_value(policy: TopicPolicy, name: str) -> Any:
-    """A field of a topic's policy that a worker can want, as the API shows it."""
+    """A field of a topic's policy that a worker can propose, as the API shows it."""
     value = getattr(policy, name)
     return _retry_view(value) if name == "retry" and value is not None else value
 
@@ -102,7 +102,7 @@ def retry_of(rule: dict[str, Any] | Literal["none"]) -> Retry:
             if len(rule) > 1:
                 raise ValueError("a ladder excludes the fields of a backoff")
             return Ladder(tuple(_wait_ms(wait, place) for place, wait in enumerate(rule["ladder"])))
-        most_ms = max(rule["base_ms"], Backoff(1).max_ms)  # a first wait above the usual cap is its own cap
+        most_ms = max(rule["base_ms"], Backoff(1).max_ms)  # a first wait above the default cap raises the cap
         return msgspec.convert({"max_ms": most_ms, **rule}, Backoff)
     except KeyError:
         raise InvalidRequest("missing_field", "a retry policy needs ladder or base_ms", "retry.base_ms") from None
@@ -130,8 +130,8 @@ def sent_item(id: str | None, value: commands.Sent | DuelineError) -> r.SentItem
 
 
 def not_answered(results: Sequence[commands.Sent | DuelineError]) -> DuelineError | None:
-    """Why a send of many has no answer yet, as a server would say it: one job's outcome is unknown, or all were refused
-    for now. None: each has its result."""
+    """The error for which a server would answer 503 to a send of many: one job's outcome is unknown, or all jobs were
+    temporarily refused. None: every job has its result."""
     errors = [one for one in results if isinstance(one, DuelineError)]
     unknown = next((error for error in errors if isinstance(error, UnknownOutcome)), None)
     if unknown is None and errors and len(errors) == len(results) and isinstance(errors[0], Unavailable):
@@ -190,7 +190,7 @@ def shown(job: Job) -> r.Job:
 
 
 def outcome(id: str, done: Outcome, result: str) -> r.Outcome:
-    """What happened to one job, `result` when it went as it was asked."""
+    """What happened to one job; `result` is used if the operation succeeded."""
     refused = refusal(done.code)
     if refused is not None:
         return r.Outcome(id, error=r.Refusal(refused.code, refused.message, refused.field))
@@ -213,8 +213,8 @@ def _body(job: NewJob) -> tuple[bytes, BodyKind]:
 
 
 def _checked(raw: bytes) -> bytes:
-    """JSON that every consumer can read, as the native API takes it: a text that is none would break every pull that it
-    is part of. Raises InvalidRequest."""
+    """JSON that every consumer can read, by the rules of the native API. Invalid JSON would break every pull whose
+    answer contains it. Raises InvalidRequest."""
     try:
         if not raw.isascii():
             raw.decode()
@@ -261,7 +261,7 @@ def _headers(headers: dict[str, str]) -> tuple[tuple[str, str], ...]:
 def _payload(
     job: LeasedJob | Job,
 ) -> tuple[Raw | UnsetType, str | UnsetType | None, tuple[Raw, ...] | UnsetType | None]:
-    """(body, body_base64, items), as an answer of the API has them."""
+    """(body, body_base64, items), as in an answer of the API."""
     if job.merge_key is not None:
         return UNSET, UNSET, None if job.items is None else _items(items_json(job.items))
     if job.body is None:  # no longer kept

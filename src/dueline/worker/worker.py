@@ -1,4 +1,4 @@
-"""A Python worker: handlers by topic, and the life of the process that runs them.
+"""A Python worker: its handlers by topic, and its life cycle.
 
     worker = Worker("redis://127.0.0.1:6379")
 
@@ -8,11 +8,11 @@
     close_order.send(Order(7), delay="30m")          # anywhere, even where no worker runs
     worker.run()                                     # until SIGTERM or Ctrl-C
 
-Hooks (`on_startup`, `on_shutdown`) run before the first job and after the last; `health` names a port for probes and
-Prometheus.
+Hooks (`on_startup`, `on_shutdown`) run before the first job and after the last one. `health` is an address for probes
+and Prometheus.
 
-The constructor stores; nothing is opened before the first send or `start`. Sends go through the running worker's own
-connection where there is one, else through a queue in a background thread.
+The constructor opens nothing; the first send or `start` does. Sends use the connection of the running worker if there
+is one, else a queue in a background thread.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ Hook = TypeVar("Hook", bound=Callable[[], Any])
 
 LEASE = "30s"
 GRACE = "20s"
-PROPOSAL_S = 1.0  # for the topics to get their policies before `start` returns; then it goes on beside the work
-LET_GO_S = 0.5  # of a connection that is being opened when the worker is told to end
+PROPOSAL_S = 1.0  # how long `start` waits for the policy proposals; after that they continue in the background
+LET_GO_S = 0.5  # how long a start that is being cancelled may take to close its connection
 
 log = logging.getLogger("dueline.worker")
 
 
 class Worker:
-    """Handlers, and where their jobs are."""
+    """Handlers, and the queue that their jobs come from."""
 
     def __init__(
         self,
@@ -73,23 +73,23 @@ class Worker:
         modules: Sequence[str | ModuleType] = (),
         health: str | None = None,
     ) -> None:
-        """`url`: a server (http://), a store (redis://, valkey://, unix://) or embedded:FOLDER; without it DUELINE_URL
-        decides, else it is http://127.0.0.1:9277. `queue`: one that is there already, used instead.
+        """`url`: a server (http://), a store (redis://, valkey://, unix://) or embedded:FOLDER; defaults to DUELINE_URL
+        or else http://127.0.0.1:9277. `queue`: an existing queue to use instead.
 
-        `concurrency`, `threads`, `processes`: jobs at a time of handlers that are coroutines, threads, processes (one
-        per processor). `lease`: extended by itself while a handler runs; how long a job waits when this process is
-        killed. `grace`: how long handlers may go on when the worker stops. `modules`: where TaskWorker classes are.
-        `health`: HOST:PORT for /healthz, /readyz and /metrics."""
+        `concurrency`, `threads`, `processes`: how many jobs run at a time in coroutines, threads and processes (default
+        for processes: one per processor). `lease`: renewed automatically while a handler runs; if this process is
+        killed, its jobs are redelivered after this time. `grace`: how long handlers may continue when the worker stops.
+        `modules`: modules with TaskWorker classes. `health`: HOST:PORT for /healthz, /readyz and /metrics."""
         self._url = url
         self._namespace = namespace
         self._token = token
         self._given = queue
         self._places = {"async": concurrency, "thread": threads, "process": processes or os.cpu_count() or 1}
         if min(self._places.values()) < 1:
-            raise ValueError("concurrency, threads and processes are at least 1")
+            raise ValueError("concurrency, threads and processes must be at least 1")
         self._lease_ms = duration_ms(lease, "lease")
         if self._lease_ms < 1000:
-            raise ValueError("lease: at least 1 second, it is extended at a third of its length")
+            raise ValueError("lease: must be at least 1 second, because it is renewed at a third of its length")
         self._grace_s = duration_ms(grace, "grace") / 1000
         self._middleware = tuple(middleware)
         self._modules = tuple(modules)
@@ -124,12 +124,12 @@ class Worker:
         lease: Duration | None = None,
         ttl: Duration | None = None,
     ) -> Callable[[Callable[P, T]], Handle[P, T]]:
-        """The decorated function handles the jobs of `topic`. Several may: all of them run, in their order.
+        """The decorated function handles the jobs of `topic`. A topic may have several handlers; all run, in order.
 
-        `mode`: coroutines run in the event loop, plain functions in threads, either in child processes with "process".
-        `timeout`: what runs longer has failed. `concurrency`: places of this topic alone, instead of its mode's.
-        `max_attempts`, `retry`, `lease`, `ttl`: the policy of the topic, whoever sends, where no operator set another
-        one. Handlers of one topic may not disagree about it."""
+        `mode`: coroutines run in the event loop and plain functions in threads; "process" runs either in child
+        processes. `timeout`: a longer run counts as failed. `concurrency`: how many jobs of this topic run at a time,
+        separately from its mode's limit. `max_attempts`, `retry`, `lease`, `ttl`: the topic's policy, for jobs from any
+        sender, unless an operator has set these values. All handlers of a topic must agree on it."""
         if callable(topic):
             raise TypeError(f'name the topic, such as @worker.handles("{getattr(topic, "__name__", "order.close")}")')
         given = {"max_attempts": max_attempts, "retry": retry, "lease": lease, "ttl": ttl}
@@ -147,21 +147,21 @@ class Worker:
         return decorate
 
     def bind(self, *kinds: type[TaskWorker]) -> None:
-        """Have classes of tasks handle the topics that are their types. One that is bound already stays as it is."""
+        """Bind TaskWorker classes: each handles the topic named by its `type`. Classes already bound are skipped."""
         for kind in kinds:
             if kind not in self._bound:
                 self._add(task_handler(kind))
                 self._bound.add(kind)
 
     def find(self, *modules: str | ModuleType) -> list[type[TaskWorker]]:
-        """Import modules (packages with all that is inside) and bind the TaskWorker classes that they define."""
+        """Import modules (packages recursively) and bind the TaskWorker classes that they define."""
         kinds = find_tasks(modules)
         self.bind(*kinds)
         return kinds
 
     def _add(self, handler: Handler) -> None:
         if self._runner is not None:
-            raise RuntimeError("the worker runs: handlers are named before it starts")
+            raise RuntimeError("the worker is running: add handlers before it starts")
         self._handlers.setdefault(handler.topic, []).append(handler)
 
     @property
@@ -172,13 +172,13 @@ class Worker:
     # --- life -------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Work until SIGTERM or SIGINT, then stop gracefully; a second signal ends the grace. A worker that is still
-        connecting ends at once. In a program that has set up no logging, the worker's log goes to stderr."""
+        """Work until SIGTERM or SIGINT, then stop gracefully; a second signal ends the grace period. A worker that is
+        still connecting stops at once. If the program has not configured logging, the worker logs to stderr."""
         show_log()
         asyncio.run(self.serve())
 
     async def serve(self) -> None:
-        """The same inside an event loop in the main thread."""
+        """`run` for an event loop in the main thread."""
         loop = asyncio.get_running_loop()
         self._ending = asyncio.Event()
         signals = (signal.SIGTERM, signal.SIGINT)
@@ -195,22 +195,22 @@ class Worker:
                 loop.remove_signal_handler(number)
 
     async def _start_until(self, ending: asyncio.Event) -> None:
-        """Start, unless told to end first: a queue that is away is tried for as long as patience lasts."""
+        """Start, or give up when `ending` is set, because connecting to an unavailable queue may take long."""
         starting, told = asyncio.ensure_future(self.start()), asyncio.ensure_future(ending.wait())
         try:
             done, _ = await asyncio.wait({starting, told}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             told.cancel()
-            while not starting.done():  # what it has begun gets a moment to end in order, then it is cut too
+            while not starting.done():  # it gets a moment to clean up; a clean-up that takes longer is cancelled too
                 starting.cancel()
                 await asyncio.wait({starting}, timeout=LET_GO_S)
         if starting in done:
             starting.result()
         elif not starting.cancelled():
-            starting.exception()  # nobody waits for it any more
+            starting.exception()  # retrieved, so that asyncio does not log it
 
     def end(self) -> None:
-        """Have `serve` stop; once more: without grace. For the loop's own thread."""
+        """Make `serve` stop; a second call ends the grace period. Call it in the event loop's thread."""
         if self._ending is not None and not self._ending.is_set():
             log.info("stopping")
             self._ending.set()
@@ -218,7 +218,7 @@ class Worker:
             self._runner.cut()
 
     async def start(self) -> None:
-        """Connect and begin to pull. Raises DuelineApiError when the queue cannot be used, ValueError for handlers that
+        """Connect and begin to pull. Raises DuelineApiError if the queue cannot be used, ValueError for handlers that
         cannot run."""
         if self._host is not None and not self._host.here:  # such as the lifespan of an application in a test
             return await self._host.on_loop(self.start())
@@ -249,7 +249,7 @@ class Worker:
         log.info("working on %s", ", ".join(self._handlers))
 
     async def stop(self, grace: Duration | None = None) -> None:
-        """Pull no more, let handlers go on for `grace`, give the rest back uncounted, disconnect."""
+        """Stop pulling, let handlers continue for `grace`, give the remaining jobs back uncounted, and disconnect."""
         if self._host is not None and not self._host.here:
             return await self._host.on_loop(self.stop(grace))
         runner, queue = self._runner, self._queue
@@ -265,7 +265,7 @@ class Worker:
             await self._end(queue)
 
     async def _end(self, queue: Queue) -> None:
-        """What comes after the last job, or after a start that failed."""
+        """Clean up after the last job, or after a failed start."""
         try:
             await self._hooks.stop(self._call)
         finally:
@@ -280,14 +280,14 @@ class Worker:
         return await (asyncio.to_thread(function) if self._host is None else self._host.call(function))
 
     def on_startup(self, hook: Hook) -> Hook:
-        """Call this function or coroutine function before the first job, on each start; usable as a decorator. Several
-        run in their order. One that raises keeps the worker from starting."""
+        """Call this function or coroutine function before the first job, on each start; usable as a decorator. Hooks
+        run in the order they were added. A hook that raises keeps the worker from starting."""
         self._hooks.startup.append(hook)
         return hook
 
     def on_shutdown(self, hook: Hook) -> Hook:
-        """Call this function or coroutine function after the last job, while the queue can still be sent to; usable as
-        a decorator. Several run in the opposite order, even when one raises."""
+        """Call this function or coroutine function after the last job, while the queue still accepts sends; usable as
+        a decorator. Hooks run in reverse order, even when one raises."""
         self._hooks.shutdown.append(hook)
         return hook
 
@@ -297,7 +297,7 @@ class Worker:
         self._health = HealthPort(address, self._reasons, self._figures.page)
 
     def _reasons(self) -> list[Reason]:
-        """Why it is not ready."""
+        """Why the worker is not ready; empty when it is."""
         if self._runner is None:
             return [Reason("starting", "the worker is starting")]
         if self._runner.stopping:
@@ -306,7 +306,7 @@ class Worker:
         return [] if trouble is None else [Reason("queue", f"jobs cannot be pulled: {trouble}")]
 
     def on_stop(self, told: Callable[[], None]) -> None:
-        """Call this when a stop begins, before the grace."""
+        """Call this function when a stop begins, before the grace period."""
         self._on_stop.append(told)
 
     async def __aenter__(self) -> Worker:
@@ -319,15 +319,15 @@ class Worker:
         await self.stop()
 
     def close(self) -> None:
-        """End the background connection that sends outside a running worker opened. It is opened again when needed."""
+        """Close the background connection that sends use while no worker runs. The next send opens it again."""
         outside, self._outside = self._outside, None
         if outside is not None:
             outside.close()
 
     def live_in(self, host: Host | None) -> None:
-        """Live with a host that brings queue and threads along; None: on its own again. Not while it runs."""
+        """Use the queue and threads of a host instead of own ones; None: own ones again. Not while it runs."""
         if self._runner is not None:
-            raise RuntimeError("the worker runs: stop it first")
+            raise RuntimeError("the worker is running: stop it first")
         self._host = host
 
     def _settings(self) -> Settings:
@@ -339,7 +339,7 @@ class Worker:
     # --- sending ----------------------------------------------------------------------------------------------------
 
     def do(self, ask: Callable[[Queue], Coroutine[Any, Any, T]], instead: str) -> T:
-        """Ask the queue something and wait for it, from a thread without an event loop."""
+        """Run an operation on the queue and wait for its result, in a thread without an event loop."""
         refuse_in_loop(instead)
         if self._host is not None:
             return self._host.do(ask)
@@ -349,7 +349,7 @@ class Worker:
         return self._sync().do(ask)
 
     async def ado(self, ask: Callable[[Queue], Coroutine[Any, Any, T]]) -> T:
-        """Ask the queue something, from any event loop."""
+        """Run an operation on the queue, from any event loop."""
         if self._host is not None:
             return await self._host.ado(ask)
         loop, queue = self._loop, self._queue
@@ -362,8 +362,8 @@ class Worker:
         return await asyncio.wrap_future(self._sync().submit(ask))
 
     def join_queue(self, url: str | None, namespace: str | None, token: str | None, keep: bool = False) -> None:
-        """Use the queue of another process: in a child that runs handlers, or as a command line says. None changes
-        nothing. `keep`: what the program said itself counts more."""
+        """Use another queue: the parent's in a child process, or the one named on a command line. None changes nothing.
+        `keep`: values that the program itself has set take precedence."""
         own, new = (self._url, self._namespace, self._token), (url, namespace, token)
         first, second = (own, new) if keep else (new, own)
         self._url, self._namespace, self._token = (a or b for a, b in zip(first, second, strict=True))

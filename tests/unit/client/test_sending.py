@@ -142,7 +142,7 @@ def test_an_item_of_a_merge_group_has_an_id_of_its_own_so_that_a_repeat_adds_it_
     ("options", "kind", "words"),
     [
         ({"delay": "1m", "at": "2030-01-01T00:00:00Z"}, ValueError, "delay or at"),
-        ({"delayed": "1m"}, TypeError, "no delayed"),
+        ({"delayed": "1m"}, TypeError, "no option delayed"),
         ({"tags": "x"}, TypeError, "tags"),
         ({"retry": "2m"}, TypeError, "retry"),
         ({"lease": -1}, ValueError, "lease"),
@@ -247,7 +247,7 @@ def test_a_number_of_retries_is_one_attempt_more() -> None:
 @pytest.mark.parametrize(
     ("options", "kind", "wrong"),
     [
-        ({"retry": -1}, ValueError, "retry: a number of retries is at least 0"),
+        ({"retry": -1}, ValueError, "retry: a number of retries must be at least 0"),
         ({"retry": True}, TypeError, "retry: "),
         ({"retry": "3"}, TypeError, "retry: "),
         ({"retry": 3, "max_attempts": 4}, ValueError, "retry=3 is max_attempts=4: give one of them"),

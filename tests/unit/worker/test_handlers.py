@@ -237,7 +237,7 @@ def test_coroutines_run_in_the_loop_and_functions_in_threads() -> None:
 def test_what_a_child_process_could_not_find_is_refused() -> None:
     def inner() -> None: ...
 
-    with pytest.raises(ValueError, match="top of a module"):
+    with pytest.raises(ValueError, match="at its top level"):
         Worker().handles("t", mode="process")(inner)
 
 

@@ -92,10 +92,10 @@ class Shop:
     ("worker", "why"),
     [
         (same_name, r"twin is <handler of b: .*>, not the handler of a"),
-        (same_topic, r"again is the name of another one, too"),
+        (same_topic, r"again is also the name of something else"),
         (renamed, r"plain is <function plain .*>, not the handler of a"),
-        (gone, r"fleeting is not there when its module is imported"),
-        (task_twins, r"Task is the name of another one, too"),
+        (gone, r"fleeting does not exist when its module is imported"),
+        (task_twins, r"Task is also the name of something else"),
     ],
 )
 def test_a_worker_with_a_handler_that_its_child_processes_would_not_find_does_not_start(

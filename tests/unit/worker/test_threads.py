@@ -64,7 +64,7 @@ def test_threads_that_hang_give_their_places_away_until_there_are_as_many_of_the
             await turned(here)
             states = [(await here.queue.get("t", f"a{n}")).state for n in range(12)]
             assert (states, hung.begun, hung.inside) == (["dead"] * 4 + ["ready"] * 8, 4, 4)
-            assert "4 threads hang in handlers of t: they keep places now" in caplog.text
+            assert "4 threads hang in handlers of t: they occupy places" in caplog.text
             hung.let_go()
             for n in range(4, 12):
                 assert (await here.ended(f"a{n}")).state == "done"

@@ -701,7 +701,7 @@ def test_a_worker_without_handlers_does_not_start_and_one_that_runs_takes_no_mor
 
             await here.worker.start()
             await here.worker.start()
-            with pytest.raises(RuntimeError, match="the worker runs"):
+            with pytest.raises(RuntimeError, match="the worker is running"):
                 here.worker.handles("u")(handle)
 
     asyncio.run(run())

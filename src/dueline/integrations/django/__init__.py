@@ -1,4 +1,4 @@
-"""Django: the queue by the project's settings, jobs that are sent on commit, and `manage.py dueline_work`.
+"""Django: a queue configured by the project's settings, sends on commit, and `manage.py dueline_work`.
 
     INSTALLED_APPS = [..., "dueline.integrations.django"]
     DUELINE = {"URL": "http://127.0.0.1:9277", "WORKER": "shop.tasks.worker"}
@@ -9,12 +9,12 @@
     worker = DjangoWorker()
 
     @worker.handles("order.close", retry=["10s", "1m", "10m"])
-    def close_order(order: int) -> None: ...            # its thread's database connection is a good one
+    def close_order(order: int) -> None: ...            # with a usable database connection in its thread
 
     # a view
     send_on_commit(close_order, order.pk, delay="30m")  # not sent when the transaction is rolled back
 
-`URL` may be a server, a store (redis://...) or embedded:FOLDER. What is not in DUELINE comes from the environment.
+`URL` may be a server, a store (redis://...) or embedded:FOLDER. Values missing in DUELINE come from the environment.
 """
 
 from .settings import client

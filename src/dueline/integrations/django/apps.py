@@ -1,4 +1,4 @@
-"""The application, by which Django finds the command."""
+"""The application config, through which Django finds the management command."""
 
 from __future__ import annotations
 

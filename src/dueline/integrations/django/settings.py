@@ -16,7 +16,7 @@ KEYS = ("URL", "NAMESPACE", "TOKEN", "WORKER")
 
 
 class DjangoSettings(msgspec.Struct, frozen=True):
-    """What the project says. `worker`: the dotted path of the worker that `dueline_work` runs."""
+    """The project's settings. `worker`: the dotted path of the worker that `dueline_work` runs."""
 
     url: str | None = None
     namespace: str | None = None
@@ -28,19 +28,19 @@ def told() -> DjangoSettings:
     """The settings of the project, checked. Raises ImproperlyConfigured that names the key."""
     given: Any = getattr(settings, "DUELINE", None) or {}
     if not isinstance(given, dict):
-        raise ImproperlyConfigured("DUELINE is a dictionary, like {'URL': 'http://127.0.0.1:9277'}")
+        raise ImproperlyConfigured("DUELINE must be a dictionary, such as {'URL': 'http://127.0.0.1:9277'}")
     for key, value in given.items():  # pyright: ignore[reportUnknownVariableType]
         if key not in KEYS:
             near = difflib.get_close_matches(str(key).upper(), KEYS, n=1)  # pyright: ignore[reportUnknownArgumentType]
             raise ImproperlyConfigured(f"DUELINE has no {key!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
         if value is not None and not isinstance(value, str):
-            raise ImproperlyConfigured(f"DUELINE[{key!r}] is a text")
+            raise ImproperlyConfigured(f"DUELINE[{key!r}] must be a string")
     values: dict[str, str | None] = {str(key).lower(): value for key, value in given.items()}  # pyright: ignore[reportUnknownArgumentType]
     return DjangoSettings(**values)
 
 
 class _Clients:
-    """The one client of the project; made anew after a test has changed the settings."""
+    """The project's only client. It is created again after a test has changed the settings."""
 
     def __init__(self) -> None:
         self.kept: tuple[DjangoSettings, Client] | None = None
@@ -62,7 +62,7 @@ _clients = _Clients()
 
 
 def client() -> Client:
-    """The HTTP client of the project, shared by all threads. DUELINE["URL"] must be a server's."""
+    """The HTTP client of the project, shared by all threads. DUELINE["URL"] must be a server's URL."""
     return _clients.get()
 
 

@@ -15,11 +15,11 @@ from .settings import told
 
 
 class DjangoWorker(ContextWorker):
-    """A Worker at the place that DUELINE names. Around each handler, in its own thread, database connections that are
-    broken or too old are closed, as Django does around a request."""
+    """A Worker on the queue that DUELINE names. Before and after each handler, in its own thread, broken and expired
+    database connections are closed, as Django does around a request."""
 
     def __init__(self, **options: Any) -> None:
-        """`options`: those of a Worker; `url`, `namespace` and `token` count more than the settings."""
+        """`options`: those of a Worker. `url`, `namespace` and `token` take precedence over the settings."""
         now = told()
         place = {"url": now.url, "namespace": now.namespace, "token": now.token}
         super().__init__(_fresh_connections, **{**place, **options})
@@ -27,7 +27,7 @@ class DjangoWorker(ContextWorker):
 
 @contextmanager
 def _fresh_connections() -> Generator[None]:
-    close_old_connections()  # but those in a transaction: a test may run handlers in its own
+    close_old_connections()  # keeps those in a transaction, because a test may run handlers inside its own
     try:
         yield
     finally:
@@ -39,6 +39,6 @@ def send_on_commit(
 ) -> None:
     """Send a job when the transaction of the database `using` is committed; at once when there is none.
 
-    A rollback sends nothing. A crash between commit and send loses the job: what must not be lost is sent before the
-    commit, under an id, by a handler that looks into the database first."""
+    A rollback sends nothing. A crash between commit and send loses the job. If it must not be lost, send it with an id
+    before the commit, and let its handler check the database first."""
     transaction.on_commit(lambda: handle.send(body, **options), using=using)

@@ -14,7 +14,7 @@ from ...settings import told
 class Command(BaseCommand):
     """Works until SIGTERM or Ctrl-C."""
 
-    help = "Work on jobs until SIGTERM or Ctrl-C; nothing that was begun is lost."
+    help = "Work on jobs until SIGTERM or Ctrl-C. Unfinished jobs are given back."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
@@ -30,7 +30,7 @@ class Command(BaseCommand):
         except ImportError as wrong:
             raise CommandError(str(wrong)) from wrong
         if not isinstance(worker, Worker):
-            raise CommandError(f"{path} is no worker but a {type(worker).__name__}")
+            raise CommandError(f"{path} is not a Worker but {type(worker).__name__}")
         if not worker.topics:
             raise CommandError(f"{path} handles nothing: is the module with the handlers imported?")
         self.stderr.write(f"working on {', '.join(worker.topics)}")
