@@ -91,7 +91,7 @@ class Egress:
             elif not self._named(host):
                 self._check_name(host)
                 if self._ports and destination.port not in self._ports and not self._networks:
-                    raise EgressRefused(f"port {destination.port} is not called")  # with networks, connecting decides
+                    raise EgressRefused(f"port {destination.port} is not allowed")  # with networks, connecting decides
         except EgressRefused as refused:
             refused.field = field
             raise
@@ -109,7 +109,7 @@ class Egress:
         try:
             address = plain(ip_address(address) if isinstance(address, str) else address)
         except ValueError:
-            return "no numeric address"
+            return "not a numeric address"
         if self._opens(address):
             within = inner(address)
             return None if within is None or self._opens(within) else why_not_public(within)
@@ -117,7 +117,7 @@ class Egress:
             return None
         reason = why_not_public(address)
         if reason is None and self._ports and port not in self._ports:
-            return f"on port {port}, which is not called"
+            return f"on port {port}, which is not allowed"
         return reason
 
     def _opens(self, address: Address) -> bool:
@@ -134,7 +134,7 @@ class Egress:
             if not any(map(self._opens, _LOOPBACKS)):
                 raise EgressRefused(f"{host} is this machine itself")
         elif host in self._denied.exact or self._denied.has_pattern_of(host):
-            raise EgressRefused(f"{host} is a name that is not called")
+            raise EgressRefused(f"{host} is a denied name")
 
 
 class _Names:
@@ -174,9 +174,9 @@ def _read(url: str, field: str) -> Destination:
     if not parts.scheme or not parts.netloc:
         raise InvalidField("is not an absolute URL", field)
     if parts.scheme not in _DEFAULT_PORTS:
-        raise EgressRefused(f"only http and https are called, not {parts.scheme}", field)
+        raise EgressRefused(f"only http and https are allowed, not {parts.scheme}", field)
     if "@" in parts.netloc:
-        raise EgressRefused("a URL with a user or a password is not called; send them as a header of the target", field)
+        raise EgressRefused("a URL must not contain a user or password; send them in a header of the target", field)
     host, address, port = _authority(parts.netloc, field)
     number = _DEFAULT_PORTS[parts.scheme] if port is None else port
     netloc = (f"[{host}]" if ":" in host else host) + ("" if number == _DEFAULT_PORTS[parts.scheme] else f":{number}")
@@ -233,10 +233,10 @@ def _canonical_name(host: str, field: str) -> str:
             if not host.isascii():
                 host = idna.encode(host, uts46=True).decode("ascii")
         except UnicodeError:
-            raise InvalidField("has a host that is no name", field) from None
+            raise InvalidField("has an invalid host name", field) from None
     host = host.lower().removesuffix(".")
     if not _NAME.fullmatch(host):
-        raise InvalidField("has a host that is no name", field)
+        raise InvalidField("has an invalid host name", field)
     if len(host) > MAX_HOST_CHARS or max(map(len, host.split("."))) > MAX_LABEL_CHARS:
         raise InvalidField(f"has a host longer than {MAX_HOST_CHARS} or a part longer than {MAX_LABEL_CHARS}", field)
     return host

@@ -291,10 +291,10 @@ def _failure(error: Exception, trip: _Trip) -> tuple[Kind, str]:
         return "connect", f"cannot connect to {trip.host}"
     if isinstance(error, TimeoutError):
         if trip.connected:
-            return "timeout", "no whole answer in time"
+            return "timeout", "no complete answer in time"
         return "connect", f"cannot connect to {trip.host}"
     if isinstance(error, aiohttp.ClientResponseError):
-        return "protocol", "what was answered is not HTTP"
+        return "protocol", "the answer is not HTTP"
     if isinstance(error, aiohttp.ClientConnectionError | aiohttp.ClientPayloadError | OSError | RuntimeError):
         return "protocol", "the connection ended before the answer did"
     return "protocol", "the call cannot be written as HTTP"
