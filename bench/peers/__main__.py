@@ -1,4 +1,4 @@
-"""Run it, print the tables, keep all figures. Exit 0 whatever the figures are; 1 when something did not work."""
+"""Run the comparison, print the tables, save all results. Exit 0 whatever they are, 1 if something did not work."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _run(contestants: Sequence[Contestant], rounds: int, seconds: float, jobs: i
 
 
 class _Arena:
-    """A store, our server on it, and everybody's producer."""
+    """A store, our server on it, and all producers."""
 
     def __init__(self, place: Path, store: Store, server: Server, contestants: Sequence[Contestant]) -> None:
         self.place = place
