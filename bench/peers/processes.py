@@ -78,7 +78,7 @@ class Store:
 
     def _check(self) -> None:
         if self.count(0, "DBSIZE"):
-            raise Broken("the store is not empty: somebody else has this port")
+            raise Broken("the store is not empty: another program uses this port")
 
 
 class Producer:

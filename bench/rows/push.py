@@ -67,7 +67,7 @@ def push(sizes: Sizes) -> list[Line]:
             percentile(beside, 0.5),
             "ms",
             percentile(alone, 0.5),
-            note=f"{HANGING_JOBS} jobs of the hanging one wait, 16 calls of it are under way",
+            note=f"{HANGING_JOBS} jobs of the hanging target wait, 16 of its calls are open",
             details={"worst_ms": max(beside)},
         ),
         Line("push lateness p99, another target hangs", percentile(beside, 0.99), "ms", percentile(alone, 0.99)),

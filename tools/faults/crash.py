@@ -67,7 +67,7 @@ class Result(msgspec.Struct, frozen=True):
         if report.deliveries == 0:
             reasons.append("nothing was delivered: this run shows nothing")
         if self.rounds and report.under_way + report.unavailable + report.unknown == 0:
-            reasons.append("no operation was under way, refused or unknown at a fault: the faults met nothing")
+            reasons.append("no operation was in progress, refused or unknown at a fault: the faults hit nothing")
         return reasons
 
     def table(self) -> str:
@@ -81,7 +81,7 @@ class Result(msgspec.Struct, frozen=True):
             ("sends acknowledged", report.sends_ok),
             ("deliveries (of them again)", f"{report.deliveries} ({report.redeliveries})"),
             ("jobs acked or cancelled", report.ends_ok),
-            ("operations under way at a kill", report.under_way),
+            ("operations in progress at a kill", report.under_way),
             ("operations refused as unavailable", report.unavailable),
             ("operations of unknown outcome", report.unknown),
             ("unknown sends that had been done", report.recovered),

@@ -101,9 +101,9 @@ def check_target_headers(headers: Sequence[tuple[str, str]], field: str = "heade
         if lower in FRAMING:
             raise InvalidField("cannot be set: it frames the message", place)
         if lower.startswith(_OURS):
-            raise InvalidField("cannot be set: it is the server's own", place)
+            raise InvalidField("cannot be set: it is reserved for the server", place)
         if lower in seen:
-            raise InvalidField("is there twice", place)
+            raise InvalidField("is given twice", place)
         seen.add(lower)
         size += len(name) + len(value.encode())
     if size > MAX_HEADERS_BYTES:

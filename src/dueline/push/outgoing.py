@@ -59,7 +59,7 @@ _PROBING = [
     if hasattr(socket, name)
 ]
 _METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}", re.ASCII)
-AddressInfo = tuple[Any, ...]  # family, type, protocol, name, (address, port, ...): as of getaddrinfo
+AddressInfo = tuple[Any, ...]  # family, type, protocol, name, (address, port, ...), as in getaddrinfo
 
 
 class _Trip:

@@ -100,7 +100,7 @@ class SystemNames:
         try:
             threading.Thread(target=work, name="dueline-names", daemon=True).start()
         except RuntimeError:  # the system has no more threads
-            loop.call_soon(self._done, look_up, OSError("there is no thread for the look-up"), reserved)
+            loop.call_soon(self._done, look_up, OSError("no thread is available for the lookup"), reserved)
 
     def _done(self, look_up: _LookUp, found: list[str] | OSError, reserved: bool) -> None:
         self._take(1, reserved)  # when the thread is free, not when its callers are cancelled

@@ -212,7 +212,7 @@ class _Judge:
             return
         if not any(_possible(e) for e in (*self.track.acks, *self.track.cancels)):
             seen = f"after {len(self.deliveries)} deliveries" if self.deliveries else "never delivered"
-            self._say(Kind.LOST, f"acknowledged, {seen}, nobody can have finished it, not there in the end")
+            self._say(Kind.LOST, f"acknowledged, {seen}, nobody can have finished it, missing at the end")
 
     def _no_ghost(self) -> None:
         if not self.sends:
@@ -273,13 +273,13 @@ class _Judge:
             self._say(Kind.ENDED_TWICE, " and ".join(sorted({_word(e) for e in ends})) + " were both confirmed")
         expected = {"ack": "done", "cancel": "cancelled", "release": "dead"}[_word(end)]
         if self.kept is not None and self.kept.state != expected:
-            self._say(Kind.ALIVE_AFTER_DONE, f"its {_word(end)} was confirmed, in the end it is {self.kept.state}")
+            self._say(Kind.ALIVE_AFTER_DONE, f"its {_word(end)} was confirmed, at the end it is {self.kept.state}")
 
     def _one_lease(self) -> None:
         lives_until_ns, holder = 0, 0
         for i, delivery in enumerate(self.deliveries):
             if delivery.complete_ns < lives_until_ns:
-                self._say(Kind.TWO_LEASES, f"delivery {delivery.delivery} came while delivery {holder} surely held it")
+                self._say(Kind.TWO_LEASES, f"delivery {delivery.delivery} came while delivery {holder} held the lease")
             if self.lease_lives_until_ns[i] > lives_until_ns:
                 lives_until_ns, holder = self.lease_lives_until_ns[i], delivery.delivery
         for op in (*self.track.acks, *self.track.releases, *self.track.extends):
@@ -333,13 +333,13 @@ class _Judge:
         if self.kept is None:
             return
         if limit is not None and self.kept.attempts > limit:
-            self._say(Kind.ATTEMPTS_OVER, f"{self.kept.attempts} attempts in the end, at most {limit} are allowed")
+            self._say(Kind.ATTEMPTS_OVER, f"{self.kept.attempts} attempts at the end, at most {limit} are allowed")
         if limit is not None and self.kept.reason == "exhausted" and self.kept.attempts < limit:
             self._say(Kind.ATTEMPTS_WRONG, f"dead (exhausted) after {self.kept.attempts} of {limit} attempts")
         uncounted = sum(1 for r in self.track.releases if not r.count and _possible(r))
         seen = max((d.attempt for d in self.deliveries), default=0) - uncounted
         if self.kept.state in _LIVE | {"dead"} and self.kept.attempts < seen:
-            self._say(Kind.ATTEMPTS_WRONG, f"{self.kept.attempts} attempts in the end, {seen} were seen")
+            self._say(Kind.ATTEMPTS_WRONG, f"{self.kept.attempts} attempts at the end, {seen} were seen")
 
     def _one_job_per_id(self) -> None:
         requests = {(s.digest, s.delay_ms, s.max_attempts) for s in self.track.sends}

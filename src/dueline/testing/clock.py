@@ -19,7 +19,7 @@ class VirtualClock:
     def advance(self, by_ms: int) -> int:
         """Let time pass and return the new time. Raises ValueError for a negative duration; use `step` for that."""
         if by_ms < 0:
-            raise ValueError(f"time does not pass by {by_ms} ms; use step() for a clock that jumps back")
+            raise ValueError(f"cannot advance by {by_ms} ms; use step() for a clock that jumps back")
         self._now_ms += by_ms
         return self._now_ms
 

@@ -202,7 +202,7 @@ def explain(events: Iterable[AnyEvent], topic: str, id: str, final: Final | None
         lines.append(_timeline_line(event, begin_ns))
     if final is not None:
         kept = final.get((topic, id))
-        lines.append(f"  in the end: {'not there' if kept is None else _kept_words(kept)}")
+        lines.append(f"  at the end: {'missing' if kept is None else _kept_words(kept)}")
     return "\n".join(lines)
 
 

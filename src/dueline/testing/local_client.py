@@ -54,7 +54,7 @@ class Local:
     def wait(self, call: Call[T]) -> Answer[T]:
         """Make the call from a thread. When it returns, all its immediate consequences have happened."""
         if self.loop.inside:
-            raise RuntimeError("a coroutine on the queue's event loop uses the async client, and awaits it")
+            raise RuntimeError("a coroutine on the queue's event loop must use the async client and await it")
         running = asyncio.run_coroutine_threadsafe(self.answer(call), self.loop)
         return self.loop.settled(running, may_wait=call.wait_ms > 0)
 

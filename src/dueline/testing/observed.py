@@ -55,7 +55,7 @@ class History:
         """Wrap a client so that its calls are recorded. All clients of one history must use the same server."""
         virtual = isinstance(client, LocalClient)
         if self._clients and isinstance(self._clients[0], LocalClient) is not virtual:
-            raise ValueError("one history is of one clock: of a real server, or of a virtual queue")
+            raise ValueError("a history has one clock: that of a real server or of a virtual queue, not both")
         if self._now_ns is None:
             self._now_ns = client.now_ns if isinstance(client, LocalClient) else time.monotonic_ns
         self._clients.append(client)
@@ -107,7 +107,7 @@ class WatchedClient:
     def send(self, topic: str, body: Any = None, **options: Unpack[SendOptions]) -> Sent:
         """As in Client. A send that joins a merge group cannot be recorded: use the client itself."""
         if options.get("merge") is not None:
-            raise ValueError("merge groups are not judged: send them with the client itself")
+            raise ValueError("merge groups are not checked: send them with the client itself")
         job = new_job(body, **options)
         options["id"] = job.id
 
