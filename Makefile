@@ -1,13 +1,13 @@
-# Everything a developer does, as one word each. Needs Python 3.11 or newer, git and make; the rest is set up in .venv/.
+# The developer's commands. They need Python 3.11 or newer, git and make; everything else is installed in .venv/.
 #
 #   make serve        run the server on 127.0.0.1:9277 with its data in ./dueline-data
-#   make test         all tests
-#   make check        format, lint, types, tests: what CI runs
-#   make test-eureka  the discovery tests against the Eureka registry at EUREKA_URL
-#   make bench        the benchmark's short form; bench-full has the real sizes
-#   make bench-peers  beside celery, rq, arq, dramatiq and huey, each installed in an environment of its own
-#   make docs         renew the pages that are made from the code
-#   make lock         renew the locked requirements (needs uv)
+#   make test         run the tests, without the slow ones (make test-slow)
+#   make check        check format, lint and types, and run all tests, as CI does
+#   make test-eureka  run the discovery tests against the Eureka registry at EUREKA_URL
+#   make bench        run the short benchmark; bench-full uses the full sizes
+#   make bench-peers  compare with celery, rq, arq, dramatiq and huey, each in its own environment
+#   make docs         regenerate the pages that are made from the code
+#   make lock         update the locked requirements (needs uv)
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -27,7 +27,7 @@ dev: .venv/.dev
 	@$(PIP) --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
 	@touch $@
 
-# The package itself is built without isolation, by the locked hatchling: no step fetches anything that has no hash here.
+# The package itself is built without isolation by the locked hatchling, so that no step downloads anything without a hash.
 .venv/.server: .venv/.venv requirements/server.txt pyproject.toml
 	$(PIP) install --prefer-binary --require-hashes -r requirements/server.txt
 	$(PIP) install --no-deps --no-build-isolation --no-index -e .
@@ -40,15 +40,15 @@ dev: .venv/.dev
 serve: setup
 	exec $(BIN)/dueline serve $(ARGS)
 
-# Two processes, each file in one of them: what a file starts (a store, a server) is started once.
+# Two processes. Each test file runs in one of them, so that its fixtures (a store, a server) start only once.
 test: dev
 	$(BIN)/pytest -n 2 --dist loadfile -m "not slow" $(ARGS)
 
-# Kills under load, mutants of the scripts, other programs' languages and libraries: minutes more. `make check` runs both.
+# Kills under load, mutants of the scripts, other languages and libraries. Takes minutes more; `make check` runs both.
 test-slow: dev
 	$(BIN)/pytest -n 2 --dist loadfile -m slow $(ARGS)
 
-# Registers and removes instances of its own; nothing else is touched there.
+# The tests register and remove their own instances in the registry and touch nothing else.
 test-eureka: dev
 	@test -n "$(EUREKA_URL)" || echo "EUREKA_URL is not set: the tests against a real registry will be skipped"
 	EUREKA_URL="$(EUREKA_URL)" $(BIN)/pytest tests/discovery -rs $(ARGS)

@@ -1,6 +1,6 @@
-"""Run the rows, print one table, keep all figures.
+"""Run the rows, print one table, and save all results.
 
-Exit 0 whatever the figures are; 1 when a row did not work or a job was early; 2 for a row that there is not.
+Exit status: 0 whatever the results are, 1 if a row did not work or a job was early, 2 for an unknown row.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main() -> int:
 
 
 def _run(name: str, row: Row, sizes: Sizes) -> RowResult:
-    """One row. What breaks it is told in its place of the table; the others still run."""
+    """Run one row. If it fails, the table shows why, and the other rows still run."""
     print(f"{name} ...", end=" ", flush=True)
     begun_s = time.monotonic()
     lines: Sequence[report.Line] = ()

@@ -1,8 +1,8 @@
-"""The base of the throughput rows: plain `SET` from 64 connections on the same store in the same run.
+"""The base of the throughput rows: plain `SET` from 64 connections, on the same store and in the same run.
 
-Measured by redis-benchmark or valkey-benchmark when one of them is on the PATH. Without it our own generator does the
-same work; it is in Python and takes more of the two cores, so the base reads lower and the ratios a little better than
-they are: the table says which one it was.
+It is measured by redis-benchmark or valkey-benchmark if one of them is on the PATH, otherwise by our own generator.
+That one is written in Python and takes more of the two cores, so the base is lower and the ratios look a little better
+than they are. The table says which one was used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PROBE_REQUESTS = 20_000
 
 
 class Base:
-    """`per_s` measures once, for about `seconds`."""
+    """Measures the base. `per_s` measures once, for about `seconds`."""
 
     def __init__(self, socket_path: Path, seconds: float) -> None:
         self._socket = str(socket_path)
@@ -37,7 +37,7 @@ class Base:
             return run(
                 Orders("set", socket=self._socket, connections=CONNECTIONS, seconds=self._seconds, warm_s=0.3)
             ).per_s
-        if not self._requests:  # it is told a number of requests, not a time
+        if not self._requests:  # the program takes a number of requests, not a time
             self._requests = max(PROBE_REQUESTS, int(self._run(self._program, PROBE_REQUESTS) * self._seconds))
         return self._run(self._program, self._requests)
 

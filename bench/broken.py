@@ -1,4 +1,4 @@
-"""The one error of the benchmark: something did not work, which no slow machine explains."""
+"""The benchmark's only error: something did not work, which a slow machine does not explain."""
 
 
 class Broken(Exception):

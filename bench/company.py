@@ -1,6 +1,6 @@
-"""Who is beside a good client: pipelining clients, slow ones, or a spinner. And the good client itself.
+"""The clients of the row `crowd`: a good client, and its company of pipelining clients, slow ones, or a busy loop.
 
-Each is a process of its own. Standard library only, started with `-S -E` as the load generator (load.py).
+Each role is its own process. Standard library only, started with `-S -E` like the load generator (load.py).
 
     python -S -E company.py good PORT SECONDS        one send every 5 ms on one connection; prints the latencies in ms
     python -S -E company.py pipelining PORT SECONDS  100 connections, 32 requests ahead on each
@@ -49,7 +49,7 @@ def good(port: int, seconds: float) -> list[float]:
 
 
 def pipelining(port: int, seconds: float) -> int:
-    """Each connection sends the next requests when the last ones are answered."""
+    """Each connection sends the next requests when the previous ones are answered."""
     ahead = REQUEST % b"crowd" * AHEAD
     poller, socks, due, done = select.epoll(), {}, {}, 0
     for _ in range(PIPELINING):
@@ -73,7 +73,7 @@ def pipelining(port: int, seconds: float) -> int:
 
 
 def slow(port: int, seconds: float) -> int:
-    """A byte a second. The server ends a head that takes too long; its place is taken by the next connection."""
+    """One byte a second per connection. The server closes one whose head takes too long; a new one replaces it."""
     request, done = REQUEST % b"slow", 0
     socks: list[tuple[socket.socket, int]] = [(connected(port), 0) for _ in range(SLOW)]
     until_s = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""The application under library fronts: the same wiring as `dueline serve`, without our own HTTP front.
+"""The application behind library HTTP servers: the same wiring as `dueline serve`, without our own HTTP front end.
 
 BENCH_STORE=unix://... python -m uvicorn --factory bench.fronts:asgi
 BENCH_STORE=unix://... python -m granian --interface rsgi --factory bench.fronts:rsgi
@@ -32,7 +32,7 @@ def asgi() -> AsgiApp:
 
 
 class RsgiApp:
-    """Granian's own interface, which spares it ASGI's messages. Enough of it to be measured: nothing parks here."""
+    """Granian's own interface, which avoids ASGI's messages. Only what the benchmark needs; long polls do not work."""
 
     def __init__(self, app: App) -> None:
         self._app = app

@@ -1,10 +1,10 @@
-"""A push target: a process of its own that shares the cores with what it measures, so it does as little as it can.
+"""A push target in its own process. It shares the cores with the server it measures, so it does as little as possible.
 
-Answers every POST with 200 at once, but those to /hang never. Notes for each job how long after its due time the call
-was here (the header Dueline-Due-At-Ms; the store is on this machine, the clocks are one), and when it came. Standard
-library only, started with `-S -E` as load.py is.
+It answers every POST with 200 at once, except those to /hang, which it never answers. For each job it records when the
+call arrived, and how long after the due time (header Dueline-Due-At-Ms; the store is on the same machine, so the clocks
+agree). Standard library only, started with `-S -E` like load.py.
 
-    python -S -E hook.py PORT COUNT       ends after COUNT calls and prints one line of JSON: late_us, at_ns, hanging
+    python -S -E hook.py PORT COUNT       exits after COUNT calls and prints one line of JSON: late_us, at_ns, hanging
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The load generator: a process of its own that shares the cores with what it measures, so it does as little as it can.
+"""The load generator, in its own process. It shares the cores with the server, so it does as little as possible.
 
-Raw non-blocking sockets and epoll, requests made by one `%` on a template, answers found by their Content-Length and
-not parsed. Each connection is a generator: it yields a request's bytes and is sent the whole answer; the loop below
-only moves bytes. Standard library only, started with `-S -E`: no site packages, no project code.
+It uses raw non-blocking sockets and epoll, makes requests with one `%` on a template, and delimits answers by their
+Content-Length without parsing them. Each connection is a generator: it yields a request's bytes and is sent the whole
+answer; the loop below only moves bytes. Standard library only, started with `-S -E`: no site packages, no project code.
 
     python -S -E load.py '{"work": "send", "port": 9277, ...}'       the keys are those of `Orders` in loading.py
-    prints one line of JSON: what was done after the warm-up and in how many seconds, what was done in all, its own
-    CPU time, unexpected answers, and what the work itself noted
+    prints one line of JSON: the work done after the warm-up and its seconds, the total work, its own CPU time,
+    unexpected answers, and what the kind of work itself recorded
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PATIENCE_S = 30.0
 
 
 class Tally:
-    """What all connections together have done. `quota`: how many may still begin (None: any number)."""
+    """What all connections together have done. `quota` is how many may still start (None: any number)."""
 
     def __init__(self, quota: int | None) -> None:
         self.done = 0
@@ -36,14 +36,14 @@ class Tally:
         self.first_error = ""
         self.quota = quota
         self.notes: dict[str, Any] = {}
-        self._made = random.getrandbits(64) << 64  # ids of two generators never meet
+        self._made = random.getrandbits(64) << 64  # ids of two generators never collide
 
     def next_id(self) -> int:
         self._made += 1
         return self._made
 
     def take(self, count: int) -> int:
-        """So many of `count` may begin."""
+        """How many of `count` may start."""
         if self.quota is None:
             return count
         count = min(count, self.quota)
@@ -60,7 +60,7 @@ class Tally:
 
 
 def head(orders: dict[str, Any], path: str) -> bytes:
-    """The head of a POST, with a place for the length."""
+    """The head of a POST, with a placeholder for the length."""
     host = f"127.0.0.1:{orders['port']}"
     lines = (f"POST {path} HTTP/1.1", f"Host: {host}", "Content-Type: application/json", "Content-Length: ")
     return "\r\n".join(lines).encode()
@@ -77,7 +77,7 @@ def delays(orders: dict[str, Any]) -> Callable[[], int]:
 
 
 def sends(orders: dict[str, Any], tally: Tally) -> Talk:
-    """One job a call."""
+    """One job per call."""
     body = b'{"id":"%032x","delay_ms":%11d,"body":"' + b"x" * (orders["body_bytes"] - 2) + b'"}'
     request = fixed(head(orders, f"/v1/topics/{orders['topic']}/jobs"), body % (0, 0)).replace(body % (0, 0), body)
     delay = delays(orders)
@@ -90,7 +90,7 @@ def sends(orders: dict[str, Any], tally: Tally) -> Talk:
 
 
 def lives(orders: dict[str, Any], tally: Tally) -> Talk:
-    """Send, pull, ack of one job each. What is pulled may be another connection's job; each life has one of each."""
+    """Send, pull and ack, one job each. The pulled job may be another connection's; each life still has one of each."""
     topic = f"/v1/topics/{orders['topic']}"
     body = b'{"id":"%032x","body":"' + b"x" * (orders["body_bytes"] - 2) + b'"}'
     send = fixed(head(orders, topic + "/jobs"), body % 0).replace(body % 0, body)
@@ -122,7 +122,7 @@ def lives(orders: dict[str, Any], tally: Tally) -> Talk:
 
 
 def bulk(orders: dict[str, Any], tally: Tally) -> Talk:
-    """Many jobs a call. Ids and bodies are of one shape, or vary as the orders say."""
+    """Many jobs per call. Ids and bodies have one shape, or vary as the orders specify."""
     make = one_shape(orders, tally) if orders["id"] == "hex" and orders["body_bytes"] else many_shapes(orders, tally)
     first = head(orders, f"/v1/topics/{orders['topic']}/jobs")
     while count := tally.take(orders["jobs_per_call"]):
@@ -134,7 +134,7 @@ def bulk(orders: dict[str, Any], tally: Tally) -> Talk:
 
 
 def one_shape(orders: dict[str, Any], tally: Tally) -> Callable[[int], bytes]:
-    """Hex ids of 32 and one body: a whole call is one `%`."""
+    """Hex ids of 32 characters and one body, so that a whole call is one `%`."""
     one = b'{"id":"%032x","delay_ms":%d,"body":"' + b"x" * (orders["body_bytes"] - 2) + b'"}'
     delay = delays(orders)
     templates: dict[int, bytes] = {}
@@ -149,7 +149,7 @@ def one_shape(orders: dict[str, Any], tally: Tally) -> Callable[[int], bytes]:
 
 
 def many_shapes(orders: dict[str, Any], tally: Tally) -> Callable[[int], bytes]:
-    """Bodies of every length in the range, ids of every length 8..40 (or hex), so that allocator steps average out."""
+    """Bodies of every length in the range and ids of every length 8..40 (or hex), to average out allocator steps."""
     low, high = orders["body_range"]
     delay, hexadecimal = delays(orders), orders["id"] == "hex"
     sizes = tally.notes
@@ -171,7 +171,7 @@ def many_shapes(orders: dict[str, Any], tally: Tally) -> Callable[[int], bytes]:
 
 
 def text_id(number: int) -> bytes:
-    """An id that is no hex of 32 and no UUID, 8 to 40 long; different for different numbers."""
+    """A unique id of 8 to 40 characters for each number, which is neither 32 hex digits nor a UUID."""
     digits = "ghijklmnopqrstuvwxyz"
     text, rest = "", number & 0xFFFFFFFFFFFF
     while rest:
@@ -182,7 +182,7 @@ def text_id(number: int) -> bytes:
 
 
 def topics(orders: dict[str, Any], tally: Tally) -> Talk:
-    """One job each into topic after topic."""
+    """One job each into one topic after another."""
     body = b'{"delay_ms":%d,"body":"x"}' % orders["delay_ms"][0]
     while tally.take(1):
         path = f"/v1/topics/{orders['topic']}-{tally.next_id() & 0xFFFFFFFF}/jobs"
@@ -194,10 +194,10 @@ def topics(orders: dict[str, Any], tally: Tally) -> Talk:
 
 
 def consumers(orders: dict[str, Any], tally: Tally) -> Talk:
-    """A long poll, then the ack of what it brought, until the quota is used up. Notes how late each job was.
+    """Long-poll and ack the jobs received, until the quota is used up. Records how late each job was.
 
-    script_ms: the script's own time less the due time: a lease ends `lease_ms` after the script's now, rounded up.
-    client_us: our clock less the due time when the answer was here. The store is on this machine: the clocks are one.
+    script_ms: the script's time minus the due time; a lease ends `lease_ms` after the script's now, rounded up.
+    client_us: our time at the answer minus the due time; the store is on this machine, so the clocks agree.
     """
     topic, lease_ms = f"/v1/topics/{orders['topic']}", 30_000
     asked = b'{"max":%d,"wait_ms":%d,"lease_ms":%d}' % (orders["jobs_per_call"], 2_000, lease_ms)
@@ -257,7 +257,7 @@ def is_whole_resp(data: bytes) -> bool:
 
 
 class Wire:
-    """A socket and its conversation. `rest`: what has come of an answer that is not whole."""
+    """A socket and its conversation. `rest` holds the received part of an incomplete answer."""
 
     __slots__ = ("answered", "recv", "rest", "send", "sock")
 
@@ -280,7 +280,7 @@ def connect(orders: dict[str, Any]) -> socket.socket:
 
 
 def push(wire: Wire, request: bytes) -> None:
-    """A request fits into the kernel's buffer but for the largest; then block, the generator has nothing better."""
+    """Send a request. All but the largest fit into the kernel's buffer; for those, blocking is fine."""
     sent = wire.send(request)
     if sent < len(request):
         wire.sock.setblocking(True)
@@ -289,7 +289,7 @@ def push(wire: Wire, request: bytes) -> None:
 
 
 def run(orders: dict[str, Any]) -> dict[str, Any]:
-    """All connections at once, for a time or until the quota is done. The first `warm_s` are not counted."""
+    """Run all connections at once, for a time or until the quota is done. The first `warm_s` are not counted."""
     tally = Tally(orders["count"])
     is_whole = is_whole_resp if orders["work"] == "set" else is_whole_http
     poller, wires = select.epoll(), dict[int, Wire]()
@@ -319,7 +319,7 @@ def run(orders: dict[str, Any]) -> dict[str, Any]:
 def turns(
     poller: select.epoll, wires: dict[int, Wire], is_whole: Callable[[bytes], bool], tally: Tally
 ) -> Iterator[float]:
-    """Move bytes; yields the time after every turn of the loop. Ends when all conversations have ended."""
+    """Move bytes and yield the time after every turn of the loop. Ends when all conversations have ended."""
     heard_s = time.perf_counter()
     while wires:
         events = poller.poll(PATIENCE_S)

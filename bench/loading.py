@@ -1,4 +1,4 @@
-"""Starting the load generator (load.py) as a process of its own and reading what it reports."""
+"""Starts the load generator (load.py) in its own process and reads its report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GENERATOR = Path(__file__).with_name("load.py")
 
 
 class Orders(msgspec.Struct, frozen=True):
-    """What the generator shall do: for `seconds`, or until `count` is done. Keys are explained where they are used."""
+    """What the generator does: for `seconds`, or until `count` is done. load.py explains the keys."""
 
     work: str
     port: int = 0
@@ -32,12 +32,13 @@ class Orders(msgspec.Struct, frozen=True):
     jobs_per_call: int = 100
 
     def lasting(self, seconds: float) -> Orders:
-        """The same for so long."""
+        """The same orders for this long."""
         return msgspec.structs.replace(self, seconds=seconds)
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What it did: `done` in `seconds` after the warm-up; `in_all` with it, for `cpu_s` of its own CPU time."""
+    """What it did: `done` in `seconds` after the warm-up; `in_all` includes the warm-up and took `cpu_s` of its CPU
+    time."""
 
     done: int
     seconds: float
@@ -53,7 +54,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Load:
-    """A generator that runs."""
+    """A running generator."""
 
     def __init__(self, orders: Orders) -> None:
         self._process = subprocess.Popen(
@@ -61,7 +62,7 @@ class Load:
         )
 
     def result(self) -> Outcome:
-        """Waits for its end. Raises Broken when it met an answer that it did not expect."""
+        """Wait for its end. Raises Broken if it received an unexpected answer."""
         out, _ = self._process.communicate()
         if self._process.returncode != 0:
             raise Broken(f"the load generator ended with {self._process.returncode}")

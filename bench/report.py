@@ -1,4 +1,4 @@
-"""What a row says, and the table and file that all rows together make."""
+"""The results of a row, and the table and file of all rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Bound(Enum):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What DESIGN 10 asks of a figure."""
+    """The bound that a result should meet."""
 
     bound: Bound
     value: float
@@ -43,7 +43,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One line of the table. With a base the target speaks of the ratio, without one of the measured figure."""
+    """One line of the table. With a base, the target applies to the ratio, otherwise to the measured value."""
 
     what: str
     measured: float
@@ -59,14 +59,14 @@ class Line(msgspec.Struct, frozen=True):
 
     @property
     def met(self) -> bool | None:
-        """None: there is no target, the figure is only told."""
+        """Whether the target is met; None if there is no target."""
         if self.target is None:
             return None
         return self.target.met(self.measured if self.base is None else self.ratio or 0.0)
 
 
 class RowResult(msgspec.Struct, frozen=True):
-    """A row that ran. `wrong`: a promise was broken (a job was early), or the row itself did not work."""
+    """A row that ran. `wrong` is set if a guarantee was violated (a job was early) or the row itself did not work."""
 
     row: str
     lines: Sequence[Line] = ()
@@ -87,7 +87,7 @@ def below(value: float) -> Target:
 
 
 def shown(figure: float | None) -> str:
-    """Three digits that matter."""
+    """A number with three significant digits."""
     if figure is None:
         return "-"
     if figure == 0 or not math.isfinite(figure):
@@ -133,7 +133,7 @@ def print_table(results: Sequence[RowResult]) -> None:
 
 
 def write(results: Sequence[RowResult], facts: dict[str, Any], full: bool) -> Path:
-    """All figures with what they were measured on."""
+    """Save all results together with the facts about the machine."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.json"
     rows = [

@@ -1,4 +1,4 @@
-"""Private servers for one row: a folder and a port of their own, ended by pid when the row is over."""
+"""Private servers for one row, each with its own folder and port, stopped by pid when the row is over."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STOP_S = 20.0
 
 
 class StoreLine:
-    """A plain connection to the store, for figures and settings: one command at a time."""
+    """A plain connection to the store, for statistics and settings. One command at a time."""
 
     def __init__(self, path: Path) -> None:
         self._sock = socket.socket(socket.AF_UNIX)
@@ -47,13 +47,13 @@ class StoreLine:
         return int(self.info()[name])
 
     def rewrite(self) -> None:
-        """Compact the append-only file and wait for the end of it."""
+        """Compact the append-only file and wait until it is done."""
         self.settle()
         self.ask("BGREWRITEAOF")
         self.settle()
 
     def settle(self) -> None:
-        """Wait until no rewrite is under way: its fork would be measured too."""
+        """Wait until no rewrite is running, because its fork would be measured too."""
         while self.number("aof_rewrite_in_progress") or self.number("aof_rewrite_scheduled"):
             time.sleep(0.1)
 
@@ -150,7 +150,7 @@ class Server:
         return f"unix://{self.socket_path}"
 
     def start(self) -> None:
-        """Start it and wait until it says that it is ready to serve."""
+        """Start it and wait until it reports ready."""
         self.launch()
         deadline_s = time.monotonic() + READY_S
         while not self.is_ready():
@@ -160,7 +160,7 @@ class Server:
             time.sleep(0.05)
 
     def launch(self) -> None:
-        """Start it without waiting. It leads a process group of its own."""
+        """Start it in its own process group, without waiting."""
         with self._output.open("ab") as out:
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
@@ -180,7 +180,7 @@ class Server:
             client.close()
 
     def stop(self) -> None:
-        """SIGTERM; after a while SIGKILL to its group. Safe at any time."""
+        """Send SIGTERM, and after a while SIGKILL to its process group. Safe at any time."""
         for line in self._lines:
             line.close()
         self._lines.clear()
@@ -195,7 +195,7 @@ class Server:
             process.wait()
 
     def kill(self) -> None:
-        """kill -9 of the server and its store: nothing is tidied up."""
+        """kill -9 the server and its store; nothing is cleaned up."""
         process, self._process = self._process, None
         assert process is not None
         for pid in [process.pid, *descendants(process.pid)]:
@@ -233,6 +233,6 @@ def server(data: Path | None = None, *, store: str | None = None) -> Generator[S
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds that a process has used, to the nanosecond: clock ticks are too coarse for an idle one."""
+    """CPU seconds that a process has used, to the nanosecond, because clock ticks are too coarse for an idle one."""
     tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9

@@ -1,4 +1,4 @@
-"""How much of everything the two forms measure. The ratios are the same; the full form has the sizes of the targets."""
+"""The sizes of the short and the full form. The ratios are the same; the full form has the sizes of the targets."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     python examples/digest_mail.py
 
-Every comment is a send with the merge key of its reader. The queue keeps them in one group, which is due when nothing
-was added for `quiet`, or when it is `max_wait` old; the handler gets all of them in one list, in the order sent.
+Every comment is sent with the merge key of its reader. The queue collects them in one group, which is due when nothing
+was added for `quiet`, or when it is `max_wait` old. The handler gets all comments in one list, in the order sent.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Five days after an order it gets a good review, unless the buyer has written one.
+"""An order gets a good review after five days, unless the buyer has written one.
 
     python examples/good_review.py
 
-The id of the job is that of the order, so an order has one alarm, however often it is sent. When the buyer changes the
-order's delivery date, the alarm moves along; when he writes a review, it is withdrawn.
+The job's id contains the order's number, so an order has one job, however often it is sent. When the delivery is late,
+the job is rescheduled; when the buyer writes a review, it is cancelled.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ def review(order: Order) -> None:
 
 
 def delivered(number: int) -> None:
-    """May be called twice: the same order is the same job."""
+    """May be called twice, because the same order is the same job."""
     review.send(Order(number), id=f"review-{number}", delay="5d", on_conflict="keep")
 
 
 def delivered_late(number: int) -> None:
-    """The five days begin again."""
+    """The five days start again."""
     review.reschedule(f"review-{number}", delay="5d")
 
 
 def write(number: int, text: str) -> None:
-    """The buyer's own words count."""
+    """The buyer's own review takes precedence."""
     reviews[number] = text
-    review.cancel(f"review-{number}", missing_ok=True)  # the default may be there already: it is overwritten
+    review.cancel(f"review-{number}", missing_ok=True)  # the default may be written already; it is overwritten
 
 
 def play() -> list[str]:

@@ -2,8 +2,8 @@
 
     python examples/order_close.py
 
-The job is the alarm clock, the shop's database is the truth: the handler looks before it closes, so it does not matter
-when a payment and the alarm come in the same moment. Cancelling spares the work; correctness does not hang on it.
+The job only triggers the check; the shop's database decides. The handler looks before it closes the order, so a payment
+at the same moment does no harm. Cancelling the job saves work, but correctness does not depend on it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dueline.testing.queue import VirtualQueue
 from dueline.worker import Worker
 
-worker = Worker()  # DUELINE_URL says where the queue is; default http://127.0.0.1:9277
+worker = Worker()  # DUELINE_URL is the queue's address; default http://127.0.0.1:9277
 database: dict[int, str] = {}  # order -> open | paid | closed
 
 
@@ -35,11 +35,11 @@ def place(order: int) -> None:
 
 
 def pay(order: int) -> bool:
-    """False: too late, it is closed."""
+    """False if it is too late, because the order is closed."""
     if database[order] == "closed":
         return False
     database[order] = "paid"
-    close.cancel(f"close-{order}", missing_ok=True)  # it may have run: then it has seen that the order is paid
+    close.cancel(f"close-{order}", missing_ok=True)  # if it has run already, it saw that the order is paid
     return True
 
 

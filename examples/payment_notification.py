@@ -2,12 +2,12 @@
 
     python examples/payment_notification.py
 
-A payment platform tells merchants that an order was paid. A merchant's server may be down, so a notification is tried
-again: after 2 minutes, then 10, 10, 1 hour, 2, 6 and 15 hours. Eight attempts in a little more than a day; when none
-succeeds somebody has to look at it: the notification goes to the topic `notifications-failed`.
+A payment platform notifies merchants that an order was paid. A merchant's server may be down, so a notification is
+retried after 2 minutes, then 10, 10, 1 hour, 2, 6 and 15 hours. That makes eight attempts in a little more than a day.
+If none succeeds, the notification goes to the topic `notifications-failed`, where a person can look at it.
 
-This is the real engine and the real dispatcher, on the reference store with a clock that only this program moves. The
-one thing that is played is the network: `Merchants` answers in place of the merchants' servers.
+This uses the real engine and the real dispatcher, on the reference store, with a clock that only this program moves.
+Only the network is simulated: `Merchants` answers in place of the merchants' servers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NAMESPACE = "default"
 FAILED = "notifications-failed"
 HOUR_MS = 3_600_000
 
-Server = Callable[[int], int | None]  # the time since the start in ms -> a status, or None: it does not answer
+Server = Callable[[int], int | None]  # the time since the start in ms -> a status, or None if it does not answer
 
 MERCHANTS: dict[str, Server] = {
     "books.example": lambda now_ms: 200,
@@ -48,7 +48,7 @@ MERCHANTS: dict[str, Server] = {
 
 
 class Merchants:
-    """The merchants' servers. Each call is written down with its time."""
+    """The merchants' servers. Each call is recorded with its time."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
@@ -66,14 +66,15 @@ class Merchants:
 
 
 async def notify(engine: Engine, merchant: str) -> None:
-    """A topic per merchant: its own target, its own ladder, its own breaker; nobody waits for another's server."""
+    """Each merchant has its own topic, and so its own target, ladder and breaker. No merchant waits for another's
+    server."""
     await engine.set_topic(NAMESPACE, merchant, TopicPatch(TopicPolicy(on_dead=OnDead(FAILED))))
     await engine.set_push(NAMESPACE, merchant, PushTarget(url=f"https://{merchant}/paid", retry=LADDER))
     await engine.send(NAMESPACE, merchant, Send(f"paid-{merchant}", b'{"order": 1042}', BodyKind.JSON))
 
 
 async def run() -> list[str]:
-    """A day and two hours of it; what happened, line by line."""
+    """Run it for a day and two hours. Returns what happened, line by line."""
     clock = VirtualClock()
     timer = VirtualTimer(clock)
     store = MemoryStore(clock)

@@ -2,8 +2,8 @@
 
     python examples/payment_polling.py
 
-"Not yet" is `Retry`: the job comes again by its ladder, and so it does when the provider does not answer. A topic each
-keeps them apart: a provider that hangs uses up its own places and nobody else's. At the last rung somebody is told.
+"Not yet" raises `Retry`: the job is retried by its ladder, as it is when the provider does not answer. Each provider
+has its own topic, so that one that hangs does not delay the other. After the last attempt a person has to look at it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Question:
 
 
 def poll(provider: str, order: int, context: Context) -> None:
-    """One question. A provider that does not answer raises: the next rung, too."""
+    """One question. If the provider does not answer, the exception leads to the next retry too."""
     if providers[provider](order):
         paid[order] = provider
     elif context.attempt <= len(LADDER):
@@ -52,7 +52,7 @@ def poll_south(question: Question, context: Context) -> None:
 
 
 def watch(order: int, handle: Handle[..., None]) -> None:
-    """Begin to ask. One order is one job: to begin twice is to begin once."""
+    """Start asking. One order is one job, so starting twice has no further effect."""
     handle.send(Question(order), id=f"order-{order}", delay="5s", on_conflict="keep")
 
 

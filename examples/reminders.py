@@ -2,9 +2,9 @@
 
     python examples/reminders.py
 
-A reminder has an id made of user and days: buying twice does not remind twice, and a renewal replaces what was planned
-(`on_conflict="replace"`). A reminder that could not be delivered before the subscription is over is not worth
-delivering: its ttl ends with the subscription.
+A reminder's id consists of user and days, so buying twice does not remind twice, and a renewal replaces the planned
+reminders (`on_conflict="replace"`). A reminder is useless once the subscription is over, so its ttl ends with the
+subscription.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def remind(reminder: Reminder) -> None:
 
 
 def subscribed(user: str, now: datetime, expires: datetime) -> None:
-    """Plan the reminders, or plan them anew after a renewal. One that would lie in the past is left out."""
+    """Plan the reminders, or replace them after a renewal. One that would be in the past is left out."""
     for days in DAYS_BEFORE:
         moment = expires - timedelta(days=days)
         if moment > now:
@@ -48,9 +48,9 @@ def subscribed(user: str, now: datetime, expires: datetime) -> None:
 
 
 def left(user: str) -> None:
-    """Whoever cancels his subscription is not reminded of it."""
+    """Cancel the reminders of a user who has left."""
     for days in DAYS_BEFORE:
-        remind.cancel(f"remind-{user}-{days}", missing_ok=True)  # it may be sent already, or was never planned
+        remind.cancel(f"remind-{user}-{days}", missing_ok=True)  # it may be sent already, or never planned
 
 
 def play() -> list[str]:

@@ -1,4 +1,4 @@
-"""Run it, print the tables, keep all figures. Exit 0 whatever the figures are; 1 when something did not work."""
+"""Run the comparison, print the tables, save all results. Exit 0 whatever they are, 1 if something did not work."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ STORES = {"no fsync": "everysec", "fsync": "always"}
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.peers", description="See docs/comparison.md.")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of sends on each store")
-    parser.add_argument("--seconds", type=float, default=1.0, help="of one way of one contestant in one round")
-    parser.add_argument("--jobs", type=int, default=30, help="of each worker in the lateness row; 0: without it")
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="where the file goes")
+    parser.add_argument("--seconds", type=float, default=1.0, help="duration of one way of one contestant in one round")
+    parser.add_argument("--jobs", type=int, default=30, help="jobs per worker in the lateness row; 0 skips the row")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="where to write the results")
     names = [one.name for one in CONTESTANTS]
     parser.add_argument("--only", default="", metavar="NAME,...", help=f"some of: {', '.join(names)}")
     asked = parser.parse_args()
@@ -78,7 +78,7 @@ def _run(contestants: Sequence[Contestant], rounds: int, seconds: float, jobs: i
 
 
 class _Arena:
-    """A store, our server on it, and everybody's producer."""
+    """A store, our server on it, and all producers."""
 
     def __init__(self, place: Path, store: Store, server: Server, contestants: Sequence[Contestant]) -> None:
         self.place = place

@@ -1,4 +1,4 @@
-"""Who takes part: what each one is installed from, which program sends for it, how its worker starts."""
+"""The contestants: the packages of each, the program that sends for it, and how its worker starts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ PARSER = "hiredis==3.5.0"  # the fast reply parser for everyone; Dueline's serve
 
 
 class Contestant(msgspec.Struct, frozen=True):
-    """`packages`: what its environment is made of; empty: this one. `worker`: the words after its environment's folder
-    of commands. `stored`: the store's command that counts its waiting jobs. `at_once`: what 50 at once are made of."""
+    """`packages`: what its environment contains; empty for our own environment. `worker`: its command, relative to the
+    environment's command folder. `stored`: the store command that counts its waiting jobs. `at_once`: how it sends 50
+    at once."""
 
     name: str
     module: str
@@ -79,7 +80,7 @@ CONTESTANTS = (
         ("huey", "redis"),
         ("huey_consumer", "with_huey.huey"),
         5,
-        ("LLEN", "huey.redis.contest"),  # a worker moves it to the schedule
+        ("LLEN", "huey.redis.contest"),  # a worker moves the tasks to the schedule
     ),
     Contestant(
         "dueline direct",

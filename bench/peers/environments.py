@@ -1,6 +1,6 @@
-"""An environment per peer, made once and kept: BENCH_PEERS_DIR, else dueline-bench-peers in the user's cache folder.
+"""One environment per peer, created once, in BENCH_PEERS_DIR or else dueline-bench-peers in the user's cache folder.
 
-Versions are pinned in `contestants`; an environment whose pins have changed is made anew.
+Versions are pinned in `contestants`; an environment whose pins have changed is recreated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def folder() -> Path:
 
 
 def commands(contestant: Contestant) -> Path:
-    """The folder of commands of a contestant's environment, which is made if it is not there."""
+    """The command folder of a contestant's environment, which is created if it does not exist."""
     if contestant.ours:
         return HERE
     place = folder() / contestant.name

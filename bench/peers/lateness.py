@@ -1,8 +1,8 @@
-"""How late jobs start in a worker that is otherwise idle.
+"""How late jobs start in an otherwise idle worker.
 
-All workers run at once, each with its defaults; its own interval of polling is part of the figure. The jobs of all of
-them are sent beforehand and come due one by one, at random moments in a random order: no two at a time, and no
-contestant meets another minute than the others.
+All workers run at once, each with its defaults; its polling interval is part of the result. All jobs are sent in
+advance and come due one by one, at random moments and in random order. So no two are due at the same time, and all
+contestants are measured under the same conditions.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .contestants import Contestant
 from .processes import Producer, worker
 
 READY_S = 60.0
-AHEAD_S = 6.0  # for the sends, before the first job comes due
-GAP_S = (0.15, 0.45)  # between two jobs of anybody
-PATIENCE_S = 30.0  # after the last one
+AHEAD_S = 6.0  # time for the sends, before the first job is due
+GAP_S = (0.15, 0.45)  # between any two jobs
+PATIENCE_S = 30.0  # after the last job
 
 
 class Lateness(msgspec.Struct, frozen=True):
-    """Of one contestant, in ms; negative: the job started before its time."""
+    """The lateness of one contestant's jobs in ms; negative if a job started too early."""
 
     late_ms: list[float]
     missing: int
@@ -37,7 +37,7 @@ class Lateness(msgspec.Struct, frozen=True):
 
     @property
     def early(self) -> int:
-        """Half a millisecond is the rounding of the moment that was asked for."""
+        """How many jobs started early. Half a millisecond is tolerated, because due times are rounded."""
         return sum(late < -0.5 for late in self.late_ms)
 
 
@@ -48,7 +48,7 @@ def measure(
     jobs: int,
     place: Path,
 ) -> Mapping[str, Lateness]:
-    """By contestant. `variables` are those of each one's processes, with the file that its worker writes."""
+    """The lateness by contestant. `variables` are each one's environment, with the file that its worker writes."""
     with contextlib.ExitStack() as stack:
         for producer in producers:
             name = producer.contestant.name
@@ -69,12 +69,12 @@ def measure(
 
 
 def record_of(place: Path, contestant: Contestant) -> Path:
-    """The file in which a worker writes when jobs began."""
+    """The file to which a worker writes when each job started."""
     return place / f"{contestant.module}.record"
 
 
 def _moments(names: Sequence[str], jobs: int) -> dict[str, list[int]]:
-    """When whose jobs come due."""
+    """The due times of each contestant's jobs."""
     chance = random.Random(7)
     turns = [name for name in names for _ in range(jobs)]
     chance.shuffle(turns)
@@ -97,7 +97,7 @@ def _wait_until_it_works(producer: Producer, record: Path, place: Path) -> None:
 
 
 def _read(record: Path, due_ms: Sequence[int], last_s: float) -> Lateness:
-    """What was written, once all is there or nobody waits any more."""
+    """Read the record, once it is complete or the time is over."""
     wanted = set(due_ms)
     while True:
         lines = [line.split() for line in record.read_text().splitlines()]

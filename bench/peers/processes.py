@@ -1,4 +1,4 @@
-"""The processes of a run: the store, each contestant's producer, each contestant's worker. All end with this one."""
+"""The processes of a run: the store, and each contestant's producer and worker. All of them end with this process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STOP_S = 15.0
 
 
 class Store:
-    """The embedded store's binary on a port of loopback, for everyone."""
+    """The embedded store's binary on a loopback port, shared by all."""
 
     def __init__(self, place: Path, appendfsync: str) -> None:
         self.port = free_port()
@@ -58,7 +58,7 @@ class Store:
                 time.sleep(0.05)
 
     def count(self, database: int, *words: str) -> int:
-        """The number that a command answers."""
+        """The number that a command returns."""
         asked = "".join(f"*{len(line)}\r\n" + "".join(f"${len(word)}\r\n{word}\r\n" for word in line)
                         for line in (("SELECT", str(database)), words))  # fmt: skip
         with socket.create_connection(("127.0.0.1", self.port), 10) as line:
@@ -78,11 +78,11 @@ class Store:
 
     def _check(self) -> None:
         if self.count(0, "DBSIZE"):
-            raise Broken("the store is not empty: somebody else has this port")
+            raise Broken("the store is not empty: another program uses this port")
 
 
 class Producer:
-    """A contestant's program: told what to do, answers when it is done."""
+    """A contestant's program. It gets one order at a time and answers when it is done."""
 
     def __init__(self, contestant: Contestant, variables: Mapping[str, str], log: Path) -> None:
         self.contestant = contestant
@@ -135,7 +135,7 @@ class Producer:
 
 @contextlib.contextmanager
 def worker(contestant: Contestant, store_url: str, variables: Mapping[str, str], log: Path) -> Generator[None]:
-    """A contestant's worker with its defaults, as its own documentation starts it. It leads a group of its own."""
+    """A contestant's worker with its defaults, started as its documentation says, in its own process group."""
     command, *words = (word.format(store=store_url) for word in contestant.worker)
     program = environments.commands(contestant) / command
     with log.open("ab") as output:
@@ -161,7 +161,7 @@ def worker(contestant: Contestant, store_url: str, variables: Mapping[str, str],
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Ours, without what belongs to our own environment and settings."""
+    """Our environment variables, without those of our own virtual environment and settings."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DUELINE_", "PYTHON"))}
     kept.pop("VIRTUAL_ENV", None)
     return {**kept, **variables, "PYTHONPATH": str(PROGRAMS), "PYTHONDONTWRITEBYTECODE": "1"}

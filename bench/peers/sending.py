@@ -1,4 +1,4 @@
-"""Delayed sends per second: every contestant, every way, in turns; then a count of what is really in the store."""
+"""Delayed sends per second: every contestant and every way, in turns; then a count of the jobs really in the store."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ WARM_S = 0.3
 
 
 class Rates(msgspec.Struct, frozen=True):
-    """One contestant on one store: jobs a second of each round, by way, and the CPU time of its process per job, which
-    hardly changes when others use the machine. A way that the library has not is not there."""
+    """One contestant on one store: the jobs per second of each round, by way, and its process's CPU time per job, which
+    hardly changes when others use the machine. Ways that the library does not offer are missing."""
 
     rounds: dict[str, list[float]]
     cpu_us: dict[str, list[float]]
@@ -35,7 +35,7 @@ class Rates(msgspec.Struct, frozen=True):
 
 
 def measure(producers: Sequence[Producer], rounds: int, seconds: float) -> Mapping[str, Rates]:
-    """By contestant. The order of each round is a new one, so that nobody always follows the same neighbour."""
+    """The rates by contestant. Each round has a new order, so that nobody always follows the same contestant."""
     rates: dict[str, dict[str, list[float]]] = {one.contestant.name: {way: [] for way in one.ways} for one in producers}
     cpu_us: dict[str, dict[str, list[float]]] = {
         one.contestant.name: {way: [] for way in one.ways} for one in producers
@@ -56,7 +56,7 @@ def measure(producers: Sequence[Producer], rounds: int, seconds: float) -> Mappi
 
 
 def check_stored(producer: Producer, store: Store, sent: int) -> None:
-    """What was counted is there. Raises Broken."""
+    """Check that all counted jobs are in the store. Raises Broken."""
     contestant = producer.contestant
     if contestant.ours:
         stored = producer.ask(do="stored")["stored"]

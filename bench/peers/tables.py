@@ -1,4 +1,4 @@
-"""The tables that people read, the targets, and the file with all figures."""
+"""The printed tables, the targets, and the file with all results."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def show(
 
 
 def targets(store: str, rates: Mapping[str, Rates]) -> list[Line]:
-    """Ours against the best of the others, which is the same as against each of them. In bulk a library counts with
-    the fastest of its ways, because not all have a call for many."""
+    """Dueline's rates compared with the best of the others. In bulk, each library is represented by its fastest way,
+    because not all have a bulk call."""
     peers = {name: one for name, one in rates.items() if name not in (DIRECT, HTTP)}
     asked = [(DIRECT, "one", 1.0), (DIRECT, "fifty", 3.0), (HTTP, "bulk", 5.0)]
     found: list[Line] = []

@@ -1,4 +1,4 @@
-"""The rows of the table: each measures one promise and gives its lines. A new row is a function and a place here."""
+"""The rows of the table. Each measures one target and returns its lines. To add a row, write a function and list it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A good client beside 100 pipelining clients and 2,000 slow connections.
 
-All of them are on the server's own two cores, so every latency is also a matter of the CPU that is left. The base is
-the same good client beside spinners that burn as much CPU as the crowd: its own, and what it costs server and store.
-What is above 1 is what the crowd takes from the others by its place in the server, not by the CPU it uses.
+All of them share the server's two cores, so every latency also depends on the CPU time that is left. The base is the
+same good client beside busy loops (spinners) that burn as much CPU as the crowd, including the crowd's cost in server
+and store. A ratio above 1 therefore shows what the crowd takes away by other means than CPU time.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ..servers import Server, cpu_s, server
 from ..sizes import Sizes
 
 COMPANY = Path(__file__).parents[1] / "company.py"
-SETTLE_S = 2.0  # for all connections to be there, and for the first answers
+SETTLE_S = 2.0  # until all connections are open and the first answers have arrived
 
 
 class Person:
-    """One process of the company."""
+    """One process of company.py."""
 
     def __init__(self, role: str, first: float, seconds: float) -> None:
         words = [sys.executable, "-S", "-E", str(COMPANY), role, str(first), str(seconds)]
@@ -43,7 +43,7 @@ class Person:
 
 
 class Measure:
-    """One server, and what happens on it in turns."""
+    """One server, and the measurements that take turns on it."""
 
     def __init__(self, one: Server, seconds: float) -> None:
         self._server = one
@@ -52,7 +52,7 @@ class Measure:
         self.pipelined: list[float] = []  # answers per second
 
     def crowd(self) -> tuple[list[float], float, float]:
-        """Latencies of the good client; the share of a core that the crowd burned, and that server and store did."""
+        """The good client's latencies, and the shares of a core that the crowd, and server and store, have used."""
         people = [Person(role, self._server.port, self._seconds + 2 * SETTLE_S) for role in ("pipelining", "slow")]
         time.sleep(SETTLE_S)
         before_s, served_s = sum(person.cpu_s() for person in people), self._served_s()
@@ -64,7 +64,7 @@ class Measure:
         return latencies, own, served
 
     def beside(self, share: float) -> tuple[list[float], float]:
-        """Latencies of the good client beside spinners; the share that server and store burned."""
+        """The good client's latencies beside spinners, and the share of a core that server and store have used."""
         whole = [Person("spinner", share / 2, self._seconds + 1) for _ in range(2)] if share else []
         time.sleep(0.3)
         served_s = self._served_s()

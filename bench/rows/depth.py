@@ -1,10 +1,10 @@
-"""What many pending jobs cost a send and a pull: two servers side by side, one with few and one with many, in turns.
+"""How many pending jobs affect the cost of a send and a pull: two servers, one with few and one with many, in turns.
 
-    life    whole HTTP lives (send, pull, ack) at the head of the full topic; the number of pending jobs stays
-    send    single sends at random times into the middle of it
-    store   the store's own time for such sends, 100 a call so that both have the same batches
+    life    whole HTTP lives (send, pull, ack) at the head of the full topic; the number of pending jobs stays the same
+    send    single sends with random due times, into the middle of the topic
+    store   the store's own time for such sends, 100 per call so that both sides have the same batches
 
-The shallow side takes a fresh topic of its size for every round: a few thousand sends would make it deep otherwise.
+The shallow side uses a fresh topic of its size for every round, because a few thousand sends would make it deep.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Side:
         self.store_us: list[float] = []
 
     def fill(self, topic: str) -> None:
-        # Without tombstones: ended jobs would be a second kind of depth.
+        # Without tombstones, because ended jobs would also add depth.
         self._client.call("PUT", f"/v1/topics/{topic}", {"retain_ms": 0})
         self._run("bulk", topic, connections=4, count=self._jobs, jobs_per_call=500)
         self._store.settle()

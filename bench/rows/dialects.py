@@ -1,8 +1,7 @@
-"""How late a foreign client gets its job: a camellia long poll and an ouqiang pop that are parked when it comes due.
+"""How late a client of another protocol gets its job: a camellia long poll and an ouqiang pop, parked when it is due.
 
-From the moment it may be delivered at the earliest (the first byte of the send plus the delay, on one clock) to the
-whole answer, so it has the fsyncs of send and pull and both ways in it. An answer before that moment is early: that is
-no figure but an error.
+Measured from the earliest possible delivery (the first byte of the send plus the delay, on one clock) to the complete
+answer. It includes the fsyncs of send and pull and both network directions. An earlier answer is an error.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from ..sizes import Sizes
 
 CAMELLIA = "/camellia/delayQueue"
 CAMELLIA_DELAY_MS = 60
-OUQIANG_DELAY_S = 1  # its smallest
+OUQIANG_DELAY_S = 1  # the smallest it allows
 
 
 def dialects(sizes: Sizes) -> list[Line]:

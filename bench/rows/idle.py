@@ -1,4 +1,4 @@
-"""What many topics with pending jobs cost when nobody waits for them: it should be nothing."""
+"""The cost of many topics with pending jobs while nobody waits for them. It should be nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def idle(sizes: Sizes) -> list[Line]:
 
 
 def _until_calm(store: StoreLine) -> float:
-    """What the sends left to do is done first; a store that does not calm down is measured as it is."""
+    """Wait until the work caused by the sends is done. A store that does not become idle is measured as it is."""
     begun_s = time.monotonic()
     while time.monotonic() - begun_s < CALM_WITHIN_S:
         store.settle()

@@ -1,7 +1,7 @@
-"""How late jobs are that come due evenly over time, taken by long polls and acked.
+"""How late jobs are delivered that come due evenly over time and are pulled by long polls and acked.
 
-Judged by the script's own clock (the lease's end less its length, a whole millisecond rounded up). What the client saw
-is told beside it: it has the fsync of the pull and the way back in it. A job before its time is an error, not a figure.
+The target applies to the script's own clock (the end of the lease minus its length, rounded up to a millisecond). The
+client's view is shown too; it includes the fsync of the pull and the way back. A job before its time is an error.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def lateness(sizes: Sizes) -> list[Line]:
 
 
 def _send_due(client: Client, count: int, per_s: int) -> None:
-    """Send all of them ahead: the first is due after all are there."""
+    """Send all jobs in advance; the first is due after the last was sent."""
     body = "x" * 98
     first_ms = time.time() * 1000 + (LEAD_S + count / 5_000) * 1000
     for start in range(0, count, JOBS_PER_CALL):

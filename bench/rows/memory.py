@@ -1,7 +1,7 @@
-"""Bytes of the store per pending job, above its body and twice its id.
+"""The store's memory per pending job, in bytes beyond its body and twice its id.
 
-Averaged over many lengths, because an allocator gives memory in steps and one pair of lengths may lie well or badly;
-the one point that other texts quote (hex ids of 32, bodies of 100) is told too. A fresh store for each.
+It is averaged over many lengths, because an allocator works in steps and a single pair of lengths may fit well or
+badly. The commonly quoted case (32-digit hex ids, bodies of 100 bytes) is measured too. Each uses a fresh store.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _measure(case: _Case, count: int) -> list[Line]:
     ids = done.notes["id_bytes"] if done.notes else count * 32
     per_job = (used - used_before) / count
     above = per_job - (bodies + 2 * ids) / count
-    # The program itself is no job: on a small store it would be most of what is resident.
+    # Subtract the program itself, which would be most of the resident memory of a small store.
     grown = (rss - rss_before) / (used - used_before)
     details = {
         "jobs": count, "used_per_job": per_job, "rss_per_job": (rss - rss_before) / count,
@@ -83,7 +83,7 @@ def _measure(case: _Case, count: int) -> list[Line]:
 
 
 def _still(store: StoreLine) -> tuple[int, int]:
-    """(used, resident) when the store has come to rest: no rewrite, no growing table, buffers given back."""
+    """(used, resident) once the store is idle: no rewrite, no growing table, buffers released."""
     deadline_s = time.monotonic() + WAIT_S
     last = -1
     while time.monotonic() < deadline_s:

@@ -1,8 +1,8 @@
-"""Push to a target on the same two cores: how many calls a second, and how late a job is when its call is there.
+"""Push to a target on the same two cores: calls per second, and how late a job's call arrives.
 
-Lateness is measured at the target: due time to the moment when the call was read, so the pull with its fsync, the call
-itself and the way are in it. Measured twice: alone, and while another topic's target hangs with all its places taken.
-A call before the due time is an error, not a figure.
+Lateness is measured at the target, from the due time to the moment when the call was read. It includes the pull with
+its fsync and the call itself. It is measured twice: alone, and while another topic's target hangs with all its slots
+taken. A call before the due time is an error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HANGING_JOBS = 64
 
 
 class Hook:
-    """A target that ends after `count` calls."""
+    """A target that exits after `count` calls."""
 
     def __init__(self, count: int) -> None:
         self.port = free_port()
@@ -67,7 +67,7 @@ def push(sizes: Sizes) -> list[Line]:
             percentile(beside, 0.5),
             "ms",
             percentile(alone, 0.5),
-            note=f"{HANGING_JOBS} jobs of the hanging one wait, 16 calls of it are under way",
+            note=f"{HANGING_JOBS} jobs of the hanging target wait, 16 of its calls are open",
             details={"worst_ms": max(beside)},
         ),
         Line("push lateness p99, another target hangs", percentile(beside, 0.99), "ms", percentile(alone, 0.99)),
@@ -91,7 +91,7 @@ def _server() -> Generator[Server]:
 
 
 def _throughput(sizes: Sizes) -> float:
-    """All jobs are there and due, and the target is paused; from its resuming to the last call."""
+    """Calls per second from resuming a paused target to the last call, with all jobs already due."""
     hook = Hook(sizes.push_jobs)
     try:
         with _server() as one:
@@ -147,7 +147,7 @@ def _send_due(client: Client, count: int, per_s: int) -> None:
 
 
 def _all_done(client: Client, topic: str) -> None:
-    """Calls were answered; wait until the last acks are in the store, too."""
+    """All calls were answered; wait until the last acks are in the store too."""
     counts: dict[str, int] = {}
     deadline_s = time.monotonic() + 10
     while time.monotonic() < deadline_s:

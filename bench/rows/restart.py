@@ -1,7 +1,7 @@
-"""From starting a server whose predecessor was killed, to its first answered pull.
+"""The time from restarting a killed server to its first answered pull.
 
-The append-only file has the worst shape it is allowed: just below the growth that rewrites it, the growth being single
-sends, which cost the most to read back. The short form measures fewer jobs and scales what is above an empty start.
+The append-only file is in its worst allowed state: just below the growth that triggers a rewrite, and grown by single
+sends, which are the slowest to load. The short form uses fewer jobs and scales the time beyond an empty start.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def restart(sizes: Sizes) -> list[Line]:
 
 
 def _fill(one: Server, jobs: int) -> float:
-    """Fill the store so that its file has grown by GROWTH since the last rewrite; the growth reached."""
+    """Fill the store until its file has grown by GROWTH since the last rewrite. Returns the growth reached."""
     store = one.store()
     half = jobs // 2
     _bulk(one, half)
@@ -68,7 +68,7 @@ def _size(store: StoreLine, name: str) -> int:
 
 
 def _restart_s(one: Server) -> float:
-    """Kill everything, start again, pull until a job comes."""
+    """Kill everything, start again, and pull until a job arrives."""
     client = one.client()
     client.call("POST", "/v1/topics/due/jobs", {"body": 1})
     client.close()

@@ -1,8 +1,8 @@
-"""Durable sends, whole lives and bulk sends over HTTP, against SET on the same store, in turns inside one run.
+"""Durable sends, whole lives and bulk sends over HTTP, compared with SET on the same store, in turns within one run.
 
 One server process with its embedded store (`appendfsync always`), 64 connections, everything on the same two cores.
-Each measurement has a topic of its own and stands right behind a measurement of the base, so that a machine that
-changes its pace changes both. The CPU time per job says what limits: it hardly changes when others use the machine.
+Each measurement has its own topic and directly follows a measurement of the base, so that a change in the machine's
+speed affects both. The CPU time per job shows the bottleneck, and hardly changes when others use the machine.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..sizes import Sizes
 
 WARM_S = 0.3
 CONNECTIONS = 64
-BULK_CONNECTIONS = 16  # 1,600 jobs are on their way, more than a script call takes
+BULK_CONNECTIONS = 16  # 1,600 jobs in flight, more than one script call takes
 
 LINES = {
     "send": ("durable HTTP sends, one job each", 0.40, CONNECTIONS),

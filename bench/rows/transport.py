@@ -1,6 +1,6 @@
-"""Our own HTTP front against the library fronts: the same application, the same store, single sends, in turns.
+"""Our own HTTP front end compared with library ones: the same application and store, single sends, in turns.
 
-DESIGN 9 keeps our front only while it gives at least 1.5 times the best library front.
+Our own front end is worth keeping only while it reaches at least 1.5 times the rate of the best library.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WARM_S = 0.3
 
 
 def library_fronts(port: int) -> dict[str, list[str]]:
-    """Commands of the fronts that are installed."""
+    """The commands of the installed library front ends."""
     python = sys.executable
     fronts: dict[str, list[str]] = {}
     if importlib.util.find_spec("granian") is not None:

@@ -1,4 +1,4 @@
-"""How soon a parked poll is answered when another process takes the send: from the send's first byte to the job."""
+"""How soon a parked poll is answered when another process gets the send: from the send's first byte to the job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..report import Line, middle, percentile
 from ..servers import Client, folder, server
 from ..sizes import Sizes
 
-PARKED_S = 0.05  # the poll is surely parked by then; only the send's way is measured
+PARKED_S = 0.05  # the poll is parked by then, so that only the send is measured
 
 
 def wakeup(sizes: Sizes) -> list[Line]:

@@ -9,27 +9,27 @@ import { randomUUID } from "node:crypto";
 const url = process.env.DUELINE_URL ?? "http://127.0.0.1:9277";
 const token = process.env.DUELINE_TOKEN;
 
-/** One call of the API. What the server refuses is an Error with its code and message. */
+/** One call of the API. Throws an Error with the server's code and message if the call is refused. */
 async function call(method, path, value) {
   const headers = { "content-type": "application/json" };
   if (token) headers.authorization = `Bearer ${token}`;
   const response = await fetch(`${url}/v1${path}`, { method, headers, body: JSON.stringify(value) });
   const answer = await response.json();
   if (!response.ok) throw new Error(`${answer.error.code}: ${answer.error.message}`);
-  // A call on several jobs has a result for each of them; one that was refused has an error in it.
+  // A call on several jobs returns one result for each; a refused one contains an error.
   const refused = (answer.results ?? []).find((result) => result.error);
   if (refused) throw new Error(`${refused.error.code}: ${refused.error.message}`);
   return answer;
 }
 
-/** The work. It may run twice for one job (at least once is the promise), so it has to be safe to repeat. */
+/** The work. It may run twice for one job (delivery is at least once), so it must be idempotent. */
 function close(order, attempt) {
   if (attempt === 1) throw new Error("the shop's database is restarting");
   console.log(`closed ${order.number}, attempt ${attempt}`);
 }
 
 const topic = `orders-${randomUUID().slice(0, 8)}`;
-// An id of your own makes a send safe to repeat when its answer was lost.
+// With your own id, a send is safe to repeat when its answer was lost.
 const send = (number) =>
   call("POST", `/topics/${topic}/jobs`, { id: `close-${number}`, body: { number }, delay: "1s", max_attempts: 5 });
 
@@ -42,7 +42,7 @@ console.log("cancelled close-A-2");
 
 let open = 1;
 while (open > 0) {
-  // Waits up to 20 s for a due job; nobody else gets it for the 30 s of the lease.
+  // Waits up to 20 s for a due job. During the lease of 30 s no other consumer gets the job.
   const { jobs } = await call("POST", `/topics/${topic}/pull`, { max: 10, lease_ms: 30_000, wait_ms: 20_000 });
   for (const { id, lease, body, attempt } of jobs) {
     try {

@@ -8,7 +8,7 @@ import { randomUUID } from "node:crypto";
 
 const url = process.env.DUELINE_URL ?? "http://127.0.0.1:9277";
 
-/** One command; the status is always 200, and `success` says whether it was done. */
+/** One command. The status is always 200; `success` tells whether it was done. */
 async function call(command, fields) {
   const response = await fetch(url, { method: "POST", body: JSON.stringify({ command, ...fields }) });
   const answer = await response.json();
@@ -21,7 +21,7 @@ const paid = `${topic}-A-2`; // ids are unique over all topics
 const unpaid = `${topic}-A-1`;
 
 for (const id of [unpaid, paid]) {
-  // Times are seconds; an object as the body comes back as its JSON text.
+  // Times are in seconds. A body that is an object comes back as JSON text.
   await call("add", { topic, id, delay: 1, TTR: 60, body: { number: id } });
   console.log(`added ${id}`);
 }
@@ -32,7 +32,7 @@ let job = { id: null };
 while (job.id === null) job = await call("pop", { topic, timeout: 20 }); // without a timeout it does not wait
 console.log(`popped ${job.id} ${JSON.parse(job.value).number}`);
 
-// Not finished within its TTR, it comes again: for a failed try do nothing.
+// A job that is not finished within its TTR is redelivered, so do nothing after a failure.
 await call("finish", { id: job.id });
 console.log(`finished ${job.id}`);
 console.log(`left ${(await call("pop", { topic })).id}`);

@@ -10,7 +10,7 @@ declare(strict_types=1);
 $url = getenv('DUELINE_URL') ?: 'http://127.0.0.1:9277';
 $token = getenv('DUELINE_TOKEN') ?: null;
 
-/** One call of the API. What the server refuses is a RuntimeException with its code and message. */
+/** One call of the API. Throws a RuntimeException with the server's code and message if the call is refused. */
 function call(string $method, string $path, ?array $value = null): array
 {
     global $url, $token;
@@ -26,7 +26,7 @@ function call(string $method, string $path, ?array $value = null): array
         throw new RuntimeException("no answer from $url");
     }
     $answer = json_decode($text, true, 512, JSON_THROW_ON_ERROR);
-    // A call on several jobs has a result for each of them; one that was refused has an error in it.
+    // A call on several jobs returns one result for each; a refused one contains an error.
     foreach ([$answer, ...($answer['results'] ?? [])] as $result) {
         if (isset($result['error'])) {
             throw new RuntimeException("{$result['error']['code']}: {$result['error']['message']}");
@@ -35,7 +35,7 @@ function call(string $method, string $path, ?array $value = null): array
     return $answer;
 }
 
-/** The work. It may run twice for one job (at least once is the promise), so it has to be safe to repeat. */
+/** The work. It may run twice for one job (delivery is at least once), so it must be idempotent. */
 function close(array $order, int $attempt): void
 {
     if ($attempt === 1) {
@@ -46,7 +46,7 @@ function close(array $order, int $attempt): void
 
 $topic = 'orders-' . bin2hex(random_bytes(6));
 foreach (['A-1', 'A-2'] as $number) {
-    // An id of your own makes a send safe to repeat when its answer was lost.
+    // With your own id, a send is safe to repeat when its answer was lost.
     $job = ['id' => "close-$number", 'body' => ['number' => $number], 'delay' => '1s', 'max_attempts' => 5];
     $sent = call('POST', "/topics/$topic/jobs", $job);
     echo "sent {$sent['id']}, {$sent['state']}\n";
@@ -55,7 +55,7 @@ call('DELETE', "/topics/$topic/jobs/close-A-2"); // it was paid
 echo "cancelled close-A-2\n";
 
 for ($open = 1; $open > 0;) {
-    // Waits up to 20 s for a due job; nobody else gets it for the 30 s of the lease.
+    // Waits up to 20 s for a due job. During the lease of 30 s no other consumer gets the job.
     $pulled = call('POST', "/topics/$topic/pull", ['max' => 10, 'lease_ms' => 30000, 'wait_ms' => 20000]);
     foreach ($pulled['jobs'] as $job) {
         $held = ['id' => $job['id'], 'lease' => $job['lease']];

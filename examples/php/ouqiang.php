@@ -9,7 +9,7 @@ declare(strict_types=1);
 
 $url = getenv('DUELINE_URL') ?: 'http://127.0.0.1:9277';
 
-/** One call; the status is always 200, and a `code` other than 0 says that it failed. */
+/** One call. The status is always 200; a `code` other than 0 means that it failed. */
 function call(string $path, array $value): ?array
 {
     global $url;
@@ -35,7 +35,7 @@ $unpaid = "$topic-A-1"; // ids are unique over all topics
 $paid = "$topic-A-2";
 
 foreach ([$unpaid, $paid] as $id) {
-    // Times are whole seconds; the body is a text.
+    // Times are whole seconds; the body is a string.
     call('/push', ['topic' => $topic, 'id' => $id, 'delay' => 1, 'ttr' => 60, 'body' => json_encode(['number' => $id])]);
     echo "pushed $id\n";
 }
@@ -47,7 +47,7 @@ do {
 } while ($job === null);
 echo "popped {$job['id']} ", json_decode($job['body'], true)['number'], "\n";
 
-// Not finished within its ttr, it comes again: for a failed try do nothing.
+// A job that is not finished within its ttr is redelivered, so do nothing after a failure.
 call('/finish', ['id' => $job['id']]);
 echo "finished {$job['id']}\n";
 echo 'left ', json_encode(call('/get', ['id' => $job['id']])), "\n";

@@ -9,7 +9,7 @@ declare(strict_types=1);
 
 $url = getenv('DUELINE_URL') ?: 'http://127.0.0.1:9277';
 
-/** One command; the status is always 200, and `success` says whether it was done. */
+/** One command. The status is always 200; `success` tells whether it was done. */
 function call(string $command, array $fields): array
 {
     global $url;
@@ -35,7 +35,7 @@ $unpaid = "$topic-A-1"; // ids are unique over all topics
 $paid = "$topic-A-2";
 
 foreach ([$unpaid, $paid] as $id) {
-    // Times are seconds; an object as the body comes back as its JSON text.
+    // Times are in seconds. A body that is an object comes back as JSON text.
     call('add', ['topic' => $topic, 'id' => $id, 'delay' => 1, 'TTR' => 60, 'body' => ['number' => $id]]);
     echo "added $id\n";
 }
@@ -47,7 +47,7 @@ do {
 } while ($job['id'] === null);
 echo "popped {$job['id']} ", json_decode($job['value'], true)['number'], "\n";
 
-// Not finished within its TTR, it comes again: for a failed try do nothing.
+// A job that is not finished within its TTR is redelivered, so do nothing after a failure.
 call('finish', ['id' => $job['id']]);
 echo "finished {$job['id']}\n";
 echo 'left ', json_encode(call('pop', ['topic' => $topic])['id']), "\n";

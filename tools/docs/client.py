@@ -58,18 +58,18 @@ def _method(name: str, value: method[..., Any] | pages[..., Any]) -> str:
 
 
 def _answer(annotation: str, walked: bool) -> str:
-    """What the caller gets: Call[r.Sent] is Sent, Pages[r.Job] an iterator of Job."""
+    """The return type: Sent for Call[r.Sent], an iterator of Job for Pages[r.Job]."""
     inner = re.sub(r"^(?:Call|Steps|Pages)\[(.*)\]$", r"\1", annotation)
     return f"Iterator[{_plain(inner)}]" if walked else _plain(inner)
 
 
 def _plain(text: str) -> str:
-    """A signature without the names of our modules, and without the spelling of typed keyword arguments."""
+    """A signature without our module names, and without Unpack around typed keyword arguments."""
     return re.sub(r"Unpack\[(\w+)\]", r"\1", text.replace("r.", ""))
 
 
 def _class(kind: type[Any]) -> str:
-    """A class without its methods, which are those of both clients."""
+    """A class without its methods, which both clients share."""
     return a_class(kind, omit=vars(kind), made=kind is not Patience)
 
 

@@ -1,4 +1,4 @@
-"""The docs page of the configuration, made from the table: `python -m tools.docs.config > docs/config.md`."""
+"""Generates the configuration page from the table of settings: `python -m tools.docs.config > docs/config.md`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reference pages from signatures and docstrings: `docs` of client, worker and testing say what stands on them."""
+"""Reference pages from signatures and docstrings. The modules client, worker and testing list what each page shows."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _LONG_CHARS = 40
 
 
 def text_of(thing: Any) -> str:
-    """The docstring of its own, not that of a class it comes from."""
+    """Its own docstring, not an inherited one."""
     own = vars(thing).get("__doc__") if isinstance(thing, type) else getattr(thing, "__doc__", None)
     return inspect.cleandoc(own or "")
 
 
 def a_class(kind: type[Any], omit: Collection[str] = (), borrow: type[Any] | None = None, made: bool = True) -> str:
-    """A class: how it is made (unless programs do not make it), what it is, its fields, its methods. A method without
-    words of its own is described by that of the same name in `borrow`; such properties are named together."""
+    """A class: its constructor (if `made`), docstring, fields and methods. A method without a docstring takes that of
+    the same name in `borrow`; such properties are listed together."""
     parts = [f"\n### {kind.__name__}\n"]
     init: Any = vars(kind).get("__init__") if made else None
     if inspect.isfunction(init):
@@ -56,7 +56,7 @@ def a_function(function: Callable[..., Any]) -> str:
 
 
 def signature(function: Callable[..., Any]) -> str:
-    """As it is written, without the names of our modules."""
+    """A function's signature without our module names."""
     before = "async " if inspect.iscoroutinefunction(function) else ""
     answer = _plain(str(inspect.signature(function).return_annotation))
     name = getattr(function, "__name__", "")
@@ -64,7 +64,7 @@ def signature(function: Callable[..., Any]) -> str:
 
 
 def arguments(function: Callable[..., Any]) -> str:
-    """Its arguments but `self`, and but functions that only tests replace."""
+    """Its arguments, without `self` and without functions that only tests replace."""
     shown: list[str] = []
     starred = False
     for parameter in inspect.signature(function).parameters.values():
@@ -79,7 +79,7 @@ def arguments(function: Callable[..., Any]) -> str:
 
 
 def _default(value: Any) -> str:
-    """A default as one would write it; one that is long to write is left to the text."""
+    """A default value as source code; a long one is left to the docstring."""
     text = repr(value)
     if len(text) <= _LONG_CHARS:
         return text
@@ -87,5 +87,5 @@ def _default(value: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without quotes of annotations, and without the spelling of typed keyword arguments."""
+    """An annotation without quotes, and without Unpack around typed keyword arguments."""
     return re.sub(r"Unpack\[(\w+)\]", r"\1", re.sub(r"(?<=: )'([^']*)'|^'([^']*)'$", r"\1\2", text))

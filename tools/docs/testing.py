@@ -33,9 +33,9 @@ SECTIONS: dict[str, tuple[type[Any], ...]] = {
     "What was sent and handled: `dueline.testing.recorder`": (Recorder, SentJob, HandledJob),
     "A store on a bad day: `dueline.testing.flaky`": (Trouble, FlakyStore),
     "A private server: `dueline.testing.server`": (PrivateServer,),
-    "Histories and their judge: `dueline.testing.witnessed`": (History, WatchedClient, Broken, Report, Violation),
+    "Histories and their checker: `dueline.testing.observed`": (History, WatchedClient, Broken, Report, Violation),
 }
-GIVEN = (QueueClock, Recorder, FlakyStore, WatchedClient)  # tests get them and do not make them
+GIVEN = (QueueClock, Recorder, FlakyStore, WatchedClient)  # tests receive these and do not create them
 INSIDE: dict[type[Any], tuple[str, ...]] = {
     VirtualQueue: ("engine",),
     Recorder: ("note_sent", "note_handled"),

@@ -31,7 +31,7 @@ SHOWN: dict[str, tuple[type[Any], ...]] = {
     "Queues": (SyncQueue, Queue),
     "An application of the Spring queue": (SpringService, SubmitFailed),
 }
-GIVEN = (Handle, Context, Queue, SubmitFailed)  # programs get them and do not make them
+GIVEN = (Handle, Context, Queue, SubmitFailed)  # programs receive these and do not create them
 INSIDE: dict[type[Any], tuple[str, ...]] = {
     Worker: ("do", "ado", "join_queue", "live_in", "on_stop", "show_health"),
     SyncQueue: ("do", "submit"),

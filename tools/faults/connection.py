@@ -1,6 +1,6 @@
-"""The smallest HTTP client that can tell "certainly not done" from "nobody knows". Loopback only, keep-alive.
+"""A minimal HTTP client that distinguishes "certainly not done" from "unknown". Loopback only, keep-alive.
 
-The SDK hides what a fault test has to see, so the load generator speaks bytes itself.
+The SDK hides failures that a fault test must see, so the load generator uses its own client.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class NotSent(Exception):
 
 
 class NoAnswer(Exception):
-    """The request left and no whole answer came back: nobody knows."""
+    """The request was sent, but no complete answer came back: the outcome is unknown."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Connection:
-    """One keep-alive connection, opened on first use and again after every failure. One request at a time."""
+    """One keep-alive connection, opened on first use and reopened after every failure. One request at a time."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host, self.port = host, port
@@ -36,7 +36,7 @@ class Connection:
         self._writer: asyncio.StreamWriter | None = None
 
     async def request(self, method: str, path: str, body: bytes = b"", timeout_s: float = 5.0) -> Answer:
-        """One exchange. Raises NotSent or NoAnswer; the next request starts on a fresh connection then."""
+        """One exchange. Raises NotSent or NoAnswer; the next request then uses a new connection."""
         try:
             async with asyncio.timeout(timeout_s):
                 reader, writer = await self._open()
@@ -55,7 +55,7 @@ class Connection:
             raise
 
     async def send_only(self, method: str, path: str, body: bytes = b"") -> None:
-        """Write a request and leave without waiting for the answer: an impatient client."""
+        """Send a request and disconnect without waiting for the answer, like an impatient client."""
         try:
             _, writer = await self._open()
             writer.write(self._head(method, path, len(body)) + body)

@@ -1,14 +1,14 @@
-"""The crash test, as a command: kill -9 at random instants under load, then count what was lost.
+"""The crash test as a command: kill -9 at random moments under load, then count what was lost.
 
     python -m tools.faults.crash --rounds 20 --seed 1 --what both
 
-It starts a private `dueline serve` in a temporary folder, loads it (`load`), and in each round kills the server, its
-store, both, or the whole process group; then it starts what does not start by itself, waits until a send is answered
-again, and goes on. At the end: stop the producers, drain, dump every job, stop, fsck, and judge (`checker`).
+It starts a private `dueline serve` in a temporary folder and puts it under load (`load`). Each round kills the server,
+its store, both, or the whole process group, restarts what does not restart by itself, and waits until a send succeeds
+again. At the end it stops the producers, drains, dumps every job, stops, runs fsck, and checks the history (`checker`).
 
-Exit status 0 means: no violation, no finding, no orphan, everything drained, AND the run was worth something: jobs were
-delivered, every round's fault happened, and operations were under way, refused or of unknown outcome because of it. A
-run that shows nothing is red.
+Exit status 0 means that there was no violation, no finding and no orphan, that everything drained, AND that the run was
+meaningful: jobs were delivered, every round's fault happened, and the faults interrupted operations (in progress,
+refused or of unknown outcome). A run that shows nothing fails.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WHAT = ("server", "store", "both", "group", "all")
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What a run amounts to. `restart_ms`: from each kill to the next send that was answered with success."""
+    """The result of a run. `restart_ms`: the time from each kill to the next successful send."""
 
     seed: int
     what: str
@@ -54,7 +54,7 @@ class Result(msgspec.Struct, frozen=True):
     history: Path | None
 
     def failures(self) -> list[str]:
-        """Why this run is red; empty when it is green."""
+        """Why this run failed; empty if it passed."""
         report = self.report
         reasons = [str(violation) for violation in report.violations]
         reasons += [f"fsck: {finding}" for finding in self.findings]
@@ -67,11 +67,11 @@ class Result(msgspec.Struct, frozen=True):
         if report.deliveries == 0:
             reasons.append("nothing was delivered: this run shows nothing")
         if self.rounds and report.under_way + report.unavailable + report.unknown == 0:
-            reasons.append("no operation was under way, refused or unknown at a fault: the faults met nothing")
+            reasons.append("no operation was in progress, refused or unknown at a fault: the faults hit nothing")
         return reasons
 
     def table(self) -> str:
-        """The figures, one line each."""
+        """The results, one per line."""
         report, restarts = self.report, self.restart_ms
         back = f"{median(restarts):.0f} ms median, {max(restarts):.0f} ms longest" if restarts else "none"
         rows: list[tuple[str, object]] = [
@@ -81,7 +81,7 @@ class Result(msgspec.Struct, frozen=True):
             ("sends acknowledged", report.sends_ok),
             ("deliveries (of them again)", f"{report.deliveries} ({report.redeliveries})"),
             ("jobs acked or cancelled", report.ends_ok),
-            ("operations under way at a kill", report.under_way),
+            ("operations in progress at a kill", report.under_way),
             ("operations refused as unavailable", report.unavailable),
             ("operations of unknown outcome", report.unknown),
             ("unknown sends that had been done", report.recovered),
@@ -106,7 +106,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class CrashRun:
-    """One run in one folder. `run` does everything and always ends what it started."""
+    """One run in one folder. `run` does everything and always stops what it started."""
 
     def __init__(
         self, folder: Path, *, rounds: int, seed: int, what: str, workers: int = 1, plan: Plan | None = None
@@ -163,7 +163,7 @@ class CrashRun:
         self.restart_ms.append((self.recorder.now_ns() - began_ns) / 1e6)
 
     def _next(self) -> str:
-        """What is killed now. `all`: each kind once in every four rounds, in random order."""
+        """What to kill now. With `all`, each kind once in every four rounds, in random order."""
         if self.what != "all":
             return self.what
         if not self._schedule:
@@ -171,7 +171,7 @@ class CrashRun:
         return self._schedule.pop()
 
     async def _back_in_service(self, number: int, timeout_s: float = 30.0) -> None:
-        """Try a send until it is answered with success; it belongs to the history like any other."""
+        """Retry a send until it succeeds; it is part of the history like any other."""
         probe = RecordingClient(f"probe{number}", *self.server.address, self.recorder, timeout_s=2.0)
         job = Job(f"probe-{number}", b'"probe"')
         try:
@@ -209,7 +209,7 @@ class CrashRun:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; its exit status."""
+    """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m tools.faults.crash", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rounds", type=int, default=20, help="how many kills (default 20)")
     parser.add_argument("--seed", type=int, default=None, help="same seed, same schedule (default: random)")

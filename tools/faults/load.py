@@ -1,12 +1,12 @@
-"""Load with a history: producers and consumers that behave like real ones, and sometimes badly on purpose.
+"""Load with a recorded history: producers and consumers that behave like real ones, and sometimes badly on purpose.
 
-A producer makes the id before its first try and repeats with the same id until it has a certain answer. It sends one
-job or several, with delays from none to two seconds; now and then it cancels one, or sends another job under a used id.
-A consumer long-polls with short leases; it mostly acks, sometimes releases, extends, forgets a job so that its lease
-runs out, or acks with a token that it knows to be stale.
+A producer chooses the id before its first try and retries with the same id until it has a definite answer. It sends one
+or several jobs, with delays from zero to two seconds. Sometimes it cancels a job, or sends another one under a used id.
+A consumer long-polls with short leases. It mostly acks; sometimes it releases, extends, abandons a job so that its
+lease expires, or acks with a token that it knows to be stale.
 
-Everything is bounded: in jobs, in time, and in the tries of one job. After `stop_sending` the consumers only ack, so
-that the line drains.
+The number of jobs, the time and the tries per job are all bounded. After `stop_sending` the consumers only ack, so that
+the topics drain.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from tools.faults.recording_client import Job, Lease, RecordingClient, Verdict
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """How much and how wild. `retry_s` must stay below the retention of ended jobs, or an id could be used twice."""
+    """How much load, and how much misbehaviour. `retry_s` must stay below the retention of ended jobs, or a retry could
+    create the same job again."""
 
     topics: tuple[str, ...] = ("crash-a", "crash-b")
     producers: int = 4
@@ -37,16 +38,16 @@ class Plan(msgspec.Struct, frozen=True):
     retry_s: float = 20.0
     body_bytes: int = 60
     timeout_s: float = 4.0
-    wild: bool = True  # releases, cancels, stale acks and the like, by these shares:
+    wild: bool = True  # releases, cancels, stale acks and the like, in these shares:
     plain_share: float = 0.75  # deliveries that are simply acked
     cancel_share: float = 0.03  # of the sends
     conflict_share: float = 0.01
-    stale_share: float = 0.3  # of the pulls that gave something: one more call with an old token
+    stale_share: float = 0.3  # of the pulls that returned jobs: one more call with an old token
     few_attempts_share: float = 0.05  # jobs with two attempts instead of fifty
 
 
 class Load:
-    """The clients of one run. `start` sets them going; `stop_sending`, `drained`, `dump`, `stop` end it in order."""
+    """The clients of one run. Call `start`, then `stop_sending`, `drained`, `dump` and `stop`, in this order."""
 
     def __init__(self, plan: Plan, addresses: Sequence[tuple[str, int]], recorder: Recorder, seed: int = 0) -> None:
         self.plan = plan
@@ -69,7 +70,7 @@ class Load:
             self._consumers.append(asyncio.create_task(self._consume(i)))
 
     async def stop(self) -> None:
-        """End everything that still runs."""
+        """Stop everything that is still running."""
         self._sending = False
         tasks = self._producers + self._consumers
         self._producers, self._consumers = [], []
@@ -84,22 +85,22 @@ class Load:
 
     @property
     def bugs(self) -> list[str]:
-        """Answers with status 500 that any client got."""
+        """The answers with status 500, and other server bugs, that the clients met."""
         return [bug for recorder_client in self._recording_clients for bug in recorder_client.bugs]
 
     async def acknowledged_reaches(self, count: int, timeout_s: float = 30.0) -> None:
-        """Wait until that many jobs were acknowledged in all (TimeoutError: the server takes none)."""
+        """Wait until the sends of this many jobs in total were acknowledged. Raises TimeoutError."""
         async with asyncio.timeout(timeout_s), self._news:
             await self._news.wait_for(lambda: self.acknowledged >= count or not self._sending)
 
     async def stop_sending(self) -> None:
-        """Let the producers finish what they have begun; from now on consumers only ack."""
+        """Let the producers finish what they have started; from now on consumers only ack."""
         self._sending = False
         self._draining = True
         await asyncio.gather(*self._producers)
 
     async def drained(self, timeout_s: float = 30.0) -> bool:
-        """Wait until no live job is left in any topic. False: there still are some after `timeout_s`."""
+        """Wait until no live job is left in any topic. False if some are left after `timeout_s`."""
         recorder_client = self._recording_client("drain", 0)
         try:
             async with asyncio.timeout(timeout_s):
@@ -156,7 +157,7 @@ class Load:
     async def _send_until_certain(
         self, recorder_client: RecordingClient, topic: str, jobs: list[Job], dice: random.Random
     ) -> None:
-        """Repeat what was unknown or unavailable, with the same ids; leave what was refused."""
+        """Retry unknown and unavailable sends with the same ids; do not retry refused ones."""
         give_up = asyncio.get_running_loop().time() + self.plan.retry_s
         while jobs and asyncio.get_running_loop().time() < give_up:
             verdicts = await recorder_client.send(topic, jobs)

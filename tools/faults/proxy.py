@@ -2,12 +2,12 @@
 
     client ---> FaultProxy ---> server          `up` is client to server, `down` is the way back
 
-Each direction has its own `Trouble`, which may be changed at any moment and is obeyed from the next piece of data on:
-latency, jitter, slices, a bandwidth, a black hole. `sever` closes all connections at once; `refusing` closes new ones.
+Each direction has its own `Trouble` (latency, jitter, slicing, a bandwidth limit, a black hole). It may be changed at
+any moment and applies from the next chunk of data. `sever` closes all connections at once; `refusing` closes new ones.
 
-A `Cut` is exact: it waits for a request that contains `marker` and then ends that one connection after a counted number
-of bytes of the request or of its answer. With `after_bytes=0` on the answer the request was carried out and nobody
-learns of it, which is the moment that every repeatable operation has to survive. A cut happens once.
+A `Cut` is exact: it waits for a request that contains `marker`, then closes that connection after a given number of
+bytes of the request or of its answer. With `after_bytes=0` on the answer, the request was carried out but its answer is
+lost, which every idempotent operation must survive. A cut happens once.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Trouble(msgspec.Struct):
 
     latency_ms: float = 0.0
     jitter_ms: float = 0.0
-    slice_bytes: int = 0  # 0 = whole pieces as they come
+    slice_bytes: int = 0  # 0 = chunks as they arrive
     rate_bytes_per_s: int = 0  # 0 = no limit
-    black_hole: bool = False  # read and thrown away; the connection stays open
+    black_hole: bool = False  # data is read and dropped; the connection stays open
 
     def heal(self) -> None:
         self.latency_ms = self.jitter_ms = 0.0
@@ -40,9 +40,9 @@ class Trouble(msgspec.Struct):
 
 
 class Cut:
-    """End the connection that carries `marker`, after `after_bytes` of the request (`up`) or of its answer (`down`).
+    """Close the connection that carries `marker`, after `after_bytes` of the request (`up`) or of its answer (`down`).
 
-    `fired` is set when it happened. A marker that is split over two pieces of data is found too."""
+    `fired` is set when it happened. A marker that is split over two chunks is found too."""
 
     def __init__(self, marker: bytes, after_bytes: int, *, up: bool = False, reset: bool = False) -> None:
         self.marker = marker
@@ -50,7 +50,7 @@ class Cut:
         self.up = up
         self.reset = reset
         self.fired = asyncio.Event()
-        self.answered_bytes = 0  # of the marked request's connection since the marker, whether cut or not
+        self.answered_bytes = 0  # on the marked connection since the marker, whether cut or not
 
 
 class _Link:
@@ -104,19 +104,19 @@ class FaultProxy:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def arm(self, cut: Cut) -> Cut:
-        """Make `cut` the next one; it replaces one that has not happened."""
+        """Make `cut` the next one. It replaces a cut that has not happened."""
         self.disarm()
         self._cut = cut
         return cut
 
     def disarm(self) -> None:
-        """Forget a cut that has not happened, also one whose marker has passed."""
+        """Drop a cut that has not happened, even if its marker has passed."""
         self._cut = None
         for link in self._links:
             link.cut, link.tail = None, b""
 
     def sever(self, *, reset: bool = False) -> int:
-        """Close every connection now; how many there were."""
+        """Close every connection now. Returns how many there were."""
         links = list(self._links)
         for link in links:
             link.close(reset)
@@ -160,7 +160,7 @@ class FaultProxy:
             link.close()
 
     async def _pump(self, link: _Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool) -> None:
-        """Copy one direction until it ends; then the whole connection ends."""
+        """Copy one direction until it ends, then close the whole connection."""
         try:
             while data := await reader.read(_CHUNK_BYTES):
                 trouble = self.up if up else self.down
@@ -181,7 +181,7 @@ class FaultProxy:
             link.close()
 
     def _look(self, link: _Link, data: bytes, *, up: bool) -> int | None:
-        """How many bytes of `data` may still pass before the connection is cut. None: all, and it lives on."""
+        """How many bytes of `data` may still pass before the connection is cut; None if it is not cut."""
         begin = 0
         if up and self._cut is not None and link.cut is None:
             found = (link.tail + data).find(self._cut.marker)
@@ -216,7 +216,7 @@ class FaultProxy:
 
 
 def _reset_on_close(writer: asyncio.StreamWriter) -> None:
-    """The peer sees a reset instead of an end of stream (TCP only; a unix socket has nothing like it)."""
+    """Make the peer see a reset instead of an end of stream (TCP only; unix sockets have no reset)."""
     sock = writer.get_extra_info("socket")
     if sock is not None and sock.family != socket.AF_UNIX:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -1,8 +1,8 @@
-"""A client of the native API that writes down everything it does: one history event per job and call.
+"""A client of the native API that records everything it does: one history event per job and call.
 
-It repeats nothing by itself and hides nothing: what was unknown stays `info` in the history, and the caller decides
-whether to try again. An answer of 500 is a bug of the server, and so is an answer that belongs to somebody else's call;
-both are kept in `bugs`.
+It never retries and hides nothing: an unknown outcome stays `info` in the history, and the caller decides whether to
+try again. A 500 answer is a bug of the server, and so is an answer that belongs to another call; both are kept in
+`bugs`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tools.faults.connection import Answer, Connection, NoAnswer, NotSent
 
 
 class Job(msgspec.Struct, frozen=True):
-    """One job to send. The body is JSON text. With `at_ms` it is due at that moment of the store's clock, which the
-    history cannot compare with its own: such a job is never found early."""
+    """One job to send. The body is JSON text. With `at_ms` it is due at that time on the store's clock, which the
+    history cannot compare with its own, so such a job is never reported as early."""
 
     id: str
     body: bytes
@@ -29,7 +29,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """A delivered job in our hands. `held_until_ns`: its lease surely lives until then (our clock)."""
+    """A leased job. Its lease is certainly valid until `held_until_ns` (on our clock)."""
 
     topic: str
     id: str
@@ -40,7 +40,7 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What became of one item."""
+    """The outcome of one item."""
 
     outcome: Outcome
     code: str = ""
@@ -91,7 +91,7 @@ class _Counts(msgspec.Struct):
 
 
 class RecordingClient:
-    """One client: one connection, one line in the history at a time. `close` may be called at any moment."""
+    """One client with one connection and one operation at a time. `close` may be called at any moment."""
 
     def __init__(self, name: str, host: str, port: int, recorder: h.Recorder, timeout_s: float = 4.0) -> None:
         self.name = name
@@ -122,7 +122,7 @@ class RecordingClient:
         return verdicts
 
     async def pull(self, topic: str, *, max: int = 1, lease_ms: int = 1000, wait_ms: int = 0) -> list[Lease] | None:
-        """Pull; None when there was no good answer."""
+        """Pull; None if it did not succeed."""
         wish = msgspec.json.encode({"max": max, "lease_ms": lease_ms, "wait_ms": wait_ms})
         begin_ns = self.recorder.now_ns()
         answer = await self._call("POST", f"/v1/topics/{topic}/pull", wish, wait_ms / 1000)
@@ -184,7 +184,7 @@ class RecordingClient:
         return verdict
 
     async def live(self, topic: str) -> int | None:
-        """How many jobs of the topic have not ended; None when the server does not say."""
+        """How many jobs of the topic have not ended; None if the server does not answer."""
         answer = await self._call("GET", f"/v1/topics/{topic}", b"")
         if isinstance(answer, Verdict) or answer.status not in (200, 404):
             return None
@@ -194,7 +194,7 @@ class RecordingClient:
         return counts["scheduled"] + counts["ready"] + counts["leased"]
 
     async def dump(self, topic: str) -> h.Final:
-        """Everything the server knows about the topic's jobs. Raises NoAnswer when it cannot be read whole."""
+        """Everything the server has about the topic's jobs. Raises NoAnswer if it cannot be read completely."""
         final: h.Final = {}
         cursor: str | None = None
         while True:
@@ -225,7 +225,7 @@ class RecordingClient:
         return answer
 
     def _verdicts(self, answer: Answer | Verdict, ids: Sequence[str]) -> list[Verdict]:
-        """One verdict per item, each checked to be about the item that was asked for."""
+        """One verdict per item, each checked to be about the requested item."""
         if isinstance(answer, Verdict):
             return [answer] * len(ids)
         if answer.status in (500, 502, 504):
@@ -259,7 +259,7 @@ def _verdict(result: _Result) -> Verdict:
 
 
 def _refused(code: str) -> Verdict:
-    """Only `unknown_outcome` leaves it open whether the call was done; every other refusal says: certainly not."""
+    """Only `unknown_outcome` leaves open whether the call was done; every other refusal means that it was not."""
     return Verdict(Outcome.INFO if code == "unknown_outcome" else Outcome.FAIL, code)
 
 

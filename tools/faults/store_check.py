@@ -1,4 +1,4 @@
-"""fsck of a data folder whose server is not running, for tests that have just stopped or killed one."""
+"""fsck of a data folder whose server is not running, for tests that have just stopped or killed it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 async def findings_of(data: Path) -> list[str]:
-    """Start the folder's store alone, read all of it, stop it; what is wrong in it. Call it from the main thread."""
+    """Start the folder's store, read all of it, stop it, and return what is wrong. Call it from the main thread."""
     from dueline.store.valkey.embedded import EmbeddedStore
 
     store = EmbeddedStore(data)
@@ -18,7 +18,7 @@ async def findings_of(data: Path) -> list[str]:
 
 
 async def findings_at(url: str) -> list[str]:
-    """What is wrong in a running store. Nobody may change it meanwhile."""
+    """What is wrong in a running store. Nothing may change it meanwhile."""
     from dueline.store.valkey.fsck import fsck
 
     report = await fsck(url)

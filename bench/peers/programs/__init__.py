@@ -1,1 +1,1 @@
-"""What runs in the contestants' own processes, each in its own environment."""
+"""The programs that run in the contestants' own processes and environments."""

@@ -1,16 +1,16 @@
-"""The part of a contestant's program that all share: it does what it is told, one JSON line each way. Standard library
-only, because it runs in every peer's environment.
+"""The shared part of every contestant's program. It reads orders and writes answers, one JSON line each. Standard
+library only, because it runs in every peer's environment.
 
     python contest.py with_celery
 
-A contestant's module has `WAYS`: how it sends one at a time, 50 at once and in bulk, made by the functions below; and
-`send_due(due_ms)`, which schedules its task `record` at a moment. It is imported by its own name, so that its tasks are
-called the same here and in its worker. It may have `start()`, which is awaited first.
+A contestant's module defines `WAYS` (how it sends one at a time, 50 at once and in bulk, made by the functions below)
+and `send_due(due_ms)`, which schedules its task `record` for that time. It is imported by its own name, so that its
+tasks have the same names here and in its worker. It may define `start()`, which is awaited first.
 
-Told: {"do": "send", "way": "one", "seconds": 1.0}   answers {"sent": 1234, "seconds": 1.0003, "cpu_s": 0.7}
-      {"do": "due", "at_ms": [...]}                  answers {"sent": 30}
-      {"do": "stored"}                               answers {"stored": 5678}; only of Dueline, see `sending`
-      {"do": "versions", "of": ["celery", ...]}      answers {"celery": "5.7.0", ...}
+order {"do": "send", "way": "one", "seconds": 1.0}   answer {"sent": 1234, "seconds": 1.0003, "cpu_s": 0.7}
+      {"do": "due", "at_ms": [...]}                         {"sent": 30}
+      {"do": "stored"}                                      {"stored": 5678}; Dueline only, see `sending`
+      {"do": "versions", "of": ["celery", ...]}             {"celery": "5.7.0", ...}
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def one_awaited(send: Callable[[], Awaitable[object]]) -> Way:
 
 
 def threads(send: Callable[[], object]) -> Way:
-    """50 threads, each one after the other."""
+    """50 threads, each sending one after the other."""
 
     def way(seconds: float) -> Sent:
         counts = [0] * AT_ONCE
@@ -95,7 +95,7 @@ def threads(send: Callable[[], object]) -> Way:
 
 
 def tasks(send: Callable[[], Awaitable[object]]) -> Way:
-    """50 asyncio tasks, each one after the other."""
+    """50 asyncio tasks, each sending one after the other."""
 
     async def way(seconds: float) -> Sent:
         begun = time.perf_counter()
@@ -131,14 +131,14 @@ def bulk(send_many: Callable[[int], object]) -> Way:
 
 
 def all_ok(results: Iterable[Any]) -> None:
-    """Every job of a bulk call was taken. Raises RuntimeError."""
+    """Check that every job of a bulk call was accepted. Raises RuntimeError."""
     refused = next((result for result in results if not result.ok), None)
     if refused is not None:
         raise RuntimeError(f"refused: {refused}")
 
 
 def record(due_ms: int) -> None:
-    """The task of the lateness row: write down when it started, in one write that no other process can tear."""
+    """The task of the lateness row: record when it started, in one atomic write."""
     line = f"{due_ms} {time.time() * 1000:.3f}\n"
     file = os.open(os.environ["CONTEST_RECORD"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
@@ -166,7 +166,7 @@ async def _answer(module: Any, told: dict[str, Any]) -> dict[str, Any]:
 
 async def _main(name: str) -> None:
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # keep what a library prints out of the answers
     module = importlib.import_module(name)
     if hasattr(module, "start"):
         await module.start()

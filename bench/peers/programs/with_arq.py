@@ -1,4 +1,4 @@
-"""arq: `enqueue_job(_defer_by=...)`. It has no call for many."""
+"""arq: `enqueue_job(_defer_by=...)`. It has no bulk call."""
 # pyright: basic, reportMissingImports=false
 
 from __future__ import annotations

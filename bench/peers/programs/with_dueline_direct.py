@@ -1,5 +1,5 @@
-"""Dueline straight on the store, no server: `SyncQueue` one at a time, as a program without asyncio sends; `connect`,
-its way for asyncio, for 50 at once and in bulk."""
+"""Dueline directly on the store, without a server: `SyncQueue` one at a time, as a program without asyncio sends, and
+`connect`, its asyncio interface, for 50 at once and in bulk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dueline by its HTTP client: `Client` one at a time and in bulk, `AsyncClient` for 50 at once."""
+"""Dueline through its HTTP client: `Client` one at a time and in bulk, `AsyncClient` for 50 at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""huey: `schedule(delay=...)`. It has no call for many delayed tasks."""
+"""huey: `schedule(delay=...)`. It has no bulk call for delayed tasks."""
 # pyright: basic, reportMissingImports=false
 
 from __future__ import annotations

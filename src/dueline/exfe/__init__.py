@@ -1,7 +1,8 @@
-"""EXFE's Redis actions: push, get, complete, release, schedule, wait, on the documented objects of one Redis.
+"""EXFE's Redis actions (push, get, complete, release, schedule, wait) on the documented objects of one Redis.
 
-A library of its own: it needs a Redis or Valkey, not a Dueline server, and shares nothing with Dueline's store. Clients
-of the original may work on the same Redis at the same time; `docs/dialects/exfe-redis.md` says what differs and why.
+This is a separate library. It needs a Redis or Valkey, not a Dueline server, and shares nothing with Dueline's store.
+Clients of the original may use the same Redis at the same time; `docs/dialects/exfe-redis.md` lists the differences and
+the reasons for them.
 """
 
 try:

@@ -1,11 +1,12 @@
-"""What the six actions can refuse, in the tree of `dueline.engine.errors`.
+"""The errors of the six actions, in the tree of `dueline.engine.errors`.
 
 DuelineError
-├── InvalidField ── Invalid     an argument that cannot work; also a ValueError
-├── Conflict ────── Locked      another worker holds the queue
-├── StoreFull                   the store takes no more tasks; nothing was done
-└── Unavailable                 StoreDown, Loading: nothing was done
-    └── UnknownOutcome          no answer came: the action may have been done
+├── BadRequest ── InvalidField ── Invalid    an invalid argument; also a ValueError
+├── Conflict ── Locked                       another worker holds the lock
+├── StoreFull                                the store is out of memory; nothing was done
+└── Unavailable
+    ├── StoreDown, Loading                   nothing was done
+    └── UnknownOutcome                       no answer arrived; the action may have been done
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dueline.engine.errors import Conflict, InvalidField
 
 
 class Invalid(InvalidField, ValueError):
-    """An argument has a value that cannot work."""
+    """An argument has an invalid value."""
 
 
 class Locked(Conflict):

@@ -1,8 +1,8 @@
-"""What this client's own gets took: the random that locked a queue, and how many tasks came with it.
+"""Remembers this client's gets: the random that locked a queue, and how many tasks were read.
 
-Complete's arguments say neither, and both matter: a late worker must not complete another worker's lease, and what was
-pushed after the read must not be removed with it. Workers may be threads that share a client, so each thread has its
-own; one that got nothing itself speaks for the last that did.
+The arguments of complete contain neither, but both are needed. A late worker must not complete another worker's lease,
+and tasks that were pushed after the read must not be removed. Workers may be threads that share a client, so the record
+is per thread. A thread without a get of its own uses the most recent one.
 """
 
 from __future__ import annotations
@@ -10,19 +10,20 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-KEPT_AT_MOST = 10_000  # leases that run out are never given back: the oldest are forgotten
+KEPT_AT_MOST = 10_000  # an expired lease is never released, so the oldest records are dropped
 
 
 @dataclass(frozen=True)
 class LeaseRenewal:
-    """`count` tasks were read under `random`; `whole`: they were all there were."""
+    """`count` tasks were read under `random`. `whole` is set if that was the whole queue."""
 
     random: str
     count: int
     whole: bool
 
     def removes(self, number: int) -> int:
-        """How many tasks "complete `number`" means. Beyond a read that saw the whole queue there is only newer work."""
+        """How many tasks "complete `number`" removes. After a read of the whole queue, any further task is newer and
+        stays."""
         if number < 0:
             return self.count
         return min(number, self.count) if self.whole else number
@@ -32,7 +33,7 @@ class LeaseRenewals:
     """Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._held: dict[str, dict[int, LeaseRenewal]] = {}  # by key, then by thread: the last get at the end
+        self._held: dict[str, dict[int, LeaseRenewal]] = {}  # by key, then by thread; the latest get is last
         self._lock = threading.Lock()
 
     def take(self, key: str, hold: LeaseRenewal) -> None:
@@ -46,7 +47,7 @@ class LeaseRenewals:
                 del self._held[next(iter(self._held))]
 
     def of(self, key: str, random: str | None) -> LeaseRenewal | None:
-        """The hold on this key; with a random, only if it is that one's."""
+        """The lease on this key; with a random, only if that random holds it."""
         with self._lock:
             by_thread = self._held.get(key, {})
             if random is not None:

@@ -1,7 +1,8 @@
-"""The way to the Redis: connections, scripts, and what a failure means.
+"""The link to the Redis: connections, scripts, and the meaning of failures.
 
-Nothing is repeated by itself: a push whose answer was lost may have been done, and a second one would double the task.
-So a failure before the first byte left is `StoreDown` (nothing done), a later one `UnknownOutcome`: the caller decides.
+Nothing is retried automatically: a push whose answer was lost may have been done, and a second one would add the task
+twice. A failure before the first byte is sent is `StoreDown` (nothing was done); a later one is `UnknownOutcome`, and
+the caller decides.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Link:
         self._shas = {name: hashlib.sha1(source.encode()).hexdigest() for name, source in self._sources.items()}
 
     def connection(self) -> redis.Connection:
-        """A connection that is open and idle; give it back with `give_back`. Raises StoreDown or Loading."""
+        """An open, idle connection; return it with `give_back`. Raises StoreDown or Loading."""
         try:
             return self._pool.get_connection()
         except redis.BusyLoadingError as error:
@@ -59,7 +60,7 @@ class Link:
         self._pool.release(connection)
 
     def run(self, action: str, keys: Sequence[str], arguments: Sequence[Word]) -> Any:
-        """One action as one script call; a script the store has forgotten is sent again in full."""
+        """Run one action as one script call. If the store does not know the script, it is sent in full."""
         words = (len(keys), *keys, *arguments)
         try:
             return self.command("EVALSHA", self._shas[action], *words)
@@ -75,7 +76,7 @@ class Link:
         except redis.BusyLoadingError as error:
             raise Loading() from error
         except ReadOnlyError as error:
-            connection.disconnect()  # the primary is elsewhere now: the next call looks it up again
+            connection.disconnect()  # the primary has moved; the next call connects anew
             raise StoreDown("the store is a replica, nothing was done") from error
         except OutOfMemoryError as error:
             raise StoreFull() from error
@@ -89,7 +90,7 @@ class Link:
 
 
 def _bytes(word: Word) -> bytes | int:
-    """Text as UTF-8; what was not UTF-8 when it was read goes back as the bytes it was."""
+    """Text as UTF-8; bytes that were not UTF-8 when they were read are restored unchanged."""
     return word.encode("utf-8", "surrogateescape") if isinstance(word, str) else word
 
 

@@ -1,7 +1,7 @@
-"""One worker's ear on the push channel.
+"""One worker's subscription to the push channel.
 
-The subscription is made before a worker's first look at the timer and kept: what is pushed between its look and its
-wait is then waiting in the socket, not lost. The original subscribes inside Wait and can sleep over such a push.
+The worker subscribes before its first look at the timer, and stays subscribed. A push between the look and the wait is
+then buffered in the socket and not lost. The original subscribes inside Wait and can miss such a push.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dueline.engine.errors import StoreDown
 
 from .link import LOST, Link
 
-DRAIN_AT_MOST = 10_000  # a flood of pushes must not keep a worker reading; what is left only wakes it once more
+DRAIN_AT_MOST = 10_000  # a flood of pushes must not keep a worker reading; the rest only wakes it once more
 
 
 class Listener:
-    """Belongs to one thread. `listen` before a look at the timer, then `heard` waits for news since that look."""
+    """Belongs to one thread. Call `listen` before looking at the timer; `heard` waits for a push since then."""
 
     def __init__(self, link: Link, channel: str) -> None:
         self._link = link
@@ -24,7 +24,7 @@ class Listener:
         self._connection: redis.Connection | None = None
 
     def listen(self) -> None:
-        """Subscribed from here on; what was said before is forgotten. Raises StoreDown or Loading."""
+        """Subscribe if needed, and drop the messages received so far. Raises StoreDown or Loading."""
         if self._connection is not None:
             try:
                 self._said(self._connection, 0)
@@ -34,7 +34,8 @@ class Listener:
         self._connection = self._subscribe()
 
     def heard(self, timeout_s: float) -> bool:
-        """True at the first word since `listen`, or when the line broke and a word may have been missed."""
+        """True at the first message since `listen`, or if the connection broke and a message may have been missed.
+        False after `timeout_s`."""
         if self._connection is None:
             self._connection = self._subscribe()
         try:
@@ -52,10 +53,10 @@ class Listener:
         connection = self._link.connection()
         try:
             connection.send_command("SUBSCRIBE", self._channel)
-            connection.read_response()  # only the confirmation says that later pushes are heard
+            connection.read_response()  # pushes are received only after the confirmation
         except LOST as error:
             self._drop(connection)
-            raise StoreDown(f"the push channel cannot be heard: {error}") from error
+            raise StoreDown(f"cannot subscribe to the push channel: {error}") from error
         except BaseException:
             self._drop(connection)
             raise

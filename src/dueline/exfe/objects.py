@@ -1,4 +1,4 @@
-"""The names of the seven documented objects, and nothing else builds one.
+"""The names of the seven documented objects. No other module builds them.
 
     push channel  prefix:action:push             pub/sub; the payload is `insert`
     timer         prefix:timer                   sorted set; key -> due time, unix seconds
@@ -8,7 +8,8 @@
     overwrite     prefix:queue:KEY:overwrite     string `1`
     start         prefix:queue:KEY:start         string: unix seconds
 
-The document calls the last four "Set": the verb, not the Redis type. The original's scripts fail on any other type.
+EXFE's document calls the last four "Set". It means the verb, not the Redis type: the original's scripts fail on any
+other type than the ones above.
 """
 
 from __future__ import annotations

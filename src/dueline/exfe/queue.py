@@ -5,8 +5,8 @@
                          │              nobody gets it ───┴──▶ purged     │
                          └─────────────── release, or the lease ends ─────┘
 
-A queue is a list of tasks under a key; all tasks of a key have one time. Get reads and locks, complete removes. Every
-action but `wait` is one script, so nobody ever sees half of one. Times are whole unix seconds on the store's clock.
+A queue is a list of tasks under a key; all tasks of a key share one due time. Get locks and reads, complete removes.
+Every action except `wait` is one script, so each is atomic. Times are whole unix seconds on the store's clock.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ MAX_SECONDS = 1 << 53  # a sorted set's score is a double: larger whole numbers 
 class ExfeQueue:
     """One prefix on one Redis.
 
-    `url` is `redis://`, `rediss://` or `unix://` (or the valkey spelling), `timeout` the lease of a get in seconds.
-    `purge_after`: schedule drops a queue that it has offered for so many seconds without any worker taking it, as the
-    document demands; None never drops one. May be shared between threads. Connects at the first action.
+    `url` is `redis://`, `rediss://` or `unix://` (or the valkey spelling). `timeout` is the lease of a get in seconds.
+    `purge_after`: schedule drops a queue that it has offered for this many seconds without a worker taking it, as
+    EXFE's document demands; None never drops one. Safe to share between threads. Connects at the first action.
     """
 
     def __init__(self, url: str, prefix: str, timeout: int, *, purge_after: int | None = PURGE_AFTER_S) -> None:
@@ -60,8 +60,8 @@ class ExfeQueue:
     ) -> None:
         """Append a task; merge `data` into the queue's hash; wake the workers.
 
-        The queue's time becomes `ontime` (0 or less: now; a fraction is rounded up, never early) if the queue is new,
-        if `overwrite` is "always" (any other word is "once"), or if this is the first push since a get.
+        The queue's due time becomes `ontime` (0 or less means now; a fraction is rounded up) if the queue is new, if
+        `overwrite` is "always" (any other word means "once"), or if this is the first push since a get.
         """
         names = self.objects
         if not key or key.endswith(names.ENDINGS):
@@ -76,8 +76,8 @@ class ExfeQueue:
     def get(self, key: str, number: int, random: str | None = None, *, now: float | None = None) -> list[bytes]:
         """Lock the queue for `timeout` seconds and read its first `number` tasks; they stay in it until complete.
 
-        A negative number reads all, 0 reads one. The same `random` again is let in again, without more time. Raises
-        `Locked` when another random holds the queue; nothing is changed then.
+        A negative number reads all, 0 reads one. A second get with the same `random` succeeds, but does not extend the
+        lock. Raises `Locked` if another random holds the lock; nothing is changed then.
         """
         names = self.objects
         token = random or f"{int(time.time())}.{secrets.randbits(63)}"
@@ -89,11 +89,11 @@ class ExfeQueue:
         return tasks
 
     def complete(self, key: str, number: int, random: str | None = None) -> bool:
-        """Remove the first `number` tasks and unlock. False: the lock was lost or never there, nothing was changed.
+        """Remove the first `number` tasks and unlock. False if the lock was lost or never taken (nothing changes).
 
-        A negative number removes what this client's get returned; if it made none, everything. When that get returned
-        fewer tasks than it asked for, later ones are never removed with them. The lock must be the one of that get, or
-        of `random`; a client that knows neither may complete under any lock, as in the original.
+        A negative number removes the tasks that this client's get returned, or everything if it made no get. If that
+        get returned fewer tasks than requested, later tasks are never removed. The lock must be that of this get, or of
+        `random`; a client that knows neither may complete under any lock, as in the original.
         """
         names = self.objects
         hold = self._holds.of(key, random)
@@ -107,7 +107,8 @@ class ExfeQueue:
         return done
 
     def release(self, key: str, ontime: float | None = None, random: str | None = None) -> bool:
-        """Unlock and keep the tasks; with `ontime` the queue is due again then. False: another worker has the lock."""
+        """Unlock and keep the tasks. With `ontime`, the queue is due again at that time. Returns False if another
+        worker holds the lock."""
         names = self.objects
         hold = self._holds.of(key, random)
         token = random or (hold.random if hold else "")
@@ -119,9 +120,9 @@ class ExfeQueue:
         return done
 
     def schedule(self, now: float | None = None) -> tuple[int, str]:
-        """What to do next: (0, key) get that key; (n, "") nothing for n seconds; (-1, "") nothing at all.
+        """What to do next: (0, key) get that key; (n, "") nothing is due for n seconds; (-1, "") nothing is scheduled.
 
-        A due key is answered to everybody until somebody gets it; a locked one is passed over until its lock ends.
+        A due key is returned to every worker until one gets it. A locked key is skipped until its lock ends.
         """
         names = self.objects
         self._listener().listen()
@@ -131,7 +132,7 @@ class ExfeQueue:
         return int(seconds), key.decode("utf-8", "surrogateescape")
 
     def wait(self, timeout: float) -> bool:
-        """True at the first push or release since this thread's last schedule; False after `timeout` seconds."""
+        """Wait for the first push or release since this thread's last schedule. False after `timeout` seconds."""
         return self._listener().heard(max(0.0, timeout))
 
     def data(self, key: str) -> dict[bytes, bytes]:
@@ -140,7 +141,7 @@ class ExfeQueue:
         return dict(zip(flat[::2], flat[1::2], strict=True))
 
     def close(self) -> None:
-        """Close all connections. Locks that are held stay until they run out."""
+        """Close all connections. Locks stay until they expire."""
         for listener in list(self._listeners.values()):
             listener.close()
         self._listeners.clear()
@@ -153,12 +154,12 @@ class ExfeQueue:
         self.close()
 
     def _listener(self) -> Listener:
-        """This thread's own: what one worker has heard, another still has to hear."""
+        """This thread's own listener, because every worker must receive each message itself."""
         return self._listeners.setdefault(threading.get_ident(), Listener(self._link, self.objects.channel))
 
 
 def _now(now: float | None) -> int | str:
-    """The argument of a script: whole seconds, or "" for the store's clock."""
+    """The time as a script's argument: whole seconds, or "" for the store's clock."""
     return "" if now is None else _seconds(now, "now", up=False)
 
 

@@ -1,6 +1,6 @@
-"""Jobs that go to their consumer by themselves: HTTP calls, made by a dispatcher that pulls and acks as anybody does.
+"""Push delivery: a dispatcher pulls jobs like any other consumer, and delivers each by an HTTP call.
 
-job --courier--> calls --outgoing--> the target          forwarded: which headers travel
-                            ^                            signing:   how a receiver knows that it was us
-                          egress: may this address be called? One place, in front of every call.
+job --courier--> calls --outgoing--> the target          forwarded: which headers are sent along
+                            ^                            signing:   how a receiver verifies the caller
+                          egress: may this address be called? One check, in front of every call.
 """

@@ -1,11 +1,11 @@
 """Which addresses are public, and how an address may be spelled. No I/O.
 
 An explicit list, because the standard library's notion of "global" has holes that change with the Python version
-(NAT64, 6to4, the documentation prefix 3fff::/20, site-local, Azure's 168.63.129.16). For IPv6 the list only names
-reasons: whatever is outside of 2000::/3 is not public, so a block that is assigned a purpose tomorrow is refused today.
+(NAT64, 6to4, the documentation prefix 3fff::/20, site-local, Azure's 168.63.129.16). For IPv6 everything outside
+2000::/3 is refused, including blocks that are not assigned yet; the list only supplies the reason.
 
-An IPv6 address may carry an IPv4 address inside (mapped, NAT64, 6to4, Teredo, ISATAP). The inner one is judged too:
-opening a translation prefix does not open what lies behind it.
+An IPv6 address may embed an IPv4 address (mapped, NAT64, 6to4, Teredo, ISATAP). The embedded address is checked too:
+allowing a translation prefix does not allow the addresses behind it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ METADATA = frozenset(
         IPv6Address("fd00:42::42"),  # Scaleway
     }
 )
-"""Where clouds hand out credentials. Only an address or a network on the allow-list opens one, never a host name."""
+"""Metadata services, where clouds hand out credentials. Only an address or a network on the allow-list opens one;
+a host name never does."""
 
 _PUBLIC_V6 = IPv6Network("2000::/3")
 
@@ -82,7 +83,7 @@ _NUMBER = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+", re.ASCII)
 
 
 def plain(address: Address) -> Address:
-    """The address that packets go to: an IPv4-mapped IPv6 address is that IPv4 address. Without a zone."""
+    """The address that packets are sent to: IPv4 for an IPv4-mapped IPv6 address. The zone is removed."""
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
             return address.ipv4_mapped
@@ -91,7 +92,7 @@ def plain(address: Address) -> Address:
 
 
 def inner(address: Address) -> IPv4Address | None:
-    """The IPv4 address inside an IPv6 address of a translation or tunnel, as far as its place is fixed."""
+    """The IPv4 address embedded in an IPv6 address of a translation or tunnel scheme, where its position is fixed."""
     if not isinstance(address, IPv6Address):
         return None
     number = int(address)
@@ -102,13 +103,13 @@ def inner(address: Address) -> IPv4Address | None:
         return address.teredo[1]
     if (number >> 32) & 0xFFFF_FFFF in (0x5EFE, 0x0200_5EFE):  # ISATAP, under any prefix
         return low
-    if number <= 1:  # "::" and "::1", which are no IPv4-compatible addresses
+    if number <= 1:  # "::" and "::1" are not IPv4-compatible addresses
         return None
     return low if any(address in block for block in _TRANSLATED) else None
 
 
 def why_not_public(address: Address) -> str | None:
-    """What an address is when it is not public, as words that follow "is"; None when it is public."""
+    """Why an address is not public, phrased to follow "is"; None when it is public."""
     address = plain(address)
     if address in METADATA:
         return "an address of a cloud's metadata service"
@@ -124,13 +125,13 @@ def why_not_public(address: Address) -> str | None:
 
 
 def looks_numeric(host: str) -> bool:
-    """Whether a host can only be an IPv4 address: its last part is a number, as no name's is."""
+    """Whether a host can only be an IPv4 address: its last label is a number, which no DNS name has."""
     return _NUMBER.fullmatch(host.rpartition(".")[2]) is not None
 
 
 def read_ipv4(host: str) -> IPv4Address | None:
-    """An IPv4 address in any spelling that a C library would take: 1 to 4 parts, each decimal, octal (0...) or
-    hexadecimal (0x...), the last one filling what is left. None when it is none."""
+    """Parse an IPv4 address in any spelling that a C library accepts: 1 to 4 parts, each decimal, octal (0...) or
+    hexadecimal (0x...); the last part fills the remaining bytes. None when it is not an address."""
     parts = host.split(".")
     if len(parts) > 4:
         return None

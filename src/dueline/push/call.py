@@ -1,4 +1,4 @@
-"""A call and what came of it, as values. No I/O: `outgoing` makes calls, and is loaded only where they are made."""
+"""A call and its outcome, as values. No I/O here: `outgoing` makes the calls, and is imported only when needed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import msgspec
 
 Kind = Literal["refused", "resolve", "connect", "timeout", "protocol"]
 
-STOPPING = "the server is stopping"  # what a call says that is given up for it
+STOPPING = "the server is stopping"  # the message of calls that are aborted at shutdown
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One call to make. `timeout_ms` is for all of it: look-up, connect, and the last byte that is read. None: as long
-    as the connection lives."""
+    """One call to make. `timeout_ms` covers the whole call, from the name lookup to the last byte read. With None the
+    call may last as long as its connection."""
 
     method: str
     url: str
@@ -24,7 +24,7 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What was answered. Names of headers are in lower case. `excerpt`: the beginning of the body as text."""
+    """A response. Header names are in lower case. `excerpt` is the beginning of the body as text."""
 
     status: int
     headers: Mapping[str, str]
@@ -33,13 +33,13 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class CallFailed(Exception):
-    """No answer came.
+    """The call got no response.
 
     kind      refused   the egress rule forbids it; nothing was connected
               resolve   the name has no address
-              connect   no connection came about, for whatever reason
-              timeout   connected, and no whole answer in time
-              protocol  what came was no answer, or ended in its middle
+              connect   no connection could be made, for any reason
+              timeout   connected, but no complete response in time
+              protocol  the data received is not a response, or is cut off
     """
 
     def __init__(self, kind: Kind, message: str, duration_ms: int = 0) -> None:

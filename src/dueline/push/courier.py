@@ -1,10 +1,11 @@
-"""Who makes the calls of a job: the seam between the dispatcher and the kinds of targets.
+"""Couriers decide which calls deliver a job: the interface between the dispatcher and the kinds of targets.
 
     LeasedJob --courier.calls--> calls, in the order to try them --Outgoing--> answer --courier.judge--> verdict
 
-A target names its courier (`PushTarget.courier`): "http" calls the target's URL or service, "carried" what the job
-itself carries; a dialect whose protocol has a call of its own brings its own. A courier decides whom to call and with
-what, and what an answer means. When to pull, how many at once, leases, the breaker and the log are the dispatcher's.
+A target names its courier (`PushTarget.courier`): "http" calls the target's URL or service, "carried" calls the URL
+that the job carries. A dialect whose protocol defines its own call has its own courier. A courier decides which URL to
+call with which content, and what a response means. The dispatcher decides when to pull and how many jobs to push at
+once; it also owns the leases, the breaker and the log.
 """
 
 from __future__ import annotations
@@ -21,17 +22,18 @@ from .call import Answer, Call
 
 
 class Outcome(StrEnum):
-    """How a try to push a job ended."""
+    """How one attempt to push a job ended."""
 
     DONE = "done"  # ack
-    RETRY = "retry"  # the next rung, or after delay_ms
-    DEAD = "dead"  # the target wants it never again: dead (rejected)
-    NOBODY = "nobody"  # no call could be made: given back, costs no attempt
+    RETRY = "retry"  # again at the next step of the retry ladder, or after delay_ms
+    DEAD = "dead"  # the target refuses the job for good: dead (rejected)
+    NOBODY = "nobody"  # no call could be made: released without costing an attempt
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What becomes of the job. `error` is kept with the job and in the log. `delay_ms` of a RETRY: None, the job's own
-    retry policy decides; of NOBODY: None, nobody at all is there, and the topic waits until somebody is."""
+    """What happens to the job next. `error` is kept with the job and in the log. A RETRY whose `delay_ms` is None
+    follows the job's own retry policy. NOBODY with None means that no instance is available at all; the topic then
+    waits until one is."""
 
     outcome: Outcome
     error: str | None = None
@@ -43,30 +45,30 @@ NOBODY = Verdict(Outcome.NOBODY)
 
 
 class Undeliverable(Exception):
-    """This job says nothing that could be called, and never will: it is dead (rejected). The text is kept with it."""
+    """The job has no usable target and never will: it becomes dead (rejected). The message is kept with the job."""
 
 
 class Courier(Protocol):
-    """One kind of target. `many_targets`: the jobs of one topic go to different hosts, so that limits and the breaker
-    are kept per host (push.hosts) and not for the topic."""
+    """One kind of target. `many_targets` is set when the jobs of one topic go to different hosts; limits and the
+    breaker then apply per host (push.hosts), not per topic."""
 
     @property
     def many_targets(self) -> bool: ...
 
     async def somebody(self, pushing: Pushing) -> bool:
-        """Is there somebody to call? Asked every second after a job found nobody (`calls` was empty), and only
-        then; until it says True nothing is pulled while a job waits."""
+        """Whether an instance is available. Polled every second, but only after `calls` returned nothing for a job.
+        Until it returns True, nothing is pulled while a job waits."""
         ...
 
     async def calls(self, pushing: Pushing, job: LeasedJob) -> Sequence[Call]:
-        """The calls of this job, to be tried in order until one is done or wants the job dead. Empty: nobody there;
-        the job is given back and costs no attempt (at most 100 times a job). Raises Undeliverable."""
+        """The calls for this job, to be tried in order until one ends as DONE or DEAD. Empty when no instance is
+        available: the job is released without costing an attempt (at most 100 times per job). Raises Undeliverable."""
         ...
 
     def nobody(self, pushing: Pushing) -> str:
-        """Why there is nobody to call, for the log, with the settings that could change it."""
+        """Why no instance is available, for the log, with the settings that could change it."""
         ...
 
     def judge(self, pushing: Pushing, answer: Answer, now_ms: int) -> Verdict:
-        """What an answer means. A call that got none (CallFailed) is a RETRY."""
+        """What a response means. A call without a response (CallFailed) is always a RETRY."""
         ...

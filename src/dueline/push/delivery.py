@@ -1,4 +1,4 @@
-"""One try to push one job: its calls, one after the other, and what becomes of the job."""
+"""One attempt to push one job: make its calls in order, then tell the store the result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DjangoSettings = Callable[[Attempt, str | None], None]
 
 
 class Delivery:
-    """The calls of one job. `told` hears of each, with the kind of failure when no answer came."""
+    """The calls of one job. `told` is called after each one, with the kind of failure if there was no response."""
 
     def __init__(
         self, pushing: Pushing, job: LeasedJob, courier: Courier, caller: Caller, hosts: Hosts, told: DjangoSettings
@@ -34,7 +34,7 @@ class Delivery:
         self._told = told
 
     async def run(self, now_ms: Callable[[], int]) -> Verdict:
-        """Call until a call is done, wants the job dead, or there is no other; the verdict of the last one."""
+        """Make the calls until one ends as anything but RETRY, or none is left. Returns the last verdict."""
         verdict = NOBODY
         try:
             calls = await self._courier.calls(self._pushing, self._job)
@@ -47,7 +47,7 @@ class Delivery:
         return verdict
 
     async def _at_host(self, call: Call, now_ms: Callable[[], int]) -> Verdict:
-        """The call, if its host has a place for it."""
+        """Make the call if its host has a free slot."""
         host, target = host_of(call.url), self._pushing.target
         returns = self._job.delivery - self._job.attempt
         if may_return(returns):
@@ -55,7 +55,7 @@ class Delivery:
             if busy_ms is not None:
                 return Verdict(Outcome.NOBODY, delay_ms=max(busy_ms, wait_ms(returns)))
         else:
-            self._hosts.enter_anyway(host)  # it has waited long enough: an attempt is a call, and never none
+            self._hosts.enter_anyway(host)  # no free returns are left, and an attempt without a call must not count
         status: int | None = None
         try:
             verdict, status = await self._called(call, now_ms)
@@ -68,7 +68,7 @@ class Delivery:
         return verdict
 
     async def _called(self, call: Call, now_ms: Callable[[], int]) -> tuple[Verdict, int]:
-        """The verdict, and the status that was answered; 0 when none was."""
+        """The verdict and the response's status; status 0 when there was no response."""
         at_ms = now_ms()
         failure: str | None = None
         status, excerpt = 0, ""
@@ -87,7 +87,7 @@ class Delivery:
             at_ms,
             status,
             duration_ms,
-            # For the breaker: a target that wants a job never again works as it should.
+            # For the breaker: a target that refuses a job for good is healthy.
             ok=verdict.outcome in (Outcome.DONE, Outcome.DEAD),
             error=None if done else verdict.error,
             excerpt=None if done or not excerpt else excerpt,
@@ -97,14 +97,14 @@ class Delivery:
 
 
 def is_well(status: int | None) -> bool | None:
-    """What a call says about its host: it answers (True), it does not or is overloaded (False). None: nothing."""
+    """What a call shows about its host: True if it responds, False if it does not or is overloaded, None if unknown."""
     if status is None:
         return None
     return 0 < status < 500 and status not in (408, 429)
 
 
 async def settle(engine: Engine, topic: tuple[str, str], job: LeasedJob, verdict: Verdict) -> None:
-    """Tell the store what becomes of the job. A lease that was lost answers so, and nothing has changed."""
+    """Apply the verdict in the store. If the lease was lost, nothing changes."""
     if verdict.outcome is Outcome.DONE:
         await engine.ack(*topic, (Ref(job.id, job.lease),))
         return

@@ -1,19 +1,20 @@
-"""One topic's pushes: a consumer like any other, that calls the target instead of working itself.
+"""The dispatcher of one topic: a consumer that handles each job by calling the push target.
 
-    gate open? --pull, as much as there are free places--> one task per job: call --> judge --> ack | release
+    gate open? --pull, up to the number of free slots--> one task per job: call --> judge --> ack | release
         ^                                                                     |
-        +--- paused; breaker open; nobody there to call; no place free <-- report
+        +--- paused; breaker open; no instance to call; no free slot <--- report
 
-While the gate is closed nothing is pulled, so nothing is leased and no attempt is spent. Concurrency and rate hold over
-all processes because the store's pull enforces them (`engine.push_target.limits_of`); here only this process's share of
-places is counted. A pull that is parked when the gate closes is taken back.
+While the gate is closed nothing is pulled, so no job is leased and no attempt is spent. The store's pull enforces
+concurrency and rate over all processes (`engine.push_target.limits_of`); this module counts only the slots of its own
+process. A pull that is parked when the gate closes is cancelled.
 
-That nobody is there to call is learned from a job: it is given back and costs no attempt. From then on somebody is
-looked for every second, and the next job is pulled when there is somebody, or when no job waits any more (asked for
-twice a minute). So a topic without jobs looks for nobody, and a job that waits is leased once, not every second.
+The dispatcher learns from a job that no instance is available; that job is released without costing an attempt. It then
+polls for an instance every second. It pulls again when one appears, or when no job waits any more (checked twice a
+minute). So a topic without jobs polls for nothing, and a waiting job is leased once, not every second.
 
-What a call brought is said to the store until the store has heard it, or the lease is lost: then it is no longer ours
-to say, and nothing is said. Half open, the breaker lets one job through in this process, and its end decides.
+The result of a call is written to the store, with retries, until the store accepts it or the lease is lost. After a
+lost lease nothing is written, because another consumer may have the job. A half-open breaker lets one job through in
+this process, and its result decides.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ from .reports import Reports
 from .watch import Unwatched, Watch
 
 LONG_S = 3600.0
-NOBODY_S = 1.0  # how long nobody is there before somebody is looked for again
-LOOKS = 30  # for somebody, until it is asked whether a job still waits for it
+NOBODY_S = 1.0  # between two looks for an available instance
+LOOKS = 30  # after this many looks, check whether a job still waits
 WAIT_MS = 300_000
-MARGIN_MS = 5_000  # of a lease beyond the time limit of a call
-LEASE_MS = 30_000  # where a call has no time limit; if this process dies, another one calls after that
+MARGIN_MS = 5_000  # how much longer a lease is than the call's time limit
+LEASE_MS = 30_000  # for calls without a time limit; if this process dies, another one takes over after this time
 FIRST_BACK_OFF_S, LAST_BACK_OFF_S = 0.1, 5.0
 
 
@@ -56,7 +57,7 @@ class Caller(Protocol):
 
 
 class PushContext(msgspec.Struct, frozen=True):
-    """What every dispatcher of a process works with."""
+    """What all dispatchers of a process share."""
 
     engine: Engine
     caller: Caller
@@ -64,11 +65,11 @@ class PushContext(msgspec.Struct, frozen=True):
     hosts: Hosts
     timer: Timer = LoopTimer()
     watch: Watch = Unwatched()
-    soon: Callable[[], None] = lambda: None  # told by every dispatcher that starts: calls may come
+    soon: Callable[[], None] = lambda: None  # called when a dispatcher starts, because calls may follow
 
 
 class Dispatcher:
-    """start, stop; `retarget` when the topic's target has changed."""
+    """Use `start`, `stop`, and `retarget` when the topic's target has changed."""
 
     def __init__(self, pushing: Pushing, means: PushContext) -> None:
         self.pushing = pushing
@@ -79,13 +80,13 @@ class Dispatcher:
         self._reports = Reports(means.engine.store.pushes, *self._name, means.timer, self.nudge)
         self._holds = LeaseRenewals(lambda items: self._engine.extend(*self._name, items), means.timer)
         self._running: dict[asyncio.Task[None], LeaseRenewal] = {}
-        self._calling: set[asyncio.Task[None]] = set()  # those of them that can still be broken off
+        self._calling: set[asyncio.Task[None]] = set()  # those that can still be aborted
         self._parked: asyncio.Task[list[LeasedJob]] | None = None
         back_off = (FIRST_BACK_OFF_S, LAST_BACK_OFF_S)
         self._rounds = Rounds(self._step, means.timer, f"the dispatcher failed: {'/'.join(self._name)}", back_off)
         self._loaded = False
         self._nobody_until_s = 0.0
-        self._looks: int | None = None  # for somebody, since a job found nobody; None: none did
+        self._looks: int | None = None  # since a job found no instance; None when none has
         self._hurried = asyncio.Event()
 
     @property
@@ -98,25 +99,25 @@ class Dispatcher:
         self._rounds.start()
 
     def retarget(self, pushing: Pushing) -> None:
-        """From now on push there. Calls that are under way end as they end."""
+        """Push to this target from now on. Calls in progress are not interrupted."""
         before, self.pushing = self.pushing.target, pushing
         now = pushing.target
         self._means.watch.paused(*self._name, now.paused)
         if (before.url, before.service, before.courier) != (now.url, now.service, now.courier):
-            self._loaded = False  # the breaker was about another place
+            self._loaded = False  # the breaker's state belongs to the previous target
             self._nobody_until_s = 0.0
             self._looks = None
         self.nudge()
 
     def nudge(self) -> None:
-        """Something changed: look at the gate again."""
+        """Check the gate again, because something changed."""
         self._rounds.wake()
         if self._parked is not None and self._closed_s() is not None:
             self._parked.cancel()
 
     async def stop(self, drain_s: float | None) -> None:
-        """Pull no more; calls that are under way get `drain_s` (None: all the time they need) to end, the jobs of the
-        others are given back and cost no attempt."""
+        """Stop pulling. Calls in progress get `drain_s` to finish (None: no limit); the jobs of the remaining ones are
+        released without costing an attempt."""
         self._rounds.end()
         self.nudge()
         await self._rounds.stop()
@@ -132,7 +133,7 @@ class Dispatcher:
         self._means.watch.gone(*self._name)
 
     def hurry(self) -> None:
-        """Break off the calls that are under way; their jobs are given back."""
+        """Abort the calls in progress; their jobs are released."""
         self._hurried.set()
         for task in self._calling:
             task.cancel()
@@ -140,7 +141,7 @@ class Dispatcher:
     # -- one round
 
     async def _step(self) -> float:
-        """Pull once, if the gate is open; how long to sleep then, unless nudged."""
+        """Pull once if the gate is open. Returns how long to sleep unless nudged."""
         if not self._loaded:
             await self._reports.load()
             self._loaded = True
@@ -166,12 +167,12 @@ class Dispatcher:
         return 0.0 if jobs or wait_ms >= 1000 else NOBODY_S
 
     async def _look(self, pushing: Pushing, looks: int) -> bool:
-        """May jobs be pulled again, after one that found nobody? Yes if somebody is there, or no job waits any more."""
+        """Whether to pull again after a job found no instance: yes if one is available, or if no job waits any more."""
         found = await self._courier.somebody(pushing)
         if not found and looks % LOOKS == 0:
             found = not await self._waited_for()
         if pushing.target != self.pushing.target:
-            return False  # all this was about another one: begin anew
+            return False  # the answer was about the previous target: start over
         if found:
             self._looks, self._nobody_until_s = None, 0.0
         else:
@@ -179,12 +180,12 @@ class Dispatcher:
         return found
 
     def _nobody(self, pushing: Pushing, looks: int) -> None:
-        """Nobody is there to call: pull nothing until somebody is."""
+        """Pull nothing until an instance is available."""
         self._looks, self._nobody_until_s = looks, self._timer.time() + NOBODY_S
         self._means.watch.nobody(*self._name, self._courier.nobody(pushing))
 
     async def _waited_for(self) -> bool:
-        """Is there still a job that could be pushed now? Yes when that cannot be told."""
+        """Whether a job could be pushed now; True when that cannot be determined."""
         try:
             view = await self._engine.topic(*self._name)
         except NotFound:
@@ -194,13 +195,13 @@ class Dispatcher:
         return view.ready + view.leased > 0
 
     async def _opened(self) -> bool:
-        """Did others open the breaker while this process had nothing to report?"""
+        """Whether other processes opened the breaker while this one had nothing to report."""
         if self._breaker is None or not self._reports.is_old:
             return False
         try:
             await self._reports.load()
         except DuelineError:
-            return False  # the jobs are in hand: what is known decides
+            return False  # the jobs are leased already: decide by the last known state
         return self._closed_s() is not None
 
     @property
@@ -213,11 +214,11 @@ class Dispatcher:
 
     @property
     def _breaker(self) -> Breaker | None:
-        """The breaker of the topic. One whose jobs go to many targets has them per host."""
+        """The topic's breaker. None if its jobs go to many targets, because breakers are then per host."""
         return None if self._courier.many_targets else self.pushing.target.breaker
 
     def _closed_s(self) -> float | None:
-        """None: the gate is open as far as is known without asking. Else how long it stays closed by itself."""
+        """How long the gate stays closed if nothing changes; None if it is open as far as this process knows."""
         if self._rounds.stopping or self.pushing.target.paused:
             return LONG_S
         breaker, state = self._breaker, self._reports.state
@@ -232,11 +233,11 @@ class Dispatcher:
         """How many more jobs may be pulled."""
         breaker = self._breaker
         if breaker is not None and self._reports.state.failures >= breaker.failures:
-            return 0 if self._running or self._reports.pending else 1  # half open: one, and its end decides
+            return 0 if self._running or self._reports.pending else 1  # half open: one job, whose result decides
         return self.pushing.target.concurrency - len(self._running)
 
     async def _pull(self, pull: Pull) -> list[LeasedJob]:
-        """Wait for jobs. When the gate closes meanwhile: none; whatever was on its way is given back by the engine."""
+        """Wait for jobs. Returns none if the gate closes meanwhile; the engine releases any that were on their way."""
         self._parked = asyncio.get_running_loop().create_task(self._engine.pull(pull))
         try:
             await asyncio.wait([self._parked])
@@ -286,7 +287,8 @@ class Dispatcher:
         self._means.watch.called(*self._name, attempt, failure)
 
     async def _settle(self, hold: LeaseRenewal, verdict: Verdict) -> None:
-        """Say it to the store until it has heard it. The lease is extended meanwhile; its token lets it happen once."""
+        """Apply the verdict, retrying until the store answers. The lease is renewed meanwhile; its token makes the
+        retries safe."""
         rest_s = FIRST_BACK_OFF_S
         while not hold.lost:
             try:
@@ -294,7 +296,7 @@ class Dispatcher:
                 return
             except (Unavailable, RateLimited, StoreFull):
                 if self._hurried.is_set():
-                    return  # the lease ends by itself
+                    return  # the lease will expire
             woken = asyncio.Event()
             handle = self._timer.call_later(rest_s, woken.set)
             await _first(woken.wait(), self._hurried.wait())
@@ -302,13 +304,13 @@ class Dispatcher:
             rest_s = min(rest_s * 2, LAST_BACK_OFF_S)
 
     def _complain(self, message: str, error: BaseException) -> None:
-        """A bug: told once, and the job goes on by its policy."""
+        """Report a bug to the event loop's exception handler; the job continues by its retry policy."""
         context = {"message": f"{message}: {'/'.join(self._name)}", "exception": error}
         asyncio.get_running_loop().call_exception_handler(context)
 
 
 async def _first(*waits: Coroutine[Any, Any, Any]) -> None:
-    """Return when one of them has ended."""
+    """Return when one of them has ended; cancel the others."""
     tasks = [asyncio.ensure_future(one) for one in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

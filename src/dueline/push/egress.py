@@ -1,16 +1,17 @@
-"""May this be called? The one rule in front of every outgoing call. No I/O.
+"""The egress rule: which URLs and addresses the server may call. Every outgoing call passes it. No I/O.
 
-    check_url(url)                      what can be known without a look-up: scheme, userinfo, port, name, a literal
-                                        address in any spelling. Checked when a URL is set or sent (an early
-                                        answer to whoever wrote it), and again for every hop of every call.
-    check_address(address, port, host)  the truth: asked with the numeric address of every socket, right before it is
-                                        connected. What a name resolved to earlier, or resolves to elsewhere, is no
-                                        matter, so an answer that changes in between (rebinding) gains nothing.
+    check_url(url)                      checks everything that needs no lookup: scheme, userinfo, port, name, a literal
+                                        address in any spelling. Runs when a URL is set or sent, so that its author
+                                        gets an early error, and again for every hop of every call.
+    check_address(address, port, host)  the decisive check. Runs with the numeric address of every socket, right before
+                                        it connects. Earlier lookups of the name do not matter, so DNS rebinding
+                                        gains nothing.
 
-A host is brought into its one canonical form here (IDNA, lower case, canonical address) and the URL is put together
-anew from it: the connection is made to what was judged, not to what another parser reads in the same text.
+The host is brought into its canonical form (IDNA, lower case, canonical address), and the URL is rebuilt from it. So
+the connection goes to the host that was checked, even if another parser would read the same text differently.
 
-The allow-list opens networks (every call to them) and names (what that name resolves to, for calls to that name only).
+The allow-list opens networks (for every call to them) and names (whatever the name resolves to, but only for calls to
+that name).
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ DENIED_NAMES = ("metadata.google.internal", "metadata", "*.internal")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", re.ASCII)
 _UNSENDABLE = re.compile(r"[\x00-\x20\x7f\\]")
-_PATH_SAFE = "!#$%&'()*+,/:;=?@[]~|^`{}\"<>"  # whatever is ASCII and printable goes out as it was written
+_PATH_SAFE = "!#$%&'()*+,/:;=?@[]~|^`{}\"<>"  # printable ASCII is sent as written
 _LOOPBACKS = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
 
 
 class Destination(msgspec.Struct, frozen=True):
-    """A URL that may be called, as far as its text tells. `url` is canonical and without a fragment. `address`: the
-    host, when it is one."""
+    """A URL that passed the checks on its text. `url` is canonical and has no fragment. `address` is set if the host is
+    a literal address."""
 
     url: str
     scheme: str
@@ -56,9 +57,9 @@ class Destination(msgspec.Struct, frozen=True):
 class Egress:
     """The rule, as configured.
 
-    `allow`: networks ("10.0.0.0/8", "127.0.0.1") and names ("billing.corp", "*.corp"), each with every port.
-    `ports`: the ports that may be called elsewhere; empty = all. `deny_names`: refused whatever they resolve to.
-    An exact name weighs more than a pattern; of two that weigh the same, allow wins.
+    `allow`: networks ("10.0.0.0/8", "127.0.0.1") and names ("billing.corp", "*.corp"), each on every port.
+    `ports`: the ports allowed everywhere else; empty allows all. `deny_names`: refused whatever they resolve to.
+    An exact name takes precedence over a pattern; between equals, allow wins.
     """
 
     def __init__(
@@ -80,7 +81,8 @@ class Egress:
             raise InvalidField("a port is 1 to 65535", "ports")
 
     def check_url(self, url: str, field: str = "url") -> Destination:
-        """The URL as it will be called. InvalidField: it is no URL. EgressRefused: it is one that is not called."""
+        """The URL as it will be called. Raises InvalidField if it is not a URL, EgressRefused if it may not be
+        called."""
         destination = _read(url, field)
         host, address = destination.host, destination.address
         try:
@@ -89,7 +91,7 @@ class Egress:
             elif not self._named(host):
                 self._check_name(host)
                 if self._ports and destination.port not in self._ports and not self._networks:
-                    raise EgressRefused(f"port {destination.port} is not called")  # with networks, the connect decides
+                    raise EgressRefused(f"port {destination.port} is not allowed")  # with networks, connecting decides
         except EgressRefused as refused:
             refused.field = field
             raise
@@ -102,12 +104,12 @@ class Egress:
             raise EgressRefused(f"{address} is {objection}")
 
     def objection(self, address: Address | str, port: int, host: str | None = None) -> str | None:
-        """Why `address` may not be connected to, as words that follow "is" and do not tell it; None when it may. A text
-        that is not the numeric form of an address may not: the system would look it up."""
+        """Why `address` may not be connected to, phrased to follow "is" and without naming the address; None if it is
+        allowed. Text that is not a numeric address is refused, because the system would look it up."""
         try:
             address = plain(ip_address(address) if isinstance(address, str) else address)
         except ValueError:
-            return "no numeric address"
+            return "not a numeric address"
         if self._opens(address):
             within = inner(address)
             return None if within is None or self._opens(within) else why_not_public(within)
@@ -115,24 +117,24 @@ class Egress:
             return None
         reason = why_not_public(address)
         if reason is None and self._ports and port not in self._ports:
-            return f"on port {port}, which is not called"
+            return f"on port {port}, which is not allowed"
         return reason
 
     def _opens(self, address: Address) -> bool:
         return any(address in network for network in self._networks)
 
     def _named(self, host: str) -> bool:
-        """Whether the allow-list opens this name, and nothing that weighs more denies it."""
+        """Whether the allow-list opens this name and no more specific entry denies it."""
         if host in self._allowed.exact:
             return True
         return host not in self._denied.exact and self._allowed.has_pattern_of(host)
 
     def _check_name(self, host: str) -> None:
-        if host == "localhost" or host.endswith(".localhost"):  # stands for the loopback addresses, and is as open
+        if host == "localhost" or host.endswith(".localhost"):  # allowed when a loopback address is
             if not any(map(self._opens, _LOOPBACKS)):
                 raise EgressRefused(f"{host} is this machine itself")
         elif host in self._denied.exact or self._denied.has_pattern_of(host):
-            raise EgressRefused(f"{host} is a name that is not called")
+            raise EgressRefused(f"{host} is a denied name")
 
 
 class _Names:
@@ -147,7 +149,7 @@ class _Names:
 
 
 def shown(url: str) -> str:
-    """A URL for people and logs: without userinfo, query and fragment, where secrets are."""
+    """A URL for display and logs: without userinfo, query and fragment, which may contain secrets."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -159,7 +161,7 @@ def shown(url: str) -> str:
 
 
 def _read(url: str, field: str) -> Destination:
-    """Take a URL apart, once, and put it together again in its canonical form."""
+    """Parse a URL once and rebuild it in its canonical form."""
     if len(url) > MAX_URL_CHARS:
         raise InvalidField(f"must have at most {MAX_URL_CHARS} characters", field)
     if _UNSENDABLE.search(url):
@@ -172,9 +174,9 @@ def _read(url: str, field: str) -> Destination:
     if not parts.scheme or not parts.netloc:
         raise InvalidField("is not an absolute URL", field)
     if parts.scheme not in _DEFAULT_PORTS:
-        raise EgressRefused(f"only http and https are called, not {parts.scheme}", field)
+        raise EgressRefused(f"only http and https are allowed, not {parts.scheme}", field)
     if "@" in parts.netloc:
-        raise EgressRefused("a URL with a user or a password is not called; send them as a header of the target", field)
+        raise EgressRefused("a URL must not contain a user or password; send them in a header of the target", field)
     host, address, port = _authority(parts.netloc, field)
     number = _DEFAULT_PORTS[parts.scheme] if port is None else port
     netloc = (f"[{host}]" if ":" in host else host) + ("" if number == _DEFAULT_PORTS[parts.scheme] else f":{number}")
@@ -183,12 +185,12 @@ def _read(url: str, field: str) -> Destination:
 
 
 def _ascii(text: str) -> str:
-    """Percent-encode what is not ASCII. Raises ValueError for a lone surrogate."""
+    """Percent-encode non-ASCII characters. Raises ValueError for a lone surrogate."""
     return text if text.isascii() else quote(text, safe=_PATH_SAFE)
 
 
 def _authority(netloc: str, field: str) -> tuple[str, Address | None, int | None]:
-    """Host in its canonical form, the address that it is if it is one, and the port if there is one."""
+    """The host in its canonical form, its address if it is a literal one, and the port if given."""
     if netloc.startswith("["):
         literal, bracket, rest = netloc[1:].partition("]")
         if not bracket or (rest and not rest.startswith(":")):
@@ -224,24 +226,24 @@ def _port(digits: str, field: str) -> int | None:
 
 
 def _canonical_name(host: str, field: str) -> str:
-    """The name in lower case ASCII without the dot at its end; full-width and circled characters become plain ones."""
+    """The name in lower-case ASCII without a trailing dot; full-width and circled characters become plain ones."""
     if not host.isascii():
         try:
             host = idna.uts46_remap(host, std3_rules=False)
             if not host.isascii():
                 host = idna.encode(host, uts46=True).decode("ascii")
         except UnicodeError:
-            raise InvalidField("has a host that is no name", field) from None
+            raise InvalidField("has an invalid host name", field) from None
     host = host.lower().removesuffix(".")
     if not _NAME.fullmatch(host):
-        raise InvalidField("has a host that is no name", field)
+        raise InvalidField("has an invalid host name", field)
     if len(host) > MAX_HOST_CHARS or max(map(len, host.split("."))) > MAX_LABEL_CHARS:
         raise InvalidField(f"has a host longer than {MAX_HOST_CHARS} or a part longer than {MAX_LABEL_CHARS}", field)
     return host
 
 
 def _network(entry: str) -> Network | None:
-    """The network that an entry of the allow-list is, or None when it can only be a name."""
+    """An entry of the allow-list as a network, or None when it can only be a name."""
     try:
         return ip_network(entry)
     except ValueError as error:

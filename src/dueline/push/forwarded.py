@@ -1,11 +1,11 @@
-"""Which headers go out with a call. No I/O.
+"""Which headers are sent with a call. No I/O.
 
-    a target's own headers    its owner wrote them: all but those that frame the message or that we set ourselves
-    a job's headers           whoever may send wrote them: only the kinds that are made for travelling, and never one
-                              by which a receiver trusts the sender
+    a target's own headers    written by the target's owner: all except those that frame the message or that we set
+    a job's headers           written by any sender: only kinds that are meant to be forwarded, and never one that
+                              receivers use to trust the caller
     ours                      webhook-* (signing) and dueline-* (the dispatcher), which nobody else can set
 
-A target's own header wins over a job's of the same name.
+A target's own header takes precedence over a job's header of the same name.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FRAMING = frozenset(
         "upgrade",
     }
 )
-"""They belong to one connection and one message: only the HTTP client itself writes them."""
+"""Headers of one connection or one message, which only the HTTP client itself may write."""
 
 _OURS = ("webhook-", "dueline-")
 _TRAVELLING = frozenset(
@@ -67,7 +67,7 @@ _TRUSTED = frozenset(
         "x-rewrite-url",
     }
 )
-"""Headers that gateways set and applications believe: where a call came from, what it really asks for."""
+"""Headers that gateways set and applications trust: where a call came from, what it really requests."""
 _TRUSTED_PREFIXES = ("x-forwarded-", "x-envoy-", "x-amz", "x-aws-", "x-goog-", "x-ms-")
 
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", re.ASCII)
@@ -75,7 +75,7 @@ _BROKEN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 def is_header(name: str, value: str) -> bool:
-    """Whether this can be written as one header: a token, and a value without line breaks and other controls."""
+    """Whether this is a valid header: the name is a token, the value has no line breaks or other control characters."""
     if not _NAME.fullmatch(name) or _BROKEN_VALUE.search(value):
         return False
     try:
@@ -86,7 +86,7 @@ def is_header(name: str, value: str) -> bool:
 
 
 def check_target_headers(headers: Sequence[tuple[str, str]], field: str = "headers") -> Headers:
-    """A target's own headers, as they are, or InvalidField with the name of the one that cannot be."""
+    """Return a target's own headers unchanged, or raise InvalidField with the name of the first invalid one."""
     if len(headers) > MAX_HEADERS:
         raise TooManyItems(f"must have at most {MAX_HEADERS} headers, has {len(headers)}", field)
     seen: set[str] = set()
@@ -101,9 +101,9 @@ def check_target_headers(headers: Sequence[tuple[str, str]], field: str = "heade
         if lower in FRAMING:
             raise InvalidField("cannot be set: it frames the message", place)
         if lower.startswith(_OURS):
-            raise InvalidField("cannot be set: it is the server's own", place)
+            raise InvalidField("cannot be set: it is reserved for the server", place)
         if lower in seen:
-            raise InvalidField("is there twice", place)
+            raise InvalidField("is given twice", place)
         seen.add(lower)
         size += len(name) + len(value.encode())
     if size > MAX_HEADERS_BYTES:
@@ -112,7 +112,7 @@ def check_target_headers(headers: Sequence[tuple[str, str]], field: str = "heade
 
 
 def travels(name: str) -> bool:
-    """Whether a job's header of this name goes out with a call."""
+    """Whether a job's header of this name is forwarded."""
     lower = name.lower()
     if lower in FRAMING or lower in _TRUSTED or lower.startswith(_TRUSTED_PREFIXES):
         return False
@@ -120,8 +120,8 @@ def travels(name: str) -> bool:
 
 
 def forwarded(job: Iterable[tuple[str, str]], target: Iterable[tuple[str, str]] = ()) -> Headers:
-    """The headers of a call: the target's own, then what travels of the job's. Never raises; what cannot be a header
-    at all stays at home."""
+    """The headers of a call: the target's own, then the job's headers that may be forwarded. Never raises; invalid
+    headers are dropped."""
     own = tuple(target)
     taken = {name.lower() for name, _ in own}
     out = list(own)

@@ -1,8 +1,8 @@
-"""Keeps the leases of jobs that are being pushed, for one topic.
+"""Lease renewal for the jobs of one topic that are being pushed.
 
-While a call runs its lease is extended at a third of its length, all that are old enough in one store call. A lease
-that is lost all the same (the job was cancelled or replaced, or the store was away for too long) is marked: somebody
-else may have the job, so whatever our call brings is no longer ours to say.
+While a call runs, its lease is renewed after every third of its length; one store call renews all that are due. A lease
+may still be lost, if the job was cancelled or replaced or the store was down for too long. It is then marked as lost,
+and the result of the call is discarded, because another consumer may have the job.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Extender = Callable[[Sequence[Extend]], Awaitable[list[Outcome]]]
 
 
 class LeaseRenewal:
-    """One job that this process works on."""
+    """The lease of one job that this process is pushing."""
 
     __slots__ = ("job", "lease_ms", "lost", "renew_at_s")
 
@@ -34,7 +34,7 @@ class LeaseRenewal:
 
 
 class LeaseRenewals:
-    """The jobs in hand, by their token. Sleeps while there is none."""
+    """The leased jobs, by their tokens. No timer runs while there are none."""
 
     def __init__(self, extend: Extender, timer: Timer) -> None:
         self._extend = extend
@@ -50,7 +50,7 @@ class LeaseRenewals:
         return hold
 
     def drop(self, hold: LeaseRenewal) -> None:
-        """The job is out of our hands."""
+        """Stop renewing this lease."""
         self._held.pop(hold.job.lease, None)
         if not self._held and self._alarm is not None:
             self._alarm.cancel()
@@ -71,7 +71,7 @@ class LeaseRenewals:
         self._extending = asyncio.get_running_loop().create_task(self._renew())
 
     async def _renew(self) -> None:
-        """Extend what is due, and what will be soon: they came close together and shall stay together."""
+        """Renew the leases that are due now or soon, so that jobs pulled together are renewed in one call."""
         now_s = self._timer.time()
         due = [
             hold
@@ -94,6 +94,6 @@ class LeaseRenewals:
         try:
             done = await self._extend([Extend(hold.job.id, hold.job.lease, hold.lease_ms) for hold in holds])
         except DuelineError:
-            return  # the store is away; there are two more tries before the lease is over
+            return  # the store is down; the lease allows two more tries
         for hold, one in zip(holds, done, strict=True):
             hold.lost = one.code is not Code.OK

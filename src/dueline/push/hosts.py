@@ -1,11 +1,12 @@
-"""Limits per host, for topics whose jobs go to many of them (courier "carried"). In this process only. No I/O.
+"""Limits per host, for topics whose jobs go to many hosts (courier "carried"). They hold in this process only. No I/O.
 
-A topic that calls many hosts has one line and one number of places. If a host hangs, its calls must not take all the
-places: each host has its own share, and one that fails again and again is left alone for a while. A job whose host is
-busy waits in line for it here, in order, as long as that host answers well and the line is short: no more than half of
-the topic's places wait, so that the other hosts have theirs. Any other one is given back and costs no attempt, a little
-longer every time; the number of free returns of a job is bounded (engine.limits.MAX_REFUNDS), and so is what its
-waiting can cost.
+The jobs of such a topic share one queue and one number of slots. A host that hangs must not take all of them, so each
+host has its own share, and a host that keeps failing is not called for a while (breaker).
+
+A job whose host is busy waits here in order, if that host is healthy and few jobs wait: at most half of the topic's
+slots may be waiting, so that other hosts are still served. Any other job is released without costing an attempt, with
+a delay that grows every time. The number of free returns per job is bounded (engine.limits.MAX_REFUNDS), which also
+bounds the cost of waiting.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ MAX_HOSTS = 10_000
 
 
 class Host:
-    """What is known about one host. `failures`: in a row. `line`: who waits; True: the place is theirs, False: no."""
+    """The state of one host. `failures` counts consecutive ones. `line` holds the waiting jobs: True grants one the
+    slot, False sends it away."""
 
     __slots__ = ("failures", "in_flight", "line", "open_until_ms")
 
@@ -43,17 +45,17 @@ def host_of(url: str) -> str:
 
 
 def wait_ms(returns: int) -> int:
-    """How long a job waits that was given back so many times before."""
+    """The delay of a job that has been returned this many times."""
     return int(min(FIRST_WAIT_MS * GROWTH ** min(returns, 50), LONGEST_WAIT_MS))
 
 
 def may_return(returns: int) -> bool:
-    """Can it be given back once more without costing an attempt?"""
+    """Whether the job can be released once more without costing an attempt."""
     return returns < MAX_REFUNDS - 1
 
 
 class Hosts:
-    """`per_host`: calls at once to one host."""
+    """All hosts that this process calls. `per_host` limits the concurrent calls to one host."""
 
     def __init__(self, per_host: int) -> None:
         self._per_host = per_host
@@ -64,9 +66,9 @@ class Hosts:
         return len(self._hosts)
 
     async def enter(self, host: str, share: int, breaker: Breaker | None, now_ms: int) -> int | None:
-        """Take a place, maybe after waiting in line: None. Or how long to stay away at least: the host is busy, or is
-        left alone after failures. When that time is over one call is let through, and its end decides. `share`: the
-        most places of the topic that one host may take, and that may wait for busy hosts."""
+        """Take a slot, perhaps after waiting for it, and return None. If the host is busy or its breaker is open,
+        return the least time in ms to stay away; after that time one call is let through, and its result decides.
+        `share` is how many of the topic's slots one host may take, and how many may wait for busy hosts."""
         busy_ms = self._enter(host, share, breaker, now_ms)
         state = self._hosts[host]
         if busy_ms != 0 or state.failures or state.in_flight + len(state.line) >= share or self._waiting >= share:
@@ -78,13 +80,13 @@ class Hosts:
             return None if await turn else 0
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.result():
-                self.leave(host, None, breaker, now_ms)  # its turn came too late: the next one's
+                self.leave(host, None, breaker, now_ms)  # its turn came too late: pass the slot on
             raise
         finally:
             self._waiting -= 1
 
     def enter_anyway(self, host: str) -> None:
-        """Take a place that is not there."""
+        """Take a slot even if none is free."""
         self._state(host).in_flight += 1
 
     def _state(self, host: str) -> Host:
@@ -105,7 +107,7 @@ class Hosts:
         return None
 
     def leave(self, host: str, ok: bool | None, breaker: Breaker | None, now_ms: int) -> None:
-        """The call has ended; `ok` None: it says nothing about the host."""
+        """The call has ended. `ok` is None when it says nothing about the host."""
         state = self._hosts[host]
         state.in_flight -= 1
         if ok is not None:
@@ -115,7 +117,7 @@ class Hosts:
         while state.line:
             turn = state.line.popleft()
             if turn.done():
-                continue  # it went away
+                continue  # it no longer waits
             turn.set_result(not state.failures)
             if not state.failures:
                 state.in_flight += 1
@@ -124,7 +126,7 @@ class Hosts:
     def _forget_idle(self) -> None:
         keeps: tuple[Callable[[Host], int], ...] = (
             lambda state: state.in_flight or state.failures,
-            lambda state: state.in_flight,  # whoever waits, waits for the end of a call
+            lambda state: state.in_flight,  # a waiting job always waits for a call in flight
         )
         for keep in keeps:
             if len(self._hosts) >= MAX_HOSTS:

@@ -1,8 +1,8 @@
-"""`Outgoing`, loaded when there is somebody to call.
+"""`Outgoing`, imported only when it is needed.
 
-The HTTP client is a third of what a server loads before it can answer, and nobody waits for it but a job that is
-pushed. So it is loaded in a thread as soon as a topic has a push target, beside the serving, and the first call waits
-for the rest of that. A server without push targets never loads it.
+The HTTP client is a third of what a server imports before it can answer, and only pushed jobs need it. So a thread
+imports it as soon as a topic has a push target, while the server keeps serving; the first call waits for the import to
+finish. A server without push targets never imports it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LazyOutgoing:
-    """Takes what Outgoing takes."""
+    """Takes the arguments of Outgoing."""
 
     def __init__(self, egress: Egress, **words: Any) -> None:
         self._egress = egress
@@ -27,12 +27,12 @@ class LazyOutgoing:
         self._stopped = False
 
     def soon(self) -> None:
-        """Calls may come: load it now."""
+        """Start the import now, because calls may follow."""
         if self._loading is None and not self._stopped:
             self._loading = asyncio.get_running_loop().create_task(self._load())
 
     async def stop(self) -> None:
-        """Calls under way fail. What is being loaded is waited for: a thread cannot be ended."""
+        """Fail the calls in progress. Waits for a running import, because a thread cannot be stopped."""
         self._stopped = True
         if self._loading is not None:
             await (await self._loading).stop()

@@ -1,12 +1,13 @@
-"""All topics that this process pushes: one dispatcher for each that has a target.
+"""The push manager runs one dispatcher for each topic that has a push target.
 
-Targets are found at the start by paging through the directory. A change made by this process holds before its call is
-answered. When others change one a bell rings (engine.push_control) and one number in the directory is looked at; only
-when it moved the pages are read again. A bell may be missed: the number is looked at every 30 s anyway. A process that
-died between writing a target and moving the number is made good for by a whole look every 10 minutes.
+At start it finds the targets by paging through the directory. A change made by this process takes effect before its
+call is answered. A change made by another process is announced (engine.push_control); the manager then reads one number
+in the directory, and reads the pages again only if that number changed. Announcements may be missed, so the number is
+also read every 30 s. A process may die between writing a target and changing the number; a full scan every 10 minutes
+covers that.
 
-Before a dispatcher's first pull every line of its topic has certainly heard the target's limits: whoever wrote the
-target may have died before telling them.
+Before a dispatcher's first pull, the target's limits are written to every partition of its topic, because the process
+that set the target may have died before it could write them.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ LOOK_S = 30.0
 WHOLE_LOOK_S = 600.0
 BACK_OFF_S = 1.0
 PAGE = 500
-AT_ONCE = 16  # dispatchers that begin at the same time
-CALM = 10.0  # a look that took so long is not repeated for this many times as long, however often the bell rings
+AT_ONCE = 16  # dispatchers that start concurrently
+CALM = 10.0  # after a look, rest this many times as long as it took, however many announcements arrive
 
 Name = tuple[str, str]
 
 
 class PushManager:
-    """start, stop. `look` reads what has changed; tests call it instead of waiting."""
+    """Use `start` and `stop`. `look` reads what has changed; tests call it instead of waiting."""
 
     def __init__(self, means: PushContext) -> None:
         self._means = means
@@ -40,7 +41,7 @@ class PushManager:
         self._timer = means.timer
         self._dispatchers: dict[Name, Dispatcher] = {}
         self._leaving: set[asyncio.Task[None]] = set()
-        self._versions: dict[Name, int] = {}  # of the configs that were applied: an older one is not
+        self._versions: dict[Name, int] = {}  # of the applied configs; older ones are ignored
         self._mark = -1
         self._whole_at_s = 0.0
         self._rounds = Rounds(self._round, means.timer, "looking for push targets failed", calm=CALM)
@@ -48,7 +49,7 @@ class PushManager:
 
     @property
     def topics(self) -> list[Name]:
-        """The topics that are being pushed."""
+        """The topics that this process pushes."""
         return list(self._dispatchers)
 
     def start(self) -> None:
@@ -58,21 +59,21 @@ class PushManager:
             self._listening = asyncio.get_running_loop().create_task(self._listen())
 
     def changed(self, namespace: str, topic: str, version: int, target: PushTarget | None) -> None:
-        """This process has set, changed or removed the topic's target, and all its lines know: no call begins any more
-        by what held before."""
+        """This process has set, changed or removed the topic's target, and all its partitions know. No call starts by
+        the previous target any more."""
         self._apply((namespace, topic), version, target)
 
     def marked(self, mark: int) -> None:
-        """The mark of that change: nothing that others did has to be looked for."""
+        """Remember the directory's number after our own change, so that it triggers no look."""
         if mark == self._mark + 1:
             self._mark = mark
 
     def rang(self) -> None:
-        """Some process changed a target."""
+        """A change of a target was announced."""
         self._rounds.wake()
 
     async def stop(self, drain_s: float) -> None:
-        """Pull no more; give running calls this time, then give the rest of the jobs back."""
+        """Stop pulling. Give running calls this long to finish, then release the remaining jobs."""
         self._rounds.end()
         self._engine.tell_push_news(None)
         if self._listening is not None:
@@ -87,7 +88,7 @@ class PushManager:
         await self._rounds.stop()
 
     def hurry(self) -> None:
-        """Break off what `stop` still waits for: those jobs are given back now."""
+        """Abort the calls that `stop` still waits for; their jobs are released now."""
         for dispatcher in self._dispatchers.values():
             dispatcher.hurry()
 
@@ -96,7 +97,8 @@ class PushManager:
         return LOOK_S
 
     async def _listen(self) -> None:
-        """Wait at the bell: the store wakes only those who do. Whoever gets the bell itself lets it go."""
+        """Wait for announcements. They wake the processes that pull from the MARK topic; a job that is pulled there is
+        acked."""
         limits = self._engine.limits
         wait_ms = min(WAIT_MS, limits.max_wait_ms)
         pull = Pull(MARK[0], (MARK[1],), 1, None, wait_ms)
@@ -119,7 +121,7 @@ class PushManager:
                 handle.cancel()
 
     async def look(self) -> None:
-        """Read all targets, if some process has changed one since the last look."""
+        """Read all targets if any process has changed one since the last look."""
         mark = await self._engine.push_mark()
         now_s = self._timer.time()
         if mark == self._mark and now_s < self._whole_at_s:
@@ -144,7 +146,7 @@ class PushManager:
             await self._heed((found.namespace, found.topic))
 
     async def _heed(self, name: Name) -> None:
-        """Bring this topic's dispatcher to what the directory says now, after its lines have certainly heard it."""
+        """Update this topic's dispatcher from the directory, after writing the limits to all partitions."""
         try:
             version, target = await self._engine.begin_push(*name)
         except NotFound:
@@ -166,7 +168,7 @@ class PushManager:
             self._dispatchers[name].start()
 
     def _dismiss(self, name: Name, dispatcher: Dispatcher) -> None:
-        """The target was removed: calls that are under way end as they end."""
+        """The target was removed. Calls in progress are not interrupted."""
         del self._dispatchers[name]
         task = asyncio.get_running_loop().create_task(self._leave(dispatcher))
         self._leaving.add(task)

@@ -1,15 +1,15 @@
-"""HTTP calls to addresses that others chose. The only place of the server that makes them.
+"""HTTP calls to addresses that users chose. No other part of the server makes such calls.
 
     Call --egress.check_url--> canonical URL --names--> addresses --egress.check_address--> socket --> Answer
 
-Every socket is made by `_socket`, after the rule said yes to the very address that it is then connected to. There is no
-way around it: no proxy from the environment, no redirect that is followed by somebody else, no second client.
+`_socket` makes every socket, after the egress rule has allowed the exact address that the socket connects to. Nothing
+bypasses it: proxy variables are ignored, the HTTP library follows no redirects, and there is no second client.
 
-A target is not trusted to end its answer, to keep it small or to keep to HTTP: one time limit spans the whole call, at
-most READ_BYTES are read, nothing is unpacked (an answer cannot expand), and what is no HTTP is a failure with a name.
-A call without a time limit has one until it is connected; from then on it ends with its connection, which TCP probes
-(keepalive) while nothing is said.
-What a failure says is the same for a closed port and for a filtered one.
+A target may send an endless, huge or malformed response. So one time limit spans the whole call, at most READ_BYTES are
+read, nothing is decompressed, and a response that is not HTTP fails with a named kind. A call without a time limit has
+one until it is connected. From then on it lasts as long as its connection, which TCP keepalive probes.
+
+Error messages are the same for a closed port and for a filtered one, so that calls cannot be used to scan a network.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from .pool import count
 from .resolver import ForAiohttp, Names, SystemNames
 
 CONNECT_TIMEOUT_S = 5.0
-REACH_S = 30.0  # until it is connected, for a call without a time limit
-PROBE_AFTER_S, PROBE_EVERY_S, PROBES = 30, 10, 3  # a host that vanished is noticed within a minute
+REACH_S = 30.0  # time to connect, for a call without a time limit
+PROBE_AFTER_S, PROBE_EVERY_S, PROBES = 30, 10, 3  # a host that vanished is detected within a minute
 NAMES_CACHE_S = 30
-KEEP_ALIVE_S = 4.0  # shorter than the 5 s after which common servers close: a call then rarely meets a closing one
+KEEP_ALIVE_S = 4.0  # common servers close after 5 s; less makes it rare to reuse a connection that is being closed
 READ_BYTES = 64 * 1024
 EXCERPT_BYTES = 4 * 1024
 MAX_PER_HOST = 256
@@ -59,18 +59,18 @@ _PROBING = [
     if hasattr(socket, name)
 ]
 _METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}", re.ASCII)
-AddressInfo = tuple[Any, ...]  # family, type, protocol, name, (address, port, ...): as of getaddrinfo
+AddressInfo = tuple[Any, ...]  # family, type, protocol, name, (address, port, ...), as in getaddrinfo
 
 
 class _Trip:
-    """What the connecting of one call found out. It travels in a context variable, because the socket factory is asked
-    with an address only, while whose name it is decides too."""
+    """What connecting one call found out. It is passed in a context variable, because the socket factory gets only an
+    address, while the decision also depends on the host name."""
 
     __slots__ = ("connected", "host", "method", "reaching", "refused", "tried")
 
     def __init__(self, method: str) -> None:
         self.method = method
-        self.reaching: asyncio.Timeout | None = None  # of a call without a time limit, until it is connected
+        self.reaching: asyncio.Timeout | None = None  # limits the connecting of a call that has no time limit
         self.host = ""
         self.tried = 0
         self.refused: str | None = None
@@ -81,7 +81,7 @@ _trip: ContextVar[_Trip | None] = ContextVar("dueline_outgoing_trip", default=No
 
 
 class _Verbatim(aiohttp.ClientRequest):
-    """A request whose method is the one that was asked for: methods have upper and lower case."""
+    """A request that keeps its method as given, because methods are case-sensitive."""
 
     def __init__(self, *args: Any, **words: Any) -> None:
         super().__init__(*args, **words)
@@ -95,10 +95,10 @@ def plain_socket(info: AddressInfo) -> socket.socket:
 
 
 class Outgoing:
-    """Makes calls. `follow_redirects`: how many hops may be followed; each is checked as a first call is.
-    `max_per_host`: connections at once to one host; 0 = no limit.
+    """Makes calls. `follow_redirects` is the number of hops to follow; each is checked like a first call.
+    `max_per_host` limits the concurrent connections to one host; 0 means no limit.
 
-    `names`, `tls` and `make_socket` are there to be replaced: by a table of names, a private authority, a recorder.
+    Tests replace `names`, `tls` and `make_socket`: by a table of names, a private certificate authority, a recorder.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Outgoing:
             ttl_dns_cache=NAMES_CACHE_S,
             socket_factory=self._socket,
             ssl=self._tls or ssl.create_default_context(),
-            limit=0,  # a hanging host may use up its own places, never those of others
+            limit=0,  # no global limit: a host that hangs must not block calls to others
             limit_per_host=self._max_per_host,
             keepalive_timeout=KEEP_ALIVE_S,
         )
@@ -151,14 +151,14 @@ class Outgoing:
         )
 
     async def stop(self) -> None:
-        """Calls under way fail."""
+        """Fail the calls in progress."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
     async def call(self, call: Call) -> Answer:
-        """Make a call. Whatever status is answered is an Answer, a redirect that is not followed too; CallFailed when
-        none came."""
+        """Make a call. Any status is an Answer, even a redirect that is not followed. Raises CallFailed when there is
+        no response."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         trip = _Trip(call.method)
@@ -174,7 +174,7 @@ class Outgoing:
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise
-            # Nobody cancelled this task: aiohttp cancels what waits for a place when it is closed.
+            # This task was not cancelled: when aiohttp is closed, it cancels the calls that wait for a connection.
             raise CallFailed("connect", STOPPING, duration_ms()) from None
         except CallFailed as failed:
             failed.duration_ms = duration_ms()
@@ -187,8 +187,8 @@ class Outgoing:
             raise CallFailed(kind, f"{shown(call.url)}: {message}", duration_ms()) from error
 
     async def _hops(self, call: Call, trip: _Trip) -> tuple[int, dict[str, str], str]:
-        """The call, and as many redirects as may be followed. Only those that keep method and body are: a POST that
-        becomes a GET would be answered 200 and have delivered nothing."""
+        """Make the call and follow the allowed redirects. Only redirects that keep method and body are followed: a POST
+        that becomes a GET might be answered 200 without delivering anything."""
         destination = self._egress.check_url(call.url)
         headers = self._headers(call)
         for hops_left in range(self._follow_redirects, -1, -1):
@@ -200,7 +200,7 @@ class Outgoing:
                 return answer
             following = self._egress.check_url(urljoin(destination.url, location), "location")
             if destination.scheme == "https" and following.scheme == "http":
-                return answer  # what was sent under TLS is not repeated in the open
+                return answer  # never repeat over plain HTTP what was sent over TLS
             if following.origin != destination.origin:
                 headers = _for_strangers(headers)
             destination = following
@@ -214,7 +214,7 @@ class Outgoing:
         trip.host, trip.tried, trip.refused, trip.connected = destination.host, 0, None, False
         if trip.reaching is not None:
             trip.reaching.reschedule(asyncio.get_running_loop().time() + self._reach_s)
-        body = io.BytesIO(call.body) if len(call.body) > 1 << 20 else (call.body or None)  # large ones go in pieces
+        body = io.BytesIO(call.body) if len(call.body) > 1 << 20 else (call.body or None)  # large bodies are streamed
         token = _trip.set(trip)
         try:
             async with self._session.request(
@@ -224,7 +224,7 @@ class Outgoing:
                 data=body,
                 allow_redirects=False,
             ) as response:
-                if response.status < 200:  # 101: it wants to speak something else
+                if response.status < 200:  # 101: it switches to another protocol
                     response.close()
                     raise CallFailed("protocol", f"{shown(call.url)}: answered {response.status}")
                 return response.status, _answered(response), await _excerpt(response)
@@ -232,7 +232,7 @@ class Outgoing:
             _trip.reset(token)
 
     def _headers(self, call: Call) -> CIMultiDict[str]:
-        """The headers that go out. Raises ValueError, before anything is connected, when the call cannot be written."""
+        """The headers to send. Raises ValueError before anything is connected if the call cannot be written as HTTP."""
         if not _METHOD.fullmatch(call.method) or call.method.upper() == "CONNECT":
             raise ValueError("not a method")
         if not all(is_header(name, value) for name, value in call.headers):
@@ -246,7 +246,7 @@ class Outgoing:
         return headers
 
     def _socket(self, info: AddressInfo) -> socket.socket:
-        """The choke point: asked for every socket, with the address that it is connected to next."""
+        """The choke point: called for every socket, with the address that it will connect to."""
         trip = _trip.get()
         address, port = info[4][:2]
         objection = self._egress.objection(address, port, trip.host if trip else None)
@@ -264,7 +264,7 @@ class Outgoing:
 
 
 def _connection_traces() -> aiohttp.TraceConfig:
-    """Tell the trip when its connection stands: a call that is out of time before that could not connect."""
+    """Tell the trip when its connection is established, because a call that times out earlier failed to connect."""
 
     async def stands(session: aiohttp.ClientSession, context: SimpleNamespace, params: object) -> None:
         trip = _trip.get()
@@ -280,7 +280,7 @@ def _connection_traces() -> aiohttp.TraceConfig:
 
 
 def _failure(error: Exception, trip: _Trip) -> tuple[Kind, str]:
-    """What a failure is called, told in words that are the same for every way of not getting a connection."""
+    """The kind and message of a failure. The message is the same for every reason why a connection failed."""
     if trip.refused is not None and not trip.tried:
         return "refused", f"{trip.host} may not be called there: it is {trip.refused}"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
@@ -291,22 +291,22 @@ def _failure(error: Exception, trip: _Trip) -> tuple[Kind, str]:
         return "connect", f"cannot connect to {trip.host}"
     if isinstance(error, TimeoutError):
         if trip.connected:
-            return "timeout", "no whole answer in time"
+            return "timeout", "no complete answer in time"
         return "connect", f"cannot connect to {trip.host}"
     if isinstance(error, aiohttp.ClientResponseError):
-        return "protocol", "what was answered is not HTTP"
+        return "protocol", "the answer is not HTTP"
     if isinstance(error, aiohttp.ClientConnectionError | aiohttp.ClientPayloadError | OSError | RuntimeError):
         return "protocol", "the connection ended before the answer did"
     return "protocol", "the call cannot be written as HTTP"
 
 
 def _for_strangers(headers: CIMultiDict[str]) -> CIMultiDict[str]:
-    """The headers without what proves an identity, for another origin than the one they were meant for."""
+    """The headers without credentials, for a redirect to another origin."""
     return CIMultiDict((name, value) for name, value in headers.items() if not is_credential(name))
 
 
 def _answered(response: aiohttp.ClientResponse) -> dict[str, str]:
-    """Headers by lower-case name; several of one name are joined. Bytes that are no UTF-8 become a replacement."""
+    """Headers by lower-case name; repeated ones are joined. Bytes that are not UTF-8 are replaced."""
     headers: dict[str, str] = {}
     for name, value in response.headers.items():
         text = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
@@ -316,7 +316,7 @@ def _answered(response: aiohttp.ClientResponse) -> dict[str, str]:
 
 
 async def _excerpt(response: aiohttp.ClientResponse) -> str:
-    """Read the body, so that the connection can be used again; when it is long, close instead."""
+    """Read the body so that the connection can be reused; if the body is long, close the connection instead."""
     begin = bytearray()
     size = 0
     async for piece in response.content.iter_any():
@@ -328,4 +328,4 @@ async def _excerpt(response: aiohttp.ClientResponse) -> str:
     coding = response.headers.get("Content-Encoding", "identity").lower()
     if begin and coding != "identity":
         return f"({size} bytes, packed)"
-    return codecs.getincrementaldecoder("utf-8")("replace").decode(bytes(begin))  # a cut character is left out
+    return codecs.getincrementaldecoder("utf-8")("replace").decode(bytes(begin))  # a character cut in half is dropped

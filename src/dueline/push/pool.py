@@ -1,8 +1,8 @@
-"""The reader of an answer, counted: so many bytes may come for one answer, whatever they are.
+"""A byte limit on the whole response, whatever the bytes are.
 
-aiohttp bounds heads and what is read of a body is bounded by its reader; what comes before the head (1xx answers) and
-between the chunks of a body (extensions) is bounded by nothing, and a target that never stops saying it would keep the
-event loop busy until the call's time is over.
+aiohttp limits the size of heads, and our reader limits how much of a body is read. Nothing limits what comes before the
+head (1xx responses) and between the chunks of a body (extensions). A target that never stops sending these would keep
+the event loop busy until the call times out.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
-WIRE_BYTES = 1 << 20  # well above the read cap and everything that may be in flight behind it
+WIRE_BYTES = 1 << 20  # well above the read limit plus everything that may be in flight
 
 
 class CountingHandler(ResponseHandler):
-    """One connection. More than WIRE_BYTES for one answer end it."""
+    """One connection. It is closed when one response exceeds WIRE_BYTES."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
         self._came = 0
 
     def set_response_params(self, *args: Any, **words: Any) -> None:
-        """The next answer begins."""
+        """Reset the count, because the next response begins."""
         self._came = 0
         super().set_response_params(*args, **words)
 
@@ -38,5 +38,5 @@ class CountingHandler(ResponseHandler):
 
 
 def count(connector: aiohttp.TCPConnector, loop: asyncio.AbstractEventLoop) -> None:
-    """From now on the connector's connections are counted. There is no public way to say so."""
+    """Count the bytes of the connector's connections from now on. aiohttp has no public interface for this."""
     connector._factory = functools.partial(CountingHandler, loop=loop)  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,7 +1,7 @@
-"""Tells the log of a target what happened, and knows its breaker.
+"""Writes a target's push log to the store and keeps the breaker's state.
 
-Calls that end while a report is under way travel in the next one. A report that fails is tried again with the next,
-or a second later; what does not fit into the memory of a store that stays away is forgotten, the oldest first.
+Calls that end while a report is being written go into the next one. A report that fails is retried with the next one,
+or a second later. While the store stays down, the number of kept reports is bounded; the oldest are dropped first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OLD_S = 5.0
 
 
 class Reports:
-    """`state` is the breaker as all processes together saw it, at the last report. `told` is called when it is new."""
+    """`state` is the breaker's state over all processes as of the last report. `told` is called after reports."""
 
     def __init__(self, log: PushLog, namespace: str, topic: str, timer: Timer, told: Callable[[], None]) -> None:
         self.state = TargetState()
@@ -37,21 +37,21 @@ class Reports:
 
     @property
     def pending(self) -> bool:
-        """Is there something that the log does not know yet?"""
+        """Whether some calls are not in the log yet."""
         return bool(self._waiting) or self._task is not None
 
     @property
     def is_old(self) -> bool:
-        """Was the breaker seen so long ago that other processes may have opened or closed it since?"""
+        """Whether the state is so old that other processes may have opened or closed the breaker since."""
         return self._timer.time() - self._known_at_s > OLD_S
 
     async def load(self) -> None:
-        """Read the breaker's state: at the start, for another target, and when it is old."""
+        """Read the breaker's state: at start, for a new target, and when it is old."""
         self.state = await self._log.state(*self._name)
         self._known_at_s = self._timer.time()
 
     def add(self, attempt: Attempt, breaker: Breaker | None) -> None:
-        """`breaker` None: this target has none."""
+        """Queue one call for the next report. `breaker` is None if the target has none."""
         self._waiting.append((attempt, breaker))
         self._begin()
 
@@ -84,7 +84,7 @@ class Reports:
         self._known_at_s = self._timer.time()
 
     async def stop(self) -> None:
-        """Wait for what is under way; what could not be told is forgotten."""
+        """Wait for the report in progress; what could not be written is dropped."""
         if self._task is not None:
             await asyncio.wait([self._task])
         if self._again is not None:

@@ -1,12 +1,12 @@
-"""Names to addresses, in threads of their own.
+"""Name resolution in dedicated threads.
 
-The system's look-up cannot be cancelled and may hang for half a minute. Each runs in a thread that does nothing else,
-so that a dead name server of one target holds up neither the event loop's own threads nor the other targets; and in a
-daemon thread, so that the process can end while one hangs. (Python waits at its end for the threads of its own pools.)
+The system's lookup cannot be cancelled and may hang for half a minute. Each lookup has its own thread, so that one
+target's dead name server blocks neither the event loop's thread pool nor other targets. It is a daemon thread, so that
+the process can exit while a lookup hangs (at exit Python waits for the threads of its own pools).
 
-The number of threads is bounded. A name has one look-up at a time, whoever asks for it; and when very many names hang,
-those that have answered before still have threads that no others take. What an answer is worth is decided at the
-connect (egress), not here.
+The number of threads is bounded. Concurrent lookups of one name are merged. Some threads are reserved for names that
+resolved before, so that these still work when many other names hang. Whether an address may be called is decided when
+connecting (egress), not here.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from typing import Protocol
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 MAX_THREADS = 256
-RESERVED = 32  # further ones, for names that answered when they were last asked for
+RESERVED = 32  # additional threads, for names whose last lookup succeeded
 MAX_KNOWN = 10_000
 
 
 class Names(Protocol):
-    """Where a name is looked up."""
+    """Resolves names."""
 
     async def addresses(self, host: str) -> Sequence[str]:
-        """The numeric addresses of a name, in the order to try them. OSError when there are none."""
+        """The numeric addresses of a name, in the order to try them. Raises OSError when there are none."""
         ...
 
     async def stop(self) -> None: ...
 
 
 class _LookUp:
-    """One name. `askers`: how many wait for the answer."""
+    """The lookup of one name. `askers` counts the callers that wait for it."""
 
     __slots__ = ("answer", "askers", "host")
 
@@ -47,15 +47,15 @@ class _LookUp:
 
 
 class SystemNames:
-    """Asks the system (files, name servers), as every program on the machine does."""
+    """Uses the system's resolver (files, name servers), like every program on the machine."""
 
     def __init__(self, max_threads: int = MAX_THREADS, reserved: int = RESERVED) -> None:
         self._free = max_threads
         self._reserved = reserved
-        self._look_ups: dict[str, _LookUp] = {}  # waiting or under way, by name
+        self._look_ups: dict[str, _LookUp] = {}  # waiting or running, by name
         self._line: deque[_LookUp] = deque()
         self._known_line: deque[_LookUp] = deque()
-        self._known: dict[str, None] = {}  # names that answered last time; the oldest answer comes first
+        self._known: dict[str, None] = {}  # names whose last lookup succeeded, oldest first
 
     async def addresses(self, host: str) -> Sequence[str]:
         look_up = self._look_ups.get(host)
@@ -65,12 +65,12 @@ class SystemNames:
         look_up.askers += 1
         self._begin()
         try:
-            return await asyncio.shield(look_up.answer)  # whoever goes away does not end it for the others
+            return await asyncio.shield(look_up.answer)  # a caller that is cancelled does not cancel it for the others
         finally:
             look_up.askers -= 1
 
     def _begin(self) -> None:
-        """Give the free threads to those in line."""
+        """Start as many waiting lookups as there are free threads."""
         while self._known_line and self._free + self._reserved > 0:
             reserved = self._free <= 0
             self._start(self._known_line.popleft(), reserved)
@@ -78,7 +78,7 @@ class SystemNames:
             self._start(self._line.popleft(), reserved=False)
 
     def _start(self, look_up: _LookUp, reserved: bool) -> None:
-        if not look_up.askers:  # all have gone while it was in line
+        if not look_up.askers:  # all callers were cancelled while it waited
             del self._look_ups[look_up.host]
             return
         self._take(-1, reserved)
@@ -99,16 +99,16 @@ class SystemNames:
 
         try:
             threading.Thread(target=work, name="dueline-names", daemon=True).start()
-        except RuntimeError:  # the system gives no more threads
-            loop.call_soon(self._done, look_up, OSError("there is no thread for the look-up"), reserved)
+        except RuntimeError:  # the system has no more threads
+            loop.call_soon(self._done, look_up, OSError("no thread is available for the lookup"), reserved)
 
     def _done(self, look_up: _LookUp, found: list[str] | OSError, reserved: bool) -> None:
-        self._take(1, reserved)  # when the thread is free, not when its askers have gone
+        self._take(1, reserved)  # when the thread is free, not when its callers are cancelled
         del self._look_ups[look_up.host]
         self._known.pop(look_up.host, None)
         if isinstance(found, OSError):
             look_up.answer.set_exception(found)
-            look_up.answer.exception()  # it counts as seen, also when nobody waits any more
+            look_up.answer.exception()  # mark it as retrieved, even if nobody waits any more
         else:
             look_up.answer.set_result(found)
             if len(self._known) >= MAX_KNOWN:
@@ -123,11 +123,11 @@ class SystemNames:
             self._free += threads
 
     async def stop(self) -> None:
-        """Wait for nobody: a look-up under way ends by itself, and nobody hears its answer."""
+        """Return at once: a running lookup ends by itself, and its answer is dropped."""
 
 
 class ForAiohttp(AbstractResolver):
-    """Names in the form in which aiohttp's connector asks. The connector caches the answers."""
+    """`Names` as a resolver for aiohttp's connector, which caches the answers."""
 
     def __init__(self, names: Names) -> None:
         self._names = names

@@ -1,9 +1,10 @@
-"""How a receiver knows that a call is ours and unchanged: Standard Webhooks 1.0, symmetric. No I/O.
+"""Call signatures, by which a receiver verifies that a call is ours and unchanged: Standard Webhooks 1.0, symmetric.
+No I/O.
 
-webhook-id          the delivery, the same over all its attempts: the receiver's key against doubles
-webhook-timestamp   seconds, of this attempt: a receiver refuses old ones, so that nobody can replay a recorded call
-webhook-signature   "v1," + base64 of HMAC-SHA256(secret, id "." timestamp "." body); one per secret, with a space
-                    between: while a secret is being changed, receivers with the old one and the new one both agree
+webhook-id          identifies the delivery and is the same for all its attempts; receivers use it to drop duplicates
+webhook-timestamp   the time of this attempt in seconds; receivers reject old ones, so that a call cannot be replayed
+webhook-signature   "v1," + base64 of HMAC-SHA256(secret, id "." timestamp "." body), one per secret, separated by
+                    spaces: during a rotation, receivers with the old or the new secret both accept the call
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ MOST_BYTES = 64
 
 
 def webhook_id(namespace: str, topic: str, id: str, created_at_ms: int) -> str:
-    """The name of a job's delivery: "msg_" and 32 URL-safe characters. The time of its sending is part of it, because
-    an id may be used again after its job is gone, or by a replacement, and that is another delivery."""
+    """The id of a job's delivery: "msg_" and 32 URL-safe characters. It includes the job's creation time, because a job
+    id may be used again later or by a replacement, which is another delivery."""
     digest = hashlib.sha256()
     for part in (namespace, topic, id, str(created_at_ms)):
         data = part.encode()
-        digest.update(len(data).to_bytes(4, "big") + data)  # with lengths, so that no two lists of parts look alike
+        digest.update(len(data).to_bytes(4, "big") + data)  # length-prefixed, so that different parts never collide
     return "msg_" + base64.urlsafe_b64encode(digest.digest()[:24]).decode("ascii")
 
 
 def signed(secrets: Sequence[str], id: str, timestamp_s: int, body: bytes) -> tuple[tuple[str, str], ...]:
-    """The headers of a signed call; without a secret there is no signature, but still id and time."""
+    """The headers of a signed call. Without a secret there is no signature, only the id and the time."""
     headers = [("webhook-id", id), ("webhook-timestamp", str(timestamp_s))]
     if secrets:
         text = b"%s.%d." % (id.encode(), timestamp_s) + body
@@ -43,7 +44,7 @@ def signed(secrets: Sequence[str], id: str, timestamp_s: int, body: bytes) -> tu
 
 
 def check_secret(secret: str, field: str = "secrets") -> str:
-    """The secret as it is, or InvalidField. A message never shows it."""
+    """Return the secret unchanged, or raise InvalidField. The message never contains the secret."""
     try:
         size = len(_key(secret))
     except ValueError:
@@ -54,12 +55,12 @@ def check_secret(secret: str, field: str = "secrets") -> str:
 
 
 def masked(secret: str) -> str:
-    """A secret as it may be shown: enough to tell two apart."""
+    """A secret shortened for display: enough to tell two apart."""
     return f"{PREFIX}...{secret[-4:]}" if len(secret) >= len(PREFIX) + 16 else f"{PREFIX}..."
 
 
 def _key(secret: str) -> bytes:
-    """The bytes that sign. Raises ValueError."""
+    """The signing key. Raises ValueError."""
     if not secret.startswith(PREFIX) or not secret.isascii():
         raise ValueError("not a secret")
     try:

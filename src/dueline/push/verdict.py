@@ -1,9 +1,9 @@
-"""What an answer means, as every courier reads it unless its protocol says otherwise. No I/O.
+"""What a response means, for every courier whose protocol does not define it. No I/O.
 
 a success status (the target's own list, else 2xx)      done
-410, or a header Dueline-Abort                          dead (rejected): never again
-Retry-After: seconds or an HTTP date                    again after that time, at most a day; now or past: says nothing
-everything else, redirects included                     again by the retry policy
+410, or a header Dueline-Abort                          dead (rejected), no more retries
+Retry-After: seconds or an HTTP date                    retry after that time, at most a day; ignored if in the past
+everything else, redirects included                     retry by the retry policy
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_REASON_CHARS = 200
 
 
 def judged(success: Sequence[int], answer: Answer, now_ms: int) -> Verdict:
-    """The meaning of an answer. `success` empty: every 2xx."""
+    """The verdict on a response. An empty `success` means every 2xx."""
     if answer.status in success or (not success and 200 <= answer.status < 300):
         return DONE
     error = f"answered {answer.status}"
@@ -35,8 +35,8 @@ def judged(success: Sequence[int], answer: Answer, now_ms: int) -> Verdict:
 
 
 def retry_after_ms(text: str | None, now_ms: int) -> int | None:
-    """The delay that a Retry-After header asks for; None when there is none or it makes no sense. Nor does one that is
-    over: a balancer that says 0, or a clock that is behind, would use up a ladder of days within a second."""
+    """The delay that a Retry-After header requests; None if it is missing, malformed or not in the future. Obeying a 0
+    from a load balancer, or a date from a clock that is behind, would use up days of retries within a second."""
     if text is None:
         return None
     text = text.strip()

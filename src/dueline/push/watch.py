@@ -1,4 +1,4 @@
-"""What a dispatcher tells of itself, for figures and logs. Whoever wires it decides what becomes of that."""
+"""The events that a dispatcher reports, for metrics and logs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from ..engine.push_log import Attempt
 
 
 class Watch(Protocol):
-    """Called inside the event loop; must not wait and must not raise."""
+    """Receives the events. Called inside the event loop; must not block and must not raise."""
 
     def called(self, namespace: str, topic: str, attempt: Attempt, failure: str | None) -> None:
-        """A call has ended. `failure`: its kind when no answer came (CallFailed.kind)."""
+        """A call has ended. `failure` is CallFailed.kind if there was no response."""
 
     def nobody(self, namespace: str, topic: str, why: str) -> None:
-        """A job is due and there is nobody to call. Reported again with every look, once a second."""
+        """A job is due, but no instance is available. Repeated with every look, once a second."""
 
     def in_flight(self, namespace: str, topic: str, calls: int) -> None:
         """How many jobs this process is pushing now."""
@@ -23,11 +23,11 @@ class Watch(Protocol):
         """Whether the target is paused."""
 
     def gone(self, namespace: str, topic: str) -> None:
-        """This process pushes this topic no more."""
+        """This process no longer pushes this topic."""
 
 
 class Unwatched:
-    """Nobody looks."""
+    """Ignores all events."""
 
     def called(self, namespace: str, topic: str, attempt: Attempt, failure: str | None) -> None: ...
     def nobody(self, namespace: str, topic: str, why: str) -> None: ...

@@ -1,16 +1,16 @@
-"""The couriers "http" and "carried": HTTP calls that say whose job they are.
+"""The couriers "http" and "carried", which deliver a job as an HTTP call.
 
-    http      to the target's URL, or to the instances of its service, one after the other
+    http      to the target's URL, or to the instances of its service in turn
     carried   to the URL that the job itself carries, with the method that it carries
 
-The body is the job's, of the kind it was sent as; a merge group goes as one JSON array of its items in their order. For
-"carried" the items stand in the array as they came, whatever their kind. What the headers say:
+The body is the job's body, with the content type of its kind. A merge group is sent as one JSON array of its items in
+order. For "carried" the items are put into the array verbatim, whatever their kind. The headers are:
 
-    Dueline-Topic  Dueline-Job-Id  Dueline-Attempt  Dueline-Delivery  Dueline-Due-At-Ms     whose call this is
+    Dueline-Topic  Dueline-Job-Id  Dueline-Attempt  Dueline-Delivery  Dueline-Due-At-Ms     identify the job
     webhook-id  webhook-timestamp  webhook-signature (when the target has secrets)          push.signing
-    the target's own headers, and those of the job's that may travel                        push.forwarded
+    the target's own headers, and those of the job that may be forwarded                    push.forwarded
 
-Names that are no plain ASCII stand there as percent-encoded UTF-8.
+Topic names and ids that are not plain ASCII are sent as percent-encoded UTF-8.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PLAIN = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) != "%")
 
 
 class HttpCourier:
-    """Calls the target's URL, or its service. `now_ms`: the store's clock, for the time in the signature."""
+    """Calls the target's URL or service. `now_ms` is the store's clock, for the time in the signature."""
 
     many_targets = False
 
@@ -65,13 +65,13 @@ class HttpCourier:
         return judged(pushing.target.success, answer, now_ms)
 
     async def _instances(self, service: str) -> list[str]:
-        """Nobody among those that are remembered: they are looked up again."""
+        """The URLs of the service's instances. If the cache has none, they are looked up again."""
         found = await self._resolver.instances(service) or await self._resolver.instances(service, fresh=True)
         return [instance.url for instance in found]
 
 
 class CarriedCourier:
-    """Calls what the job carries. Its topic belongs to the server itself: nobody else can write those headers."""
+    """Calls the URL that the job carries. The topic is reserved for the server, so no client can set those headers."""
 
     many_targets = True
 
@@ -99,7 +99,7 @@ class CarriedCourier:
 
 
 def body_of(job: LeasedJob, verbatim: bool = False) -> tuple[bytes, str]:
-    """What is sent for a job, and its content type. `verbatim`: the items of a group go as they came."""
+    """The body to send for a job, and its content type. With `verbatim`, the items of a group are sent unchanged."""
     if job.items is None:
         return job.body, _CONTENT_TYPES[job.kind]
     items = b"[" + b",".join(item.body for item in job.items) + b"]" if verbatim else items_json(job.items)

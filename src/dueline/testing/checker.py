@@ -1,19 +1,19 @@
-"""Judges a history (`dueline.testing.history`) against the promises of the server. No I/O.
+"""Checks a history (`dueline.testing.history`) against the server's guarantees. No I/O.
 
-The rule of every check: only what is CERTAIN counts. An operation took place at one moment between its invocation and
-its answer; an operation of unknown outcome took place at any moment after its invocation, or never. A violation is
-reported when no choice of those moments could explain what was seen; everything else is given the benefit of the doubt.
+Every check reports only what is CERTAIN. An operation took effect at one moment between its invocation and its answer;
+an operation of unknown outcome took effect at any moment after its invocation, or never. A violation is reported only
+if no choice of these moments explains what the clients saw.
 
-Two facts make that sharp without any search, so that a history costs O(n log n) of its events:
+Two facts make the checks precise without a search, so that n events take O(n log n):
 
-- Operations on different jobs are independent: each job is judged alone.
-- Deliveries of a job are numbered, so their order is known also when their intervals overlap. A token that was
-  accepted by an ack therefore forbids every delivery with a higher number, whenever that delivery was seen.
+- Operations on different jobs are independent, so each job is checked alone.
+- Deliveries of a job are numbered, so their order is known even when their intervals overlap. If an ack accepted the
+  token of one delivery, no delivery with a higher number may exist, whenever it was seen.
 
-Two clocks are involved: the history's monotonic one and the store's. They may run apart by `drift_ppm`, which is
-allowed for in every comparison with a duration.
+Two clocks are involved: the history's monotonic one and the store's. They may drift apart by `drift_ppm`, and every
+comparison with a duration allows for that.
 
-Not judged: histories in which an id is replaced or revived, or used again after its tombstone is gone.
+Not supported: histories in which an id is replaced or revived, or used again after its tombstone is gone.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ _LIVE = frozenset({"scheduled", "ready", "leased"})
 
 
 class Kind(StrEnum):
-    """Every way in which a promise can be seen broken; the comment names the invariant."""
+    """The kinds of violations that clients can observe."""
 
-    LOST = "lost"  # I1: acknowledged, nobody can have finished it, not there in the end
-    GHOST = "ghost"  # I2: a job that nobody can have sent
-    ALTERED = "altered"  # I2: a body that nobody sent
-    EARLY = "early"  # I3: an answer before invocation + delay
-    AFTER_DONE = "after_done"  # I4: delivered after a confirmed end
-    ALIVE_AFTER_DONE = "alive_after_done"  # I4: the final dump contradicts a confirmed end
-    ENDED_TWICE = "ended_twice"  # I4: both an ack and a cancel were confirmed
-    TWO_LEASES = "two_leases"  # I5: leased again while a lease surely lived
-    HOLDER_REFUSED = "holder_refused"  # I5: the holder was refused while its lease surely lived
-    STALE_TOKEN_OK = "stale_token_ok"  # I6: a token that was surely not current was accepted
-    NUMBER_REPEATED = "number_repeated"  # I7: two deliveries with one number
-    NUMBER_ORDER = "number_order"  # I7: a later delivery has a lower number
-    ATTEMPTS_OVER = "attempts_over"  # I7: more attempts than allowed
-    ATTEMPTS_WRONG = "attempts_wrong"  # I7: the dump counts fewer attempts than were seen, or died before the last
-    CREATED_TWICE = "created_twice"  # I8: one id made two jobs
-    RETRY_REFUSED = "retry_refused"  # I8: the same request again was answered id_exists
-    CONFLICT_ACCEPTED = "conflict_accepted"  # I8: two different requests under one id were both accepted
+    LOST = "lost"  # the send was acknowledged, nobody can have finished the job, and it is missing at the end
+    GHOST = "ghost"  # a job that nobody can have sent
+    ALTERED = "altered"  # a body that nobody sent
+    EARLY = "early"  # delivered before invocation + delay
+    AFTER_DONE = "after_done"  # delivered after a confirmed end
+    ALIVE_AFTER_DONE = "alive_after_done"  # the final dump contradicts a confirmed end
+    ENDED_TWICE = "ended_twice"  # both an ack and a cancel were confirmed
+    TWO_LEASES = "two_leases"  # leased again while an earlier lease was certainly valid
+    HOLDER_REFUSED = "holder_refused"  # the holder was refused while its lease was certainly valid
+    STALE_TOKEN_OK = "stale_token_ok"  # a token was accepted that was certainly not current
+    NUMBER_REPEATED = "number_repeated"  # two deliveries with one number
+    NUMBER_ORDER = "number_order"  # a later delivery has a lower number
+    ATTEMPTS_OVER = "attempts_over"  # more attempts than allowed
+    ATTEMPTS_WRONG = "attempts_wrong"  # the dump counts fewer attempts than were seen, or the job died too early
+    CREATED_TWICE = "created_twice"  # one id made two jobs
+    RETRY_REFUSED = "retry_refused"  # a repeat of the same request was answered id_exists
+    CONFLICT_ACCEPTED = "conflict_accepted"  # two different requests under one id were both accepted
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """A promise that was seen broken for one job, and what shows it."""
+    """A violation for one job, and the evidence."""
 
     kind: Kind
     topic: str
@@ -67,12 +67,12 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What a history amounts to. `sends_ok`: jobs with an acknowledged send.
-    `recovered`: jobs that a send of unknown outcome had made, as a repeat (`kept`) or a delivery showed.
-    `redeliveries`: deliveries of a job beyond its first (legal; the price of at-least-once).
-    `left`: live jobs in the final dump (0 after a full drain). `unavailable`: refusals by a server or store that was
-    not there. `under_way`: operations that had begun and had no answer yet at the moment of a fault: if it is 0, the
-    faults met nothing."""
+    """The result of checking a history. `sends_ok`: jobs with an acknowledged send.
+    `recovered`: jobs created by a send of unknown outcome, as a repeat (`kept`) or a delivery showed later.
+    `redeliveries`: deliveries of a job after its first (legal under at-least-once delivery).
+    `left`: live jobs in the final dump (0 after a full drain). `unavailable`: refusals because the server or the store
+    was down. `under_way`: operations without an answer at the moment of a fault; if it is 0, the faults interrupted
+    nothing."""
 
     violations: tuple[Violation, ...]
     sends_ok: int
@@ -91,16 +91,16 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether no promise was broken."""
+        """Whether there is no violation."""
         return not self.violations
 
     def count(self, *kinds: Kind) -> int:
-        """How many violations are of these kinds."""
+        """The number of violations of these kinds."""
         return sum(1 for violation in self.violations if violation.kind in kinds)
 
 
 class _Track:
-    """Everything that was seen of one job."""
+    """Everything the history contains about one job."""
 
     __slots__ = ("acks", "cancels", "deliveries", "extends", "moves", "releases", "sends")
 
@@ -142,7 +142,7 @@ def _possible(event: AnyEvent) -> bool:
 
 
 class _Judge:
-    """The checks of one job, in the order of the invariants."""
+    """The checks of one job."""
 
     def __init__(self, topic: str, id: str, track: _Track, final: Final, drift_ppm: int) -> None:
         self.topic, self.id, self.track = topic, id, track
@@ -174,12 +174,12 @@ class _Judge:
         self.found.append(Violation(kind, self.topic, self.id, why))
 
     def _at_least_ns(self, duration_ms: int) -> int:
-        """A duration of the store's clock, as the history's clock sees it at the least."""
+        """The least time on the history's clock for a duration on the store's clock."""
         return duration_ms * self._keep_ppm  # ms * 1e6 ns/ms * (1e6 - ppm) / 1e6
 
     def _grants(self) -> list[int]:
-        """The earliest moment at which each delivery can have been granted. A long poll was invoked long before; but no
-        delivery is granted before its job is due, nor before the delivery with the number before it."""
+        """The earliest moment at which each delivery can have been granted. The invocation of a long poll may be much
+        earlier, but no delivery is granted before its job is due, nor before the delivery with the preceding number."""
         bounds: list[int] = []
         bound = self.first_due_ns
         for delivery in self.deliveries:
@@ -188,8 +188,8 @@ class _Judge:
         return bounds
 
     def _leases(self) -> list[int]:
-        """Until when each lease surely lived: its time, made longer by confirmed extends, cut off where somebody may
-        have ended it (an ack, a release, a cancel that was ok or unknown)."""
+        """Until when each lease was certainly valid: its length, plus confirmed extends, cut off where an ack, release
+        or cancel (ok or unknown) may have ended it."""
         until = [
             after + self._at_least_ns(d.lease_ms)
             for after, d in zip(self.granted_after_ns, self.deliveries, strict=True)
@@ -212,7 +212,7 @@ class _Judge:
             return
         if not any(_possible(e) for e in (*self.track.acks, *self.track.cancels)):
             seen = f"after {len(self.deliveries)} deliveries" if self.deliveries else "never delivered"
-            self._say(Kind.LOST, f"acknowledged, {seen}, nobody can have finished it, not there in the end")
+            self._say(Kind.LOST, f"acknowledged, {seen}, nobody can have finished it, missing at the end")
 
     def _no_ghost(self) -> None:
         if not self.sends:
@@ -273,13 +273,13 @@ class _Judge:
             self._say(Kind.ENDED_TWICE, " and ".join(sorted({_word(e) for e in ends})) + " were both confirmed")
         expected = {"ack": "done", "cancel": "cancelled", "release": "dead"}[_word(end)]
         if self.kept is not None and self.kept.state != expected:
-            self._say(Kind.ALIVE_AFTER_DONE, f"its {_word(end)} was confirmed, in the end it is {self.kept.state}")
+            self._say(Kind.ALIVE_AFTER_DONE, f"its {_word(end)} was confirmed, at the end it is {self.kept.state}")
 
     def _one_lease(self) -> None:
         lives_until_ns, holder = 0, 0
         for i, delivery in enumerate(self.deliveries):
             if delivery.complete_ns < lives_until_ns:
-                self._say(Kind.TWO_LEASES, f"delivery {delivery.delivery} came while delivery {holder} surely held it")
+                self._say(Kind.TWO_LEASES, f"delivery {delivery.delivery} came while delivery {holder} held the lease")
             if self.lease_lives_until_ns[i] > lives_until_ns:
                 lives_until_ns, holder = self.lease_lives_until_ns[i], delivery.delivery
         for op in (*self.track.acks, *self.track.releases, *self.track.extends):
@@ -291,7 +291,7 @@ class _Judge:
                 self._say(Kind.HOLDER_REFUSED, f"{_word(op)} of delivery {number}: {op.code} while its lease lived")
 
     def _fenced(self) -> None:
-        """Accepted although surely not current: leased again, given back or ended before this call began."""
+        """Report tokens that were accepted although the job was leased again, released or ended before the call."""
         given_back = {r.lease: r.complete_ns for r in self.track.releases if _ok(r)}
         ended: dict[str, int] = {}
         for end in self._ends():
@@ -333,13 +333,13 @@ class _Judge:
         if self.kept is None:
             return
         if limit is not None and self.kept.attempts > limit:
-            self._say(Kind.ATTEMPTS_OVER, f"{self.kept.attempts} attempts in the end, at most {limit} are allowed")
+            self._say(Kind.ATTEMPTS_OVER, f"{self.kept.attempts} attempts at the end, at most {limit} are allowed")
         if limit is not None and self.kept.reason == "exhausted" and self.kept.attempts < limit:
             self._say(Kind.ATTEMPTS_WRONG, f"dead (exhausted) after {self.kept.attempts} of {limit} attempts")
         uncounted = sum(1 for r in self.track.releases if not r.count and _possible(r))
         seen = max((d.attempt for d in self.deliveries), default=0) - uncounted
         if self.kept.state in _LIVE | {"dead"} and self.kept.attempts < seen:
-            self._say(Kind.ATTEMPTS_WRONG, f"{self.kept.attempts} attempts in the end, {seen} were seen")
+            self._say(Kind.ATTEMPTS_WRONG, f"{self.kept.attempts} attempts at the end, {seen} were seen")
 
     def _one_job_per_id(self) -> None:
         requests = {(s.digest, s.delay_ms, s.max_attempts) for s in self.track.sends}
@@ -357,7 +357,7 @@ def _word(event: Ack | Release | Extend | Cancel) -> str:
 
 
 def check(events: Iterable[AnyEvent], final: Final, drift_ppm: int = 500) -> Report:
-    """Judge a whole history. `final` is everything that the server still knows after the drain, tombstones included."""
+    """Check a whole history. `final` is everything the server still has after the drain, including tombstones."""
     tracks: dict[tuple[str, str], _Track] = {}
     history = list(events)
     for event in history:

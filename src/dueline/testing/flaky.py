@@ -1,11 +1,11 @@
-"""A store that behaves as stores do on bad days: it refuses, it answers late, and it loses answers. By a seed.
+"""A store with injected faults: it refuses calls, answers late, and loses answers, driven by a seed.
 
     refused    Unavailable: certainly not done
-    lost       done, but nobody hears of it: UnknownOutcome
-    late       done or not, the answer takes a while (of the loop's time, so of virtual time on a virtual loop)
+    lost       done, but the answer is lost: UnknownOutcome
+    late       the answer is delayed (in the loop's time, so in virtual time on a virtual loop)
 
-It wraps a real store, so what was done is really done: a lost pull leaves jobs leased until their leases are over. The
-same seed and the same calls give the same trouble.
+It wraps a real store, so the effects are real: a lost pull leaves its jobs leased until their leases expire. The same
+seed and the same calls give the same faults.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class Trouble(msgspec.Struct, frozen=True):
-    """How bad the day is: shares of the calls (0 to 1), and the longest delay of a late one."""
+    """How much goes wrong: shares of the calls (0 to 1), and the longest delay of a late one."""
 
     seed: int = 0
     refused: float = 0.0
@@ -62,9 +62,9 @@ class Trouble(msgspec.Struct, frozen=True):
 
 
 class FlakyStore:
-    """`engine.store.Store` over another one. Every call on jobs is in danger; the directory and the log are not.
+    """An `engine.store.Store` that wraps another one. Calls on jobs may fail; the directory and the log always work.
 
-    `calm` ends the trouble, `stir` lets it begin (again)."""
+    `calm` turns the faults off, `stir` turns them on again."""
 
     def __init__(self, store: Store, trouble: Trouble) -> None:
         self.inner = store
@@ -74,11 +74,11 @@ class FlakyStore:
         self._calm = False
 
     def calm(self) -> None:
-        """From now on nothing goes wrong."""
+        """Turn the faults off."""
         self._calm = True
 
     def stir(self) -> None:
-        """From now on things go wrong again."""
+        """Turn the faults on."""
         self._calm = False
 
     async def _through(self, call: Callable[[], Awaitable[T]]) -> T:
@@ -97,7 +97,7 @@ class FlakyStore:
             raise UnknownOutcome("the flaky store lost the answer")
         return result
 
-    # -- calls on jobs: in danger
+    # -- calls on jobs: may fail
 
     async def send(self, partition: Partition, items: Sequence[SendItem], policy_version: int = 0) -> list[SendOutcome]:
         return await self._through(lambda: self.inner.send(partition, items, policy_version))
@@ -134,7 +134,7 @@ class FlakyStore:
     async def list(self, partition: Partition, query: Query) -> Page:
         return await self._through(lambda: self.inner.list(partition, query))
 
-    # -- the rest: as it is
+    # -- the rest: passed through
 
     @property
     def directory(self) -> Directory:

@@ -1,15 +1,15 @@
-"""What clients did and saw, written down: the raw material of every crash test. No network here.
+"""A record of what clients did and saw: the input of every crash test's checks. No network here.
 
-A history is a flat list of events of one run. Each event is one client operation on one job, with the moment it was
-invoked and the moment its answer was there, both on ONE monotonic clock (all clients of a run live on one host).
+A history is a flat list of the events of one run. Each event is one client operation on one job, with the moment of its
+invocation and of its answer, both on ONE monotonic clock (all clients of a run are on one host).
 
 An operation has one of three outcomes:
 
-    ok     the server said it was done
-    fail   the server said it was certainly not done (4xx, 503 with `done: false`), `code` says why
-    info   nobody knows: time-out, lost connection, 503 unknown_outcome. It may have happened, even after `complete_ns`
+    ok     the server answered that it was done
+    fail   the server answered that it was certainly not done (4xx, 503 with `done: false`); `code` says why
+    info   unknown: timeout, lost connection, 503 unknown_outcome. It may have been done, even after `complete_ns`
 
-`dueline.testing.checker` judges a history; `explain` prints one job's share of it. On disk a history is JSON lines.
+`dueline.testing.checker` checks a history; `explain` prints the timeline of one job. On disk a history is JSON lines.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Outcome(StrEnum):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One operation of one client. `id` is empty where it is not about one job (a pull that gave nothing)."""
+    """One operation of one client. `id` is empty if the event is not about one job (a pull that returned nothing)."""
 
     topic: str
     id: str
@@ -49,7 +49,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Common(TypedDict):
-    """The fields that every event has, for those who build one."""
+    """The fields that every event has, for code that builds events."""
 
     topic: str
     id: str
@@ -61,7 +61,7 @@ class Common(TypedDict):
 
 
 class Send(Event, frozen=True, kw_only=True, tag_field="op", tag="send"):
-    """`result` is the server's word (created, kept) when the outcome is ok. `digest`: `digest_of` the body's bytes."""
+    """A send. `result` is the server's answer (created, kept) if it is ok. `digest` is `digest_of` the body."""
 
     delay_ms: int
     digest: str
@@ -70,7 +70,7 @@ class Send(Event, frozen=True, kw_only=True, tag_field="op", tag="send"):
 
 
 class Deliver(Event, frozen=True, kw_only=True, tag_field="op", tag="deliver"):
-    """One job in the answer of one pull; the times are the pull's. Always ok: an unseen answer is a `Pull`."""
+    """One job in the answer to a pull; the times are the pull's. Always ok, because a lost answer is a `Pull`."""
 
     lease: str
     lease_ms: int
@@ -80,7 +80,7 @@ class Deliver(Event, frozen=True, kw_only=True, tag_field="op", tag="deliver"):
 
 
 class Pull(Event, frozen=True, kw_only=True, tag_field="op", tag="pull"):
-    """A pull that gave nothing, was refused, or whose answer was lost (then it may have leased jobs)."""
+    """A pull that returned nothing, was refused, or lost its answer (it may then have leased jobs)."""
 
 
 class Ack(Event, frozen=True, kw_only=True, tag_field="op", tag="ack"):
@@ -88,7 +88,7 @@ class Ack(Event, frozen=True, kw_only=True, tag_field="op", tag="ack"):
 
 
 class Release(Event, frozen=True, kw_only=True, tag_field="op", tag="release"):
-    """`delay_ms` is the wait that was asked for. `count` False: it costs no attempt."""
+    """A release. `delay_ms` is the requested delay. With `count` False it costs no attempt."""
 
     lease: str
     delay_ms: int = 0
@@ -106,20 +106,20 @@ class Cancel(Event, frozen=True, kw_only=True, tag_field="op", tag="cancel"):
 
 
 class Move(Event, frozen=True, kw_only=True, tag_field="op", tag="move"):
-    """A reschedule (or fire: delay 0): from now on the job is due `delay_ms` after this call."""
+    """A reschedule, or a fire (delay 0): the job is now due `delay_ms` after this call."""
 
     delay_ms: int
 
 
 class Fault(Event, frozen=True, kw_only=True, tag_field="op", tag="fault"):
-    """What the test did to the system: `code` names it. About no job; shown in every timeline."""
+    """A fault that the test injected; `code` names it. It belongs to no job and is shown in every timeline."""
 
 
 AnyEvent = Send | Deliver | Pull | Ack | Release | Extend | Cancel | Move | Fault
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """One job of the final dump (list API), as far as the checker asks about it."""
+    """One job of the final dump (list API), with the fields that the checker needs."""
 
     state: str
     attempts: int
@@ -130,26 +130,26 @@ Final = dict[tuple[str, str], Kept]
 
 
 def digest_of(body: bytes) -> str:
-    """Short name of a body: enough to see any change in it."""
+    """A short digest of a body, to detect any change in it."""
     return blake2b(body, digest_size=9).hexdigest()
 
 
 class Recorder:
-    """Collects the events of a run, in the order in which they completed. One per run; not for several threads."""
+    """Collects the events of a run in the order of their completion. One per run; not thread-safe."""
 
     def __init__(self) -> None:
         self.events: list[AnyEvent] = []
 
     @staticmethod
     def now_ns() -> int:
-        """The one clock of a history."""
+        """The history's only clock."""
         return time.monotonic_ns()
 
     def add(self, event: AnyEvent) -> None:
         self.events.append(event)
 
     def fault(self, what: str, invoke_ns: int) -> None:
-        """Note a fault that began at `invoke_ns` and whose immediate part is over now."""
+        """Record a fault that began at `invoke_ns` and whose immediate part is over now."""
         self.add(Fault(topic="", id="", invoke_ns=invoke_ns, complete_ns=self.now_ns(), outcome=Outcome.OK, code=what))
 
 
@@ -164,7 +164,7 @@ _decoder: msgspec.json.Decoder[AnyEvent | _FinalLine] = msgspec.json.Decoder(Any
 
 
 def write(path: Path, events: Iterable[AnyEvent], final: Final | None = None) -> None:
-    """Write a history, and the final dump after it if there is one, as JSON lines."""
+    """Write a history as JSON lines, followed by the final dump if there is one."""
     with path.open("wb") as file:
         for event in events:
             file.write(_encoder.encode(event) + b"\n")
@@ -187,7 +187,8 @@ def read(path: Path) -> tuple[list[AnyEvent], Final]:
 
 
 def explain(events: Iterable[AnyEvent], topic: str, id: str, final: Final | None = None) -> str:
-    """One job's timeline, one line an event, with the faults of the run between them. Times: ms since its first."""
+    """One job's timeline, one event per line, with the faults of the run in between. Times are ms since the job's first
+    event."""
     mine = [e for e in events if isinstance(e, Fault) or e.job == (topic, id)]
     own = [e for e in mine if not isinstance(e, Fault)]
     if not own:
@@ -201,7 +202,7 @@ def explain(events: Iterable[AnyEvent], topic: str, id: str, final: Final | None
         lines.append(_timeline_line(event, begin_ns))
     if final is not None:
         kept = final.get((topic, id))
-        lines.append(f"  in the end: {'not there' if kept is None else _kept_words(kept)}")
+        lines.append(f"  at the end: {'missing' if kept is None else _kept_words(kept)}")
     return "\n".join(lines)
 
 

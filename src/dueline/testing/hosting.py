@@ -1,4 +1,4 @@
-"""Workers inside a test's queue: on its event loop, in its time, with plain functions in the test's own thread."""
+"""Runs workers inside a test's queue: on its event loop, in virtual time, with plain functions in the test's thread."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ OUTCOMES = {Ending.DONE: "done", Ending.FAILED: "retry", Ending.SNOOZED: "snooze
 
 
 class PatientQueue(EngineQueue):
-    """A pull that waits does so until there is something: nothing else ends here, and a month of empty answers would
-    only cost time."""
+    """A queue whose waiting pulls never time out, because a virtual month of empty answers would only cost time."""
 
     def __init__(self, engine: Engine, namespace: str, longest_wait_ms: int) -> None:
         super().__init__(engine, namespace, UNJITTERED)
@@ -35,7 +34,7 @@ class PatientQueue(EngineQueue):
 
 
 class VirtualHost:
-    """`worker.host.Host` in a VirtualQueue. `running`: handlers under way now."""
+    """The `worker.host.Host` of a VirtualQueue. `running` counts the handlers that are running now."""
 
     def __init__(self, loop: VirtualLoop, queue: Queue, recorder: Recorder, now_ms: Callable[[], int]) -> None:
         self.queue: Queue = queue
@@ -68,7 +67,7 @@ class VirtualHost:
         return await self._loop.run_in_executor(None, contextvars.copy_context().run, work)
 
     async def _watch(self, context: Context, call_next: CallNext) -> Verdict:
-        """Write down what a handler did."""
+        """Record what a handler did."""
         at_ms = self._now_ms()
         self.running += 1
         try:

@@ -1,6 +1,6 @@
-"""Clients that are answered in this process: the real requests, the real API, no socket in between.
+"""Clients whose server is in this process: real requests and the real API, without a socket.
 
-A call that fails is tried again by the same law as any client's (`client.patience`), in virtual time.
+A failed call is retried by the same rules as any client's (`client.patience`), in virtual time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .virtual_loop import VirtualLoop
 T = TypeVar("T")
 
 URL = "http://virtual-queue"
-UNJITTERED = Patience(jitter=0)  # a test that is repeated takes the same way
+UNJITTERED = Patience(jitter=0)  # makes tests repeatable
 
 
 class Local:
@@ -33,7 +33,7 @@ class Local:
         self._patience = patience
 
     async def answer(self, call: Call[T]) -> Answer[T]:
-        """The tries of one call; on the virtual loop."""
+        """Make one call with its retries, on the virtual loop."""
         tries, begin_s = Tries(self._patience, call, 0.0), self.loop.time()
         while True:
             try:
@@ -52,9 +52,9 @@ class Local:
         return read_answer(call, response.status, answered, response.body)
 
     def wait(self, call: Call[T]) -> Answer[T]:
-        """The answer, for a thread; afterwards everything that follows from the call has happened."""
+        """Make the call from a thread. When it returns, all its immediate consequences have happened."""
         if self.loop.inside:
-            raise RuntimeError("a coroutine on the queue's event loop uses the async client, and awaits it")
+            raise RuntimeError("a coroutine on the queue's event loop must use the async client and await it")
         running = asyncio.run_coroutine_threadsafe(self.answer(call), self.loop)
         return self.loop.settled(running, may_wait=call.wait_ms > 0)
 

@@ -1,14 +1,14 @@
-"""A history of what clients did and saw, for tests of one's own: watched clients, and the judge of what they saw.
+"""Recorded clients for your own tests: a history of what they did and saw, checked against the server's guarantees.
 
     history = History()
     client = history.watch(server.client())
     client.send("orders", {"order": 7}, id="o-7")
     server.kill(); server.start()
     client.ack(*client.pull("orders"))
-    history.check()                        # raises Broken, with the timeline of every job that contradicts a promise
+    history.check()                        # raises Broken, with the timeline of every job that violates a guarantee
 
-Works with a real server (real time) and with a VirtualQueue (its time), not with both in one history. Not judged: jobs
-that are replaced or revived, and merge groups.
+Works with a real server (real time) or with a VirtualQueue (virtual time), but not with both in one history. Jobs that
+are replaced or revived, and merge groups, are not checked.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ T = TypeVar("T")
 
 
 class Broken(AssertionError):
-    """What clients saw contradicts a promise."""
+    """What clients saw violates a guarantee."""
 
 
 class History:
-    """What all watched clients did and saw. `judged`: `check` was called."""
+    """What all watched clients did and saw. `judged` is set once it was checked."""
 
     def __init__(self) -> None:
         self.events: list[h.AnyEvent] = []
@@ -52,22 +52,22 @@ class History:
         self._now_ns: Callable[[], int] | None = None
 
     def watch(self, client: Client, name: str = "") -> WatchedClient:
-        """A client that writes down what it does. Those of one history are of one server."""
+        """Wrap a client so that its calls are recorded. All clients of one history must use the same server."""
         virtual = isinstance(client, LocalClient)
         if self._clients and isinstance(self._clients[0], LocalClient) is not virtual:
-            raise ValueError("one history is of one clock: of a real server, or of a virtual queue")
+            raise ValueError("a history has one clock: that of a real server or of a virtual queue, not both")
         if self._now_ns is None:
             self._now_ns = client.now_ns if isinstance(client, LocalClient) else time.monotonic_ns
         self._clients.append(client)
         return WatchedClient(self, client, name or f"client-{len(self._clients)}")
 
     def fault(self, what: str) -> None:
-        """Note what the test does to the system now; it is shown between the events of a timeline."""
+        """Record what the test does to the system now; it is shown between the events of a timeline."""
         now_ns = self.now_ns()
         self.add(h.Fault(topic="", id="", invoke_ns=now_ns, complete_ns=now_ns, outcome=h.Outcome.OK, code=what))
 
     def report(self) -> Report:
-        """Read what is there in the end, and judge."""
+        """Read the final state from the server and check the history."""
         self.judged = True
         final: h.Final = {}
         for place, topic in self._topics:
@@ -76,7 +76,7 @@ class History:
         return check(self.events, final)
 
     def check(self) -> Report:
-        """The report. Raises Broken when a promise was broken."""
+        """Return the report, or raise Broken if a guarantee was violated."""
         report = self.report()
         if not report.ok:
             jobs = dict.fromkeys((violation.topic, violation.id) for violation in report.violations)
@@ -86,7 +86,7 @@ class History:
         return report
 
     def now_ns(self) -> int:
-        """The one clock of the history. Virtual time stands still: there the last digits are the order of the calls."""
+        """The history's clock. Virtual time stands still during calls, so its last digits count the calls instead."""
         return time.monotonic_ns() if self._now_ns is None else self._now_ns() + next(self._ticks)
 
     def add(self, *events: h.AnyEvent) -> None:
@@ -97,7 +97,7 @@ class History:
 
 
 class WatchedClient:
-    """The calls of a Client on single jobs, each written down."""
+    """The calls of a Client on single jobs, each recorded."""
 
     def __init__(self, history: History, client: Client, name: str) -> None:
         self.client = client
@@ -105,9 +105,9 @@ class WatchedClient:
         self._name = name
 
     def send(self, topic: str, body: Any = None, **options: Unpack[SendOptions]) -> Sent:
-        """As of Client. A send that joins a merge group is not watched: use the client itself."""
+        """As in Client. A send that joins a merge group cannot be recorded: use the client itself."""
         if options.get("merge") is not None:
-            raise ValueError("merge groups are not judged: send them with the client itself")
+            raise ValueError("merge groups are not checked: send them with the client itself")
         job = new_job(body, **options)
         options["id"] = job.id
 
@@ -125,7 +125,7 @@ class WatchedClient:
         return self._watched(topic, job.id or "", lambda: self.client.send(topic, body, **options), note)
 
     def pull(self, topic: str, max: int = 1, lease: Duration = "30s", wait: Duration = 0) -> tuple[LeasedJob, ...]:
-        """As of Client, of one topic; the lease is always said."""
+        """As in Client, for one topic and with an explicit lease."""
         lease_ms = duration_ms(lease, "lease")
 
         def note(common: h.Common, jobs: tuple[LeasedJob, ...] | None) -> list[h.AnyEvent]:
@@ -146,7 +146,7 @@ class WatchedClient:
         return self._watched(topic, "", lambda: self.client.pull(topic, max, lease, wait), note)
 
     def ack(self, job: LeasedJob) -> Outcome:
-        """As of Client."""
+        """As in Client."""
         return self._watched(
             job.topic, job.id, lambda: self.client.ack(job), lambda common, _: [h.Ack(**common, lease=job.lease)]
         )
@@ -154,7 +154,7 @@ class WatchedClient:
     def release(
         self, job: LeasedJob, delay: Duration = 0, error: str | None = None, count: bool = True, discard: bool = False
     ) -> Outcome:
-        """As of Client; the delay is always said."""
+        """As in Client, with an explicit delay."""
 
         def note(common: h.Common, done: Outcome | None) -> list[h.AnyEvent]:
             result = "" if done is None else done.result or ""
@@ -164,7 +164,7 @@ class WatchedClient:
         return self._watched(job.topic, job.id, lambda: self.client.release(job, delay, error, count, discard), note)
 
     def extend(self, job: LeasedJob, lease: Duration) -> Outcome:
-        """As of Client."""
+        """As in Client."""
 
         def note(common: h.Common, _: Outcome | None) -> list[h.AnyEvent]:
             return [h.Extend(**common, lease=job.lease, lease_ms=duration_ms(lease, "lease"))]
@@ -172,11 +172,11 @@ class WatchedClient:
         return self._watched(job.topic, job.id, lambda: self.client.extend(job, lease), note)
 
     def cancel(self, topic: str, id: str) -> Outcome:
-        """As of Client."""
+        """As in Client."""
         return self._watched(topic, id, lambda: self.client.cancel(topic, id), lambda common, _: [h.Cancel(**common)])
 
     def reschedule(self, topic: str, id: str, delay: Duration) -> Job:
-        """As of Client, by a delay: moments of the server's clock cannot be compared with the history's."""
+        """As in Client, but only by a delay, because the history cannot compare the server's clock with its own."""
 
         def note(common: h.Common, _: Job | None) -> list[h.AnyEvent]:
             return [h.Move(**common, delay_ms=duration_ms(delay))]
@@ -184,7 +184,7 @@ class WatchedClient:
         return self._watched(topic, id, lambda: self.client.reschedule(topic, id, delay), note)
 
     def fire(self, topic: str, id: str) -> Outcome:
-        """As of Client."""
+        """As in Client."""
         return self._watched(
             topic, id, lambda: self.client.fire(topic, id), lambda common, _: [h.Move(**common, delay_ms=0)]
         )
@@ -192,7 +192,7 @@ class WatchedClient:
     def _watched(
         self, topic: str, id: str, call: Callable[[], T], note: Callable[[h.Common, T | None], list[h.AnyEvent]]
     ) -> T:
-        """Do it and write down what is known about it afterwards."""
+        """Make the call and record what is known about it afterwards."""
         self._history.saw(self.client, topic)
         begin_ns = self._history.now_ns()
         try:
@@ -224,7 +224,7 @@ def _about(common: h.Common, id: str) -> h.Common:
 
 
 def _delay_ms(job: NewJob) -> int:
-    """The delay that was asked for; 0 for a moment, which the history cannot compare with its own clock."""
+    """The requested delay; 0 for an absolute time, which the history cannot compare with its own clock."""
     return job.delay_ms or 0 if job.delay is None else duration_ms(job.delay)
 
 

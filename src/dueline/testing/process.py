@@ -1,7 +1,7 @@
-"""A private `dueline serve` for tests: its own data folder, its own port, killed and started again at will.
+"""A private `dueline serve` for tests, with its own data folder and port, that can be killed and restarted.
 
-Only processes that were started here are ever signalled: the server by the pid we got from the fork, its children by
-walking down from that pid. Waiting for an end uses the kernel's notice (pidfd), not a poll.
+Only processes started here are ever signalled: the server by the pid from its fork, its children by walking down from
+that pid. Waiting for an exit uses the kernel's notification (pidfd), not polling.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ PORTS = (12_000, 32_000)
 
 
 class NotStarted(Exception):
-    """The server ended, or did not say that it is ready in time. The message has the end of its output."""
+    """The server exited, or did not report ready in time. The message contains the end of its output."""
 
 
 def free_port() -> int:
-    """A loopback port that nobody uses now, below those that the system gives to outgoing connections: one of them
-    might be gone before a server listens on it."""
+    """A free loopback port below the ephemeral range, because the system might give an ephemeral port to an outgoing
+    connection before the server listens on it."""
     while True:
         port = random.SystemRandom().randrange(*PORTS)
         with socket.socket() as probe:
@@ -40,7 +40,7 @@ def free_port() -> int:
 
 
 class ServerProcess:
-    """One server on one data folder. `start` and `stop` may follow each other any number of times."""
+    """One server on one data folder. It may be started and stopped any number of times."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class ServerProcess:
         return self._process is not None and self._process.returncode is None
 
     async def start(self, timeout_s: float = 45.0) -> None:
-        """Start it and wait for its ready line. It leads a process group of its own."""
+        """Start the server in its own process group and wait for its ready line."""
         where = ["--store", self.store_url] if self.store_url else ["--data", str(self.data)]
         command = [*DUELINE, "serve", "--listen", f"127.0.0.1:{self.port}", *where, *self.args]
         began = time.monotonic()
@@ -100,7 +100,7 @@ class ServerProcess:
         self.start_ms.append((time.monotonic() - began) * 1000)
 
     async def stop(self, timeout_s: float = 15.0) -> int:
-        """SIGTERM and wait; its exit code. Nothing happens when it does not run."""
+        """Send SIGTERM, wait, and return the exit code. Does nothing if the server is not running."""
         if self._process is None:
             return 0
         if self.running:
@@ -108,7 +108,7 @@ class ServerProcess:
         return await self.ended(timeout_s)
 
     async def ended(self, timeout_s: float = 15.0) -> int:
-        """Wait for its end, whoever asked for it; its exit code. (A second SIGTERM would hurry it.)"""
+        """Wait for the exit, whatever caused it, and return the exit code. (A second SIGTERM would hurry it.)"""
         if self._process is None:
             return 0
         try:
@@ -121,7 +121,7 @@ class ServerProcess:
         return code
 
     async def kill(self) -> None:
-        """kill -9 of the server process alone."""
+        """kill -9 the server process only."""
         if self._process is not None:
             if self.running:
                 self._process.kill()
@@ -129,7 +129,7 @@ class ServerProcess:
             await self._finish_reading()
 
     async def kill_group(self) -> None:
-        """kill -9 of the server's process group, as a terminal or a service manager would."""
+        """kill -9 the server's process group, as a terminal or a service manager would."""
         assert self._process is not None
         if self.running:
             os.killpg(self.pid, signal.SIGKILL)
@@ -141,11 +141,11 @@ class ServerProcess:
         os.kill(self.pid, number)
 
     def store_pid(self) -> int | None:
-        """The embedded store, if it runs now."""
+        """The pid of the embedded store, if it is running."""
         return next((pid for pid in descendants(self.pid) if _is_store(pid)), None)
 
     def workers(self) -> list[int]:
-        """The other descendants of the server."""
+        """The pids of the server's other descendants."""
         return [pid for pid in descendants(self.pid) if not _is_store(pid)]
 
     async def _read(self, process: asyncio.subprocess.Process, ready: asyncio.Event) -> None:
@@ -157,7 +157,7 @@ class ServerProcess:
                 ready.set()
 
     async def _finish_reading(self) -> None:
-        """The pipe ends when the last holder of it is gone, which may be a store that outlives its server."""
+        """Wait for the end of the output. A store that outlives its server may still hold the pipe."""
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
@@ -196,7 +196,7 @@ def _lives(pid: int) -> bool:
 
 
 async def ended(pid: int, timeout_s: float = 10.0) -> bool:
-    """Wait until process `pid` is no more. False: it still lives."""
+    """Wait until process `pid` has exited. False if it is still alive."""
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -216,7 +216,7 @@ async def ended(pid: int, timeout_s: float = 10.0) -> bool:
 
 
 def kill_store(server: ServerProcess) -> int | None:
-    """kill -9 of the embedded store; its pid, None when there was none at that moment."""
+    """kill -9 the embedded store. Returns its pid, or None if there was none at that moment."""
     pid = server.store_pid()
     if pid is not None:
         try:

@@ -1,14 +1,14 @@
-"""The pytest plugin `dueline`: fixtures for programs that use Dueline. `pip install "dueline[testing]"` is enough.
+"""The pytest plugin `dueline`: fixtures for programs that use Dueline. `pip install "dueline[testing]"` enables it.
 
     dueline_queue         a queue inside the test, in virtual time            testing.queue.VirtualQueue
-    dueline_make_queue    the same, made by the test: start time, trouble     VirtualQueue(...)
+    dueline_make_queue    the same, with arguments: start time, faults        VirtualQueue(...)
     dueline_clock         its clock: dueline_clock.advance("30d")
     dueline_client        a Client of it
     dueline_recorder      what was sent, what was handled                     testing.recorder.Recorder
     dueline_server        a real server with its own data (dueline[server])   testing.server.PrivateServer
-    dueline_history       clients whose calls are written down and judged     testing.witnessed.History
+    dueline_history       clients whose calls are recorded and checked        testing.observed.History
 
-Nothing but this file is loaded until a test asks for one of them.
+Only this file is imported until a test uses one of the fixtures.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def dueline_make_queue() -> Iterator[Callable[..., VirtualQueue]]:
-    """Makes open queues in virtual time with the arguments of VirtualQueue; closes them after the test."""
+    """Makes open queues in virtual time, with the arguments of VirtualQueue. They are closed after the test."""
     from .queue import VirtualQueue
 
     made: list[VirtualQueue] = []
@@ -48,7 +48,7 @@ def dueline_make_queue() -> Iterator[Callable[..., VirtualQueue]]:
 
 @pytest.fixture
 def dueline_queue(dueline_make_queue: Callable[..., VirtualQueue]) -> VirtualQueue:
-    """A queue inside the test, in virtual time, that begins at the real time."""
+    """A queue inside the test, in virtual time that starts at the real time."""
     return dueline_make_queue()
 
 
@@ -81,7 +81,7 @@ def dueline_server(tmp_path: Path) -> Iterator[PrivateServer]:
 
 @pytest.fixture
 def dueline_history() -> Iterator[History]:
-    """A history of what clients did and saw. It is judged at the end of the test, if the test has not done so."""
+    """A history of what clients did and saw. It is checked at the end of the test, unless the test did so itself."""
     from .observed import History
 
     history = History()

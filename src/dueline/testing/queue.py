@@ -6,12 +6,12 @@
         queue.clock.advance("15d")
         assert queue.recorder.bodies("reminders") == [{"user": 7}]
 
-Nothing is kept when it is closed: the memory store is the readable model that the real one is compared with, and no way
-to run anything. There is no socket, no process and no sleep; fifteen days take as long as what happens in them.
+Nothing is kept after `close`: the memory store is the readable model that the real store is compared with, and is not
+meant for production. There is no socket, no process and no sleep; fifteen days take only as long as the work in them.
 
-Time stands still between the calls of a test. A call of the client returns when it is answered and everything that
-follows from it now has happened, handlers included. Coroutines run on the queue's own event loop, plain functions in
-the test's thread (see `virtual_loop`).
+Time stands still between the calls of a test. A client call returns when it is answered and all its immediate
+consequences have happened, handlers included. Coroutines run on the queue's own event loop, plain functions in the
+test's thread (see `virtual_loop`).
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from .virtual_loop import GRACE_S, VirtualLoop
 T = TypeVar("T")
 
 NEVER_MS = 50 * 366 * 86_400_000
-LIMITS = Limits(max_wait_ms=NEVER_MS)  # nobody's connection ends here: a worker waits once, for as long as it takes
+LIMITS = Limits(max_wait_ms=NEVER_MS)  # there are no connections to time out: a worker's pull waits as long as it takes
 
 
 class QueueClock:
-    """The time of a queue, which passes when it is told to."""
+    """A queue's clock, which moves only when the test moves it."""
 
     def __init__(self, loop: VirtualLoop, start_ms: int) -> None:
         self._loop = loop
@@ -60,17 +60,17 @@ class QueueClock:
 
     @property
     def now(self) -> datetime:
-        """The same, in UTC. It starts as the real time, so that programs which look at the real clock agree with it."""
+        """The time in UTC. It starts at the real time, so that it agrees with programs that read the real clock."""
         return datetime_of(self.now_ms)
 
     def advance(self, by: Duration = 0) -> None:
-        """Let time pass ("30d", seconds, a timedelta); everything that becomes due happens at its moment, in order.
-        Returns when nothing is left to do now."""
+        """Let time pass ("30d", seconds, a timedelta). Everything that becomes due happens at its time, in order.
+        Returns when nothing is left to do."""
         end_ms = self.now_ms + duration_ms(by, "by")
         self._loop.pass_time(max(0.0, (end_ms - self._start_ms) / 1000 - self._loop.time()))
 
     def advance_to(self, moment: Moment) -> None:
-        """Let time pass until then; not at all when that is past."""
+        """Let time pass until `moment`; do nothing if that is in the past."""
         self.advance(max(0, moment_ms(moment, "moment") - self.now_ms) / 1000)
 
     async def async_advance(self, by: Duration = 0) -> None:
@@ -92,9 +92,9 @@ class _LoopTimer:
 
 
 class VirtualQueue:
-    """`start`: the time at which it begins, else the real one. `trouble`: what goes wrong with its store (`flaky`).
-    `namespace_ids`: namespaces whose ids are unique over all topics. Use it in a with block, or `open` and `close`
-    it."""
+    """A queue in virtual time. `start` is its start time; the default is the real time. `trouble` injects faults into
+    its store (`flaky`). `namespace_ids` lists the namespaces whose ids are unique over all topics. Use it in a with
+    block, or call `open` and `close`."""
 
     def __init__(
         self,
@@ -133,10 +133,10 @@ class VirtualQueue:
             self.run(self._open())
 
     def close(self) -> None:
-        """End everything. It may be called twice."""
+        """Stop everything. It may be called twice."""
         if self._engine is not None and not self.loop.is_closed():
             self.store.calm()
-            # Handlers that have not begun do not begin any more: they are cancelled with their worker.
+            # Handlers that have not started yet are cancelled with their worker.
             self.loop.wait_for(asyncio.run_coroutine_threadsafe(self._close(), self.loop), errands=False)
         self.loop.end()
 
@@ -145,16 +145,16 @@ class VirtualQueue:
         assert self._engine is not None, "the queue is not open"
         return self._engine
 
-    # -- talking to it
+    # -- clients
 
     @property
     def client(self) -> LocalClient:
-        """A `dueline.Client` that is answered by this queue."""
+        """A `dueline.Client` of this queue."""
         return self.clients("default")[0]
 
     @property
     def async_client(self) -> LocalAsyncClient:
-        """A `dueline.AsyncClient` that is answered by this queue, in whatever event loop it is used."""
+        """A `dueline.AsyncClient` of this queue, usable in any event loop."""
         return self.clients("default")[1]
 
     def clients(self, namespace: str) -> tuple[LocalClient, LocalAsyncClient]:
@@ -168,7 +168,7 @@ class VirtualQueue:
         return self._clients[namespace]
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the queue's event loop, letting as much time pass as it needs; its result."""
+        """Run a coroutine on the queue's event loop, let as much time pass as it needs, and return its result."""
         if self.loop.inside:
             work.close()
             raise RuntimeError("this is the queue's own event loop: await it")
@@ -176,13 +176,13 @@ class VirtualQueue:
         return self.loop.wait_for(running)
 
     def settle(self) -> None:
-        """Let everything happen that is to happen now. No time passes."""
+        """Run everything that is due now. No time passes."""
         self.loop.pass_time(0)
 
     # -- workers
 
     def host(self, worker: Worker, namespace: str = "default") -> Worker:
-        """Have a worker's sends go to this queue, whatever URL it was made with, without starting it."""
+        """Direct a worker's sends to this queue, whatever its URL, without starting the worker."""
         queue = PatientQueue(self.engine, namespace, self._limits.max_wait_ms)
         self._hosts.append(host := VirtualHost(self.loop, queue, self.recorder, self.clock))
         worker.live_in(host)
@@ -190,7 +190,7 @@ class VirtualQueue:
         return worker
 
     def work(self, worker: Worker, namespace: str = "default") -> Worker:
-        """Start a worker in this queue. It is stopped when the queue is closed, and then has its own URL again."""
+        """Start a worker in this queue. It stops when the queue is closed, and then uses its own URL again."""
         if worker not in self._workers:
             self.host(worker, namespace)
         self.run(worker.start())
@@ -198,14 +198,14 @@ class VirtualQueue:
         return worker
 
     def stop(self, worker: Worker) -> None:
-        """Stop a worker: what it holds is given back. It may be started again."""
+        """Stop a worker. Its leased jobs are released. It may be started again."""
         self.run(worker.stop(0))
 
-    # -- life
+    # -- opening and closing
 
     async def _open(self) -> None:
         await self.store.start()
-        # Nobody else uses this store, so there is nothing to look for from time to time: a year of rest costs nothing.
+        # Nobody else uses this store, so nothing needs polling: an idle year costs nothing.
         self._engine = RecordingEngine(
             self.store,
             self._limits,

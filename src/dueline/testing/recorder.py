@@ -1,10 +1,10 @@
-"""What a test sees of a queue: every job that was sent, and every run of a handler, in order.
+"""Records for a test what its queue did: every job that was sent, and every run of a handler, in order.
 
     recorder.sent("orders.close")        [SentJob(id="close-7", body={"order": 7}, ...)]
     recorder.handled("orders.close")     [HandledJob(id="close-7", attempt=1, outcome="done", ...)]
-    recorder.failed()                    those that ended with an exception
+    recorder.failed()                    the runs that ended with an exception
 
-Sends that were refused are not there. Jobs that the engine itself sends on (on_dead) are no sends of the program.
+Refused sends are not recorded. Neither are jobs that the engine itself sends (on_dead).
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from ..engine.job import BodyKind
 
 
 class SentJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A send that was answered with success. `result`: created | kept | replaced | appended; `id` of a merge: the
-    group's."""
+    """A successful send. `result` is created, kept, replaced or appended. For a merge, `id` is the group's id."""
 
     namespace: str
     topic: str
@@ -38,13 +37,13 @@ class SentJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def delay_ms(self) -> int:
-        """From the send to the due time."""
+        """The time from the send to the due time."""
         return max(0, self.due_at_ms - self.at_ms)
 
 
 class HandledJob(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a topic's handlers. `outcome`: done, failed, cancelled, or what the handler asked for: retry,
-    snooze, discard. `error`: what was raised."""
+    """One run of a topic's handlers. `outcome` is done, failed, cancelled, or what the handler requested: retry,
+    snooze, discard. `error` is what was raised."""
 
     topic: str
     id: str
@@ -76,11 +75,11 @@ class Recorder:
         return [run for run in self.handled(topic) if run.outcome == "failed"]
 
     def bodies(self, topic: str) -> list[Any]:
-        """The bodies that the handlers of a topic were done with, in order."""
+        """The bodies that a topic's handlers finished, in order."""
         return [run.body for run in self.handled(topic) if run.outcome == "done"]
 
     def clear(self) -> None:
-        """Forget what was seen so far."""
+        """Drop all records so far."""
         with self._lock:
             self._sent.clear()
             self._handled.clear()
@@ -139,7 +138,7 @@ class RecordingEngine(Engine):
 
 
 def value_of(body: bytes, kind: BodyKind) -> Any:
-    """A body as a test wants to compare it: the JSON value, the text, or the bytes."""
+    """A body in the form that a test compares: the JSON value, the text, or the bytes."""
     if kind is BodyKind.JSON:
         return msgspec.json.decode(body)
     return body.decode() if kind is BodyKind.TEXT else body

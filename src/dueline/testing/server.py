@@ -1,11 +1,11 @@
-"""A private, real `dueline serve` for a test: its own data folder, its own port, an embedded store that is fsynced.
+"""A real, private `dueline serve` for a test: its own data folder and port, and an embedded store with fsync.
 
     with PrivateServer(tmp_path / "data") as server:
         with server.client() as client: ...
         server.kill()                    # kill -9
         server.start()                   # the same data, the same port
 
-It needs `dueline[server]`. It ends with the test process, whatever ends that.
+It needs `dueline[server]`. It stops when the test process ends, however that ends.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ STOP_WITHIN_S = 15.0
 
 
 class PrivateServer:
-    """One server on one folder. `start` and `stop` may follow each other any number of times.
+    """One server on one folder. It may be started and stopped any number of times.
 
-    `args` are added to the command, `env` to its environment; the test's own DUELINE_ variables do not reach it."""
+    `args` are added to the command, `env` to its environment; the test's own DUELINE_ variables are not passed on."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class PrivateServer:
         self.stop()
 
     def start(self, within_s: float = START_WITHIN_S) -> None:
-        """Start it and wait until it is ready. Raises NotStarted with the end of its output."""
+        """Start it and wait until it is ready. Raises NotStarted, with the end of the output."""
         if self.running:
             return
         from ..store.valkey.parent_death import ends_with_parent
@@ -91,7 +91,7 @@ class PrivateServer:
             stderr=subprocess.STDOUT,
             text=True,
             env={**kept, **self._env},
-            start_new_session=True,  # Ctrl-C is for the test, which then stops the server
+            start_new_session=True,  # Ctrl-C must reach only the test, which then stops the server
             preexec_fn=ends_with_parent(any_thread=True),
         )
         ready: queue.SimpleQueue[bool] = queue.SimpleQueue()
@@ -106,7 +106,7 @@ class PrivateServer:
             raise NotStarted(f"{' '.join(command)}\n" + "\n".join(self.output[-30:]))
 
     def stop(self) -> int:
-        """SIGTERM and wait; its exit code. 0 when it was never started."""
+        """Send SIGTERM, wait, and return the exit code; 0 if it was never started."""
         return self._end(signal.SIGTERM)
 
     def kill(self) -> None:

@@ -1,4 +1,4 @@
-"""Timers on a virtual clock: time passes when it is told to, and everything that waits for it happens in order.
+"""Timers on a virtual clock: time passes only when a test advances it, and timers fire in order.
 
 clock = VirtualClock()
 timer = VirtualTimer(clock)
@@ -15,12 +15,12 @@ from collections.abc import Callable
 
 from .clock import VirtualClock
 
-STEPS = 60  # turns of a loop that cannot be looked into, in which what was set off has happened: nothing really waits
-MOST_STEPS = 100_000  # of one that can: whoever is not done by then goes round in circles
+STEPS = 60  # turns of a loop whose queue cannot be inspected; enough, because nothing waits for real I/O
+MOST_STEPS = 100_000  # turns of one that can be inspected; more than this is an endless loop
 
 
 class VirtualHandle:
-    """A call that can be taken back."""
+    """A scheduled call that can be cancelled."""
 
     def __init__(self, callback: Callable[[], object]) -> None:
         self.callback: Callable[[], object] | None = callback
@@ -30,7 +30,7 @@ class VirtualHandle:
 
 
 class VirtualTimer:
-    """Timers on the store's virtual clock. `sleeping` are the moments (ms from the start) that something waits for."""
+    """Timers on the store's virtual clock. `sleeping` lists the pending timers' times, in ms since the start."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
@@ -52,7 +52,7 @@ class VirtualTimer:
         return sorted(round(at * 1000) for at, _, handle in self._heap if handle.callback is not None)
 
     async def advance(self, by_ms: int) -> None:
-        """Let time pass, stopping at every timer on the way, and let everything that follows from it happen."""
+        """Let time pass, stopping at every timer on the way, and run everything that follows from it."""
         await settled()
         end_s = self.time() + by_ms / 1000
         while self._heap and self._heap[0][0] <= end_s + 1e-9:
@@ -71,14 +71,14 @@ class VirtualTimer:
 
 
 async def settled() -> None:
-    """Run the event loop until what was set off has happened. The reference store never really waits.
+    """Run the event loop until all started work is done. The reference store never waits for real I/O.
 
-    Where asyncio's own loop lets us see that nothing is left to run, that is the end of it: a day of virtual time has
-    thousands of moments at which next to nothing happens."""
+    With asyncio's own loop we can see when nothing is left to run, and stop at once. That matters, because a day of
+    virtual time has thousands of moments at which almost nothing happens."""
     ready = getattr(asyncio.get_running_loop(), "_ready", None)
     for _ in range(STEPS if ready is None else MOST_STEPS):
         await asyncio.sleep(0)
         if ready is not None and not ready:
             return
     if ready is not None:
-        raise RuntimeError("something runs on and on without time passing")
+        raise RuntimeError("endless loop: work goes on without time passing")

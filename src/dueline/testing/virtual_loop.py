@@ -1,17 +1,17 @@
-"""An event loop whose time stands still until somebody lets it pass; then it jumps from timer to timer.
+"""An event loop in virtual time: time stands still until a thread lets it pass, then jumps from timer to timer.
 
-Everything on it lives in virtual time: `asyncio.sleep`, timeouts, the engine, workers and their handlers. It runs in a
-thread of its own. Others (a test, its threads, its own event loops) give it work and wait in `wait_for`:
+Everything on it uses virtual time: `asyncio.sleep`, timeouts, the engine, workers and their handlers. It runs in its
+own thread. Other threads (of a test, or of its own event loops) submit work and wait in `wait_for`:
 
-    the loop is idle           nothing is ready to run, and nothing outside of it is under way for it
-    somebody waits             time jumps to the next timer, but not past what the waiter allows; then it is idle again
-    nobody waits               time stands still
+    the loop is idle           nothing is ready to run, and it waits for no function in another thread
+    idle, a thread waits       time jumps to the next timer, but not past the waiter's limit
+    idle, no thread waits      time stands still
 
-`run_in_executor` runs in the thread that waits, one call after the other, so a test and the plain functions that its
-workers call share one thread, and with it database connections and transactions. While such a call runs, no time
-passes.
+`run_in_executor` runs functions in the waiting thread, one after the other. So a test and the plain functions of its
+workers share one thread, and with it database connections and transactions. No time passes while such a function runs.
 
-Two documented seams of asyncio are used: the selector that a loop is given, and its method `time`; and one attribute.
+This relies on two documented features of asyncio, a loop's own selector and its method `time`, and on one private
+attribute.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ Ts = TypeVarTuple("Ts")
 
 GRACE_S = 0.2
 RESOLUTION_S = 1e-6
-CLEAN_UP_S = 60.0  # of virtual time, for tasks that are left at the end
+CLEAN_UP_S = 60.0  # virtual time for tasks that are left at the end
 
 
 class NothingWillHappen(RuntimeError):
-    """What is waited for needs something that no timer will ever bring about."""
+    """The wait can never end: no timer is left that could make it happen."""
 
 
 class Wait:
-    """Somebody lets time pass: until `until_s`, or until `over` says so. `reached` is set in the loop's thread.
-    `nested`: it waits inside a plain function that the loop has given to its thread."""
+    """A thread that lets time pass: until `until_s`, or until `over` returns True. `reached` is set in the loop's
+    thread. `nested` is set if it waits inside a plain function that the loop runs in its thread."""
 
     def __init__(self, until_s: float, over: Callable[[], bool]) -> None:
         self.until_s = until_s
@@ -49,24 +49,24 @@ class Wait:
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Made in any thread, run by `start`. `attentive` says that something on the loop may be waiting for real sockets
-    or threads: before time passes, they get `grace_s` real seconds to answer."""
+    """Create it in any thread, then call `start`. `attentive` means that something on the loop may wait for real
+    sockets or threads: before time passes, they get `grace_s` real seconds to answer."""
 
     def __init__(self, grace_s: float = GRACE_S) -> None:
         self._now_s = 0.0
         self._waits: list[Wait] = []
-        self._outside = 0  # calls of run_in_executor that have not come back
+        self._outside = 0  # calls of run_in_executor that have not returned
         self._errands: deque[Callable[[], None]] = deque()
-        self._news = threading.Condition()  # of errands, and of waits that are over
-        self._here = threading.local()  # .busy: this thread is doing an errand
+        self._news = threading.Condition()  # notified about new errands and finished waits
+        self._here = threading.local()  # .busy: this thread is running an errand
         self._grace_s = grace_s
         self._owner = threading.current_thread()
         self._thread: threading.Thread | None = None
         self._known_threads: set[threading.Thread] = set()
         self.attentive: Callable[[], bool] = lambda: False
         super().__init__(_IdleSelector(self._idle))
-        # asyncio's own: timers that are closer than this are due. After 97 days its nanosecond is lost in the rounding
-        # of the sum, and a timer that is due now would be waited for without end.
+        # asyncio's private attribute: timers closer than this are due. Its default is a nanosecond, which is lost to
+        # rounding after 97 days; a timer that is due now would then never fire.
         self._clock_resolution = RESOLUTION_S
 
     def time(self) -> float:
@@ -80,7 +80,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self._known_threads = {*threading.enumerate()}
 
     def end(self) -> None:
-        """Cancel what is left, stop and close. It may be called twice, and before `start`; not on the loop itself."""
+        """Cancel all tasks, stop and close. May be called twice and before `start`, but not from the loop itself."""
         if self.is_closed():
             return
         if self._thread is not None:
@@ -90,24 +90,25 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @property
     def inside(self) -> bool:
-        """Whether this is the loop's own thread, which must not wait for itself."""
+        """Whether this is the loop's own thread, which must not block on itself."""
         return self._thread is threading.current_thread()
 
     # -- from other threads
 
     def wait_for(self, work: Future[T], errands: bool = True) -> T:
-        """Let as much time pass as `work` needs, and give its result. `errands`: this thread may run plain functions
-        meanwhile."""
+        """Let as much time pass as `work` needs, and return its result. With `errands`, this thread runs plain
+        functions for the loop meanwhile."""
         wait = Wait(math.inf, work.done)
-        # The loop looks at `over` when it has nothing else to do, so it must hear of an end that comes from outside.
+        # The loop checks `over` only when it is idle, so wake it if `work` is completed from outside.
         work.add_done_callback(lambda _: None if self.is_closed() else self.call_soon_threadsafe(_nothing))
         self._wait(lambda: wait, errands)
         return work.result()
 
     def settled(self, work: Future[T], may_wait: bool = False) -> T:
-        """The result of `work`; in the thread that made the loop, after everything that follows from it has happened.
+        """The result of `work`. In the thread that made the loop, its immediate consequences have happened too.
 
-        Other threads do no errands for what is answered at once: plain functions belong into that first thread."""
+        Other threads run no errands while they wait for an immediate answer: plain functions belong in that first
+        thread."""
         if self._owner is not threading.current_thread():
             return self.wait_for(work, errands=may_wait)
         try:
@@ -117,12 +118,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 self.pass_time(0)
 
     def pass_time(self, by_s: float) -> None:
-        """Let time pass, and return when everything that follows from it has happened. 0: what is due now."""
+        """Let time pass, and return when everything that follows from it has happened. 0 runs what is due now."""
         self._wait(lambda: Wait(self._now_s + by_s, _never), errands=True)
 
     def _wait(self, make: Callable[[], Wait], errands: bool) -> None:
-        """Wait, and do meanwhile what the loop wants done in this thread. A plain function that waits is no work that
-        the loop has to wait for."""
+        """Wait, and meanwhile run the loop's errands in this thread. While a plain function waits here, the loop does
+        not wait for that function."""
         if self.inside:
             raise RuntimeError(
                 "this thread is the event loop and cannot wait for itself: use the async form, and await it"
@@ -155,12 +156,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self._news.notify_all()
 
     def _went_on(self, reached: Future[None]) -> None:
-        """A thread waits no longer; if its wait is not over, because something was raised in it."""
+        """A thread no longer waits. If its wait is not over, it left because of an exception."""
         for wait in [wait for wait in self._waits if wait.reached is reached]:
             self._leave(wait)
 
     def _leave(self, wait: Wait) -> None:
-        """A wait is over. The function that waited is under way again, before its thread has heard of it."""
+        """A wait is over. The function that waited counts as running again, even before its thread resumes."""
         self._waits.remove(wait)
         self._outside += wait.nested
 
@@ -169,7 +170,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def run_in_executor(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, executor: Any, func: Callable[[*Ts], T], *args: *Ts
     ) -> asyncio.Future[T]:
-        """Run it in the thread that waits for this loop, whatever executor was meant."""
+        """Run the function in the thread that waits for this loop; `executor` is ignored."""
         result: asyncio.Future[T] = self.create_future()
         self._outside += 1
 
@@ -194,13 +195,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 return
             if error is None:
                 result.set_result(value)
-            elif isinstance(error, StopIteration):  # a future takes everything but this one
+            elif isinstance(error, StopIteration):  # the only exception that a future does not accept
                 result.set_exception(RuntimeError(f"a function raised {error!r}"))
             else:
                 result.set_exception(error)
 
         def drop(_: object) -> None:
-            """Cancelled before it was begun: nobody need do it any more."""
+            """It was cancelled before it started: remove it."""
             with self._news:
                 if errand in self._errands:
                     self._errands.remove(errand)
@@ -221,7 +222,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self.run_until_complete(self._cancelled(left))
 
     async def _cancelled(self, tasks: set[asyncio.Task[Any]]) -> None:
-        """Cancel what is left at the end, and let it clean up in virtual time."""
+        """Cancel the remaining tasks, and let them clean up in virtual time."""
         for task in tasks:
             task.cancel()
         ending = asyncio.ensure_future(asyncio.wait(tasks, timeout=CLEAN_UP_S))
@@ -236,7 +237,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             return real.select(None)
         if self._expects(real) and (events := real.select(self._grace_s)):
             return events
-        # A plain function that waits decides alone: those in whose time it runs are not done before it is.
+        # Nested waits go first, because the outer waits cannot end before them.
         deciding = [wait for wait in self._waits if wait.nested] or self._waits
         if deciding is self._waits and self._reached(lambda wait: wait.until_s <= self._now_s):
             return []
@@ -248,13 +249,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._stuck(real)
 
     def _expects(self, real: selectors.BaseSelector) -> bool:
-        """Whether something outside may be about to answer: a socket is open, or a thread was begun since the start."""
+        """Whether an answer from outside may be pending: a socket is open, or a thread was started since."""
         if not self.attentive():
             return False
         return len(real.get_map()) > 1 or not self._known_threads.issuperset(threading.enumerate())
 
     def _reached(self, ends: Callable[[Wait], bool]) -> bool:
-        """Tell those who have waited long enough. True: there were some."""
+        """Wake the threads whose waits are over. True if there were any."""
         ended = [wait for wait in self._waits if ends(wait)]
         for wait in ended:
             self._leave(wait)
@@ -262,7 +263,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return bool(ended)
 
     def _stuck(self, real: selectors.BaseSelector) -> list[_Ready]:
-        """No timer is left, and none of those who wait has an end. Something outside may still come, for a moment."""
+        """No timer is left, and no wait has an end. Allow a moment for something from outside, then fail the waits."""
         if events := real.select(self._grace_s):
             return events
         for wait in [*self._waits]:
@@ -275,7 +276,7 @@ _Ready = tuple[selectors.SelectorKey, int]
 
 
 class _IdleSelector(selectors.BaseSelector):
-    """The real selector, which asks before it sleeps."""
+    """The real selector, which calls the loop before it sleeps."""
 
     def __init__(self, idle: Callable[[float | None, selectors.BaseSelector], list[_Ready]]) -> None:
         self._real = selectors.DefaultSelector()

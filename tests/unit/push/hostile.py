@@ -119,17 +119,17 @@ NAMES: list[tuple[str, list[str]]] = [
 
 FORMS: list[tuple[str, str]] = [
     # URLs that are understood and not called
-    ("ftp://files.example/", "only http and https are called, not ftp"),
-    ("gopher://127.0.0.1:6379/_FLUSHALL", "only http and https are called, not gopher"),
-    ("ws://socket.example/", "only http and https are called, not ws"),
-    ("file://host/etc/passwd", "only http and https are called, not file"),
+    ("ftp://files.example/", "only http and https are allowed, not ftp"),
+    ("gopher://127.0.0.1:6379/_FLUSHALL", "only http and https are allowed, not gopher"),
+    ("ws://socket.example/", "only http and https are allowed, not ws"),
+    ("file://host/etc/passwd", "only http and https are allowed, not file"),
     (
         "http://user:password@shop.example/",
-        "a URL with a user or a password is not called; send them as a header of the target",
+        "a URL must not contain a user or password; send them in a header of the target",
     ),
     (
         "http://shop.example@127.0.0.1/",
-        "a URL with a user or a password is not called; send them as a header of the target",
+        "a URL must not contain a user or password; send them in a header of the target",
     ),
     ("http://[fe80::1%25eth0]/", "an address with a zone is one of this host's own links"),
     ("http://[::1%lo]/", "an address with a zone is one of this host's own links"),

@@ -107,13 +107,13 @@ def test_localhost_is_as_open_as_loopback() -> None:
 def test_a_list_of_ports_holds_for_all_that_is_not_on_the_allow_list() -> None:
     egress = Egress(["10.0.0.0/8", "billing.corp"], ports=[80, 443])
     assert [egress.objection(PUBLIC, port) for port in (80, 443)] == [None, None]
-    assert egress.objection(PUBLIC, 22) == "on port 22, which is not called"
+    assert egress.objection(PUBLIC, 22) == "on port 22, which is not allowed"
     assert egress.objection("10.0.0.1", 22) is None
     assert egress.objection(PUBLIC, 22, "billing.corp") is None
     with pytest.raises(EgressRefused, match="port 22"):
         egress.check_url(f"http://{PUBLIC}:22/")
     egress.check_url("http://shop.example:22/")  # it may resolve into 10.0.0.0/8: the connect decides
-    with pytest.raises(EgressRefused, match="port 22 is not called"):
+    with pytest.raises(EgressRefused, match="port 22 is not allowed"):
         Egress(ports=[80]).check_url("http://shop.example:22/")
 
 

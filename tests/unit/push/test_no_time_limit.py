@@ -39,7 +39,7 @@ def give_spring_workers(world: World) -> list[str]:
         world.timer.call_later(limit_ms / 1000, over.set)
         await over.wait()
         if limit_ms < WORK_MS:
-            raise CallFailed("timeout", "no whole answer in time")
+            raise CallFailed("timeout", "no complete answer in time")
         return answer()
 
     world.target.call = call  # pyright: ignore[reportAttributeAccessIssue]

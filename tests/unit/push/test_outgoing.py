@@ -234,7 +234,7 @@ def dripping(head: bytes, drop: bytes) -> Talk:
 def test_a_target_that_does_not_come_to_an_end_is_cut_off(run: Run[Any], talk: Talk) -> None:
     result = run(asked(talk, timeout_ms=300))
     # A head without end may reach the limit for headers first; either way it is over.
-    assert told(result) in [("timeout", "no whole answer in time"), ("protocol", "what was answered is not HTTP")]
+    assert told(result) in [("timeout", "no complete answer in time"), ("protocol", "the answer is not HTTP")]
 
 
 def flooding(head: bytes, flood: bytes) -> Talk:
@@ -353,12 +353,12 @@ def test_an_excerpt_is_text_whatever_came(run: Run[Any]) -> None:
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhal",
             "the connection ended before the answer did",
         ),
-        (b"SSH-2.0-OpenSSH_9.2p1\r\n\r\n", "what was answered is not HTTP"),
-        (b"\x00\xff\xfe garbage \r\n\r\n", "what was answered is not HTTP"),
-        (b"HTTP/1.1 abc OK\r\n\r\n", "what was answered is not HTTP"),
-        (b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n", "what was answered is not HTTP"),
-        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000 + b"\r\n\r\n", "what was answered is not HTTP"),
-        (b"HTTP/1.1 200 OK\r\n" + b"X: 1\r\n" * 1000 + b"\r\n", "what was answered is not HTTP"),
+        (b"SSH-2.0-OpenSSH_9.2p1\r\n\r\n", "the answer is not HTTP"),
+        (b"\x00\xff\xfe garbage \r\n\r\n", "the answer is not HTTP"),
+        (b"HTTP/1.1 abc OK\r\n\r\n", "the answer is not HTTP"),
+        (b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n", "the answer is not HTTP"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000 + b"\r\n\r\n", "the answer is not HTTP"),
+        (b"HTTP/1.1 200 OK\r\n" + b"X: 1\r\n" * 1000 + b"\r\n", "the answer is not HTTP"),
         (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "answered 101"),
     ],
     ids=lambda value: repr(value[:40]) if isinstance(value, bytes) else None,

@@ -60,7 +60,7 @@ def test_a_run_without_violations_that_met_something_is_green() -> None:
         (with_report(deliveries=0), "nothing was delivered: this run shows nothing"),
         (
             with_report(under_way=0, unavailable=0, unknown=0),
-            "no operation was under way, refused or unknown at a fault: the faults met nothing",
+            "no operation was in progress, refused or unknown at a fault: the faults hit nothing",
         ),
     ],
 )

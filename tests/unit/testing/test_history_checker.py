@@ -409,7 +409,7 @@ def test_a_timeline_shows_one_job_and_the_faults_between_its_events() -> None:
         f"send     ok   delay_ms=0 digest={BODY} result=created max_attempts=10",
         "!! kill store",
         "ack      info lease=L1",
-        "in the end: done, attempts 1",
+        "at the end: done, attempts 1",
     ]
 
 

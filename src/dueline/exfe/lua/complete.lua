@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- complete: remove the first tasks of a locked queue and unlock it; an emptied queue leaves nothing behind.
+-- complete: remove the first tasks of a locked queue and unlock it; an empty queue is deleted with all its objects.
 -- KEYS   1 timer   2 queue   3 data   4 locker   5 overwrite   6 start
 -- ARGV   1 key   2 number (< 0: all)   3 the random that must hold the lock, or "" for any
--- RETURN 1; 0: not locked, or by another random: nothing was changed
+-- RETURN 1; 0: not locked, or locked by another random; nothing was changed
 -- BOUND  O(log N + tasks removed)
 local timer, queue, data, locker, overwrite, start = unpack(KEYS, 1, 6)
 local key, number, random = ARGV[1], tonumber(ARGV[2]), ARGV[3]
@@ -12,7 +12,7 @@ local holder = call('GET', locker)
 if not holder or (random ~= '' and holder ~= random) then
   return 0
 end
--- An object of a wrong type must fail here, before the first write: a script is not rolled back.
+-- An object of the wrong type must fail here, before the first write, because scripts are not rolled back.
 call('ZCARD', timer)
 call('LLEN', queue)
 

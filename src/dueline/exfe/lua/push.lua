@@ -1,5 +1,5 @@
 #!lua
--- push: append a task, merge the data, set the time where the rules say so, wake the workers.
+-- push: append a task, merge the data, set the due time if the rules require it, wake the workers.
 -- KEYS   1 timer   2 queue   3 data   4 overwrite   5 start
 -- ARGV   1 now or ""   2 channel   3 key   4 task   5 ontime (<= 0: now)   6 always, or anything else for once   7.. field, value
 -- RETURN the number of tasks in the queue
@@ -8,7 +8,7 @@ local timer, queue, data, overwrite, start = KEYS[1], KEYS[2], KEYS[3], KEYS[4],
 local now, channel, key, task, ontime, update = unpack(ARGV, 1, 6)
 local call = redis.call
 
--- An object of a wrong type must fail here, before the first write: a script is not rolled back.
+-- An object of the wrong type must fail here, before the first write, because scripts are not rolled back.
 call('ZCARD', timer)
 call('HLEN', data)
 local new = call('LLEN', queue) == 0
@@ -19,7 +19,7 @@ end
 local retimed = call('DEL', overwrite) == 1
 if new or retimed or update == 'always' then
   call('ZADD', timer, ontime, key)
-  call('DEL', start) -- offered at its old time: that says nothing about the new one
+  call('DEL', start) -- how long it was offered at the old time no longer counts
 end
 local length = call('RPUSH', queue, task)
 for i = 7, #ARGV, 2 do

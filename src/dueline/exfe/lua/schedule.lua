@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- schedule: the due queue that comes first and is free, or how long there is none. Drops what nobody takes.
--- KEYS   1 timer; the objects of its members are named here, as in the original: one Redis, not a Cluster
--- ARGV   1 now or ""   2 purge_after_s or "" (never)   3 what stands before a key   4 data   5 locker   6 overwrite   7 start
---        (4-7: what stands behind it)
+-- schedule: the first due queue that is not locked, or how long until one is due. Drops queues that no worker takes.
+-- KEYS   1 timer; the script itself builds the names of the other objects, as the original does: one Redis, not a Cluster
+-- ARGV   1 now or ""   2 purge_after_s or "" (never)   3 prefix of a key   4 data   5 locker   6 overwrite   7 start
+--        (4-7: suffixes of a key)
 -- RETURN seconds (0: get the key; -1: nothing is scheduled)   key or ""
--- BOUND  O((p + l) log N): p queues dropped, l queues due and locked, which are at most as many as there are workers
+-- BOUND  O((p + l) log N): p queues dropped, l queues due and locked (at most one per worker)
 local timer = KEYS[1]
 local now, purge_after_s = ARGV[1], tonumber(ARGV[2])
 local before, DATA, LOCKER, OVERWRITE, START = unpack(ARGV, 3, 7)
@@ -30,7 +30,7 @@ while true do
     local queue = before .. key
     local lock_ms = call('PTTL', queue .. LOCKER)
     if lock_ms ~= -2 then
-      -- A worker has it. No start under a lock: counted from here, the queue would be dropped when the lock ends.
+      -- A worker holds it. Clear the start: otherwise the locked time would count and the queue be dropped afterwards.
       call('DEL', queue .. START)
       passed = passed + 1
       if lock_ms >= 0 then
@@ -52,6 +52,6 @@ while true do
 end
 local next_one = call('ZRANGEBYSCORE', timer, '(' .. now_text, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
 if next_one[2] then
-  wait_at_most(math.min(math.ceil(tonumber(next_one[2]) - now), 2 ^ 53)) -- a foreign score may be inf
+  wait_at_most(math.min(math.ceil(tonumber(next_one[2]) - now), 2 ^ 53)) -- another client may have written inf
 end
 return { wait_s, '' }

@@ -1,12 +1,13 @@
-"""Where a service runs now: the one question that couriers ask, and what answers it.
+"""Service discovery: where a service runs now.
 
     courier --service name--> Resolver --instances in the order to try them--> courier
 
-`static` answers from a table in the configuration, `eureka` from a registry. Names are the same in any case. What a
-resolver tells is a claim of others: the calls to an instance pass the egress rule like every other call.
+`static` answers from a table in the configuration, `eureka` from a registry. Service names are case-insensitive. A
+resolver's answer is not trusted: calls to an instance pass the egress rule like every other call.
 
-Rule for the next editor: nobody there is an answer (the empty tuple), and so is a registry that does not answer when
-nothing is remembered of it. A courier then gives the job back uncounted and asks again; nothing here raises into it.
+Rule for the next editor: a resolver never raises into a courier. It returns an empty sequence when a service has no
+instance, and also when the registry is down and nothing is cached. The courier then releases the job without counting
+an attempt, and asks again.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from typing import Protocol
 
 import msgspec
 
-SETTINGS = "discovery.eureka.url or discovery.static"  # where a service is made known
-TASK_KEY = "delay-queue:task"  # the metadata entry in which an application of the Spring queue names its task types
+SETTINGS = "discovery.eureka.url or discovery.static"  # the settings that make a service known
+TASK_KEY = "delay-queue:task"  # the metadata entry in which an application of the Spring queue lists its task types
 
 
 class Instance(msgspec.Struct, frozen=True):
     """One running copy of a service.
 
-    `url` has neither a path nor a slash at its end, unless the configuration gave it one. `tasks`: the task types it
-    says it works on; None: it says nothing about that. `service` is in lower case. `metadata`: what it tells about
-    itself, as it was told.
+    `url` has no path and no trailing slash, unless the configuration gave it a path. `tasks` lists the task types that
+    the instance handles, or is None if it does not declare any. `service` is in lower case. `metadata` is what the
+    instance registered, unchanged.
     """
 
     url: str
@@ -36,15 +37,15 @@ class Instance(msgspec.Struct, frozen=True):
 
 
 class Resolver(Protocol):
-    """Answers from memory when it can; an answer that is needed and not remembered is looked up."""
+    """Answers from its cache when it can, else looks the service up."""
 
     async def instances(self, service: str, fresh: bool = False) -> Sequence[Instance]:
-        """The instances that are up, in the order to try them. `fresh`: somebody waits for one to appear, so what is
-        remembered for more than a second is looked up again."""
+        """The instances that are up, in the order to try them. With `fresh`, a cached answer older than a second is
+        looked up again, because a job is waiting for an instance to appear."""
         ...
 
     async def services(self) -> Mapping[str, Sequence[Instance]]:
-        """All services that are known, by their names in lower case."""
+        """All known services, by their lower-case names."""
         ...
 
     async def start(self) -> None: ...

@@ -1,13 +1,13 @@
-"""What a registry told, kept for a while, so that a delivery does not wait for a registry.
+"""A cache in front of a registry, so that a delivery does not wait for it.
 
-    age of what is remembered       what an asker gets
-    up to refresh_ms (10 s)         that
-    up to 3 x refresh_ms            that, and it is looked up in the background
-    more, or nothing remembered     what a look-up tells now
-    more than 1 s, asked `fresh`    what a look-up tells now: somebody waits for an instance to appear
+    age of the cached answer        result
+    up to refresh_ms (10 s)         the cached answer
+    up to 3 x refresh_ms            the cached answer, while a background lookup refreshes it
+    older, or nothing cached        a new lookup
+    over 1 s, asked with `fresh`    a new lookup, because a job is waiting for an instance to appear
 
-Look-ups for one service at the same time are one. A look-up that fails leaves what was remembered, however long the
-registry is away: its absence says nothing about the instances, and those that are gone do not answer a call.
+Concurrent lookups of one service are merged into one. When a lookup fails, the cached answer stays valid for as long as
+the registry is down: an outage of the registry says nothing about the instances, and a call to a dead one just fails.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Look = Callable[[str], Awaitable[Sequence[Instance]]]
 
 
 class LookupFailed(Exception):
-    """The registry did not answer, or not in a way that can be read. The message says why."""
+    """The registry did not answer, or its answer cannot be read. The message says why."""
 
 
 class _Memory:
-    """One service: what was told last, and when it was last asked for (told or not)."""
+    """One service: the last good answer, and the time of the last lookup, successful or not."""
 
     __slots__ = ("asked_s", "instances")
 
@@ -40,7 +40,7 @@ class _Memory:
 
 
 class CachingResolver:
-    """A memory in front of `look`, which raises LookupFailed when the registry does not answer."""
+    """A cache in front of `look`, which raises LookupFailed when the registry does not answer."""
 
     def __init__(self, look: Look, time_s: Callable[[], float], refresh_ms: int = 10_000) -> None:
         self._look = look
@@ -58,13 +58,13 @@ class CachingResolver:
             memory = self._memories[service] = _Memory()
         age_s = self._time_s() - memory.asked_s
         if age_s > (FRESH_S if fresh else 3 * self._refresh_s):
-            await asyncio.wait([self._begin(service, memory)])  # whoever goes away meanwhile does not end it
+            await asyncio.wait([self._begin(service, memory)])  # a caller that is cancelled does not cancel the lookup
         elif age_s > self._refresh_s:
             self._begin(service, memory)
         return memory.instances
 
     async def stop(self) -> None:
-        """End the look-ups that are under way."""
+        """Cancel the lookups in progress."""
         looking = list(self._looking.values())
         for task in looking:
             task.cancel()
@@ -80,9 +80,9 @@ class CachingResolver:
     async def _look_up(self, service: str, memory: _Memory) -> None:
         try:
             memory.instances = tuple(await self._look(service))
-        except Exception as error:  # whatever it is, it must not end a delivery
+        except Exception as error:  # whatever it is, it must not break a delivery
             if not self._failing or not isinstance(error, LookupFailed):
-                log.warning("the registry does not answer; what it told last counts on: %s", error)
+                log.warning("the registry does not answer; its last answer stays valid: %s", error)
             self._failing = True
         else:
             if self._failing:

@@ -1,4 +1,4 @@
-"""The table first, then the registry. What the operator wrote down counts over what a registry says."""
+"""The static table first, then the registry: the operator's configuration takes precedence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .static import StaticResolver
 
 
 class ResolverChain:
-    """A service that stands in the table is never looked up in the registry."""
+    """A service that is in the table is never looked up in the registry."""
 
     def __init__(self, table: StaticResolver, registry: Resolver) -> None:
         self._table = table

@@ -1,11 +1,11 @@
-"""Services by a Eureka registry. Needs the extra `dueline[eureka]`.
+"""Services from a Eureka registry. Needs the extra `dueline[eureka]`.
 
-We only read. One service is asked for by its name (`apps/<NAME>`, and `vips/<name>` for one that registered under
-another name than it is called by), as often as `remembered` says; the whole registry only when somebody wants to see
-it. Of several addresses the first that answers is asked, and stays the first.
+The registry is only read. A service is requested by its name (`apps/<NAME>`, then `vips/<name>` for a service whose
+VIP name differs from its application name), as often as `cache` asks for it. The whole registry is read only when
+somebody lists it. Of several registry addresses, the first one that answers is used; one that fails moves to the end.
 
-It is read by an HTTP client of our own (`eureka_http`). Of py-eureka-client only the base class of that client is
-used, not its EurekaClient: that one reads XML (see `told`), from a thread that cannot be ended.
+Our own HTTP client (`eureka_http`) reads it. Of py-eureka-client we use only that client's base class, not its
+EurekaClient, which reads XML (see `eureka_json`) in a thread that cannot be stopped.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
 
 class EurekaMissing(Exception):
-    """The configuration names a Eureka registry, and py-eureka-client is not there: install dueline[eureka]."""
+    """The configuration names a Eureka registry, but py-eureka-client is not installed: install dueline[eureka]."""
 
 
 class EurekaResolver:
-    """`url`: one address of the registry, or several with commas. `prefer_ip`: call instances by their addresses."""
+    """`url` is the registry's address, or several separated by commas. With `prefer_ip`, instances are called by their
+    IP addresses."""
 
     def __init__(self, url: str, prefer_ip: bool = False, refresh_ms: int = 10_000, timeout_ms: int = 5_000) -> None:
         self._url = url
@@ -41,7 +42,7 @@ class EurekaResolver:
         self._all = CachingResolver(self._look_at_all, self._time_s, refresh_ms)
 
     async def start(self) -> None:
-        """Nothing is asked yet. Raises EurekaMissing."""
+        """Make the HTTP client; nothing is requested yet. Raises EurekaMissing."""
         try:
             from .eureka_http import RegistryHttp
         except ImportError:
@@ -80,7 +81,7 @@ class EurekaResolver:
             raise LookupFailed(str(error)) from None
 
     async def _ask(self, path: str) -> bytes | None:
-        """The answer of the first peer that has one; None: it knows nothing of that name (404)."""
+        """The answer of the first peer that responds; None when it does not know the name (404)."""
         why = "it is not started"
         for peer in tuple(self._peers):
             if self._http is None:
@@ -103,7 +104,7 @@ class EurekaResolver:
 
 
 def peers_of(text: str) -> list[str]:
-    """The registry's addresses ("http://one/eureka, http://two"), each with a slash at its end. One without a path has
-    that of Spring's registry."""
+    """The registry's addresses ("http://one/eureka, http://two"), each with a trailing slash. An address without a path
+    gets the path of Spring's registry."""
     peers = [part.strip().rstrip("/") for part in text.split(",")]
     return [f"{peer}/" if urlsplit(peer).path else f"{peer}/eureka/" for peer in peers if peer]

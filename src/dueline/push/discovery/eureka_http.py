@@ -1,9 +1,9 @@
-"""How a Eureka registry is read: an HTTP client of our own, on httpx. Needs the extra `dueline[eureka]`.
+"""The HTTP client that reads a Eureka registry, built on httpx. Needs the extra `dueline[eureka]`.
 
-py-eureka-client's own keeps no connection, follows redirects, obeys proxy variables, reads answers of any size, and
-refuses some addresses that are fine ([::1], a password with a "+"). This one has one pool, calls the configured
-addresses only, reads not more than MAX_BYTES, and leaves addresses to httpx. It is a subclass of that package's
-HttpClient and raises the same errors, so it can serve as its transport (`urlopen`); the server itself calls `get`.
+py-eureka-client's own HTTP client keeps no connections, follows redirects, obeys proxy variables, reads responses of
+any size, and rejects some valid addresses ([::1], a password with a "+"). This one has one pool, calls only the
+configured addresses, reads at most MAX_BYTES, and lets httpx parse addresses. It subclasses that package's HttpClient
+and raises the same errors, so it can serve as its transport (`urlopen`). The server itself calls `get`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ CONNECTIONS = 4
 
 
 class RegistryHttp(HttpClient):
-    """Raises HTTPError for every status but 2xx and URLError for everything else."""
+    """Raises HTTPError for every status but 2xx, and URLError for any other failure."""
 
     def __init__(self) -> None:
-        logging.getLogger("httpx").setLevel(logging.WARNING)  # else every look-up is a line in the log
+        logging.getLogger("httpx").setLevel(logging.WARNING)  # otherwise every lookup would be logged
         self._client = httpx.AsyncClient(
             trust_env=False, follow_redirects=False, limits=httpx.Limits(max_connections=CONNECTIONS)
         )
 
     async def get(self, url: str, timeout_s: float) -> bytes:
-        """The JSON of an answer."""
+        """The response's body, which is JSON."""
         return await self._ask("GET", url, {"Accept": "application/json"}, None, timeout_s)
 
     async def urlopen(

@@ -1,10 +1,10 @@
-"""What a Eureka registry tells, read from its JSON. No I/O.
+"""Parse a Eureka registry's JSON. No I/O.
 
-The registry is read as JSON and not as XML: the metadata entry that this is all about is called "delay-queue:task", and
-as the name of an XML element that is a prefix without a namespace, which XML readers refuse.
+JSON and not XML, because we need the metadata entry "delay-queue:task". As an XML element name that is a prefix without
+a namespace, which XML parsers reject.
 
-Everything here was written by others, who may be of any version: a registry writes one instance as an object or as a
-list of one, numbers as numbers or as texts. An instance that cannot be called is left out.
+The input differs between versions of the registry and of its clients: a single instance is an object or a list of one,
+and numbers may be strings. An instance that cannot be called is left out.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Unreadable(Exception):
-    """This is not what a registry tells."""
+    """This is not a registry's answer."""
 
 
 def instances_in(raw: bytes, prefer_ip: bool) -> list[Instance]:
-    """The instances that are up, of one application ({"application": ...}) or of several ({"applications": ...})."""
+    """The instances that are up, from an answer about one application ({"application": ...}) or several
+    ({"applications": ...})."""
     try:
         told = _decode(raw)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -61,8 +62,8 @@ def _instance(told: dict[str, Any], prefer_ip: bool) -> Instance | None:
 
 
 def tasks_of(text: str | None) -> tuple[str, ...] | None:
-    """The task types in a metadata entry, split exactly as the application joined them: a type may have commas and
-    spaces of its own. None: nothing is told."""
+    """The task types in a metadata entry, split exactly as the application joined them, because a type may itself
+    contain commas and spaces. None when the entry is missing."""
     if not text:
         return None if text is None else ()
     return tuple(dict.fromkeys(text.split(", ")))
@@ -79,7 +80,7 @@ def _port(told: Any) -> int | None:
 
 
 def _host(told: Any) -> str | None:
-    """A host as it stands in a URL; None for what is none, such as one with a path or a user in it."""
+    """A host as written in a URL; None if it is not a plain host, for example if it has a path or a user in it."""
     if not isinstance(told, str):
         return None
     if _HOST.fullmatch(told):
@@ -101,7 +102,7 @@ def _entries(told: Any) -> list[Any]:
 
 
 def by_service(instances: list[Instance]) -> Iterator[tuple[str, list[Instance]]]:
-    """The instances of each service, which may go by several names ("a,b")."""
+    """The instances of each service; one instance may list several service names ("a,b")."""
     found: dict[str, list[Instance]] = {}
     for instance in instances:
         for name in filter(None, (part.strip() for part in instance.service.split(","))):

@@ -1,4 +1,4 @@
-"""Services by a table in the configuration, for deployments without a registry. No I/O."""
+"""Services from a table in the configuration, for deployments without a registry. No I/O."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class StaticResolver:
 
 
 def instance_at(url: str, tasks: str | None = None) -> Instance:
-    """An entry of the table as an instance. A slash at the end of its address is left out. `tasks`: types with commas
-    between them; spaces around a type do not count."""
+    """An entry of the table as an instance. A trailing slash is removed from its address. `tasks` holds types separated
+    by commas; spaces around a type are ignored."""
     if tasks is None:
         return Instance(url.rstrip("/"))
     types = tuple(dict.fromkeys(filter(None, (part.strip() for part in tasks.split(",")))))
