@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 
 import pytest
 
@@ -20,6 +21,13 @@ IMPATIENT = FrontLimits(ahead_timeout_s=0.1, linger_timeout_s=0.2)
 
 def things(count: int, start: int = 0) -> bytes:
     return b"".join(b"GET /things/%d HTTP/1.1\r\nHost: x\r\n\r\n" % n for n in range(start, start + count))
+
+
+def select_end(descriptor: int) -> bool:
+    """Has the kernel seen the end of the other side?"""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLRDHUP)
+    return bool(poll.poll(0))
 
 
 def only(site: Site) -> Connection:
@@ -109,6 +117,28 @@ def test_a_poll_whose_client_cannot_be_seen_to_leave_is_refused() -> None:
         assert [request.path for request in site.probe.seen] == ["/park"]
 
     run(scenario, IMPATIENT)
+
+
+@pytest.mark.skipif(not hasattr(select, "POLLRDHUP"), reason="only Linux shows an end that stands behind unread bytes")
+def test_a_client_that_leaves_while_nothing_is_read_gets_no_job() -> None:
+    async def scenario(site: Site) -> None:
+        client = await site.client()
+        client.writer.write(POLL + OK * (2 * MAX_AHEAD_BYTES // len(OK)))
+        connection = only(site)
+        while not connection._reading_paused:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await site.probe.parked.wait()
+        await client.writer.drain()
+        client.writer.close()
+        await client.writer.wait_closed()
+        assert connection._transport is not None
+        async with asyncio.timeout(5):
+            while not select_end(connection._transport.get_extra_info("socket").fileno()):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            site.probe.release.set()
+            await site.probe.undelivered.wait()
+
+    run(scenario, FrontLimits(ahead_timeout_s=30))
 
 
 def test_a_poll_is_not_begun_for_a_client_that_has_left() -> None:

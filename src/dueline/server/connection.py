@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import select
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -356,7 +357,7 @@ class Connection(asyncio.Protocol):
 
     def _write(self, exchange: Exchange, answer: Response, now_s: float) -> None:
         transport = self._transport
-        if transport is None or transport.is_closing():
+        if transport is None or transport.is_closing() or (self._reading_paused and _has_left(transport)):
             if answer.undelivered is not None:
                 answer.undelivered()
             return
@@ -405,3 +406,13 @@ class Connection(asyncio.Protocol):
         if self._task is not None and not self._cancelled:
             self._cancelled = True
             self._task.cancel()
+
+
+def _has_left(transport: asyncio.WriteTransport) -> bool:
+    """Whether the client has closed its side, seen without reading. Linux only: elsewhere it shows at the next read."""
+    event = getattr(select, "POLLRDHUP", None)
+    if event is None:
+        return False
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket").fileno(), event)
+    return bool(poll.poll(0))
