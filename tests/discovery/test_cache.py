@@ -13,7 +13,7 @@ from dueline.push.discovery.static import StaticResolver, instance_at
 ONE, TWO = Instance("http://one"), Instance("http://two")
 
 
-class DjangoSettings:
+class StubResolver:
     """A registry whose answer the test writes; None: it does not answer."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ async def settle() -> None:
 
 def test_an_answer_counts_for_ten_seconds() -> None:
     async def main() -> None:
-        told = DjangoSettings()
+        told = StubResolver()
         found = told.remembered()
         assert await found.instances("a") == (ONE,)
         told.answer = (TWO,)
@@ -53,7 +53,7 @@ def test_an_answer_counts_for_ten_seconds() -> None:
 
 def test_an_older_one_is_given_while_it_is_looked_up_again_so_that_nobody_waits() -> None:
     async def main() -> None:
-        told = DjangoSettings()
+        told = StubResolver()
         found = told.remembered()
         await found.instances("a")
         told.answer, told.held = (TWO,), asyncio.Event()
@@ -68,7 +68,7 @@ def test_an_older_one_is_given_while_it_is_looked_up_again_so_that_nobody_waits(
 
 def test_a_very_old_one_is_not_given() -> None:
     async def main() -> None:
-        told = DjangoSettings()
+        told = StubResolver()
         found = told.remembered()
         await found.instances("a")
         told.answer = ()
@@ -80,7 +80,7 @@ def test_a_very_old_one_is_not_given() -> None:
 
 def test_who_waits_for_an_instance_has_it_looked_up_every_second_and_not_more_often() -> None:
     async def main() -> None:
-        told = DjangoSettings()
+        told = StubResolver()
         told.answer = ()
         found = told.remembered()
         assert await found.instances("a", fresh=True) == ()
@@ -95,7 +95,7 @@ def test_who_waits_for_an_instance_has_it_looked_up_every_second_and_not_more_of
 
 def test_many_who_ask_at_once_are_one_look_up() -> None:
     async def main() -> None:
-        told = DjangoSettings()
+        told = StubResolver()
         told.held = asyncio.Event()
         found = told.remembered()
         asking = [asyncio.create_task(found.instances("a", fresh=bool(n % 2))) for n in range(10)]
@@ -108,7 +108,7 @@ def test_many_who_ask_at_once_are_one_look_up() -> None:
 
 def test_one_who_goes_away_does_not_end_the_look_up_of_the_others() -> None:
     async def main() -> None:
-        told = DjangoSettings()
+        told = StubResolver()
         told.held = asyncio.Event()
         found = told.remembered()
         leaving, staying = (asyncio.create_task(found.instances("a")) for _ in range(2))
@@ -123,7 +123,7 @@ def test_one_who_goes_away_does_not_end_the_look_up_of_the_others() -> None:
 
 def test_a_registry_that_does_not_answer_leaves_what_it_told_last_however_long_it_is_away() -> None:
     async def main() -> None:
-        told = DjangoSettings()
+        told = StubResolver()
         found = told.remembered()
         await found.instances("a")
         told.answer = None
@@ -140,7 +140,7 @@ def test_a_registry_that_does_not_answer_leaves_what_it_told_last_however_long_i
 
 def test_a_registry_that_does_not_answer_is_not_asked_more_often_than_one_that_does() -> None:
     async def main() -> None:
-        told = DjangoSettings()
+        told = StubResolver()
         told.answer = None
         found = told.remembered()
         for _ in range(5):
@@ -152,7 +152,7 @@ def test_a_registry_that_does_not_answer_is_not_asked_more_often_than_one_that_d
 
 def test_the_table_counts_over_the_registry_and_names_are_the_same_in_any_case() -> None:
     async def main() -> None:
-        told = DjangoSettings()
+        told = StubResolver()
         registry: Resolver = _Registry(told.remembered())
         table = StaticResolver({"Billing": [instance_at("http://10.0.0.1:9024/", "task1, task2")]})
         both = ResolverChain(table, registry)

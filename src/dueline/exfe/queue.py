@@ -19,9 +19,9 @@ from collections.abc import Mapping
 from types import TracebackType
 
 from .errors import Invalid, Locked
-from .holds import LeaseRenewal, LeaseRenewals
 from .link import Link, Word
 from .listener import Listener
+from .locks import Lock, Locks
 from .objects import Objects
 
 PURGE_AFTER_S = 5
@@ -45,7 +45,7 @@ class ExfeQueue:
         self.timeout = timeout
         self._purge_after = purge_after
         self._link = Link(url)
-        self._holds = LeaseRenewals()
+        self._locks = Locks()
         self._listeners: dict[int, Listener] = {}
 
     def push(
@@ -85,7 +85,7 @@ class ExfeQueue:
         tasks: list[bytes] | None = self._link.run("get", keys, (_now(now), key, token, self.timeout, number))
         if tasks is None:
             raise Locked()
-        self._holds.take(key, LeaseRenewal(token, len(tasks), whole=number < 0 or len(tasks) < max(number, 1)))
+        self._locks.take(key, Lock(token, len(tasks), whole=number < 0 or len(tasks) < max(number, 1)))
         return tasks
 
     def complete(self, key: str, number: int, random: str | None = None) -> bool:
@@ -96,27 +96,27 @@ class ExfeQueue:
         `random`; a client that knows neither may complete under any lock, as in the original.
         """
         names = self.objects
-        hold = self._holds.of(key, random)
+        hold = self._locks.of(key, random)
         token = random or (hold.random if hold else "")
         count = hold.removes(number) if hold else number
         locks = (names.locker(key), names.overwrite(key), names.start(key))
         keys = (names.timer, names.queue(key), names.data(key), *locks)
         done = bool(self._link.run("complete", keys, (key, count, token)))
         if done:
-            self._holds.forget(key, token)
+            self._locks.forget(key, token)
         return done
 
     def release(self, key: str, ontime: float | None = None, random: str | None = None) -> bool:
         """Unlock and keep the tasks. With `ontime`, the queue is due again at that time. Returns False if another
         worker holds the lock."""
         names = self.objects
-        hold = self._holds.of(key, random)
+        hold = self._locks.of(key, random)
         token = random or (hold.random if hold else "")
         keys = (names.timer, names.queue(key), names.locker(key), names.start(key))
         again = "" if ontime is None else _ontime(ontime)
         done = bool(self._link.run("release", keys, (names.channel, key, again, token)))
         if done:
-            self._holds.forget(key, token)
+            self._locks.forget(key, token)
         return done
 
     def schedule(self, now: float | None = None) -> tuple[int, str]:

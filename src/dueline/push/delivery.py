@@ -17,14 +17,14 @@ from .hosts import Hosts, host_of, may_return, wait_ms
 if TYPE_CHECKING:
     from .dispatcher import Caller
 
-DjangoSettings = Callable[[Attempt, str | None], None]
+AttemptReport = Callable[[Attempt, str | None], None]
 
 
 class Delivery:
     """The calls of one job. `told` is called after each one, with the kind of failure if there was no response."""
 
     def __init__(
-        self, pushing: Pushing, job: LeasedJob, courier: Courier, caller: Caller, hosts: Hosts, told: DjangoSettings
+        self, pushing: Pushing, job: LeasedJob, courier: Courier, caller: Caller, hosts: Hosts, told: AttemptReport
     ) -> None:
         self._pushing = pushing
         self._job = job

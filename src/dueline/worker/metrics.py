@@ -9,7 +9,7 @@ from ..telemetry.plain_text import plain_text
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 3600.0)
 
 
-class EngineMetrics:
+class WorkerMetrics:
     """The metrics of one worker, by topic. Its handlers limit the number of topics."""
 
     def __init__(self) -> None:

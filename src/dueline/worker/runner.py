@@ -24,7 +24,7 @@ from .context import Context
 from .handlers import Handler
 from .lane import Lane
 from .leases import Do, LeaseRenewal, Leases
-from .metrics import EngineMetrics
+from .metrics import WorkerMetrics
 from .outcomes import Ending, TimedOut, Verdict, summary, verdict_of, worst
 from .processes import Processes
 from .queue import Queue
@@ -57,10 +57,10 @@ class Runner:
     """Runs handlers, by topic, on a queue. Call `start`, then `stop`; it cannot be started again."""
 
     def __init__(
-        self, queue: Queue, handlers: Mapping[str, Sequence[Handler]], settings: Settings, figures: EngineMetrics
+        self, queue: Queue, handlers: Mapping[str, Sequence[Handler]], settings: Settings, metrics: WorkerMetrics
     ) -> None:
         self._queue = queue
-        self._figures = figures
+        self._metrics = metrics
         self._handlers = handlers
         self._settings = settings
         self._stopping = False
@@ -144,7 +144,7 @@ class Runner:
     async def _work(self, lane: Lane, hold: LeaseRenewal) -> None:
         job, loop = hold.job, asyncio.get_running_loop()
         begin_s, outcome = loop.time(), "given_back"
-        self._figures.begun(job.topic)
+        self._metrics.begun(job.topic)
         try:
             verdict = await self._verdict(hold)
             if hold.lost.done():
@@ -152,7 +152,7 @@ class Runner:
             elif verdict is not None:
                 outcome = verdict.ending.name.lower()
         finally:
-            self._figures.ended(job.topic, outcome, loop.time() - begin_s)
+            self._metrics.ended(job.topic, outcome, loop.time() - begin_s)
             lane.leave()
         if hold.lost.done():
             log.warning("%s %s: the lease is lost, the outcome is dropped", job.topic, job.id)

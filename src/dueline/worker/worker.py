@@ -35,7 +35,7 @@ from .hooks import Hooks
 from .host import Host
 from .locations import check_home
 from .log import show_log
-from .metrics import EngineMetrics
+from .metrics import WorkerMetrics
 from .queue import Queue, connect
 from .runner import Middleware, Runner, Settings
 from .sync import SyncQueue
@@ -95,7 +95,7 @@ class Worker:
         self._modules = tuple(modules)
         self._health: HealthPort | None = None
         self._hooks = Hooks()
-        self._figures = EngineMetrics()
+        self._metrics = WorkerMetrics()
         self._handlers: dict[str, list[Handler]] = {}
         self._bound: set[type[TaskWorker]] = set()
         self._host: Host | None = None
@@ -233,7 +233,7 @@ class Worker:
         given = self._given if self._host is None else self._host.queue
         # The thread of this loop lasts as long as the worker, so it may start an embedded store.
         queue = given or connect(self._url, self._namespace, self._token, any_thread=True)
-        runner = Runner(queue, self._handlers, self._settings(), self._figures)
+        runner = Runner(queue, self._handlers, self._settings(), self._metrics)
         self._queue, self._loop = queue, asyncio.get_running_loop()  # hooks may send
         try:
             if self._health is not None and self._host is None:
@@ -294,7 +294,7 @@ class Worker:
     def show_health(self, address: str) -> None:
         """Serve /healthz, /readyz and /metrics at HOST:PORT while the worker runs. Raises ValueError."""
         health_address(address)
-        self._health = HealthPort(address, self._reasons, self._figures.page)
+        self._health = HealthPort(address, self._reasons, self._metrics.page)
 
     def _reasons(self) -> list[Reason]:
         """Why the worker is not ready; empty when it is."""

@@ -14,7 +14,7 @@ KEPT_AT_MOST = 10_000  # an expired lease is never released, so the oldest recor
 
 
 @dataclass(frozen=True)
-class LeaseRenewal:
+class Lock:
     """`count` tasks were read under `random`. `whole` is set if that was the whole queue."""
 
     random: str
@@ -29,35 +29,35 @@ class LeaseRenewal:
         return min(number, self.count) if self.whole else number
 
 
-class LeaseRenewals:
+class Locks:
     """Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._held: dict[str, dict[int, LeaseRenewal]] = {}  # by key, then by thread; the latest get is last
+        self._by_key: dict[str, dict[int, Lock]] = {}  # by key, then by thread; the latest get is last
         self._lock = threading.Lock()
 
-    def take(self, key: str, hold: LeaseRenewal) -> None:
+    def take(self, key: str, lock: Lock) -> None:
         me = threading.get_ident()
         with self._lock:
-            by_thread = self._held.pop(key, {})
+            by_thread = self._by_key.pop(key, {})
             by_thread.pop(me, None)
-            by_thread[me] = hold
-            self._held[key] = by_thread
-            if len(self._held) > KEPT_AT_MOST:
-                del self._held[next(iter(self._held))]
+            by_thread[me] = lock
+            self._by_key[key] = by_thread
+            if len(self._by_key) > KEPT_AT_MOST:
+                del self._by_key[next(iter(self._by_key))]
 
-    def of(self, key: str, random: str | None) -> LeaseRenewal | None:
+    def of(self, key: str, random: str | None) -> Lock | None:
         """The lease on this key; with a random, only if that random holds it."""
         with self._lock:
-            by_thread = self._held.get(key, {})
+            by_thread = self._by_key.get(key, {})
             if random is not None:
-                return next((hold for hold in by_thread.values() if hold.random == random), None)
+                return next((lock for lock in by_thread.values() if lock.random == random), None)
             return by_thread.get(threading.get_ident()) or next(reversed(by_thread.values()), None)
 
     def forget(self, key: str, random: str) -> None:
         with self._lock:
-            left = {thread: hold for thread, hold in self._held.get(key, {}).items() if hold.random != random}
+            left = {thread: lock for thread, lock in self._by_key.get(key, {}).items() if lock.random != random}
             if left:
-                self._held[key] = left
+                self._by_key[key] = left
             else:
-                self._held.pop(key, None)
+                self._by_key.pop(key, None)
