@@ -190,9 +190,10 @@ def test_a_refused_request_is_not_read_on_and_the_others_are_served() -> None:
         await client.closed()
         upgrade = post.replace(b"Origin", b"Connection: Upgrade\r\nUpgrade: h2c\r\nOrigin").replace(b"100000", b"0")
         assert_error(await (await site.client()).ask(upgrade), 403, "forbidden")
-        no_host = await (await site.client()).ask(b"GET /echo HTTP/1.0\r\n\r\n")
-        assert no_host.status == 200
-        assert [request.method for request in site.probe.seen] == ["GET"]
+        for version in (b"1.0", b"1.1"):
+            no_host = await (await site.client()).ask(b"GET /echo HTTP/%s\r\n\r\n" % version)
+            assert no_host.status == 200
+        assert [request.method for request in site.probe.seen] == ["GET", "GET"]
         assert ("echo", "POST", 403) in site.answered
 
     run(scenario, browser_rules=BrowserRules())
