@@ -250,7 +250,7 @@ def test_a_damaged_file_is_explained_once_and_not_restarted_for_ever(tmp_path: P
 
     store = asyncio.run(run())
     # The commands of the hint are exact: run as printed, they make the folder startable once the loss is accepted.
-    command = store.status.detail.rsplit("behind that place: ", 1)[1]
+    command = store.status.detail.rsplit("accept that), run: ", 1)[1]
     assert subprocess.run(["bash", "-c", command], input="y\n", text=True, capture_output=True).returncode == 0
 
     async def again() -> str | None:

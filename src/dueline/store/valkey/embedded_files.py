@@ -244,8 +244,8 @@ def repair_hint(data: Path, binary: Path) -> str:
     check = f'bash -c \'exec -a valkey-check-aof "$0" "$@"\' {shlex.quote(str(binary))}'
     return (
         f"its log is {log_path(data)}. First copy the folder {data}. Then check how much of the file is intact: "
-        f"{check} {shlex.quote(str(target))} . To cut off everything after that point: "
-        f"{check} --fix {shlex.quote(str(target))} . This data is lost; the next start tells how to accept the loss."
+        f"{check} {shlex.quote(str(target))} . To cut off everything after that point, which is lost then (the next "
+        f"start says how to accept that), run: {check} --fix {shlex.quote(str(target))}"
     )
 
 
