@@ -22,7 +22,8 @@ PIPELINING, AHEAD, SLOW = 100, 32, 2_000
 PAUSE_S = 0.005
 SLICE_S = 0.005
 REQUEST = (
-    b"POST /v1/topics/%b/jobs HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: 143\r\n\r\n"
+    b"POST /v1/topics/%b/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    b"Content-Type: application/json\r\nContent-Length: 143\r\n\r\n"
     b'{"delay_ms":3600000,"body":"' + b"x" * 113 + b'"}'
 )
 
