@@ -48,9 +48,9 @@ def test_two_servers_deliver_ten_thousand_jobs_due_together_once_each(
 
         async def consume(number: int) -> None:
             nonlocal left
-            recorder_client = RecordingClient(f"c{number}", *servers[number % 2].address, recorder, timeout_s=20)
+            recording_client = RecordingClient(f"c{number}", *servers[number % 2].address, recorder, timeout_s=20)
             while left > 0:
-                leases = await recorder_client.pull("together", max=200, lease_ms=60_000, wait_ms=1_000)
+                leases = await recording_client.pull("together", max=200, lease_ms=60_000, wait_ms=1_000)
                 assert leases is not None
                 left -= len(leases)
 
@@ -101,14 +101,14 @@ def test_a_poll_parked_on_one_server_is_woken_by_a_send_on_the_other_and_a_pause
     rig.run(run())
 
 
-async def late_ack(recorder_client: RecordingClient, lease: Lease):
-    return (await recorder_client.ack([lease]))[0]
+async def late_ack(recording_client: RecordingClient, lease: Lease):
+    return (await recording_client.ack([lease]))[0]
 
 
 LATE = {
     "late ack": late_ack,
-    "late release": lambda recorder_client, lease: recorder_client.release(lease),
-    "late extend": lambda recorder_client, lease: recorder_client.extend(lease, 60_000),
+    "late release": lambda recording_client, lease: recording_client.release(lease),
+    "late extend": lambda recording_client, lease: recording_client.extend(lease, 60_000),
 }
 
 

@@ -102,9 +102,9 @@ def test_a_full_store_refuses_sends_and_drains(rig: Rig, own_valkey: PrivateValk
         await drain.start()
         report = await ended_well(drain, recorder, own_valkey)
         assert report.deliveries == report.sends_ok > 100, "each once, and none that was refused"
-        recorder_client = RecordingClient("after", *server.address, recorder)
-        assert [v.outcome for v in await recorder_client.send(plan.topics[0], [Job("after", b"1")])] == [Outcome.OK]
-        recorder_client.close()
+        recording_client = RecordingClient("after", *server.address, recorder)
+        assert [v.outcome for v in await recording_client.send(plan.topics[0], [Job("after", b"1")])] == [Outcome.OK]
+        recording_client.close()
         await load.stop()
         operator.config_set("maxmemory", 0)
 

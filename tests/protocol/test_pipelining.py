@@ -119,7 +119,7 @@ def test_a_poll_whose_client_cannot_be_seen_to_leave_is_refused() -> None:
     run(scenario, IMPATIENT)
 
 
-@pytest.mark.skipif(not hasattr(select, "POLLRDHUP"), reason="only Linux shows an end that stands behind unread bytes")
+@pytest.mark.skipif(not hasattr(select, "POLLRDHUP"), reason="only Linux reports a disconnect behind unread bytes")
 def test_a_client_that_leaves_while_nothing_is_read_gets_no_job() -> None:
     async def scenario(site: Site) -> None:
         client = await site.client()

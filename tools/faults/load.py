@@ -77,8 +77,8 @@ class Load:
         for task in tasks:
             task.cancel()
         results = await asyncio.gather(*tasks, return_exceptions=True)
-        for recorder_client in self._recording_clients:
-            recorder_client.close()
+        for recording_client in self._recording_clients:
+            recording_client.close()
         for result in results:
             if isinstance(result, Exception):
                 raise result
@@ -86,7 +86,7 @@ class Load:
     @property
     def bugs(self) -> list[str]:
         """The answers with status 500, and other server bugs, that the clients met."""
-        return [bug for recorder_client in self._recording_clients for bug in recorder_client.bugs]
+        return [bug for recording_client in self._recording_clients for bug in recording_client.bugs]
 
     async def acknowledged_reaches(self, count: int, timeout_s: float = 30.0) -> None:
         """Wait until the sends of this many jobs in total were acknowledged. Raises TimeoutError."""
@@ -101,12 +101,12 @@ class Load:
 
     async def drained(self, timeout_s: float = 30.0) -> bool:
         """Wait until no live job is left in any topic. False if some are left after `timeout_s`."""
-        recorder_client = self._recording_client("drain", 0)
+        recording_client = self._recording_client("drain", 0)
         try:
             async with asyncio.timeout(timeout_s):
                 for topic in self.plan.topics:
                     while True:
-                        if await recorder_client.live(topic) == 0:
+                        if await recording_client.live(topic) == 0:
                             break
                         await asyncio.sleep(0.05)
         except TimeoutError:
@@ -115,13 +115,13 @@ class Load:
 
     async def dump(self, timeout_s: float = 10.0) -> Final:
         """The final state of every topic."""
-        recorder_client = self._recording_client("dump", 0)
+        recording_client = self._recording_client("dump", 0)
         final: Final = {}
         async with asyncio.timeout(timeout_s):
             for topic in self.plan.topics:
                 while True:
                     try:
-                        final |= await recorder_client.dump(topic)
+                        final |= await recording_client.dump(topic)
                         break
                     except NoAnswer:
                         await asyncio.sleep(0.05)
@@ -129,21 +129,21 @@ class Load:
 
     def _recording_client(self, name: str, i: int) -> RecordingClient:
         host, port = self.addresses[i % len(self.addresses)]
-        recorder_client = RecordingClient(name, host, port, self.recorder, self.plan.timeout_s)
-        self._recording_clients.append(recorder_client)
-        return recorder_client
+        recording_client = RecordingClient(name, host, port, self.recorder, self.plan.timeout_s)
+        self._recording_clients.append(recording_client)
+        return recording_client
 
     # Producers
 
     async def _produce(self, number: int) -> None:
         dice = random.Random(f"{self._seed}/producer/{number}")
-        recorder_client = self._recording_client(f"p{number}", number)
+        recording_client = self._recording_client(f"p{number}", number)
         while self._sending and self._made < self.plan.max_jobs:
             topic = dice.choice(self.plan.topics)
             jobs = [self._job(number, dice) for _ in range(1 if dice.random() < 0.7 else dice.randint(2, 8))]
-            await self._send_until_certain(recorder_client, topic, jobs, dice)
+            await self._send_until_certain(recording_client, topic, jobs, dice)
             if self.plan.wild:
-                await self._misbehave(recorder_client, topic, dice.choice(jobs), dice)
+                await self._misbehave(recording_client, topic, dice.choice(jobs), dice)
             await asyncio.sleep(self.plan.pause_ms * dice.random() * 2 / 1000)
 
     def _job(self, producer: int, dice: random.Random) -> Job:
@@ -155,12 +155,12 @@ class Load:
         return Job(id, body, delay_ms, max_attempts=2 if few else 50)
 
     async def _send_until_certain(
-        self, recorder_client: RecordingClient, topic: str, jobs: list[Job], dice: random.Random
+        self, recording_client: RecordingClient, topic: str, jobs: list[Job], dice: random.Random
     ) -> None:
         """Retry unknown and unavailable sends with the same ids; do not retry refused ones."""
         give_up = asyncio.get_running_loop().time() + self.plan.retry_s
         while jobs and asyncio.get_running_loop().time() < give_up:
-            verdicts = await recorder_client.send(topic, jobs)
+            verdicts = await recording_client.send(topic, jobs)
             done = sum(1 for v in verdicts if v.outcome is Outcome.OK)
             if done:
                 self.acknowledged += done
@@ -170,25 +170,25 @@ class Load:
             if jobs:
                 await asyncio.sleep(dice.uniform(0.03, 0.15))
 
-    async def _misbehave(self, recorder_client: RecordingClient, topic: str, job: Job, dice: random.Random) -> None:
+    async def _misbehave(self, recording_client: RecordingClient, topic: str, job: Job, dice: random.Random) -> None:
         roll = dice.random()
         if roll < self.plan.cancel_share:
             await asyncio.sleep(dice.uniform(0, 0.05))
-            await recorder_client.cancel(topic, job.id)
+            await recording_client.cancel(topic, job.id)
         elif roll < self.plan.cancel_share + self.plan.conflict_share:
-            await recorder_client.send(topic, [Job(job.id, b'{"another":"body"}', job.delay_ms, job.max_attempts)])
+            await recording_client.send(topic, [Job(job.id, b'{"another":"body"}', job.delay_ms, job.max_attempts)])
 
     # Consumers
 
     async def _consume(self, number: int) -> None:
         dice = random.Random(f"{self._seed}/consumer/{number}")
-        recorder_client = self._recording_client(f"c{number}", number)
+        recording_client = self._recording_client(f"c{number}", number)
         stale: list[Lease] = []
         turn = number
         while True:
             turn += 1
             topic = self.plan.topics[turn % len(self.plan.topics)]
-            leases = await recorder_client.pull(
+            leases = await recording_client.pull(
                 topic,
                 max=dice.randint(1, 10),
                 lease_ms=dice.choice(self.plan.lease_ms),
@@ -197,60 +197,60 @@ class Load:
             if leases is None:
                 await asyncio.sleep(dice.uniform(0.03, 0.15))
             elif self._draining or not self.plan.wild:
-                await self._ack_until_certain(recorder_client, leases, dice)
+                await self._ack_until_certain(recording_client, leases, dice)
             else:
-                await self._work(recorder_client, leases, stale, dice)
+                await self._work(recording_client, leases, stale, dice)
 
     async def _work(
-        self, recorder_client: RecordingClient, leases: list[Lease], stale: list[Lease], dice: random.Random
+        self, recording_client: RecordingClient, leases: list[Lease], stale: list[Lease], dice: random.Random
     ) -> None:
         plain = [lease for lease in leases if dice.random() < self.plan.plain_share]
-        await self._ack_until_certain(recorder_client, plain, dice)
+        await self._ack_until_certain(recording_client, plain, dice)
         for lease in leases:
             if lease not in plain:
-                await dice.choices(_DEEDS, _WEIGHTS)[0](self, recorder_client, lease, stale, dice)
+                await dice.choices(_DEEDS, _WEIGHTS)[0](self, recording_client, lease, stale, dice)
         if stale and dice.random() < self.plan.stale_share:
             old = stale.pop(dice.randrange(len(stale)))
-            await dice.choice((self._late_ack, self._late_release, self._late_extend))(recorder_client, old)
+            await dice.choice((self._late_ack, self._late_release, self._late_extend))(recording_client, old)
 
     async def _ack_until_certain(
-        self, recorder_client: RecordingClient, leases: list[Lease], dice: random.Random
+        self, recording_client: RecordingClient, leases: list[Lease], dice: random.Random
     ) -> None:
         for _ in range(20):
             if not leases:
                 return
-            verdicts = await recorder_client.ack(leases)
+            verdicts = await recording_client.ack(leases)
             leases = [lease for lease, verdict in zip(leases, verdicts, strict=True) if _worth_repeating(verdict)]
             if leases:
                 await asyncio.sleep(dice.uniform(0.01, 0.05))
 
     async def _release(
-        self, recorder_client: RecordingClient, lease: Lease, stale: list[Lease], dice: random.Random
+        self, recording_client: RecordingClient, lease: Lease, stale: list[Lease], dice: random.Random
     ) -> None:
-        await recorder_client.release(lease, dice.choice((0, 0, 50, 200)), count=dice.random() < 0.7)
+        await recording_client.release(lease, dice.choice((0, 0, 50, 200)), count=dice.random() < 0.7)
         stale.append(lease)
 
     async def _extend(
-        self, recorder_client: RecordingClient, lease: Lease, stale: list[Lease], dice: random.Random
+        self, recording_client: RecordingClient, lease: Lease, stale: list[Lease], dice: random.Random
     ) -> None:
-        verdict = await recorder_client.extend(lease, 1000)
+        verdict = await recording_client.extend(lease, 1000)
         if verdict.outcome is Outcome.OK:
             await asyncio.sleep(dice.uniform(0, 0.05))
-        await self._ack_until_certain(recorder_client, [lease], dice)
+        await self._ack_until_certain(recording_client, [lease], dice)
 
     async def _forget(
-        self, recorder_client: RecordingClient, lease: Lease, stale: list[Lease], dice: random.Random
+        self, recording_client: RecordingClient, lease: Lease, stale: list[Lease], dice: random.Random
     ) -> None:
         stale.append(lease)
 
-    async def _late_ack(self, recorder_client: RecordingClient, lease: Lease) -> None:
-        await recorder_client.ack([lease])
+    async def _late_ack(self, recording_client: RecordingClient, lease: Lease) -> None:
+        await recording_client.ack([lease])
 
-    async def _late_release(self, recorder_client: RecordingClient, lease: Lease) -> None:
-        await recorder_client.release(lease)
+    async def _late_release(self, recording_client: RecordingClient, lease: Lease) -> None:
+        await recording_client.release(lease)
 
-    async def _late_extend(self, recorder_client: RecordingClient, lease: Lease) -> None:
-        await recorder_client.extend(lease, 300)
+    async def _late_extend(self, recording_client: RecordingClient, lease: Lease) -> None:
+        await recording_client.extend(lease, 300)
 
 
 _DEEDS: tuple[Callable[..., Awaitable[None]], ...] = (Load._release, Load._extend, Load._forget)

@@ -7,8 +7,9 @@ request to a `taskless` route is answered at once: `data_received` and the futur
 directly. One task per connection does everything else: queued requests, polls that park, slow readers, closing. A
 pipelined request waits for a place first (server/places).
 
-While a client has sent too much ahead, the connection stops reading until its queue is empty. It cannot notice a
-disconnect then, so a poll that is parked meanwhile is refused: no job is given to a client that may be gone.
+While a client has sent too much ahead, the connection stops reading until its queue is empty. It does not receive EOF
+then. So it asks the kernel before it writes an answer, and a poll that stays parked meanwhile is refused: no job is
+given to a client that is gone.
 
 The client counts as gone at EOF or when the connection is lost. A parking handler is cancelled then; any other handler
 runs to completion, so a send is never half done. If an answer did not reach the kernel, `Response.undelivered` is
