@@ -54,3 +54,15 @@ def test_every_page_but_the_plan_is_reached_from_the_index() -> None:
                     linked.add(page_name)
                     todo.append(page_name)
     assert pages - linked == {"plan.md"}  # for the people who work on Dueline, not for its users
+
+
+def test_the_prose_of_the_docs_is_wrapped_at_100() -> None:
+    """Code, tables and indented examples keep their lines."""
+    long: list[str] = []
+    for name, text in texts().items():
+        fenced = False
+        for number, line in enumerate(text.split("\n") if name.endswith(".md") else (), 1):
+            fenced ^= line.lstrip().startswith("```")
+            if len(line) > 100 and not fenced and not line.startswith(("|", "    ")):
+                long.append(f"{name}:{number}")
+    assert long == []

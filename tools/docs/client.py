@@ -17,14 +17,15 @@ from dueline.client.method import method, pages
 from dueline.client.patience import Patience
 from dueline.client.sending import SendOptions
 from dueline.client.topic_api import TopicApi
-from tools.docs.reference import a_class, text_of
+from tools.docs.reference import a_class, called, text_of
+from tools.docs.wrap import wrapped
 
 _HEAD = """# Python reference
 
-Made from the code by `make docs`. The [guide](python.md) comes first.
+Generated from the code by `make docs`. The [guide](python.md) comes first.
 
-Every name is imported from `dueline`. The methods are those of `Client`; on an `AsyncClient` they are awaited, and
-lists are walked with `async for`.
+Every name is imported from `dueline`. The methods are shown for `Client`. With an `AsyncClient`, await them, and
+iterate lists with `async for`.
 """
 
 
@@ -35,7 +36,7 @@ def page() -> str:
     parts.append("\n## Methods\n")
     methods = {**vars(Api), **vars(TopicApi)}
     parts += [_method(name, value) for name, value in methods.items() if isinstance(value, method | pages)]
-    parts.append("\n## What a send can say\n\n")
+    parts.append("\n## Options of a send\n\n")
     parts += [
         _options(kind)
         for kind in (SendOptions, sending.Times, sending.Policy, sending.MergeOptions, sending.MergePolicy)
@@ -46,15 +47,15 @@ def page() -> str:
     parts += [_class(kind) for kind in (*results, calls.Leased, calls.NewJob)]
     parts.append("\n## Errors\n\n| error | code | meaning |\n|---|---|---|\n")
     parts += _errors(errors.DuelineApiError, 0)
-    return "".join(parts)
+    return wrapped("".join(parts))
 
 
 def _method(name: str, value: method[..., Any] | pages[..., Any]) -> str:
     plan: Callable[..., Any] = value.__wrapped__  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]
     signature = inspect.signature(plan)
-    shown = ", ".join(str(p).replace("'", "") for p in list(signature.parameters.values())[1:])
+    given = [_plain(str(p).replace("'", "")) for p in list(signature.parameters.values())[1:]]
     answer = _answer(str(signature.return_annotation), isinstance(value, pages))
-    return f"\n### {name}\n\n```text\n{name}({_plain(shown)}) -> {answer}\n```\n\n{text_of(plan)}\n"
+    return f"\n### {name}\n\n```text\n{called(name, given, f' -> {answer}')}\n```\n\n{text_of(plan)}\n"
 
 
 def _answer(annotation: str, walked: bool) -> str:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dueline.config.table import Key, keys
+from tools.docs.wrap import wrapped
 
 _HEAD = """# Configuration
 
-Made from the settings' own table (`python -m tools.docs.config`); do not edit by hand.
+Generated from the table of settings (`make docs`); do not edit.
 
-A key is set by a flag of `dueline serve`, else by its environment variable, else by a file of another delay queue
-(`--ouqiang-config`, see [its page](dialects/ouqiang.md)), else in the TOML file given with `--config`, else it has its
-default. An unknown key, a wrong type or a value out of bounds stops the server with exit
-code 2 and the name of the key.
+A value can be set in several places. The first of these takes precedence:
+
+1. a flag of `dueline serve`
+2. the key's environment variable
+3. the configuration file of another delay queue (`--ouqiang-config`, see [its page](dialects/ouqiang.md))
+4. the TOML file given with `--config`
+5. the default
+
+An unknown key, a wrong type or a value out of bounds stops the server with exit code 2 and the name of the key.
 """
 
 
@@ -27,7 +33,7 @@ def page() -> str:
                 f"\n## [{section}]\n\n| key | type | default | meaning | variable | flag |\n|---|---|---|---|---|---|\n"
             )
         parts.append(_row(key))
-    return "".join(parts)
+    return wrapped("".join(parts))
 
 
 def _row(key: Key) -> str:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+from .wrap import WIDTH
+
 _LONG_CHARS = 40
 
 
@@ -22,7 +24,7 @@ def a_class(kind: type[Any], omit: Collection[str] = (), borrow: type[Any] | Non
     parts = [f"\n### {kind.__name__}\n"]
     init: Any = vars(kind).get("__init__") if made else None
     if inspect.isfunction(init):
-        parts.append(f"\n```text\n{kind.__name__}({arguments(init)})\n```\n")
+        parts.append(f"\n```text\n{called(kind.__name__, arguments(init))}\n```\n")
     parts += [f"\n{text}\n" for text in (text_of(kind), text_of(init)) if text]
     fields = ", ".join(
         f"`{name}`" for name in (*getattr(kind, "__struct_fields__", ()), *getattr(kind, "__members__", ()))
@@ -60,10 +62,16 @@ def signature(function: Callable[..., Any]) -> str:
     before = "async " if inspect.iscoroutinefunction(function) else ""
     answer = _plain(str(inspect.signature(function).return_annotation))
     name = getattr(function, "__name__", "")
-    return f"{before}{name}({arguments(function)}) -> {answer}"
+    return called(f"{before}{name}", arguments(function), f" -> {answer}")
 
 
-def arguments(function: Callable[..., Any]) -> str:
+def called(name: str, given: list[str], answer: str = "") -> str:
+    """A call with its arguments: in one line if it fits, else one line per argument."""
+    line = f"{name}({', '.join(given)}){answer}"
+    return line if len(line) <= WIDTH else "\n".join([f"{name}(", *(f"    {one}," for one in given), f"){answer}"])
+
+
+def arguments(function: Callable[..., Any]) -> list[str]:
     """Its arguments, without `self` and without functions that only tests replace."""
     shown: list[str] = []
     starred = False
@@ -75,7 +83,7 @@ def arguments(function: Callable[..., Any]) -> str:
         starred = starred or parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.KEYWORD_ONLY)
         default = "" if parameter.default is inspect.Parameter.empty else f" = {_default(parameter.default)}"
         shown.append(_plain(str(parameter.replace(default=inspect.Parameter.empty))) + default)
-    return ", ".join(shown)
+    return shown
 
 
 def _default(value: Any) -> str:

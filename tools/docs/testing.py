@@ -15,14 +15,15 @@ from dueline.testing.queue import QueueClock, VirtualQueue
 from dueline.testing.recorder import HandledJob, Recorder, SentJob
 from dueline.testing.server import PrivateServer
 from tools.docs.reference import a_class, text_of
+from tools.docs.wrap import wrapped
 
 _HEAD = """# Reference of the testing kit
 
-Made from the code by `make docs`. The [guide](testing.md) comes first.
+Generated from the code by `make docs`. The [guide](testing.md) comes first.
 
 ## Fixtures
 
-They are there wherever `dueline[testing]` is installed.
+They are available wherever `dueline[testing]` is installed.
 
 | fixture | is a | |
 |---|---|---|
@@ -50,7 +51,7 @@ def page() -> str:
     for title, kinds in SECTIONS.items():
         parts.append(f"\n## {title}\n")
         parts += [a_class(kind, INSIDE.get(kind, ()), Api, made=kind not in GIVEN) for kind in kinds]
-    return "".join(parts)
+    return wrapped("".join(parts))
 
 
 def fixtures() -> dict[str, Any]:

@@ -14,14 +14,15 @@ from dueline.worker.sync import SyncQueue
 from dueline.worker.tasks import TaskWorker
 from dueline.worker.worker import Worker
 from tools.docs.reference import a_class, a_function
+from tools.docs.wrap import wrapped
 
 _HEAD = """# Reference of the Python worker
 
-Made from the code by `make docs`. The [guide](worker.md) comes first. What a send can say and what comes back is in the
+Generated from the code by `make docs`. The [guide](worker.md) comes first. The options of a send and its results are in the
 [client's reference](python-reference.md).
 
-Every name is imported from `dueline.worker` (`Worker` from `dueline` too), those of an application of the Spring queue
-from `dueline.worker.service`.
+Every name is imported from `dueline.worker`; `Worker` is in `dueline` too, and the names for an application of the
+Spring queue are in `dueline.worker.service`.
 """
 
 SHOWN: dict[str, tuple[type[Any], ...]] = {
@@ -37,8 +38,9 @@ INSIDE: dict[type[Any], tuple[str, ...]] = {
     SyncQueue: ("do", "submit"),
 }
 _MIDDLEWARE = """
-A middleware is `async def middleware(context, call_next)`: it calls `await call_next(context)` and gets the verdict.
-What it returns counts; when it returns nothing, what it was given counts. An exception is a failure of the job.
+A middleware is `async def middleware(context, call_next)`. It awaits `call_next(context)`, which returns the verdict. The
+verdict that the middleware returns applies; if it returns None, the one it received applies. If it raises, the job
+fails.
 """
 
 
@@ -50,7 +52,7 @@ def page() -> str:
         parts += [_MIDDLEWARE] if title == "Middleware" else []
         parts += [a_function(connect)] if title == "Queues" else []
         parts += [a_class(kind, INSIDE.get(kind, ()), Api, made=kind not in GIVEN) for kind in kinds]
-    return "".join(parts)
+    return wrapped("".join(parts))
 
 
 if __name__ == "__main__":
