@@ -18,8 +18,8 @@ from tools.docs.wrap import wrapped
 
 _HEAD = """# Reference of the Python worker
 
-Generated from the code by `make docs`. The [guide](worker.md) comes first. The options of a send and its results are in the
-[client's reference](python-reference.md).
+Generated from the code by `make docs`. The [guide](worker.md) comes first. The options of a send and its results are
+in the [client's reference](python-reference.md).
 
 Every name is imported from `dueline.worker`; `Worker` is in `dueline` too, and the names for an application of the
 Spring queue are in `dueline.worker.service`.
@@ -38,8 +38,8 @@ INSIDE: dict[type[Any], tuple[str, ...]] = {
     SyncQueue: ("do", "submit"),
 }
 _MIDDLEWARE = """
-A middleware is `async def middleware(context, call_next)`. It awaits `call_next(context)`, which returns the verdict. The
-verdict that the middleware returns applies; if it returns None, the one it received applies. If it raises, the job
+A middleware is `async def middleware(context, call_next)`. It awaits `call_next(context)`, which returns the verdict.
+The verdict that the middleware returns applies; if it returns None, the one it received applies. If it raises, the job
 fails.
 """
 
