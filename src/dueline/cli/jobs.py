@@ -46,7 +46,9 @@ def now_ms() -> int:
 def send(
     session: Session,
     topic: Topic,
-    body: Annotated[str | None, typer.Argument(metavar="BODY|-", help="- reads standard input; none: null.")] = None,
+    body: Annotated[
+        str | None, typer.Argument(metavar="BODY|-", help="The body; - reads standard input; null if missing.")
+    ] = None,
     in_: In = None,
     at: At = None,
     id: Annotated[str | None, typer.Option("--id", help="The job's id; generated if not given.")] = None,
@@ -69,11 +71,11 @@ def send(
     update: Annotated[
         str | None,
         typer.Option(
-            "--update", metavar="once|always", help="Whose --in or --at counts: the first item's or the newest's."
+            "--update", metavar="once|always", help="Which --in or --at applies: the first item's or the newest's."
         ),
     ] = None,
     on_conflict: Annotated[
-        str | None, typer.Option("--on-conflict", metavar="reject|keep|replace", help="What to do if the id is taken.")
+        str | None, typer.Option("--on-conflict", metavar="reject|keep|replace", help="What to do if the id exists.")
     ] = None,
     tag: Annotated[list[str] | None, typer.Option("--tag", help="May be given several times.")] = None,
     header: Annotated[
@@ -87,7 +89,7 @@ def send(
     ] = None,
     max_attempts: Annotated[int | None, typer.Option("--max-attempts", help="Attempts before it is dead.")] = None,
     body_as: Annotated[
-        BodyAs, typer.Option("--as", help="Type of BODY; auto: JSON if it is JSON, else text, else bytes.")
+        BodyAs, typer.Option("--as", help="Type of BODY; auto: JSON if valid, else text, else bytes.")
     ] = BodyAs.AUTO,
     from_: Annotated[
         Path | None,

@@ -81,7 +81,9 @@ def release(
     lease: Token,
     in_: Annotated[
         int | None,
-        typer.Option("--in", parser=duration, metavar="DURATION", help="Due in this time; default: the retry policy."),
+        typer.Option(
+            "--in", parser=duration, metavar="DURATION", help="Due after this long; default: as the retry policy says."
+        ),
     ] = None,
     error: Annotated[str | None, typer.Option("--error", help="What went wrong; stored with the job.")] = None,
     count: Annotated[bool, typer.Option("--count/--no-count", help="Whether this counts as an attempt.")] = True,

@@ -39,7 +39,7 @@ Url = Annotated[
 Namespace = Annotated[
     str | None,
     typer.Option(
-        "--namespace", envvar="DUELINE_NAMESPACE", help="Tenant; default: the token's.", rich_help_panel=_PANEL
+        "--namespace", envvar="DUELINE_NAMESPACE", help="Tenant; default: that of the token.", rich_help_panel=_PANEL
     ),
 ]
 TokenFile = Annotated[
@@ -47,12 +47,12 @@ TokenFile = Annotated[
     typer.Option(
         "--token-file",
         envvar="DUELINE_TOKEN_FILE",
-        help="File with the token; DUELINE_TOKEN holds the token itself.",
+        help="File that contains the token; or set DUELINE_TOKEN to the token.",
         rich_help_panel=_PANEL,
     ),
 ]
 OutputOption = Annotated[
-    Output, typer.Option("--output", "-o", help="json is the API's own object.", rich_help_panel=_PANEL)
+    Output, typer.Option("--output", "-o", help="Output format; json is the API's answer.", rich_help_panel=_PANEL)
 ]
 
 

@@ -128,7 +128,7 @@ class Api(TopicApi):
         `headers`. Omitted fields keep their values. With `version`, raises VersionMismatch if the job has changed."""
         unknown = edits.keys() - Edits.__annotations__.keys()
         if unknown:
-            raise TypeError(f"patch cannot change {', '.join(sorted(unknown))}")
+            raise TypeError(f"these fields cannot be changed: {', '.join(sorted(unknown))}")
         changes = job_fields(cast("dict[str, Any]", edits))
         if "body" in edits:
             changes |= body_fields(edits["body"])

@@ -27,7 +27,7 @@ NAMESPACE_HEADER = "Dueline-Namespace"
 class Call(msgspec.Struct, Generic[T], frozen=True):
     """One request. `repeatable`: it is idempotent, so it may be retried after an unknown outcome.
     `wait_ms`: how long the server may take before it answers. `accepts`: statuses besides 2xx that carry an answer.
-    `many`: each item has its own result, so refused items are no error, even when all of them were refused."""
+    `many`: each item has its own result, so refused items do not raise, even if all were refused."""
 
     method: str
     path: str

@@ -48,7 +48,7 @@ def moment_ms(value: Moment, name: str = "at") -> int:
     if not isinstance(value, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"{name}: a moment is an aware datetime or an RFC 3339 text, not {type(value).__name__}")
     if value.utcoffset() is None:
-        raise ValueError(f"{name}: a time without an offset means something else on every machine: give it a time zone")
+        raise ValueError(f"{name}: a time without a UTC offset is ambiguous: add a time zone")
     return max(0, -((_EPOCH - value) // _ONE_MS))
 
 

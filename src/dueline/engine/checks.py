@@ -59,7 +59,7 @@ def text_bytes(text: str, field: str) -> int:
     try:
         return len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError:
-        raise InvalidField("has a lone surrogate, which is not UTF-8 text", field) from None
+        raise InvalidField("has an unpaired surrogate, which UTF-8 cannot encode", field) from None
 
 
 class Checks:

@@ -45,7 +45,9 @@ class TopicControl:
         check_on_dead(name, patch.policy)
         before: list[OnDead | None] = []
         if patch.partitions not in (None, 1) and self._topics.has_namespace_ids(namespace):
-            raise InvalidField("the partitions of this namespace belong to all its topics", "partitions")
+            raise InvalidField(
+                "the topics of this namespace share their partitions, so a topic cannot set them", "partitions"
+            )
 
         def change(config: TopicConfig, is_new: bool) -> TopicConfig:
             before[:] = [config.policy.on_dead]
@@ -104,7 +106,7 @@ class TopicControl:
             if written is not None:
                 # Shielded from cancellation: otherwise only half of a topic's partitions might be paused.
                 return await asyncio.shield(asyncio.create_task(self._spread(written))), entry is None
-        raise Conflict("others keep changing this topic at the same time")
+        raise Conflict("other processes keep changing this topic; nothing was done")
 
     async def _spread(self, entry: TopicEntry) -> Topic:
         """Pass the config to every partition, then read it again and repeat if it has changed. A concurrent writer may

@@ -59,7 +59,7 @@ class TopicDeletion:
             if await self._taken_out(entry, topic):
                 await self._tell(entry)
                 return
-        raise TopicNotEmpty("others use the topic at the same time, or it holds broken jobs, which dueline fsck names")
+        raise TopicNotEmpty("the topic is in use, or it holds broken jobs; `dueline fsck` lists those")
 
     async def _taken_out(self, entry: TopicEntry, topic: Topic) -> bool:
         """Remove the topic. False: it was used in the meantime, and its partitions have their config again."""

@@ -45,7 +45,7 @@ def check_name(name: str, field: str) -> str:
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
-        raise InvalidField("has a lone surrogate, which is not UTF-8 text", field) from None
+        raise InvalidField("has an unpaired surrogate, which UTF-8 cannot encode", field) from None
     if not 1 <= size <= MAX_ID_BYTES:
         raise InvalidField(f"must have 1 to {MAX_ID_BYTES} bytes, has {size}", field)
     if not name.isprintable() and any(ord(c) < 32 or ord(c) == 127 for c in name):

@@ -210,7 +210,7 @@ def _authority(netloc: str, field: str) -> tuple[str, Address | None, int | None
 
 def _read_ipv6(literal: str, field: str) -> Address:
     if "%" in literal:
-        raise EgressRefused("an address with a zone is one of this host's own links", field)
+        raise EgressRefused("an address with a zone belongs to a local network interface", field)
     try:
         return plain(IPv6Address(literal))
     except ValueError:

@@ -97,7 +97,7 @@ def check_target_headers(headers: Sequence[tuple[str, str]], field: str = "heade
         if not _NAME.fullmatch(name):
             raise InvalidField("is not the name of a header", place)
         if not is_header(name, value):
-            raise InvalidField("has a line break, another control character or a lone surrogate", place)
+            raise InvalidField("has a line break, another control character or an unpaired surrogate", place)
         if lower in FRAMING:
             raise InvalidField("cannot be set: it frames the message", place)
         if lower.startswith(_OURS):

@@ -81,4 +81,4 @@ async def settled() -> None:
         if ready is not None and not ready:
             return
     if ready is not None:
-        raise RuntimeError("endless loop: work goes on without time passing")
+        raise RuntimeError("endless loop: there is always more work, so time cannot advance")

@@ -34,7 +34,9 @@ class Lane:
         self, queue: Queue, topics: Sequence[str], places: int, lease_ms: int, begin: Callable[[Lane, LeasedJob], None]
     ) -> None:
         if len(topics) > MAX_TOPICS:
-            raise ValueError(f"{len(topics)} topics share their places, at most {MAX_TOPICS} can: use a second worker")
+            raise ValueError(
+                f"{len(topics)} topics share one concurrency limit; at most {MAX_TOPICS} can: use a second worker"
+            )
         self.topics = tuple(topics)
         self.places = places
         self.busy = 0

@@ -21,7 +21,7 @@ def handler_at(home: Home, topic: str) -> Handle[..., Any] | type[TaskWorker]:
     there: Any = importlib.import_module(home.module)
     for part in home.qualname.split("."):
         if not hasattr(there, part):
-            raise LookupError(f"{name} does not exist when its module is imported")
+            raise LookupError(f"{name} does not exist after its module was imported")
         there = getattr(there, part)
     one: Any = there
     while isinstance(one, Handle):  # several decorators on one function

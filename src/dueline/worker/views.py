@@ -254,7 +254,7 @@ def _known(table: dict[str | None, Any], name: str | None, field: str) -> Any:
 def _headers(headers: dict[str, str]) -> tuple[tuple[str, str], ...]:
     for name in headers:
         if name.lower() in CARRIED_HEADERS:
-            raise InvalidRequest("invalid_field", f"{name} is the server's own", "headers")
+            raise InvalidRequest("invalid_field", f"{name} is reserved for the server", "headers")
     return tuple(headers.items())
 
 

@@ -80,8 +80,8 @@ async def test_names_that_we_cannot_hold_are_refused_by_the_names_of_their_field
         ("taskType", "\x00", "has a control character"),
         ("appName", "a\tb", "has a control character"),
         ("appName", "名" * 171, "must have 1 to 512 bytes, has 513"),
-        ("taskId", "\ud800", "has a lone surrogate, which is not UTF-8 text"),
-        ("params", "\udfff", "has a lone surrogate, which is not UTF-8 text"),
+        ("taskId", "\ud800", "has an unpaired surrogate, which UTF-8 cannot encode"),
+        ("params", "\udfff", "has an unpaired surrogate, which UTF-8 cannot encode"),
     ):
         answer = await q.raw(far(**{**good, field: wrong}))
         assert (answer.status, answer.json()["message"]) == (400, f"{field}: {why}"), (field, wrong[:20])

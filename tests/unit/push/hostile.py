@@ -131,8 +131,8 @@ FORMS: list[tuple[str, str]] = [
         "http://shop.example@127.0.0.1/",
         "a URL must not contain a user or password; send them in a header of the target",
     ),
-    ("http://[fe80::1%25eth0]/", "an address with a zone is one of this host's own links"),
-    ("http://[::1%lo]/", "an address with a zone is one of this host's own links"),
+    ("http://[fe80::1%25eth0]/", "an address with a zone belongs to a local network interface"),
+    ("http://[::1%lo]/", "an address with a zone belongs to a local network interface"),
 ]
 
 BROKEN: list[str] = [

@@ -75,7 +75,7 @@ class CamelliaHandlers:
             self._namespace, ref.topic, [ref.msg_id], forget=ref.flag, spare=Spare.OVERDUE
         )
         if done.code is not Code.OK or job.state is State.CANCELLED:
-            raise NotFound("there is no such message that could be deleted")
+            raise NotFound("there is no message with this id that can be deleted")
         self._monitor.of(ref.topic).delete_msg += 1
         return encode.OK
 
@@ -99,7 +99,7 @@ class CamelliaHandlers:
             msg = encode.job_msg(job, self._engine.store.now_ms())
             if msg.status not in encode.ENDED:  # else it ended between the two calls: try again
                 return encode.one(msg)
-        raise Unavailable("the message with this id keeps coming and going; nothing was done")
+        raise Unavailable("other callers keep changing the message with this id; nothing was done")
 
     async def _pull(self, command: Pull, content_type: str) -> Response:
         topic = command.topics[0]

@@ -27,7 +27,7 @@ def fields(content_type: str, body: bytes, most: int) -> Iterator[tuple[str, str
         raise BrokenForm("the content type names no boundary")
     _, *parts = (b"\r\n" + body).split(b"\r\n--" + boundary.encode("latin-1", "replace"), most + 1)
     if not parts:
-        raise BrokenForm("the boundary is not there")
+        raise BrokenForm("the body does not contain the boundary")
     for part in parts[:most]:
         if part.startswith(b"--"):
             return

@@ -111,7 +111,7 @@ def _service(method: str, service: str) -> str:
     except base64url.Illegal as error:
         raise Refused(f"service({service}) invalid: {error}") from None
     except UnicodeDecodeError:
-        raise Refused(f"service({service}) invalid: it is no text") from None
+        raise Refused(f"service({service}) invalid: it is not a string") from None
 
 
 def _check(url: str, service: str, check_url: CheckUrl) -> None:

@@ -409,10 +409,10 @@ def _lone_surrogate(body: bytes) -> InvalidField | None:
         for name, value in job.items():
             if mark in bytes(value):
                 return InvalidField(
-                    "has a lone surrogate, which is not UTF-8 text",
+                    "has an unpaired surrogate, which UTF-8 cannot encode",
                     f"[{place}].{name}" if isinstance(written, list) else name,
                 )
-    return InvalidField("a name has a lone surrogate, which is not UTF-8 text")
+    return InvalidField("a name has an unpaired surrogate, which UTF-8 cannot encode")
 
 
 def as_written(request: Request, error: DuelineError) -> None:

@@ -86,7 +86,7 @@ def _text(fields: Mapping[str, Any], name: str) -> str | None:
     if not isinstance(value, str):
         raise InvalidField("is not a text", name)
     if _SURROGATE.search(value):
-        raise InvalidField("has a lone surrogate, which is not UTF-8 text", name)
+        raise InvalidField("has an unpaired surrogate, which UTF-8 cannot encode", name)
     return str(value)
 
 
@@ -107,11 +107,11 @@ def _whole(written: str, name: str) -> int:
         return int(written)
     number = float(written) if len(written) <= 400 else float("inf")
     if not abs(number) < 1e19:
-        raise InvalidField("is out of the range of a long", name)
+        raise InvalidField("does not fit into 64 bits", name)
     return int(number)
 
 
 def _within(number: int, name: str) -> int:
     if not LEAST_LONG <= number <= MOST_LONG:
-        raise InvalidField("is out of the range of a long", name)
+        raise InvalidField("does not fit into 64 bits", name)
     return number

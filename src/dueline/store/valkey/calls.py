@@ -247,7 +247,7 @@ class Calls:
                 raise ClockStep()
             # The call was only slow to arrive. Repeat it with the same nonce, so that it cannot take effect twice.
             if time.monotonic() > until_s:  # the clock guard refused every try, so nothing was done
-                raise StoreDown("the store does not answer in time: calls take too long to get there")
+                raise StoreDown("the store does not answer in time; nothing was sent to it")
 
     async def look(
         self, name: str, partition: Partition, numbers: bytes, blob: bytes = b""
