@@ -231,7 +231,7 @@ LONE = {
 def test_a_lone_surrogate_is_called_by_its_name_where_it_stands(api: Api, body: bytes, field: str) -> None:
     reply = api.raw("POST", JOBS, body)
     assert_error(reply, 400, "invalid_field", field)
-    assert "lone surrogate" in reply.json["error"]["message"]
+    assert "unpaired surrogate" in reply.json["error"]["message"]
     assert_nothing_stored(api)
 
 

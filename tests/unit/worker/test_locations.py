@@ -94,7 +94,7 @@ class Shop:
         (same_name, r"twin is <handler of b: .*>, not the handler of a"),
         (same_topic, r"again is also the name of something else"),
         (renamed, r"plain is <function plain .*>, not the handler of a"),
-        (gone, r"fleeting does not exist when its module is imported"),
+        (gone, r"fleeting does not exist after its module was imported"),
         (task_twins, r"Task is also the name of something else"),
     ],
 )
