@@ -25,17 +25,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "telemetry": {"engine", "_version"},
     "config": {"engine", "_version"},
     "push": {"engine", "_version"},
-    "server": {"engine", "store", "dialects", "push", "telemetry", "config", "_version"},
+    "runtime": {"engine", "store", "config"},
+    "server": {"engine", "store", "runtime", "dialects", "push", "telemetry", "config", "_version"},
     "client": {"durations", "_version"},
     # Of telemetry what is plain numbers and text, without the packages of a server.
     "worker": {
-        *("client", "engine", "store", "durations", "_version"),
+        *("client", "engine", "store", "runtime", "durations", "_version"),
         *("telemetry.families", "telemetry.metrics", "telemetry.plain_text"),
     },  # the store in worker/direct.py only
-    "cli": {"client", "config", "server", "store", "engine", "worker", "_version"},
+    "cli": {"client", "config", "server", "runtime", "store", "engine", "worker", "_version"},
     "exfe": {"engine", "_version"},
-    "integrations": {"client", "worker", "server", "dialects", "config", "store", "_version"},
-    "testing": {"client", "worker", "dialects", "server", "store", "engine", "_version"},
+    "integrations": {"client", "worker", "server", "dialects", "config", "runtime", "_version"},
+    "testing": {"client", "worker", "dialects", "server", "runtime", "store", "engine", "_version"},
 }
 MAY_USE = {
     "durations": set(),
