@@ -12,7 +12,7 @@ import pytest
 
 from dueline.config.settings import Settings
 from dueline.dialects.http import Route
-from dueline.runtime import ExternalStore
+from dueline.runtime.places import ExternalStore
 from dueline.server.app import App
 
 from .kit import Answer, Client, Served, serve

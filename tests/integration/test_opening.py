@@ -1,4 +1,4 @@
-"""A store that must not be used is refused in the same words by everything that opens one (dueline.runtime)."""
+"""Opening and closing a store (dueline.runtime): what is refused, and what is left when a start is given up."""
 
 from __future__ import annotations
 
@@ -10,14 +10,21 @@ import subprocess
 import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 import redis
 
 from dueline.client import DuelineApiError, Patience
+from dueline.engine.engine import Engine
+from dueline.engine.errors import Unavailable
 from dueline.integrations.mounted import MountedServer
+from dueline.runtime.access import StoreAccess
+from dueline.runtime.places import FolderStore, Place
+from dueline.runtime.runtime import Runtime
 from dueline.server.app import StartRefused
+from dueline.store.valkey.embedded import EmbeddedStore, StoreState
 from dueline.testing.process import DUELINE, free_port
 from dueline.worker.direct import DirectQueue
 from tests.kit.valkey import PrivateValkey
@@ -181,3 +188,92 @@ def test_everything_that_opens_a_store_refuses_a_wrong_one_in_the_same_words(
     with store() as url:
         said = opened(url)
     assert re.fullmatch(words, said), said
+
+
+# --- a full store -------------------------------------------------------------------------------------------------
+
+
+def test_a_full_store_is_opened_because_only_consumers_can_empty_it() -> None:
+    async def run(url: str) -> list[str]:
+        first, second = DirectQueue(url), DirectQueue(url)
+        try:
+            await first.send("mail", 1, id="a")
+            command(url, "CONFIG", "SET", "maxmemory", "1000")
+            with pytest.raises(DuelineApiError, match="full"):
+                await first.send("mail", 1, id="b")
+            return [job.id for job in await second.pull(["mail"])]
+        finally:
+            await first.close()
+            await second.close()
+
+    with store_with() as url:
+        assert asyncio.run(run(url)) == ["a"]
+
+
+def test_a_full_store_that_was_never_used_is_refused() -> None:
+    with store_with("--maxmemory", "1000") as url:
+        assert by_a_direct_queue(url).startswith("the store refuses writes: ")
+
+
+# --- stopping -----------------------------------------------------------------------------------------------------
+
+
+def never(error: Unavailable, elapsed_s: float) -> float:
+    raise error
+
+
+def runtime_at(folder: Path) -> tuple[Runtime, StoreAccess]:
+    access = StoreAccess(FolderStore(folder), never)
+    return Runtime(access, Engine(access.store)), access
+
+
+def test_a_runtime_is_stopped_twice_and_before_its_start(tmp_path: Path) -> None:
+    async def run() -> None:
+        unused, _ = runtime_at(tmp_path)
+        runtime, access = runtime_at(tmp_path)
+        await runtime.start()
+        await unused.stop()
+        await access.check()
+        await runtime.stop()
+        await runtime.stop()
+
+    asyncio.run(run())
+
+
+def test_a_cancelled_start_leaves_nothing_running(tmp_path: Path) -> None:
+    async def run() -> tuple[StoreState | None, StoreState | None]:
+        runtime, access = runtime_at(tmp_path)
+        starting = asyncio.create_task(runtime.start())
+        states = list[StoreState | None]()
+
+        def cancel(_: object) -> None:
+            states.append(state_of(access.place))
+            starting.cancel()
+
+        access.looked = cancel  # its process runs, and it is not checked yet
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        states.append(state_of(access.place))
+        again = EmbeddedStore(tmp_path)
+        await again.start()  # raises FolderInUse if the first one still runs
+        await again.stop()
+        return states[0], states[-1]
+
+    assert asyncio.run(run()) == (StoreState.READY, StoreState.STOPPED)
+
+
+def state_of(place: Place) -> StoreState | None:
+    return None if place.status is None else place.status.state
+
+
+def test_a_queue_that_is_closed_while_it_connects_tells_its_callers(tmp_path: Path) -> None:
+    async def run() -> str:
+        queue = DirectQueue(f"unix://{tmp_path}/none.sock")
+        sending = asyncio.create_task(queue.send("t", 1))
+        await asyncio.sleep(0)  # now it connects
+        await queue.close()
+        with pytest.raises(DuelineApiError) as refused:
+            await sending
+        return refused.value.code
+
+    assert asyncio.run(run()) == "draining"

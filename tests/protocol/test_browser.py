@@ -6,7 +6,7 @@ import pytest
 
 from dueline.config.settings import Server, Settings
 from dueline.dialects.http import Request, Response, Route
-from dueline.runtime import ExternalStore
+from dueline.runtime.places import ExternalStore
 from dueline.server.app import App
 from dueline.server.asgi import AsgiApp
 from dueline.server.browser import MAX_KNOWN_HOSTS, BrowserRules

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from redis.exceptions import RedisError
 
 from ..config.settings import Dialects, namespaces_with_own_ids
-from ..engine.errors import Unavailable
+from ..engine.errors import StoreFull, Unavailable
 from ..engine.limits import Limits
 from ..store.valkey.scopes import Clash, check_scopes
 from ..store.valkey.store import ValkeyStore, WrongStore
@@ -107,6 +107,8 @@ class StoreAccess:
         try:
             await self.store.start()
             await self._check_scopes()
+        except StoreFull as error:  # and it was never used; a full store with jobs can be opened
+            raise WrongStore(error.message) from error
         except RedisError as error:
             raise WrongStore(f"the store does not let this user read and write jobs: {error}") from error
 

@@ -30,7 +30,7 @@ class Runtime:
             await self.store.start()
             await self.engine.start()
         except BaseException:
-            await self.stop()
+            await asyncio.shield(asyncio.create_task(self.stop()))  # its own task, because this one may be cancelled
             raise
 
     async def stop(self) -> None:

@@ -32,8 +32,10 @@ from ..engine.commands import TopicView
 from ..engine.engine import Engine
 from ..engine.errors import DuelineError, Loading, Unavailable
 from ..engine.limits import INTERNAL_NAMESPACE
-from ..runtime import Place, Runtime, StoreAccess
+from ..runtime.access import StoreAccess
 from ..runtime.facts import store_words
+from ..runtime.places import Place
+from ..runtime.runtime import Runtime
 from ..store.valkey.store import WrongStore
 from ..telemetry import gather
 from ..telemetry.exposition import exposed

@@ -18,7 +18,7 @@ from ..dialects.native import InfoView, NativeDialect, PushRules
 from ..engine.engine import Engine
 from ..push.forwarded import check_target_headers
 from ..push.signing import check_secret, masked
-from ..runtime import StoreAccess
+from ..runtime.access import StoreAccess
 from ..runtime.facts import store_words
 from .router import Router
 from .system import SystemRoutes

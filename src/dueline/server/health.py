@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from ..engine.errors import DuelineError, Unavailable
-from ..runtime import StoreAccess
+from ..runtime.access import StoreAccess
 from ..runtime.facts import Facts, full_text, is_full, refusals
 from ..store.valkey.embedded import Status, StoreState
 from ..store.valkey.embedded_extent import accepted_loss

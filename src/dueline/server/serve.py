@@ -28,7 +28,7 @@ import structlog
 
 from .._version import __version__
 from ..config.settings import Settings
-from ..runtime import ExternalStore, Place, place_of
+from ..runtime.places import ExternalStore, Place, place_of
 from ..store.valkey.embedded import EmbeddedError, EmbeddedStore, FolderInUse, Status, StoreState
 from ..store.valkey.embedded_files import make_private, runtime_folder
 from ..telemetry import logs

@@ -28,7 +28,7 @@ from ..client.times import Duration, Moment, datetime_of, duration_ms, moment_ms
 from ..dialects.native import InfoView, NativeDialect
 from ..engine.limits import Limits
 from ..engine.timer import Handle
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from ..server.router import Router
 from ..store.memory import MemoryStore
 from ..worker import Worker

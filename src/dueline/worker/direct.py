@@ -23,7 +23,9 @@ from ..client.results import Sent
 from ..engine.engine import Engine
 from ..engine.errors import DuelineError, UnknownOutcome
 from ..engine.errors import Unavailable as StoreUnavailable
-from ..runtime import NAMESPACE_IDS, ExternalStore, FolderStore, Place, Runtime, StoreAccess
+from ..runtime.access import NAMESPACE_IDS, StoreAccess
+from ..runtime.places import ExternalStore, FolderStore, Place
+from ..runtime.runtime import Runtime
 from ..store.valkey.embedded import EmbeddedError
 from ..store.valkey.single_sends import SingleSends
 from ..store.valkey.store import WrongStore
