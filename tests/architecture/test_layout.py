@@ -103,6 +103,18 @@ def test_only_direct_mode_of_the_worker_knows_a_store() -> None:
     assert using == {"direct.py"}
 
 
+def test_only_the_runtime_opens_and_checks_a_store() -> None:
+    names = {"ValkeyStore", "EmbeddedStore", "check_scopes"}
+    calls = [
+        f"{path.relative_to(SOURCE)}:{node.lineno} {node.func.id}"
+        for path in modules()
+        if package_of(path) not in ("runtime", "store")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
+    ]
+    assert calls == []
+
+
 def test_importing_dueline_loads_neither_server_nor_store() -> None:
     code = "import sys, dueline; print(sorted(m for m in sys.modules if m.split('.')[0] in {names}))"
     names = {
