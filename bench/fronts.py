@@ -12,6 +12,7 @@ from typing import Any
 
 from dueline.config.settings import Settings, Store
 from dueline.dialects.http import Request
+from dueline.runtime.places import ExternalStore
 from dueline.server.app import App
 from dueline.server.asgi import AsgiApp
 from dueline.server.head import Headers, join_headers
@@ -19,7 +20,7 @@ from dueline.server.head import Headers, join_headers
 
 def _app() -> App:
     url = os.environ["BENCH_STORE"]
-    return App(Settings(store=Store(url=url)), url, lambda: None)
+    return App(Settings(store=Store(url=url)), ExternalStore(url))
 
 
 def asgi() -> AsgiApp:

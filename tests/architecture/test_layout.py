@@ -25,17 +25,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "telemetry": {"engine", "_version"},
     "config": {"engine", "_version"},
     "push": {"engine", "_version"},
-    "server": {"engine", "store", "dialects", "push", "telemetry", "config", "_version"},
+    "runtime": {"engine", "store", "config"},
+    "server": {"engine", "store", "runtime", "dialects", "push", "telemetry", "config", "_version"},
     "client": {"durations", "_version"},
     # Of telemetry what is plain numbers and text, without the packages of a server.
     "worker": {
-        *("client", "engine", "store", "durations", "_version"),
+        *("client", "engine", "store", "runtime", "durations", "_version"),
         *("telemetry.families", "telemetry.metrics", "telemetry.plain_text"),
     },  # the store in worker/direct.py only
-    "cli": {"client", "config", "server", "store", "engine", "worker", "_version"},
+    "cli": {"client", "config", "server", "runtime", "store", "engine", "worker", "_version"},
     "exfe": {"engine", "_version"},
-    "integrations": {"client", "worker", "server", "dialects", "config", "store", "_version"},
-    "testing": {"client", "worker", "dialects", "server", "store", "engine", "_version"},
+    "integrations": {"client", "worker", "server", "dialects", "config", "runtime", "_version"},
+    "testing": {"client", "worker", "dialects", "server", "runtime", "store", "engine", "_version"},
 }
 MAY_USE = {
     "durations": set(),
@@ -100,6 +101,18 @@ def test_only_direct_mode_of_the_worker_knows_a_store() -> None:
         path.name for path in (SOURCE / "worker").rglob("*.py") if any("dueline.store" in n for n in imports(path))
     }
     assert using == {"direct.py"}
+
+
+def test_only_the_runtime_opens_and_checks_a_store() -> None:
+    names = {"ValkeyStore", "EmbeddedStore", "check_scopes"}
+    calls = [
+        f"{path.relative_to(SOURCE)}:{node.lineno} {node.func.id}"
+        for path in modules()
+        if package_of(path) not in ("runtime", "store")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
+    ]
+    assert calls == []
 
 
 def test_importing_dueline_loads_neither_server_nor_store() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from dueline.config.settings import Settings
 from dueline.dialects.http import Route
+from dueline.runtime.places import ExternalStore
 from dueline.server.app import App
 
 from .kit import Answer, Client, Served, serve
@@ -31,7 +32,7 @@ SENDS: dict[str, tuple[str, str, bytes, Mapping[str, str]]] = {
 
 def routes() -> list[tuple[str, str, Route]]:
     """(method, path, route) of everything that a server answers by default."""
-    [front] = App(Settings(), "unix:///nowhere", lambda: None).fronts
+    [front] = App(Settings(), ExternalStore("unix:///nowhere")).fronts
     found: list[tuple[str, str, Route]] = []
     for route in front.router.routes():
         path = re.sub(r"\{\w+\}", "x", route.pattern.replace("{place*}", f"k/POST/{SERVICE}"))

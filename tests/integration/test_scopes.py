@@ -19,14 +19,15 @@ pytestmark = pytest.mark.slow
 PLAIN = {"DUELINE_DIALECTS__OUQIANG__ENABLED": "false", "DUELINE_DIALECTS__YOUZAN__ENABLED": "false"}
 NAMESPACE_IDS = {"DUELINE_DIALECTS__OUQIANG__NAMESPACE": "default"}
 NEEDS_TOPIC = (
-    'dueline: the namespace "default" holds jobs (topic "mail") whose ids are unique in their topic only, which '
-    "ouqiang cannot serve: give dialects.ouqiang.namespace another namespace, or run without ouqiang until all "
-    "its jobs are ended and no longer retained"
+    'dueline: the namespace "default" holds jobs (topic "mail") whose ids are unique in their topic only, and a '
+    "dialect with this namespace needs ids that are unique over all its topics: change dialects.*.namespace to another "
+    "namespace, or disable the dialect until all jobs of the namespace are ended and no longer retained"
 )
 NEEDS_NAMESPACE = (
-    'dueline: the namespace "default" holds jobs (topic "mail") whose ids are unique over all its topics, as ouqiang, '
-    "youzan and spring need it, and these settings give it to none of them: enable dialects.ouqiang, dialects.youzan "
-    "or dialects.spring with this namespace again, at least until all its jobs are ended and no longer retained"
+    'dueline: the namespace "default" holds jobs (topic "mail") whose ids are unique over all its topics, and these '
+    "settings would not find them: set dialects.*.namespace as before, at least until all jobs of the namespace are "
+    "ended and no longer retained. Programs and commands that open the store themselves have no such setting: give "
+    "them the URL of a server"
 )
 
 
@@ -105,8 +106,9 @@ def test_a_topic_of_several_partitions_forbids_it_even_when_it_is_empty(tmp_path
         return await refused(ServerProcess(tmp_path, env=NAMESPACE_IDS))
 
     assert asyncio.run(run()) == (
-        'dueline: the topic "mail" of the namespace "default" has 2 partitions, which ouqiang cannot serve: give '
-        "dialects.ouqiang.namespace another namespace"
+        'dueline: the topic "mail" of the namespace "default" has 2 partitions, and a dialect with this namespace '
+        "needs ids that are unique over all its topics, so it allows only one: change dialects.*.namespace to another "
+        "namespace"
     )
 
 

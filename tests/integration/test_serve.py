@@ -247,21 +247,6 @@ def test_an_external_store_is_named_without_its_password_and_is_standard(tmp_pat
     assert (durability, "appendfsync always" in store, "durability standard" in output) == ("standard", True, True)
 
 
-def test_a_store_that_may_evict_jobs_is_refused(tmp_path: Path) -> None:
-    async def run() -> tuple[int, str]:
-        store = EmbeddedStore(
-            tmp_path / "external", overrides={"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}
-        )
-        await store.start()
-        try:
-            return await asyncio.to_thread(refused, "--store", store.url, "--listen", "127.0.0.1:0")
-        finally:
-            await store.stop()
-
-    code, words = asyncio.run(run())
-    assert (code, "allkeys-lru" in words, "noeviction" in words) == (1, True, True)
-
-
 def test_readiness_turns_red_when_eviction_is_switched_on_later(tmp_path: Path) -> None:
     async def run() -> Any:
         store = EmbeddedStore(tmp_path / "external")

@@ -326,16 +326,6 @@ def test_threads_share_a_queue_and_a_fork_opens_its_own(valkey: PrivateValkey) -
         assert queue.send("t", 1, id="1", on_conflict="keep").result == "kept", "closed is not the end"
 
 
-def test_a_store_that_could_lose_jobs_is_refused() -> None:
-    store = PrivateValkey(options=("--maxmemory", "50mb", "--maxmemory-policy", "allkeys-lru"))
-    store.start()
-    try:
-        with SyncQueue(store.url) as queue, pytest.raises(DuelineApiError, match="allkeys-lru"):
-            queue.send("t", 1)
-    finally:
-        store.stop()
-
-
 @pytest.mark.parametrize("namespace_ids", [False, True], ids=["in its topic", "over all topics"])
 def test_a_namespace_whose_ids_are_unique_in_another_scope_than_here_is_refused(namespace_ids: bool) -> None:
     """To work on it would be to see none of its jobs."""

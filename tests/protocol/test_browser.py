@@ -6,6 +6,7 @@ import pytest
 
 from dueline.config.settings import Server, Settings
 from dueline.dialects.http import Request, Response, Route
+from dueline.runtime.places import ExternalStore
 from dueline.server.app import App
 from dueline.server.asgi import AsgiApp
 from dueline.server.browser import MAX_KNOWN_HOSTS, BrowserRules
@@ -83,12 +84,12 @@ def test_beyond_loopback_the_host_is_judged_only_when_names_are_configured() -> 
 
 def test_each_listener_of_a_server_has_its_own_rules() -> None:
     server = Server(listen="0.0.0.0:9277", insecure=True)
-    app = App(Settings(server=server), "unix:///nowhere", lambda: None)
+    app = App(Settings(server=server), ExternalStore("unix:///nowhere"))
     [front] = app.fronts
     assert front.browser_rules is not None
     assert refused(front.browser_rules, host="queue") is None
     assert refused(front.browser_rules, host="queue", origin="http://evil.example") is not None
-    [front] = App(Settings(), "unix:///nowhere", lambda: None).fronts
+    [front] = App(Settings(), ExternalStore("unix:///nowhere")).fronts
     assert front.browser_rules is not None
     assert refused(front.browser_rules, host="queue") is not None
 

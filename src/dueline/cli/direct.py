@@ -68,10 +68,7 @@ class StoreClient(Client):
                 await self._queue.start()
             except Unavailable as down:
                 raise Unreachable("unreachable", f"no store answers at {self._shown}: {down.message}") from down
-            engine, store, durability = self._queue.opened()
-            api = DirectApi(engine, store, self._shown, durability)
-            await api.start()
-            self._api = api
+            self._api = DirectApi(*self._queue.opened(), self._shown)
         headers = headers_of(call, self._namespace, None)
         response = await self._api.answer(call.method, call.path, headers, call.body or b"")
         return response.status, dict(response.headers), response.body

@@ -88,16 +88,15 @@ def show(printer: Printer, report: Report) -> None:
 
 async def _run(check: Check, store: str | None, folder: Path | None, prefix: str, progress: Progress) -> Report:
     """Check a running store, or start the store of a data folder for the duration of the check."""
-    if folder is None:
-        return await check(store or "", prefix, progress)
-    from ..store.valkey.embedded import EmbeddedStore
+    from ..config.settings import Store
+    from ..runtime.places import place_of
 
-    embedded = EmbeddedStore(folder)
+    place = place_of(Store(url=store) if folder is None else Store(data=str(folder)))
     try:
-        await embedded.start()
-        return await check(embedded.url, prefix, progress)
+        await place.start()
+        return await check(place.url, prefix, progress)
     finally:
-        await embedded.stop()
+        await place.stop()
 
 
 def _is_expected(wrong: Exception) -> bool:

@@ -29,12 +29,12 @@ import structlog
 from ..config.load import load
 from ..config.settings import Settings
 from ..dialects.http import Response, plain_error
+from ..runtime.places import place_of
 from ..server.app import App
 from ..server.asgi import AsgiApp, Message, Receive, Send, write_answer
 from ..server.browser import BrowserRules
 from ..server.listeners import addresses
 from ..server.push import refusal
-from ..store.valkey.embedded import EmbeddedStore
 
 FORBIDDEN = plain_error(
     403,
@@ -68,7 +68,6 @@ class MountedServer:
         if len(addresses(self.settings)) > 1:
             raise ValueError("a mounted server has no addresses of its own: remove `listen` from the dialects")
         self._insecure = insecure or self.settings.server.insecure
-        self._embedded: EmbeddedStore | None = None
         self._app: App | None = None
         self._asgi: AsgiApp | None = None
 
@@ -77,21 +76,8 @@ class MountedServer:
         if self._app is not None:
             return
         _log_through_logging()
-        told = self.settings.store
-        if told.url is None:
-            self._embedded = EmbeddedStore(
-                told.data,
-                told.binary,
-                min_free_bytes=told.min_free_bytes,
-                max_memory_bytes=told.max_memory_bytes,
-                any_thread=True,
-            )
-        embedded = self._embedded
-        url = told.url or "" if embedded is None else embedded.url
-        self._app = App(self.settings, url, lambda: None if embedded is None else embedded.status)
+        self._app = App(self.settings, place_of(self.settings.store, any_thread=True))
         try:
-            if embedded is not None:
-                await embedded.start()
             await self._app.open()
         except BaseException:
             await self.stop()
@@ -107,11 +93,8 @@ class MountedServer:
     async def stop(self) -> None:
         """Answer waiting pulls and stop the server and its store. It may be called twice, and before `start`."""
         app, self._app, self._asgi = self._app, None, None
-        embedded, self._embedded = self._embedded, None
         if app is not None:
             await app.stop(asyncio.Event())
-        if embedded is not None:
-            await embedded.stop()
 
     async def __aenter__(self) -> MountedServer:
         await self.start()

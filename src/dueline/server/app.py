@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -32,8 +32,11 @@ from ..engine.commands import TopicView
 from ..engine.engine import Engine
 from ..engine.errors import DuelineError, Loading, Unavailable
 from ..engine.limits import INTERNAL_NAMESPACE
-from ..store.valkey.embedded import Status
-from ..store.valkey.store import ValkeyStore, WrongStore
+from ..runtime.access import StoreAccess
+from ..runtime.facts import store_words
+from ..runtime.places import Place
+from ..runtime.runtime import Runtime
+from ..store.valkey.store import WrongStore
 from ..telemetry import gather
 from ..telemetry.exposition import exposed
 from ..telemetry.families import Family, Kind, Merge, counter, gauge, merged
@@ -49,14 +52,12 @@ from .listeners import addresses
 from .push import EurekaMissing, Push
 from .router import Router
 from .send_notices import SendNotices
-from .store_check import Facts, Probe, refusal, scope_refusal, store_words
 from .system import SystemRoutes
 
 STORE_WAIT_S = 30.0  # for an external store at the start
 STORE_LATE_S = 0.8  # after this long without an answer, a warning is logged
 TOPICS_SHOWN = 200
 TOPICS_FRESH_S = 5.0
-LAST_CALLS_S = 2.0
 MAX_PUSH_DRAIN_S = 6.0  # for running calls to push targets, so that the whole shutdown takes at most 10 s
 LOADING = "the server is starting; nothing was done"
 CALM_S = 1.0  # how long a poll is held while the server is starting
@@ -67,41 +68,34 @@ class StartRefused(Exception):
 
 
 class App:
-    """`embedded` returns the state of the embedded store, None for an external one. `folder` holds the sockets over
-    which the worker processes of one server exchange metrics."""
+    """A server with the store at `place`. `folder` holds the sockets over which the worker processes of one server
+    exchange metrics."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        store_url: str,
-        embedded: Callable[[], Status | None],
-        index: int = 0,
-        folder: Path | None = None,
-    ) -> None:
+    def __init__(self, settings: Settings, place: Place, index: int = 0, folder: Path | None = None) -> None:
         self.settings = settings
         self.durability = durability_of(settings)
         self.http = HttpMetrics()
         self.calls = CallMetrics()
-        self.store = ValkeyStore(
-            store_url, prefix=settings.store.prefix, limits=settings.limits, on_call=self.calls.called
+        namespace_ids = namespaces_with_own_ids(settings.dialects)
+        self.access = StoreAccess(
+            place,
+            self._pause,
+            prefix=settings.store.prefix,
+            limits=settings.limits,
+            namespace_ids=namespace_ids,
+            on_call=self.calls.called,
         )
-        self.engine = Engine(
-            self.store,
-            settings.limits,
-            namespace_ids=namespaces_with_own_ids(settings.dialects),
-            idle_ms=settings.topics.idle_ms,
-        )
+        self.store = self.access.store
+        self.engine = Engine(self.store, settings.limits, namespace_ids=namespace_ids, idle_ms=settings.topics.idle_ms)
+        self._runtime = Runtime(self.access, self.engine)
         self._notices = Notices("dueline.server")
         self._sends = SendNotices(self.engine, self._notices)
         self.engine.watch_sends(self._sends)
         self.pushed = PushNotices(Notices("dueline.push"))
         self.push = Push(settings, self.engine, self.pushed, self.pushed.refused_at_send)
-        self._probe = Probe(store_url, settings.store.prefix)
-        self.health = Health(self._probe, self.durability, embedded, lambda: self.store.clock.stepped, self._check)
+        self.health = Health(self.access, self.durability)
         self.health.changed = self._readiness_changed
-        self._embedded = embedded
         self._siblings = Siblings(folder, index, self.snapshot)
-        self._facts: Facts | None = None
         self._topics: tuple[float, list[Family]] = (0.0, [])
         self._always_open: frozenset[str] = frozenset()
         self._started = asyncio.Event()  # set once the start has succeeded or failed
@@ -149,19 +143,17 @@ class App:
             await front.start(listener)
 
     async def open(self) -> None:
-        """Wait for the store, check it, connect. Raises StartRefused."""
-        self._facts = await self._until_store()
-        while True:
-            try:
-                await self.store.start()
-                await self._check()
-                break
-            except WrongStore as error:
-                raise StartRefused(str(error)) from None
-            except Unavailable as error:
-                self._log.warning("the store is not ready yet", error=error.message)
-                await asyncio.sleep(0.2)
-        await self.engine.start()
+        """Start the store if it is embedded, wait for it, check it, connect. Raises StartRefused, FolderInUse or
+        EmbeddedError."""
+        late = asyncio.get_running_loop().call_later(STORE_LATE_S, self._store_is_late)
+        try:
+            await self._runtime.start()
+        except WrongStore as error:
+            raise StartRefused(str(error)) from None
+        except Unavailable as error:
+            raise StartRefused(f"{error.message} (tried for {STORE_WAIT_S:g} s)") from None
+        finally:
+            late.cancel()
         try:
             await self.push.start()
         except EurekaMissing as error:
@@ -189,46 +181,24 @@ class App:
             await asyncio.gather(draining, return_exceptions=True)
             await self._drain(0)
         await pushes
-        # If the store is down, the engine's last calls would wait for it. Give them a moment, then cut the connection.
-        ending = asyncio.create_task(self.engine.stop())
-        await asyncio.wait([ending], timeout=LAST_CALLS_S)
         await self.health.stop()
-        await self.store.stop()
-        ending.cancel()
-        await asyncio.gather(ending, return_exceptions=True)
+        await self._runtime.stop()
         await self._siblings.stop()
 
     async def _drain(self, timeout_s: float) -> None:
         await asyncio.gather(*(front.drain(timeout_s) for front in self.fronts))
 
-    async def _check(self) -> None:
-        """Check that it is still our store, and that these settings find all of its jobs. Raises WrongStore."""
-        await self.store.check()
-        why = await scope_refusal(self.store, self.settings.dialects)
-        if why is not None:
-            raise WrongStore(why)
+    def _store_is_late(self) -> None:
+        if self.access.place.status is None:  # the supervisor of an embedded store logs its progress
+            self._log.warning("the store has not answered yet")
 
-    async def _until_store(self) -> Facts:
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + STORE_WAIT_S
-        late = loop.call_later(STORE_LATE_S, self._log.warning, "the store has not answered yet")
-        pause_s = 0.05
-        try:
-            while (facts := await self.health.look()) is None:
-                reasons = self.health.reasons()
-                if self._embedded() is None and loop.time() > deadline_s:
-                    why = reasons[0].message if reasons else "the store does not answer"
-                    raise StartRefused(f"{why} (tried for {STORE_WAIT_S:g} s)")
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, 1.0)
-        finally:
-            late.cancel()
-        why = refusal(facts)
-        if why is None and not await self._probe.runs_scripts():
-            why = "the store does not let this user call scripts (EVAL)"
-        if why is not None:
-            raise StartRefused(why)
-        return msgspec.structs.replace(facts, appendfsync=await self._probe.appendfsync())
+    def _pause(self, error: Unavailable, elapsed_s: float) -> float:
+        """How long to wait before the store is tried again. An embedded store is waited for as long as it loads."""
+        if self.access.place.status is None and elapsed_s > STORE_WAIT_S:
+            raise error
+        if self.health.up:  # otherwise the health has logged it
+            self._log.warning("the store is not ready yet", error=error.message)
+        return min(max(elapsed_s, 0.05), 1.0)
 
     def _readiness_changed(self, reasons: Sequence[Reason]) -> None:
         """Refuse sends while the store may evict keys, because it could delete jobs that we accepted."""
@@ -274,7 +244,7 @@ class App:
     def store_text(self) -> str:
         """A description of the store, without secrets."""
         kind = "embedded" if self.settings.store.url is None else shown_url(self.settings.store.url)
-        return store_words(kind, self._facts)
+        return store_words(kind, self.access.facts)
 
     async def metrics(self, accept: str) -> tuple[bytes, str]:
         """The metrics of the whole server: this process, its siblings, and the topics in the store."""
@@ -310,7 +280,7 @@ class App:
         ]
 
     def _of_store(self) -> list[Family]:
-        clock, facts, status = self.store.clock, self.health.facts, self._embedded()
+        clock, facts, status = self.store.clock, self.health.facts, self.access.place.status
         steps = Family(
             "dueline_clock_steps", Kind.COUNTER, "Jumps of the store's clock.", (), Merge.MAX, numbers={(): clock.steps}
         )

@@ -1,6 +1,6 @@
 """The native API without HTTP: a server's handlers, called on an engine in this process.
 
-    DirectApi(engine, store) --answer(method, target, headers, body)--> Response
+    DirectApi(engine, access) --answer(method, target, headers, body)--> Response
 
 Answers are byte for byte those of a server on the same store. Only servers make outgoing calls: a push target is
 checked for its form here, not against the egress rules, and nothing is called.
@@ -18,32 +18,22 @@ from ..dialects.native import InfoView, NativeDialect, PushRules
 from ..engine.engine import Engine
 from ..push.forwarded import check_target_headers
 from ..push.signing import check_secret, masked
-from ..store.valkey.store import ValkeyStore
+from ..runtime.access import StoreAccess
+from ..runtime.facts import store_words
 from .router import Router
-from .store_check import Facts, Probe, store_words
 from .system import SystemRoutes
 
 
 class DirectApi:
     """One store through one engine, which the caller starts and stops. `name` is how the store is shown."""
 
-    def __init__(self, engine: Engine, store: ValkeyStore, name: str, durability: str) -> None:
+    def __init__(self, engine: Engine, access: StoreAccess, name: str) -> None:
         self._engine = engine
-        self._store = store
+        self._access = access
         self._name = name
-        self._durability = durability
-        self._facts: Facts | None = None
         rules = PushRules(headers=check_target_headers, secret=check_secret, mask=masked)
         native = NativeDialect(engine, engine.limits, self._info, rules)
         self._router = Router([SystemRoutes(__version__, tuple, tuple, _no_metrics, documents=False), native])
-
-    async def start(self) -> None:
-        """Read what `/v1/info` shows about the store."""
-        probe = Probe(self._store.url, self._store.prefix)
-        try:
-            self._facts = msgspec.structs.replace(await probe.facts(), appendfsync=await probe.appendfsync())
-        finally:
-            await probe.stop()
 
     async def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Response:
         """The answer of a server. `target` is as in a request line; header names may be in any case."""
@@ -55,10 +45,10 @@ class DirectApi:
         return InfoView(
             version=__version__,
             namespace="default",
-            durability=self._durability,
-            store=store_words(self._name, self._facts),
+            durability="standard" if self._access.place.status is None else "fsync",
+            store=store_words(self._name, self._access.facts),
             limits=msgspec.structs.asdict(self._engine.limits),
-            clock_offset_ms=round(self._store.clock.offset_ms),
+            clock_offset_ms=round(self._access.store.clock.offset_ms),
         )
 
 

@@ -13,17 +13,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 
 import msgspec
 import structlog
 
-from ..engine.errors import DuelineError
+from ..engine.errors import DuelineError, Unavailable
+from ..runtime.access import StoreAccess
+from ..runtime.facts import Facts, full_text, is_full, refusals
 from ..store.valkey.embedded import Status, StoreState
 from ..store.valkey.embedded_extent import accepted_loss
 from ..store.valkey.store import WrongStore
-from .store_check import Facts, Probe, Refused, StoreLoading, StoreSilent, full_text, is_full, may_evict
 
 EVERY_S = 5.0
 LOSS_SHOWN_MS = 7 * 86_400_000  # how long the warning stays after an operator accepted the loss; the metric stays
@@ -46,30 +47,18 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class Health:
-    """What is known about this process and its store.
+    """What is known about this process and its store. `durability` is the promised level."""
 
-    `durability` is the promised level. `check` examines the data itself and raises WrongStore.
-    """
-
-    def __init__(
-        self,
-        probe: Probe,
-        durability: str,
-        embedded: Callable[[], Status | None],
-        clock_stepped: Callable[[], bool],
-        check: Callable[[], Awaitable[None]],
-    ) -> None:
+    def __init__(self, access: StoreAccess, durability: str) -> None:
         self.phase = Phase.STARTING
         self.facts: Facts | None = None
         self.up = False
         self.full = False
         self.changed: Callable[[Sequence[Reason]], None] | None = None  # called when the reasons change
         self._told: list[Reason] = []
-        self._probe = probe
+        self._access = access
+        self._access.looked = self._looked
         self._durability = durability
-        self._embedded = embedded
-        self._clock_stepped = clock_stepped
-        self._check = check
         self._wrong: Reason | None = None
         self._trouble: Reason | None = Reason("starting", "the store has not been checked yet")
         self._task: asyncio.Task[None] | None = None
@@ -84,27 +73,25 @@ class Health:
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-        await self._probe.stop()
 
-    async def look(self) -> Facts | None:
-        """Query the store once and keep the answer. None if it does not serve."""
+    def _embedded(self) -> Status | None:
+        return self._access.place.status
+
+    def _looked(self, found: Facts | Unavailable) -> None:
+        """Keep what a query of the store found, and log whether it serves."""
         before = self._trouble
-        try:
-            facts = await self._probe.facts()
-            self._judge_memory(facts)
-            self.facts = facts
+        if isinstance(found, Facts):
+            self._judge_memory(found)
+            self.facts = found
             self._trouble = None
-        except StoreLoading as progress:
-            self._trouble = Reason("loading", f"the store reads its data: {progress}")
-        except (StoreSilent, Refused) as error:
-            self._trouble = Reason("store_down", f"the store does not answer: {error}")
+        else:
+            self._trouble = Reason(found.code, found.message)
         self.up = self._trouble is None
         is_first = before is not None and before.code == "starting" and self._embedded() is None
         if (before is None or is_first) and self._trouble is not None:
             self._log.warning("the store does not serve", reason=self._trouble.code, detail=self._trouble.message)
         elif before is not None and not is_first and before.code != "starting" and self._trouble is None:
             self._log.info("the store serves again")
-        return self.facts if self.up else None
 
     def _judge_memory(self, facts: Facts) -> None:
         """Record and log whether the store is full. The embedded store's supervisor logs a full disk."""
@@ -156,30 +143,26 @@ class Health:
         return found
 
     def _about(self, facts: Facts) -> list[Reason]:
-        found: list[Reason] = []
-        policy = facts.maxmemory_policy
-        if may_evict(facts):
-            found.append(Reason("eviction", f"the store may delete jobs: set maxmemory-policy {policy} to noeviction"))
-        if facts.role != "master":
-            found.append(Reason("store_down", f"the store has become a {facts.role}"))
+        found = [Reason(code, sentence) for code, sentence in refusals(facts)]
         if self._durability == "fsync" and not (facts.aof and facts.aof_ok):
             found.append(Reason("not_durable", "the store does not write its append-only file"))
-        if self._clock_stepped():
+        if self._access.store.clock.stepped:
             found.append(Reason("clock_step", "the store's clock jumped; nothing is done until the time is confirmed"))
         return found
 
-    async def _look_inside(self) -> None:
-        """Check that it is still our store, and read its clock."""
+    async def _look(self) -> None:
+        """Query the store, check that it is still ours, and read its clock."""
         try:
-            await self._check()
+            await self._access.look()
+            await self._access.check()
             self._wrong = None
         except WrongStore as error:
             self._wrong = Reason("store_down", str(error))
         except DuelineError:
-            pass  # the connection was just lost: the next query reports it
+            pass  # the store does not serve (`_looked`), or the connection was just lost: the next query reports it
 
     def _tell(self) -> None:
-        """Log changes of readiness since the last call. `look` logs a store that is down."""
+        """Log changes of readiness since the last call. `_looked` logs a store that is down."""
         if self.phase is Phase.DRAINING:
             return
         before, self._told = self._told, self.reasons()
@@ -198,8 +181,7 @@ class Health:
         while True:
             await asyncio.sleep(EVERY_S if self.up else AGAIN_S)
             try:
-                if await self.look() is not None:
-                    await self._look_inside()
+                await self._look()
                 self._tell()
             except Exception:
                 self._log.exception("the health check failed")

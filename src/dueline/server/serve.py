@@ -28,6 +28,7 @@ import structlog
 
 from .._version import __version__
 from ..config.settings import Settings
+from ..runtime.places import ExternalStore, Place, place_of
 from ..store.valkey.embedded import EmbeddedError, EmbeddedStore, FolderInUse, Status, StoreState
 from ..store.valkey.embedded_files import make_private, runtime_folder
 from ..telemetry import logs
@@ -110,25 +111,19 @@ def announce_ready(settings: Settings, listeners: list[socket.socket]) -> None:
 async def _serve_alone(settings: Settings, listeners: list[socket.socket]) -> int:
     signals = Signals()
     signals.install()
-    embedded = _embedded(settings)
-    url = embedded.url if embedded is not None else settings.store.url or ""
-    app = App(settings, url, lambda: embedded.status if embedded is not None else None)
+    place = place_of(settings.store)
+    app = App(settings, place)
     try:
         await app.listen(listeners)
-        if embedded is not None:
-            await unless(signals.stop, embedded.start())
-        if not signals.stop.is_set():
-            await unless(signals.stop, app.open())
+        await unless(signals.stop, app.open())
         if not signals.stop.is_set():
             announce_ready(settings, listeners)
-            await _until_told(signals, embedded)
-        return _verdict(settings, embedded)
+            await _until_told(signals, place)
+        return _verdict(settings, place)
     except (FolderInUse, EmbeddedError, StartRefused) as error:
         return _refuse(settings, str(error))
     finally:
         await app.stop(signals.hasten)
-        if embedded is not None:
-            await embedded.stop()
 
 
 # --- parent and workers -------------------------------------------------------------------------------------------
@@ -138,15 +133,14 @@ async def _serve_with_workers(settings: Settings, listeners: list[socket.socket]
     signals = Signals()
     signals.install()
     with meeting_folder() as folder:
-        embedded = _embedded(settings, lambda status: _write_status(folder, status))
-        url = embedded.url if embedded is not None else settings.store.url or ""
-        workers = Workers(settings, listeners, url, folder)
+        place = place_of(settings.store, on_change=lambda status: _write_status(folder, status))
+        workers = Workers(settings, listeners, place.url, folder)
         starting: asyncio.Task[None] | None = None
         try:
-            if embedded is not None:
+            if isinstance(place, EmbeddedStore):
                 # Start the workers as soon as the store's process runs, so that they answer "loading" while it loads.
-                starting = asyncio.create_task(embedded.start())
-                spawned = asyncio.create_task(embedded.until(StoreState.STARTING, StoreState.LOADING, StoreState.READY))
+                starting = asyncio.create_task(place.start())
+                spawned = asyncio.create_task(place.until(StoreState.STARTING, StoreState.LOADING, StoreState.READY))
                 await asyncio.wait((starting, spawned), return_when=asyncio.FIRST_COMPLETED)
                 spawned.cancel()
                 if starting.done():
@@ -156,10 +150,10 @@ async def _serve_with_workers(settings: Settings, listeners: list[socket.socket]
                 await unless(signals.stop, _until_serving(starting, workers))
             if not signals.stop.is_set():
                 announce_ready(settings, listeners)
-                await _until_told(signals, embedded, workers)
+                await _until_told(signals, place, workers)
             if workers.refused is not None and workers.refused.done():
                 return _refuse(settings, workers.refused.result())
-            return _verdict(settings, embedded)
+            return _verdict(settings, place)
         except (FolderInUse, EmbeddedError, StartRefused) as error:
             return _refuse(settings, str(error))
         finally:
@@ -169,8 +163,7 @@ async def _serve_with_workers(settings: Settings, listeners: list[socket.socket]
             if starting is not None and not starting.done():
                 starting.cancel()
                 await asyncio.gather(starting, return_exceptions=True)
-            if embedded is not None:
-                await embedded.stop()
+            await place.stop()
 
 
 @contextlib.contextmanager
@@ -214,14 +207,10 @@ async def _work(orders: Orders, listeners: list[socket.socket], say: Callable[[s
     signals = Signals()
     signals.install()
     settings, folder = orders.settings, Path(orders.folder)
-    is_embedded = settings.store.url is None
-    app = App(
-        settings,
-        orders.store_url,
-        lambda: _read_status(folder) if is_embedded else None,
-        orders.index,
-        folder,
+    place = (
+        ExternalStore(orders.store_url) if settings.store.url is not None else _ParentStore(orders.store_url, folder)
     )
+    app = App(settings, place, orders.index, folder)
     try:
         await app.listen(listeners)
         await unless(signals.stop, app.open())
@@ -234,6 +223,18 @@ async def _work(orders: Orders, listeners: list[socket.socket], say: Callable[[s
         return 1
     finally:
         await app.stop(signals.hasten)
+
+
+class _ParentStore(ExternalStore):
+    """The embedded store of the parent process, for a worker."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        super().__init__(url)
+        self._folder = folder
+
+    @property
+    def status(self) -> Status:
+        return _read_status(self._folder)
 
 
 def _write_status(folder: Path, status: Status) -> None:
@@ -256,23 +257,11 @@ def _read_status(folder: Path) -> Status:
 # --- shared -------------------------------------------------------------------------------------------------------
 
 
-def _embedded(settings: Settings, on_change: Callable[[Status], None] | None = None) -> EmbeddedStore | None:
-    if settings.store.url is not None:
-        return None
-    return EmbeddedStore(
-        settings.store.data,
-        settings.store.binary,
-        min_free_bytes=settings.store.min_free_bytes,
-        max_memory_bytes=settings.store.max_memory_bytes,
-        on_change=on_change,
-    )
-
-
-async def _until_told(signals: Signals, embedded: EmbeddedStore | None, workers: Workers | None = None) -> None:
+async def _until_told(signals: Signals, place: Place, workers: Workers | None = None) -> None:
     """Wait for a signal, or until the store or a worker has failed for good."""
     waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(signals.stop.wait())]
-    if embedded is not None:
-        waiting.append(asyncio.ensure_future(embedded.failed.wait()))
+    if isinstance(place, EmbeddedStore):
+        waiting.append(asyncio.ensure_future(place.failed.wait()))
     if workers is not None and workers.refused is not None:
         waiting.append(workers.refused)
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -280,10 +269,9 @@ async def _until_told(signals: Signals, embedded: EmbeddedStore | None, workers:
         future.cancel() if future is not getattr(workers, "refused", None) else None
 
 
-def _verdict(settings: Settings, embedded: EmbeddedStore | None) -> int:
-    if embedded is not None and embedded.status.state is StoreState.FAILED:
-        return _refuse(settings, embedded.status.detail)
-    return 0
+def _verdict(settings: Settings, place: Place) -> int:
+    status = place.status
+    return 0 if status is None or status.state is not StoreState.FAILED else _refuse(settings, status.detail)
 
 
 def _refuse(settings: Settings, message: str, code: int = 1) -> int:

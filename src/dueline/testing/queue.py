@@ -28,6 +28,7 @@ from ..client.times import Duration, Moment, datetime_of, duration_ms, moment_ms
 from ..dialects.native import InfoView, NativeDialect
 from ..engine.limits import Limits
 from ..engine.timer import Handle
+from ..runtime.runtime import Runtime
 from ..server.router import Router
 from ..store.memory import MemoryStore
 from ..worker import Worker
@@ -112,6 +113,7 @@ class VirtualQueue:
         self._limits, self._namespace_ids = limits, namespace_ids
         self._clients: dict[str, tuple[LocalClient, LocalAsyncClient]] = {}
         self._engine: RecordingEngine | None = None
+        self._runtime: Runtime | None = None
         self._router: Router | None = None
         self._hosts: list[VirtualHost] = []
         self._workers: list[Worker] = []
@@ -204,7 +206,6 @@ class VirtualQueue:
     # -- opening and closing
 
     async def _open(self) -> None:
-        await self.store.start()
         # Nobody else uses this store, so nothing needs polling: an idle year costs nothing.
         self._engine = RecordingEngine(
             self.store,
@@ -216,14 +217,15 @@ class VirtualQueue:
         )
         self._engine.recorder = self.recorder
         self._router = Router([NativeDialect(self._engine, self._limits, _info)])
-        await self._engine.start()
+        self._runtime = Runtime(self.store, self._engine)
+        await self._runtime.start()
 
     async def _close(self) -> None:
         for worker in self._workers:
             await worker.stop(0)
             worker.live_in(None)
-        await self.engine.stop()
-        await self.store.stop()
+        assert self._runtime is not None
+        await self._runtime.stop()
 
 
 def _info() -> InfoView:

@@ -23,21 +23,18 @@ from ..client.results import Sent
 from ..engine.engine import Engine
 from ..engine.errors import DuelineError, UnknownOutcome
 from ..engine.errors import Unavailable as StoreUnavailable
-from ..store.valkey.embedded import EmbeddedError, EmbeddedStore, FolderInUse
-from ..store.valkey.embedded_files import socket_path
-from ..store.valkey.scopes import check_scopes
+from ..runtime.access import NAMESPACE_IDS, StoreAccess
+from ..runtime.places import ExternalStore, FolderStore, Place
+from ..runtime.runtime import Runtime
+from ..store.valkey.embedded import EmbeddedError
 from ..store.valkey.single_sends import SingleSends
-from ..store.valkey.store import ValkeyStore, WrongStore
+from ..store.valkey.store import WrongStore
 from . import views
 from .engine_queue import REPEATED, EngineQueue
 from .log import said_if_slow
 from .queue import EMBEDDED
 
 T = TypeVar("T")
-
-# namespaces whose ids are unique over all topics, as servers have it
-NAMESPACE_IDS = frozenset({"ouqiang", "youzan", "spring"})
-LAST_CALLS_S = 2.0
 
 
 class DirectQueue(EngineQueue):
@@ -55,8 +52,8 @@ class DirectQueue(EngineQueue):
         self._folder = Path(url.removeprefix(EMBEDDED)).absolute()  # of an embedded store
         self._namespace_ids = namespace_ids
         self._any_thread = any_thread
-        self._embedded: EmbeddedStore | None = None
-        self._store: ValkeyStore | None = None
+        self._access: StoreAccess | None = None
+        self._runtime: Runtime | None = None
         self._single_send: SingleSends | None = None
         self._starting: asyncio.Task[None] | None = None
         self._namespace = views.checked_name(namespace, "namespace")
@@ -65,56 +62,52 @@ class DirectQueue(EngineQueue):
     @property
     def url(self) -> str | None:
         """The store's address. That of an embedded store is known only while it runs."""
-        if self._store is not None:
-            return self._store.url
+        if self._access is not None:
+            return self._access.place.url
         return None if self._given.startswith(EMBEDDED) else self._given
 
     async def start(self) -> None:
         """Connect, retrying while the store is unreachable or loading its data. Raises ServerFault if the store cannot
         be used, Unavailable when the retries are exhausted."""
-        clock = asyncio.get_running_loop().time
-        tries, begin_s = Tries(self._patience, REPEATED, 0.0), clock()
-        with said_if_slow(f"the store {shown(self._given)} has not answered yet: still trying"):
-            while self._store is None:
-                try:
-                    await self._connected()
-                except Unavailable as error:
-                    await asyncio.sleep(tries.wait_s(error, clock() - begin_s))
-
-    async def _connected(self) -> None:
-        if self._starting is None or self._starting.done():
-            self._starting = asyncio.get_running_loop().create_task(self._start())
-        await asyncio.shield(self._starting)  # a cancelled caller must not cancel the start for the others
+        if self._runtime is not None:
+            return
+        starting = self._starting
+        if starting is None or starting.done():
+            starting = self._starting = asyncio.create_task(self._start())
+            starting.add_done_callback(lambda task: task.cancelled() or task.exception())  # mark as seen
+        try:
+            await asyncio.shield(starting)  # a cancelled caller must not cancel the start for the others
+        except asyncio.CancelledError:
+            if not starting.cancelled():
+                raise
+            raise Unavailable("draining", "the queue was closed before it was connected; nothing was done") from None
 
     async def _start(self) -> None:
-        url = await self._store_url()
-        store = ValkeyStore(url)
-        try:
-            await store.start()
-            clash = await check_scopes(store, self._namespace_ids)
-            if clash is not None:
-                raise WrongStore(
-                    f'the namespace "{clash.namespace}" (topic "{clash.topic}") is stored differently in this store: '
-                    "another server's settings gave its ids a different scope"
-                )
-            await _check_eviction(store)
-        except BaseException as wrong:
-            await store.stop()
-            await self._end_embedded()
-            if isinstance(wrong, WrongStore):
-                raise ServerFault("wrong_store", str(wrong)) from wrong
-            if isinstance(wrong, StoreUnavailable):
-                raise Unavailable(wrong.code, wrong.message) from wrong
-            raise
-        self._engine = Engine(store, namespace_ids=self._namespace_ids)
-        await self._engine.start()
-        self._single_send = store.single_sends()
-        self._store = store
+        tries = Tries(self._patience, REPEATED, 0.0)
 
-    def opened(self) -> tuple[Engine, ValkeyStore, str]:
-        """The engine, its store, and the durability level, once it is started."""
-        assert self._store is not None
-        return self._engine, self._store, "standard" if self._embedded is None else "fsync"
+        def pause(error: StoreUnavailable, elapsed_s: float) -> float:
+            return tries.wait_s(Unavailable(error.code, error.message), elapsed_s)
+
+        access = StoreAccess(self._place(), pause, namespace_ids=self._namespace_ids)
+        engine = Engine(access.store, namespace_ids=self._namespace_ids)
+        runtime = Runtime(access, engine)
+        with said_if_slow(f"the store {shown(self._given)} has not answered yet: still trying"):
+            try:
+                await runtime.start()
+            except (WrongStore, EmbeddedError) as wrong:
+                raise ServerFault("wrong_store", str(wrong)) from wrong
+        self._single_send = access.store.single_sends()
+        self._engine, self._access, self._runtime = engine, access, runtime
+
+    def _place(self) -> Place:
+        if not self._given.startswith(EMBEDDED):
+            return ExternalStore(self._given)
+        return FolderStore(self._folder, any_thread=self._any_thread, log=_Log())
+
+    def opened(self) -> tuple[Engine, StoreAccess]:
+        """The engine and its store, once it is started."""
+        assert self._access is not None
+        return self._engine, self._access
 
     def send_now(self, topic: str, job: NewJob) -> Sent | None:
         """Send from a thread other than the event loop's; that thread talks to the store itself. None: use the normal
@@ -135,45 +128,21 @@ class DirectQueue(EngineQueue):
     async def _tried(
         self, ask: Callable[[], Awaitable[T]], call: Call[Any] = REPEATED, tries: list[Tries] | None = None
     ) -> T:
-        if self._store is None:
+        if self._runtime is None:
             await self.start()
         return await super()._tried(ask, call, tries)
 
-    async def _store_url(self) -> str:
-        """The store's address. An embedded store is started first, unless it already runs."""
-        if not self._given.startswith(EMBEDDED):
-            return self._given
-        folder = self._folder
-        embedded = EmbeddedStore(folder, any_thread=self._any_thread, log=_Log())
-        try:
-            await embedded.start()
-        except FolderInUse:
-            return f"unix://{socket_path(folder)}"
-        except EmbeddedError as wrong:
-            raise ServerFault("wrong_store", str(wrong)) from wrong
-        self._embedded = embedded
-        return embedded.url
-
     async def close(self) -> None:
-        if self._starting is not None:
-            await asyncio.gather(self._starting, return_exceptions=True)
-        store, self._store = self._store, None
+        starting, self._starting = self._starting, None
+        if starting is not None:
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+        runtime, self._runtime, self._access = self._runtime, None, None
         single_send, self._single_send = self._single_send, None
         if single_send is not None:
             single_send.close()
-        if store is not None:
-            # Without the store, the engine's last calls would wait for it, so they get a moment and are then cancelled.
-            ending = asyncio.create_task(self._engine.stop())
-            await asyncio.wait([ending], timeout=LAST_CALLS_S)
-            await store.stop()
-            ending.cancel()
-            await asyncio.gather(ending, return_exceptions=True)
-        await self._end_embedded()
-
-    async def _end_embedded(self) -> None:
-        embedded, self._embedded = self._embedded, None
-        if embedded is not None:
-            await embedded.stop()
+        if runtime is not None:
+            await runtime.stop()
 
 
 class _Log:
@@ -190,16 +159,3 @@ class _Log:
 
     def error(self, message: str, **fields: Any) -> None:
         self._log.error("%s %s", message, fields)
-
-
-async def _check_eviction(store: ValkeyStore) -> None:
-    """A store that deletes keys when its memory is full would delete jobs. Raises WrongStore."""
-    answer = await store.plain(store.prefix, "INFO", "memory")
-    text = answer.decode(errors="replace") if isinstance(answer, bytes) else str(answer)
-    figures = dict(line.split(":", 1) for line in text.split("\r\n") if ":" in line)
-    policy = figures.get("maxmemory_policy", "noeviction")
-    if figures.get("maxmemory", "0") != "0" and policy != "noeviction":
-        raise WrongStore(
-            f'the store may delete jobs when its memory is full: its maxmemory-policy is "{policy}". '
-            "Set it to noeviction"
-        )

@@ -70,8 +70,10 @@ class Calls:
         """Connects and checks the data version; raises StoreDown, Loading or WrongStore."""
         await self.link.start()
         key = meta_key(self._prefix)
-        await self.plain(key, "HSETNX", key, "version", DATA_VERSION)
-        await self.plain(key, "HSETNX", key, "epoch", os.urandom(8).hex())
+        fields = await self._meta()
+        for name, value in (("version", DATA_VERSION), ("epoch", os.urandom(8).hex())):
+            if name.encode() not in fields:  # a full store refuses every write
+                await self.plain(key, "HSETNX", key, name, value)
         await self.check()
 
     async def check(self) -> None:
@@ -81,10 +83,7 @@ class Calls:
         reply = await self.plain(key, "TIME")
         if self._test_clock is None:
             self.clock.observe(int(reply[0]) * 1000 + int(reply[1]) // 1000, asked_ms)
-        found = await self.plain(key, "HGETALL", key)
-        fields: dict[bytes, bytes] = (
-            found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))
-        )
+        fields = await self._meta()
         version = fields.get(b"version", b"").decode()
         if fields and version != DATA_VERSION:
             raise WrongStore(
@@ -98,6 +97,11 @@ class Calls:
             raise WrongStore(
                 "the store is not the one this server began with (emptied or replaced): restart the server to accept it"
             )
+
+    async def _meta(self) -> dict[bytes, bytes]:
+        key = meta_key(self._prefix)
+        found = await self.plain(key, "HGETALL", key)
+        return found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))
 
     async def plain(self, key: str, *command: Any) -> Any:
         """One command on a key, with the same retries as a script call."""
