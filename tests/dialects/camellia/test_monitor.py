@@ -5,8 +5,8 @@ from __future__ import annotations
 from dueline.dialects.camellia.monitor import Counts, Monitor, Report
 from dueline.engine.job import Reason
 from dueline.engine.metrics import EngineMetrics
-from dueline.server.camellia import families_of, report_of
-from dueline.telemetry.families import merged
+from dueline.metrics.metric import merge
+from dueline.server.camellia import report_of, samples_of
 
 
 class Hand:
@@ -72,4 +72,4 @@ def test_processes_of_one_server_are_added_up() -> None:
     one = Report({"t": Counts(send_msg=1, gaps=2, gap_sum_ms=10, gap_max_ms=8)}, 7)
     two = Report({"t": Counts(send_msg=2, gaps=1, gap_sum_ms=20, gap_max_ms=20), "u": Counts(ack_msg=1)}, 3)
     whole = {"t": Counts(send_msg=3, gaps=3, gap_sum_ms=30, gap_max_ms=20), "u": Counts(ack_msg=1)}
-    assert report_of(merged([families_of(one), families_of(two)])) == Report(whole, 7)
+    assert report_of(merge([samples_of(one), samples_of(two)])) == Report(whole, 7)

@@ -11,10 +11,11 @@ from dueline.engine.commands import Filter, Pull, Send, TopicPatch
 from dueline.engine.engine import Engine
 from dueline.engine.errors import Draining, NotFound, StoreDown
 from dueline.engine.job import BodyKind, Partition, State
-from dueline.engine.metrics import LATE_BOUNDS_S, MAX_TOPICS, OTHER, EngineMetrics
+from dueline.engine.metrics import MAX_TOPICS, OTHER, EngineMetrics
 from dueline.engine.policy import TopicPolicy
 from dueline.engine.registrar import IDLE_MS
 from dueline.engine.store import Code, Query, Ref, Release
+from dueline.metrics.table import DELIVERY_LATENESS
 
 MINUTE_MS = 60_000
 
@@ -335,7 +336,11 @@ def test_figures_count_what_happened() -> None:
         figures = world.engine.figures.of(NS, "mail")
         assert figures.sent == {"created": 3, "kept": 1, "replaced": 0, "appended": 0, "refused": 0}
         assert (figures.pulled, figures.acked, figures.cancelled, figures.late_sum_ms) == (2, 2, 1, 1_100)
-        assert {bound: count for bound, count in zip((*LATE_BOUNDS_S, "more"), figures.late, strict=True) if count} == {
+        assert {
+            bound: count
+            for bound, count in zip((*DELIVERY_LATENESS.bounds, "more"), figures.late, strict=True)
+            if count
+        } == {
             0.05: 1,
             2: 1,
         }
