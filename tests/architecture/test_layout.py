@@ -4,6 +4,7 @@ An arrow to a module ("push.call") is to that module only."""
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -94,6 +95,32 @@ def test_the_engine_and_the_dialects_know_no_key_and_no_redis() -> None:
     for folder in ("engine", "dialects", "store/memory"):
         for path in (SOURCE / folder).rglob("*.py"):
             assert not {name for name in imports(path) if name.split(".")[0] == "redis"}, path
+
+
+NOT_METRICS = {"dueline_clients", "dueline_outgoing_trip"}
+
+
+def test_metric_names_stand_in_the_table_only() -> None:
+    named = {
+        f"{path.relative_to(SOURCE)}: {node.value}"
+        for path in modules()
+        if path != SOURCE / "metrics" / "table.py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if re.fullmatch(r"dueline_\w+", node.value) and node.value not in NOT_METRICS
+    }
+    assert named == set()
+
+
+def test_metrics_are_declared_in_the_table_or_by_a_dialect() -> None:
+    declaring = {
+        str(path.relative_to(SOURCE))
+        for path in modules()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Metric", "MetricGroup")
+    }
+    dialects = {str(path.relative_to(SOURCE)) for path in SOURCE.glob("dialects/*/metrics.py")}
+    assert declaring - dialects == {"metrics/metric.py", "metrics/table.py"}
 
 
 def test_only_direct_mode_of_the_worker_knows_a_store() -> None:

@@ -57,10 +57,11 @@ class Metric(msgspec.Struct, frozen=True):
 
 
 class MetricGroup:
-    """Its methods declare metrics."""
+    """Its methods declare metrics. `about`: what the page says about all of them."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, about: str = "") -> None:
         self.title = title
+        self.about = about
         self.metrics: list[Metric] = []
 
     def counter(

@@ -8,26 +8,26 @@ from __future__ import annotations
 from .metric import Merge, MetricGroup
 
 EMBEDDED = "with an embedded store"
-ANSWERED = "once the store has answered"
-LINUX = "on Linux"
 
 _TOPIC = ("namespace", "topic")
 
-_jobs = MetricGroup("Jobs")
+_jobs = MetricGroup(
+    "Jobs",
+    "The first three gauges are read from the store, at most every 5 seconds, for the first 200 topics by name.",
+)
 
 JOBS = _jobs.gauge(
     "dueline_jobs",
-    "Jobs in the store by state: scheduled, ready, leased, dead.",
+    "Jobs in the store, by state: scheduled, ready, leased, dead.",
     (*_TOPIC, "state"),
     Merge.MAX,
-    ANSWERED,
 )
 OLDEST_READY_AGE = _jobs.gauge(
-    "dueline_oldest_ready_age_seconds", "How long the oldest ready job has been due.", _TOPIC, Merge.MAX, ANSWERED
+    "dueline_oldest_ready_age_seconds", "How long the oldest ready job has been due.", _TOPIC, Merge.MAX
 )
-NEXT_DUE = _jobs.gauge("dueline_next_due_seconds", "Time until the next job is due.", _TOPIC, Merge.MAX, ANSWERED)
+NEXT_DUE = _jobs.gauge("dueline_next_due_seconds", "Time until the next job is due.", _TOPIC, Merge.MAX)
 JOBS_SENT = _jobs.counter(
-    "dueline_jobs_sent_total", "Sends by result: created, kept, replaced, appended, refused.", (*_TOPIC, "result")
+    "dueline_jobs_sent_total", "Sends, by result: created, kept, replaced, appended, refused.", (*_TOPIC, "result")
 )
 JOBS_PULLED = _jobs.counter("dueline_jobs_pulled_total", "Deliveries.", _TOPIC)
 DELIVERY_LATENESS = _jobs.histogram(
@@ -43,7 +43,7 @@ LEASES_LOST = _jobs.counter(
     "dueline_leases_lost_total", "Leases that expired without an ack, counted at the next delivery.", _TOPIC
 )
 JOBS_DEAD = _jobs.counter(
-    "dueline_jobs_dead_total", "Jobs that died by reason: exhausted, expired, rejected, corrupt.", (*_TOPIC, "reason")
+    "dueline_jobs_dead_total", "Jobs that died, by reason: exhausted, expired, rejected, corrupt.", (*_TOPIC, "reason")
 )
 JOBS_DEAD_TRIMMED = _jobs.counter(
     "dueline_jobs_dead_trimmed_total", "Dead jobs removed because their retention was over.", _TOPIC
@@ -57,7 +57,8 @@ _push = MetricGroup("Push")
 
 PUSH_REQUESTS = _push.counter(
     "dueline_push_requests_total",
-    "Calls to push targets by the class of the answer (2xx ...), or by the reason why none came.",
+    "Calls to push targets, by the class of the answer (such as 2xx) or by why none came: refused, resolve, connect, "
+    "timeout, protocol, none.",
     (*_TOPIC, "code_class"),
 )
 PUSH_DURATION = _push.histogram(
@@ -68,7 +69,9 @@ PUSH_DURATION = _push.histogram(
 )
 PUSH_INFLIGHT = _push.gauge("dueline_push_inflight", "Jobs that are being pushed now.", _TOPIC)
 PUSH_DENIED = _push.counter(
-    "dueline_push_denied_total", "URLs that the egress rules refused, by when: send, connect.", ("reason",)
+    "dueline_push_denied_total",
+    "URLs that the egress rules refused, by when they were refused: send, connect.",
+    ("reason",),
 )
 PUSH_TARGET_PAUSED = _push.gauge("dueline_push_target_paused", "1 while a push target is paused.", _TOPIC, Merge.MAX)
 
@@ -100,19 +103,16 @@ STORE_CALL_DURATION = _store.histogram(
     (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0),
 )
 STORE_RECONNECTS = _store.counter("dueline_store_reconnects_total", "Lost connections to the store.")
-STORE_MEMORY = _store.gauge("dueline_store_memory_bytes", "Memory that the store uses.", merge=Merge.MAX, when=ANSWERED)
-STORE_MAXMEMORY = _store.gauge(
-    "dueline_store_maxmemory_bytes", "The store's memory limit; 0: none.", merge=Merge.MAX, when=ANSWERED
-)
+STORE_MEMORY = _store.gauge("dueline_store_memory_bytes", "Memory that the store uses.", merge=Merge.MAX)
+STORE_MAXMEMORY = _store.gauge("dueline_store_maxmemory_bytes", "The store's memory limit; 0: none.", merge=Merge.MAX)
 STORE_FULL = _store.gauge(
-    "dueline_store_full", "1 while sends are refused because the memory is full.", merge=Merge.MAX, when=ANSWERED
+    "dueline_store_full", "1 while sends are refused because the memory is full.", merge=Merge.MAX
 )
-STORE_REPLICAS = _store.gauge("dueline_store_replicas", "Connected replicas.", merge=Merge.MAX, when=ANSWERED)
+STORE_REPLICAS = _store.gauge("dueline_store_replicas", "Connected replicas.", merge=Merge.MAX)
 STORE_AOF_OK = _store.gauge(
     "dueline_store_aof_ok",
     "1 while the store writes its append-only file without errors.",
     merge=Merge.MIN,
-    when=ANSWERED,
 )
 STORE_RESTARTS = _store.counter(
     "dueline_store_restarts_total", "Restarts of the embedded store.", merge=Merge.MAX, when=EMBEDDED
@@ -131,21 +131,25 @@ CLOCK_OFFSET = _store.gauge(
 )
 CLOCK_STEPS = _store.counter("dueline_clock_steps_total", "Jumps of the store's clock.", merge=Merge.MAX)
 
-PROCESS = MetricGroup("Process")  # its values come from the Prometheus library
+PROCESS = MetricGroup(
+    "Process", "Those that begin with `process_` are shown on Linux only. The values come from the Prometheus library."
+)
 
-PROCESS_CPU = PROCESS.counter("process_cpu_seconds_total", "CPU time, user and system.", when=LINUX)
-PROCESS_RESIDENT = PROCESS.gauge("process_resident_memory_bytes", "Resident memory.", when=LINUX)
-PROCESS.gauge("process_virtual_memory_bytes", "Virtual memory.", when=LINUX)
-PROCESS.gauge("process_start_time_seconds", "Start time since the Unix epoch.", merge=Merge.MIN, when=LINUX)
-PROCESS.gauge("process_open_fds", "Open file descriptors.", when=LINUX)
-PROCESS.gauge("process_max_fds", "Limit of open file descriptors.", when=LINUX)
+PROCESS_CPU = PROCESS.counter("process_cpu_seconds_total", "CPU time, user and system.")
+PROCESS_RESIDENT = PROCESS.gauge("process_resident_memory_bytes", "Resident memory.")
+PROCESS.gauge("process_virtual_memory_bytes", "Virtual memory.")
+PROCESS.gauge("process_start_time_seconds", "Start time since the Unix epoch.", merge=Merge.MIN)
+PROCESS.gauge("process_open_fds", "Open file descriptors.")
+PROCESS.gauge("process_max_fds", "Limit of open file descriptors.")
 GC_COLLECTIONS = PROCESS.counter("python_gc_collections_total", "Garbage collections.", ("generation",))
 PROCESS.counter("python_gc_objects_collected_total", "Objects that a garbage collection freed.", ("generation",))
 PROCESS.counter(
     "python_gc_objects_uncollectable_total", "Objects that a garbage collection could not free.", ("generation",)
 )
 
-WORKER = MetricGroup("Worker")  # shown on the health port of a worker
+WORKER = MetricGroup(
+    "Worker", "A worker shows these on `/metrics` of its [health port](worker.md#health-and-metrics), and no others."
+)
 
 WORKER_JOBS = WORKER.counter(
     "dueline_worker_jobs_total",

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from ...metrics.metric import Kind, Merge, Metric, MetricGroup
 
-METRICS = MetricGroup("camellia")
+METRICS = MetricGroup(
+    "camellia",
+    "A window is `dialects.camellia.monitor_window_ms` long. `gc` and `info` leave out what Python does not have.",
+)
 
 INFO = METRICS.gauge(
     "info",
@@ -31,9 +34,7 @@ PULL_MSG_TIME_GAP = METRICS.gauge(
 READY_QUEUE_TIME_GAP = METRICS.gauge(
     "ready_queue_time_gap", "Milliseconds from trigger time to ready, in the last complete window.", ("topic", "type")
 )
-TOPIC_INFO = METRICS.gauge(
-    "topic_info", "Messages by topic and queue.", ("topic", "type"), when="once the store has answered"
-)
+TOPIC_INFO = METRICS.gauge("topic_info", "Messages by topic and queue.", ("topic", "type"))
 
 # The processes of a server exchange their windows as these two, which are never exported.
 WINDOW_SUMS = Metric("camellia_internal_sums", Kind.GAUGE, "Counts of one process.", ("topic", "name"))
