@@ -297,7 +297,7 @@ class App:
         """The metrics of this process alone."""
         return [
             samples.of_build("embedded" if self.settings.store.url is None else "external", self.durability),
-            *samples.of_engine(self.engine.figures, self.engine.waiters),
+            *samples.of_engine(self.engine.metrics, self.engine.waiters),
             *self.http.samples(),
             table.HTTP_CONNECTIONS.value(sum(front.connections for front in self.fronts)),
             *self.calls.samples(),

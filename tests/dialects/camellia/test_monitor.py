@@ -20,8 +20,8 @@ class Hand:
 
 
 def test_a_window_is_shown_when_it_is_complete_and_forgotten_after_the_next() -> None:
-    clock, figures = Hand(), EngineMetrics()
-    monitor = Monitor("camellia", 1_000, clock, figures)
+    clock, metrics = Hand(), EngineMetrics()
+    monitor = Monitor("camellia", 1_000, clock, metrics)
     monitor.of("t").send_msg += 2
     assert monitor.report() == Report({}, 5_000)
     clock.ms = 6_000
@@ -43,10 +43,10 @@ def test_windows_in_which_nobody_looked_are_empty() -> None:
 
 
 def test_what_time_did_is_counted_once_and_only_of_its_own_namespace() -> None:
-    clock, figures = Hand(), EngineMetrics()
-    monitor = Monitor("camellia", 1_000, clock, figures)
+    clock, metrics = Hand(), EngineMetrics()
+    monitor = Monitor("camellia", 1_000, clock, metrics)
     monitor.report()
-    own, other = figures.of("camellia", "t"), figures.of("default", "t")
+    own, other = metrics.of("camellia", "t"), metrics.of("default", "t")
     own.leases_lost, own.dead[Reason.EXPIRED], own.dead[Reason.EXHAUSTED] = 3, 4, 2
     other.leases_lost = other.dead[Reason.EXPIRED] = 9
     monitor.rejected("t")  # one of the exhausted ended by an ack=false, not by a timeout

@@ -75,7 +75,7 @@ def test_a_success_shows_what_is_stored_also_when_the_old_message_ends_in_betwee
     async def scenario() -> None:
         engine = Acked(MemoryStore(VirtualClock()), Limits())
         options = CamelliaOptions()
-        monitor = Monitor(options.namespace, 60_000, engine.store.now_ms, engine.figures)
+        monitor = Monitor(options.namespace, 60_000, engine.store.now_ms, engine.metrics)
         handlers = CamelliaHandlers(engine, Limits(), options, monitor)
         await engine.start()
 
