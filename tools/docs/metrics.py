@@ -22,8 +22,8 @@ process. What a server learns from its store is missing until the store has firs
 
 - `namespace`, `topic`: at most {MAX_TOPICS} topics have series of their own; the others are counted
   together under the name `other`.
-- `route`: the name of a route, never a path. All unknown paths share one name, and so do all unknown
-  methods.
+- `route`: the name of a route, never a path. All unknown paths share one name, and so do all
+  unknown methods.
 """
 _DIALECTS = """
 ## Metrics of other protocols

@@ -12,15 +12,11 @@ EMBEDDED = "with an embedded store"
 _TOPIC = ("namespace", "topic")
 
 _jobs = MetricGroup(
-    "Jobs",
-    "The first three gauges are read from the store, at most every 5 seconds, for the first 200 topics by name.",
+    "Jobs", "The first three gauges are read from the store, at most every 5 seconds, for the first 200 topics by name."
 )
 
 JOBS = _jobs.gauge(
-    "dueline_jobs",
-    "Jobs in the store, by state: scheduled, ready, leased, dead.",
-    (*_TOPIC, "state"),
-    Merge.MAX,
+    "dueline_jobs", "Jobs in the store, by state: scheduled, ready, leased, dead.", (*_TOPIC, "state"), Merge.MAX
 )
 OLDEST_READY_AGE = _jobs.gauge(
     "dueline_oldest_ready_age_seconds", "How long the oldest ready job has been due.", _TOPIC, Merge.MAX
@@ -110,9 +106,7 @@ STORE_FULL = _store.gauge(
 )
 STORE_REPLICAS = _store.gauge("dueline_store_replicas", "Connected replicas.", merge=Merge.MAX)
 STORE_AOF_OK = _store.gauge(
-    "dueline_store_aof_ok",
-    "1 while the store writes its append-only file without errors.",
-    merge=Merge.MIN,
+    "dueline_store_aof_ok", "1 while the store writes its append-only file without errors.", merge=Merge.MIN
 )
 STORE_RESTARTS = _store.counter(
     "dueline_store_restarts_total", "Restarts of the embedded store.", merge=Merge.MAX, when=EMBEDDED
@@ -132,7 +126,8 @@ CLOCK_OFFSET = _store.gauge(
 CLOCK_STEPS = _store.counter("dueline_clock_steps_total", "Jumps of the store's clock.", merge=Merge.MAX)
 
 PROCESS = MetricGroup(
-    "Process", "Those that begin with `process_` are shown on Linux only. The values come from the Prometheus library."
+    "Process",
+    "Metrics that begin with `process_` are shown on Linux only. The values come from the Prometheus library.",
 )
 
 PROCESS_CPU = PROCESS.counter("process_cpu_seconds_total", "CPU time, user and system.")

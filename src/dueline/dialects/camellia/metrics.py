@@ -7,10 +7,7 @@ from __future__ import annotations
 
 from ...metrics.metric import Kind, Merge, Metric, MetricGroup
 
-METRICS = MetricGroup(
-    "camellia",
-    "A window is `dialects.camellia.monitor_window_ms` long. `gc` and `info` leave out what Python does not have.",
-)
+METRICS = MetricGroup("camellia", "A window is `dialects.camellia.monitor_window_ms` long.")
 
 INFO = METRICS.gauge(
     "info",
