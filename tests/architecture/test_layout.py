@@ -4,6 +4,7 @@ An arrow to a module ("push.call") is to that module only."""
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,22 +18,23 @@ MAY_IMPORT: dict[str, set[str]] = {
     "": {"_version", "client", "worker"},  # dueline/__init__.py; each only when one of its names is used
     "_version": set(),
     "durations": set(),
-    "engine": {"durations"},
+    "metrics": set(),
+    "engine": {"durations", "metrics"},
     "store": {"engine", "_version"},
     # A protocol whose deliveries are calls of its own brings the courier that makes them: for that a dialect knows what
     # couriers are told and answer, which are values without I/O. Not the dispatcher, nor who calls, nor a registry.
-    "dialects": {"engine", "durations", "push.call", "push.courier", "push.verdict", "push.discovery", "_version"},
-    "telemetry": {"engine", "_version"},
+    "dialects": {
+        *("engine", "metrics", "durations", "_version"),
+        *("push.call", "push.courier", "push.verdict", "push.discovery"),
+    },
+    "telemetry": {"engine", "metrics", "_version"},
     "config": {"engine", "_version"},
     "push": {"engine", "_version"},
     "runtime": {"engine", "store", "config"},
-    "server": {"engine", "store", "runtime", "dialects", "push", "telemetry", "config", "_version"},
+    "server": {"engine", "metrics", "store", "runtime", "dialects", "push", "telemetry", "config", "_version"},
     "client": {"durations", "_version"},
-    # Of telemetry what is plain numbers and text, without the packages of a server.
-    "worker": {
-        *("client", "engine", "store", "runtime", "durations", "_version"),
-        *("telemetry.families", "telemetry.metrics", "telemetry.plain_text"),
-    },  # the store in worker/direct.py only
+    # the store in worker/direct.py only
+    "worker": {"client", "engine", "metrics", "store", "runtime", "durations", "_version"},
     "cli": {"client", "config", "server", "runtime", "store", "engine", "worker", "_version"},
     "exfe": {"engine", "_version"},
     "integrations": {"client", "worker", "server", "dialects", "config", "runtime", "_version"},
@@ -40,6 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 MAY_USE = {
     "durations": set(),
+    "metrics": {"msgspec"},
     "engine": {"msgspec"},
     "client": {"msgspec"},
 }  # packages that are not Python's own, where they are few
@@ -96,6 +99,32 @@ def test_the_engine_and_the_dialects_know_no_key_and_no_redis() -> None:
             assert not {name for name in imports(path) if name.split(".")[0] == "redis"}, path
 
 
+NOT_METRICS = {"dueline_clients", "dueline_outgoing_trip"}
+
+
+def test_metric_names_stand_in_the_table_only() -> None:
+    named = {
+        f"{path.relative_to(SOURCE)}: {node.value}"
+        for path in modules()
+        if path != SOURCE / "metrics" / "table.py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if re.fullmatch(r"dueline_\w+", node.value) and node.value not in NOT_METRICS
+    }
+    assert named == set()
+
+
+def test_metrics_are_declared_in_the_table_or_by_a_dialect() -> None:
+    declaring = {
+        str(path.relative_to(SOURCE))
+        for path in modules()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Metric", "MetricGroup")
+    }
+    dialects = {str(path.relative_to(SOURCE)) for path in SOURCE.glob("dialects/*/metrics.py")}
+    assert declaring - dialects == {"metrics/metric.py", "metrics/table.py"}
+
+
 def test_only_direct_mode_of_the_worker_knows_a_store() -> None:
     using = {
         path.name for path in (SOURCE / "worker").rglob("*.py") if any("dueline.store" in n for n in imports(path))
@@ -138,7 +167,7 @@ def test_importing_dueline_loads_neither_server_nor_store() -> None:
     [
         ("import dueline", {"_version"}),
         ("from dueline import Client", {"_version", "client", "durations"}),
-        ("from dueline import Client, AsyncClient, Worker", {"_version", "client", "durations", "telemetry", "worker"}),
+        ("from dueline import Client, AsyncClient, Worker", {"_version", "client", "durations", "metrics", "worker"}),
     ],
 )
 def test_a_name_of_dueline_loads_only_the_packages_that_it_needs(code: str, loaded: set[str]) -> None:

@@ -159,7 +159,7 @@ class Bed:
         store.repeat_every = 1
 
     def calm(self) -> None:
-        """For what a repeat need not answer: figures that go into metrics only."""
+        """For what a repeat need not answer: values that go into metrics only."""
         if self.kind == "stressed":
             store: Any = self.store
             store.repeat_every = 0

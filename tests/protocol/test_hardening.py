@@ -404,9 +404,9 @@ def test_many_unfinished_bodies_together_are_bounded() -> None:
         for client in site.clients:
             client.close()
         await site.empty()
-        assert site.front.held_bytes == 0
+        assert site.front.buffered_bytes == 0
 
-    run(scenario, FrontLimits(max_held_bytes=120_000, linger_timeout_s=0.1))
+    run(scenario, FrontLimits(max_buffered_bytes=120_000, linger_timeout_s=0.1))
 
 
 def test_waiting_behind_a_slow_answer_does_not_count_against_the_client() -> None:

@@ -47,11 +47,11 @@ def test_few_requests_are_parsed_behind_one_that_waits_and_few_bytes_are_kept(wa
             await asyncio.sleep(0)
         assert 1 < len(connection._queue) <= 32
         assert connection._reader.ahead_bytes <= MAX_AHEAD_BYTES + CHUNK_BYTES
-        assert site.front.held_bytes >= connection._reader.ahead_bytes
+        assert site.front.buffered_bytes >= connection._reader.ahead_bytes
         client.writer.transport.abort()
         site.probe.release.set()
         await site.empty()
-        assert site.front.held_bytes == 0
+        assert site.front.buffered_bytes == 0
 
     run(scenario)
 
@@ -160,7 +160,7 @@ def test_a_poll_is_not_begun_for_a_client_that_has_left() -> None:
 
 
 def test_all_that_is_sent_ahead_is_bounded_together() -> None:
-    limits = FrontLimits(max_held_bytes=149_000, linger_timeout_s=0.1)
+    limits = FrontLimits(max_buffered_bytes=149_000, linger_timeout_s=0.1)
 
     async def scenario(site: Site) -> None:
         ahead = things(1, 1) + b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 50000\r\n\r\n" + b"x" * 50_000
@@ -170,16 +170,16 @@ def test_all_that_is_sent_ahead_is_bounded_together() -> None:
             return any(connection._reader.deaf for connection in site.front._connections)
 
         for client in clients:
-            before = site.front.held_bytes
+            before = site.front.buffered_bytes
             site.probe.parked.clear()
             await client.send(HOLD)
             await site.probe.parked.wait()
             await client.send(ahead)
-            while site.front.held_bytes == before and not refused():  # noqa: ASYNC110
+            while site.front.buffered_bytes == before and not refused():  # noqa: ASYNC110
                 await asyncio.sleep(0)
         while not refused():  # noqa: ASYNC110
             await asyncio.sleep(0)
-        assert site.front.held_bytes <= limits.max_held_bytes
+        assert site.front.buffered_bytes <= limits.max_buffered_bytes
         site.probe.release.set()
         for client, status in zip(clients, (200, 200, 429), strict=True):
             assert (await client.answer()).json() == {"held": True}

@@ -121,14 +121,14 @@ class Server:
         def check_url(url: str) -> None:
             Egress(allow=["127.0.0.9"]).check_url(url)
 
-        async def no_families() -> list[object]:
+        async def no_samples() -> list[object]:
             return []
 
         limits = Limits()
         self.runner = asyncio.Runner()
         self.store = MemoryStore(VirtualClock(START_MS))
         self.engine = Engine(self.store, limits)
-        node = CamelliaNode(None, lambda: True, no_families)  # pyright: ignore[reportArgumentType]
+        node = CamelliaNode(None, lambda: True, no_samples)  # pyright: ignore[reportArgumentType]
         self.router = Router(
             [
                 NativeDialect(self.engine, limits, info, push_rules()),

@@ -30,14 +30,14 @@ class Cleaner:
         self,
         store: Store,
         registrar: Registrar,
-        figures: EngineMetrics,
+        metrics: EngineMetrics,
         timer: Timer,
         idle_round_s: float = 600.0,
         round_s: float = ROUND_S,
     ) -> None:
         self._store = store
         self._registrar = registrar
-        self._figures = figures
+        self._metrics = metrics
         self._timer = timer
         self._idle_round_s = idle_round_s
         self._round_s = round_s
@@ -110,7 +110,7 @@ class Cleaner:
         for _ in range(STEPS_PER_LINE):
             cleaned = await self._store.clean(hint.partition)
             if cleaned.expired or cleaned.exhausted or cleaned.dead_trimmed:
-                self._figures.of(hint.partition.namespace, hint.partition.topic).count_cleaned(cleaned)
+                self._metrics.of(hint.partition.namespace, hint.partition.topic).count_cleaned(cleaned)
             if (cleaned.expired or cleaned.exhausted) and self.died is not None:
                 self.died(hint.partition.namespace, hint.partition.topic)
             next_ms = None if cleaned.next_ms is None else -(-cleaned.next_ms // GRAIN_MS) * GRAIN_MS

@@ -44,7 +44,7 @@ class Engine:
 
     `namespace_ids`: namespaces whose ids are unique over all their topics. `idle_ms`: after this time an unused, empty
     topic is removed from the directory. `round_s`: how often to look for work that other processes left behind.
-    `figures`: the metrics of this process. `timer` can be replaced in tests.
+    `metrics`: the metrics of this process. `timer` can be replaced in tests.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class Engine:
         timer: Timer | None = None,
     ) -> None:
         timer = timer or LoopTimer()
-        self.figures = EngineMetrics()
+        self.metrics = EngineMetrics()
         self.limits = limits
         self.store = store
         self._checks = Checks(limits)
-        self._topics = Topics(store, self._checks, self.figures, namespace_ids, timer.time)
+        self._topics = Topics(store, self._checks, self.metrics, namespace_ids, timer.time)
         self._registrar = Registrar(store, self._topics, timer.time, idle_ms)
         self._sender = Sender(store, self._topics, self._registrar, self._checks, timer)
         self._waiters = Waiters(store, timer, limits.max_waiters)
@@ -71,7 +71,7 @@ class Engine:
         self._jobs = JobCalls(store, self._topics, self._checks)
         self._bulk = BulkCalls(store, timer.time)
         self._deletion = TopicDeletion(store, self._topics, self._control, self._pushes, self._bulk)
-        self._cleaner = Cleaner(store, self._registrar, self.figures, timer, idle_ms / 3000, round_s)
+        self._cleaner = Cleaner(store, self._registrar, self.metrics, timer, idle_ms / 3000, round_s)
         roomy_sender = Sender(store, self._topics, self._registrar, Checks(roomy(limits)), timer)
         self._forwarder = Forwarder(store, self._topics, roomy_sender, self._carry, timer, round_s)
         self._sender.tell_partitions = roomy_sender.tell_partitions = self._control.tell_partitions

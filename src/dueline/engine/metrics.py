@@ -10,23 +10,23 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from ..metrics.table import DELIVERY_LATENESS
 from .job import LeasedJob, Reason
 from .limits import INTERNAL_NAMESPACE
 from .store import CleanOutcome, Code, Outcome
 
-LATE_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 MAX_TOPICS = 200
 OTHER = ("other", "other")
 
 Word = Literal["acked", "extended", "cancelled", "revived", "purged"]
 
-_LATE_BOUNDS_MS = tuple(int(bound * 1000) for bound in LATE_BOUNDS_S)
+_LATE_BOUNDS_MS = tuple(int(bound * 1000) for bound in DELIVERY_LATENESS.bounds)
 
 
 class TopicMetrics:
     """Counts of one topic since the start of this process.
 
-    `late` has one count per bound of LATE_BOUNDS_S (not cumulative) and a last one for everything later.
+    `late` has one count per bound of DELIVERY_LATENESS (not cumulative) and a last one for everything later.
     """
 
     __slots__ = (
@@ -48,7 +48,7 @@ class TopicMetrics:
     def __init__(self) -> None:
         self.sent = {"created": 0, "kept": 0, "replaced": 0, "appended": 0, "refused": 0}
         self.dead = {reason.value: 0 for reason in Reason}
-        self.late = [0] * (len(LATE_BOUNDS_S) + 1)
+        self.late = [0] * (len(_LATE_BOUNDS_MS) + 1)
         self.late_sum_ms = 0
         self.pulled = self.acked = self.released = self.extended = self.leases_lost = 0
         self.cancelled = self.revived = self.purged = self.dead_trimmed = 0

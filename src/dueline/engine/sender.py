@@ -211,7 +211,7 @@ class Sender:
 
     def _answer(self, topic: Topic, id: str, result: SendOutcome) -> Sent | DuelineError:
         said = RESULTS.get(result.code)
-        sent = topic.figures.sent
+        sent = topic.metrics.sent
         if said is None:
             sent["refused"] += 1
             if result.code is Code.ELSEWHERE:

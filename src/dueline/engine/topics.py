@@ -115,8 +115,8 @@ class Topic:
     """One cached topic. Mutable, unlike other values: a newer config is applied in place."""
 
     __slots__ = (
-        "_figures",
         "_label",
+        "_metrics",
         "config",
         "job_policy",
         "lease_ms",
@@ -138,14 +138,14 @@ class Topic:
         namespace: str,
         name: str,
         namespace_ids: bool,
-        figures: EngineMetrics,
+        metrics: EngineMetrics,
         max_body_bytes: int,
         label: str | None = None,
     ) -> None:
         self.namespace = namespace
         self.name = name
         self.namespace_ids = namespace_ids
-        self._figures = figures
+        self._metrics = metrics
         self._label = name if label is None else label
         self.registered_until_s = 0.0  # on the loop's clock; see engine.registrar
         self.listed = False  # it was in the directory at the last read, so its number of partitions is fixed
@@ -181,17 +181,17 @@ class Topic:
         return partitions[0] if len(partitions) == 1 else partitions[partition_of(id, len(partitions))]
 
     @property
-    def figures(self) -> TopicMetrics:
+    def metrics(self) -> TopicMetrics:
         """The topic's metrics. Read this only to count something, because it takes one of a few slots."""
-        return self._figures.of(self.namespace, self._label)
+        return self._metrics.of(self.namespace, self._label)
 
     def count(self, word: Word, number: int) -> None:
         if number:
-            self.figures.count(word, number)
+            self.metrics.count(word, number)
 
     def count_released(self, results: Sequence[Outcome]) -> None:
         if any(result.code in (Code.OK, Code.DEAD) for result in results):
-            self.figures.count_released(results)
+            self.metrics.count_released(results)
 
 
 class Topics:
@@ -201,7 +201,7 @@ class Topics:
         self,
         store: Store,
         checks: Checks,
-        figures: EngineMetrics,
+        metrics: EngineMetrics,
         namespace_ids: frozenset[str],
         time_s: Callable[[], float],
     ) -> None:
@@ -209,7 +209,7 @@ class Topics:
         self._time_s = time_s
         self._store = store
         self._checks = checks
-        self._figures = figures
+        self._metrics = metrics
         self._namespace_ids = namespace_ids
         self._known: dict[tuple[str, str], Topic] = {}
         self._loading: dict[tuple[str, str], asyncio.Task[Topic]] = {}
@@ -231,7 +231,7 @@ class Topics:
         topic."""
         if not self.has_namespace_ids(namespace):
             raise InvalidField("ids of this namespace are only known together with their topic", "topic")
-        return Topic(namespace, "", True, self._figures, self._checks.limits.max_body_bytes, label=BY_ID)
+        return Topic(namespace, "", True, self._metrics, self._checks.limits.max_body_bytes, label=BY_ID)
 
     def has_namespace_ids(self, namespace: str) -> bool:
         return namespace in self._namespace_ids
@@ -261,13 +261,13 @@ class Topics:
         topic = self._known.get(key)
         server_bytes = self._checks.limits.max_body_bytes
         if topic is None:
-            topic = Topic(*key, self.has_namespace_ids(key[0]), self._figures, server_bytes)
+            topic = Topic(*key, self.has_namespace_ids(key[0]), self._metrics, server_bytes)
             if len(self._known) >= MAX_KNOWN:
                 self._known.pop(next(iter(self._known)))
             self._known[key] = topic
         topic.listed = entry is not None
         if entry is None:
-            self._figures.drop(*key)
+            self._metrics.drop(*key)
         elif entry.version > topic.version or (entry.version < topic.version and entry.seen_ms > topic.seen_ms):
             partitions = len(topic.partitions)
             topic.apply(unpack_config(entry.config), entry.version, server_bytes)
@@ -291,11 +291,11 @@ class Topics:
             found.listed = False
             found.registered_until_s = 0.0
             found.apply(TopicConfig(), 0, self._checks.limits.max_body_bytes)
-        self._figures.drop(namespace, topic)
+        self._metrics.drop(namespace, topic)
 
     async def check_counted(self) -> None:
         """Read the topics with metrics again, because another process may have removed some."""
-        for key in list(self._figures.topics):
+        for key in list(self._metrics.topics):
             if key != OTHER and key[1] != BY_ID:
                 self.apply(key, await self._store.directory.topic(*key))
 

@@ -240,7 +240,7 @@ class Waiting:
 
     def _answered(self, claim: list[tuple[Waiter, int]], pulled: PullOutcome) -> None:
         if pulled.jobs or pulled.deaths or pulled.leases_lost:
-            self.topic.figures.count_pulled(pulled.jobs, pulled.deaths, pulled.leases_lost)
+            self.topic.metrics.count_pulled(pulled.jobs, pulled.deaths, pulled.leases_lost)
             if pulled.deaths and self._owner.died is not None:
                 self._owner.died(self.partition.namespace, self.partition.topic)
         self._failures = 0

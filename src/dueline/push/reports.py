@@ -22,14 +22,14 @@ OLD_S = 5.0
 
 
 class Reports:
-    """`state` is the breaker's state over all processes as of the last report. `told` is called after reports."""
+    """`state` is the breaker's state over all processes as of the last report. `on_report` is called after reports."""
 
-    def __init__(self, log: PushLog, namespace: str, topic: str, timer: Timer, told: Callable[[], None]) -> None:
+    def __init__(self, log: PushLog, namespace: str, topic: str, timer: Timer, on_report: Callable[[], None]) -> None:
         self.state = TargetState()
         self._log = log
         self._name = (namespace, topic)
         self._timer = timer
-        self._told = told
+        self._on_report = on_report
         self._waiting: deque[tuple[Attempt, Breaker | None]] = deque(maxlen=MOST_KEPT)
         self._task: asyncio.Task[None] | None = None
         self._again: Handle | None = None
@@ -75,7 +75,7 @@ class Reports:
                     return
         finally:
             self._task = None
-            self._told()
+            self._on_report()
 
     async def _report(self, some: list[tuple[Attempt, Breaker | None]]) -> None:
         breaker = some[-1][1]

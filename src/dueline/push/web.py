@@ -82,13 +82,13 @@ class CarriedCourier:
         return True
 
     async def calls(self, pushing: Pushing, job: LeasedJob) -> Sequence[Call]:
-        told = {name.lower(): value for name, value in unpack_headers(job.headers)}
-        url = told.get(URL_HEADER.lower())
+        job_headers = {name.lower(): value for name, value in unpack_headers(job.headers)}
+        url = job_headers.get(URL_HEADER.lower())
         if not url:
             raise Undeliverable("the job carries no URL")
         body, content_type = body_of(job, verbatim=True)
         headers = headers_of(pushing, job, content_type, body, self._now_ms())
-        method = told.get(METHOD_HEADER.lower()) or pushing.target.method
+        method = job_headers.get(METHOD_HEADER.lower()) or pushing.target.method
         return [Call(method, url, headers, body, pushing.target.timeout_ms)]
 
     def nobody(self, pushing: Pushing) -> str:

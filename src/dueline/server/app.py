@@ -32,26 +32,28 @@ from ..engine.commands import TopicView
 from ..engine.engine import Engine
 from ..engine.errors import DuelineError, Loading, Unavailable
 from ..engine.limits import INTERNAL_NAMESPACE
+from ..metrics import table
+from ..metrics.metric import Samples, merge
 from ..runtime.access import StoreAccess
 from ..runtime.facts import store_words
 from ..runtime.places import Place
 from ..runtime.runtime import Runtime
 from ..store.valkey.store import WrongStore
-from ..telemetry import gather
-from ..telemetry.exposition import exposed
-from ..telemetry.families import Family, Kind, Merge, counter, gauge, merged
-from ..telemetry.metrics import CallMetrics, HttpMetrics
+from ..telemetry import samples
+from ..telemetry.call_metrics import CallMetrics, HttpMetrics
+from ..telemetry.exposition import exposition
 from ..telemetry.notices import Notices
 from ..telemetry.push_notices import PushNotices
 from ..telemetry.siblings import Siblings
 from .browser import BrowserRules
-from .camellia import CamelliaMetrics, CamelliaNode, content_type, families_of
+from .camellia import CamelliaMetrics, CamelliaNode, content_type, samples_of
 from .front import Front, FrontLimits
 from .health import Health, Phase, Reason
 from .listeners import addresses
 from .push import EurekaMissing, Push
 from .router import Router
 from .send_notices import SendNotices
+from .store_metrics import store_samples
 from .system import SystemRoutes
 
 STORE_WAIT_S = 30.0  # for an external store at the start
@@ -96,10 +98,10 @@ class App:
         self.health = Health(self.access, self.durability)
         self.health.changed = self._readiness_changed
         self._siblings = Siblings(folder, index, self.snapshot)
-        self._topics: tuple[float, list[Family]] = (0.0, [])
+        self._topics: tuple[float, list[Samples]] = (0.0, [])
         self._always_open: frozenset[str] = frozenset()
         self._started = asyncio.Event()  # set once the start has succeeded or failed
-        node = CamelliaNode(folder, lambda: not self.health.reasons(), self._families)
+        node = CamelliaNode(folder, lambda: not self.health.reasons(), self._merged)
         self._camellia = CamelliaDialect(self.engine, settings.limits, camellia_options(settings), node)
         self._camellia_metrics = CamelliaMetrics(self._camellia)
         self._dialects = self._speak()
@@ -248,97 +250,55 @@ class App:
 
     async def metrics(self, accept: str) -> tuple[bytes, str]:
         """The metrics of the whole server: this process, its siblings, and the topics in the store."""
-        families = await self._families()
+        merged = await self._merged()
         camellia = self.settings.dialects.camellia.enabled
         if camellia:
-            families = await self._camellia_metrics.page(families, self._asks_store())
-        page, chosen = exposed([*families, *await self._stored()], accept)
+            merged = await self._camellia_metrics.page(merged, self._asks_store())
+        page, chosen = exposition([*merged, *await self._stored()], accept)
         return page, content_type(accept, chosen) if camellia else chosen
 
-    async def _families(self) -> list[Family]:
-        return merged([self.snapshot(), *await self._siblings.others()])
+    async def _merged(self) -> list[Samples]:
+        return merge([self.snapshot(), *await self._siblings.others()])
 
     def _asks_store(self) -> bool:
         return self.health.phase is Phase.SERVING and self.health.up
 
-    def snapshot(self) -> list[Family]:
+    def snapshot(self) -> list[Samples]:
         """The metrics of this process alone."""
         return [
-            gather.of_build("embedded" if self.settings.store.url is None else "external", self.durability),
-            *gather.of_engine(self.engine.figures, self.engine.waiters),
-            *self.http.families(),
-            gauge(
-                "dueline_http_connections",
-                "Open client connections.",
-                {(): sum(front.connections for front in self.fronts)},
-            ),
-            *self.calls.families(),
-            *self.pushed.families(),
-            *(families_of(self._camellia.monitor.report()) if self.settings.dialects.camellia.enabled else ()),
-            *self._of_store(),
-            *gather.of_process(),
+            samples.of_build("embedded" if self.settings.store.url is None else "external", self.durability),
+            *samples.of_engine(self.engine.metrics, self.engine.waiters),
+            *self.http.samples(),
+            table.HTTP_CONNECTIONS.value(sum(front.connections for front in self.fronts)),
+            *self.calls.samples(),
+            *self.pushed.samples(),
+            *(samples_of(self._camellia.monitor.report()) if self.settings.dialects.camellia.enabled else ()),
+            *store_samples(self.store, self.health, self.access.place.status),
+            *samples.of_process(),
         ]
 
-    def _of_store(self) -> list[Family]:
-        clock, facts, status = self.store.clock, self.health.facts, self.access.place.status
-        steps = Family(
-            "dueline_clock_steps", Kind.COUNTER, "Jumps of the store's clock.", (), Merge.MAX, numbers={(): clock.steps}
-        )
-        offset = gauge("dueline_clock_offset_seconds", "Store's clock less ours.", {(): clock.offset_ms / 1000})
-        found = [
-            gauge("dueline_store_up", "1: the store answers.", {(): int(self.health.up)}, merge=Merge.MIN),
-            gauge(
-                "dueline_ready", "1: sends and pulls are taken.", {(): int(not self.health.reasons())}, merge=Merge.MIN
-            ),
-            counter("dueline_store_reconnects", "Lost connections to the store.", (), {(): self.store.reconnects}),
-            msgspec.structs.replace(offset, merge=Merge.MAX),
-            steps,
-        ]
-        if facts is not None:
-            store_wide = {
-                "dueline_store_memory_bytes": ("Memory that the store uses.", facts.memory_bytes),
-                "dueline_store_maxmemory_bytes": ("Its limit; 0: none.", facts.maxmemory_bytes),
-                "dueline_store_full": ("1: sends are refused because the memory is full.", int(self.health.full)),
-                "dueline_store_replicas": ("Connected replicas.", facts.replicas),
-            }
-            found += [gauge(name, help, {(): value}, merge=Merge.MAX) for name, (help, value) in store_wide.items()]
-            ok = int(facts.aof and facts.aof_ok)
-            found.append(gauge("dueline_store_aof_ok", "1: its append-only file works.", {(): ok}, merge=Merge.MIN))
-        if status is not None:
-            found.append(_counter_max("dueline_store_restarts", "Restarts of the embedded store.", status.restarts))
-            text = "Bytes of the embedded store's data whose loss an operator accepted."
-            found.append(_counter_max("dueline_store_lost_bytes", text, status.lost_bytes))
-            if status.free_bytes is not None:
-                text = "Free space on the embedded store's disk."
-                found.append(gauge("dueline_store_disk_free_bytes", text, {(): status.free_bytes}, merge=Merge.MAX))
-        return found
-
-    async def _stored(self) -> list[Family]:
+    async def _stored(self) -> list[Samples]:
         """Metrics of up to 200 topics, read from the store at most every 5 s."""
         now_s = asyncio.get_running_loop().time()
-        until_s, families = self._topics
+        until_s, stored = self._topics
         if now_s < until_s or not self._asks_store():
-            return families
+            return stored
         try:
             async with asyncio.timeout(2.0):
                 entries = await self.store.directory.topics(None, "", TOPICS_SHOWN)
                 entries = [entry for entry in entries if entry.namespace != INTERNAL_NAMESPACE]
                 views = await asyncio.gather(*(self._view(entry.namespace, entry.topic) for entry in entries))
         except (DuelineError, TimeoutError):
-            return families
-        families = gather.of_topics([view for view in views if view is not None], self.store.now_ms())
-        self._topics = (now_s + TOPICS_FRESH_S, families)
-        return families
+            return stored
+        stored = samples.of_topics([view for view in views if view is not None], self.store.now_ms())
+        self._topics = (now_s + TOPICS_FRESH_S, stored)
+        return stored
 
     async def _view(self, namespace: str, topic: str) -> tuple[str, TopicView] | None:
         try:
             return namespace, await self.engine.topic(namespace, topic)
         except DuelineError:
             return None
-
-
-def _counter_max(name: str, help: str, value: float) -> Family:
-    return Family(name, Kind.COUNTER, help, (), Merge.MAX, numbers={(): value})
 
 
 def camellia_options(settings: Settings) -> CamelliaOptions:

@@ -1,8 +1,7 @@
 """What the camellia dialect needs from its server, and its metrics page.
 
-Its metrics cover one server, which may be several processes. Siblings exchange them as families with internal names,
-which are converted before the page is shown. The page uses the original's unprefixed names, because its dashboard
-queries those. JVM metrics are replaced by the nearest equivalent, or left out.
+Its metrics cover one server, which may be several processes. Siblings exchange them as internal metrics, which are
+replaced by camellia's own metrics (dialects.camellia.metrics) before the page is shown.
 """
 
 from __future__ import annotations
@@ -15,27 +14,29 @@ from pathlib import Path
 
 from .._version import __version__
 from ..dialects.camellia import CamelliaDialect, Counts, Report
+from ..dialects.camellia import metrics as m
 from ..dialects.camellia.encode import BANDS, TEXT
 from ..engine.errors import DuelineError
-from ..telemetry.families import Family, Merge, gauge
+from ..metrics import table
+from ..metrics.metric import Metric, Samples
 
-SUMS, HIGHEST = "camellia_internal_sums", "camellia_internal_highest"
 OFFLINE_FILE = "camellia-offline"
 TOPICS_SHOWN = 200
 FRESH_S = 5.0
 _NO_TOPIC = ("", "last_use_ms")
+_INTERNAL = (m.WINDOW_SUMS, m.WINDOW_MAXIMA)
 
 
 class CamelliaNode:
     """The server as the dialect's pages see it. `folder` is shared by its processes; None if there is only one."""
 
     def __init__(
-        self, folder: Path | None, ready: Callable[[], bool], families: Callable[[], Awaitable[list[Family]]]
+        self, folder: Path | None, ready: Callable[[], bool], samples: Callable[[], Awaitable[list[Samples]]]
     ) -> None:
         self._file = None if folder is None else folder / OFFLINE_FILE
         self._online = True
         self.ready = ready
-        self._families = families
+        self._samples = samples
 
     def online(self) -> bool:
         return self._online if self._file is None else not self._file.exists()
@@ -46,29 +47,26 @@ class CamelliaNode:
             self._file.unlink(missing_ok=True) if online else self._file.touch()
 
     async def report(self) -> Report:
-        return report_of(await self._families())
+        return report_of(await self._samples())
 
 
-def families_of(report: Report) -> list[Family]:
+def samples_of(report: Report) -> list[Samples]:
     """One process's metrics, in the form that siblings exchange."""
     sums: dict[tuple[str, ...], float] = {}
-    highest: dict[tuple[str, ...], float] = {_NO_TOPIC: report.last_use_ms}
+    maxima: dict[tuple[str, ...], float] = {_NO_TOPIC: report.last_use_ms}
     for topic, counts in report.topics.items():
         for name in Counts.__struct_fields__:
-            into = highest if name == "gap_max_ms" else sums
+            into = maxima if name == "gap_max_ms" else sums
             into[(topic, name)] = getattr(counts, name)
-    return [
-        gauge(SUMS, "Metrics of one process.", sums, ("topic", "name")),
-        gauge(HIGHEST, "Metrics of one process.", highest, ("topic", "name"), Merge.MAX),
-    ]
+    return [m.WINDOW_SUMS.samples(sums), m.WINDOW_MAXIMA.samples(maxima)]
 
 
-def report_of(families: Iterable[Family]) -> Report:
-    """The metrics of all processes, from their merged families."""
+def report_of(merged: Iterable[Samples]) -> Report:
+    """The metrics of all processes, from their merged samples."""
     report = Report({})
-    for family in families:
-        if family.name in (SUMS, HIGHEST):
-            for (topic, name), value in family.numbers.items():
+    for samples in merged:
+        if samples.metric in _INTERNAL:
+            for (topic, name), value in samples.numbers.items():
                 if (topic, name) == _NO_TOPIC:
                     report.last_use_ms = int(value)
                 else:
@@ -84,54 +82,51 @@ class CamelliaMetrics:
         self._now_s = now_s
         self._started_ms = time.time_ns() // 1_000_000
         self._cpu = (now_s(), 0.0)
-        self._topics: tuple[float, Family | None] = (0.0, None)
+        self._topics: tuple[float, Samples | None] = (0.0, None)
 
-    async def page(self, families: list[Family], store_answers: bool) -> list[Family]:
-        """The merged families of all processes, with the internal ones converted to camellia's names."""
-        report = report_of(families)
-        shown = [family for family in families if family.name not in (SUMS, HIGHEST)]
+    async def page(self, merged: list[Samples], store_answers: bool) -> list[Samples]:
+        """The merged samples of all processes, with the internal ones replaced by camellia's metrics."""
         now_ms = time.time_ns() // 1_000_000
         topics = await self._topic_info(store_answers)
         return [
-            *shown,
+            *(samples for samples in merged if samples.metric not in _INTERNAL),
             _info(),
-            gauge("uptime", "Milliseconds since the start.", {(): now_ms - self._started_ms}),
-            gauge("start_time", "When it started, in milliseconds.", {(): self._started_ms}),
-            _memory(families),
-            self._cpu_family(families),
-            _garbage(families),
-            *_window(report),
+            m.UPTIME.value(now_ms - self._started_ms),
+            m.START_TIME.value(self._started_ms),
+            _memory(merged),
+            self._cpu_usage(merged),
+            _garbage(merged),
+            *_window(report_of(merged)),
             *([topics] if topics is not None else []),
         ]
 
-    def _cpu_family(self, families: list[Family]) -> Family:
+    def _cpu_usage(self, merged: list[Samples]) -> Samples:
         """Percent of one processor: CPU seconds per second since the last call, times 100."""
-        now_s, used_s = self._now_s(), _number(families, "process_cpu_seconds")
+        now_s, used_s = self._now_s(), sum(_numbers(merged, table.PROCESS_CPU).values())
         before_s, before_used_s = self._cpu
         self._cpu = (now_s, used_s)
         usage = 100 * max(0.0, used_s - before_used_s) / max(now_s - before_s, 0.001) if before_used_s else 0.0
-        numbers: dict[tuple[str, ...], float] = {("cpu_num",): os.cpu_count() or 1, ("usage",): usage}
-        return gauge("cpu", "Processors of this machine, and percent of one that is used.", numbers, ("type",))
+        return m.CPU.samples({("cpu_num",): os.cpu_count() or 1, ("usage",): usage})
 
-    async def _topic_info(self, store_answers: bool) -> Family | None:
+    async def _topic_info(self, store_answers: bool) -> Samples | None:
         """Sizes of up to 200 topics, read from the store at most every 5 s."""
         now_s = self._now_s()
-        fresh_until_s, family = self._topics
+        fresh_until_s, samples = self._topics
         if now_s < fresh_until_s or not store_answers:
-            return family
+            return samples
         try:
             infos = await self._dialect.pages.topic_infos(TOPICS_SHOWN)
         except DuelineError:
-            return family
+            return samples
         numbers: dict[tuple[str, ...], float] = {}
         for info in infos:
             for name in ("readyQueueSize", "ackQueueSize", "waitingQueueSize"):
                 numbers[(info["topic"], name)] = info[name]
             for band in BANDS:
                 numbers[(info["topic"], _band_name(band))] = info["waitingQueueInfo"][f"sizeOf{band}"]
-        family = gauge("topic_info", "Messages by topic and queue.", numbers, ("topic", "type"))
-        self._topics = (now_s + FRESH_S, family)
-        return family
+        samples = m.TOPIC_INFO.samples(numbers)
+        self._topics = (now_s + FRESH_S, samples)
+        return samples
 
 
 def content_type(accept: str, chosen: str) -> str:
@@ -144,35 +139,34 @@ def _band_name(band: str) -> str:
     return f"size_{low}_{high.lower()}"
 
 
-def _info() -> Family:
+def _info() -> Samples:
     """Labels that would change with every scrape (the load) stay empty, because each value would be a new series."""
-    labels = {
+    values = {
         "camellia_version": __version__,
         "arch": platform.machine(),
         "os_name": platform.system(),
         "os_version": platform.release(),
-        "system_load_average": "",
         "vm_vendor": "Python Software Foundation",
         "vm_name": platform.python_implementation(),
         "vm_version": platform.python_version(),
         "jvm_info": "dueline",
-        "java_version": "",
     }
-    return gauge("info", "What runs here.", {tuple(labels.values()): 1}, tuple(labels))
+    return m.INFO.samples({tuple(values.get(label, "") for label in m.INFO.labels): 1})
 
 
-def _memory(families: list[Family]) -> Family:
-    resident = _number(families, "process_resident_memory_bytes")
+def _memory(merged: list[Samples]) -> Samples:
+    resident = sum(_numbers(merged, table.PROCESS_RESIDENT).values())
     total, free = _machine_memory()
-    numbers: dict[tuple[str, ...], float] = {
-        ("free_memory",): free,
-        ("total_memory",): resident,
-        ("max_memory",): total,
-        ("heap_memory_usage",): resident,
-        ("no_heap_memory_usage",): 0,
-        ("netty_direct_memory",): 0,
-    }
-    return gauge("memory_info", "Bytes: resident of all processes; free and all of the machine.", numbers, ("type",))
+    return m.MEMORY_INFO.samples(
+        {
+            ("free_memory",): free,
+            ("total_memory",): resident,
+            ("max_memory",): total,
+            ("heap_memory_usage",): resident,
+            ("no_heap_memory_usage",): 0,
+            ("netty_direct_memory",): 0,
+        }
+    )
 
 
 def _machine_memory() -> tuple[int, int]:
@@ -183,19 +177,14 @@ def _machine_memory() -> tuple[int, int]:
         return 0, 0
 
 
-def _garbage(families: list[Family]) -> Family:
+def _garbage(merged: list[Samples]) -> Samples:
     """Collections by generation. Python does not measure their duration, so none is shown."""
-    numbers: dict[tuple[str, ...], float] = {}
-    for family in families:
-        if family.name == "python_gc_collections":
-            for labels, count in family.numbers.items():
-                numbers[(f"generation {labels[0]}" if labels else "all", "count")] = count
-    return gauge("gc", "Garbage collections.", numbers, ("name", "type"))
+    collections = _numbers(merged, table.GC_COLLECTIONS)
+    return m.GC.samples({(f"generation {generation}", "count"): count for (generation,), count in collections.items()})
 
 
-def _window(report: Report) -> list[Family]:
+def _window(report: Report) -> list[Samples]:
     """The last complete window."""
-    labels = ("topic", "type")
     request: dict[tuple[str, ...], float] = {}
     pull: dict[tuple[str, ...], float] = {}
     ready: dict[tuple[str, ...], float] = {}
@@ -208,12 +197,8 @@ def _window(report: Report) -> list[Family]:
         if counts.trigger_msg_ready:
             ready[(topic, "count")] = counts.trigger_msg_ready
             ready[(topic, "avg")] = ready[(topic, "max")] = 0
-    return [
-        gauge("request", "Calls and events of the last complete window.", request, labels),
-        gauge("pull_msg_time_gap", "Milliseconds from trigger time to pull, last complete window.", pull, labels),
-        gauge("ready_queue_time_gap", "Milliseconds from trigger time to ready, last complete window.", ready, labels),
-    ]
+    return [m.REQUEST.samples(request), m.PULL_MSG_TIME_GAP.samples(pull), m.READY_QUEUE_TIME_GAP.samples(ready)]
 
 
-def _number(families: Iterable[Family], name: str) -> float:
-    return next((sum(family.numbers.values()) for family in families if family.name == name), 0.0)
+def _numbers(merged: Iterable[Samples], metric: Metric) -> dict[tuple[str, ...], float]:
+    return next((samples.numbers for samples in merged if samples.metric == metric), {})

@@ -37,10 +37,10 @@ HANDSHAKE_TIMEOUT_S = 10.0
 
 
 class FrontLimits(msgspec.Struct, frozen=True):
-    """Transport limits. `max_held_bytes` and `max_connections` hold for all clients together, the rest for each."""
+    """Transport limits. `max_buffered_bytes` and `max_connections` hold for all clients together, the rest for each."""
 
     max_body_bytes: int = 4 << 20
-    max_held_bytes: int = 256 << 20  # of all incomplete and pipelined requests
+    max_buffered_bytes: int = 256 << 20  # of all incomplete and pipelined requests
     max_header_bytes: int = 32 * 1024
     max_headers: int = 100
     max_url_bytes: int = 8 * 1024
@@ -82,7 +82,7 @@ class Front:
         self._tls = tls
         self._servers: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
-        self.held_bytes = 0  # counted by the connections
+        self.buffered_bytes = 0  # counted by the connections
         self.heads: dict[bytes, KnownHead] = {}  # cache of parsed heads; bounded by the readers
         self._emptied: asyncio.Event | None = None
         self._draining = False

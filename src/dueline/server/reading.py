@@ -96,7 +96,7 @@ class Reader:
         self._chunks: list[bytes] = []
         self._body_bytes = 0
         self._declared_bytes = 0  # Content-Length; 0: no body, or chunked
-        self._held_bytes = 0  # this reader's share of the front's held_bytes
+        self._buffered_bytes = 0  # this reader's share of the front's buffered_bytes
         self._max_body_bytes = 0
         self._old = False
         self._head: bytes | None = None  # of the request that is being read, if it arrived in one piece
@@ -151,18 +151,18 @@ class Reader:
         self._queued_bytes = 0
         if self._ahead:
             self.feed(b"")
-        if self._held_bytes:
+        if self._buffered_bytes:
             self.hold()
 
     def hold(self) -> None:
         """Count the buffered bytes of requests that have not started, because many clients together must not exhaust
         the memory. Above the limit this client loses the requests it has queued."""
         unfinished = self._body_bytes if self._state == BODY else 0
-        held = self._queued_bytes + unfinished + len(self._ahead)
+        buffered = self._queued_bytes + unfinished + len(self._ahead)
         front = self._front
-        front.held_bytes += held - self._held_bytes
-        self._held_bytes = held
-        if front.held_bytes <= self._limits.max_held_bytes:
+        front.buffered_bytes += buffered - self._buffered_bytes
+        self._buffered_bytes = buffered
+        if front.buffered_bytes <= self._limits.max_buffered_bytes:
             return
         found, request = self._found or MALFORMED, self._request or NO_REQUEST
         if self._queue:
@@ -190,8 +190,8 @@ class Reader:
 
     def let_go(self) -> None:
         """Discard everything that is buffered."""
-        self._front.held_bytes -= self._held_bytes
-        self._held_bytes = self._queued_bytes = 0
+        self._front.buffered_bytes -= self._buffered_bytes
+        self._buffered_bytes = self._queued_bytes = 0
         self._ahead = b""
         self._chunks = []
 

@@ -1,4 +1,4 @@
-"""Metric families in the formats that Prometheus reads, written by its own library."""
+"""Samples in the formats that Prometheus reads, written by its own library."""
 
 from __future__ import annotations
 
@@ -9,40 +9,37 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from .families import Buckets, Family, Kind
+from ..metrics.metric import Buckets, Kind, Samples
 
 
-class _Families(Collector):
-    def __init__(self, families: Sequence[Family]) -> None:
-        self._families = families
+class _Samples(Collector):
+    def __init__(self, samples: Sequence[Samples]) -> None:
+        self._samples = samples
 
     def collect(self) -> Iterable[Metric]:
-        return _metrics(self._families)
+        return map(_family, self._samples)
 
 
-def exposed(families: Sequence[Family], accept: str) -> tuple[bytes, str]:
+def exposition(samples: Sequence[Samples], accept: str) -> tuple[bytes, str]:
     """The page and its content type, in the format that the scraper accepts."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Families(families))
+    registry.register(_Samples(samples))
     encode, content_type = choose_encoder(accept)
     return encode(registry), content_type
 
 
-def _metrics(families: Sequence[Family]) -> Iterator[Metric]:
-    for family in families:
-        if family.kind is Kind.COUNTER:
-            metric = CounterMetricFamily(family.name, family.help, labels=family.labels)
-            for labels, value in family.numbers.items():
-                metric.add_metric(labels, value)
-        elif family.kind is Kind.GAUGE:
-            metric = GaugeMetricFamily(family.name, family.help, labels=family.labels)
-            for labels, value in family.numbers.items():
-                metric.add_metric(labels, value)
-        else:
-            metric = HistogramMetricFamily(family.name, family.help, labels=family.labels)
-            for labels, buckets in family.buckets.items():
-                metric.add_metric(labels, list(_cumulative(family.bounds, buckets)), buckets.total)
-        yield metric
+def _family(samples: Samples) -> Metric:
+    metric = samples.metric
+    if metric.kind is Kind.HISTOGRAM:
+        family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+        for labels, buckets in samples.buckets.items():
+            family.add_metric(labels, list(_cumulative(metric.bounds, buckets)), buckets.total)
+        return family
+    kind = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
+    family = kind(metric.name, metric.help, labels=metric.labels)
+    for labels, value in samples.numbers.items():
+        family.add_metric(labels, value)
+    return family
 
 
 def _cumulative(bounds: Sequence[float], buckets: Buckets) -> Iterator[tuple[str, float]]:

@@ -10,12 +10,11 @@ from collections import Counter
 
 from ..engine.metrics import MAX_TOPICS, OTHER
 from ..engine.push_log import Attempt
-from .families import Buckets, Family, Histogram, Kind, Merge, counter, gauge
+from ..metrics import table
+from ..metrics.metric import Histogram, Samples
 
-CALL_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 REFUSED = "refused"  # the failure kind of a call that the egress rules forbade at connect time
 AT_SEND, AT_CONNECT = "send", "connect"
-_TOPIC = ("namespace", "topic")
 _Key = tuple[str, str]
 
 
@@ -50,43 +49,22 @@ class PushMetrics:
 
     def gone(self, namespace: str, topic: str) -> None:
         """This process no longer pushes this topic. Its place becomes free."""
-        for figures in (self._durations, self._calls, self._in_flight, self._paused):
-            figures.pop((namespace, topic), None)
+        for metric in (self._durations, self._calls, self._in_flight, self._paused):
+            metric.pop((namespace, topic), None)
 
     def denied(self, reason: str) -> None:
         """The egress rules forbade a URL: at connect time, or (AT_SEND) before anything was stored."""
         self._denied[reason] += 1
 
-    def families(self) -> list[Family]:
+    def samples(self) -> list[Samples]:
         return [
-            counter(
-                "dueline_push_requests",
-                "Calls to push targets, by class of the answer, or by the reason why none came.",
-                (*_TOPIC, "code_class"),
-                {(*key, answer): count for key, calls in self._calls.items() for answer, count in calls.items()},
+            table.PUSH_REQUESTS.samples(
+                {(*key, answer): count for key, calls in self._calls.items() for answer, count in calls.items()}
             ),
-            Family(
-                "dueline_push_duration_seconds",
-                Kind.HISTOGRAM,
-                "Time from the call of a push target to its answer, or until giving up.",
-                _TOPIC,
-                bounds=CALL_BOUNDS_S,
-                buckets={key: Buckets(list(h.counts), h.total) for key, h in self._durations.items()},
-            ),
-            gauge("dueline_push_inflight", "Jobs that are being pushed now.", self._summed(self._in_flight), _TOPIC),
-            counter(
-                "dueline_push_denied",
-                "URLs that the egress rules refused, by when they were checked.",
-                ("reason",),
-                {(reason,): count for reason, count in self._denied.items()},
-            ),
-            gauge(
-                "dueline_push_target_paused",
-                "1 while a push target is paused.",
-                {key: min(count, 1) for key, count in self._summed(self._paused).items()},
-                _TOPIC,
-                Merge.MAX,
-            ),
+            table.PUSH_DURATION.histograms(self._durations),
+            table.PUSH_INFLIGHT.samples(self._summed(self._in_flight)),
+            table.PUSH_DENIED.samples({(reason,): count for reason, count in self._denied.items()}),
+            table.PUSH_TARGET_PAUSED.samples({key: min(count, 1) for key, count in self._summed(self._paused).items()}),
         ]
 
     def _place(self, namespace: str, topic: str) -> _Key:
@@ -96,7 +74,7 @@ class PushMetrics:
             if len(self._durations) - (OTHER in self._durations) >= MAX_TOPICS:
                 key = OTHER
             if key not in self._durations:
-                self._durations[key] = Histogram(CALL_BOUNDS_S)
+                self._durations[key] = Histogram(table.PUSH_DURATION)
                 self._calls[key] = Counter()
         return key
 

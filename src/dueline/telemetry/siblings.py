@@ -1,6 +1,6 @@
 """The workers of one server exchange their metrics, so that a scrape shows the sum, whichever worker answers it.
 
-Every worker listens on a socket in a private folder and writes its families to each connection. The worker that is
+Every worker listens on a socket in a private folder and writes its samples to each connection. The worker that is
 scraped asks all others. One that does not answer within a second is starting or stopping, and is left out.
 """
 
@@ -12,17 +12,17 @@ from pathlib import Path
 
 import msgspec
 
-from .families import Family
+from ..metrics.metric import Samples
 
 ANSWER_S = 1.0
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[Family]).decode
+_decode = msgspec.msgpack.Decoder(list[Samples]).decode
 
 
 class Siblings:
-    """`folder` None: there are no siblings. `snapshot` returns the families of this process."""
+    """`folder` None: there are no siblings. `snapshot` returns the samples of this process."""
 
-    def __init__(self, folder: Path | None, index: int, snapshot: Callable[[], list[Family]]) -> None:
+    def __init__(self, folder: Path | None, index: int, snapshot: Callable[[], list[Samples]]) -> None:
         self._folder = folder
         self._own = f"worker-{index}.sock"
         self._snapshot = snapshot
@@ -42,19 +42,19 @@ class Siblings:
             server.close()
             (self._folder / self._own).unlink(missing_ok=True)
 
-    async def others(self) -> list[list[Family]]:
-        """The families of every other worker that answers."""
+    async def others(self) -> list[list[Samples]]:
+        """The samples of every other worker that answers."""
         if self._folder is None:
             return []
         paths = [path for path in sorted(self._folder.glob("worker-*.sock")) if path.name != self._own]
         answers = await asyncio.gather(*(self._ask(path) for path in paths))
-        return [families for families in answers if families is not None]
+        return [samples for samples in answers if samples is not None]
 
     async def _answer(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(_encode(self._snapshot()))
         writer.close()
 
-    async def _ask(self, path: Path) -> list[Family] | None:
+    async def _ask(self, path: Path) -> list[Samples] | None:
         try:
             async with asyncio.timeout(ANSWER_S):
                 reader, writer = await asyncio.open_unix_connection(path)

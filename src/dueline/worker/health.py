@@ -18,7 +18,7 @@ from http import HTTPStatus
 import msgspec
 
 from ..client.address import split
-from ..telemetry.plain_text import CONTENT_TYPE
+from ..metrics.plain_text import CONTENT_TYPE
 
 MAX_CONNECTIONS = 64
 MAX_HEAD_BYTES = 16 * 1024

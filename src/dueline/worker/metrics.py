@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from ..telemetry.families import Histogram, counter, gauge
-from ..telemetry.metrics import durations
-from ..telemetry.plain_text import plain_text
-
-BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 3600.0)
+from ..metrics import table
+from ..metrics.metric import Histogram
+from ..metrics.plain_text import plain_text
 
 
 class WorkerMetrics:
@@ -15,7 +13,7 @@ class WorkerMetrics:
     def __init__(self) -> None:
         self._jobs: dict[tuple[str, ...], float] = {}
         self._in_flight: dict[tuple[str, ...], float] = {}
-        self._durations: dict[str, Histogram] = {}
+        self._durations: dict[tuple[str, ...], Histogram] = {}
 
     def begun(self, topic: str) -> None:
         """A job has started."""
@@ -25,15 +23,14 @@ class WorkerMetrics:
         """The handlers of a job have ended."""
         self._in_flight[(topic,)] -= 1
         self._jobs[topic, outcome] = self._jobs.get((topic, outcome), 0) + 1
-        self._durations.setdefault(topic, Histogram(BOUNDS_S)).observe(seconds)
+        self._durations.setdefault((topic,), Histogram(table.WORKER_JOB_DURATION)).observe(seconds)
 
     def page(self) -> bytes:
         """The metrics in Prometheus's text format."""
-        ended = "Jobs whose handlers have ended: done, failed, snoozed, discarded, lost (the lease), given_back."
         return plain_text(
             [
-                counter("dueline_worker_jobs", ended, ("topic", "outcome"), self._jobs),
-                gauge("dueline_worker_jobs_in_flight", "Jobs in hand.", self._in_flight, ("topic",)),
-                durations("dueline_worker_job_duration_seconds", "One run of a job.", "topic", self._durations),
+                table.WORKER_JOBS.samples(self._jobs),
+                table.WORKER_JOBS_IN_FLIGHT.samples(self._in_flight),
+                table.WORKER_JOB_DURATION.histograms(self._durations),
             ]
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dueline.dialects.camellia.monitor import Counts, Monitor, Report
 from dueline.engine.job import Reason
 from dueline.engine.metrics import EngineMetrics
-from dueline.server.camellia import families_of, report_of
-from dueline.telemetry.families import merged
+from dueline.metrics.metric import merge
+from dueline.server.camellia import report_of, samples_of
 
 
 class Hand:
@@ -20,8 +20,8 @@ class Hand:
 
 
 def test_a_window_is_shown_when_it_is_complete_and_forgotten_after_the_next() -> None:
-    clock, figures = Hand(), EngineMetrics()
-    monitor = Monitor("camellia", 1_000, clock, figures)
+    clock, metrics = Hand(), EngineMetrics()
+    monitor = Monitor("camellia", 1_000, clock, metrics)
     monitor.of("t").send_msg += 2
     assert monitor.report() == Report({}, 5_000)
     clock.ms = 6_000
@@ -43,10 +43,10 @@ def test_windows_in_which_nobody_looked_are_empty() -> None:
 
 
 def test_what_time_did_is_counted_once_and_only_of_its_own_namespace() -> None:
-    clock, figures = Hand(), EngineMetrics()
-    monitor = Monitor("camellia", 1_000, clock, figures)
+    clock, metrics = Hand(), EngineMetrics()
+    monitor = Monitor("camellia", 1_000, clock, metrics)
     monitor.report()
-    own, other = figures.of("camellia", "t"), figures.of("default", "t")
+    own, other = metrics.of("camellia", "t"), metrics.of("default", "t")
     own.leases_lost, own.dead[Reason.EXPIRED], own.dead[Reason.EXHAUSTED] = 3, 4, 2
     other.leases_lost = other.dead[Reason.EXPIRED] = 9
     monitor.rejected("t")  # one of the exhausted ended by an ack=false, not by a timeout
@@ -72,4 +72,4 @@ def test_processes_of_one_server_are_added_up() -> None:
     one = Report({"t": Counts(send_msg=1, gaps=2, gap_sum_ms=10, gap_max_ms=8)}, 7)
     two = Report({"t": Counts(send_msg=2, gaps=1, gap_sum_ms=20, gap_max_ms=20), "u": Counts(ack_msg=1)}, 3)
     whole = {"t": Counts(send_msg=3, gaps=3, gap_sum_ms=30, gap_max_ms=20), "u": Counts(ack_msg=1)}
-    assert report_of(merged([families_of(one), families_of(two)])) == Report(whole, 7)
+    assert report_of(merge([samples_of(one), samples_of(two)])) == Report(whole, 7)

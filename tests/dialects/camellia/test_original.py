@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 from dueline.dialects.camellia import CamelliaDialect, CamelliaOptions
 from dueline.dialects.camellia.handlers import CamelliaHandlers
+from dueline.dialects.camellia.metrics import CPU
 from dueline.dialects.camellia.monitor import Monitor
 from dueline.dialects.http import Request
 from dueline.engine.commands import Pull
@@ -16,9 +17,9 @@ from dueline.engine.engine import Engine
 from dueline.engine.job import Job
 from dueline.engine.limits import Limits
 from dueline.engine.store import Ref
+from dueline.metrics.table import PROCESS_CPU
 from dueline.server.camellia import CamelliaMetrics
 from dueline.store.memory import MemoryStore
-from dueline.telemetry.families import gauge
 from dueline.testing.clock import VirtualClock
 
 from .lab import BASE, FORM, SUCCESS, Camellia, failed, overdue, shown
@@ -74,7 +75,7 @@ def test_a_success_shows_what_is_stored_also_when_the_old_message_ends_in_betwee
     async def scenario() -> None:
         engine = Acked(MemoryStore(VirtualClock()), Limits())
         options = CamelliaOptions()
-        monitor = Monitor(options.namespace, 60_000, engine.store.now_ms, engine.figures)
+        monitor = Monitor(options.namespace, 60_000, engine.store.now_ms, engine.metrics)
         handlers = CamelliaHandlers(engine, Limits(), options, monitor)
         await engine.start()
 
@@ -197,8 +198,8 @@ def test_cpu_usage_is_percent_of_one_core() -> None:
     metrics = CamelliaMetrics(cast(CamelliaDialect, Dialect()), lambda: now_s)
 
     async def usage(used_s: float) -> float:
-        page = await metrics.page([gauge("process_cpu_seconds", "", {(): used_s})], False)
-        return next(family.numbers[("usage",)] for family in page if family.name == "cpu")
+        page = await metrics.page([PROCESS_CPU.value(used_s)], False)
+        return next(samples.numbers[("usage",)] for samples in page if samples.metric == CPU)
 
     assert asyncio.run(usage(7.0)) == 0  # nothing to compare with
     now_s += 10

@@ -11,10 +11,11 @@ from dueline.engine.commands import Filter, Pull, Send, TopicPatch
 from dueline.engine.engine import Engine
 from dueline.engine.errors import Draining, NotFound, StoreDown
 from dueline.engine.job import BodyKind, Partition, State
-from dueline.engine.metrics import LATE_BOUNDS_S, MAX_TOPICS, OTHER, EngineMetrics
+from dueline.engine.metrics import MAX_TOPICS, OTHER, EngineMetrics
 from dueline.engine.policy import TopicPolicy
 from dueline.engine.registrar import IDLE_MS
 from dueline.engine.store import Code, Query, Ref, Release
+from dueline.metrics.table import DELIVERY_LATENESS
 
 MINUTE_MS = 60_000
 
@@ -30,9 +31,9 @@ def test_what_is_over_is_tidied_within_the_grain_and_counted() -> None:
         await world.send("mail", "done", retain_ms=5_000)
         await world.engine.ack(NS, "mail", [Ref("done")])
         await world.advance(20_000)
-        figures = world.engine.figures.of(NS, "mail")
+        metrics = world.engine.metrics.of(NS, "mail")
         records = next(iter(world.store._shelves.values())).records
-        assert ([record.id for record in records.values()], figures.dead["expired"]) == (["expires"], 1)
+        assert ([record.id for record in records.values()], metrics.dead["expired"]) == (["expires"], 1)
 
     run(test)
 
@@ -104,7 +105,7 @@ def test_clean_up_survives_a_store_that_is_down_and_keeps_its_notes() -> None:
         await world.advance(5_000)
         world.store.directory.note = real  # type: ignore[method-assign]
         await world.advance(15_000)
-        assert world.engine.figures.of(NS, "mail").dead["expired"] == 1
+        assert world.engine.metrics.of(NS, "mail").dead["expired"] == 1
 
     run(test)
 
@@ -127,7 +128,7 @@ def test_a_hint_whose_clean_up_failed_comes_back() -> None:
         assert failed
         world.store.clean = real  # type: ignore[method-assign]
         await world.advance(60_000)
-        assert world.engine.figures.of(NS, "mail").dead["expired"] == 1
+        assert world.engine.metrics.of(NS, "mail").dead["expired"] == 1
 
     run(test)
 
@@ -332,10 +333,14 @@ def test_figures_count_what_happened() -> None:
         await world.engine.ack(NS, "mail", [Ref(job.id, job.lease) for job in jobs] + [Ref("none", "t")])
         await world.send("mail", "c", 1_000)
         await world.engine.cancel(NS, "mail", ["c"])
-        figures = world.engine.figures.of(NS, "mail")
-        assert figures.sent == {"created": 3, "kept": 1, "replaced": 0, "appended": 0, "refused": 0}
-        assert (figures.pulled, figures.acked, figures.cancelled, figures.late_sum_ms) == (2, 2, 1, 1_100)
-        assert {bound: count for bound, count in zip((*LATE_BOUNDS_S, "more"), figures.late, strict=True) if count} == {
+        metrics = world.engine.metrics.of(NS, "mail")
+        assert metrics.sent == {"created": 3, "kept": 1, "replaced": 0, "appended": 0, "refused": 0}
+        assert (metrics.pulled, metrics.acked, metrics.cancelled, metrics.late_sum_ms) == (2, 2, 1, 1_100)
+        assert {
+            bound: count
+            for bound, count in zip((*DELIVERY_LATENESS.bounds, "more"), metrics.late, strict=True)
+            if count
+        } == {
             0.05: 1,
             2: 1,
         }
@@ -345,12 +350,12 @@ def test_figures_count_what_happened() -> None:
 
 
 def test_figures_are_bounded() -> None:
-    figures = EngineMetrics()
+    metrics = EngineMetrics()
     for number in range(MAX_TOPICS + 50):
-        figures.of(NS, f"t{number}").acked += 1
-    assert len(figures.topics) == MAX_TOPICS + 1
-    assert figures.topics[OTHER].acked == 50
-    assert figures.of(NS, "t0") is figures.topics[(NS, "t0")]
+        metrics.of(NS, f"t{number}").acked += 1
+    assert len(metrics.topics) == MAX_TOPICS + 1
+    assert metrics.topics[OTHER].acked == 50
+    assert metrics.of(NS, "t0") is metrics.topics[(NS, "t0")]
 
 
 def test_topics_that_are_only_asked_for_take_no_figures() -> None:
@@ -366,9 +371,9 @@ def test_topics_that_are_only_asked_for_take_no_figures() -> None:
             await world.engine.cancel(NS, ghost, ["x"])
             await world.engine.cancel_matching(NS, ghost, Filter(), False)
             await world.engine.purge_matching(NS, ghost, Filter(), False)
-        assert world.engine.figures.topics == {}
+        assert world.engine.metrics.topics == {}
         await world.send("payments", "a")
-        assert {key: figures.sent["created"] for key, figures in world.engine.figures.topics.items()} == {
+        assert {key: metrics.sent["created"] for key, metrics in world.engine.metrics.topics.items()} == {
             (NS, "payments"): 1
         }
 
@@ -380,14 +385,14 @@ def test_a_topic_that_is_gone_gives_its_figures_back() -> None:
         await world.engine.start()
         for number in range(MAX_TOPICS + 1):
             await world.send(f"t{number}", "a")
-        assert OTHER in world.engine.figures.topics
+        assert OTHER in world.engine.metrics.topics
         for number in range(MAX_TOPICS + 1):
             await world.engine.cancel(NS, f"t{number}", ["a"], forget=True)
         await world.advance(IDLE_MS * 2)
-        assert world.engine.figures.topics.keys() <= {OTHER}
+        assert world.engine.metrics.topics.keys() <= {OTHER}
         for number in range(MAX_TOPICS):
             await world.send(f"u{number}", "a")
-        assert set(world.engine.figures.topics) - {OTHER} == {(NS, f"u{number}") for number in range(MAX_TOPICS)}
+        assert set(world.engine.metrics.topics) - {OTHER} == {(NS, f"u{number}") for number in range(MAX_TOPICS)}
 
     run(test)
 
@@ -400,6 +405,6 @@ def test_a_topic_that_another_process_removed_gives_its_figures_back() -> None:
         [entry] = await world.store.directory.topics(NS, "", 10)
         assert await world.store.directory.remove(NS, "gone", entry.seen_ms)
         await world.advance(IDLE_MS * 2)
-        assert world.engine.figures.topics == {}
+        assert world.engine.metrics.topics == {}
 
     run(test)

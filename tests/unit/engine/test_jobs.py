@@ -183,8 +183,8 @@ def test_revive_and_purge_answer_for_each_id_in_order() -> None:
         assert (job.state, job.attempts, job.policy.max_attempts) == (State.SCHEDULED, 0, 2)
         purged = await world.engine.purge(NS, "mail", ["b", "live"])
         assert [done.code for done in purged] == [Code.OK, Code.NOT_FOUND]
-        figures = world.engine.figures.of(NS, "mail")
-        assert (figures.revived, figures.purged, figures.dead["rejected"]) == (1, 1, 2)
+        metrics = world.engine.metrics.of(NS, "mail")
+        assert (metrics.revived, metrics.purged, metrics.dead["rejected"]) == (1, 1, 2)
 
     run(test)
 
@@ -336,6 +336,6 @@ def test_when_one_of_several_partitions_fails_the_results_of_the_others_are_know
                 assert isinstance(result, Outcome)
                 assert result.code is Code.OK
         assert lost
-        assert world.engine.figures.of(NS, "namespace_ids").cancelled == 50 - len(lost)
+        assert world.engine.metrics.of(NS, "namespace_ids").cancelled == 50 - len(lost)
 
     run(test)

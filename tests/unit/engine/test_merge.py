@@ -414,7 +414,7 @@ def test_items_are_counted_as_what_became_of_them() -> None:
     async def test(world: World) -> None:
         for item_id in ("1", "2", "2", "3"):
             await add(world, "a", item_id=item_id, quiet_ms=5)
-        assert world.engine.figures.of(NS, "mail").sent == {
+        assert world.engine.metrics.of(NS, "mail").sent == {
             "created": 1,
             "kept": 1,
             "replaced": 0,
@@ -448,7 +448,7 @@ def test_a_key_cancels_its_groups_but_the_held_ones(partitions: int) -> None:
         assert (bulk.matched, bulk.changed, bulk.dry_run, bulk.complete) == (3, 2, False, True)
         states = [(await world.engine.get(NS, "mail", id)).state for id in groups]
         assert states == [State.LEASED, State.CANCELLED, State.CANCELLED]
-        assert world.engine.figures.of(NS, "mail").cancelled == 2
+        assert world.engine.metrics.of(NS, "mail").cancelled == 2
         await world.advance(70_000)
         assert sorted(await taken(world)) == [["foreign"], ["held"]]
         nothing = await world.engine.cancel_groups(NS, "mail", "never")

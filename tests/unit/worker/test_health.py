@@ -1,4 +1,4 @@
-"""A worker's health port: alive, ready or why not, and its figures."""
+"""A worker's health port: alive, ready or why not, and its metrics."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_jobs_are_counted_by_how_they_ended_and_timed(address: str) -> None:
             await begun.get()
             await here.worker.stop(0)
             await here.queue.cancel("t", "given_back")
-            await here.worker.start()  # the figures are those of the worker, not of one run
+            await here.worker.start()  # the metrics are those of the worker, not of one run
             return metrics((await get(address, "/metrics"))[1])
 
     assert asyncio.run(run()) == {

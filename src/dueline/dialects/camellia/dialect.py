@@ -28,7 +28,7 @@ class CamelliaDialect:
 
     def __init__(self, engine: Engine, limits: Limits, options: CamelliaOptions, node: Node) -> None:
         self.options = options
-        self.monitor = Monitor(options.namespace, options.monitor_window_ms, engine.store.now_ms, engine.figures)
+        self.monitor = Monitor(options.namespace, options.monitor_window_ms, engine.store.now_ms, engine.metrics)
         self.pages = CamelliaPages(engine, options.namespace, node)
         self._routes = routes(CamelliaHandlers(engine, limits, options, self.monitor), self.pages)
 

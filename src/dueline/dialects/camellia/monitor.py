@@ -69,11 +69,11 @@ class Report(msgspec.Struct):
 class Monitor:
     """`start` closes windows on time until `stop`; both may be called twice."""
 
-    def __init__(self, namespace: str, window_ms: int, now_ms: Callable[[], int], figures: EngineMetrics) -> None:
+    def __init__(self, namespace: str, window_ms: int, now_ms: Callable[[], int], metrics: EngineMetrics) -> None:
         self._namespace = namespace
         self._window_ms = window_ms
         self._now_ms = now_ms
-        self._figures = figures
+        self._metrics = metrics
         self._number: int | None = None  # of the current window
         self._filling: dict[str, Counts] = {}
         self._last: dict[str, Counts] = {}
@@ -123,12 +123,12 @@ class Monitor:
         self._number = number
 
     def _count_what_time_did(self) -> None:
-        for (namespace, topic), figures in self._figures.topics.items():
+        for (namespace, topic), metrics in self._metrics.topics.items():
             if namespace != self._namespace:
                 continue
-            exhausted = figures.dead[Reason.EXHAUSTED]
-            over = figures.leases_lost + exhausted - self._rejected.get(topic, 0)
-            deaths = figures.dead[Reason.EXPIRED] + exhausted
+            exhausted = metrics.dead[Reason.EXHAUSTED]
+            over = metrics.leases_lost + exhausted - self._rejected.get(topic, 0)
+            deaths = metrics.dead[Reason.EXPIRED] + exhausted
             seen_over, seen_deaths = self._seen.get(topic, (0, 0))
             self._seen[topic] = (over, deaths)
             if over > seen_over or deaths > seen_deaths:

@@ -30,10 +30,9 @@ def instances_in(raw: bytes, prefer_ip: bool) -> list[Instance]:
     """The instances that are up, from an answer about one application ({"application": ...}) or several
     ({"applications": ...})."""
     try:
-        told = _decode(raw)
+        found = _table(_decode(raw))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise Unreadable(f"it is not JSON: {error}") from None
-    found = _table(told)
     if "application" not in found and "applications" not in found:
         raise Unreadable("it names no applications")
     applications = _entries(found.get("application")) or _entries(_table(found.get("applications")).get("application"))
@@ -41,22 +40,22 @@ def instances_in(raw: bytes, prefer_ip: bool) -> list[Instance]:
     return [instance for instance in made if instance is not None]
 
 
-def _instance(told: dict[str, Any], prefer_ip: bool) -> Instance | None:
-    if told.get("status") != "UP":
+def _instance(entry: dict[str, Any], prefer_ip: bool) -> Instance | None:
+    if entry.get("status") != "UP":
         return None
-    secure, port = _port(told.get("securePort")), _port(told.get("port"))
+    secure, port = _port(entry.get("securePort")), _port(entry.get("port"))
     scheme, number = ("https", secure) if secure is not None else ("http", port)
-    names = (told.get("ipAddr"), told.get("hostName")) if prefer_ip else (told.get("hostName"), told.get("ipAddr"))
+    names = (entry.get("ipAddr"), entry.get("hostName")) if prefer_ip else (entry.get("hostName"), entry.get("ipAddr"))
     host = next(filter(None, map(_host, names)), None)
     if host is None or number is None:
         return None
     url = f"{scheme}://{host}:{number}"
-    metadata = {name: str(value) for name, value in _table(told.get("metadata")).items() if value is not None}
+    metadata = {name: str(value) for name, value in _table(entry.get("metadata")).items() if value is not None}
     return Instance(
         url,
         tasks_of(metadata.get(TASK_KEY)),
-        service=str(told.get("vipAddress") or told.get("app") or "").lower(),
-        id=str(told.get("instanceId") or told.get("hostName") or url),
+        service=str(entry.get("vipAddress") or entry.get("app") or "").lower(),
+        id=str(entry.get("instanceId") or entry.get("hostName") or url),
         metadata=metadata,
     )
 
@@ -69,9 +68,9 @@ def tasks_of(text: str | None) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(text.split(", ")))
 
 
-def _port(told: Any) -> int | None:
+def _port(value: Any) -> int | None:
     """The number in {"$": 8080, "@enabled": "true"}; None when it is not in use."""
-    table = _table(told)
+    table = _table(value)
     if str(table.get("@enabled")).lower() != "true":
         return None
     text = str(table.get("$"))
@@ -79,26 +78,26 @@ def _port(told: Any) -> int | None:
     return number if 1 <= number <= 65_535 else None
 
 
-def _host(told: Any) -> str | None:
+def _host(value: Any) -> str | None:
     """A host as written in a URL; None if it is not a plain host, for example if it has a path or a user in it."""
-    if not isinstance(told, str):
+    if not isinstance(value, str):
         return None
-    if _HOST.fullmatch(told):
-        return told
+    if _HOST.fullmatch(value):
+        return value
     try:
-        return f"[{IPv6Address(told)}]" if "%" not in told else None
+        return f"[{IPv6Address(value)}]" if "%" not in value else None
     except AddressValueError:
         return None
 
 
-def _table(told: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", told) if isinstance(told, dict) else {}
+def _table(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _entries(told: Any) -> list[Any]:
-    if isinstance(told, list):
-        return cast("list[Any]", told)
-    return [told] if isinstance(told, dict) else []
+def _entries(value: Any) -> list[Any]:
+    if isinstance(value, list):
+        return cast("list[Any]", value)
+    return [value] if isinstance(value, dict) else []
 
 
 def by_service(instances: list[Instance]) -> Iterator[tuple[str, list[Instance]]]:

@@ -1,0 +1,37 @@
+"""The samples of the store: its connection, its clock, its memory, and the embedded store's process and disk."""
+
+from __future__ import annotations
+
+from ..metrics import table
+from ..metrics.metric import Samples
+from ..store.valkey.embedded import Status
+from ..store.valkey.store import ValkeyStore
+from .health import Health
+
+
+def store_samples(store: ValkeyStore, health: Health, embedded: Status | None) -> list[Samples]:
+    """The samples of a server whose store is `store`. `embedded`: the state of an embedded store."""
+    found = [
+        table.STORE_UP.value(int(health.up)),
+        table.READY.value(int(not health.reasons())),
+        table.STORE_RECONNECTS.value(store.reconnects),
+        table.CLOCK_OFFSET.value(store.clock.offset_ms / 1000),
+        table.CLOCK_STEPS.value(store.clock.steps),
+    ]
+    facts = health.facts
+    if facts is not None:
+        found += [
+            table.STORE_MEMORY.value(facts.memory_bytes),
+            table.STORE_MAXMEMORY.value(facts.maxmemory_bytes),
+            table.STORE_FULL.value(int(health.full)),
+            table.STORE_REPLICAS.value(facts.replicas),
+            table.STORE_AOF_OK.value(int(facts.aof and facts.aof_ok)),
+        ]
+    if embedded is not None:
+        found += [
+            table.STORE_RESTARTS.value(embedded.restarts),
+            table.STORE_LOST_BYTES.value(embedded.lost_bytes),
+        ]
+        if embedded.free_bytes is not None:
+            found.append(table.STORE_DISK_FREE.value(embedded.free_bytes))
+    return found

@@ -1,0 +1,82 @@
+"""The samples of a process: the engine's, those of topics in the store, the build, the process itself.
+
+Labels are bounded: topics by the engine (200, the rest as "other"), routes by the router, scripts by the store.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+
+from prometheus_client import GCCollector, ProcessCollector
+from prometheus_client.registry import CollectorRegistry
+
+from .._version import __version__
+from ..engine.commands import TopicView
+from ..engine.metrics import EngineMetrics, TopicMetrics
+from ..metrics import table
+from ..metrics.metric import Buckets, Samples
+
+_COUNTERS = {
+    "pulled": table.JOBS_PULLED,
+    "acked": table.JOBS_ACKED,
+    "released": table.JOBS_RELEASED,
+    "extended": table.JOBS_EXTENDED,
+    "leases_lost": table.LEASES_LOST,
+    "cancelled": table.JOBS_CANCELLED,
+    "revived": table.JOBS_REVIVED,
+    "purged": table.JOBS_PURGED,
+    "dead_trimmed": table.JOBS_DEAD_TRIMMED,
+}
+
+
+def of_engine(metrics: EngineMetrics, waiters: int) -> list[Samples]:
+    """What this process sent, delivered and ended, by topic."""
+    topics = metrics.topics
+    late = {key: Buckets(list(value.late), value.late_sum_ms / 1000) for key, value in topics.items()}
+    return [
+        table.JOBS_SENT.samples(_by(topics, "sent")),
+        table.JOBS_DEAD.samples(_by(topics, "dead")),
+        *(
+            metric.samples({key: getattr(value, name) for key, value in topics.items()})
+            for name, metric in _COUNTERS.items()
+        ),
+        Samples(table.DELIVERY_LATENESS, buckets=late),
+        table.LONGPOLL_WAITERS.value(waiters),
+    ]
+
+
+def of_topics(namespaced: Sequence[tuple[str, TopicView]], now_ms: int) -> list[Samples]:
+    """The jobs in the store, by topic. Only the process that is scraped reads them; they are never summed."""
+    jobs: dict[tuple[str, ...], float] = {}
+    oldest: dict[tuple[str, ...], float] = {}
+    next_due: dict[tuple[str, ...], float] = {}
+    for namespace, view in namespaced:
+        key = (namespace, view.topic)
+        for state in ("scheduled", "ready", "leased", "dead"):
+            jobs[(*key, state)] = getattr(view, state)
+        if view.oldest_ready_at_ms is not None:
+            oldest[key] = max(0, now_ms - view.oldest_ready_at_ms) / 1000
+        if view.next_due_at_ms is not None:
+            next_due[key] = (view.next_due_at_ms - now_ms) / 1000
+    return [table.JOBS.samples(jobs), table.OLDEST_READY_AGE.samples(oldest), table.NEXT_DUE.samples(next_due)]
+
+
+def of_build(store: str, durability: str) -> Samples:
+    """Version, store and durability level."""
+    return table.BUILD_INFO.samples({(__version__, platform.python_version(), store, durability): 1})
+
+
+def of_process() -> list[Samples]:
+    """CPU, memory, descriptors and garbage collection of this process, from the Prometheus library's collectors."""
+    collected = (*ProcessCollector(registry=None).collect(), *GCCollector(CollectorRegistry()).collect())
+    families = {family.name: family for family in collected}
+    return [
+        metric.samples({tuple(one.labels[label] for label in metric.labels): one.value for one in family.samples})
+        for metric in table.PROCESS.metrics
+        if (family := families.get(metric.name.removesuffix("_total"))) is not None
+    ]
+
+
+def _by(topics: dict[tuple[str, str], TopicMetrics], name: str) -> dict[tuple[str, ...], float]:
+    return {(*key, word): count for key, value in topics.items() for word, count in getattr(value, name).items()}
