@@ -38,6 +38,7 @@ class Waiters:
         self.store = store
         self.timer = timer
         self.died: Callable[[str, str], None] | None = None  # called with topics where a pull found dead jobs
+        self.outdated: Callable[[Topic], None] | None = None  # called if a partition has another config than its topic
         self.off_duty_s = OFF_DUTY_S * (random.randint(1, 4) if place is None else place)
         self._max_waiters = max_waiters
         self._partitions: dict[Partition, Waiting] = {}

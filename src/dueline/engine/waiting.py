@@ -243,6 +243,8 @@ class Waiting:
             self.topic.figures.count_pulled(pulled.jobs, pulled.deaths, pulled.leases_lost)
             if pulled.deaths and self._owner.died is not None:
                 self._owner.died(self.partition.namespace, self.partition.topic)
+        if pulled.policy_version != self.topic.version and self._owner.outdated is not None:
+            self._owner.outdated(self.topic)
         self._failures = 0
         self._on_duty = pulled.on_duty
         self._plan(pulled)
