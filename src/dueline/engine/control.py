@@ -175,7 +175,7 @@ class TopicControl:
         if any((one.paused_until_ms or 0) != _paused_ms(topic, one.now_ms) for one in stats):
             await self._complete(topic)
         waiters = self._waiters.count_on(topic.partitions)
-        if not waiters and not self._waiters.announced(topic.partitions):
+        if not waiters and not self._waiters.counts_as_waiting(topic.partitions):
             waiters = int(any(one.waiting for one in stats))
         return view_of(topic, stats, waiters)
 

@@ -270,18 +270,19 @@ def test_a_job_that_nobody_can_inherit_goes_back_without_costing_an_attempt(heir
 def test_a_pull_cancelled_at_the_moment_of_its_answer_gives_the_jobs_back() -> None:
     async def test(world: World) -> None:
         await world.send("mail", "a", max_attempts=1)
-        waiters: Any = world.engine._waiters
-        real = waiters.finish
+        timer: Any = world.timer
+        real = timer.call_later
 
-        def finish_and_cancel(waiter: Any) -> None:
-            real(waiter)
-            pull.cancel()
+        def cancel_first(delay_s: float, callback: Any) -> Any:
+            # The waiter leaves its queue and is answered in the same turn of the loop, before its task runs again.
+            asyncio.get_running_loop().call_soon(pull.cancel)
+            return real(delay_s, callback)
 
-        waiters.finish = finish_and_cancel
+        timer.call_later = cancel_first
         pull = world.pull("mail")
         with pytest.raises(asyncio.CancelledError):
             await pull
-        waiters.finish = real
+        timer.call_later = real
         await settled()
         job = await world.engine.get(NS, "mail", "a")
         assert (job.state, job.attempts, world.engine.waiters) == (State.READY, 0, 0)
