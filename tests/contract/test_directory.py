@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from dueline.engine.job import Partition
 from dueline.engine.limits import LAST_MS
-from dueline.engine.store import Code, Hint, Merge, StalePolicy, TopicEntry
+from dueline.engine.store import CHANGES, Code, Control, Hint, Merge, StalePolicy, TopicEntry
 from tests.kit.bed import Bed, item
 
 
@@ -258,3 +260,51 @@ async def test_who_waits_on_a_partition_is_woken_by_the_first_send_after_its_top
     bed.events.forget_wakes()
     await bed.store.send(bed.partition, [item("a")])
     await bed.events.next_wake()
+
+
+async def announced(bed: Bed, space: str, number: int) -> list[tuple[str, int]]:
+    """Topic and version of the announcements of this namespace, once there are so many."""
+    async with asyncio.timeout(5):
+        while True:
+            bed.events.forget_wakes()
+            found = [change for change in bed.events.topic_changes if change is not None and change.namespace == space]
+            if len(found) >= number:
+                numbers = [change.number for change in found]
+                assert numbers == sorted(set(numbers))
+                return [(change.topic, change.version) for change in found]
+            await bed.events.next_wake()
+
+
+async def test_each_config_and_each_removal_is_announced_and_counted(bed: Bed) -> None:
+    space, directory = bed.partition.topic, bed.store.directory
+    await bed.store.watch_topics()
+    before = await directory.topic(*CHANGES)
+    first = await directory.set_config(space, "a", b"one", 0)
+    second = await directory.set_config(space, "a", b"two", None)
+    assert first is not None
+    assert second is not None
+    await directory.register([(space, "a b")])
+    entry = await directory.topic(space, "a b")
+    assert entry is not None
+    assert await directory.set_config(space, "a", b"no", 0) is None
+    assert not await directory.remove(space, "a", second.seen_ms, first.version)
+    assert await directory.remove(space, "a b", entry.seen_ms)
+    assert await directory.remove(space, "a", second.seen_ms, second.version)
+    assert await announced(bed, space, 4) == [
+        ("a", first.version),
+        ("a", second.version),
+        ("a b", 0),
+        ("a", 0),
+    ]
+    after = await directory.topic(*CHANGES)
+    assert after is not None
+    assert after.version - (0 if before is None else before.version) == 4
+
+
+async def test_a_pull_says_which_version_its_partition_has(bed: Bed) -> None:
+    assert (await bed.pulled()).policy_version == 0
+    await bed.send("a")
+    await bed.store.control(bed.partition, Control(policy_version=7))
+    pulled = await bed.pulled()
+    assert ([job.id for job in pulled.jobs], pulled.policy_version) == (["a"], 7)
+    assert (await bed.pulled(wait_ms=1_000)).policy_version == 7

@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from dueline.engine.job import Partition
-from dueline.engine.store import Credit, Pull
+from dueline.engine.store import Credit, Pull, TopicChange
 from dueline.store.valkey.store import ValkeyStore
 
 from ..kit.bed import item
@@ -34,7 +34,7 @@ class Ears:
 
     def noted(self, partition: Partition, at_ms: int) -> None: ...
     def unlisted(self, partition: Partition) -> None: ...
-    def policy_changed(self, partition: Partition, version: int) -> None: ...
+    def topic_changed(self, change: TopicChange | None) -> None: ...
 
 
 def partitions(n: int) -> list[Partition]:

@@ -41,6 +41,7 @@ from dueline.engine.store import (
     SendOutcome,
     Stats,
     Store,
+    TopicChange,
 )
 from dueline.store.memory import MemoryStore
 
@@ -57,7 +58,7 @@ class Recorder:
         self.woken_partitions: list[Partition] = []
         self.notes: list[tuple[Partition, int]] = []
         self.unlisted_partitions: list[Partition] = []
-        self.policy_versions: list[tuple[Partition, int]] = []
+        self.topic_changes: list[TopicChange | None] = []
         self._signal = asyncio.Event()
 
     def woken(self, partition: Partition) -> None:
@@ -70,8 +71,9 @@ class Recorder:
     def unlisted(self, partition: Partition) -> None:
         self.unlisted_partitions.append(partition)
 
-    def policy_changed(self, partition: Partition, version: int) -> None:
-        self.policy_versions.append((partition, version))
+    def topic_changed(self, change: TopicChange | None) -> None:
+        self.topic_changes.append(change)
+        self._signal.set()
 
     def forget_wakes(self) -> None:
         self.woken_partitions.clear()

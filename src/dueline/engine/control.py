@@ -8,7 +8,7 @@ the change.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -17,9 +17,10 @@ from .commands import TopicPatch, TopicView
 from .errors import Conflict, InvalidField, NotFound, VersionMismatch
 from .limits import INTERNAL_NAMESPACE, LAST_MS
 from .on_dead import check_on_dead
-from .policy import OnDead, with_worker
+from .policy import with_worker
 from .push_target import limits_of
 from .store import DIRECTORY_PAGE, Control, Stats, Store, TopicEntry
+from .topic_changes import TopicChanges
 from .topics import Topic, TopicConfig, Topics, pack_config, unpack_config
 from .waiters import Waiters
 
@@ -30,10 +31,10 @@ VIEWS_AT_ONCE = 50
 class TopicControl:
     """Reads and changes of whole topics."""
 
-    def __init__(self, store: Store, topics: Topics, waiters: Waiters, checks: Checks) -> None:
-        self.rerouted: Callable[[str, str], Awaitable[None]] | None = None  # called with topics whose on_dead changed
+    def __init__(self, store: Store, topics: Topics, changes: TopicChanges, waiters: Waiters, checks: Checks) -> None:
         self._store = store
         self._topics = topics
+        self._changes = changes
         self._waiters = waiters
         self._checks = checks
 
@@ -43,14 +44,12 @@ class TopicControl:
         self._checks.topic_patch(patch)
         self._checks.topic_name(namespace, name)
         check_on_dead(name, patch.policy)
-        before: list[OnDead | None] = []
         if patch.partitions not in (None, 1) and self._topics.has_namespace_ids(namespace):
             raise InvalidField(
                 "the topics of this namespace share their partitions, so a topic cannot set them", "partitions"
             )
 
         def change(config: TopicConfig, is_new: bool) -> TopicConfig:
-            before[:] = [config.policy.on_dead]
             partitions = config.partitions if patch.partitions is None else patch.partitions
             if partitions != config.partitions and not is_new:
                 raise InvalidField(
@@ -61,8 +60,6 @@ class TopicControl:
             return config if patch.of_worker and wanted == config else wanted
 
         topic, is_new = await self.change(namespace, name, change, patch.version)
-        if before[0] != topic.config.policy.on_dead and self.rerouted is not None:
-            await self.rerouted(namespace, name)
         return await self._view(topic), is_new
 
     async def pause(self, namespace: str, name: str, until_ms: int | None) -> None:
@@ -110,15 +107,18 @@ class TopicControl:
 
     async def _spread(self, entry: TopicEntry) -> Topic:
         """Pass the config to every partition, then read it again and repeat if it has changed. A concurrent writer may
-        have updated the partitions first, so the last one to update them must have checked the config afterwards."""
+        have updated the partitions first, so the last one to update them must have checked the config afterwards.
+        Then tell the users of the config in this process."""
         while True:
             topic = self._adopt(entry)
             if not entry.version:
                 return topic  # without a config there is nothing to pass to partitions
-            controls = _controls(unpack_config(entry.config), entry.version)
+            config = unpack_config(entry.config)
+            controls = _controls(config, entry.version)
             await asyncio.gather(*map(self._store.control, topic.partitions, controls))
             newest = await self._store.directory.topic(entry.namespace, entry.topic)
             if newest is None or newest.version <= entry.version:
+                self._changes.tell((entry.namespace, entry.topic), entry.version, None if newest is None else config)
                 return topic
             entry = newest
 
@@ -177,7 +177,7 @@ class TopicControl:
         if any((one.paused_until_ms or 0) != _paused_ms(topic, one.now_ms) for one in stats):
             await self._complete(topic)
         waiters = self._waiters.count_on(topic.partitions)
-        if not waiters and not self._waiters.announced(topic.partitions):
+        if not waiters and not self._waiters.counts_as_waiting(topic.partitions):
             waiters = int(any(one.waiting for one in stats))
         return view_of(topic, stats, waiters)
 

@@ -19,8 +19,8 @@ from .commands import Filter
 from .control import TopicControl
 from .errors import NotFound, TopicNotEmpty
 from .job import State
-from .push_control import PushControl
 from .store import Store, TopicEntry
+from .topic_changes import TopicChanges
 from .topics import Topic, Topics, unpack_config
 
 TRIES = 10
@@ -31,12 +31,12 @@ class TopicDeletion:
     """Deletes topics."""
 
     def __init__(
-        self, store: Store, topics: Topics, control: TopicControl, pushes: PushControl, bulk: BulkCalls
+        self, store: Store, topics: Topics, changes: TopicChanges, control: TopicControl, bulk: BulkCalls
     ) -> None:
         self._store = store
         self._topics = topics
+        self._changes = changes
         self._control = control
-        self._pushes = pushes
         self._bulk = bulk
 
     async def delete(self, namespace: str, name: str) -> None:
@@ -47,9 +47,9 @@ class TopicDeletion:
     async def _delete(self, namespace: str, name: str) -> None:
         for _ in range(TRIES):
             view = await self._control.topic(namespace, name)
-            held = {state: getattr(view, state) for state in ("scheduled", "ready", "leased", "dead")}
-            if any(held.values()):
-                raise TopicNotEmpty(f"the topic holds jobs ({_counted(held)}): finish, cancel or purge them first")
+            counts = {state: getattr(view, state) for state in ("scheduled", "ready", "leased", "dead")}
+            if any(counts.values()):
+                raise TopicNotEmpty(f"the topic holds jobs ({_counted(counts)}): finish, cancel or purge them first")
             entry = await self._store.directory.topic(namespace, name)
             if entry is None:
                 raise NotFound(f'there is no topic "{name}"')
@@ -57,7 +57,9 @@ class TopicDeletion:
             for state in FORGOTTEN:
                 await self._bulk.purge(topic, Filter(state=state), dry_run=False)
             if await self._taken_out(entry, topic):
-                await self._tell(entry)
+                if unpack_config(entry.config).push is not None:
+                    await self._store.pushes.reset(namespace, name)
+                self._changes.tell((namespace, name), entry.version, None)
                 return
         raise TopicNotEmpty("the topic is in use, or it holds broken jobs; `dueline fsck` lists those")
 
@@ -84,14 +86,6 @@ class TopicDeletion:
             pass  # another process has deleted it
         return False
 
-    async def _tell(self, entry: TopicEntry) -> None:
-        """Tell the users of the config that it is gone."""
-        config = unpack_config(entry.config)
-        if config.push is not None:
-            await self._pushes.dropped(entry.namespace, entry.topic, entry.version)
-        if config.policy.on_dead is not None and self._control.rerouted is not None:
-            await self._control.rerouted(entry.namespace, entry.topic)
 
-
-def _counted(held: dict[str, int]) -> str:
-    return ", ".join(f"{number} {state}" for state, number in held.items() if number)
+def _counted(counts: dict[str, int]) -> str:
+    return ", ".join(f"{number} {state}" for state, number in counts.items() if number)

@@ -29,12 +29,26 @@ from .job_calls import JobCalls
 from .limits import Limits, check_name
 from .metrics import EngineMetrics
 from .on_dead import ON_DEAD_TARGET, ON_DEAD_TOPIC, roomy
-from .push_control import PushControl, PushNews
+from .push_control import PushControl
 from .push_target import Pushing, PushTarget
 from .registrar import IDLE_MS, Registrar
 from .sender import Sender, SendWatch
-from .store import Code, Extend, Outcome, Page, Query, Ref, Release, SendItem, SendOutcome, Spare, Store
+from .store import (
+    Code,
+    Extend,
+    Outcome,
+    Page,
+    Query,
+    Ref,
+    Release,
+    SendItem,
+    SendOutcome,
+    Spare,
+    Store,
+    TopicChange,
+)
 from .timer import LoopTimer, Timer
+from .topic_changes import TopicChanges, TopicListener
 from .topics import Topic, Topics
 from .waiters import Waiters
 
@@ -66,22 +80,24 @@ class Engine:
         self._registrar = Registrar(store, self._topics, timer.time, idle_ms)
         self._sender = Sender(store, self._topics, self._registrar, self._checks, timer)
         self._waiters = Waiters(store, timer, limits.max_waiters)
-        self._control = TopicControl(store, self._topics, self._waiters, self._checks)
+        self._changes = TopicChanges(store, self._topics, timer, round_s)
+        self._control = TopicControl(store, self._topics, self._changes, self._waiters, self._checks)
         self._pushes = PushControl(store, self._control, self._checks)
         self._jobs = JobCalls(store, self._topics, self._checks)
         self._bulk = BulkCalls(store, timer.time)
-        self._deletion = TopicDeletion(store, self._topics, self._control, self._pushes, self._bulk)
+        self._deletion = TopicDeletion(store, self._topics, self._changes, self._control, self._bulk)
         self._cleaner = Cleaner(store, self._registrar, self.metrics, timer, idle_ms / 3000, round_s)
         roomy_sender = Sender(store, self._topics, self._registrar, Checks(roomy(limits)), timer)
         self._forwarder = Forwarder(store, self._topics, roomy_sender, self._carry, timer, round_s)
         self._sender.tell_partitions = roomy_sender.tell_partitions = self._control.tell_partitions
+        self._changes.tell_partitions = self._control.tell_partitions
         self._cleaner.died = self._waiters.died = self._forwarder.died
-        self._control.rerouted = self._forwarder.changed
         self._background: set[asyncio.Task[None]] = set()
         self._draining = False
         self._drained = asyncio.Event()
         self._time_s = timer.time
         self._topics.widened = self._waiters.widened
+        self._waiters.outdated = self._reload
         store.events = self
 
     @property
@@ -92,6 +108,7 @@ class Engine:
     async def start(self) -> None:
         self._cleaner.start()
         self._forwarder.start()
+        self._changes.follow(self._forwarder)
 
     async def drain(self) -> None:
         """Return no jobs to waiting pulls and refuse new sends and pulls. Acks and releases are still accepted."""
@@ -103,6 +120,7 @@ class Engine:
         """Drain and end the background loops. Waiting pulls return no jobs; new work is refused with Draining."""
         await self.drain()
         await self._waiters.stop()
+        await self._changes.stop()
         await self._cleaner.stop()
         await self._forwarder.stop()
         await self._registrar.stop()
@@ -114,10 +132,6 @@ class Engine:
 
     def woken(self, partition: Partition) -> None:
         self._waiters.woken(partition)
-        self._pushes.woken(partition)
-        topic = self._topics.known(partition.namespace, partition.topic)
-        if topic is not None and not topic.listed:
-            self._reload(topic)  # the topic is new, and may have more partitions than this one
 
     def noted(self, partition: Partition, at_ms: int) -> None:
         self._cleaner.noted(partition, at_ms)
@@ -125,14 +139,15 @@ class Engine:
     def unlisted(self, partition: Partition) -> None:
         self._registrar.unlisted(partition.namespace, partition.topic)
 
-    def policy_changed(self, partition: Partition, version: int) -> None:
-        topic = self._topics.known(partition.namespace, partition.topic)
-        if topic is not None and topic.version < version:
-            self._reload(topic)
+    def topic_changed(self, change: TopicChange | None) -> None:
+        self._changes.announced(change)
 
     def _reload(self, topic: Topic) -> None:
-        topic.read_at_s = self._time_s()
-        self._spawn(self._topics.load(topic.namespace, topic.name))
+        """A partition of the topic has another config than this process. Read the directory's, but not all the time: if
+        the process that changed the topic died, the partition keeps its old config until somebody uses the topic."""
+        if not self._topics.is_fresh(topic):
+            topic.read_at_s = self._time_s()
+            self._spawn(self._topics.load(topic.namespace, topic.name))
 
     def _spawn(self, work: Coroutine[Any, Any, object]) -> None:
         task = asyncio.get_running_loop().create_task(_quietly(work))
@@ -178,9 +193,6 @@ class Engine:
         self._checks.pull(command)
         topics = [await self._topics.get(command.namespace, name) for name in command.topics]
         self._checks.pull_partitions(sum(len(topic.partitions) for topic in topics))
-        for topic in topics:
-            if self._topics.is_old(topic):
-                self._reload(topic)
         return await self._waiters.pull(
             topics, command.max, command.lease_ms, command.wait_ms, fails_fast=command.fails_fast
         )
@@ -292,6 +304,14 @@ class Engine:
     async def resume(self, namespace: str, topic: str) -> None:
         await self._control.resume(namespace, topic)
 
+    def follow_topics(self, listener: TopicListener) -> None:
+        """Tell `listener` the config of every topic that has one, and then each change by any process. A change of this
+        process is told before its call returns."""
+        self._changes.follow(listener)
+
+    def unfollow_topics(self, listener: TopicListener) -> None:
+        self._changes.unfollow(listener)
+
     # -- push targets
 
     async def set_push(self, namespace: str, topic: str, target: PushTarget) -> tuple[PushTarget, bool]:
@@ -316,25 +336,10 @@ class Engine:
         """Topics that have a target, of one namespace or of all, and the cursor of the next page."""
         return await self._pushes.page(namespace, after, limit)
 
-    async def push_mark(self) -> int:
-        """A number that grows whenever any process changes any target. Cheap to read."""
-        return await self._pushes.mark()
-
-    async def begin_push(self, namespace: str, topic: str) -> tuple[int, PushTarget | None]:
-        """The version of the topic's config and its target. The partitions are sure to have the target's limits."""
-        found = await self._control.tell_partitions(namespace, topic)
-        return found.version, found.config.push
-
     async def _carry(self, namespace: str) -> None:
         """Set the target of the internal topic that carries dead jobs to a URL; done once."""
         if (await self._topic(namespace, ON_DEAD_TOPIC)).config.push is None:
             await self._pushes.set(namespace, ON_DEAD_TOPIC, ON_DEAD_TARGET)
-
-    def tell_push_news(self, news: PushNews | None) -> None:
-        """Report every change of a target to `news`. Changes by this process are reported before their call returns;
-        those of other processes when their announcement arrives, if this process pulls from its topic
-        (engine.push_control.MARK)."""
-        self._pushes.news = news
 
     # -- dead jobs
 

@@ -4,12 +4,11 @@ The list of dead jobs is the to-do list; nothing else is stored. A job is first 
 death, and then purged. Forwarding it again in between has no effect, because that id is taken (engine.on_dead). So any
 process may do it, any number of times.
 
-    when                                                          which topics are checked
-    this process sees a death (release, pull, clean-up)           its topic, at once
-    at start, and when any process changes an on_dead (mark)      every topic that has one
-    every 30 s                                                    a few of those, in turn, in case a process died
-
-The mark is a directory entry whose version counts the changes, so one command checks it for all topics.
+    when                                                      which topics are checked
+    this process sees a death (release, pull, clean-up)       its topic, at once
+    any process changes a topic with an on_dead               that topic
+    at start, and when changes were missed                    every topic that has one (engine.topic_changes)
+    every 30 s                                                a few of those, in turn, in case a process died
 """
 
 from __future__ import annotations
@@ -19,20 +18,17 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from .errors import DuelineError, Unavailable
 from .job import Job, Partition, State
-from .limits import INTERNAL_NAMESPACE
 from .on_dead import ON_DEAD_TOPIC, goes_on, sent_on
 from .policy import OnDead
 from .rounds import Rounds
 from .sender import Sender
 from .store import Code, Purge, Query, Store
 from .timer import Timer
-from .topics import Topic, Topics, unpack_config
+from .topics import Topic, TopicConfig, Topics
 
-MARK = (INTERNAL_NAMESPACE, "on-dead")
 ROUND_S = 30.0
 LOOKS = 10  # topics checked per round although no death was reported
 BATCH = 20
-PAGE = 100
 
 Key = tuple[str, str]
 
@@ -61,9 +57,7 @@ class Forwarder:
         self._round_s = round_s
         self._wanted: dict[Key, None] = {}
         self._stuck: dict[Key, float] = {}  # topics with refused jobs: ignore deaths until this time
-        self._all: list[Key] = []
-        self._turn = 0
-        self._mark: int | None = None
+        self._all: dict[Key, None] = {}  # topics with an on_dead, the next to be checked first
         self._round_at_s = 0.0
         self._rounds = Rounds(self.run_once, timer, "sending dead jobs on failed")
 
@@ -77,12 +71,15 @@ class Forwarder:
         self._wanted[namespace, topic] = None
         self._rounds.wake()
 
-    async def changed(self, namespace: str, topic: str) -> None:
-        """This process changed the on_dead of a topic; other processes learn of it from the mark."""
-        self._stuck.pop((namespace, topic), None)
-        self._wanted[namespace, topic] = None
+    def topic_changed(self, namespace: str, topic: str, version: int, config: TopicConfig | None) -> None:
+        """A topic got this config (engine.topic_changes)."""
+        key = (namespace, topic)
+        if config is None or config.policy.on_dead is None:
+            self._all.pop(key, None)
+            return
+        self._stuck.pop(key, None)
+        self._all[key] = self._wanted[key] = None
         self._rounds.wake()
-        await self._store.directory.set_config(*MARK, b"", None)
 
     def start(self) -> None:
         self._rounds.start()
@@ -95,7 +92,7 @@ class Forwarder:
         """Check the topics that are due, and from time to time some of the others. Returns the seconds until the next
         round."""
         if self._timer.time() >= self._round_at_s:
-            await self._begin_round()
+            self._begin_round()
             self._round_at_s = self._timer.time() + self._round_s
         while self._wanted and not self._rounds.stopping:
             key = next(iter(self._wanted))
@@ -107,30 +104,10 @@ class Forwarder:
                 raise
         return max(0.0, self._round_at_s - self._timer.time())
 
-    async def _begin_round(self) -> None:
-        entry = await self._store.directory.topic(*MARK)
-        version = 0 if entry is None else entry.version
-        if version != self._mark:
-            self._all = await self._find_all()
-            self._mark = version
-            self._wanted.update(dict.fromkeys(self._all))
-            return
-        for _ in range(min(LOOKS, len(self._all))):
-            self._turn = (self._turn + 1) % len(self._all)
-            self._wanted[self._all[self._turn]] = None
-
-    async def _find_all(self) -> list[Key]:
-        found: list[Key] = []
-        after = ""
-        while not self._rounds.stopping:
-            entries = await self._store.directory.topics(None, after, PAGE)
-            for entry in entries:
-                after = f"{entry.namespace}\0{entry.topic}"
-                if entry.config and unpack_config(entry.config).policy.on_dead is not None:
-                    found.append((entry.namespace, entry.topic))
-            if len(entries) < PAGE:
-                break
-        return found
+    def _begin_round(self) -> None:
+        for key in list(self._all)[:LOOKS]:
+            del self._all[key]
+            self._all[key] = self._wanted[key] = None
 
     async def _forward_topic(self, key: Key) -> None:
         """Forward all jobs of the topic that are dead now."""

@@ -15,7 +15,7 @@ MAX_REFUNDS = 100
 MAX_ERROR_BYTES = 1024
 MAX_GROUP_ITEMS = 1000  # of one merge group
 CELLS = 1024
-INTERNAL_NAMESPACE = "dueline.internal"  # for directory entries that count changes; holds no jobs
+INTERNAL_NAMESPACE = "dueline.internal"  # for the directory entry that counts changes; holds no jobs
 
 
 class Limits(msgspec.Struct, frozen=True):

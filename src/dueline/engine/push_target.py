@@ -63,6 +63,11 @@ class PushTarget(msgspec.Struct, frozen=True):
     paused: bool = False
     courier: str = "http"
 
+    @property
+    def address(self) -> tuple[str | None, str | None, str]:
+        """Who is called. The log and the breaker belong to it."""
+        return self.url, self.service, self.courier
+
 
 class Pushing(msgspec.Struct, frozen=True):
     """A topic that has a target. `version` is that of its config; if it changes, the target may have changed."""

@@ -78,7 +78,6 @@ class Registrar:
             seen += len(entries)
             if len(entries) < PAGE:
                 break
-        await self._topics.check_counted()
         return removed
 
     async def _remove(self, entry: TopicEntry) -> bool:

@@ -28,6 +28,7 @@ from typing import Protocol
 import msgspec
 
 from .job import BodyKind, Job, LeasedJob, Partition, Reason, State
+from .limits import INTERNAL_NAMESPACE
 from .policy import JobPolicy
 from .push_log import PushLog
 
@@ -149,7 +150,8 @@ class Pull(msgspec.Struct, frozen=True):
 class PullOutcome(msgspec.Struct, frozen=True):
     """`jobs[i]` goes to the waiter whose credit covers position i. `next_ms`: the earliest time at which another pull
     could return a job (None: only after a wake-up). `more`: this call reached its bound; pull again at once. `on_duty`:
-    this process serves the partition first; others wait a little longer (store.valkey)."""
+    this process serves the partition first; others wait a little longer (store.valkey). `policy_version`: the version
+    of the topic's config that the partition has; 0: none."""
 
     jobs: list[LeasedJob]
     next_ms: int | None
@@ -158,6 +160,7 @@ class PullOutcome(msgspec.Struct, frozen=True):
     on_duty: bool = True
     deaths: tuple[Reason, ...] = ()
     leases_lost: int = 0  # how many of the jobs had a lease that expired
+    policy_version: int = 0
 
 
 class Ref(msgspec.Struct, frozen=True):
@@ -303,6 +306,16 @@ class TopicEntry(msgspec.Struct, frozen=True):
     config: bytes
 
 
+class TopicChange(msgspec.Struct, frozen=True):
+    """The announcement that a config was written, or that a topic was removed (`version` 0). `number` counts the
+    changes of all topics."""
+
+    number: int
+    namespace: str
+    topic: str
+    version: int
+
+
 class Hint(msgspec.Struct, frozen=True):
     """A hint that a partition needs clean-up at a time."""
 
@@ -322,15 +335,19 @@ class Events(Protocol):
     def unlisted(self, partition: Partition) -> None:
         """A call changed a partition whose topic is not known to be in the directory; register it."""
 
-    def policy_changed(self, partition: Partition, version: int) -> None:
-        """The partition has a newer policy version than the call."""
+    def topic_changed(self, change: TopicChange | None) -> None:
+        """A process changed or removed a topic. None: such announcements may have been missed."""
 
 
 DIRECTORY_PAGE = 100  # topics per call
+CHANGES = (INTERNAL_NAMESPACE, "push-targets")  # stored under the name of what it counted first (lua/directory.lua)
 
 
 class Directory(Protocol):
-    """Data that belongs to no single partition: topics, configs and clean-up hints. Each method is one atomic call."""
+    """Data that belongs to no single partition: topics, configs and clean-up hints. Each method is one atomic call.
+
+    A call that writes a config or removes a topic also counts the change (the version of the entry CHANGES) and
+    announces it (`Events.topic_changed`)."""
 
     async def register(self, topics: Sequence[tuple[str, str]]) -> None:
         """Add topics to the directory. Each registration and each config write increases the topic's `seen_ms`."""
@@ -390,6 +407,10 @@ class Store(Protocol):
         ...
 
     async def unwatch(self, partition: Partition) -> None: ...
+
+    async def watch_topics(self) -> None:
+        """Call `events.topic_changed` from now on."""
+        ...
 
     def send(
         self, partition: Partition, items: Sequence[SendItem], policy_version: int = 0

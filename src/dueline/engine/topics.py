@@ -2,7 +2,7 @@
 directory.
 
 A topic's config (policy, partitions, pause, push target) is one JSON value in the directory, with a version. It is read
-once and cached. If a partition reports a newer version (`StalePolicy`, `events.policy_changed`), it is read again.
+once and cached. It is read again when another process changes it (engine.topic_changes).
 A topic without a config has version 0, one partition and the server's defaults.
 """
 
@@ -17,7 +17,7 @@ from .checks import Checks, conflict_rule
 from .errors import InvalidField
 from .ids import partition_of
 from .job import Partition
-from .metrics import OTHER, EngineMetrics, TopicMetrics, Word
+from .metrics import EngineMetrics, TopicMetrics, Word
 from .policy import JobPolicy, MergePolicy, OnDead, StoredRetry, TopicPolicy, attempts_allowed, stored_retry
 from .push_target import PushTarget, StoredTarget, loaded_target, retry_of, stored_target
 from .store import Code, OnConflict, Outcome, Store, TopicEntry
@@ -26,7 +26,6 @@ DEFAULT_LEASE_MS = 30_000
 DEFAULTS = JobPolicy()
 MAX_KNOWN = 200_000
 BY_ID = "(by id)"  # metrics of calls that name no topic
-OLD_S = 30.0
 MOMENT_S = 1.0
 
 
@@ -217,14 +216,14 @@ class Topics:
     def known(self, namespace: str, topic: str) -> Topic | None:
         return self._known.get((namespace, topic))
 
+    def listed(self) -> list[tuple[str, str]]:
+        """The cached topics that were in the directory when they were last read."""
+        return [key for key, topic in self._known.items() if topic.listed]
+
     async def get(self, namespace: str, topic: str) -> Topic:
         """The topic. It is read from the directory until an entry exists; a topic that was never used is fine too."""
         found = self._known.get((namespace, topic))
         return found if found is not None and found.listed else await self.load(namespace, topic)
-
-    def is_old(self, topic: Topic) -> bool:
-        """Whether the config was read so long ago that a pull should reload it in the background."""
-        return self._time_s() - topic.read_at_s > OLD_S
 
     def everywhere(self, namespace: str) -> Topic:
         """Stands for all topics of a namespace with `namespace_ids`, for callers that know only ids. Not a real
@@ -276,10 +275,14 @@ class Topics:
         topic.seen_ms = max(topic.seen_ms, 0 if entry is None else entry.seen_ms)
         return topic
 
+    def is_fresh(self, topic: Topic) -> bool:
+        """Whether the config was read a moment ago."""
+        return self._time_s() - topic.read_at_s < MOMENT_S
+
     async def renewed(self, topic: Topic) -> bool:
         """Read the config again, unless it was read a moment ago. Returns whether the number of partitions changed: a
         topic can be deleted and created again with another number."""
-        if self._time_s() - topic.read_at_s < MOMENT_S or not topic.name:
+        if self.is_fresh(topic) or not topic.name:
             return False
         partitions = topic.partitions
         return (await self.load(topic.namespace, topic.name)).partitions != partitions
@@ -292,12 +295,6 @@ class Topics:
             found.registered_until_s = 0.0
             found.apply(TopicConfig(), 0, self._checks.limits.max_body_bytes)
         self._metrics.drop(namespace, topic)
-
-    async def check_counted(self) -> None:
-        """Read the topics with metrics again, because another process may have removed some."""
-        for key in list(self._metrics.topics):
-            if key != OTHER and key[1] != BY_ID:
-                self.apply(key, await self._store.directory.topic(*key))
 
     async def stop(self) -> None:
         if self._loading:

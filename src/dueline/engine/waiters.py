@@ -1,9 +1,9 @@
 """Waiting pulls, without polling.
 
-Each partition with waiting pulls has one `Waiting`: a queue of waiters in order of arrival, and the next time at which
-the partition may have a job, as reported by the last store call. It has at most one store call in flight, which asks
-for jobs for all its waiters. A waiter that arrives in the meantime joins the next call. Between calls it sleeps until
-the reported time or until the store wakes it. There is no periodic re-check.
+A `Waiter` is a pull call that is not answered yet. It stands in the `PartitionQueue` of every partition it asks for, in
+order of arrival. A queue has at most one store call in flight, which asks for jobs for all its waiters; a waiter that
+arrives in the meantime joins the next call. Between calls the queue sleeps until the time that the store named for the
+next job, or until the store wakes it. There is no periodic re-check. `Waiters` holds the queues of this process.
 
 A waiter may wait on several partitions (topics in order of priority, partitions by earliest time). It is in the queues
 of all of them, but takes part in one call at a time (`asking`), so it never leases more than it asked for.
@@ -20,15 +20,243 @@ import random
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from .alarm import Alarm
 from .errors import Draining, DuelineError, RateLimited
 from .job import LeasedJob, Partition
-from .limits import PULL_BYTES
-from .store import Release, Store
-from .timer import Timer
+from .limits import BATCH_JOBS
+from .store import Credit, Pull, PullOutcome, Release, Store
+from .timer import Handle, Timer
 from .topics import Topic
-from .waiting import Waiter, Waiting
+from .waiter import Waiter
 
 OFF_DUTY_S = 0.003
+LINGER_S = 5.0  # how long a partition without waiters stays subscribed, and how long the store believes it has some
+FIRST_BACK_OFF_S, LAST_BACK_OFF_S = 0.1, 2.0
+
+
+class PartitionQueue:
+    """The waiters of one partition, in order of arrival, and the one store call for all of them."""
+
+    def __init__(self, owner: Waiters, topic: Topic, partition: Partition) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.waiters: dict[Waiter, None] = {}
+        self.alarm = Alarm(owner.timer, owner.store, self._due)
+        self.wait_until_s = 0.0  # until this time the store believes that this process waits here
+        self._owner = owner
+        self._busy = False
+        self._watched = False
+        self._woken = False
+        self._on_duty = True
+        self._failures = 0
+        self._linger: Handle | None = None
+        self._empty_since_s = 0.0
+
+    # -- events
+
+    def woken(self) -> None:
+        """A job became deliverable earlier than expected. A process that is off duty lets the one on duty go first."""
+        if self._failures:
+            return
+        self._woken = True
+        self.alarm.expect(0, 0.0 if self._on_duty else self._owner.timer.time() + self._owner.off_duty_s)
+        if self._busy:
+            return
+        if self._on_duty:
+            self.pump()
+        else:
+            self.arm()
+
+    def left(self) -> None:
+        """A waiter left the queue."""
+        if not self.waiters:
+            self._empty_since_s = self._owner.timer.time()
+            if self._linger is None:
+                self._linger = self._owner.timer.call_later(LINGER_S, self._lingered)
+
+    def is_known(self, until_s: float) -> bool:
+        """Whether the store will wake this process until then, so that the alarm can be trusted."""
+        return self._watched and self.wait_until_s >= until_s and not self._failures
+
+    def pump(self) -> None:
+        """Ask the store if a waiter should ask here now. While a call is in flight, its end does this instead."""
+        if not self._busy:
+            self._busy = True
+            self._owner.spawn(self._serve())
+
+    def arm(self) -> None:
+        """Sleep until the partition is due, if a waiter is parked here."""
+        if not self._busy and self.waiters:
+            self.alarm.set()
+
+    def close(self) -> None:
+        self.alarm.cancel()
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+
+    # -- sleeping
+
+    def _due(self) -> None:
+        """The alarm went off."""
+        if self.alarm.is_due():
+            self.pump()
+        else:
+            self.arm()
+
+    def _lingered(self) -> None:
+        self._linger = None
+        if self.waiters:
+            return
+        rest_s = self._empty_since_s + LINGER_S - self._owner.timer.time()
+        if rest_s > 0 or self._busy:
+            self._linger = self._owner.timer.call_later(max(rest_s, 0.1), self._lingered)
+        elif self._watched:
+            self._busy = True
+            self._owner.spawn(self._unwatch())
+        else:
+            self.close()
+            self._owner.dropped(self)
+
+    async def _unwatch(self) -> None:
+        self._watched = False
+        self.alarm.expect(0, 0.0)
+        try:
+            await self._owner.store.unwatch(self.partition)
+        except DuelineError:
+            pass  # the store drops subscriptions with the connection; a stray wake-up costs nothing
+        self._busy = False
+        if self.waiters:
+            self.pump()
+        else:
+            self.close()
+            self._owner.dropped(self)
+
+    # -- asking the store
+
+    async def _serve(self) -> None:
+        while claim := self._claim():
+            await self._ask(claim)
+        self._busy = False
+        if not self.alarm.is_due():  # if due, the waiters are busy elsewhere; each checks here again before it parks
+            self.arm()
+
+    def _claim(self) -> list[tuple[Waiter, int]]:
+        """Select the waiters that ask here now, in order of arrival, up to one batch."""
+        claim: list[tuple[Waiter, int]] = []
+        room = BATCH_JOBS
+        due = self.alarm.is_due()
+        for waiter in self.waiters:
+            if waiter.asking is not None or waiter.future.done():
+                continue
+            if waiter.untried:
+                if waiter.untried[0] is not self or (self._failures and not waiter.fails_fast and not due):
+                    continue
+            elif not due:
+                continue
+            credit = min(waiter.lacks, room)
+            waiter.asking = self
+            claim.append((waiter, credit))
+            room -= credit
+            if room == 0:
+                break
+        return claim
+
+    async def _ask(self, claim: list[tuple[Waiter, int]]) -> None:
+        until_s = max((waiter.until_s or 0.0 for waiter, _ in claim), default=0.0)
+        store = self._owner.store
+        try:
+            if until_s and not self._watched:
+                await store.watch(self.partition)
+                self._watched = True
+            wait_until_s = max(until_s + LINGER_S, self.wait_until_s) if until_s else self.wait_until_s
+            wait_ms = max(1, int((wait_until_s - self._owner.timer.time()) * 1000)) if until_s else 0
+            self._woken = False
+            credits = tuple(Credit(credit, waiter.lease_ms) for waiter, credit in claim)
+            pulled = await store.pull(self.partition, Pull(credits, self.topic.lease_ms, wait_ms))
+            self.wait_until_s = wait_until_s
+        except Exception as error:
+            self._failed(claim, error)
+        else:
+            self._answered(claim, pulled)
+
+    def _answered(self, claim: list[tuple[Waiter, int]], pulled: PullOutcome) -> None:
+        if pulled.jobs or pulled.deaths or pulled.leases_lost:
+            self.topic.metrics.count_pulled(pulled.jobs, pulled.deaths, pulled.leases_lost)
+            if pulled.deaths and self._owner.died is not None:
+                self._owner.died(self.partition.namespace, self.partition.topic)
+        if pulled.policy_version != self.topic.version and self._owner.outdated is not None:
+            self._owner.outdated(self.topic)
+        self._failures = 0
+        self._on_duty = pulled.on_duty
+        self._plan(pulled)
+        spare: list[tuple[int | None, LeasedJob]] = []
+        shares: list[tuple[Waiter, int]] = []
+        place = 0
+        for waiter, credit in claim:
+            share = pulled.jobs[place : place + credit]
+            place += credit
+            waiter.asking = None
+            waiter.error = None
+            if waiter.future.done():
+                spare.extend((waiter.lease_ms, job) for job in share)
+                continue
+            waiter.jobs.extend(share)
+            shares.append((waiter, credit - len(share)))
+        if spare:
+            self._hand_on(spare)
+        for waiter, unused in shares:
+            waiter.proceed(self, filled=unused == 0, more=pulled.more)
+
+    def _plan(self, pulled: PullOutcome) -> None:
+        """Decide when to ask again, from the answer. A wake-up that came during the call may be newer than it."""
+        now_s = self._owner.timer.time()
+        extra_s = 0.0 if pulled.on_duty else self._owner.off_duty_s
+        if pulled.more:
+            self.alarm.expect(0, 0.0)
+        elif self._woken:
+            self.alarm.expect(0, now_s + extra_s)
+        elif pulled.next_ms is None:
+            self.alarm.expect(None, None)
+        elif pulled.jobs and pulled.next_ms <= pulled.now_ms:
+            self.alarm.expect(pulled.next_ms, now_s)
+        else:
+            # At least 1 ms: the store has just returned nothing, even if this process's view of its clock differs.
+            rest_ms = max(1, pulled.next_ms - self._owner.store.now_ms())
+            self.alarm.expect(pulled.next_ms, now_s + rest_ms / 1000 + extra_s)
+
+    def _hand_on(self, spare: list[tuple[int | None, LeasedJob]]) -> None:
+        """Give jobs of waiters that have left to the next one that wants the same lease time, else release them."""
+        back: list[LeasedJob] = []
+        served: dict[Waiter, None] = {}
+        for lease_ms, job in spare:
+            for waiter in self.waiters:
+                if waiter.asking is None and waiter.lease_ms == lease_ms and waiter.lacks and not waiter.future.done():
+                    waiter.jobs.append(job)
+                    served[waiter] = None
+                    break
+            else:
+                back.append(job)
+        for waiter in served:
+            waiter.finish()
+        if back:
+            self._owner.spawn(self._owner.give_back(self.partition, back))
+
+    def _failed(self, claim: list[tuple[Waiter, int]], error: Exception) -> None:
+        """Non-waiting and fail-fast pulls get the error; the others retry with backoff."""
+        back_off_s = min(FIRST_BACK_OFF_S * 2**self._failures, LAST_BACK_OFF_S)
+        self._failures += 1
+        self.alarm.expect(0, self._owner.timer.time() + back_off_s)
+        if not isinstance(error, DuelineError):
+            context = {"message": f"pull from {self.partition} failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
+        for waiter, _ in claim:
+            waiter.asking = None
+            waiter.error = error
+            if waiter.fails_fast or waiter.over or waiter.jobs:
+                waiter.finish()
+            else:
+                waiter.proceed(self, filled=False, more=False)
 
 
 class Waiters:
@@ -38,34 +266,28 @@ class Waiters:
         self.store = store
         self.timer = timer
         self.died: Callable[[str, str], None] | None = None  # called with topics where a pull found dead jobs
+        self.outdated: Callable[[Topic], None] | None = None  # called if a partition has another config than its topic
         self.off_duty_s = OFF_DUTY_S * (random.randint(1, 4) if place is None else place)
         self._max_waiters = max_waiters
-        self._partitions: dict[Partition, Waiting] = {}
+        self._queues: dict[Partition, PartitionQueue] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._draining = False
-        self._count = 0
-        self._own = 0  # how many of them are the server's own pulls
-
-    @property
-    def count(self) -> int:
-        """How many pulls are waiting, without the server's own pulls, which wait for announcements."""
-        return self._count - self._own
+        self.count = 0  # pulls that are not answered yet
 
     def count_on(self, partitions: Sequence[Partition]) -> int:
         """How many waiters are in the queues of these partitions."""
         found: set[Waiter] = set()
         for partition in partitions:
-            waiting = self._partitions.get(partition)
-            if waiting is not None:
-                found.update(waiting.queue)
+            queue = self._queues.get(partition)
+            if queue is not None:
+                found.update(queue.waiters)
         return len(found)
 
-    def announced(self, partitions: Sequence[Partition]) -> bool:
+    def counts_as_waiting(self, partitions: Sequence[Partition]) -> bool:
         """Whether the store still believes that this process waits there, even if no pull does any more."""
         now_s = self.timer.time()
         return any(
-            partition in self._partitions and self._partitions[partition].announced_s > now_s
-            for partition in partitions
+            partition in self._queues and self._queues[partition].wait_until_s > now_s for partition in partitions
         )
 
     async def pull(
@@ -74,129 +296,79 @@ class Waiters:
         """Due jobs of these topics, in order of priority; waits up to wait_ms for the first one."""
         if self._draining:
             raise Draining
-        if self._count >= self._max_waiters:
+        if self.count >= self._max_waiters:
             raise RateLimited("too many pulls are waiting")
         until_s = self.timer.time() + wait_ms / 1000 if wait_ms else None
-        waiter = Waiter(asyncio.get_running_loop().create_future(), topics, max, lease_ms, until_s, fails_fast)
+        waiter = Waiter(topics, max, lease_ms, until_s, fails_fast)
         for topic in topics:
             self._join(waiter, topic)
-        self._count += 1
-        self._own += waiter.own
         if until_s is not None:
-            waiter.timeout = self.timer.call_later(wait_ms / 1000, lambda: self._timed_out(waiter))
-        self._advance(waiter)
+            waiter.timeout = self.timer.call_later(wait_ms / 1000, waiter.time_out)
+        self.count += 1
+        waiter.advance()
         try:
             return await waiter.future
         except asyncio.CancelledError:
             self._gone(waiter)
             raise
+        finally:
+            self.count -= 1
 
     def woken(self, partition: Partition) -> None:
         """The store reports that a partition may have a job now."""
-        waiting = self._partitions.get(partition)
-        if waiting is not None:
-            waiting.woken()
+        queue = self._queues.get(partition)
+        if queue is not None:
+            queue.woken()
 
     def widened(self, topic: Topic) -> None:
         """A topic has more partitions than before; its waiters now wait on all of them."""
         waiters: dict[Waiter, None] = {}
         for partition in topic.partitions:
-            waiting = self._partitions.get(partition)
-            if waiting is not None:
-                waiters.update(waiting.queue)
+            queue = self._queues.get(partition)
+            if queue is not None:
+                waiters.update(queue.waiters)
         for waiter in waiters:
             self._join(waiter, topic)
             if waiter.asking is None:
-                self._advance(waiter)
+                waiter.advance()
 
     def drain(self) -> None:
         """Return no jobs to every waiting pull, and accept no new pulls."""
         self._draining = True
-        waiters = {waiter: None for waiting in self._partitions.values() for waiter in waiting.queue}
+        waiters = {waiter: None for queue in self._queues.values() for waiter in queue.waiters}
         for waiter in waiters:
-            self._timed_out(waiter)
+            waiter.time_out()
 
     async def stop(self) -> None:
         """Drain, and wait for calls in flight. Their jobs are delivered or released."""
         self.drain()
         while self._tasks:
             await asyncio.wait(self._tasks)
-        for waiting in self._partitions.values():
-            waiting.close()
-
-    # -- the steps of one waiter
+        for queue in self._queues.values():
+            queue.close()
 
     def _join(self, waiter: Waiter, topic: Topic) -> None:
-        partitions: list[Waiting] = []
+        joined: list[PartitionQueue] = []
         for partition in topic.partitions:
-            waiting = self._partitions.get(partition)
-            if waiting is None:
-                waiting = self._partitions[partition] = Waiting(self, topic, partition)
-            waiting.topic = topic
-            if waiter in waiting.queue:
-                continue
-            waiting.queue[waiter] = None
-            partitions.append(waiting)
-        if len(partitions) > 1:
-            random.shuffle(partitions)  # so that no partition is always the last among equals
-            partitions.sort(key=lambda waiting: float("inf") if waiting.wake_s is None else waiting.wake_s)
-        waiter.partitions.extend(partitions)
-        for waiting in partitions:
+            queue = self._queues.get(partition)
+            if queue is None:
+                queue = self._queues[partition] = PartitionQueue(self, topic, partition)
+            queue.topic = topic
+            if waiter not in queue.waiters:
+                queue.waiters[waiter] = None
+                joined.append(queue)
+        if len(joined) > 1:
+            random.shuffle(joined)  # so that no partition is always the last among equals
+            joined.sort(key=lambda queue: float("inf") if queue.alarm.wake_s is None else queue.alarm.wake_s)
+        waiter.queues.extend(joined)
+        for queue in joined:
             # A pull that does not wait always asks the store, so that it sees jobs its caller has just sent.
-            if waiter.until_s is None or waiting.is_due() or not waiting.is_known(waiter.until_s):
-                waiter.untried.append(waiting)
-
-    def _advance(self, waiter: Waiter) -> None:
-        """The next step of a waiter that takes part in no call."""
-        if waiter.untried and not waiter.over:
-            waiter.untried[0].pump()
-        elif waiter.jobs or waiter.until_s is None or waiter.over:
-            self.finish(waiter)
-        else:
-            due = [waiting for waiting in waiter.partitions if waiting.is_due()]
-            if due:
-                waiter.untried = due
-                due[0].pump()
-            else:
-                for waiting in waiter.partitions:
-                    waiting.arm()
-
-    def proceed(self, waiter: Waiter, asked: Waiting, filled: bool, more: bool) -> None:
-        """After a call: answer, or ask the next partition. `filled`: the waiter got all the jobs it asked for."""
-        if waiter.future.done():
-            return
-        if not waiter.lacks or (more and waiter.jobs):
-            self.finish(waiter)
-            return
-        if filled and sum(len(job.body) for job in waiter.jobs) >= PULL_BYTES:
-            self.finish(waiter)
-            return
-        again = more or filled
-        if waiter.untried and waiter.untried[0] is asked:
-            if not again:
-                waiter.untried.pop(0)
-        elif again:
-            waiter.untried.insert(0, asked)
-        self._advance(waiter)
-
-    def finish(self, waiter: Waiter) -> None:
-        """Answer with the jobs it has. If it has none and the store is still down, raise that error."""
-        self._remove(waiter)
-        if waiter.future.done():
-            return
-        if waiter.error is not None and not waiter.jobs:
-            waiter.future.set_exception(waiter.error)
-        else:
-            waiter.future.set_result(waiter.jobs)
-
-    def _timed_out(self, waiter: Waiter) -> None:
-        waiter.over = True
-        if waiter.asking is None:
-            self.finish(waiter)
+            if waiter.until_s is None or queue.alarm.is_due() or not queue.is_known(waiter.until_s):
+                waiter.untried.append(queue)
 
     def _gone(self, waiter: Waiter) -> None:
         """The caller was cancelled. Release the jobs it has; a call in flight releases its own."""
-        self._remove(waiter)
+        waiter.leave()
         if not waiter.future.cancelled():
             waiter.future.exception()  # retrieve it, because no caller is left
         by_partition: dict[Partition, list[LeasedJob]] = {}
@@ -205,18 +377,6 @@ class Waiters:
             by_partition.setdefault(topics[job.topic].partition_of(job.id), []).append(job)
         for partition, jobs in by_partition.items():
             self.spawn(self.give_back(partition, jobs))
-
-    def _remove(self, waiter: Waiter) -> None:
-        if waiter.timeout is not None:
-            waiter.timeout.cancel()
-            waiter.timeout = None
-        partitions, waiter.partitions = waiter.partitions, []
-        for waiting in partitions:
-            del waiting.queue[waiter]
-            waiting.left()
-        if partitions:
-            self._count -= 1
-            self._own -= waiter.own
 
     async def give_back(self, partition: Partition, jobs: Sequence[LeasedJob]) -> None:
         """Release jobs that nobody will work on, without costing an attempt. If this fails, their leases expire."""
@@ -231,7 +391,7 @@ class Waiters:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def dropped(self, waiting: Waiting) -> None:
+    def dropped(self, queue: PartitionQueue) -> None:
         """Drop a partition that has had no pulls for a while."""
-        if self._partitions.get(waiting.partition) is waiting and not waiting.queue:
-            del self._partitions[waiting.partition]
+        if self._queues.get(queue.partition) is queue and not queue.waiters:
+            del self._queues[queue.partition]

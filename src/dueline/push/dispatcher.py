@@ -103,7 +103,7 @@ class Dispatcher:
         before, self.pushing = self.pushing.target, pushing
         now = pushing.target
         self._means.watch.paused(*self._name, now.paused)
-        if (before.url, before.service, before.courier) != (now.url, now.service, now.courier):
+        if before.address != now.address:
             self._loaded = False  # the breaker's state belongs to the previous target
             self._nobody_until_s = 0.0
             self._looks = None

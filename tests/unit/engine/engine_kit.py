@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from msgspec.structs import replace
+
 from dueline.engine.commands import Pull, Send
 from dueline.engine.engine import Engine
 from dueline.engine.job import BodyKind, LeasedJob, Partition
@@ -54,7 +56,7 @@ class ToldStore(MemoryStore):
         if self.gate is not None:
             await self.gate.wait()  # the answer is on its way
         if not self.on_duty:
-            pulled = PullOutcome(pulled.jobs, pulled.next_ms, pulled.more, pulled.now_ms, on_duty=False)
+            pulled = replace(pulled, on_duty=False)
         return pulled
 
 

@@ -21,7 +21,7 @@ MINUTE_MS = 60_000
 
 
 def names(world: World) -> set[str]:
-    return {topic for _, topic in world.store.directory._topics}
+    return {topic for namespace, topic in world.store.directory._topics if namespace == NS}
 
 
 def test_what_is_over_is_tidied_within_the_grain_and_counted() -> None:

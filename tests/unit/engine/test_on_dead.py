@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dueline.engine.commands import MergeInto, Send, TopicPatch
 from dueline.engine.engine import Engine
 from dueline.engine.errors import InvalidField, StoreDown
-from dueline.engine.forwarder import LOOKS, MARK, ROUND_S
+from dueline.engine.forwarder import LOOKS, ROUND_S
 from dueline.engine.headers import unpack_headers
 from dueline.engine.job import BodyKind, Job, LeasedJob, Partition, Reason, State
 from dueline.engine.on_dead import MAX_HOPS, ON_DEAD_TARGET, ON_DEAD_TOPIC, REMEMBER_MS
@@ -136,24 +136,6 @@ def test_a_process_finds_at_its_start_what_others_left() -> None:
         await world.engine.start()
         await settled()
         assert len(await jobs(world, "x")) == 1
-
-    run(test)
-
-
-def test_the_mark_may_be_missing_when_its_writer_died() -> None:
-    async def test(world: World) -> None:
-        await world.engine.set_topic(NS, "t", TopicPatch(TopicPolicy()))
-        entry = await world.store.directory.topic(NS, "t")
-        assert entry is not None
-        await world.store.directory.set_config(NS, "t", b'{"policy":{"on_dead":{"topic":"x"}}}', entry.version)
-        assert await world.store.directory.topic(*MARK) is None
-        await world.send("t", "a")
-        await reject(world)
-        late = Engine(world.store, timer=world.timer)
-        await late.start()
-        await settled()
-        assert len(await jobs(world, "x")) == 1
-        await late.stop()
 
     run(test)
 

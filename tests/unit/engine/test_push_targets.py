@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from engine_kit import NS, World, run
-from msgspec.structs import replace
+from engine_kit import NS, World, run, settled
 
 from dueline.engine.commands import Pull, Send, TopicPatch
 from dueline.engine.engine import Engine
@@ -232,39 +231,6 @@ def test_topics_with_targets_are_paged_over_all_namespaces_or_one() -> None:
     run(test)
 
 
-def test_the_mark_grows_with_every_change_of_a_target_and_with_nothing_else() -> None:
-    async def test(world: World) -> None:
-        told: list[tuple[str, str, int, PushTarget | None]] = []
-        seen: list[int] = []
-
-        class News:
-            def changed(self, *change: Any) -> None:
-                told.append(change)
-
-            def marked(self, mark: int) -> None:
-                seen.append(mark)
-
-            def rang(self) -> None: ...
-
-        world.engine.tell_push_news(News())
-        marks = [await world.engine.push_mark()]
-        await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy()))
-        assert await world.engine.push_mark() == marks[-1]
-        for change in (
-            world.engine.set_push(NS, "mail", PushTarget(url=URL)),
-            world.engine.pause_push(NS, "mail"),
-            world.engine.remove_push(NS, "mail"),
-        ):
-            await change
-            marks.append(await world.engine.push_mark())
-        assert marks == sorted(set(marks))
-        assert seen == marks[1:]
-        target = PushTarget(url=URL)
-        assert told == [(NS, "mail", 2, target), (NS, "mail", 3, replace(target, paused=True)), (NS, "mail", 4, None)]
-
-    run(test)
-
-
 def test_partitions_that_were_not_told_hear_of_the_limits_before_anybody_pushes() -> None:
     async def test(world: World) -> None:
         await world.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=2))
@@ -282,7 +248,8 @@ def test_partitions_that_were_not_told_hear_of_the_limits_before_anybody_pushes(
             await world.engine.set_push(NS, "namespace_ids", PushTarget(url=URL, concurrency=2))
         world.store.control = real
         other = Engine(world.store, timer=world.timer)
-        assert await other.begin_push(NS, "namespace_ids") == (2, PushTarget(url=URL, concurrency=2))
+        await other.start()
+        await settled()
         names = [f"{number * 2_654_435_761 % 2**32:x}" for number in range(1, 21)]
         assert {partition_of(name, 2) for name in names} == {0, 1}
         for name in names:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from engine_kit import NS, World, ids, run, settled
+from engine_kit import NS, World, run, settled
 
 from dueline.engine.commands import Send, TopicPatch
 from dueline.engine.engine import Engine
@@ -219,26 +219,6 @@ def test_two_processes_that_change_a_topic_at_once_both_get_their_way() -> None:
         world.store.directory.set_config = racing  # type: ignore[method-assign]
         view, _ = await world.engine.set_topic(NS, "mail", TopicPatch(FULL))
         assert (view.paused, view.policy) == (True, FULL)
-
-    run(test)
-
-
-def test_a_process_that_only_pulls_learns_a_new_lease_within_half_a_minute() -> None:
-    async def test(world: World) -> None:
-        await world.send("mail", "a")
-        puller = Engine(world.store, timer=world.timer)
-        setter = Engine(world.store, timer=world.timer)
-        world.store.events = puller
-        world.engine = puller
-        assert ids(await world.pull("mail")) == ["a"]
-        await setter.set_topic(NS, "mail", TopicPatch(TopicPolicy(lease_ms=5_000)))
-        world.store.events = puller
-        await world.advance(31_000)
-        await world.pull("mail", max=10)
-        await settled()
-        await setter.send(NS, "mail", Send("b", b"1", BodyKind.JSON))
-        [job] = await world.pull("mail")
-        assert job.lease_until_ms - world.clock.now_ms == 5_000
 
     run(test)
 

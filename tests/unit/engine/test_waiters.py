@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from engine_kit import NS, World, ids, run, settled
 
-from dueline.engine.commands import Pull, TopicPatch
+from dueline.engine.commands import TopicPatch
 from dueline.engine.errors import RateLimited, StoreDown
 from dueline.engine.ids import partition_of
 from dueline.engine.job import State
-from dueline.engine.limits import INTERNAL_NAMESPACE, Limits
+from dueline.engine.limits import Limits
 from dueline.engine.policy import TopicPolicy
 from dueline.engine.store import Credit
 
@@ -270,18 +270,19 @@ def test_a_job_that_nobody_can_inherit_goes_back_without_costing_an_attempt(heir
 def test_a_pull_cancelled_at_the_moment_of_its_answer_gives_the_jobs_back() -> None:
     async def test(world: World) -> None:
         await world.send("mail", "a", max_attempts=1)
-        waiters: Any = world.engine._waiters
-        real = waiters.finish
+        timer: Any = world.timer
+        real = timer.call_later
 
-        def finish_and_cancel(waiter: Any) -> None:
-            real(waiter)
-            pull.cancel()
+        def cancel_first(delay_s: float, callback: Any) -> Any:
+            # The waiter leaves its queue and is answered in the same turn of the loop, before its task runs again.
+            asyncio.get_running_loop().call_soon(pull.cancel)
+            return real(delay_s, callback)
 
-        waiters.finish = finish_and_cancel
+        timer.call_later = cancel_first
         pull = world.pull("mail")
         with pytest.raises(asyncio.CancelledError):
             await pull
-        waiters.finish = real
+        timer.call_later = real
         await settled()
         job = await world.engine.get(NS, "mail", "a")
         assert (job.state, job.attempts, world.engine.waiters) == (State.READY, 0, 0)
@@ -463,21 +464,5 @@ def test_the_default_lease_is_the_topics() -> None:
         await world.send("mail", "b", lease_ms=3_000)
         jobs = await world.pull("mail", max=2)
         assert [job.lease_until_ms - world.clock.now_ms for job in jobs] == [7_000, 3_000]
-
-    run(test)
-
-
-def test_the_pulls_of_the_server_itself_are_not_counted() -> None:
-    async def test(world: World) -> None:
-        own = asyncio.ensure_future(world.engine.pull(Pull(INTERNAL_NAMESPACE, ("mark",), 1, None, 60_000)))
-        user = asyncio.ensure_future(world.engine.pull(Pull(NS, ("mail",), 1, None, 60_000)))
-        await settled()
-        assert world.engine.waiters == 1
-        user.cancel()
-        await asyncio.gather(user, return_exceptions=True)
-        assert world.engine.waiters == 0
-        own.cancel()
-        await asyncio.gather(own, return_exceptions=True)
-        assert world.engine.waiters == 0
 
     run(test)

@@ -8,7 +8,7 @@ from typing import Any
 
 from dueline.engine.commands import Send
 from dueline.engine.engine import Engine
-from dueline.engine.job import BodyKind, Job, Partition
+from dueline.engine.job import BodyKind, Job
 from dueline.engine.policy import Ladder
 from dueline.engine.push_log import Attempt
 from dueline.engine.push_target import PushTarget
@@ -23,6 +23,7 @@ from dueline.push.web import CarriedCourier, HttpCourier
 from dueline.store.memory import MemoryStore
 from dueline.testing.clock import VirtualClock
 from dueline.testing.timer import VirtualTimer, settled
+from tests.kit.events import SharedEvents
 
 NS = "default"
 URL = "https://target.test/hook"
@@ -96,26 +97,6 @@ class DjangoSettings:
         self.ended.append(topic)
 
 
-class Fan:
-    """The store's events for several engines: all are woken, the first hears the rest."""
-
-    def __init__(self, engines: list[Engine]) -> None:
-        self._engines = engines
-
-    def woken(self, partition: Partition) -> None:
-        for engine in self._engines:
-            engine.woken(partition)
-
-    def noted(self, partition: Partition, at_ms: int) -> None:
-        self._engines[0].noted(partition, at_ms)
-
-    def unlisted(self, partition: Partition) -> None:
-        self._engines[0].unlisted(partition)
-
-    def policy_changed(self, partition: Partition, version: int) -> None:
-        self._engines[0].policy_changed(partition, version)
-
-
 class Process:
     """One server process as far as push goes."""
 
@@ -143,14 +124,14 @@ class World:
         self.store = MemoryStore(self.clock)
         self.target = Target(self.clock)
         self._table = dict(table or {})
-        self._engines: list[Engine] = []
+        self.events = SharedEvents()
         self.processes = [self.process() for _ in range(processes)]
         self.complaints: list[dict[str, Any]] = []
 
     def process(self) -> Process:
         process = Process(self.store, self.timer, self.target, self._table)
-        self._engines.append(process.engine)
-        self.store.events = Fan(self._engines)
+        self.events.engines.append(process.engine)
+        self.store.events = self.events
         return process
 
     @property
@@ -175,9 +156,6 @@ class World:
 
     async def heard(self) -> None:
         """Let every process hear of what others changed."""
-        await settled()
-        for process in self.processes:
-            await process.manager.look()
         await settled()
 
     async def send(self, id: str, topic: str = "t", **words: Any) -> None:

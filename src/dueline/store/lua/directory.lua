@@ -1,13 +1,14 @@
 #!lua flags=allow-oom
 -- directory: the data that belongs to no single partition: topics, their configs, clean-up hints.
 -- KEYS   topics seen config agenda
--- ARGV   1 now_ms or ""   2 what   3 numbers   4 blob   5 permanent
+-- ARGV   1 now_ms or ""   2 what   3 numbers   4 blob   5 permanent   6 channel of the announcements
 --        what      1 register   2 topic   3 topics after a name   4 set config   5 remove   6 idle   7 note   8 take   9 finish
 --        numbers   1, 2: sizes of names   3: limit, size of the name after which, size of the namespace prefix   4: expected version (-1 any), size of
 --                  the name, size of the config   5: seen, version, size of the name   6: before, limit   7: per hint time, size   8: limit, hold   9: sizes
 --        names are namespace \0 topic; a hint's member is time:6 + partition name
 -- RETURN now numbers blob
 --        topics    per topic: size of the name, seen, version, size of the config; blob: name, config
+--        4 and 5 also publish, per change: number of the change, version (0 = removed), name
 -- BOUND  100 entries
 local topics, seen, config, agenda = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local now
@@ -53,6 +54,19 @@ local function last_removed()
   return stored and #stored == 6 and struct.unpack('>I6', stored) or 0
 end
 
+-- Counts and announces a change of a topic. The counter is the version of an entry like any other's (engine.store.CHANGES),
+-- so a process that missed the announcement sees that the number has grown.
+local CHANGES = 'dueline.internal\0push-targets'
+local function announce(name, version)
+  local stored = redis.call('HGET', config, CHANGES)
+  local number = (stored and struct.unpack('>I6', stored) or 0) + 1
+  redis.call('HSET', config, CHANGES, struct.pack('>I6', number))
+  if not stored then
+    register(CHANGES)
+  end
+  redis.call('SPUBLISH', ARGV[6], int(number) .. ' ' .. int(version) .. ' ' .. name)
+end
+
 if ARGV[5] == '1' and (what == 1 or what == 4 or what == 7) and redis.call('EXISTS', topics) == 0 then
   redis.call('HSET', config, '', '')
   redis.call('ZADD', topics, 0, '') -- score 0: reading by name needs equal scores
@@ -84,9 +98,11 @@ elseif what == 4 then
   local stored = redis.call('HGET', config, name)
   local version = stored and struct.unpack('>I6', stored) or 0
   if N[1] < 0 or N[1] == version then
-    redis.call('HSET', config, name, struct.pack('>I6', (stored and version or last_removed()) + 1) .. text)
+    version = (stored and version or last_removed()) + 1
+    redis.call('HSET', config, name, struct.pack('>I6', version) .. text)
     register(name)
     show(name)
+    announce(name, version)
   end
 elseif what == 5 then
   local name = take(N[3])
@@ -100,6 +116,7 @@ elseif what == 5 then
       redis.call('HSET', config, '', struct.pack('>I6', math.max(version, last_removed())))
     end
     numbers[1] = 1
+    announce(name, 0)
   end
 elseif what == 6 then
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', seen, '-inf', '(' .. int(N[1]), 'LIMIT', 0, N[2])) do

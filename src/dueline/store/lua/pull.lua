@@ -5,12 +5,12 @@
 --        numbers  default lease, wait_ms, max bytes, then per waiter: max, lease_ms (0 = the job's own)
 --        blob     token base (8 bytes)
 -- RETURN status now note extra (1 unlisted, 2 off duty)   numbers   blob
---        numbers  next (-1 = none), more (0/1), expired leases taken, expired, exhausted, broken, then per job:
+--        numbers  next (-1 = none), more (0/1), expired leases taken, expired, exhausted, policy version, then per job:
 --                 id size, record size, deliveries, uncounted, deadline, due, since when it could be delivered, max, number in the token,
 --                 expires (0 = never)
 --        blob     per job: id, record (of a group with its items, lib/items)
 -- BOUND  max + 100 entries inspected, 1 MiB of records and items; 1,000 items per group
-local FIELDS = { 'dp', 'du', 'rt', 'rk', 'ra' }
+local FIELDS = { 'dp', 'du', 'rt', 'rk', 'ra', 'pv' }
 -- include time
 -- include head
 -- include write
@@ -22,6 +22,7 @@ local FIELDS = { 'dp', 'du', 'rt', 'rk', 'ra' }
 -- include rate
 local N, base, me = cmsgpack.unpack(ARGV[5]), blob, ARGV[9]
 local got, pieces, jobs = {}, {}, 0
+local version = tonumber(M.pv or 0) -- of the config that this partition has
 
 local function hand_out(job)
   local record = job.flags % 4 == 3 and record_with_items(job) or job.raw
@@ -76,7 +77,7 @@ if M.memo and string.sub(M.memo, 1, 8) == nonce then
     full = redis.call('ZCOUNT', l, '(' .. int(now), int(LAST)) >= tonumber(M.mif)
   end
   local next_at = next_time()
-  local numbers = { next_at or -1, next_at and next_at <= now and 1 or 0, 0, 0, 0, 0 }
+  local numbers = { next_at or -1, next_at and next_at <= now and 1 or 0, 0, 0, 0, version }
   for i = 1, #got do
     numbers[6 + i] = got[i]
   end
@@ -89,7 +90,7 @@ if wait > 0 then
 elseif not known then
   return { 0, now, 0, 0, cmsgpack.pack({ -1, 0, 0, 0, 0, 0 }), '' }
 end
-local want, expired, exhausted, broken, over, more = 0, 0, 0, 0, 0, false
+local want, expired, exhausted, over, more = 0, 0, 0, 0, false
 for i = 4, #N, 2 do
   want = want + N[i]
 end
@@ -181,7 +182,6 @@ while not paused and jobs < room and inspected < bound and not more and not empt
       bury(job, reason, job.at)
     else
       -- The entry has no readable record: remove it from the schedule and keep it for fsck.
-      broken = broken + 1
       collect('rs', froms[i])
       collect('rl', froms[i])
       collect('zd', int(now), 'b' .. job.id)
@@ -202,7 +202,7 @@ if wait > 0 and (not M.wu or tonumber(M.wu) < now + wait) then
   put(set, 'wu', int(now + wait + 5000))
 end
 
-local numbers = { 0, more and 1 or 0, over, expired, exhausted, broken }
+local numbers = { 0, more and 1 or 0, over, expired, exhausted, version }
 for i = 1, #got do
   numbers[6 + i] = got[i]
 end

@@ -6,15 +6,16 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from ...engine.store import DIRECTORY_PAGE, Hint, TopicEntry
+from ...engine.store import CHANGES, DIRECTORY_PAGE, Hint, TopicChange, TopicEntry
 
 
 class MemoryDirectory:
     """The directory as two dicts. Each hint (partition and time) is a key; its value is the time from which it may be
-    taken."""
+    taken. `changed` is called with each announcement."""
 
-    def __init__(self, clock: Callable[[], int]) -> None:
+    def __init__(self, clock: Callable[[], int], changed: Callable[[TopicChange], None]) -> None:
         self._clock = clock
+        self._changed = changed
         self._topics: dict[tuple[str, str], TopicEntry] = {}
         self._hints: dict[Hint, int] = {}
         self._last_removed = 0  # the highest version that a removed config had
@@ -47,7 +48,13 @@ class MemoryDirectory:
         version = (entry.version or self._last_removed) + 1
         entry = replace(entry, seen_ms=self._seen(entry), version=version, config=config)
         self._topics[namespace, topic] = entry
+        self._announce(namespace, topic, version)
         return entry
+
+    def _announce(self, namespace: str, topic: str, version: int) -> None:
+        counter = self._topics.get(CHANGES) or TopicEntry(*CHANGES, seen_ms=self._clock(), version=0, config=b"")
+        self._topics[CHANGES] = counter = replace(counter, version=counter.version + 1)
+        self._changed(TopicChange(counter.version, namespace, topic, version))
 
     def _seen(self, entry: TopicEntry) -> int:
         """Each registration is later than the previous one, even within one millisecond."""
@@ -59,6 +66,7 @@ class MemoryDirectory:
             return False
         self._last_removed = max(self._last_removed, version)
         del self._topics[namespace, topic]
+        self._announce(namespace, topic, 0)
         return True
 
     async def idle_topics(self, before_ms: int, limit: int) -> list[TopicEntry]:

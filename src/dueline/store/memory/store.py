@@ -40,6 +40,7 @@ from ...engine.store import (
     Spare,
     StalePolicy,
     Stats,
+    TopicChange,
 )
 from . import groups, holders
 from .change import NOT_FOUND, Change
@@ -55,13 +56,14 @@ class MemoryStore:
     """`engine.store.Store` in memory. `clock` gives the store's time in whole milliseconds."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
-        self.directory = MemoryDirectory(clock)
+        self.directory = MemoryDirectory(clock, self._topic_changed)
         self.pushes = MemoryPushLog(clock)
         self.events: Events | None = None
         self._clock = clock
         self._partitions: dict[Partition, PartitionState] = {}
         self._shelves: dict[tuple[str, str | None, int], Shelf] = {}
         self._watched: set[Partition] = set()
+        self._watches_topics = False
         self._token_base = secrets.token_hex(8)
         self._token_numbers = itertools.count(1)
 
@@ -76,6 +78,13 @@ class MemoryStore:
 
     async def unwatch(self, partition: Partition) -> None:
         self._watched.discard(partition)
+
+    async def watch_topics(self) -> None:
+        self._watches_topics = True
+
+    def _topic_changed(self, change: TopicChange) -> None:
+        if self._watches_topics and self.events is not None:
+            self.events.topic_changed(change)
 
     def next_ms(self, partition: Partition) -> int | None:
         """The exact earliest time at which a pull could return a job. The model test checks waiting pulls with it."""
@@ -158,7 +167,14 @@ class MemoryStore:
                 jobs.append(self._lease(change, record, pull.default_lease_ms if chosen_ms is None else chosen_ms))
                 lost += over
             state.rate.took(len(jobs), now_ms)
-            return PullOutcome(jobs, state.next_ms(now_ms), more and len(jobs) < room, now_ms, leases_lost=lost)
+            return PullOutcome(
+                jobs,
+                state.next_ms(now_ms),
+                more and len(jobs) < room,
+                now_ms,
+                leases_lost=lost,
+                policy_version=state.policy_version,
+            )
 
     def _lease(self, change: Change, record: Record, lease_ms: int) -> LeasedJob:
         late_ms = change.now_ms - record.time_ms

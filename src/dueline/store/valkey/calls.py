@@ -21,7 +21,7 @@ from ...engine.job import Partition
 from ...engine.store import Events, StalePolicy
 from . import codec
 from .clock import StoreClock
-from .keys import DATA_VERSION, LETTERS, directory_keys, meta_key, partition_keys
+from .keys import DATA_VERSION, LETTERS, changes_channel, directory_keys, meta_key, partition_keys
 from .link import Link, LinkLost
 from .scripts import OPERATIONS, Patch, load_scripts
 
@@ -172,8 +172,6 @@ class Calls:
                 extra += (other.topic, second.channel)
         status, now_ms, note_ms, said, packed, answer = await self.once(name, named, slot, numbers, blob, extra)
         if status == 2:
-            if self.events is not None:
-                self.events.policy_changed(partition, said)
             raise StalePolicy(said)
         if self.events is not None:
             if note_ms:
@@ -274,12 +272,12 @@ class Calls:
 
     async def directory(self, what: int, numbers: bytes, blob: bytes) -> tuple[bytes, bytes]:
         script, keys = self._scripts["directory"], directory_keys(self._prefix)
-        permanent = "1" if self.link.permanent_keys else ""
+        ends = "1" if self.link.permanent_keys else "", changes_channel(self._prefix)
 
         async def attempt(with_source: bool) -> Any:
             head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
             now = "" if self._test_clock is None else str(self._test_clock())
-            return await self.link.call(keys[0], *head, len(keys), *keys, now, what, numbers, blob, permanent)
+            return await self.link.call(keys[0], *head, len(keys), *keys, now, what, numbers, blob, *ends)
 
         reply = await self._healed(attempt, "directory")
         return reply[1], reply[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from ...engine.store import DIRECTORY_PAGE, Hint, TopicEntry
+from ...engine.store import DIRECTORY_PAGE, Hint, TopicChange, TopicEntry
 from .codec import pack_numbers, unpack_numbers
 from .keys import partition_name, partition_named, topic_name
 
@@ -77,6 +77,13 @@ class ValkeyDirectory:
     async def finish(self, taken: Sequence[Hint]) -> None:
         members = [_member(hint) for hint in taken]
         await self._ask(FINISH, [len(member) for member in members], b"".join(members))
+
+
+def announced_change(message: bytes) -> TopicChange:
+    """The announcement that directory.lua publishes."""
+    number, version, name = message.split(b" ", 2)
+    namespace, _, topic = name.decode().partition("\0")
+    return TopicChange(int(number), namespace, topic, int(version))
 
 
 def _member(hint: Hint) -> bytes:

@@ -98,6 +98,11 @@ def directory_keys(prefix: str) -> tuple[str, ...]:
     return tuple(f"{prefix}:{{directory}}:{name}" for name in ("topics", "seen", "config", "agenda"))
 
 
+def changes_channel(prefix: str) -> str:
+    """Where directory.lua announces changes of topics."""
+    return f"{prefix}:{{directory}}:w"
+
+
 def meta_key(prefix: str) -> str:
     """Data version and identity of the store (hash)."""
     return f"{prefix}:{{directory}}:meta"

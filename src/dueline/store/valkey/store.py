@@ -42,9 +42,9 @@ from ...engine.store import (
 from . import appends, codec, requests
 from .batching import Batcher, together
 from .calls import Calls, WrongStore
-from .directory import ValkeyDirectory
+from .directory import ValkeyDirectory, announced_change
 from .id_lookup import MOVED, MOVES, IdLookup
-from .keys import partition_keys
+from .keys import changes_channel, partition_keys
 from .link import LinkLost, link_for
 from .push_log import ValkeyPushLog
 from .scripts import Patch
@@ -85,7 +85,7 @@ class ValkeyStore:
         self.check = self._calls.check
         self.plain = self._calls.plain
         self.now_ms = self._calls.now_ms
-        self._wakeups = Wakeups(self._link, self._woken)
+        self._wakeups = Wakeups(self._link)
         self._batchers: dict[tuple[str, Partition, int], Batcher[Any, Any]] = {}
         self._locks: dict[tuple[str, Partition], asyncio.Lock] = {}
         self._lookup = IdLookup(self._calls)
@@ -132,17 +132,27 @@ class ValkeyStore:
         return SingleSends(self.url, self._calls, self._reply_timeout_s, self._patience_s, unlisted)
 
     async def watch(self, partition: Partition) -> None:
-        try:
-            await self._wakeups.watch(partition, partition_keys(self.prefix, partition).channel)
-        except LinkLost as lost:
-            raise StoreDown(str(lost)) from None
+        await self._watch(partition_keys(self.prefix, partition).channel, lambda _: self._woken(partition))
 
     async def unwatch(self, partition: Partition) -> None:
         await self._wakeups.unwatch(partition_keys(self.prefix, partition).channel)
 
+    async def watch_topics(self) -> None:
+        await self._watch(changes_channel(self.prefix), self._topic_changed)
+
+    async def _watch(self, channel: str, heard: Callable[[bytes | None], None]) -> None:
+        try:
+            await self._wakeups.watch(channel, heard)
+        except LinkLost as lost:
+            raise StoreDown(str(lost)) from None
+
     def _woken(self, partition: Partition) -> None:
         if self.events is not None:
             self.events.woken(partition)
+
+    def _topic_changed(self, message: bytes | None) -> None:
+        if self.events is not None:
+            self.events.topic_changed(None if message is None else announced_change(message))
 
     # --- batching ---
 
@@ -278,7 +288,7 @@ class ValkeyStore:
             await self.release(partition, dead)
         deaths = (Reason.EXPIRED,) * n[3] + (Reason.EXHAUSTED,) * n[4] + (Reason.CORRUPT,) * len(corrupt)
         return PullOutcome(
-            jobs, None if n[0] < 0 else n[0], bool(n[1]) or bool(corrupt), now_ms, not said & 2, deaths, n[2]
+            jobs, None if n[0] < 0 else n[0], bool(n[1]) or bool(corrupt), now_ms, not said & 2, deaths, n[2], n[5]
         )
 
     def ack(self, partition: Partition, items: Sequence[Ref]) -> Awaitable[list[Outcome]]:

@@ -1,7 +1,8 @@
-"""Wake-ups: listens on the channels where scripts publish that a job became deliverable earlier than expected.
+"""Announcements of the scripts: a job of a partition became deliverable earlier than expected (a wake-up), or a topic
+changed.
 
-There is one subscriber connection per node. A published wake-up is lost only with its connection, so no periodic check
-is needed: when a connection breaks, every partition on it is subscribed again and then reported as woken once.
+There is one subscriber connection per node. An announcement is lost only with its connection. When one breaks, every
+channel on it is subscribed again, and each callback is told once that it may have missed some.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from typing import Any
 import redis.asyncio as redis
 from redis.exceptions import RedisError
 
-from ...engine.job import Partition
 from .link import Link, LinkLost
 
 PING_S = 5.0
+
+Heard = Callable[[bytes | None], None]  # called with each message; None: some may have been missed
 
 
 class _Node:
@@ -25,11 +27,11 @@ class _Node:
     def __init__(self, client: redis.Redis) -> None:
         self.client = client
         self.pubsub: Any = client.pubsub()
-        self.partitions: dict[str, Partition] = {}
+        self.heard: dict[str, Heard] = {}
         self.confirmed: set[str] = set()
         self.waiting: dict[str, list[asyncio.Future[None]]] = {}
         self.task: asyncio.Task[None] | None = None
-        self.down = False  # the connection broke; all partitions are subscribed and reported again when it is back
+        self.down = False  # the connection broke; all channels are subscribed again when it is back
         self.writing = asyncio.Lock()  # redis-py's PubSub connects at its first command, so commands must not overlap
 
     def answer(self, channel: str) -> None:
@@ -40,23 +42,24 @@ class _Node:
 
 
 class Wakeups:
-    def __init__(self, link: Link, woken: Callable[[Partition], None]) -> None:
+    """The subscriptions of a process."""
+
+    def __init__(self, link: Link) -> None:
         self._link = link
-        self._woken = woken
         self._nodes: dict[str, _Node] = {}
         self._where: dict[str, str] = {}  # channel -> node
         self.reconnects = 0
 
-    async def watch(self, partition: Partition, channel: str) -> None:
-        """Returns when the store has confirmed the subscription, or when it cannot be reached. In the latter case the
-        partition is reported as woken once the subscription is confirmed."""
+    async def watch(self, channel: str, heard: Heard) -> None:
+        """Returns when the store has confirmed the subscription, or when it cannot be reached. In the latter case
+        `heard` is called with None once the subscription is confirmed."""
         name, client = self._link.subscriber(channel)
         node = self._nodes.get(name)
         if node is None:
             node = self._nodes[name] = _Node(client)
         else:
             await client.aclose()
-        node.partitions[channel] = partition
+        node.heard[channel] = heard
         self._where[channel] = name
         if channel in node.confirmed or node.down:
             return
@@ -75,10 +78,10 @@ class Wakeups:
     async def unwatch(self, channel: str) -> None:
         name = self._where.pop(channel, None)
         node = self._nodes.get(name) if name is not None else None
-        if node is None or node.partitions.pop(channel, None) is None:
+        if node is None or node.heard.pop(channel, None) is None:
             return
         node.confirmed.discard(channel)
-        if not node.partitions:
+        if not node.heard:
             await self._close(self._nodes.pop(str(name)))
             return
         try:
@@ -112,7 +115,7 @@ class Wakeups:
                         self.reconnects += 1
                         await node.pubsub.aclose()
                         node.pubsub = node.client.pubsub()
-                    for channel in list(node.partitions):
+                    for channel in list(node.heard):
                         await node.pubsub.ssubscribe(channel)
                 await self._hear(node, not first)
             except (TimeoutError, RedisError, OSError, LinkLost):
@@ -141,11 +144,11 @@ class Wakeups:
                 node.confirmed.add(channel)
                 node.down = False
                 node.answer(channel)
-                if again and (partition := node.partitions.get(channel)) is not None:
-                    self._woken(partition)  # wake-ups published in the meantime were lost
-            elif kind == "smessage" and (partition := node.partitions.get(channel)) is not None:
-                self._woken(partition)
-            elif kind == "sunsubscribe" and channel in node.partitions:
+                if again and (heard := node.heard.get(channel)) is not None:
+                    heard(None)  # messages published in the meantime were lost
+            elif kind == "smessage" and (heard := node.heard.get(channel)) is not None:
+                heard(message["data"])
+            elif kind == "sunsubscribe" and channel in node.heard:
                 raise OSError("the slot moved to another node")
 
 

@@ -1,0 +1,112 @@
+"""One pull call that waits for its answer. `engine.waiters` describes the model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .job import LeasedJob
+from .limits import PULL_BYTES
+from .timer import Handle
+from .topics import Topic
+
+if TYPE_CHECKING:
+    from .waiters import PartitionQueue
+
+
+class Waiter:
+    """One pull call that is not answered yet. `until_s` None: it does not wait."""
+
+    __slots__ = (
+        "asking",
+        "error",
+        "fails_fast",
+        "future",
+        "jobs",
+        "lease_ms",
+        "max",
+        "over",
+        "queues",
+        "timeout",
+        "topics",
+        "until_s",
+        "untried",
+    )
+
+    def __init__(
+        self, topics: Sequence[Topic], max: int, lease_ms: int | None, until_s: float | None, fails_fast: bool
+    ) -> None:
+        self.future: asyncio.Future[list[LeasedJob]] = asyncio.get_running_loop().create_future()
+        self.topics = topics
+        self.max = max
+        self.lease_ms = lease_ms
+        self.until_s = until_s
+        self.fails_fast = fails_fast or until_s is None
+        self.queues: list[PartitionQueue] = []
+        self.untried: list[PartitionQueue] = []  # queues to ask in next, best first; empty: parked
+        self.asking: PartitionQueue | None = None  # the queue whose call includes this waiter
+        self.jobs: list[LeasedJob] = []
+        self.over = False  # time is up: answer as soon as no call includes it
+        self.timeout: Handle | None = None
+        self.error: Exception | None = None  # of the last call, if it failed
+
+    @property
+    def lacks(self) -> int:
+        return self.max - len(self.jobs)
+
+    def advance(self) -> None:
+        """The next step of a waiter that takes part in no call."""
+        if self.untried and not self.over:
+            self.untried[0].pump()
+        elif self.jobs or self.until_s is None or self.over:
+            self.finish()
+        else:
+            due = [queue for queue in self.queues if queue.alarm.is_due()]
+            if due:
+                self.untried = due
+                due[0].pump()
+            else:
+                for queue in self.queues:
+                    queue.arm()
+
+    def proceed(self, asked: PartitionQueue, filled: bool, more: bool) -> None:
+        """After a call: answer, or ask the next partition. `filled`: the waiter got all the jobs it asked for."""
+        if self.future.done():
+            return
+        full = filled and sum(len(job.body) for job in self.jobs) >= PULL_BYTES
+        if not self.lacks or (more and self.jobs) or full:
+            self.finish()
+            return
+        again = more or filled
+        if self.untried and self.untried[0] is asked:
+            if not again:
+                self.untried.pop(0)
+        elif again:
+            self.untried.insert(0, asked)
+        self.advance()
+
+    def finish(self) -> None:
+        """Answer with the jobs it has. If it has none and the store is still down, raise that error."""
+        self.leave()
+        if self.future.done():
+            return
+        if self.error is not None and not self.jobs:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.jobs)
+
+    def time_out(self) -> None:
+        self.over = True
+        if self.asking is None:
+            self.finish()
+
+    def leave(self) -> None:
+        """Leave all queues."""
+        if self.timeout is not None:
+            self.timeout.cancel()
+            self.timeout = None
+        queues, self.queues = self.queues, []
+        for queue in queues:
+            del queue.waiters[self]
+            queue.left()
