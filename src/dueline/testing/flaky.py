@@ -167,6 +167,9 @@ class FlakyStore:
     async def unwatch(self, partition: Partition) -> None:
         await self.inner.unwatch(partition)
 
+    async def watch_topics(self) -> None:
+        await self.inner.watch_topics()
+
     async def stats(self, partition: Partition, bands_ms: Sequence[int] = ()) -> Stats:
         return await self.inner.stats(partition, bands_ms)
 
