@@ -345,9 +345,7 @@ CHANGES = (INTERNAL_NAMESPACE, "push-targets")  # stored under the name of what 
 
 class Directory(Protocol):
     """Data that belongs to no single partition: topics, configs and clean-up hints. Each method is one atomic call.
-
-    A call that writes a config or removes a topic also counts the change (the version of the entry CHANGES) and
-    announces it (`Events.topic_changed`)."""
+    A config write or a removal is counted (the version of the entry CHANGES) and announced (Events.topic_changed)."""
 
     async def register(self, topics: Sequence[tuple[str, str]]) -> None:
         """Add topics to the directory. Each registration and each config write increases the topic's `seen_ms`."""
@@ -408,9 +406,7 @@ class Store(Protocol):
 
     async def unwatch(self, partition: Partition) -> None: ...
 
-    async def watch_topics(self) -> None:
-        """Call `events.topic_changed` from now on."""
-        ...
+    async def watch_topics(self) -> None: ...  # call `events.topic_changed` from now on
 
     def send(
         self, partition: Partition, items: Sequence[SendItem], policy_version: int = 0

@@ -32,7 +32,7 @@ def test_what_is_over_is_tidied_within_the_grain_and_counted() -> None:
         await world.engine.ack(NS, "mail", [Ref("done")])
         await world.advance(20_000)
         metrics = world.engine.metrics.of(NS, "mail")
-        records = next(iter(world.store._shelves.values())).records
+        records = next(iter(world.store._record_sets.values())).records
         assert ([record.id for record in records.values()], metrics.dead["expired"]) == (["expires"], 1)
 
     run(test)
@@ -69,7 +69,7 @@ def test_hints_of_other_processes_are_found_within_half_a_minute() -> None:
         await other.send(NS, "mail", Send("a", b"1", BodyKind.JSON, ttl_ms=1_000))
         await other._cleaner._write_notes()
         await world.advance(41_000)
-        assert next(iter(world.store._shelves.values())).records["a"].ended is State.DEAD
+        assert next(iter(world.store._record_sets.values())).records["a"].ended is State.DEAD
 
     run(test)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...engine.store import Code, Outcome
-from .partitions import PartitionState, Shelf
+from .partitions import PartitionState, RecordSet
 from .records import Record, Seen
 
 NOT_FOUND = Outcome(Code.NOT_FOUND)
@@ -20,13 +20,13 @@ class Change:
     touched: list[Record] = field(default_factory=list[Record])
 
     @property
-    def shelf(self) -> Shelf:
-        return self.state.shelf
+    def record_set(self) -> RecordSet:
+        return self.state.record_set
 
     def find(self, id: str) -> tuple[Record, Seen] | Outcome:
         """The job with this id, or the refusal if it belongs to another topic. A partition without a topic accepts jobs
         of all topics."""
-        found = self.shelf.find(id, self.now_ms)
+        found = self.record_set.find(id, self.now_ms)
         if found is None:
             return NOT_FOUND
         topic = self.state.partition.topic

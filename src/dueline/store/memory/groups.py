@@ -28,14 +28,14 @@ def join(change: Change, item: SendItem, merge: Merge, store: Callable[[SendItem
     if into is not None and _has_room(_group(into), len(item.body)):
         _append(change, into, item, merge)
         return _answer(Code.APPENDED, into, change)
-    taken = change.shelf.find(item.id, change.now_ms)
+    taken = change.record_set.find(item.id, change.now_ms)
     if taken is not None:
         return _refusal(change, *taken)
     if into is not None:
         flush(change, into)
     group = Group(
         key=merge.key,
-        number=change.shelf.last_number + 1,
+        number=change.record_set.last_number + 1,
         cap_ms=LAST_MS if merge.max_wait_ms is None else min(change.now_ms + merge.max_wait_ms, LAST_MS),
         max_items=merge.max_items,
         max_bytes=merge.max_bytes,
@@ -100,7 +100,7 @@ def _append(change: Change, into: Record, item: SendItem, merge: Merge) -> None:
 
 def _add(change: Change, into: Record, item: SendItem, merge: Merge) -> None:
     group = _group(into)
-    group.items.append((change.shelf.take_number(), Item(item.body, item.kind, merge.item_id)))
+    group.items.append((change.record_set.take_number(), Item(item.body, item.kind, merge.item_id)))
     if merge.item_id is not None:
         group.item_ids.add(merge.item_id)
     into.updated_at_ms = change.now_ms
@@ -150,8 +150,8 @@ def _holder(change: Change, key: str, item_id: str) -> Record | None:
 
 
 def _groups(change: Change, topic: str, key: str) -> Iterator[tuple[Record, Seen]]:
-    """Every readable group of a key in this topic. With `namespace_ids` the shelf also holds jobs of other topics."""
-    for record in change.shelf.records.values():
+    """Every readable group of a key in this topic. With `namespace_ids` the set also holds jobs of other topics."""
+    for record in change.record_set.records.values():
         if record.group is not None and record.group.key == key and record.topic == topic:
             seen = look(record, change.now_ms)
             if seen is not None:

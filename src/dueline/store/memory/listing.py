@@ -25,7 +25,7 @@ def list_page(state: PartitionState, query: Query, now_ms: int) -> Page:
     )
     after = [entry for entry in entries if not query.cursor or entry[0] > query.cursor]
     page = after[: query.limit]
-    found = [state.shelf.find(id, now_ms) for _, id in page]
+    found = [state.record_set.find(id, now_ms) for _, id in page]
     jobs = [job_of(*one, query.body) for one in found if one is not None]
     return Page(jobs, page[-1][0] if len(after) > len(page) else None, now_ms)
 

@@ -1,7 +1,7 @@
 """A partition in memory: its jobs, its copy of the topic's settings, and its next times. No I/O.
 
-A shelf is the set of records within which ids are unique. It belongs to one partition of a topic; with `namespace_ids`
-all topics of the namespace share it. A PartitionState is the view of one topic onto its shelf.
+A record set is the records within which ids are unique. It belongs to one partition of a topic; with `namespace_ids`
+all topics of the namespace share it. A PartitionState is the view of one topic onto its record set.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ AGENDA_GRAIN_MS = 10_000
 
 
 @dataclass(slots=True)
-class Shelf:
+class RecordSet:
     """Records by id, and the last number assigned. A number is a job's version and its order within a millisecond."""
 
     records: dict[str, Record] = field(default_factory=dict[str, Record])
@@ -52,7 +52,7 @@ class PartitionState:
     """The data of one partition besides its jobs."""
 
     partition: Partition
-    shelf: Shelf
+    record_set: RecordSet
     paused_until_ms: int = 0
     max_in_flight: int = 0
     policy_version: int = 0
@@ -62,7 +62,7 @@ class PartitionState:
 
     def jobs(self, now_ms: int) -> Iterator[tuple[Record, Seen]]:
         """Every job of this topic that exists at this moment."""
-        for record in self.shelf.records.values():
+        for record in self.record_set.records.values():
             seen = look(record, now_ms) if record.topic == self.partition.topic else None
             if seen is not None:
                 yield record, seen
@@ -99,7 +99,9 @@ class PartitionState:
 
     def tidy_ms(self) -> int | None:
         """When clean-up has work next."""
-        times = [tidy_from_ms(record) for record in self.shelf.records.values() if record.topic == self.partition.topic]
+        times = [
+            tidy_from_ms(record) for record in self.record_set.records.values() if record.topic == self.partition.topic
+        ]
         return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
     def note_ms(self, touched: list[Record], now_ms: int) -> int | None:

@@ -191,7 +191,7 @@ def job_of(record: Record, seen: Seen, body: bool) -> Job:
     )
 
 
-def held_of(record: Record, token: str, late_ms: int) -> LeasedJob:
+def leased_job_of(record: Record, token: str, late_ms: int) -> LeasedJob:
     """The record as a LeasedJob for its new holder."""
     return LeasedJob(
         id=record.id,

@@ -47,9 +47,9 @@ from .change import NOT_FOUND, Change
 from .counts import count
 from .directory import MemoryDirectory
 from .listing import list_page
-from .partitions import PartitionState, Shelf
+from .partitions import PartitionState, RecordSet
 from .push_log import MemoryPushLog
-from .records import Group, Record, due_ms, held_of, is_overdue, job_of, judged
+from .records import Group, Record, due_ms, is_overdue, job_of, judged, leased_job_of
 
 
 class MemoryStore:
@@ -61,7 +61,7 @@ class MemoryStore:
         self.events: Events | None = None
         self._clock = clock
         self._partitions: dict[Partition, PartitionState] = {}
-        self._shelves: dict[tuple[str, str | None, int], Shelf] = {}
+        self._record_sets: dict[tuple[str, str | None, int], RecordSet] = {}
         self._watched: set[Partition] = set()
         self._watches_topics = False
         self._token_base = secrets.token_hex(8)
@@ -100,7 +100,7 @@ class MemoryStore:
     def _send(self, change: Change, item: SendItem) -> SendOutcome:
         if item.merge is not None:
             return groups.join(change, item, item.merge, partial(self._store, change))
-        found = change.shelf.find(item.id, change.now_ms)
+        found = change.record_set.find(item.id, change.now_ms)
         if found is None:
             return _sent(Code.CREATED, self._store(change, item), change)
         old, seen = found
@@ -133,8 +133,8 @@ class MemoryStore:
             expires_at_ms=None,
             group=group,
         )
-        record.plan(due_ms(change.now_ms, item.delay_ms, item.at_ms), change.shelf.take_number(), change.now_ms)
-        change.shelf.records[item.id] = record
+        record.plan(due_ms(change.now_ms, item.delay_ms, item.at_ms), change.record_set.take_number(), change.now_ms)
+        change.record_set.records[item.id] = record
         change.touched.append(record)
         return record
 
@@ -186,7 +186,7 @@ class MemoryStore:
         if record.group is not None:
             record.group.open = False
         change.touched.append(record)
-        return held_of(record, record.token, late_ms)
+        return leased_job_of(record, record.token, late_ms)
 
     async def ack(self, partition: Partition, items: Sequence[Ref]) -> list[Outcome]:
         with self._change(partition) as change:
@@ -220,7 +220,7 @@ class MemoryStore:
             record.end(State.CANCELLED, None, change.now_ms)
             change.touched.append(record)
         if forget:
-            del change.shelf.records[id]
+            del change.record_set.records[id]
         return Outcome(Code.ALREADY_DONE if ended else Code.OK)
 
     async def edit(self, partition: Partition, items: Sequence[Edit]) -> list[Outcome]:
@@ -246,7 +246,7 @@ class MemoryStore:
         record.policy = record.policy if item.policy is None else item.policy
         if item.ttl_ms is not None:
             record.ttl_ms = item.ttl_ms or None
-        number = change.shelf.take_number()
+        number = change.record_set.take_number()
         if item.delay_ms is not None or item.at_ms is not None:
             record.plan(due_ms(change.now_ms, item.delay_ms, item.at_ms), number, change.now_ms)
         else:
@@ -276,7 +276,7 @@ class MemoryStore:
         if record.group is not None:
             record.group.open = False  # even if only time has ended it
         record.refunds, record.given = record.deliveries, 0
-        record.plan(due_ms(change.now_ms, revive.delay_ms, None), change.shelf.take_number(), change.now_ms)
+        record.plan(due_ms(change.now_ms, revive.delay_ms, None), change.record_set.take_number(), change.now_ms)
         change.touched.append(record)
         return Outcome(Code.OK, record.due_at_ms, version=record.number)
 
@@ -291,7 +291,7 @@ class MemoryStore:
             return found
         if found[1].live:
             return NOT_FOUND
-        del change.shelf.records[id]
+        del change.record_set.records[id]
         return Outcome(Code.OK)
 
     def _dead_ids(self, change: Change, limit: int) -> list[str]:
@@ -312,8 +312,8 @@ class MemoryStore:
                 state.policy_version = max(state.policy_version, control.policy_version)
 
     async def read(self, partition: Partition, ids: Sequence[str], body: bool = True) -> list[Job | None]:
-        now_ms, shelf = self._clock(), self._state(partition).shelf
-        found = [shelf.find(id, now_ms) for id in ids]
+        now_ms, record_set = self._clock(), self._state(partition).record_set
+        found = [record_set.find(id, now_ms) for id in ids]
         mine = [
             one if one is not None and (one[0].topic == partition.topic or not partition.topic) else None
             for one in found
@@ -331,10 +331,10 @@ class MemoryStore:
         """Record what is already true: deaths, and records whose retention is over."""
         now_ms, state = self._clock(), self._state(partition)
         counts: Counter[str] = Counter()
-        for record in [record for record in state.shelf.records.values() if record.topic == partition.topic]:
+        for record in [record for record in state.record_set.records.values() if record.topic == partition.topic]:
             if counts["work"] >= limit:
                 break
-            counts.update(state.shelf.tidy(record, now_ms))
+            counts.update(state.record_set.tidy(record, now_ms))
         next_ms = state.tidy_ms()
         state.agenda_at_ms = next_ms or 0
         return CleanOutcome(
@@ -359,14 +359,14 @@ class MemoryStore:
         if waited:
             self._state(partition).wait_until_ms = state.wait_until_ms
             return True
-        if not any(other.shelf is state.shelf for other in self._partitions.values()):
-            del self._shelves[_shelf_name(partition)]
+        if not any(other.record_set is state.record_set for other in self._partitions.values()):
+            del self._record_sets[_set_name(partition)]
         return True
 
     def _state(self, partition: Partition) -> PartitionState:
         if partition not in self._partitions:
             self._partitions[partition] = PartitionState(
-                partition, self._shelves.setdefault(_shelf_name(partition), Shelf())
+                partition, self._record_sets.setdefault(_set_name(partition), RecordSet())
             )
         return self._partitions[partition]
 
@@ -374,8 +374,8 @@ class MemoryStore:
     def _change(self, partition: Partition) -> Generator[Change]:
         """Run one changing operation, then send its events to the engine."""
         change = Change(self._state(partition), self._clock())
-        shelf, now_ms = change.shelf, change.now_ms
-        watched = [other for other in self._watched if self._state(other).shelf is shelf]
+        record_set, now_ms = change.record_set, change.now_ms
+        watched = [other for other in self._watched if self._state(other).record_set is record_set]
         before = {other: self._state(other).next_ms(now_ms) for other in watched}
         yield change
         if self.events is None:
@@ -391,7 +391,7 @@ class MemoryStore:
             self.events.unlisted(partition)
 
 
-def _shelf_name(partition: Partition) -> tuple[str, str | None, int]:
+def _set_name(partition: Partition) -> tuple[str, str | None, int]:
     return partition.namespace, None if partition.namespace_ids else partition.topic, partition.number
 
 
