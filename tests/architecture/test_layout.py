@@ -17,28 +17,32 @@ MAY_IMPORT: dict[str, set[str]] = {
     "": {"_version", "client", "worker"},  # dueline/__init__.py; each only when one of its names is used
     "_version": set(),
     "durations": set(),
+    "parent_death": set(),
+    "lease_renewal": {"engine.timer"},  # the type only
     "engine": {"durations"},
-    "store": {"engine", "_version"},
+    "store": {"engine", "parent_death", "_version"},
     # A protocol whose deliveries are calls of its own brings the courier that makes them: for that a dialect knows what
     # couriers are told and answer, which are values without I/O. Not the dispatcher, nor who calls, nor a registry.
     "dialects": {"engine", "durations", "push.call", "push.courier", "push.verdict", "push.discovery", "_version"},
     "telemetry": {"engine", "_version"},
     "config": {"engine", "_version"},
-    "push": {"engine", "_version"},
-    "server": {"engine", "store", "dialects", "push", "telemetry", "config", "_version"},
+    "push": {"engine", "lease_renewal", "_version"},
+    "server": {"engine", "store", "dialects", "push", "telemetry", "config", "parent_death", "_version"},
     "client": {"durations", "_version"},
     # Of telemetry what is plain numbers and text, without the packages of a server.
     "worker": {
-        *("client", "engine", "store", "durations", "_version"),
+        *("client", "engine", "store", "durations", "lease_renewal", "parent_death", "_version"),
         *("telemetry.families", "telemetry.metrics", "telemetry.plain_text"),
     },  # the store in worker/direct.py only
     "cli": {"client", "config", "server", "store", "engine", "worker", "_version"},
     "exfe": {"engine", "_version"},
     "integrations": {"client", "worker", "server", "dialects", "config", "store", "_version"},
-    "testing": {"client", "worker", "dialects", "server", "store", "engine", "_version"},
+    "testing": {"client", "worker", "dialects", "server", "store", "engine", "parent_death", "_version"},
 }
 MAY_USE = {
     "durations": set(),
+    "lease_renewal": set(),
+    "parent_death": set(),
     "engine": {"msgspec"},
     "client": {"msgspec"},
 }  # packages that are not Python's own, where they are few
@@ -125,7 +129,10 @@ def test_importing_dueline_loads_neither_server_nor_store() -> None:
     [
         ("import dueline", {"_version"}),
         ("from dueline import Client", {"_version", "client", "durations"}),
-        ("from dueline import Client, AsyncClient, Worker", {"_version", "client", "durations", "telemetry", "worker"}),
+        (
+            "from dueline import Client, AsyncClient, Worker",
+            {"_version", "client", "durations", "lease_renewal", "parent_death", "telemetry", "worker"},
+        ),
     ],
 )
 def test_a_name_of_dueline_loads_only_the_packages_that_it_needs(code: str, loaded: set[str]) -> None:

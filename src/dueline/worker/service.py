@@ -88,7 +88,7 @@ class SpringService:
         for kind in [*tasks, *find_tasks(modules)]:
             handler = task_handler(kind)
             several = self._handlers.setdefault(handler.topic, [])
-            if all(handler.home != other.home for other in several):
+            if all(handler.location != other.location for other in several):
                 several.append(handler)
 
     @property
