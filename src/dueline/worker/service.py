@@ -14,13 +14,14 @@ Dueline server retries the job.
 from __future__ import annotations
 
 import asyncio
-import http.client
 import logging
 import os
 import threading
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from http import HTTPStatus
 from types import ModuleType
 from typing import Any
 
@@ -28,6 +29,8 @@ import msgspec
 from msgspec import Raw
 
 from ..client.address import shown, split
+from ..client.connection import Connection, secured
+from ..client.http1 import BadAnswer, request_bytes
 from ..client.results import LeasedJob
 from ..client.times import Duration, Moment, duration_ms, moment_ms
 from .bodies import takes_texts
@@ -114,7 +117,7 @@ class SpringService:
         """The same for WSGI."""
         method, path = environ["REQUEST_METHOD"], environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
         status, said = _refusal(method, path) or self.take(_wsgi_body(environ))
-        phrase = http.client.responses.get(status, "")
+        phrase = HTTPStatus(status).phrase
         headers = [("Content-Type", "text/plain;charset=UTF-8"), ("Content-Length", str(len(said)))]
         start_response(f"{status} {phrase}", headers)
         return [said]
@@ -176,19 +179,19 @@ class SpringService:
         if self._center_url is None:
             raise ValueError("set center_url to the URL of the queue")
         parts, place = split(self._center_url), shown(self._center_url)
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        connection = kind(parts.hostname or "", parts.port, timeout=TIMEOUT_S)
+        tls = secured(None) if parts.scheme == "https" else None
+        headers = {"Host": parts.netloc.rpartition("@")[2], "Content-Type": "application/json;charset=UTF-8"}
+        request = request_bytes("POST", f"{parts.path}/job/add", headers, msgspec.json.encode(work))
         try:
-            headers = {"Content-Type": "application/json;charset=UTF-8"}
-            connection.request("POST", f"{parts.path}/job/add", msgspec.json.encode(work), headers)
-            answer = connection.getresponse()
-            said = answer.read()
-        except (OSError, http.client.HTTPException) as lost:
-            raise SubmitFailed(f"{place} did not answer: {lost}") from lost
-        finally:
-            connection.close()
+            connection = Connection(parts.hostname or "", parts.port or (443 if tls else 80), TIMEOUT_S, tls)
+            try:
+                answer = connection.exchange(request, time.monotonic() + TIMEOUT_S)
+            finally:
+                connection.close()
+        except (OSError, BadAnswer) as lost:
+            raise SubmitFailed(f"{place} did not answer: {lost or type(lost).__name__}") from lost
         if answer.status != 200:
-            raise SubmitFailed(f"{place} answered {answer.status}: {said[:200]!r}", answer.status)
+            raise SubmitFailed(f"{place} answered {answer.status}: {answer.body[:200]!r}", answer.status)
         return work.taskId
 
     # --- standing in the registry -----------------------------------------------------------------------------------
