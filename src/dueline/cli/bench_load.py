@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 from msgspec import Raw
@@ -78,7 +78,7 @@ class Tally:
         self._progress(self.done + self.refused)
 
 
-def percentile(sorted_ms: list[float], part: float) -> float:
+def nearest_rank(sorted_ms: Sequence[float], part: float) -> float:
     """The smallest value that is at least as large as `part` of all values; 0 if there are none."""
     if not sorted_ms:
         return 0.0
@@ -97,9 +97,9 @@ def measured(bench: str, plan: Plan, tally: Tally, seconds: float) -> Measured:
         refused=tally.refused,
         seconds=round(seconds, 3),
         jobs_per_s=round(tally.done / seconds, 1) if seconds else 0.0,
-        p50_ms=round(percentile(ordered, 0.50), 3),
-        p90_ms=round(percentile(ordered, 0.90), 3),
-        p99_ms=round(percentile(ordered, 0.99), 3),
+        p50_ms=round(nearest_rank(ordered, 0.50), 3),
+        p90_ms=round(nearest_rank(ordered, 0.90), 3),
+        p99_ms=round(nearest_rank(ordered, 0.99), 3),
         max_ms=round(ordered[-1], 3) if ordered else 0.0,
     )
 
