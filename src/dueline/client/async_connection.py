@@ -21,7 +21,9 @@ class AsyncConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._reader: ResponseReader | None = None
         self._answer: asyncio.Future[Response] | None = None
-        self._late: Response | None = None  # the answer of an exchange that was cancelled
+        self._last: Response | None = (
+            None  # an answer that `exchange` has not returned yet, or will not because it was cancelled
+        )
         self._lost: Exception | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -50,13 +52,15 @@ class AsyncConnection(asyncio.Protocol):
 
     async def exchange(self, request: bytes) -> Response:
         """Send a request and wait for its answer. Raises OSError and BadAnswer."""
-        return await self.send(request)
+        response = await self.send(request)
+        self._last = None
+        return response
 
     def send(self, request: bytes) -> asyncio.Future[Response]:
         """Send a request. Its answer is the result of the future. Raises OSError."""
         if self._lost is not None or self._transport is None:
             raise self._lost or ConnectionResetError("the connection is closed")
-        self._reader = ResponseReader()
+        self._reader, self._last = ResponseReader(), None
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         return self._answer
@@ -65,8 +69,8 @@ class AsyncConnection(asyncio.Protocol):
         """After `exchange` was cancelled: close the writing side, and return the answer if one still comes. The
         connection cannot be used again. Raises OSError and BadAnswer."""
         assert self._transport is not None
-        if self._late is not None:
-            return self._late
+        if self._last is not None:
+            return self._last
         if not self.waiting or not self._transport.can_write_eof():  # TLS has no half-close
             return None
         self._answer = asyncio.get_running_loop().create_future()
@@ -103,9 +107,8 @@ class AsyncConnection(asyncio.Protocol):
         if response is None:
             return
         answer, self._answer, self._reader = self._answer, None, None
-        if answer is None or answer.done():
-            self._late = response
-        else:
+        self._last = response
+        if answer is not None and not answer.done():
             answer.set_result(response)
 
     def _fail(self, error: Exception) -> None:

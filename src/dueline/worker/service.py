@@ -222,7 +222,7 @@ class SpringService:
             await client.stop()
 
 
-def _held(work: Work, as_text: bool) -> LeasedJob:
+def _leased_job(work: Work, as_text: bool) -> LeasedJob:
     """The job in the form that handlers take, with `params` as a text or as JSON. It has no lease, because the HTTP
     call itself is the delivery."""
     text = msgspec.json.encode(work.params)
@@ -242,7 +242,7 @@ def _held(work: Work, as_text: bool) -> LeasedJob:
 def _invoked(handler: Handler, work: Work) -> bool:
     """Call one handler and return whether it succeeded. Failures are logged, as in the original. A task must not end
     the program that runs it: SystemExit is a failure too, and so is KeyboardInterrupt if only the task can raise it."""
-    job = _held(work, handler.read is None or takes_texts(handler.read))
+    job = _leased_job(work, handler.read is None or takes_texts(handler.read))
     try:
         result = call_here(handler, job, Context(job, _NoLease()))
     except BaseException as raised:

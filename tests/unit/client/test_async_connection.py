@@ -63,6 +63,24 @@ def test_an_answer_on_its_way_when_the_exchange_is_cancelled_still_arrives(at: s
     run(server, scenario)
 
 
+def test_an_answer_that_arrives_in_the_same_turn_as_the_cancellation_is_not_lost() -> None:
+    async def server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async def scenario(connection: AsyncConnection) -> None:
+        exchange = asyncio.ensure_future(connection.exchange(REQUEST))
+        await asyncio.sleep(0)
+        connection.data_received(ANSWER)
+        exchange.cancel()
+        await asyncio.wait({exchange})
+        assert exchange.cancelled()
+        response = await connection.leave(10)
+        assert response is not None
+        assert response.body == b"ok"
+
+    run(server, scenario)
+
+
 def test_a_server_that_ends_the_connection_leaves_no_answer() -> None:
     async def server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
