@@ -20,6 +20,8 @@ Do = Callable[[Callable[[Queue], Coroutine[Any, Any, None]]], None]
 class JobLease(LeaseRenewal[LeasedJob]):
     """The lease of one running job, as its handler sees it (`context.HandlerLease`)."""
 
+    __slots__ = ("_leases", "lease_until_ms")
+
     def __init__(self, job: LeasedJob, leases: Leases) -> None:
         super().__init__(job, leases.lease_ms)
         self.lease_until_ms = job.lease_until_ms
