@@ -1,6 +1,6 @@
 """The clients of the row `crowd`: a good client, and its company of pipelining clients, slow ones, or a busy loop.
 
-Each role is its own process. Standard library only, started with `-S -E` like the load generator (load.py).
+Each role is its own process, started with `-S -E` like the load generator (load.py), and uses its sockets and requests.
 
     python -S -E company.py good PORT SECONDS        one send every 5 ms on one connection; prints the latencies in ms
     python -S -E company.py pipelining PORT SECONDS  100 connections, 32 requests ahead on each
@@ -18,24 +18,25 @@ import socket
 import sys
 import time
 
+import load  # beside this file, which is started as a program
+
 PIPELINING, AHEAD, SLOW = 100, 32, 2_000
 PAUSE_S = 0.005
 SLICE_S = 0.005
-REQUEST = (
-    b"POST /v1/topics/%b/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-    b"Content-Type: application/json\r\nContent-Length: 143\r\n\r\n"
-    b'{"delay_ms":3600000,"body":"' + b"x" * 113 + b'"}'
-)
+BODY = b'{"delay_ms":3600000,"body":"' + b"x" * 113 + b'"}'
 
 
 def connected(port: int) -> socket.socket:
-    sock = socket.create_connection(("127.0.0.1", port), 30)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock
+    return load.connect({"socket": "", "port": port})
+
+
+def send(port: int, topic: str) -> bytes:
+    """One send as bytes."""
+    return load.fixed(load.head({"port": port}, f"/v1/topics/{topic}/jobs"), BODY)
 
 
 def good(port: int, seconds: float) -> list[float]:
-    sock, request = connected(port), REQUEST % b"good"
+    sock, request = connected(port), send(port, "good")
     latencies_ms: list[float] = []
     until_s = time.monotonic() + seconds
     while time.monotonic() < until_s:
@@ -51,7 +52,7 @@ def good(port: int, seconds: float) -> list[float]:
 
 def pipelining(port: int, seconds: float) -> int:
     """Each connection sends the next requests when the previous ones are answered."""
-    ahead = REQUEST % b"crowd" * AHEAD
+    ahead = send(port, "crowd") * AHEAD
     poller, socks, due, done = select.epoll(), {}, {}, 0
     for _ in range(PIPELINING):
         sock = connected(port)
@@ -75,7 +76,7 @@ def pipelining(port: int, seconds: float) -> int:
 
 def slow(port: int, seconds: float) -> int:
     """One byte a second per connection. The server closes one whose head takes too long; a new one replaces it."""
-    request, done = REQUEST % b"slow", 0
+    request, done = send(port, "slow"), 0
     socks: list[tuple[socket.socket, int]] = [(connected(port), 0) for _ in range(SLOW)]
     until_s = time.monotonic() + seconds
     place = 0

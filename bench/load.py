@@ -217,8 +217,8 @@ def consumers(orders: dict[str, Any], tally: Tally) -> Talk:
         for job in jobs:
             script_ms.append(job["lease_until_ms"] - lease_ms - job["due_at_ms"])
             client_us.append(now_us - job["due_at_ms"] * 1000)
-        held = ",".join(f'{{"id":"{job["id"]}","lease":"{job["lease"]}"}}' for job in jobs)
-        answer = yield fixed(ack_head, b'{"jobs":[%b]}' % held.encode())
+        leases = ",".join(f'{{"id":"{job["id"]}","lease":"{job["lease"]}"}}' for job in jobs)
+        answer = yield fixed(ack_head, b'{"jobs":[%b]}' % leases.encode())
         if answer[9:12] == b"200":
             tally.done += len(jobs)
         else:
@@ -256,7 +256,7 @@ def is_whole_resp(data: bytes) -> bool:
     return data.endswith(b"\r\n")
 
 
-class Wire:
+class Connection:
     """A socket and its conversation. `rest` holds the received part of an incomplete answer."""
 
     __slots__ = ("answered", "recv", "rest", "send", "sock")
@@ -279,34 +279,34 @@ def connect(orders: dict[str, Any]) -> socket.socket:
     return sock
 
 
-def push(wire: Wire, request: bytes) -> None:
+def push(connection: Connection, request: bytes) -> None:
     """Send a request. All but the largest fit into the kernel's buffer; for those, blocking is fine."""
-    sent = wire.send(request)
+    sent = connection.send(request)
     if sent < len(request):
-        wire.sock.setblocking(True)
-        wire.sock.sendall(request[sent:])
-        wire.sock.setblocking(False)
+        connection.sock.setblocking(True)
+        connection.sock.sendall(request[sent:])
+        connection.sock.setblocking(False)
 
 
 def run(orders: dict[str, Any]) -> dict[str, Any]:
     """Run all connections at once, for a time or until the quota is done. The first `warm_s` are not counted."""
     tally = Tally(orders["count"])
     is_whole = is_whole_resp if orders["work"] == "set" else is_whole_http
-    poller, wires = select.epoll(), dict[int, Wire]()
+    poller, open_connections = select.epoll(), dict[int, Connection]()
     socks = [connect(orders) for _ in range(orders["connections"])]
     begun_s = time.perf_counter()
     for sock in socks:
         sock.setblocking(False)
         talk = WORK[orders["work"]](orders, tally)
-        wire = Wire(sock, talk)
+        connection = Connection(sock, talk)
         request = next(talk, None)
         if request is None:
             continue
-        wires[sock.fileno()] = wire
+        open_connections[sock.fileno()] = connection
         poller.register(sock, select.EPOLLIN)
-        push(wire, request)
+        push(connection, request)
     done_before, from_s, cold = 0, begun_s, orders["warm_s"] > 0
-    for now_s in turns(poller, wires, is_whole, tally):
+    for now_s in turns(poller, open_connections, is_whole, tally):
         if cold and now_s - begun_s >= orders["warm_s"]:
             done_before, from_s, cold = tally.done, now_s, False
         if orders["seconds"] and not cold and now_s - from_s >= orders["seconds"]:
@@ -317,11 +317,11 @@ def run(orders: dict[str, Any]) -> dict[str, Any]:
 
 
 def turns(
-    poller: select.epoll, wires: dict[int, Wire], is_whole: Callable[[bytes], bool], tally: Tally
+    poller: select.epoll, open_connections: dict[int, Connection], is_whole: Callable[[bytes], bool], tally: Tally
 ) -> Iterator[float]:
     """Move bytes and yield the time after every turn of the loop. Ends when all conversations have ended."""
     heard_s = time.perf_counter()
-    while wires:
+    while open_connections:
         events = poller.poll(PATIENCE_S)
         now_s = time.perf_counter()
         if not events and now_s - heard_s >= PATIENCE_S:
@@ -329,23 +329,23 @@ def turns(
             return
         heard_s = now_s
         for fd, _ in events:
-            wire = wires[fd]
-            data = wire.recv(READ_BYTES)
+            connection = open_connections[fd]
+            data = connection.recv(READ_BYTES)
             if not data:
                 tally.failed(b"the server closed the connection")
-                del wires[fd]
+                del open_connections[fd]
                 poller.unregister(fd)
                 continue
-            if wire.rest:
-                data = wire.rest + data
+            if connection.rest:
+                data = connection.rest + data
             if not is_whole(data):
-                wire.rest = data
+                connection.rest = data
                 continue
-            wire.rest = b""
+            connection.rest = b""
             try:
-                push(wire, wire.answered(data))
+                push(connection, connection.answered(data))
             except StopIteration:
-                del wires[fd]
+                del open_connections[fd]
                 poller.unregister(fd)
         yield now_s
 

@@ -16,6 +16,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dueline.cli.bench_load import nearest_rank
+
 RESULTS = Path(__file__).with_name("results")
 
 
@@ -97,9 +99,8 @@ def shown(figure: float | None) -> str:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which this share lies (nearest rank)."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, max(0, math.ceil(share * len(ordered)) - 1))]
+    """The value below which this share lies (nearest rank), as `dueline bench` computes it."""
+    return nearest_rank(sorted(values), share)
 
 
 def middle(values: Sequence[float]) -> float:

@@ -16,6 +16,8 @@ from typing import Any, cast
 
 import msgspec
 
+from dueline.client.connection import Connection
+from dueline.client.http1 import BadAnswer, request_bytes
 from dueline.testing.process import descendants, free_port
 
 from .broken import Broken
@@ -23,9 +25,10 @@ from .broken import Broken
 DUELINE = (sys.executable, "-c", "from dueline.cli.main import main; main()")
 READY_S = 120.0
 STOP_S = 20.0
+CALL_S = 120.0
 
 
-class StoreLine:
+class StoreConnection:
     """A plain connection to the store, for statistics and settings. One command at a time."""
 
     def __init__(self, path: Path) -> None:
@@ -74,29 +77,21 @@ class StoreLine:
 
 
 class Client:
-    """Blocking HTTP for the few calls that are not the load. One keep-alive connection."""
+    """Calls that are not the load, on one of the SDK's connections. A call may be started now and finished later."""
 
     def __init__(self, port: int) -> None:
-        self.port = port
-        self._sock = socket.create_connection(("127.0.0.1", port), 120)
-        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connection = Connection("127.0.0.1", port, CALL_S)
 
     def start(self, method: str, path: str, value: object = None) -> None:
         """Write a request."""
         body = b"" if value is None else msgspec.json.encode(value)
-        head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        self._sock.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        headers = {"Host": "127.0.0.1", "Content-Type": "application/json"}
+        self._connection.send(request_bytes(method, path, headers, body), time.monotonic() + CALL_S)
 
     def finish(self) -> tuple[int, Any]:
         """Read its answer: status and value. Raises ConnectionError when the server closes first."""
-        data = b""
-        while (end := data.find(b"\r\n\r\n")) < 0:
-            data += self._more()
-        at = data.index(b"ontent-length: ") + 15
-        length = int(data[at : data.index(b"\r", at)])
-        while len(data) < end + 4 + length:
-            data += self._more()
-        return int(data[9:12]), msgspec.json.decode(data[end + 4 :]) if length else None
+        response = self._connection.receive(time.monotonic() + CALL_S)
+        return response.status, msgspec.json.decode(response.body) if response.body else None
 
     def call(self, method: str, path: str, value: object = None) -> Any:
         """A whole call that has to succeed."""
@@ -107,13 +102,7 @@ class Client:
         return answer
 
     def close(self) -> None:
-        self._sock.close()
-
-    def _more(self) -> bytes:
-        data = self._sock.recv(65536)
-        if not data:
-            raise ConnectionResetError("the server closed the connection")
-        return data
+        self._connection.close()
 
 
 class Server:
@@ -132,7 +121,7 @@ class Server:
         where = ["--store", store] if store else ["--data", str(data)]
         self._command = command or (*DUELINE, "serve", "--listen", f"127.0.0.1:{self.port}", *where)
         self._process: subprocess.Popen[bytes] | None = None
-        self._lines: list[StoreLine] = []
+        self._store_connections: list[StoreConnection] = []
         self._output = data.with_name(f"{data.name}.out")
 
     @property
@@ -174,16 +163,16 @@ class Server:
         try:
             client.start("GET", "/readyz")
             return client.finish()[0] == 200
-        except (OSError, ValueError):
+        except (OSError, ValueError, BadAnswer):
             return False
         finally:
             client.close()
 
     def stop(self) -> None:
         """Send SIGTERM, and after a while SIGKILL to its process group. Safe at any time."""
-        for line in self._lines:
-            line.close()
-        self._lines.clear()
+        for connection in self._store_connections:
+            connection.close()
+        self._store_connections.clear()
         process, self._process = self._process, None
         if process is None or process.poll() is not None:
             return
@@ -203,10 +192,10 @@ class Server:
                 os.kill(pid, signal.SIGKILL)
         process.wait()
 
-    def store(self) -> StoreLine:
-        line = StoreLine(self.socket_path)
-        self._lines.append(line)
-        return line
+    def store(self) -> StoreConnection:
+        connection = StoreConnection(self.socket_path)
+        self._store_connections.append(connection)
+        return connection
 
     def client(self) -> Client:
         return Client(self.port)

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
+from dueline.parent_death import ends_with_parent
 from dueline.store.valkey.embedded_files import default_binary
-from dueline.store.valkey.parent_death import ends_with_parent
 from dueline.testing.process import free_port
 
 from ..broken import Broken

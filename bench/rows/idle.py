@@ -6,7 +6,7 @@ import time
 
 from ..loading import Orders, run
 from ..report import Line, below
-from ..servers import StoreLine, cpu_s, descendants, server
+from ..servers import StoreConnection, cpu_s, descendants, server
 from ..sizes import Sizes
 
 CALM_PER_S = 20
@@ -37,7 +37,7 @@ def idle(sizes: Sizes) -> list[Line]:
     ]
 
 
-def _until_calm(store: StoreLine) -> float:
+def _until_calm(store: StoreConnection) -> float:
     """Wait until the work caused by the sends is done. A store that does not become idle is measured as it is."""
     begun_s = time.monotonic()
     while time.monotonic() - begun_s < CALM_WITHIN_S:

@@ -13,7 +13,7 @@ import msgspec
 from ..broken import Broken
 from ..loading import Orders, run
 from ..report import Line, Target, at_most
-from ..servers import StoreLine, server
+from ..servers import StoreConnection, server
 from ..sizes import Sizes
 
 STILL_S = 1.0
@@ -82,7 +82,7 @@ def _measure(case: _Case, count: int) -> list[Line]:
     ]
 
 
-def _still(store: StoreLine) -> tuple[int, int]:
+def _still(store: StoreConnection) -> tuple[int, int]:
     """(used, resident) once the store is idle: no rewrite, no growing table, buffers released."""
     deadline_s = time.monotonic() + WAIT_S
     last = -1

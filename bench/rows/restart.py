@@ -11,7 +11,7 @@ import time
 from ..broken import Broken
 from ..loading import Orders, run
 from ..report import Line, at_most, middle
-from ..servers import Client, Server, StoreLine, folder
+from ..servers import Client, Server, StoreConnection, folder
 from ..sizes import Sizes
 
 PROMISED_JOBS = 1_000_000
@@ -63,7 +63,7 @@ def _bulk(one: Server, count: int) -> None:
     run(Orders("bulk", port=one.port, connections=4, count=count, jobs_per_call=500))
 
 
-def _size(store: StoreLine, name: str) -> int:
+def _size(store: StoreConnection, name: str) -> int:
     return store.number(name)
 
 

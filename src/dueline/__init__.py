@@ -72,7 +72,7 @@ __all__ = [
     "new_job",
 ]
 
-_HOMES = {
+_MODULES = {
     "client.async_client": ("AsyncClient",),
     "client.client": ("Client",),
     "client.calls": ("Leased", "NewJob"),
@@ -88,8 +88,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    home = next((home for home, names in _HOMES.items() if name in names), "client.errors")
-    value = getattr(import_module(f".{home}", __name__), name)
+    module = next((module for module, names in _MODULES.items() if name in names), "client.errors")
+    value = getattr(import_module(f".{module}", __name__), name)
     globals()[name] = value
     return value
 

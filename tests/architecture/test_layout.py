@@ -19,8 +19,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "_version": set(),
     "durations": set(),
     "metrics": set(),
+    "parent_death": set(),
+    "lease_renewal": {"engine.timer"},  # the type only
     "engine": {"durations", "metrics"},
-    "store": {"engine", "_version"},
+    "store": {"engine", "parent_death", "_version"},
     # A protocol whose deliveries are calls of its own brings the courier that makes them: for that a dialect knows what
     # couriers are told and answer, which are values without I/O. Not the dispatcher, nor who calls, nor a registry.
     "dialects": {
@@ -29,20 +31,27 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "telemetry": {"engine", "metrics", "_version"},
     "config": {"engine", "_version"},
-    "push": {"engine", "_version"},
+    "push": {"engine", "lease_renewal", "_version"},
     "runtime": {"engine", "store", "config"},
-    "server": {"engine", "metrics", "store", "runtime", "dialects", "push", "telemetry", "config", "_version"},
+    "server": {
+        *("engine", "metrics", "store", "runtime", "dialects", "push", "telemetry", "config"),
+        *("parent_death", "_version"),
+    },
     "client": {"durations", "_version"},
-    # the store in worker/direct.py only
-    "worker": {"client", "engine", "metrics", "store", "runtime", "durations", "_version"},
+    "worker": {
+        *("client", "engine", "metrics", "store", "runtime", "durations"),
+        *("lease_renewal", "parent_death", "_version"),
+    },  # the store in worker/direct.py only
     "cli": {"client", "config", "server", "runtime", "store", "engine", "worker", "_version"},
     "exfe": {"engine", "_version"},
     "integrations": {"client", "worker", "server", "dialects", "config", "runtime", "_version"},
-    "testing": {"client", "worker", "dialects", "server", "runtime", "store", "engine", "_version"},
+    "testing": {"client", "worker", "dialects", "server", "runtime", "store", "engine", "parent_death", "_version"},
 }
 MAY_USE = {
     "durations": set(),
     "metrics": {"msgspec"},
+    "lease_renewal": set(),
+    "parent_death": set(),
     "engine": {"msgspec"},
     "client": {"msgspec"},
 }  # packages that are not Python's own, where they are few
@@ -167,7 +176,10 @@ def test_importing_dueline_loads_neither_server_nor_store() -> None:
     [
         ("import dueline", {"_version"}),
         ("from dueline import Client", {"_version", "client", "durations"}),
-        ("from dueline import Client, AsyncClient, Worker", {"_version", "client", "durations", "metrics", "worker"}),
+        (
+            "from dueline import Client, AsyncClient, Worker",
+            {"_version", "client", "durations", "lease_renewal", "metrics", "parent_death", "worker"},
+        ),
     ],
 )
 def test_a_name_of_dueline_loads_only_the_packages_that_it_needs(code: str, loaded: set[str]) -> None:

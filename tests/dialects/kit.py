@@ -22,6 +22,8 @@ from urllib.parse import quote
 
 from dueline.testing.process import ServerProcess
 
+from ..kit.raw_http import Answer, RawClient, connect
+
 T = TypeVar("T")
 PATIENCE_S = 60.0
 LOOK_S = 0.02
@@ -49,22 +51,12 @@ class Runner:
         self._loop.close()
 
 
-@dataclass(frozen=True)
-class Answer:
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    def json(self) -> Any:
-        return json.loads(self.body)
-
-
 class Client:
     """One keep-alive connection. It is never opened a second time: a server that closes it is found out."""
 
     def __init__(self, port: int) -> None:
         self._port = port
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._client: RawClient | None = None
 
     async def ask(
         self, method: str, target: str, body: bytes = b"", headers: Mapping[str, str] | None = None
@@ -75,20 +67,14 @@ class Client:
 
     async def raw(self, data: bytes) -> Answer:
         """Send these very bytes, read one answer."""
-        if self._streams is None:
-            self._streams = await asyncio.open_connection("127.0.0.1", self._port)
-        reader, writer = self._streams
+        if self._client is None:
+            self._client = await connect(self._port)
         async with asyncio.timeout(PATIENCE_S):
-            writer.write(data)
-            await writer.drain()
-            lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-            found = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:-2])}
-            body = await reader.readexactly(int(found.get("content-length", 0)))
-        return Answer(int(lines[0].split(" ")[1]), found, body)
+            return await self._client.ask(data)
 
     def close(self) -> None:
-        if self._streams is not None:
-            self._streams[1].transport.abort()
+        if self._client is not None:
+            self._client.close()
 
 
 @dataclass

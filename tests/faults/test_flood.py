@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from dueline.store.valkey.store import ValkeyStore
+from tools.faults.connection import Connection
 
 from ..kit.valkey import PrivateValkey
 from .broken import served
@@ -13,16 +14,11 @@ from .broken import served
 
 async def send(address: tuple[str, int], body_bytes: int) -> int:
     """One send by a client of its own; the status of the answer."""
-    reader, writer = await asyncio.open_connection(*address)
+    connection = Connection(*address)
     body = b'{"delay_ms":60000,"body":"' + b"x" * body_bytes + b'"}'
-    head = (
-        b"POST /v1/topics/t/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        b"Content-Length: %d\r\nConnection: close\r\n\r\n"
-    )
-    writer.write(head % len(body) + body)
-    answer = await reader.read()
-    writer.close()
-    return int(answer[9:12])
+    answer = await connection.request("POST", "/v1/topics/t/jobs", body, timeout_s=30)
+    connection.close()
+    return answer.status
 
 
 def test_a_quiet_sender_is_not_refused_on_a_flooded_topic(private_valkey: PrivateValkey) -> None:

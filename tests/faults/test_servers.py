@@ -12,11 +12,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from dueline.client.results import LeasedJob
 from dueline.testing.checker import check
 from dueline.testing.history import Outcome, Recorder
 from tools.faults.connection import Connection
 from tools.faults.load import Load, Plan
-from tools.faults.recording_client import Job, Lease, RecordingClient
+from tools.faults.recording_client import Job, RecordingClient
 
 from ..kit.valkey import PrivateValkey
 from .kit import Rig, shared_servers
@@ -101,7 +102,7 @@ def test_a_poll_parked_on_one_server_is_woken_by_a_send_on_the_other_and_a_pause
     rig.run(run())
 
 
-async def late_ack(recording_client: RecordingClient, lease: Lease):
+async def late_ack(recording_client: RecordingClient, lease: LeasedJob):
     return (await recording_client.ack([lease]))[0]
 
 
@@ -167,12 +168,12 @@ def test_a_poll_whose_client_is_gone_takes_no_job(rig: Rig) -> None:
         for connection in gone:
             connection.close()
         await sender.send("gone", [Job(str(n), b"1") for n in range(60)])
-        found: list[Lease] = []
+        found: list[LeasedJob] = []
         async with asyncio.timeout(15):
             while len(found) < 60:
                 found += await sender.pull("gone", max=60, lease_ms=60_000, wait_ms=5_000) or []
         assert {lease.attempt for lease in found} == {1}, "a client that was gone cost an attempt"
-        sender.close()
+        await sender.close()
 
     rig.run(run())
 

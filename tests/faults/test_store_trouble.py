@@ -104,7 +104,7 @@ def test_a_full_store_refuses_sends_and_drains(rig: Rig, own_valkey: PrivateValk
         assert report.deliveries == report.sends_ok > 100, "each once, and none that was refused"
         recording_client = RecordingClient("after", *server.address, recorder)
         assert [v.outcome for v in await recording_client.send(plan.topics[0], [Job("after", b"1")])] == [Outcome.OK]
-        recording_client.close()
+        await recording_client.close()
         await load.stop()
         operator.config_set("maxmemory", 0)
 

@@ -129,7 +129,7 @@ def test_a_connection_that_was_not_used_for_long_is_not_trusted(
         one.send("t", 1)
         one.send("t", 1)
         assert server.connections == 1
-        monkeypatch.setattr(f"{kind.__module__}.IDLE_S", -1.0)  # any time is long
+        monkeypatch.setattr(f"{kind.__module__.removesuffix('client')}connection.IDLE_S", -1.0)  # any time is long
         one.send("t", 1)
         assert server.connections == 2
 

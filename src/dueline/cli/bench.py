@@ -14,7 +14,7 @@ from ..client import calls
 from ..client.errors import Conflict, NotFound, Unreachable
 from . import tables
 from .bench_load import LatenessRun, Measured, Plan, Progress, run_roundtrip, run_send
-from .bench_wire import ServerTarget, Target
+from .bench_target import ServerTarget, Target
 from .session import FAILURE, Session, connected, is_server
 
 MOST_JOBS = 10_000_000

@@ -13,14 +13,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 from msgspec import Raw
 
 from ..client import Lease, NewJob, calls
 from ..client import results as r
-from .bench_wire import Asking, Target
+from .bench_target import Target, TargetConnection
 
 Progress = Callable[[int], None]
 LEAD_MS = 1_000  # between the first send and the first due time of a lateness run
@@ -78,7 +78,7 @@ class Tally:
         self._progress(self.done + self.refused)
 
 
-def percentile(sorted_ms: list[float], part: float) -> float:
+def nearest_rank(sorted_ms: Sequence[float], part: float) -> float:
     """The smallest value that is at least as large as `part` of all values; 0 if there are none."""
     if not sorted_ms:
         return 0.0
@@ -97,9 +97,9 @@ def measured(bench: str, plan: Plan, tally: Tally, seconds: float) -> Measured:
         refused=tally.refused,
         seconds=round(seconds, 3),
         jobs_per_s=round(tally.done / seconds, 1) if seconds else 0.0,
-        p50_ms=round(percentile(ordered, 0.50), 3),
-        p90_ms=round(percentile(ordered, 0.90), 3),
-        p99_ms=round(percentile(ordered, 0.99), 3),
+        p50_ms=round(nearest_rank(ordered, 0.50), 3),
+        p90_ms=round(nearest_rank(ordered, 0.90), 3),
+        p99_ms=round(nearest_rank(ordered, 0.99), 3),
         max_ms=round(ordered[-1], 3) if ordered else 0.0,
     )
 
@@ -110,18 +110,18 @@ async def run_send(target: Target, plan: Plan, progress: Progress) -> Measured:
     left = iter(range(0, plan.jobs, plan.batch))
     body = body_of(plan.body_bytes)
 
-    async def sender(wire: Asking) -> None:
+    async def sender(connection: TargetConnection) -> None:
         for first in left:
             many = [_job(body, 3_600_000) for _ in range(min(plan.batch, plan.jobs - first))]
             call = calls.send(plan.topic, many[0]) if plan.batch == 1 else calls.send_many(plan.topic, many)
             begun = time.perf_counter()
-            status, _ = await wire.ask(target.request(call))
+            status, _ = await connection.ask(target.request(call))
             if 200 <= status < 300:
                 tally.add(len(many), (time.perf_counter() - begun) * 1000)
             else:
                 tally.refuse(len(many))
 
-    seconds = await _on_wires(target, plan.connections, sender)
+    seconds = await _on_connections(target, plan.connections, sender)
     return measured("send", plan, tally, seconds)
 
 
@@ -132,26 +132,26 @@ async def run_roundtrip(target: Target, plan: Plan, progress: Progress) -> Measu
     body = body_of(plan.body_bytes)
     pull = target.request(calls.pull([plan.topic], 1, 30_000, POLL_MS))
 
-    async def worker(wire: Asking) -> None:
+    async def worker(connection: TargetConnection) -> None:
         for _ in left:
             begun = time.perf_counter()
-            status, _raw = await wire.ask(target.request(calls.send(plan.topic, _job(body, 0))))
+            status, _raw = await connection.ask(target.request(calls.send(plan.topic, _job(body, 0))))
             if status != 201:
                 tally.refuse(1)
                 continue
-            status, raw = await wire.ask(pull)
-            held = msgspec.json.decode(raw, type=r.LeasedJobs).jobs if status == 200 else ()
-            if not held:
+            status, raw = await connection.ask(pull)
+            leased = msgspec.json.decode(raw, type=r.LeasedJobs).jobs if status == 200 else ()
+            if not leased:
                 tally.refuse(1)
                 continue
-            ack = calls.ack(plan.topic, [Lease(job.id, job.lease) for job in held])
-            status, _raw = await wire.ask(target.request(ack))
+            ack = calls.ack(plan.topic, [Lease(job.id, job.lease) for job in leased])
+            status, _raw = await connection.ask(target.request(ack))
             if status == 200:
                 tally.add(1, (time.perf_counter() - begun) * 1000)
             else:
                 tally.refuse(1)
 
-    seconds = await _on_wires(target, plan.connections, worker)
+    seconds = await _on_connections(target, plan.connections, worker)
     return measured("roundtrip", plan, tally, seconds)
 
 
@@ -171,9 +171,9 @@ class LatenessRun:
 
     async def run(self) -> Measured:
         begun = time.perf_counter()
-        polls = [asyncio.create_task(self._with_wire(self._poll)) for _ in range(self._plan.connections)]
+        polls = [asyncio.create_task(self._connected(self._poll)) for _ in range(self._plan.connections)]
         try:
-            await self._with_wire(self._send_all)
+            await self._connected(self._send_all)
             self._sending = False
             await asyncio.gather(*polls)
         finally:
@@ -184,14 +184,14 @@ class LatenessRun:
         lost = self._sent - len(self._seen)
         return msgspec.structs.replace(found, early=self._early, duplicates=self._duplicates, lost=lost)
 
-    async def _with_wire(self, work: Callable[[Asking], Awaitable[None]]) -> None:
-        wire = await self._target.connect()
+    async def _connected(self, work: Callable[[TargetConnection], Awaitable[None]]) -> None:
+        connection = await self._target.connect()
         try:
-            await work(wire)
+            await work(connection)
         finally:
-            wire.close()
+            connection.close()
 
-    async def _send_all(self, wire: Asking) -> None:
+    async def _send_all(self, connection: TargetConnection) -> None:
         """Send all jobs, in batches that stay ahead of the due times by at least the lead."""
         plan, body = self._plan, body_of(self._plan.body_bytes)
         origin = time.perf_counter()
@@ -205,7 +205,7 @@ class LatenessRun:
             begun_ns = time.monotonic_ns()
             for job in jobs:
                 self._not_before_ns[job.id or ""] = begun_ns + (job.delay_ms or 0) * 1_000_000
-            status, raw = await wire.ask(self._target.request(calls.send_many(plan.topic, jobs)))
+            status, raw = await connection.ask(self._target.request(calls.send_many(plan.topic, jobs)))
             if not 200 <= status < 300:
                 self._tally.refuse(len(jobs))
                 continue
@@ -214,20 +214,20 @@ class LatenessRun:
             self._sent += len(taken)
             self._last_due_ms = max([self._last_due_ms, *(item.due_at_ms or 0 for item in taken)])
 
-    async def _poll(self, wire: Asking) -> None:
+    async def _poll(self, connection: TargetConnection) -> None:
         """Pull and ack until every accepted job has arrived, or until none arrives long after the last due time."""
         pull = self._target.request(calls.pull([self._plan.topic], PULL_MAX, 30_000, POLL_MS))
         while self._sending or len(self._seen) < self._sent:
-            status, raw = await wire.ask(pull)
+            status, raw = await connection.ask(pull)
             at_ns, at_ms = time.monotonic_ns(), time.time_ns() / 1e6
-            held = msgspec.json.decode(raw, type=r.LeasedJobs).jobs if status == 200 else ()
-            if not held and not self._sending and at_ms > self._last_due_ms + 2 * POLL_MS:
+            leased = msgspec.json.decode(raw, type=r.LeasedJobs).jobs if status == 200 else ()
+            if not leased and not self._sending and at_ms > self._last_due_ms + 2 * POLL_MS:
                 return
-            for job in held:
+            for job in leased:
                 self._arrived(job, at_ns, at_ms)
-            if held:
-                ack = calls.ack(self._plan.topic, [Lease(job.id, job.lease) for job in held])
-                await wire.ask(self._target.request(ack))
+            if leased:
+                ack = calls.ack(self._plan.topic, [Lease(job.id, job.lease) for job in leased])
+                await connection.ask(self._target.request(ack))
 
     def _arrived(self, job: r.LeasedJob, at_ns: int, at_ms: float) -> None:
         if job.id in self._seen:
@@ -239,16 +239,18 @@ class LatenessRun:
         self._tally.add(1, at_ms - job.due_at_ms)
 
 
-async def _on_wires(target: Target, connections: int, work: Callable[[Asking], Awaitable[None]]) -> float:
+async def _on_connections(
+    target: Target, connections: int, work: Callable[[TargetConnection], Awaitable[None]]
+) -> float:
     """Run `work` on every connection concurrently. Returns the seconds it took, without the time to connect."""
-    wires = [await target.connect() for _ in range(connections)]
+    opened = [await target.connect() for _ in range(connections)]
     try:
         begun = time.perf_counter()
-        await asyncio.gather(*(work(wire) for wire in wires))
+        await asyncio.gather(*(work(connection) for connection in opened))
         return time.perf_counter() - begun
     finally:
-        for wire in wires:
-            wire.close()
+        for connection in opened:
+            connection.close()
 
 
 def body_of(size_bytes: int) -> Raw:

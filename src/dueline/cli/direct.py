@@ -75,7 +75,7 @@ class StoreClient(Client):
 
 
 class StoreTarget:
-    """A load generator's target (bench_wire.Target). All its connections share one store client."""
+    """A load generator's target (bench_target.Target). All its connections share one store client."""
 
     def __init__(self, client: StoreClient) -> None:
         self._client = client

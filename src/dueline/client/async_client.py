@@ -13,12 +13,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from .address import Address, address_of, log, using
+from .address import address_of, log, using
 from .api import Api
+from .async_connection import AsyncConnection, connect
 from .calls import Answer, Call, read_answer
-from .client import DEFAULT_TIMEOUT_S, IDLE_S, connect_error, reason_of, secured
-from .errors import DuelineApiError, ServerFault, UnknownOutcome, Unreachable
-from .http1 import BadAnswer, Response, ResponseReader
+from .client import DEFAULT_TIMEOUT_S
+from .connection import connect_error, exchange_error, secured
+from .errors import DuelineApiError
+from .http1 import BadAnswer, Response
 from .method import Pages, Plan
 from .patience import Patience, Tries
 
@@ -128,33 +130,25 @@ class AsyncClient(Api):
 
     async def _exchange(self, pool: _Pool, request: bytes, timeout_s: float) -> Response:
         """One try on one connection, which is kept only after a complete answer."""
-        link: _Link | None = None
+        connection: AsyncConnection | None = None
         kept = False
         try:
             async with asyncio.timeout(timeout_s):
-                link = pool.take() or await self._connected()
-                response = await link.exchange(request)
+                connection = pool.take() or await self._connected()
+                response = await connection.exchange(request)
             kept = response.reusable
             return response
-        except TimeoutError as late:
-            if link is None:
-                raise Unreachable("unreachable", f"{self.url} was not reached within {timeout_s:g} s") from late
-            raise UnknownOutcome("unknown_outcome", f"{self.url} did not answer within {timeout_s:g} s") from late
-        except OSError as lost:
-            raise UnknownOutcome(
-                "unknown_outcome", f"the connection to {self.url} broke before the answer came: {reason_of(lost)}"
-            ) from lost
-        except BadAnswer as wrong:
-            raise ServerFault("bad_answer", f"{wrong}. Is {self.url} the address of a Dueline server?") from wrong
+        except (OSError, BadAnswer) as error:
+            raise exchange_error(self.url, error, timeout_s, connection is not None) from error
         finally:
-            if link is not None:
-                pool.give(link) if kept else link.abort()
+            if connection is not None:
+                pool.give(connection) if kept else connection.abort()
 
-    async def _connected(self) -> _Link:
+    async def _connected(self) -> AsyncConnection:
         if self._address.secure:
             self._tls = secured(self._tls)
         try:
-            return await _connect(self._address, self._tls)
+            return await connect(self._address.host, self._address.port, self._tls)
         except TimeoutError:
             raise
         except OSError as refused:
@@ -176,103 +170,21 @@ class _Pool:
     def __init__(self, loop: asyncio.AbstractEventLoop, max_connections: int) -> None:
         self.loop = loop
         self.places = asyncio.Semaphore(max_connections)
-        self._idle: deque[_Link] = deque()
+        self._idle: deque[AsyncConnection] = deque()
 
-    def take(self) -> _Link | None:
+    def take(self) -> AsyncConnection | None:
         """The most recently used idle connection that still looks usable."""
         while self._idle:
-            link = self._idle.pop()
-            if link.usable():
-                return link
-            link.abort()
+            connection = self._idle.pop()
+            if connection.usable():
+                return connection
+            connection.abort()
         return None
 
-    def give(self, link: _Link) -> None:
-        link.idle_since_s = time.monotonic()
-        self._idle.append(link)
+    def give(self, connection: AsyncConnection) -> None:
+        connection.idle_since_s = time.monotonic()
+        self._idle.append(connection)
 
     def close(self) -> None:
         while self._idle:
             self._idle.pop().abort()
-
-
-class _Link(asyncio.Protocol):
-    """One open connection with at most one outstanding request."""
-
-    def __init__(self) -> None:
-        self.idle_since_s = 0.0
-        self._transport: asyncio.Transport | None = None
-        self._reader: ResponseReader | None = None
-        self._answer: asyncio.Future[Response] | None = None
-        self._lost: Exception | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        if self._reader is None:
-            self.abort()  # data without a request
-            return
-        try:
-            response = self._reader.feed(data)
-        except BadAnswer as wrong:
-            self._fail(wrong)
-        else:
-            self._finish(response)
-
-    def eof_received(self) -> bool:
-        if self._reader is not None:
-            self._finish(self._reader.end())
-        return False
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._lost = exc or ConnectionResetError("the server closed the connection")
-        self._fail(self._lost)
-
-    async def exchange(self, request: bytes) -> Response:
-        """Send a request and wait for its answer. Raises OSError and BadAnswer."""
-        if self._lost is not None or self._transport is None:
-            raise self._lost or ConnectionResetError("the connection is closed")
-        self._reader = ResponseReader()
-        self._answer = asyncio.get_running_loop().create_future()
-        self._transport.write(request)
-        return await self._answer
-
-    def usable(self) -> bool:
-        """Whether it may carry a request. The event loop reports when the server closes it."""
-        fresh = time.monotonic() - self.idle_since_s <= IDLE_S
-        return fresh and self._lost is None and self._transport is not None and not self._transport.is_closing()
-
-    def abort(self) -> None:
-        """Close at once, in any state, without reading what the server still sends."""
-        if self._transport is None:
-            return
-        try:
-            self._transport.abort()
-        except RuntimeError:  # its loop is closed; garbage collection closes the socket
-            pass
-
-    def _finish(self, response: Response | None) -> None:
-        if response is None:
-            return
-        answer, self._answer, self._reader = self._answer, None, None
-        if answer is not None and not answer.done():
-            answer.set_result(response)
-
-    def _fail(self, error: Exception) -> None:
-        answer, self._answer, self._reader = self._answer, None, None
-        if answer is not None and not answer.done():
-            answer.set_exception(error)
-
-
-async def _connect(address: Address, tls: ssl.SSLContext | None) -> _Link:
-    """Connect. Raises OSError."""
-    _, link = await asyncio.get_running_loop().create_connection(
-        _Link,
-        address.host,
-        address.port,
-        ssl=tls,
-        server_hostname=address.host if tls is not None else None,
-    )
-    return link

@@ -7,19 +7,18 @@ whether to retry.
 from __future__ import annotations
 
 import os
-import select
-import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from .address import Address, address_of, log, using
+from .address import address_of, log, using
 from .api import Api
 from .calls import Answer, Call, read_answer
-from .errors import DuelineApiError, ServerFault, UnknownOutcome, Unreachable
-from .http1 import BadAnswer, Response, ResponseReader
+from .connection import Connection, connect_error, exchange_error, secured
+from .errors import DuelineApiError
+from .http1 import BadAnswer, Response
 from .method import Pages, Plan
 from .patience import Patience, Tries
 
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEFAULT_TIMEOUT_S = 10.0
-IDLE_S = 50.0  # idle connections older than this are dropped: a NAT or proxy in between may have forgotten them
-_READ_BYTES = 262_144
 
 
 class Client(Api):
@@ -61,7 +58,7 @@ class Client(Api):
         self._patience = patience
         self._tls = tls if self._address.secure else None
         self._sleep = sleep
-        self._idle: deque[_Connection] = deque()
+        self._idle: deque[Connection] = deque()
         self._pid = os.getpid()
 
     @property
@@ -128,14 +125,8 @@ class Client(Api):
             response = connection.exchange(request, deadline_s)
             kept = response.reusable
             return response
-        except TimeoutError as late:
-            raise UnknownOutcome("unknown_outcome", f"{self.url} did not answer within {timeout_s:g} s") from late
-        except OSError as lost:
-            raise UnknownOutcome(
-                "unknown_outcome", f"the connection to {self.url} broke before the answer came: {reason_of(lost)}"
-            ) from lost
-        except BadAnswer as wrong:
-            raise ServerFault("bad_answer", f"{wrong}. Is {self.url} the address of a Dueline server?") from wrong
+        except (OSError, BadAnswer) as error:
+            raise exchange_error(self.url, error, timeout_s) from error
         finally:
             if kept:
                 connection.idle_since_s = time.monotonic()
@@ -143,7 +134,7 @@ class Client(Api):
             else:
                 connection.close()
 
-    def _connected(self, timeout_s: float) -> _Connection:
+    def _connected(self, timeout_s: float) -> Connection:
         """An idle connection that still looks usable, or a new one."""
         while (connection := self._pop()) is not None:
             if connection.usable():
@@ -152,11 +143,11 @@ class Client(Api):
         if self._address.secure:
             self._tls = secured(self._tls)
         try:
-            return _Connection(self._address, timeout_s, self._tls)
+            return Connection(self._address.host, self._address.port, timeout_s, self._tls)
         except OSError as refused:
             raise connect_error(self.url, refused) from refused
 
-    def _pop(self) -> _Connection | None:
+    def _pop(self) -> Connection | None:
         """The most recently used idle connection. Connections inherited from a parent process are never used."""
         if self._pid != os.getpid():
             self._idle, self._pid = deque(), os.getpid()
@@ -164,71 +155,3 @@ class Client(Api):
             return self._idle.pop()
         except IndexError:
             return None
-
-
-class _Connection:
-    """One open socket."""
-
-    def __init__(self, address: Address, timeout_s: float, tls: ssl.SSLContext | None) -> None:
-        """Connect. Raises OSError."""
-        self.idle_since_s = 0.0
-        self._socket = socket.create_connection((address.host, address.port), timeout=timeout_s)
-        try:
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if tls is not None:
-                self._socket = tls.wrap_socket(self._socket, server_hostname=address.host)
-        except BaseException:
-            self._socket.close()
-            raise
-
-    def exchange(self, request: bytes, deadline_s: float) -> Response:
-        """Send a request and read its answer. Raises OSError (TimeoutError at the deadline) and BadAnswer."""
-        self._set_timeout(deadline_s)
-        self._socket.sendall(request)
-        reader = ResponseReader()
-        while True:
-            self._set_timeout(deadline_s)
-            data = self._socket.recv(_READ_BYTES)
-            response = reader.feed(data) if data else reader.end()
-            if response is not None:
-                return response
-            if not data:
-                raise ConnectionResetError("the server closed the connection")
-
-    def usable(self) -> bool:
-        """Whether it may carry a request. If it is readable before any request, the server has closed or broken it."""
-        if time.monotonic() - self.idle_since_s > IDLE_S:
-            return False
-        poller = select.poll()
-        poller.register(self._socket, select.POLLIN)
-        return not poller.poll(0)
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def _set_timeout(self, deadline_s: float) -> None:
-        left_s = deadline_s - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError
-        self._socket.settimeout(left_s)
-
-
-def secured(tls: ssl.SSLContext | None) -> ssl.SSLContext:
-    """The caller's TLS settings, else Python's defaults: certificates and names are checked."""
-    if tls is not None:
-        return tls
-    import ssl
-
-    return ssl.create_default_context()
-
-
-def connect_error(url: str, refused: OSError) -> DuelineApiError:
-    """The error for a failed connect. It is retried, except when the certificate cannot be trusted."""
-    if isinstance(refused, ValueError):  # ssl.SSLCertVerificationError is one
-        return ServerFault("bad_certificate", f"{url} has no certificate that can be trusted: {reason_of(refused)}")
-    return Unreachable("unreachable", f"no server answers at {url}: {reason_of(refused)}")
-
-
-def reason_of(error: Exception) -> str:
-    """A network error in a few words."""
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -60,7 +60,8 @@ class Tries:
 
     @property
     def _deadline_s(self) -> float:
-        return self._patience.deadline_s + self._held_s
+        """0 stays 0, even for a pull that waits: a single try."""
+        return self._patience.deadline_s + self._held_s if self._patience.deadline_s > 0 else 0.0
 
     def wait_s(self, error: DuelineApiError, elapsed_s: float, draw: float | None = None) -> float:
         """The time to wait before the next try, after a try has failed. Raises the final error if there is no next try.

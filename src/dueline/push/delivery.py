@@ -21,17 +21,17 @@ AttemptReport = Callable[[Attempt, str | None], None]
 
 
 class Delivery:
-    """The calls of one job. `told` is called after each one, with the kind of failure if there was no response."""
+    """The calls of one job. `report` is called after each one, with the kind of failure if there was no response."""
 
     def __init__(
-        self, pushing: Pushing, job: LeasedJob, courier: Courier, caller: Caller, hosts: Hosts, told: AttemptReport
+        self, pushing: Pushing, job: LeasedJob, courier: Courier, caller: Caller, hosts: Hosts, report: AttemptReport
     ) -> None:
         self._pushing = pushing
         self._job = job
         self._courier = courier
         self._caller = caller
         self._hosts = hosts
-        self._told = told
+        self._report = report
 
     async def run(self, now_ms: Callable[[], int]) -> Verdict:
         """Make the calls until one ends as anything but RETRY, or none is left. Returns the last verdict."""
@@ -92,7 +92,7 @@ class Delivery:
             error=None if done else verdict.error,
             excerpt=None if done or not excerpt else excerpt,
         )
-        self._told(attempt, failure)
+        self._report(attempt, failure)
         return verdict, status
 
 

@@ -20,8 +20,8 @@ this process, and its result decides.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -32,11 +32,12 @@ from ..engine.job import LeasedJob
 from ..engine.push_log import Attempt
 from ..engine.push_target import Breaker, Pushing
 from ..engine.rounds import Rounds
+from ..engine.store import Code, Extend
 from ..engine.timer import LoopTimer, Timer
+from ..lease_renewal import LeaseRenewal, LeaseRenewals, until_accepted
 from .call import Answer, Call
 from .courier import Courier, Outcome, Verdict
 from .delivery import Delivery, settle
-from .holds import LeaseRenewal, LeaseRenewals
 from .hosts import Hosts
 from .reports import Reports
 from .watch import Unwatched, Watch
@@ -78,8 +79,8 @@ class Dispatcher:
         self._timer = means.timer
         self._name = (pushing.namespace, pushing.topic)
         self._reports = Reports(means.engine.store.pushes, *self._name, means.timer, self.nudge)
-        self._holds = LeaseRenewals(lambda items: self._engine.extend(*self._name, items), means.timer)
-        self._running: dict[asyncio.Task[None], LeaseRenewal] = {}
+        self._renewals = LeaseRenewals[LeaseRenewal[LeasedJob]](self._extend, DuelineError, means.timer)
+        self._running: dict[asyncio.Task[None], LeaseRenewal[LeasedJob]] = {}
         self._calling: set[asyncio.Task[None]] = set()  # those that can still be aborted
         self._parked: asyncio.Task[list[LeasedJob]] | None = None
         back_off = (FIRST_BACK_OFF_S, LAST_BACK_OFF_S)
@@ -129,6 +130,7 @@ class Dispatcher:
                 await asyncio.wait(list(self._running))
             if alarm is not None:
                 alarm.cancel()
+        await self._renewals.stop()
         await self._reports.stop()
         self._means.watch.gone(*self._name)
 
@@ -249,26 +251,32 @@ class Dispatcher:
     # -- one job
 
     def _begin(self, pushing: Pushing, job: LeasedJob, lease_ms: int) -> None:
-        hold = self._holds.take(job, lease_ms)
-        task = asyncio.get_running_loop().create_task(self._push(pushing, hold))
-        self._running[task] = hold
+        renewal = self._renewals.add(LeaseRenewal(job, lease_ms))
+        task = asyncio.get_running_loop().create_task(self._push(pushing, renewal))
+        self._running[task] = renewal
         self._calling.add(task)
         task.add_done_callback(self._ended)
         self._means.watch.in_flight(*self._name, len(self._running))
 
+    async def _extend(self, renewals: Sequence[LeaseRenewal[LeasedJob]]) -> None:
+        items = [Extend(renewal.job.id, renewal.job.lease, renewal.lease_ms) for renewal in renewals]
+        for renewal, outcome in zip(renewals, await self._engine.extend(*self._name, items), strict=True):
+            if outcome.code is not Code.OK:
+                renewal.lose()
+
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._holds.drop(self._running.pop(task))
+        self._renewals.remove(self._running.pop(task))
         self._calling.discard(task)
         self._means.watch.in_flight(*self._name, len(self._running))
         if not task.cancelled() and (error := task.exception()) is not None:
             self._complain("a push failed", error)
         self.nudge()
 
-    async def _push(self, pushing: Pushing, hold: LeaseRenewal) -> None:
+    async def _push(self, pushing: Pushing, renewal: LeaseRenewal[LeasedJob]) -> None:
         task = asyncio.current_task()
         assert task is not None
         courier = self._means.couriers[pushing.target.courier]
-        delivery = Delivery(pushing, hold.job, courier, self._means.caller, self._means.hosts, self._told)
+        delivery = Delivery(pushing, renewal.job, courier, self._means.caller, self._means.hosts, self._report)
         try:
             verdict = await delivery.run(self._engine.store.now_ms)
         except asyncio.CancelledError:
@@ -280,40 +288,23 @@ class Dispatcher:
         if verdict.outcome is Outcome.NOBODY and verdict.delay_ms is None:
             self._nobody(pushing, self._looks or 0)
             self.nudge()
-        await self._settle(hold, verdict)
+        await self._settle(renewal, verdict)
 
-    def _told(self, attempt: Attempt, failure: str | None) -> None:
+    def _report(self, attempt: Attempt, failure: str | None) -> None:
         self._reports.add(attempt, self._breaker)
         self._means.watch.called(*self._name, attempt, failure)
 
-    async def _settle(self, hold: LeaseRenewal, verdict: Verdict) -> None:
-        """Apply the verdict, retrying until the store answers. The lease is renewed meanwhile; its token makes the
-        retries safe."""
-        rest_s = FIRST_BACK_OFF_S
-        while not hold.lost:
-            try:
-                await settle(self._engine, self._name, hold.job, verdict)
-                return
-            except (Unavailable, RateLimited, StoreFull):
-                if self._hurried.is_set():
-                    return  # the lease will expire
-            woken = asyncio.Event()
-            handle = self._timer.call_later(rest_s, woken.set)
-            await _first(woken.wait(), self._hurried.wait())
-            handle.cancel()
-            rest_s = min(rest_s * 2, LAST_BACK_OFF_S)
+    async def _settle(self, renewal: LeaseRenewal[LeasedJob], verdict: Verdict) -> None:
+        """Apply the verdict, retrying until the store answers."""
+        await until_accepted(
+            renewal,
+            lambda: settle(self._engine, self._name, renewal.job, verdict),
+            (Unavailable, RateLimited, StoreFull),
+            self._hurried,
+            self._timer,
+        )
 
     def _complain(self, message: str, error: BaseException) -> None:
         """Report a bug to the event loop's exception handler; the job continues by its retry policy."""
         context = {"message": f"{message}: {'/'.join(self._name)}", "exception": error}
         asyncio.get_running_loop().call_exception_handler(context)
-
-
-async def _first(*waits: Coroutine[Any, Any, Any]) -> None:
-    """Return when one of them has ended; cancel the others."""
-    tasks = [asyncio.ensure_future(one) for one in waits]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()

@@ -23,8 +23,8 @@ import msgspec
 import structlog
 
 from ..config.settings import Settings
+from ..parent_death import ends_with_parent
 from ..store.valkey.child_exit import exit_of
-from ..store.valkey.parent_death import ends_with_parent
 
 BACK_OFF_S = (0.1, 5.0)
 STEADY_S = 30.0  # a worker that lived longer than this is restarted with the shortest back-off

@@ -28,7 +28,7 @@ from .history import Ack, AnyEvent, Cancel, Deliver, Extend, Fault, Final, Move,
 
 NS_PER_MS = 1_000_000
 _HOLDER_CODES = frozenset({"lease_lost", "not_found", "already_done"})
-UNAVAILABLE = frozenset({"store_down", "loading", "draining", "rate_limited"})
+UNAVAILABLE = frozenset({"store_down", "loading", "draining", "rate_limited", "unreachable"})
 _LIVE = frozenset({"scheduled", "ready", "leased"})
 
 
@@ -393,7 +393,7 @@ def _report(
         redeliveries=sum(n - 1 for n in deliveries if n),
         ends_ok=sum(1 for t in tracks.values() if any(_ok(e) for e in (*t.acks, *t.cancels))),
         failed=len(failed),
-        unavailable=sum(1 for e in failed if e.code in UNAVAILABLE or e.code.startswith("not sent")),
+        unavailable=sum(1 for e in failed if e.code in UNAVAILABLE),
         unknown=sum(1 for e in calls if e.outcome is Outcome.INFO),
         faults=len(struck_ns),
         under_way=sum(1 for e in calls if bisect_left(struck_ns, e.invoke_ns) < bisect_left(struck_ns, e.complete_ns)),

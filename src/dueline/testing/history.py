@@ -23,6 +23,8 @@ from typing import TypedDict
 
 import msgspec
 
+from ..client.errors import DuelineApiError, ServerFault, UnknownOutcome
+
 
 class Outcome(StrEnum):
     """What the client knows about an operation when it ends."""
@@ -140,17 +142,35 @@ class Recorder:
     def __init__(self) -> None:
         self.events: list[AnyEvent] = []
 
-    @staticmethod
-    def now_ns() -> int:
+    def now_ns(self) -> int:
         """The history's only clock."""
         return time.monotonic_ns()
 
-    def add(self, event: AnyEvent) -> None:
-        self.events.append(event)
+    def add(self, *events: AnyEvent) -> None:
+        self.events.extend(events)
 
-    def fault(self, what: str, invoke_ns: int) -> None:
-        """Record a fault that began at `invoke_ns` and whose immediate part is over now."""
-        self.add(Fault(topic="", id="", invoke_ns=invoke_ns, complete_ns=self.now_ns(), outcome=Outcome.OK, code=what))
+    def fault(self, what: str, invoke_ns: int | None = None) -> None:
+        """Record a fault that the test injects now, or that began at `invoke_ns`. Timelines show it between events."""
+        now_ns = self.now_ns()
+        begin_ns = now_ns if invoke_ns is None else invoke_ns
+        self.add(Fault(topic="", id="", invoke_ns=begin_ns, complete_ns=now_ns, outcome=Outcome.OK, code=what))
+
+    def common(self, client: str, topic: str, id: str, begin_ns: int, outcome: Outcome, code: str = "") -> Common:
+        """The common fields of an operation that ends now."""
+        return {
+            "topic": topic,
+            "id": id,
+            "invoke_ns": begin_ns,
+            "complete_ns": self.now_ns(),
+            "outcome": outcome,
+            "client": client,
+            "code": code,
+        }
+
+
+def outcome_of(error: DuelineApiError) -> Outcome:
+    """What a client knows about an operation that ended with this error."""
+    return Outcome.INFO if isinstance(error, UnknownOutcome | ServerFault) else Outcome.FAIL
 
 
 class _FinalLine(msgspec.Struct, tag_field="op", tag="final"):
@@ -212,8 +232,8 @@ def _timeline_line(event: AnyEvent, begin_ns: int) -> str:
     if isinstance(event, Fault):
         return f"{span}  !! {event.code}"
     name = type(event).__name__.lower()
-    told = msgspec.structs.asdict(event)
-    shown = {k: v for k, v in told.items() if k not in _COMMON and v not in ("", None)}
+    fields = msgspec.structs.asdict(event)
+    shown = {k: v for k, v in fields.items() if k not in _COMMON and v not in ("", None)}
     words = " ".join(f"{key}={value}" for key, value in shown.items())
     return f"{span}  {name:8} {event.outcome.value:4} {words}".rstrip()
 

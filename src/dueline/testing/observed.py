@@ -24,7 +24,7 @@ from msgspec import UnsetType
 
 from ..client.calls import NewJob
 from ..client.client import Client
-from ..client.errors import DuelineApiError, ServerFault, UnknownOutcome
+from ..client.errors import DuelineApiError
 from ..client.results import Job, LeasedJob, Outcome, Sent
 from ..client.sending import SendOptions, new_job
 from ..client.times import Duration, duration_ms
@@ -40,11 +40,11 @@ class Broken(AssertionError):
     """What clients saw violates a guarantee."""
 
 
-class History:
+class History(h.Recorder):
     """What all watched clients did and saw. `judged` is set once it was checked."""
 
     def __init__(self) -> None:
-        self.events: list[h.AnyEvent] = []
+        super().__init__()
         self.judged = False
         self._clients: list[Client] = []
         self._topics: dict[tuple[int, str], None] = {}
@@ -61,10 +61,7 @@ class History:
         self._clients.append(client)
         return WatchedClient(self, client, name or f"client-{len(self._clients)}")
 
-    def fault(self, what: str) -> None:
-        """Record what the test does to the system now; it is shown between the events of a timeline."""
-        now_ns = self.now_ns()
-        self.add(h.Fault(topic="", id="", invoke_ns=now_ns, complete_ns=now_ns, outcome=h.Outcome.OK, code=what))
+    fault = h.Recorder.fault  # named here because users call it: the reference lists what a class defines
 
     def report(self) -> Report:
         """Read the final state from the server and check the history."""
@@ -80,17 +77,14 @@ class History:
         report = self.report()
         if not report.ok:
             jobs = dict.fromkeys((violation.topic, violation.id) for violation in report.violations)
-            told = [str(violation) for violation in report.violations]
-            told += [h.explain(self.events, topic, id) for topic, id in jobs]
-            raise Broken("\n".join(told))
+            lines = [str(violation) for violation in report.violations]
+            lines += [h.explain(self.events, topic, id) for topic, id in jobs]
+            raise Broken("\n".join(lines))
         return report
 
     def now_ns(self) -> int:
         """The history's clock. Virtual time stands still during calls, so its last digits count the calls instead."""
         return time.monotonic_ns() if self._now_ns is None else self._now_ns() + next(self._ticks)
-
-    def add(self, *events: h.AnyEvent) -> None:
-        self.events.extend(events)
 
     def saw(self, client: Client, topic: str) -> None:
         self._topics[next(i for i, one in enumerate(self._clients) if one is client), topic] = None
@@ -198,23 +192,11 @@ class WatchedClient:
         try:
             value = call()
         except DuelineApiError as error:
-            unknown = isinstance(error, UnknownOutcome | ServerFault)
-            outcome = h.Outcome.INFO if unknown else h.Outcome.FAIL
-            self._history.add(*note(self._common(topic, id, begin_ns, outcome, error.code), None))
+            common = self._history.common(self._name, topic, id, begin_ns, h.outcome_of(error), error.code)
+            self._history.add(*note(common, None))
             raise
-        self._history.add(*note(self._common(topic, id, begin_ns, h.Outcome.OK, ""), value))
+        self._history.add(*note(self._history.common(self._name, topic, id, begin_ns, h.Outcome.OK), value))
         return value
-
-    def _common(self, topic: str, id: str, begin_ns: int, outcome: h.Outcome, code: str) -> h.Common:
-        return {
-            "topic": topic,
-            "id": id,
-            "invoke_ns": begin_ns,
-            "complete_ns": self._history.now_ns(),
-            "outcome": outcome,
-            "client": self._name,
-            "code": code,
-        }
 
 
 def _about(common: h.Common, id: str) -> h.Common:

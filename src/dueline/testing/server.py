@@ -80,7 +80,7 @@ class PrivateServer:
         """Start it and wait until it is ready. Raises NotStarted, with the end of the output."""
         if self.running:
             return
-        from ..store.valkey.parent_death import ends_with_parent
+        from ..parent_death import ends_with_parent
 
         command = [*DUELINE, "serve", "--listen", f"127.0.0.1:{self.port}", "--data", str(self.data), *self._args]
         kept = {name: value for name, value in os.environ.items() if not name.startswith("DUELINE_")}

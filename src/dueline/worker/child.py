@@ -1,6 +1,6 @@
 """The child's side of the process pool: a process that runs one handler at a time.
 
-    parent -> child    ("job", Home, LeasedJob)    ("extended", ErrorText or None)    ("stopping",)
+    parent -> child    ("job", HandlerLocation, LeasedJob)    ("extended", ErrorText or None)    ("stopping",)
     child -> parent    ("begun",)    ("done", ending, delay_ms, error)    ("extend", lease_ms)
 
 The child exits when the pipe closes, so it never outlives its parent. It ignores signals that a terminal or an init
@@ -24,12 +24,12 @@ import msgspec
 
 from ..client.errors import LeaseLost
 from ..client.results import LeasedJob
+from ..parent_death import ends_with
 from .context import Context
 from .handle import Handle
-from .handlers import Handler, Home
+from .handlers import Handler, HandlerLocation
 from .locations import handler_at
 from .log import LOG_FORMAT
-from .orphans import ends_with
 from .outcomes import Verdict, verdict_of
 from .pipes import ChildsEnd, Message
 from .tasks import task_handler
@@ -52,31 +52,35 @@ def child_main(sock: socket.socket, settings: ChildSettings) -> None:
     ends_with(settings.parent, signal.SIGKILL)()  # works even while a handler holds the GIL
     if not logging.getLogger().handlers:
         logging.basicConfig(level=settings.log_level, format=LOG_FORMAT)
-    keeper = _Keeper(ChildsEnd(sock))
-    threading.Thread(target=keeper.listen, name="dueline-pipe", daemon=True).start()
-    found: dict[tuple[Home, str], Handler] = {}
+    parent = _Parent(ChildsEnd(sock))
+    threading.Thread(target=parent.listen, name="dueline-pipe", daemon=True).start()
+    found: dict[tuple[HandlerLocation, str], Handler] = {}
     while True:
-        home, job = keeper.jobs.get()
-        verdict = _run(home, job, keeper, found, settings)
-        keeper.tell(("done", int(verdict.ending), verdict.delay_ms, verdict.error))
+        location, job = parent.jobs.get()
+        verdict = _run(location, job, parent, found, settings)
+        parent.tell(("done", int(verdict.ending), verdict.delay_ms, verdict.error))
 
 
 def _run(
-    home: Home, job: LeasedJob, keeper: _Keeper, found: dict[tuple[Home, str], Handler], settings: ChildSettings
+    location: HandlerLocation,
+    job: LeasedJob,
+    parent: _Parent,
+    found: dict[tuple[HandlerLocation, str], Handler],
+    settings: ChildSettings,
 ) -> Verdict:
-    keeper.lease_until_ms = job.lease_until_ms
+    parent.lease_until_ms = job.lease_until_ms
     try:
-        handler = found.get((home, job.topic))
+        handler = found.get((location, job.topic))
         if handler is None:
-            handler = found[home, job.topic] = _handler(home, job.topic, settings)
-        keeper.tell(("begun",))
-        return verdict_of(call_here(handler, job, Context(job, keeper)))
+            handler = found[location, job.topic] = _handler(location, job.topic, settings)
+        parent.tell(("begun",))
+        return verdict_of(call_here(handler, job, Context(job, parent)))
     except BaseException as raised:  # even SystemExit: a handler must not end the worker
         return verdict_of(raised)
 
 
-def _handler(home: Home, topic: str, settings: ChildSettings) -> Handler:
-    there = handler_at(home, topic)
+def _handler(location: HandlerLocation, topic: str, settings: ChildSettings) -> Handler:
+    there = handler_at(location, topic)
     if not isinstance(there, Handle):
         return task_handler(there)
     there.worker.join_queue(settings.url, settings.namespace, settings.token)
@@ -93,11 +97,11 @@ async def _awaited(result: Any) -> Any:
     return await result
 
 
-class _Keeper:
+class _Parent:
     """The parent, as the handler's context sees it."""
 
     def __init__(self, pipe: ChildsEnd) -> None:
-        self.jobs: queue.SimpleQueue[tuple[Home, LeasedJob]] = queue.SimpleQueue()
+        self.jobs: queue.SimpleQueue[tuple[HandlerLocation, LeasedJob]] = queue.SimpleQueue()
         self.lease_until_ms = 0
         self.stopping = False
         self._pipe = pipe

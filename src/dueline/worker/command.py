@@ -30,8 +30,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from ..parent_death import ends_with
 from .context import Context
-from .orphans import ends_with
 from .outcomes import MAX_ERROR_BYTES, Discard, Retry, Snooze, bounded
 
 EX_DATAERR = 65

@@ -14,8 +14,8 @@ from ..client.results import LeasedJob
 from ..client.times import Duration, duration_ms
 
 
-class Keeper(Protocol):
-    """Renews the lease: this process, or its parent."""
+class HandlerLease(Protocol):
+    """The lease of a handler's job. It is renewed by this process or by its parent."""
 
     @property
     def lease_until_ms(self) -> int: ...
@@ -33,9 +33,9 @@ class Keeper(Protocol):
 class Context:
     """The second parameter of a handler. The lease is renewed automatically while the handler runs."""
 
-    def __init__(self, job: LeasedJob, keeper: Keeper) -> None:
+    def __init__(self, job: LeasedJob, lease: HandlerLease) -> None:
         self.job = job
-        self.keeper = keeper
+        self.lease = lease
 
     @property
     def id(self) -> str:
@@ -97,21 +97,21 @@ class Context:
     @property
     def lease_until_ms(self) -> int:
         """The end of the lease as currently known, on the store's clock."""
-        return self.keeper.lease_until_ms
+        return self.lease.lease_until_ms
 
     @property
     def stopping(self) -> bool:
         """Whether the worker is stopping. A long handler can then end early with Snooze(0), which costs no attempt."""
-        return self.keeper.stopping
+        return self.lease.stopping
 
     def extend(self, lease: Duration | None = None) -> None:
         """Extend the lease to `lease` from now. For plain functions; coroutines await `aextend`. Raises LeaseLost."""
         refuse_in_loop("context.aextend")
-        self.keeper.extend_blocking(None if lease is None else duration_ms(lease, "lease"))
+        self.lease.extend_blocking(None if lease is None else duration_ms(lease, "lease"))
 
     async def aextend(self, lease: Duration | None = None) -> None:
         """`extend` for coroutines."""
-        await self.keeper.extend(None if lease is None else duration_ms(lease, "lease"))
+        await self.lease.extend(None if lease is None else duration_ms(lease, "lease"))
 
 
 def refuse_in_loop(instead: str) -> None:

@@ -25,7 +25,7 @@ Mode = Literal["async", "thread", "process"]
 MODES = ("async", "thread", "process")
 
 
-class Home(msgspec.Struct, frozen=True):
+class HandlerLocation(msgspec.Struct, frozen=True):
     """The module and name by which a child process finds a handler."""
 
     module: str
@@ -41,7 +41,7 @@ class Handler(msgspec.Struct, frozen=True):
     name: str
     call: Callable[..., Any]
     mode: Mode
-    home: Home
+    location: HandlerLocation
     read: Reader | None
     context: str | None
     by_name: bool
@@ -68,13 +68,13 @@ class Handler(msgspec.Struct, frozen=True):
 def handler_of(
     topic: str,
     call: Callable[..., Any],
-    home: Home,
+    location: HandlerLocation,
     mode: Mode | None = None,
     timeout: Duration | None = None,
     concurrency: int | None = None,
 ) -> Handler:
     """The handler for a function, method or callable object. Raises TypeError or ValueError that names it."""
-    name = f"{home.module}.{home.qualname}"
+    name = f"{location.module}.{location.qualname}"
     if not topic:
         raise ValueError(f"{name}: name the topic")
     is_coroutine = inspect.iscoroutinefunction(call)
@@ -83,13 +83,13 @@ def handler_of(
         raise ValueError(f'{name}: mode is "async", "thread" or "process", not {mode!r}')
     if mode == "async" and not is_coroutine:
         raise ValueError(f'{name} is not a coroutine: it would stop the event loop; use mode="thread" or "process"')
-    if mode == "process" and "<locals>" in home.qualname:
+    if mode == "process" and "<locals>" in location.qualname:
         raise ValueError(f"{name}: a child process can find only what a module or class defines at its top level")
     if concurrency is not None and concurrency < 1:
         raise ValueError(f"{name}: concurrency must be at least 1")
     read, context, by_name = _parameters(call, name)
     timeout_s = None if timeout is None else duration_ms(timeout, "timeout") / 1000
-    return Handler(topic, name, call, mode, home, read, context, by_name, timeout_s, concurrency)
+    return Handler(topic, name, call, mode, location, read, context, by_name, timeout_s, concurrency)
 
 
 def _parameters(call: Callable[..., Any], name: str) -> tuple[Reader | None, str | None, bool]:

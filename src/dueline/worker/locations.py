@@ -11,15 +11,15 @@ import inspect
 from typing import Any
 
 from .handle import Handle
-from .handlers import Handler, Home
+from .handlers import Handler, HandlerLocation
 from .tasks import TaskWorker
 
 
-def handler_at(home: Home, topic: str) -> Handle[..., Any] | type[TaskWorker]:
-    """The handler of `topic` at `home`. Raises LookupError that names what is there instead."""
-    name = f"{home.module}.{home.qualname}"
-    there: Any = importlib.import_module(home.module)
-    for part in home.qualname.split("."):
+def handler_at(location: HandlerLocation, topic: str) -> Handle[..., Any] | type[TaskWorker]:
+    """The handler of `topic` at `location`. Raises LookupError that names what is there instead."""
+    name = f"{location.module}.{location.qualname}"
+    there: Any = importlib.import_module(location.module)
+    for part in location.qualname.split("."):
         if not hasattr(there, part):
             raise LookupError(f"{name} does not exist after its module was imported")
         there = getattr(there, part)
@@ -33,10 +33,10 @@ def handler_at(home: Home, topic: str) -> Handle[..., Any] | type[TaskWorker]:
     raise LookupError(f"{name} is {there!r}, not the handler of {topic}")
 
 
-def check_home(handler: Handler) -> None:
+def check_location(handler: Handler) -> None:
     """Raises ValueError for a handler that a child process would not find."""
     try:
-        there = handler_at(handler.home, handler.topic)
+        there = handler_at(handler.location, handler.topic)
         found = there.handler is handler if isinstance(there, Handle) else _is_made_of(handler, there)
         why = f"{handler.name} is also the name of something else"
     except LookupError as nothing:

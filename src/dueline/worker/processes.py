@@ -18,8 +18,8 @@ from typing import Any
 
 from ..client.errors import DuelineApiError
 from .child import ChildSettings, child_main
-from .handlers import Home
-from .leases import LeaseRenewal
+from .handlers import HandlerLocation
+from .leases import JobLease
 from .outcomes import ChildDied, Ending, Verdict
 from .pipes import Message, WorkersEnd
 from .queue import Queue
@@ -39,7 +39,7 @@ class Processes:
         self._idle: list[_Child] = []
         self._all: set[_Child] = set()
 
-    async def run(self, home: Home, hold: LeaseRenewal, begun: Callable[[], None]) -> Verdict:
+    async def run(self, location: HandlerLocation, lease: JobLease, begun: Callable[[], None]) -> Verdict:
         """The verdict of a handler on a job. `begun` is called when the child begins with the job. Raises ChildDied.
         Cancelling this wait kills the child.
 
@@ -48,17 +48,19 @@ class Processes:
         for _ in range(TRIES):
             child = self._idle_one() or self._started()
             try:
-                return await self._run(child, home, hold, begun)
+                return await self._run(child, location, lease, begun)
             except ChildDied as died:
                 if child.has_begun:
                     raise
                 error = died
         raise error
 
-    async def _run(self, child: _Child, home: Home, hold: LeaseRenewal, begun: Callable[[], None]) -> Verdict:
+    async def _run(
+        self, child: _Child, location: HandlerLocation, lease: JobLease, begun: Callable[[], None]
+    ) -> Verdict:
         ended = False
         try:
-            verdict = await child.work(home, hold, begun)
+            verdict = await child.work(location, lease, begun)
             ended = True
             return verdict
         finally:
@@ -111,15 +113,15 @@ class _Child:
         with theirs:
             self._process.start()
         self._pipe = WorkersEnd(ours, self._heard, self._end)
-        self._hold: LeaseRenewal | None = None
+        self._lease: JobLease | None = None
         self._answer: asyncio.Future[Verdict] | None = None
         self._begun: Callable[[], None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def work(self, home: Home, hold: LeaseRenewal, begun: Callable[[], None]) -> Verdict:
-        self._hold, self._answer, self._begun = hold, self._loop.create_future(), begun
+    async def work(self, location: HandlerLocation, lease: JobLease, begun: Callable[[], None]) -> Verdict:
+        self._lease, self._answer, self._begun = lease, self._loop.create_future(), begun
         self.has_begun = False
-        self.tell(("job", home, hold.job))
+        self.tell(("job", location, lease.job))
         return await self._answer
 
     def tell(self, message: Message) -> None:
@@ -143,14 +145,14 @@ class _Child:
             self._answer.set_result(Verdict(Ending(said[0]), said[1], said[2]))
 
     async def _extend(self, lease_ms: int | None) -> None:
-        hold = self._hold
-        assert hold is not None
+        lease = self._lease
+        assert lease is not None
         try:
-            await hold.extend(lease_ms)
+            await lease.extend(lease_ms)
         except DuelineApiError as error:
             self.tell(("extended", 0, error.message))
         else:
-            self.tell(("extended", hold.lease_until_ms, None))
+            self.tell(("extended", lease.lease_until_ms, None))
 
     def _end(self) -> None:
         """The pipe was closed by either side, so the process is ending."""

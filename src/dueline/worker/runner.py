@@ -1,6 +1,6 @@
 """One running worker: lanes pull jobs, handlers run them, and their verdicts are reported to the queue.
 
-    lane -> LeaseRenewal (lease kept) -> middleware -> handlers, one after the other -> worst verdict -> ack or release
+    lane -> JobLease (renewed) -> middleware -> handlers, one after the other -> worst verdict -> ack or release
 
 A job occupies its place until its handlers have ended. Three things end them early: their timeout (a failure), a lost
 lease (the outcome is dropped, because another consumer may have the job), and the end of a stop's grace period (the job
@@ -23,7 +23,7 @@ from .child import call_here
 from .context import Context
 from .handlers import Handler
 from .lane import Lane
-from .leases import Do, LeaseRenewal, Leases
+from .leases import Do, JobLease, Leases
 from .metrics import WorkerMetrics
 from .outcomes import Ending, TimedOut, Verdict, summary, verdict_of, worst
 from .processes import Processes
@@ -73,7 +73,7 @@ class Runner:
         self._run_job = functools.reduce(_wrapped, reversed(settings.middleware), self._all_handlers)
         self._lanes: dict[str, Lane] = {}
         self._pulling: list[asyncio.Task[None]] = []
-        self._running: dict[asyncio.Task[None], LeaseRenewal] = {}
+        self._running: dict[asyncio.Task[None], JobLease] = {}
 
     @property
     def running(self) -> int:
@@ -132,42 +132,42 @@ class Runner:
     # --- one job ----------------------------------------------------------------------------------------------------
 
     def _begin(self, lane: Lane, job: LeasedJob) -> None:
-        hold = self._leases.take(job)
-        task = asyncio.get_running_loop().create_task(self._work(lane, hold))
-        self._running[task] = hold
+        lease = self._leases.add(JobLease(job, self._leases))
+        task = asyncio.get_running_loop().create_task(self._work(lane, lease))
+        self._running[task] = lease
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._leases.drop(self._running.pop(task))
+        self._leases.remove(self._running.pop(task))
         _complain(task)
 
-    async def _work(self, lane: Lane, hold: LeaseRenewal) -> None:
-        job, loop = hold.job, asyncio.get_running_loop()
+    async def _work(self, lane: Lane, lease: JobLease) -> None:
+        job, loop = lease.job, asyncio.get_running_loop()
         begin_s, outcome = loop.time(), "given_back"
         self._metrics.begun(job.topic)
         try:
-            verdict = await self._verdict(hold)
-            if hold.lost.done():
+            verdict = await self._verdict(lease)
+            if lease.is_lost:
                 outcome = "lost"
             elif verdict is not None:
                 outcome = verdict.ending.name.lower()
         finally:
             self._metrics.ended(job.topic, outcome, loop.time() - begin_s)
             lane.leave()
-        if hold.lost.done():
+        if lease.is_lost:
             log.warning("%s %s: the lease is lost, the outcome is dropped", job.topic, job.id)
         elif verdict is None:
-            await self._settler.give_back(hold)
+            await self._settler.give_back(lease)
         else:
             if verdict.ending is Ending.FAILED:
                 log.warning("%s %s failed at attempt %d: %s", job.topic, job.id, job.attempt, summary(verdict.error))
-            await self._settler.settle(hold, verdict)
+            await self._settler.settle(lease, verdict)
 
-    async def _verdict(self, hold: LeaseRenewal) -> Verdict | None:
+    async def _verdict(self, lease: JobLease) -> Verdict | None:
         """The verdict on the job; None: it must be given back."""
-        context = Context(hold.job, hold)
+        context = Context(lease.job, lease)
         work = asyncio.get_running_loop().create_task(self._run_job(context))
-        await asyncio.wait({work, hold.lost, self._cutting}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({work, lease.lost, self._cutting}, return_when=asyncio.FIRST_COMPLETED)
         if not work.done():
             work.cancel()
             await asyncio.wait({work}, timeout=CANCEL_S)
@@ -202,8 +202,8 @@ class Runner:
         if handler.mode == "thread":
             lane = self._lanes[handler.topic]
             return verdict_of(await self._threads.run(lambda: call_here(handler, context.job, context), lane))
-        keeper: Any = context.keeper
-        return await self._processes.run(handler.home, keeper, limit.begun)
+        lease: Any = context.lease
+        return await self._processes.run(handler.location, lease, limit.begun)
 
 
 class _Limit:

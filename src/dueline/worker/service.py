@@ -14,13 +14,14 @@ Dueline server retries the job.
 from __future__ import annotations
 
 import asyncio
-import http.client
 import logging
 import os
 import threading
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from http import HTTPStatus
 from types import ModuleType
 from typing import Any
 
@@ -28,6 +29,8 @@ import msgspec
 from msgspec import Raw
 
 from ..client.address import shown, split
+from ..client.connection import Connection, secured
+from ..client.http1 import BadAnswer, request_bytes
 from ..client.results import LeasedJob
 from ..client.times import Duration, Moment, duration_ms, moment_ms
 from .bodies import takes_texts
@@ -88,7 +91,7 @@ class SpringService:
         for kind in [*tasks, *find_tasks(modules)]:
             handler = task_handler(kind)
             several = self._handlers.setdefault(handler.topic, [])
-            if all(handler.home != other.home for other in several):
+            if all(handler.location != other.location for other in several):
                 several.append(handler)
 
     @property
@@ -114,7 +117,7 @@ class SpringService:
         """The same for WSGI."""
         method, path = environ["REQUEST_METHOD"], environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
         status, said = _refusal(method, path) or self.take(_wsgi_body(environ))
-        phrase = http.client.responses.get(status, "")
+        phrase = HTTPStatus(status).phrase
         headers = [("Content-Type", "text/plain;charset=UTF-8"), ("Content-Length", str(len(said)))]
         start_response(f"{status} {phrase}", headers)
         return [said]
@@ -176,19 +179,19 @@ class SpringService:
         if self._center_url is None:
             raise ValueError("set center_url to the URL of the queue")
         parts, place = split(self._center_url), shown(self._center_url)
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        connection = kind(parts.hostname or "", parts.port, timeout=TIMEOUT_S)
+        tls = secured(None) if parts.scheme == "https" else None
+        headers = {"Host": parts.netloc.rpartition("@")[2], "Content-Type": "application/json;charset=UTF-8"}
+        request = request_bytes("POST", f"{parts.path}/job/add", headers, msgspec.json.encode(work))
         try:
-            headers = {"Content-Type": "application/json;charset=UTF-8"}
-            connection.request("POST", f"{parts.path}/job/add", msgspec.json.encode(work), headers)
-            answer = connection.getresponse()
-            said = answer.read()
-        except (OSError, http.client.HTTPException) as lost:
-            raise SubmitFailed(f"{place} did not answer: {lost}") from lost
-        finally:
-            connection.close()
+            connection = Connection(parts.hostname or "", parts.port or (443 if tls else 80), TIMEOUT_S, tls)
+            try:
+                answer = connection.exchange(request, time.monotonic() + TIMEOUT_S)
+            finally:
+                connection.close()
+        except (OSError, BadAnswer) as lost:
+            raise SubmitFailed(f"{place} did not answer: {lost or type(lost).__name__}") from lost
         if answer.status != 200:
-            raise SubmitFailed(f"{place} answered {answer.status}: {said[:200]!r}", answer.status)
+            raise SubmitFailed(f"{place} answered {answer.status}: {answer.body[:200]!r}", answer.status)
         return work.taskId
 
     # --- standing in the registry -----------------------------------------------------------------------------------
@@ -219,7 +222,7 @@ class SpringService:
             await client.stop()
 
 
-def _held(work: Work, as_text: bool) -> LeasedJob:
+def _leased_job(work: Work, as_text: bool) -> LeasedJob:
     """The job in the form that handlers take, with `params` as a text or as JSON. It has no lease, because the HTTP
     call itself is the delivery."""
     text = msgspec.json.encode(work.params)
@@ -239,7 +242,7 @@ def _held(work: Work, as_text: bool) -> LeasedJob:
 def _invoked(handler: Handler, work: Work) -> bool:
     """Call one handler and return whether it succeeded. Failures are logged, as in the original. A task must not end
     the program that runs it: SystemExit is a failure too, and so is KeyboardInterrupt if only the task can raise it."""
-    job = _held(work, handler.read is None or takes_texts(handler.read))
+    job = _leased_job(work, handler.read is None or takes_texts(handler.read))
     try:
         result = call_here(handler, job, Context(job, _NoLease()))
     except BaseException as raised:

@@ -14,11 +14,12 @@ from collections.abc import Awaitable, Callable
 
 from ..client.errors import DuelineApiError, InvalidRequest, RateLimited, StoreFull, Unavailable
 from ..client.results import LeasedJob, Outcome
-from .leases import LeaseRenewal
+from ..lease_renewal import until_accepted
+from .leases import JobLease
 from .outcomes import Ending, Verdict, bounded
 from .queue import Queue
 
-AGAIN_S = (0.2, 5.0)
+UNAVAILABLE = (Unavailable, RateLimited, StoreFull)
 _WORDS = {Ending.SNOOZED: "snooze", Ending.FAILED: "retry", Ending.DISCARDED: "discard"}
 
 log = logging.getLogger("dueline.worker")
@@ -30,66 +31,52 @@ class Settler:
     def __init__(self, queue: Queue, hurried: asyncio.Event) -> None:
         self._queue = queue
         self._hurried = hurried
+        self._timer = asyncio.get_running_loop()
         self._waiting: list[tuple[LeasedJob, asyncio.Future[Outcome]]] = []
         self._acking: asyncio.Task[None] | None = None
 
-    async def settle(self, hold: LeaseRenewal, verdict: Verdict) -> None:
+    async def settle(self, lease: JobLease, verdict: Verdict) -> None:
         """Ack or release the job, as the verdict says. If that is refused, release it by its retry policy."""
-        job, ending = hold.job, verdict.ending
+        job, ending = lease.job, verdict.ending
         if ending is Ending.DONE:
-            await self._said(hold, "ack", lambda: self._ack(job))
+            await self._report(lease, "ack", lambda: self._ack(job))
             return
         count, discard = ending is not Ending.SNOOZED, ending is Ending.DISCARDED
         error = None if verdict.error is None else bounded(verdict.error)
-        refused = await self._said(
-            hold, "release", lambda: self._release(job, verdict.delay_ms, error, count=count, discard=discard)
+        refused = await self._report(
+            lease, "release", lambda: self._release(job, verdict.delay_ms, error, count=count, discard=discard)
         )
         if refused is not None:
             field = "" if refused.field is None else refused.field.rpartition(".")[2] + " "
             why = f"the handler's {_WORDS[ending]} was refused: {field}{refused.message}"
             why = why if error is None else bounded(f"{error}\n{why}")
-            await self._said(hold, "release", lambda: self._release(job, None, why, count=True, discard=discard))
+            await self._report(lease, "release", lambda: self._release(job, None, why, count=True, discard=discard))
 
-    async def give_back(self, hold: LeaseRenewal) -> None:
+    async def give_back(self, lease: JobLease) -> None:
         """Release the job at once, to its old place in the order, without counting an attempt."""
-        await self._said(hold, "release", lambda: self._release(hold.job, 0, None, count=False, discard=False))
+        await self._report(lease, "release", lambda: self._release(lease.job, 0, None, count=False, discard=False))
 
-    async def _said(
-        self, hold: LeaseRenewal, what: str, say: Callable[[], Awaitable[Outcome]]
+    async def _report(
+        self, lease: JobLease, what: str, report: Callable[[], Awaitable[Outcome]]
     ) -> InvalidRequest | None:
         """Repeat a report until the queue has received it or it is pointless. Returns the error if it was rejected."""
-        rest_s = AGAIN_S[0]
-        job = hold.job
-        while not hold.lost.done():
-            try:
-                outcome = await say()
-            except (Unavailable, RateLimited, StoreFull) as away:
-                log.warning("cannot %s %s %s yet: %s", what, job.topic, job.id, away)
-                if self._hurried.is_set():
-                    return None  # the lease will expire
-                await self._rest(hold, rest_s)
-                rest_s = min(rest_s * 2, AGAIN_S[1])
-                continue
-            except InvalidRequest as refused:
-                log.error("cannot %s %s %s: %s", what, job.topic, job.id, refused)
-                return refused
-            except DuelineApiError as refused:
-                log.error("cannot %s %s %s: %s", what, job.topic, job.id, refused)
-                return None
-            if outcome.error is not None:
-                log.warning(
-                    "%s of %s %s: %s (it may be delivered again)", what, job.topic, job.id, outcome.error.message
-                )
-            elif outcome.result == "dead":
-                log.warning("%s %s is dead (%s)", job.topic, job.id, outcome.reason)
-            return None
-        return None
+        job = lease.job
 
-    async def _rest(self, hold: LeaseRenewal, rest_s: float) -> None:
-        """Wait before the next try, but no longer than until the lease is lost or a stop hurries."""
-        hurry = asyncio.get_running_loop().create_task(self._hurried.wait())
-        await asyncio.wait({hurry, hold.lost}, timeout=rest_s, return_when=asyncio.FIRST_COMPLETED)
-        hurry.cancel()
+        def failed(error: Exception) -> None:
+            log.warning("cannot %s %s %s yet: %s", what, job.topic, job.id, error)
+
+        try:
+            outcome = await until_accepted(lease, report, UNAVAILABLE, self._hurried, self._timer, failed)
+        except DuelineApiError as refused:
+            log.error("cannot %s %s %s: %s", what, job.topic, job.id, refused)
+            return refused if isinstance(refused, InvalidRequest) else None
+        if outcome is None:
+            return None
+        if outcome.error is not None:
+            log.warning("%s of %s %s: %s (it may be delivered again)", what, job.topic, job.id, outcome.error.message)
+        elif outcome.result == "dead":
+            log.warning("%s %s is dead (%s)", job.topic, job.id, outcome.reason)
+        return None
 
     async def _release(
         self, job: LeasedJob, delay_ms: int | None, error: str | None, *, count: bool, discard: bool

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from ..client.times import Duration
-from .handlers import Handler, Home, Mode, handler_of
+from .handlers import Handler, HandlerLocation, Mode, handler_of
 
 
 class TaskWorker:
@@ -44,8 +44,8 @@ def task_handler(kind: type[TaskWorker]) -> Handler:
         raise ValueError(f"{kind.__module__}.{kind.__qualname__} has no type")
     if kind.invoke is TaskWorker.invoke:
         raise TypeError(f"{kind.__module__}.{kind.__qualname__} has no invoke")
-    home = Home(kind.__module__, kind.__qualname__)
-    return handler_of(kind.type, kind().invoke, home, kind.mode, kind.timeout, kind.concurrency)
+    location = HandlerLocation(kind.__module__, kind.__qualname__)
+    return handler_of(kind.type, kind().invoke, location, kind.mode, kind.timeout, kind.concurrency)
 
 
 def find_tasks(modules: Iterable[str | ModuleType]) -> list[type[TaskWorker]]:

@@ -29,11 +29,11 @@ from ..client.sending import Policy, RetryRule, with_attempts
 from ..client.times import Duration, duration_ms
 from .context import refuse_in_loop
 from .handle import Handle
-from .handlers import Handler, Home, Mode, handler_of
+from .handlers import Handler, HandlerLocation, Mode, handler_of
 from .health import HealthPort, Reason, health_address
 from .hooks import Hooks
 from .host import Host
-from .locations import check_home
+from .locations import check_location
 from .log import show_log
 from .metrics import WorkerMetrics
 from .queue import Queue, connect
@@ -138,8 +138,8 @@ class Worker:
         def decorate(function: Callable[P, T]) -> Handle[P, T]:
             inner = cast("Handle[P, T]", function) if isinstance(function, Handle) else None
             plain: Any = function if inner is None else inner.function
-            home = Home(plain.__module__, plain.__qualname__)
-            handler = handler_of(topic, plain, home, mode, timeout, concurrency)
+            location = HandlerLocation(plain.__module__, plain.__qualname__)
+            handler = handler_of(topic, plain, location, mode, timeout, concurrency)
             self.topic_policies.add(topic, policy)
             self._add(handler)
             return Handle(self, handler, plain, inner)
@@ -229,7 +229,7 @@ class Worker:
             raise ValueError("the worker handles nothing: decorate functions with @worker.handles or name modules")
         if self._host is None:
             for handler in (one for several in self._handlers.values() for one in several if one.mode == "process"):
-                check_home(handler)
+                check_location(handler)
         given = self._given if self._host is None else self._host.queue
         # The thread of this loop lasts as long as the worker, so it may start an embedded store.
         queue = given or connect(self._url, self._namespace, self._token, any_thread=True)

@@ -79,8 +79,10 @@ def test_a_retry_after_is_never_shortened_and_one_past_the_deadline_ends_the_cal
     assert wait(error) is None
 
 
-def test_no_patience_is_one_try() -> None:
-    assert wait(error_of("store_down", "m"), patience=Patience(deadline_s=0)) is None
+@pytest.mark.parametrize("call", [RELEASE, calls.pull(["t"], wait_ms=60_000)], ids=["release", "waiting pull"])
+@pytest.mark.parametrize("error", [error_of("store_down", "m"), UNKNOWN], ids=["refused", "unknown"])
+def test_no_patience_is_one_try(call: Call[Any], error: DuelineApiError) -> None:
+    assert wait(error, call, Patience(deadline_s=0)) is None
 
 
 def test_the_first_try_has_its_whole_timeout_and_later_ones_what_is_left() -> None:

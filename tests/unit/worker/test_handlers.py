@@ -16,7 +16,7 @@ from dueline.client.results import LeasedJob
 from dueline.client.sending import body_fields
 from dueline.worker import Context, TaskWorker, Worker
 from dueline.worker.bodies import reader_of
-from dueline.worker.handlers import Handler, Home, handler_of
+from dueline.worker.handlers import Handler, HandlerLocation, handler_of
 from dueline.worker.outcomes import UnfitBody
 from dueline.worker.runner import lanes_of
 
@@ -28,7 +28,7 @@ def held(**payload: Any) -> LeasedJob:
 
 
 def handler(call: Any, **options: Any) -> Handler:
-    return handler_of("t", call, Home("m", "f"), **options)
+    return handler_of("t", call, HandlerLocation("m", "f"), **options)
 
 
 class Struct(msgspec.Struct):

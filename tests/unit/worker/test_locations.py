@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dueline.worker import TaskWorker, Worker
-from dueline.worker.handlers import Home
+from dueline.worker.handlers import HandlerLocation
 from dueline.worker.locations import handler_at
 
 NOWHERE = "http://127.0.0.1:1"
@@ -106,21 +106,21 @@ def test_a_worker_with_a_handler_that_its_child_processes_would_not_find_does_no
 
 
 def test_one_function_for_several_topics_and_workers_is_found_for_each() -> None:
-    found: Any = {topic: handler_at(Home(__name__, "close"), topic) for topic in "abc"}
+    found: Any = {topic: handler_at(HandlerLocation(__name__, "close"), topic) for topic in "abc"}
     assert {topic: (handle.topic, handle.worker) for topic, handle in found.items()} == {
         "a": ("a", several),
         "b": ("b", several),
         "c": ("c", other),
     }
-    assert handler_at(Home(__name__, "Shop.open"), "d") is Shop.open
-    assert handler_at(Home(__name__, "Task"), "a") is Task
+    assert handler_at(HandlerLocation(__name__, "Shop.open"), "d") is Shop.open
+    assert handler_at(HandlerLocation(__name__, "Task"), "a") is Task
 
 
 def test_a_child_does_not_run_the_handler_of_another_topic() -> None:
     with pytest.raises(LookupError, match="not the handler of a"):
-        handler_at(Home(__name__, "twin"), "a")
+        handler_at(HandlerLocation(__name__, "twin"), "a")
     with pytest.raises(LookupError, match="not the handler of z"):
-        handler_at(Home(__name__, "Task"), "z")
+        handler_at(HandlerLocation(__name__, "Task"), "z")
 
 
 def test_threads_and_coroutines_need_not_be_found_again() -> None:

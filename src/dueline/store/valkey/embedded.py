@@ -29,6 +29,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from ...parent_death import ends_with_parent
 from . import embedded_files as files
 from .child_exit import exit_of
 from .embedded_extent import DataLost, ExtentKeeper, accepted_loss
@@ -36,7 +37,6 @@ from .embedded_files import EmbeddedError
 from .embedded_link import Link, Loading, NotThere
 from .embedded_lock import ORPHAN_WAIT_S, FolderInUse, FolderLock
 from .embedded_memory import default_ceiling_bytes
-from .parent_death import ends_with_parent
 
 __all__ = ["EmbeddedError", "EmbeddedStore", "FolderInUse", "Status", "StoreState"]
 

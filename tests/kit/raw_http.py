@@ -1,0 +1,80 @@
+"""The raw HTTP client of tests: sends bytes as they are and reads answers one by one.
+
+It shares no code with the SDK's client, so that both cannot be wrong in the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import ssl
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class RawClient:
+    """One connection. Reading waits for what the server really sends."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def answer(self, head_only: bool = False) -> Answer:
+        head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:-2])}
+        size = int(headers.get("content-length", 0))
+        body = b"" if head_only else await self.reader.readexactly(size)
+        return Answer(int(head[0].split(" ")[1]), headers, body)
+
+    async def ask(self, data: bytes) -> Answer:
+        await self.send(data)
+        return await self.answer()
+
+    async def press(self, pieces: Iterable[bytes]) -> Answer:
+        """Send on until the answer is there."""
+        answer = asyncio.ensure_future(self.answer())
+        with contextlib.suppress(ConnectionError):
+            for piece in pieces:
+                if answer.done():
+                    break
+                await self.send(piece)
+                await asyncio.sleep(0)
+        return await answer
+
+    async def closed(self) -> bytes:
+        """What comes until the server ends the connection."""
+        try:
+            return await self.reader.read()
+        except ConnectionResetError:
+            return b""
+
+    def close(self) -> None:
+        self.writer.close()
+
+    def reset(self) -> None:
+        """Vanish: the server's next look at this connection finds it broken, not ended."""
+        sock = self.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+
+
+async def connect(port: int, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> RawClient:
+    return RawClient(*await asyncio.open_connection(host, port, ssl=tls, server_hostname="localhost" if tls else None))
