@@ -7,6 +7,7 @@ handler raises a DuelineError, its dialect's `failed` builds the answer. A handl
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import Enum, Flag, StrEnum
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -39,6 +40,38 @@ class Response(msgspec.Struct):
 Handler = Callable[[Request], Awaitable[Response]]
 
 
+class Right(StrEnum):
+    """What a caller must be allowed to do. Declared by every route; not checked yet, because there are no tokens."""
+
+    NONE = "none"  # public: health, the API's description
+    SEND = "send"
+    PULL = "pull"  # take, ack, release and extend jobs
+    READ = "read"
+    MANAGE = "manage"  # change or remove jobs and topics
+    PUSH = "push"  # make the server call a URL or a service
+    ADMIN = "admin"  # change the server itself
+
+
+class TokenPlace(Flag):
+    """Where a request may carry its token."""
+
+    NOWHERE = 0
+    HEADER = 1  # Authorization
+    PATH = 2  # in front of the path, for clients that can set an address but no header
+    ANYWHERE = HEADER | PATH
+
+
+class Browser(Enum):
+    """Which browser requests a route accepts (server.browser)."""
+
+    OWN_PAGES = "own pages"  # from pages of this server and of server.origins
+    ANY_LINK = "any link"  # for people: links on other sites may lead here, too
+    REFUSED = "refused"  # changes state on a GET
+
+
+PUBLIC = (Right.NONE, TokenPlace.NOWHERE)
+
+
 class Route(msgspec.Struct, frozen=True):
     """One line of a dialect's table. Method "*": any method. Pattern segments in braces are placeholders."""
 
@@ -46,11 +79,12 @@ class Route(msgspec.Struct, frozen=True):
     pattern: str
     handler: Handler
     name: str  # the label in metrics and the operation id in OpenAPI
+    right: Right | Mapping[str, Right]  # a mapping if the body names the command: command -> right
+    token: TokenPlace
     parks: bool = False  # may wait long (a long poll): cancelled when the client disconnects; others run to completion
     max_body_bytes: int | None = None  # None: the server's limit; a larger body is answered with `failed(BodyTooLarge)`
     always: bool = False  # served even while the server is starting without its store
-    page: bool = False  # for people: links on other sites may lead here
-    programs_only: bool = False  # changes state on a GET, so browsers are refused
+    browser: Browser = Browser.OWN_PAGES
     taskless: bool = False  # called often: may run outside a task, so it must not use asyncio.timeout and the like
 
 

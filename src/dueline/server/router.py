@@ -17,7 +17,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from ..dialects.http import Dialect, Handler, PathSpeller, Request, Response, Route, SpaceOwner, plain_error
+from ..dialects.http import PUBLIC, Dialect, Handler, PathSpeller, Request, Response, Route, SpaceOwner, plain_error
 from ..engine.errors import DuelineError, InvalidField, MethodNotAllowed, NoRoute
 
 log = logging.getLogger("dueline.server")
@@ -156,7 +156,9 @@ class Router:
     def _nowhere(self, path: str) -> Found:
         for space, dialect in self._spaces:
             if path.startswith(space):
-                return Found(_refusing(Route("*", "", self._missing.route.handler, "no_route"), NoRoute()), dialect)
+                return Found(
+                    _refusing(Route("*", "", self._missing.route.handler, "no_route", *PUBLIC), NoRoute()), dialect
+                )
         return self._missing
 
     def _add(self, route: Route, dialect: Dialect) -> None:
@@ -249,7 +251,7 @@ def fixed_route(name: str, response: Response) -> Route:
     async def answer(_request: Request) -> Response:
         return response
 
-    return Route("*", "", answer, name)
+    return Route("*", "", answer, name, *PUBLIC)
 
 
 def _not_allowed(methods: dict[str, tuple[Route, Dialect]]) -> Found:
@@ -265,7 +267,7 @@ def _not_allowed(methods: dict[str, tuple[Route, Dialect]]) -> Found:
         answer.headers = (*answer.headers, header)
         return answer
 
-    return Found(Route("*", "", refuse, "method_not_allowed"), dialect)
+    return Found(Route("*", "", refuse, "method_not_allowed", *PUBLIC), dialect)
 
 
 def _moving(route: Route, dialect: PathSpeller, path: str) -> Route:
@@ -285,4 +287,4 @@ def _refusing(route: Route, error: DuelineError) -> Route:
         raise error
 
     handler: Handler = refuse
-    return Route(route.method, route.pattern, handler, route.name)
+    return Route(route.method, route.pattern, handler, route.name, route.right, route.token)

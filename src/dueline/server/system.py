@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from ..dialects.http import Request, Response, Route
+from ..dialects.http import PUBLIC, Request, Response, Right, Route, TokenPlace
 from ..dialects.native import encode
 from ..engine.errors import DuelineError
 from .docs_page import docs_routes
@@ -43,13 +43,13 @@ class SystemRoutes:
 
     def routes(self) -> Sequence[Route]:
         told = (
-            Route("GET", "/healthz", self.healthz, "healthz"),
-            Route("GET", "/readyz", self.readyz, "readyz"),
-            Route("GET", "/metrics", self.metrics, "metrics"),
+            Route("GET", "/healthz", self.healthz, "healthz", *PUBLIC),
+            Route("GET", "/readyz", self.readyz, "readyz", *PUBLIC),
+            Route("GET", "/metrics", self.metrics, "metrics", Right.READ, TokenPlace.HEADER),
         )
         if not self._documents:
             return told
-        return (*told, Route("GET", "/openapi.json", self.openapi, "openapi"), *docs_routes())
+        return (*told, Route("GET", "/openapi.json", self.openapi, "openapi", *PUBLIC), *docs_routes())
 
     def failed(self, request: Request, error: DuelineError) -> Response:
         return encode.failed(error)
