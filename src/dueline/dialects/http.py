@@ -88,20 +88,18 @@ class Route(msgspec.Struct, frozen=True):
     taskless: bool = False  # called often: may run outside a task, so it must not use asyncio.timeout and the like
 
 
-class Dialect(Protocol):
-    """One wire protocol. `routes` lists all of its paths."""
-
-    name: str
+class RouteOwner(Protocol):
+    """Routes with one format of errors: a dialect (dialects.contract), or the server itself."""
 
     def routes(self) -> Sequence[Route]: ...
 
     def failed(self, request: Request, error: DuelineError) -> Response:
-        """The answer for a refusal, in this dialect's format."""
+        """The answer for a refusal."""
         ...
 
 
 @runtime_checkable
-class SpaceOwner(Dialect, Protocol):
+class SpaceOwner(RouteOwner, Protocol):
     """A dialect that answers all paths below `space`, even those that do not exist: its `failed` gets NoRoute and
     MethodNotAllowed for them. An empty `space` means that this applies only to a listener of its own."""
 
@@ -109,7 +107,7 @@ class SpaceOwner(Dialect, Protocol):
 
 
 @runtime_checkable
-class PathSpeller(Dialect, Protocol):
+class PathSpeller(RouteOwner, Protocol):
     """A dialect whose original accepts other spellings of a path: doubled slashes, a trailing slash."""
 
     def respelled(self, path: str) -> str:

@@ -11,6 +11,7 @@ import msgspec
 from redis.exceptions import BusyLoadingError, RedisError
 
 from ..config.settings import Dialects, namespaces_with_own_ids
+from ..dialects.table import DIALECTS
 from ..store.valkey.link import LinkLost, link_for
 from ..store.valkey.scopes import check_scopes
 from ..store.valkey.store import ValkeyStore
@@ -178,15 +179,15 @@ async def scope_refusal(store: ValkeyStore, dialects: Dialects) -> str | None:
     clash = await check_scopes(store, namespaces_with_own_ids(dialects))
     if clash is None:
         return None
+    own: dict[str, Any] = {spec.name: getattr(dialects, spec.name) for spec in DIALECTS if spec.namespace_ids}
     until = "until all its jobs are ended and no longer retained"
     if not clash.namespace_ids:
         return (
             f'the namespace "{clash.namespace}" holds jobs (topic "{clash.topic}") whose ids are unique over all its '
-            "topics, as ouqiang, youzan and spring need it, and these settings give it to none of them: enable "
-            f"dialects.ouqiang, dialects.youzan or dialects.spring with this namespace again, at least {until}"
+            f"topics, as {', '.join(own)} need it, and these settings give it to none of them: enable one of them with "
+            f"this namespace again, at least {until}"
         )
-    named = {"ouqiang": dialects.ouqiang, "youzan": dialects.youzan, "spring": dialects.spring}
-    names = [name for name, one in named.items() if one.enabled and one.namespace == clash.namespace]
+    names = [name for name, one in own.items() if one.enabled and one.namespace == clash.namespace]
     who, keys = " and ".join(names), " and ".join(f"dialects.{name}.namespace" for name in names)
     if clash.partitions > 1:
         return (

@@ -27,9 +27,7 @@ Metrics = Callable[[str], Awaitable[tuple[bytes, str]]]
 
 
 class SystemRoutes:
-    """These routes have the interface of a dialect. `documents` adds the OpenAPI and docs pages of the native API."""
-
-    name = "system"
+    """`documents` adds the OpenAPI and docs pages of the native API."""
 
     def __init__(
         self, version: str, reasons: Reasons, warnings: Reasons, metrics: Metrics, documents: bool = True

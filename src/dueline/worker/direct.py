@@ -20,6 +20,7 @@ from ..client.calls import Call, NewJob
 from ..client.errors import ServerFault, Unavailable
 from ..client.patience import Patience, Tries
 from ..client.results import Sent
+from ..config.settings import Dialects, namespaces_with_own_ids
 from ..engine.engine import Engine
 from ..engine.errors import DuelineError, UnknownOutcome
 from ..engine.errors import Unavailable as StoreUnavailable
@@ -35,8 +36,7 @@ from .queue import EMBEDDED
 
 T = TypeVar("T")
 
-# namespaces whose ids are unique over all topics, as servers have it
-NAMESPACE_IDS = frozenset({"ouqiang", "youzan", "spring"})
+NAMESPACE_IDS = namespaces_with_own_ids(Dialects())  # as a server has it by default
 LAST_CALLS_S = 2.0
 
 

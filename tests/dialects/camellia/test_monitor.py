@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dueline.dialects.camellia.monitor import Counts, Monitor, Report
+from dueline.dialects.camellia.node import families_of, report_of
 from dueline.engine.job import Reason
 from dueline.engine.metrics import EngineMetrics
-from dueline.server.camellia import families_of, report_of
 from dueline.telemetry.families import merged
 
 

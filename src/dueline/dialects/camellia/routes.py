@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..http import PUBLIC, Browser, Right, Route, TokenPlace
 from .handlers import CamelliaHandlers
-from .options import MAX_FORM_BYTES
 from .pages import CamelliaPages
+from .settings import MAX_FORM_BYTES
 
 SPACE = "/camellia/"
 QUEUE, HEALTH = "/camellia/delayQueue/", "/camellia/health/"

@@ -1,8 +1,7 @@
-"""What the camellia dialect needs from its server, and its metrics page.
+"""The metrics page of the camellia dialect.
 
-Its metrics cover one server, which may be several processes. Siblings exchange them as families with internal names,
-which are converted before the page is shown. The page uses the original's unprefixed names, because its dashboard
-queries those. JVM metrics are replaced by the nearest equivalent, or left out.
+It covers one server, which may be several processes (`node`). It uses the original's unprefixed names, because the
+original's dashboard queries those. JVM metrics are replaced by the nearest equivalent, or left out.
 """
 
 from __future__ import annotations
@@ -10,88 +9,48 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable, Iterable
 
-from .._version import __version__
-from ..dialects.camellia import CamelliaDialect, Counts, Report
-from ..dialects.camellia.encode import BANDS, TEXT
-from ..engine.errors import DuelineError
-from ..telemetry.families import Family, Merge, gauge
+from ..._version import __version__
+from ...engine.errors import DuelineError
+from ...telemetry.families import Family, gauge
+from ..contract import DialectMetrics
+from .encode import BANDS, TEXT
+from .monitor import Monitor, Report
+from .node import HIGHEST, SUMS, families_of, report_of
+from .pages import CamelliaPages
 
-SUMS, HIGHEST = "camellia_internal_sums", "camellia_internal_highest"
-OFFLINE_FILE = "camellia-offline"
 TOPICS_SHOWN = 200
 FRESH_S = 5.0
-_NO_TOPIC = ("", "last_use_ms")
 
 
-class CamelliaNode:
-    """The server as the dialect's pages see it. `folder` is shared by its processes; None if there is only one."""
-
-    def __init__(
-        self, folder: Path | None, ready: Callable[[], bool], families: Callable[[], Awaitable[list[Family]]]
-    ) -> None:
-        self._file = None if folder is None else folder / OFFLINE_FILE
-        self._online = True
-        self.ready = ready
-        self._families = families
-
-    def online(self) -> bool:
-        return self._online if self._file is None else not self._file.exists()
-
-    def set_online(self, online: bool) -> None:
-        self._online = online
-        if self._file is not None:
-            self._file.unlink(missing_ok=True) if online else self._file.touch()
-
-    async def report(self) -> Report:
-        return report_of(await self._families())
-
-
-def families_of(report: Report) -> list[Family]:
-    """One process's metrics, in the form that siblings exchange."""
-    sums: dict[tuple[str, ...], float] = {}
-    highest: dict[tuple[str, ...], float] = {_NO_TOPIC: report.last_use_ms}
-    for topic, counts in report.topics.items():
-        for name in Counts.__struct_fields__:
-            into = highest if name == "gap_max_ms" else sums
-            into[(topic, name)] = getattr(counts, name)
-    return [
-        gauge(SUMS, "Metrics of one process.", sums, ("topic", "name")),
-        gauge(HIGHEST, "Metrics of one process.", highest, ("topic", "name"), Merge.MAX),
-    ]
-
-
-def report_of(families: Iterable[Family]) -> Report:
-    """The metrics of all processes, from their merged families."""
-    report = Report({})
-    for family in families:
-        if family.name in (SUMS, HIGHEST):
-            for (topic, name), value in family.numbers.items():
-                if (topic, name) == _NO_TOPIC:
-                    report.last_use_ms = int(value)
-                else:
-                    setattr(report.topics.setdefault(topic, Counts()), name, int(value))
-    return report
-
-
-class CamelliaMetrics:
+class CamelliaMetrics(DialectMetrics):
     """Adds the metrics that camellia documents to our own."""
 
-    def __init__(self, dialect: CamelliaDialect, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._dialect = dialect
+    def __init__(
+        self,
+        monitor: Monitor,
+        pages: CamelliaPages,
+        store_answers: Callable[[], bool],
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._monitor = monitor
+        self._pages = pages
+        self._store_answers = store_answers
         self._now_s = now_s
         self._started_ms = time.time_ns() // 1_000_000
         self._cpu = (now_s(), 0.0)
         self._topics: tuple[float, Family | None] = (0.0, None)
 
-    async def page(self, families: list[Family], store_answers: bool) -> list[Family]:
+    def snapshot(self) -> list[Family]:
+        return families_of(self._monitor.report())
+
+    async def page(self, families: list[Family]) -> list[Family]:
         """The merged families of all processes, with the internal ones converted to camellia's names."""
         report = report_of(families)
         shown = [family for family in families if family.name not in (SUMS, HIGHEST)]
         now_ms = time.time_ns() // 1_000_000
-        topics = await self._topic_info(store_answers)
+        topics = await self._topic_info()
         return [
             *shown,
             _info(),
@@ -104,6 +63,10 @@ class CamelliaMetrics:
             *([topics] if topics is not None else []),
         ]
 
+    def content_type(self, accept: str, chosen: str) -> str:
+        """The original's content type, unless the client asks for a version of the format."""
+        return TEXT if chosen.startswith("text/plain") and "version=" not in accept else chosen
+
     def _cpu_family(self, families: list[Family]) -> Family:
         """Percent of one processor: CPU seconds per second since the last call, times 100."""
         now_s, used_s = self._now_s(), _number(families, "process_cpu_seconds")
@@ -113,14 +76,14 @@ class CamelliaMetrics:
         numbers: dict[tuple[str, ...], float] = {("cpu_num",): os.cpu_count() or 1, ("usage",): usage}
         return gauge("cpu", "Processors of this machine, and percent of one that is used.", numbers, ("type",))
 
-    async def _topic_info(self, store_answers: bool) -> Family | None:
+    async def _topic_info(self) -> Family | None:
         """Sizes of up to 200 topics, read from the store at most every 5 s."""
         now_s = self._now_s()
         fresh_until_s, family = self._topics
-        if now_s < fresh_until_s or not store_answers:
+        if now_s < fresh_until_s or not self._store_answers():
             return family
         try:
-            infos = await self._dialect.pages.topic_infos(TOPICS_SHOWN)
+            infos = await self._pages.topic_infos(TOPICS_SHOWN)
         except DuelineError:
             return family
         numbers: dict[tuple[str, ...], float] = {}
@@ -132,11 +95,6 @@ class CamelliaMetrics:
         family = gauge("topic_info", "Messages by topic and queue.", numbers, ("topic", "type"))
         self._topics = (now_s + FRESH_S, family)
         return family
-
-
-def content_type(accept: str, chosen: str) -> str:
-    """The original's content type, unless the client asks for a version of the format."""
-    return TEXT if chosen.startswith("text/plain") and "version=" not in accept else chosen
 
 
 def _band_name(band: str) -> str:
