@@ -4,12 +4,14 @@ An arrow to a module ("push.call") is to that module only."""
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from dueline.dialects.settings import ForeignSettings
 from dueline.dialects.table import DIALECTS
 
 ROOT = Path(__file__).parents[2]
@@ -97,6 +99,35 @@ def test_dialects_never_meet() -> None:
             if parts[:2] == ["dueline", "dialects"] and len(parts) > 2:
                 others = {spec.name for spec in DIALECTS} - {path.parent.name}
                 assert parts[2] not in {*others, "table"}, f"{path.name} imports {name}"
+
+
+NAMES_A_DIALECT = {
+    "dialects/table.py": "the table",
+    "exfe/": "EXFE's Redis actions, a library for programs",
+    "worker/service.py": "an application's side of the Spring queue",
+}
+
+
+def test_a_dialect_is_named_only_in_its_package_and_in_the_table() -> None:
+    names = [spec.name for spec in DIALECTS if issubclass(spec.settings, ForeignSettings)]
+    packages = tuple(f"dialects/{name}/" for name in names)
+    named = re.compile("|".join(names), re.IGNORECASE)
+    offenders = [
+        f"{place}:{number}: {line.strip()}"
+        for path in modules()
+        if not (place := path.relative_to(SOURCE).as_posix()).startswith((*packages, *NAMES_A_DIALECT))
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if named.search(line)
+    ]
+    assert (len(names), offenders) == (5, [])
+
+
+def test_settings_and_command_line_load_no_handlers_of_a_dialect() -> None:
+    code = "import sys, dueline.cli.main, dueline.config.load; print(*(m for m in sys.modules if 'dialects' in m))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    light = {"settings", "spec", "table", "ladder", "config_file"}
+    packages = {"dialects", *(spec.name for spec in DIALECTS)}
+    assert {name.rpartition(".")[2] for name in shown.stdout.split()} - packages == light
 
 
 def test_the_engine_and_the_dialects_know_no_key_and_no_redis() -> None:
