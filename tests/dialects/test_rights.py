@@ -4,8 +4,9 @@ a route that is missing here, or says something else, fails."""
 from __future__ import annotations
 
 from dueline.config.settings import Settings
-from dueline.dialects.http import Browser, Right, Route
+from dueline.dialects.http import Browser, Route
 from dueline.dialects.youzan.decode import COMMANDS
+from dueline.rights import Right
 from dueline.server.app import App
 
 TABLE = """

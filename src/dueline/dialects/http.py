@@ -7,12 +7,13 @@ handler raises a DuelineError, its dialect's `failed` builds the answer. A handl
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from enum import Enum, Flag, StrEnum
+from enum import Enum, Flag
 from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from ..engine.errors import DuelineError
+from ..rights import Right
 
 
 class Request(msgspec.Struct):
@@ -38,18 +39,6 @@ class Response(msgspec.Struct):
 
 
 Handler = Callable[[Request], Awaitable[Response]]
-
-
-class Right(StrEnum):
-    """What a caller must be allowed to do. Declared by every route; not checked yet, because there are no tokens."""
-
-    NONE = "none"  # public: health, the API's description
-    SEND = "send"
-    PULL = "pull"  # take, ack, release and extend jobs
-    READ = "read"
-    MANAGE = "manage"  # change or remove jobs and topics
-    PUSH = "push"  # make the server call a URL or a service
-    ADMIN = "admin"  # change the server itself
 
 
 class TokenPlace(Flag):

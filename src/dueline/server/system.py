@@ -16,9 +16,10 @@ from typing import Any
 
 import msgspec
 
-from ..dialects.http import PUBLIC, Request, Response, Right, Route, TokenPlace
+from ..dialects.http import PUBLIC, Request, Response, Route, TokenPlace
 from ..dialects.native import encode
 from ..engine.errors import DuelineError
+from ..rights import Right
 from .docs_page import docs_routes
 from .openapi import document
 

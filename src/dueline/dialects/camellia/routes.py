@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..http import PUBLIC, Browser, Right, Route, TokenPlace
+from ...rights import Right
+from ..http import PUBLIC, Browser, Route, TokenPlace
 from .handlers import CamelliaHandlers
 from .pages import CamelliaPages
 from .settings import MAX_FORM_BYTES

@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from ..http import Right, Route, TokenPlace
+from ...rights import Right
+from ..http import Route, TokenPlace
 from . import answers as a
 from . import push_answers as pa
 from . import push_requests as pr

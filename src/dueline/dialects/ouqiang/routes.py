@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..http import Right, Route, TokenPlace
+from ...rights import Right
+from ..http import Route, TokenPlace
 from .handlers import OuqiangHandlers
 
 
