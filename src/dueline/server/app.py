@@ -118,7 +118,7 @@ class App:
         self.fronts = [self._front(address, names) for address, names in addresses(settings).items()]
         self._log = structlog.get_logger("dueline.server")
 
-    # --- addresses -------------------------------------------------------------------------------------
+    # --- addresses --------------------------------------------------------------------------------------------------
 
     def _front(self, address: str, names: Sequence[str]) -> Front:
         """A front for one address. Every address serves health and metrics."""

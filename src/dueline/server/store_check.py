@@ -182,10 +182,12 @@ async def scope_refusal(store: ValkeyStore, dialects: Dialects) -> str | None:
     own: dict[str, Any] = {spec.name: getattr(dialects, spec.name) for spec in DIALECTS if spec.namespace_ids}
     until = "until all its jobs are ended and no longer retained"
     if not clash.namespace_ids:
+        *first, last = own
         return (
             f'the namespace "{clash.namespace}" holds jobs (topic "{clash.topic}") whose ids are unique over all its '
-            f"topics, as {', '.join(own)} need it, and these settings give it to none of them: enable one of them with "
-            f"this namespace again, at least {until}"
+            f"topics, as {', '.join(first)} and {last} need it, and these settings give it to none of them: enable "
+            f"{', '.join(f'dialects.{name}' for name in first)} or dialects.{last} with this namespace again, at least "
+            f"{until}"
         )
     names = [name for name, one in own.items() if one.enabled and one.namespace == clash.namespace]
     who, keys = " and ".join(names), " and ".join(f"dialects.{name}.namespace" for name in names)
