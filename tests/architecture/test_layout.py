@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from dueline.dialects.settings import ForeignSettings
+from dueline.dialects.table import DIALECTS
+
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "dueline"
 
@@ -18,23 +21,24 @@ MAY_IMPORT: dict[str, set[str]] = {
     "": {"_version", "client", "worker"},  # dueline/__init__.py; each only when one of its names is used
     "_version": set(),
     "durations": set(),
+    "rights": set(),
     "metrics": set(),
     "parent_death": set(),
     "lease_renewal": {"engine.timer"},  # the type only
     "engine": {"durations", "metrics"},
     "store": {"engine", "parent_death", "_version"},
     # A protocol whose deliveries are calls of its own brings the courier that makes them: for that a dialect knows what
-    # couriers are told and answer, which are values without I/O. Not the dispatcher, nor who calls, nor a registry.
+    # couriers are given and return, which are values without I/O. Not the dispatcher, nor the caller, nor a registry.
     "dialects": {
-        *("engine", "metrics", "durations", "_version"),
-        *("push.call", "push.courier", "push.verdict", "push.discovery"),
+        *("engine", "metrics", "durations", "rights", "_version"),
+        *("push.call", "push.courier", "push.verdict", "push.discovery", "push.discovery.static"),
     },
     "telemetry": {"engine", "metrics", "_version"},
-    "config": {"engine", "_version"},
+    "config": {"engine", "dialects.table", "dialects.spec", "dialects.settings", "_version"},
     "push": {"engine", "lease_renewal", "_version"},
     "runtime": {"engine", "store", "config"},
     "server": {
-        *("engine", "metrics", "store", "runtime", "dialects", "push", "telemetry", "config"),
+        *("rights", "engine", "metrics", "store", "runtime", "dialects", "push", "telemetry", "config"),
         *("parent_death", "_version"),
     },
     "client": {"durations", "_version"},
@@ -42,7 +46,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("client", "engine", "metrics", "store", "runtime", "durations"),
         *("lease_renewal", "parent_death", "_version"),
     },  # the store in worker/direct.py only
-    "cli": {"client", "config", "server", "runtime", "store", "engine", "worker", "_version"},
+    "cli": {
+        *("client", "config", "server", "runtime", "store", "engine", "worker", "_version"),
+        *("dialects.table", "dialects.spec"),
+    },
     "exfe": {"engine", "_version"},
     "integrations": {"client", "worker", "server", "dialects", "config", "runtime", "_version"},
     "testing": {"client", "worker", "dialects", "server", "runtime", "store", "engine", "parent_death", "_version"},
@@ -99,7 +106,38 @@ def test_dialects_never_meet() -> None:
         for name in imports(path):
             parts = name.split(".")
             if parts[:2] == ["dueline", "dialects"] and len(parts) > 2:
-                assert parts[2] in (path.parent.name, "http", "body", "raw_json"), f"{path.name} imports {name}"
+                others = {spec.name for spec in DIALECTS} - {path.parent.name}
+                assert parts[2] not in {*others, "table"}, f"{path.name} imports {name}"
+
+
+NAMES_A_DIALECT = {
+    "dialects/table.py": "the table",
+    "exfe/": "EXFE's Redis actions, a library for programs",
+    "worker/service.py": "an application's side of the Spring queue",
+}
+
+
+def test_a_dialect_is_named_only_in_its_package_and_in_the_table() -> None:
+    names = [spec.name for spec in DIALECTS if issubclass(spec.settings, ForeignSettings)]
+    named = re.compile("|".join(names), re.IGNORECASE)
+    places = [
+        f"{path.relative_to(SOURCE).as_posix()}:{number}: {line.strip()}"
+        for path in modules()
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if named.search(line)
+    ]
+    packages = tuple(f"dialects/{name}/" for name in names)
+    offenders = [place for place in places if not place.startswith((*packages, *NAMES_A_DIALECT))]
+    needless = [one for one in NAMES_A_DIALECT if not any(place.startswith(one) for place in places)]
+    assert (offenders, needless) == ([], [])
+
+
+def test_settings_and_command_line_load_no_handlers_of_a_dialect() -> None:
+    code = "import sys, dueline.cli.main, dueline.config.load; print(*(m for m in sys.modules if 'dialects' in m))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    light = {"settings", "spec", "table", "ladder", "config_file"}
+    packages = {"dialects", *(spec.name for spec in DIALECTS)}
+    assert {name.rpartition(".")[2] for name in shown.stdout.split()} - packages == light
 
 
 def test_the_engine_and_the_dialects_know_no_key_and_no_redis() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dueline.config.settings import Settings
-from dueline.dialects.http import Route
+from dueline.dialects.http import Browser, Route
 from dueline.runtime.places import ExternalStore
 from dueline.server.app import App
 
@@ -94,10 +94,12 @@ def test_every_route_of_every_dialect_refuses_pages_from_elsewhere_and_answers_t
                     assert answer.status == 403, (method, path, headers, answer)
                     if method != "HEAD":
                         assert answer.json()["error"]["code"] == "forbidden", (method, path, headers)
-                        assert "server." in answer.json()["error"]["message"] or route.programs_only
+                        assert "server." in answer.json()["error"]["message"] or route.browser is Browser.REFUSED
                     assert "access-control-allow-origin" not in answer.headers
                 for headers in own(port):
-                    if route.programs_only and any(name in headers for name in ("Origin", "Sec-Fetch-Site")):
+                    if route.browser is Browser.REFUSED and any(
+                        name in headers for name in ("Origin", "Sec-Fetch-Site")
+                    ):
                         continue
                     answer = await ask(running, method, path, **headers)
                     assert answer.status != 403, (method, path, headers, answer)

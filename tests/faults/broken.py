@@ -12,10 +12,11 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
+from dueline.dialects.contract import DialectContext
 from dueline.dialects.native.dialect import NativeDialect
+from dueline.dialects.settings import DialectSettings
 from dueline.engine.engine import Engine
 from dueline.engine.job import Partition
-from dueline.engine.limits import Limits
 from dueline.engine.store import (
     Code,
     OnConflict,
@@ -120,8 +121,7 @@ class TakesAnyBody(Sound):
 async def served(store: ValkeyStore) -> AsyncIterator[tuple[str, int]]:
     """The store behind the native API, in this process; the address of it."""
     engine = Engine(store)
-    limits = Limits()
-    front = Front(Router([NativeDialect(engine, limits, no_info)]))
+    front = Front(Router([NativeDialect(DialectSettings(), DialectContext(engine, no_info))]))
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))
     await store.start()

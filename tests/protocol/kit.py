@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dueline.dialects.http import Request, Response, Route, plain_error
+from dueline.dialects.http import PUBLIC, Request, Response, Route, plain_error
 from dueline.engine.errors import DuelineError, InvalidField
 from dueline.server.browser import BrowserRules
 from dueline.server.front import Front, FrontLimits
@@ -36,16 +36,16 @@ class Probe:
 
     def routes(self) -> list[Route]:
         return [
-            Route("*", "/echo", self.echo, "echo", taskless=self.taskless),
-            Route("POST", "/small", self.echo, "small", max_body_bytes=10, taskless=self.taskless),
-            Route("*", "/things/{name}", self.echo, "thing", taskless=self.taskless),
-            Route("GET", "/park", self.park, "park", parks=True),
-            Route("GET", "/hold", self.hold, "hold", taskless=self.taskless),
-            Route("GET", "/big", self.big, "big", taskless=self.taskless),
-            Route("GET", "/broken", self.broken, "broken", taskless=self.taskless),
-            Route("GET", "/refused", self.refused, "refused", taskless=self.taskless),
-            Route("GET", "/injected", self.injected, "injected", taskless=self.taskless),
-            Route("GET", "/nothing", self.nothing, "nothing", taskless=self.taskless),
+            Route("*", "/echo", self.echo, "echo", *PUBLIC, taskless=self.taskless),
+            Route("POST", "/small", self.echo, "small", *PUBLIC, max_body_bytes=10, taskless=self.taskless),
+            Route("*", "/things/{name}", self.echo, "thing", *PUBLIC, taskless=self.taskless),
+            Route("GET", "/park", self.park, "park", *PUBLIC, parks=True),
+            Route("GET", "/hold", self.hold, "hold", *PUBLIC, taskless=self.taskless),
+            Route("GET", "/big", self.big, "big", *PUBLIC, taskless=self.taskless),
+            Route("GET", "/broken", self.broken, "broken", *PUBLIC, taskless=self.taskless),
+            Route("GET", "/refused", self.refused, "refused", *PUBLIC, taskless=self.taskless),
+            Route("GET", "/injected", self.injected, "injected", *PUBLIC, taskless=self.taskless),
+            Route("GET", "/nothing", self.nothing, "nothing", *PUBLIC, taskless=self.taskless),
         ]
 
     def failed(self, request: Request, error: DuelineError) -> Response:

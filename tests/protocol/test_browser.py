@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dueline.config.settings import Server, Settings
-from dueline.dialects.http import Request, Response, Route
+from dueline.dialects.http import PUBLIC, Browser, Request, Response, Route
 from dueline.runtime.places import ExternalStore
 from dueline.server.app import App
 from dueline.server.asgi import AsgiApp
@@ -26,9 +26,9 @@ async def _handler(_request: Request) -> Response:
     return Response(200)
 
 
-PLAIN = Route("*", "/pop", _handler, "plain")
-PAGE = Route("GET", "/docs", _handler, "page", page=True)
-OFFLINE = Route("*", "/offline", _handler, "offline", programs_only=True)
+PLAIN = Route("*", "/pop", _handler, "plain", *PUBLIC)
+PAGE = Route("GET", "/docs", _handler, "page", *PUBLIC, browser=Browser.ANY_LINK)
+OFFLINE = Route("*", "/offline", _handler, "offline", *PUBLIC, browser=Browser.REFUSED)
 
 
 def refused(rules: BrowserRules, route: Route = PLAIN, host: str | None = HERE, **headers: str) -> str | None:

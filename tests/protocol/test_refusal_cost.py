@@ -10,22 +10,15 @@ import asyncio
 import gc
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from dueline.dialects.camellia import CamelliaDialect, CamelliaOptions
-from dueline.dialects.exfe import ExfeDialect, ExfeOptions
+from dueline.dialects.contract import DialectContext
 from dueline.dialects.http import Request, Response, Route
-from dueline.dialects.native import NativeDialect
-from dueline.dialects.ouqiang import OuqiangDialect, OuqiangOptions
-from dueline.dialects.spring import SpringDialect, SpringOptions
-from dueline.dialects.youzan import YouzanDialect, YouzanOptions
+from dueline.dialects.table import DIALECTS
 from dueline.engine.engine import Engine
 from dueline.engine.limits import Limits
-from dueline.push.discovery import Instance
-from dueline.push.egress import Egress
-from dueline.server.camellia import CamelliaNode
 from dueline.server.front import Front, FrontLimits
 from dueline.server.reading import Exchange, Reader
 from dueline.server.router import Router
@@ -115,30 +108,11 @@ class Server:
     """All dialects on the reference store, without a transport."""
 
     def __init__(self) -> None:
-        async def services() -> Mapping[str, Sequence[Instance]]:
-            return {}
-
-        def check_url(url: str) -> None:
-            Egress(allow=["127.0.0.9"]).check_url(url)
-
-        async def no_samples() -> list[object]:
-            return []
-
-        limits = Limits()
         self.runner = asyncio.Runner()
         self.store = MemoryStore(VirtualClock(START_MS))
-        self.engine = Engine(self.store, limits)
-        node = CamelliaNode(None, lambda: True, no_samples)  # pyright: ignore[reportArgumentType]
-        self.router = Router(
-            [
-                NativeDialect(self.engine, limits, info, push_rules()),
-                CamelliaDialect(self.engine, limits, CamelliaOptions(), node),
-                OuqiangDialect(self.engine, OuqiangOptions()),
-                YouzanDialect(self.engine, limits, YouzanOptions()),
-                SpringDialect(self.engine, SpringOptions(), services),
-                ExfeDialect(self.engine, ExfeOptions(), check_url),
-            ]
-        )
+        self.engine = Engine(self.store, Limits())
+        context = DialectContext(self.engine, info, push_rules())
+        self.router = Router([spec.build(spec.settings(), context) for spec in DIALECTS])
         self.runner.run(self.store.start())
         self.runner.run(self.engine.start())
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dueline.dialects.http import Request, Response, Route, plain_error
+from dueline.dialects.http import PUBLIC, Request, Response, Route, plain_error
 from dueline.engine.errors import DuelineError, Forbidden
 from dueline.server.router import RECENT_BYTES, RECENT_TARGETS, Router
 
@@ -17,7 +17,7 @@ class Dialect:
         self.lines = lines
 
     def routes(self) -> list[Route]:
-        return [Route(method, pattern, self.answer, f"{method} {pattern}") for method, pattern in self.lines]
+        return [Route(method, pattern, self.answer, f"{method} {pattern}", *PUBLIC) for method, pattern in self.lines]
 
     def failed(self, request: Request, error: DuelineError) -> Response:
         return plain_error(418, error.code, f"{self.name} refuses")
@@ -86,7 +86,7 @@ def test_what_is_remembered_is_bounded_in_bytes(router: Router) -> None:
 
 
 def test_two_dialects_cannot_claim_one_route() -> None:
-    with pytest.raises(ValueError, match="claimed by both one and two"):
+    with pytest.raises(ValueError, match=r"GET /a/{y} is claimed by both GET /a/{x} and GET /a/{y}"):
         Router([Dialect("one", ("GET", "/a/{x}")), Dialect("two", ("GET", "/a/{y}"))])
 
 

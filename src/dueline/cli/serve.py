@@ -1,25 +1,33 @@
-"""The command `serve`: runs the server. Its dependencies are an extra and are imported only when it is called."""
+"""The command `serve`: runs the server. Its dependencies are an extra and are imported only when it is called.
+
+A dialect may add an option: the configuration file of the original that it replaces.
+"""
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from ..dialects.spec import ConfigFile, Unreadable
+from ..dialects.table import DIALECTS
 from .session import FAILURE, USAGE
 
+CONFIG_FILES = tuple(spec.config_file for spec in DIALECTS if spec.config_file is not None)
 SERVE_EXAMPLES = (
     "dueline serve",
     "dueline serve --listen 127.0.0.1:9300 --data /var/lib/dueline --workers 2",
     "dueline serve --store redis://127.0.0.1:6379/0 --config /etc/dueline.toml",
-    "dueline serve --ouqiang-config /etc/delay-queue.conf --insecure",
+    *(f"dueline serve {file.flag} {file.example} --insecure" for file in CONFIG_FILES),
 )
 
 
-def serve(
+def _serve(
     listen: Annotated[
         str | None,
         typer.Option("--listen", metavar="HOST:PORT", show_default="127.0.0.1:9277", help="Where to listen."),
@@ -42,17 +50,11 @@ def serve(
             "--insecure", help="Listen on an address that others can reach, without tokens.", show_default=False
         ),
     ] = None,
-    ouqiang_config: Annotated[
-        Path | None,
-        typer.Option(
-            "--ouqiang-config", metavar="FILE", help="Configuration file of ouqiang/delay-queue, to replace it."
-        ),
-    ] = None,
+    foreign: Sequence[tuple[ConfigFile, Path]] = (),
 ) -> None:
     """Run the server in the foreground until SIGTERM or Ctrl-C."""
     try:
         from ..config.load import ConfigError, load, wants_json
-        from ..config.ouqiang_ini import Unreadable, read
         from ..server.serve import refuse, run
     except ModuleNotFoundError as missing:
         if (missing.name or "").startswith("dueline"):
@@ -71,9 +73,39 @@ def serve(
         "store.data": data,
     }
     try:
-        ouqiang = None if ouqiang_config is None else read(ouqiang_config)
-        settings = load(flags, os.environ, config, ouqiang)
+        files = [file.read(path) for file, path in foreign]
+        settings = load(flags, os.environ, config, files)
     except (ConfigError, Unreadable) as error:
         log_format = "json" if wants_json(os.environ, config) else "text"
         raise typer.Exit(refuse(str(error), log_format, USAGE)) from None
-    raise typer.Exit(run(settings, ouqiang.notes if ouqiang is not None else ()))
+    raise typer.Exit(run(settings, [note for file in files for note in file.notes]))
+
+
+def _with_files(command: Callable[..., None], files: Sequence[ConfigFile]) -> Callable[..., None]:
+    """The command with an option for each file. It gets those that were given as `foreign`."""
+
+    def extended(**given: Any) -> None:
+        paths = [given.pop(_parameter(file)) for file in files]
+        command(**given, foreign=[(file, path) for file, path in zip(files, paths, strict=True) if path is not None])
+
+    own = [one for name, one in inspect.signature(command, eval_str=True).parameters.items() if name != "foreign"]
+    added = [
+        inspect.Parameter(
+            _parameter(file),
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=None,
+            annotation=Annotated[Path | None, typer.Option(file.flag, metavar="FILE", help=file.help)],
+        )
+        for file in files
+    ]
+    extended.__doc__ = command.__doc__
+    extended.__signature__ = inspect.Signature([*own, *added])  # pyright: ignore[reportFunctionMemberAccess]
+    extended.__annotations__ = {one.name: one.annotation for one in (*own, *added)}
+    return extended
+
+
+def _parameter(file: ConfigFile) -> str:
+    return file.flag.removeprefix("--").replace("-", "_")
+
+
+serve = _with_files(_serve, CONFIG_FILES)

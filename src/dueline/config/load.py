@@ -1,5 +1,5 @@
 """Load the settings from five sources. In order of precedence: flags, `DUELINE_<SECTION>__<KEY>` variables, a
-configuration file of ouqiang/delay-queue (config.ouqiang_ini), a TOML file, the defaults.
+configuration file of another delay queue (DialectSpec.config_file), a TOML file, the defaults.
 
 Nothing is guessed: an unknown key, a wrong type or a value out of bounds is a ConfigError that names the key and its
 source. For a typing error it also suggests the key that was probably meant.
@@ -11,16 +11,15 @@ import difflib
 import ipaddress
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
+from ..dialects.spec import FileValues
 from ..engine.errors import InvalidField
-from .ladder import ladder_of
-from .ouqiang_ini import OuqiangFile
 from .settings import DEFAULT_LISTEN, SECRET, Settings
 from .table import Key, keys
 
@@ -53,16 +52,17 @@ def load(
     flags: Mapping[str, Any] | None = None,
     env: Mapping[str, str] | None = None,
     file: Path | None = None,
-    ouqiang: OuqiangFile | None = None,
+    foreign: Sequence[FileValues] = (),
 ) -> Settings:
-    """Read, merge and check. `flags` maps paths ("server.listen") to values; None means "not given"."""
+    """Read, merge and check. `flags` maps paths ("server.listen") to values; None means "not given". `foreign`: the
+    files of other delay queues."""
     table = keys()
     values: dict[str, tuple[Any, str]] = {}
     if file is not None:
         values.update(_from_file(file, table))
-    if ouqiang is not None:
-        for path, (value, origin) in ouqiang.values.items():
-            values[path] = (_convert(table[path], value, origin, strict=True), origin)
+    theirs = {path: told for one in foreign for path, told in one.values.items()}
+    for path, (value, origin) in theirs.items():
+        values[path] = (_convert(table[path], value, origin, strict=True), origin)
     values.update(_from_env(env or {}, table))
     for path, value in (flags or {}).items():
         if value is not None:
@@ -70,8 +70,9 @@ def load(
                 _convert(table[path], value, table[path].flag or path, strict=False),
                 table[path].flag or path,
             )
-    if ouqiang is not None:
-        _share_port(values, ouqiang)
+    for path in theirs:
+        if values[path] == theirs[path]:
+            _share_port(values, path)
     nested: dict[str, Any] = {}
     for path, (value, _) in values.items():
         *sections, name = path.split(".")
@@ -80,7 +81,8 @@ def load(
             target = target.setdefault(section, {})
         target[name] = value
     settings = msgspec.convert(nested, Settings)
-    check(settings, {path: origin for path, (_, origin) in values.items()})
+    origins = {origin for _, origin in theirs.values()}
+    check(settings, {path: origin for path, (_, origin) in values.items() if origin in origins})
     return settings
 
 
@@ -96,27 +98,29 @@ def wants_json(env: Mapping[str, str], file: Path | None) -> bool:
     return told == "json"
 
 
-def _share_port(values: dict[str, tuple[Any, str]], ouqiang: OuqiangFile) -> None:
-    """If the ouqiang file names our default port and server.listen is not set, serve both on the file's address."""
-    own = ouqiang.values.get("dialects.ouqiang.listen")
-    if own is None or values["dialects.ouqiang.listen"] != own or "server.listen" in values:
+def _share_port(values: dict[str, tuple[Any, str]], path: str) -> None:
+    """If a file of another delay queue gives a dialect our default port and server.listen is not set, serve both on the
+    file's address."""
+    if not path.endswith(".listen") or "server.listen" in values:
         return
-    if parse_address(own[0], "bind_address").port == parse_address(DEFAULT_LISTEN, "server.listen").port:
-        values["server.listen"] = own
+    listen, origin = values[path]
+    if parse_address(listen, origin).port == parse_address(DEFAULT_LISTEN, "server.listen").port:
+        values["server.listen"] = values[path]
 
 
-def check(settings: Settings, origins: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Check the rules that types cannot express. Raises ConfigError. `origins`: the source of each key's value."""
-    _check_reach(settings, settings.server.listen, "server.listen", origins)
-    for name in msgspec.structs.asdict(settings.dialects):
-        listen: str | None = getattr(getattr(settings.dialects, name), "listen", None)
+def check(settings: Settings, foreign_names: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Check the rules that types cannot express. Raises ConfigError. `foreign_names`: the names of keys in the file of
+    another delay queue that set them."""
+    _check_reach(settings, settings.server.listen, foreign_names.get("server.listen", "server.listen"))
+    for name, section in settings.dialects.by_name().items():
+        path = f"dialects.{name}"
+        listen: str | None = getattr(section, "listen", None)
         if listen is not None:
-            _check_reach(settings, listen, f"dialects.{name}.listen", origins)
-    for name, text in (("spring", settings.dialects.spring.retry), ("exfe", settings.dialects.exfe.retry)):
+            _check_reach(settings, listen, foreign_names.get(f"{path}.listen", f"{path}.listen"))
         try:
-            ladder_of(text)
+            section.check()
         except InvalidField as wrong:
-            raise ConfigError(f"dialects.{name}.retry: {wrong.message}") from None
+            raise ConfigError(f"{path}.{wrong.field}: {wrong.message}") from None
     for name in settings.server.hosts:
         if not HOST_NAME.fullmatch(name):
             raise ConfigError(f"server.hosts: {name!r} is not a name such as queue.corp or *.corp, without a port")
@@ -139,10 +143,8 @@ def check(settings: Settings, origins: Mapping[str, str] = MappingProxyType({}))
         raise ConfigError("limits.max_body_bytes: is more than limits.max_request_bytes")
 
 
-def _check_reach(settings: Settings, listen: str, path: str, origins: Mapping[str, str]) -> None:
+def _check_reach(settings: Settings, listen: str, path: str) -> None:
     """Refuse an address beyond loopback unless `insecure` is set, because the server does not check tokens."""
-    origin = origins.get(path, "")
-    path = origin if origin.startswith("bind_address") else path
     address = parse_address(listen, path)
     if not address.loopback and not settings.server.insecure:
         raise ConfigError(

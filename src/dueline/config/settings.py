@@ -7,13 +7,14 @@ its name. A key that may hold a secret is listed in SECRET.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
+from ..dialects.settings import DialectSettings
+from ..dialects.table import DIALECTS
 from ..engine.limits import Limits
-from ..engine.policy import TEN_YEARS_MS
 
 DEFAULT_LISTEN = "127.0.0.1:9277"
 DEFAULT_DATA = "./dueline-data"
@@ -141,7 +142,8 @@ class Push(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StaticInstance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One running instance of a service. `tasks`: the task types it handles, separated by commas (Spring)."""
+    """One running instance of a service. `tasks`: the task types it handles, separated by commas; some dialects need
+    them."""
 
     url: Annotated[str, Meta(pattern=r"^https?://[^\s/]", max_length=2048)]
     tasks: str | None = None
@@ -164,7 +166,7 @@ class Eureka(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Discovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the services run that push targets and applications of the Spring queue name."""
+    """Where the services run that push targets and dialects name."""
 
     static: Annotated[
         dict[str, tuple[StaticInstance, ...]],
@@ -191,139 +193,35 @@ class Log(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = "auto"
 
 
-class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One wire protocol."""
+class DialectSections(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The wire protocols: a section for each dialect of the table."""
 
-    enabled: Annotated[bool, Meta(description="Whether this dialect is served.")] = True
-
-
-Namespace = Annotated[
-    str,
-    Meta(
-        pattern=r"^[A-Za-z0-9._:-]{1,128}$",
-        description="Where its jobs are kept. Two dialects with one namespace share their jobs.",
-    ),
-]
+    def by_name(self) -> dict[str, DialectSettings]:
+        """Every section by its name, in the order of the table."""
+        return {spec.name: getattr(self, spec.name) for spec in DIALECTS}
 
 
-class ForeignDialect(Dialect, frozen=True, forbid_unknown_fields=True):
-    """The protocol of another delay queue. If it has an address of its own, it is served only there."""
+if TYPE_CHECKING:
 
-    namespace: Namespace = "default"
-    listen: Annotated[
-        str | None,
-        Meta(description="An address of its own, HOST:PORT or [IPV6]:PORT; the dialect is then served only there."),
-    ] = None
+    class Dialects(DialectSections, frozen=True):
+        def __init__(self, **sections: DialectSettings) -> None: ...
+        def __getattr__(self, name: str) -> Any: ...
 
-
-class Camellia(ForeignDialect, frozen=True, forbid_unknown_fields=True):
-    """camellia-delay-queue. The keys of its own configuration are named in docs/dialects/camellia.md."""
-
-    namespace: Namespace = "camellia"
-    ttl_ms: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=TEN_YEARS_MS,
-            description="How long after its due time a job can be consumed, unless the send sets it.",
-        ),
-    ] = 3_600_000
-    max_retry: Annotated[
-        int, Meta(ge=0, le=9_999, description="Deliveries after the first one, unless the send sets it.")
-    ] = 10
-    ack_timeout_ms: Annotated[int, Meta(ge=1, description="Time for the ack, unless the pull sets it.")] = 30_000
-    long_poll_ms: Annotated[
-        int, Meta(ge=1, le=3_600_000, description="How long a long poll is held, unless it sets this itself.")
-    ] = 10_000
-    retain_ms: Annotated[int, Meta(ge=0, le=TEN_YEARS_MS, description="How long an ended job can still be read.")] = (
-        300_000
+else:
+    Dialects = msgspec.defstruct(
+        "Dialects",
+        [(spec.name, spec.settings, spec.settings()) for spec in DIALECTS],
+        bases=(DialectSections,),
+        module=__name__,
+        frozen=True,
+        forbid_unknown_fields=True,
     )
-    monitor_window_ms: Annotated[
-        int, Meta(ge=100, le=86_400_000, description="Length of a window of getMonitorData and of its metrics.")
-    ] = 60_000
-
-
-class Ouqiang(ForeignDialect, frozen=True, forbid_unknown_fields=True):
-    """ouqiang/delay-queue. Ids are unique across all topics of its namespace."""
-
-    namespace: Namespace = "ouqiang"
-    hold_ms: Annotated[
-        int, Meta(ge=1, le=300_000, description="How long a pop is held when nothing is ready (queue_block_timeout).")
-    ] = 178_000
-
-
-class Youzan(ForeignDialect, frozen=True, forbid_unknown_fields=True):
-    """The Youzan-style protocol. Ids are unique across all topics of its namespace."""
-
-    namespace: Namespace = "youzan"
-    ttr_ms: Annotated[int, Meta(ge=1_000, description="Time to run, unless the job sets it.")] = 60_000
-    empty_pop_success: Annotated[
-        bool, Meta(description="Whether a pop that finds nothing is a success with id null, or an error.")
-    ] = True
-
-
-class Spring(ForeignDialect, frozen=True, forbid_unknown_fields=True):
-    """The Spring redis delay queue, service mode. Ids are unique across all groups of its namespace."""
-
-    namespace: Namespace = "spring"
-    retry: Annotated[
-        str,
-        Meta(
-            description='The waits between attempts when instances exist but all fail; then the job is dead. "off": a '
-            "single attempt. Applies to jobs added from now on.",
-        ),
-    ] = "5s, 30s, 2m, 10m, 30m, 2h"
-    timeout_ms: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=3_600_000,
-            description="How long an application may work on a job; then the next instance is called, while the first "
-            "may still be working. 0: as long as the connection is open.",
-        ),
-    ] = 0
-    no_instance_limit_ms: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=TEN_YEARS_MS,
-            description="A job that is not delivered this long after its due time is dead. 0: a job without an "
-            "instance waits for ever.",
-        ),
-    ] = 0
-
-
-class Exfe(ForeignDialect, frozen=True, forbid_unknown_fields=True):
-    """EXFE's queue service over HTTP. Callback addresses that are not public must be in push.allow."""
-
-    namespace: Namespace = "exfe"
-    retry: Annotated[
-        str,
-        Meta(
-            description='The waits between attempts of a callback; then the group is dead. "off": a single attempt, '
-            "then the group is gone, as in the original. Applies to pushes from now on.",
-        ),
-    ] = "10s, 1m, 5m, 30m, 2h"
-    timeout_ms: Annotated[int, Meta(ge=100, le=3_600_000, description="How long a callback may take.")] = 30_000
-    concurrency: Annotated[
-        int, Meta(ge=1, le=10_000, description="Concurrent callbacks, over all processes; push.per_host is per host.")
-    ] = 256
-
-
-class Dialects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The wire protocols."""
-
-    native: Dialect = Dialect()
-    camellia: Camellia = Camellia()
-    ouqiang: Ouqiang = Ouqiang()
-    youzan: Youzan = Youzan()
-    spring: Spring = Spring()
-    exfe: Exfe = Exfe()
 
 
 def namespaces_with_own_ids(dialects: Dialects) -> frozenset[str]:
     """The namespaces with namespace-scoped ids: those of the protocols that address a job without its topic."""
-    return frozenset(one.namespace for one in (dialects.ouqiang, dialects.youzan, dialects.spring) if one.enabled)
+    own = (getattr(dialects, spec.name) for spec in DIALECTS if spec.namespace_ids)
+    return frozenset(one.namespace for one in own if one.enabled)
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

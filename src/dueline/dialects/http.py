@@ -7,11 +7,13 @@ handler raises a DuelineError, its dialect's `failed` builds the answer. A handl
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import Enum, Flag
 from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from ..engine.errors import DuelineError
+from ..rights import Right
 
 
 class Request(msgspec.Struct):
@@ -39,6 +41,26 @@ class Response(msgspec.Struct):
 Handler = Callable[[Request], Awaitable[Response]]
 
 
+class TokenPlace(Flag):
+    """Where a request may carry its token."""
+
+    NOWHERE = 0
+    HEADER = 1  # Authorization
+    PATH = 2  # in front of the path, for clients that can set an address but no header
+    ANYWHERE = HEADER | PATH
+
+
+class Browser(Enum):
+    """Which browser requests a route accepts (server.browser)."""
+
+    OWN_PAGES = "own pages"  # from pages of this server and of server.origins
+    ANY_LINK = "any link"  # for people: links on other sites may lead here, too
+    REFUSED = "refused"  # changes state on a GET
+
+
+PUBLIC = (Right.NONE, TokenPlace.NOWHERE)
+
+
 class Route(msgspec.Struct, frozen=True):
     """One line of a dialect's table. Method "*": any method. Pattern segments in braces are placeholders."""
 
@@ -46,28 +68,27 @@ class Route(msgspec.Struct, frozen=True):
     pattern: str
     handler: Handler
     name: str  # the label in metrics and the operation id in OpenAPI
+    right: Right | Mapping[str, Right]  # a mapping if the body names the command: command -> right
+    token: TokenPlace
     parks: bool = False  # may wait long (a long poll): cancelled when the client disconnects; others run to completion
     max_body_bytes: int | None = None  # None: the server's limit; a larger body is answered with `failed(BodyTooLarge)`
     always: bool = False  # served even while the server is starting without its store
-    page: bool = False  # for people: links on other sites may lead here
-    programs_only: bool = False  # changes state on a GET, so browsers are refused
+    browser: Browser = Browser.OWN_PAGES
     taskless: bool = False  # called often: may run outside a task, so it must not use asyncio.timeout and the like
 
 
-class Dialect(Protocol):
-    """One wire protocol. `routes` lists all of its paths."""
-
-    name: str
+class RouteOwner(Protocol):
+    """Routes with one format of errors: a dialect (dialects.contract), or the server itself."""
 
     def routes(self) -> Sequence[Route]: ...
 
     def failed(self, request: Request, error: DuelineError) -> Response:
-        """The answer for a refusal, in this dialect's format."""
+        """The answer for a refusal."""
         ...
 
 
 @runtime_checkable
-class SpaceOwner(Dialect, Protocol):
+class SpaceOwner(RouteOwner, Protocol):
     """A dialect that answers all paths below `space`, even those that do not exist: its `failed` gets NoRoute and
     MethodNotAllowed for them. An empty `space` means that this applies only to a listener of its own."""
 
@@ -75,7 +96,7 @@ class SpaceOwner(Dialect, Protocol):
 
 
 @runtime_checkable
-class PathSpeller(Dialect, Protocol):
+class PathSpeller(RouteOwner, Protocol):
     """A dialect whose original accepts other spellings of a path: doubled slashes, a trailing slash."""
 
     def respelled(self, path: str) -> str:

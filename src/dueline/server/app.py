@@ -18,16 +18,12 @@ import msgspec
 import structlog
 
 from .._version import __version__
-from ..config.ladder import ladder_of
 from ..config.load import parse_address
 from ..config.settings import Settings, namespaces_with_own_ids
-from ..dialects.camellia import CamelliaDialect, CamelliaOptions
-from ..dialects.exfe import ExfeDialect, ExfeOptions
-from ..dialects.http import Dialect, Request, Route, SpaceOwner
-from ..dialects.native import InfoView, NativeDialect
-from ..dialects.ouqiang import OuqiangDialect, OuqiangOptions
-from ..dialects.spring import SpringDialect, SpringOptions
-from ..dialects.youzan import YouzanDialect, YouzanOptions
+from ..dialects.contract import DialectContext
+from ..dialects.http import Request, Route, SpaceOwner
+from ..dialects.native.answers import InfoView
+from ..dialects.table import DIALECTS
 from ..engine.commands import TopicView
 from ..engine.engine import Engine
 from ..engine.errors import DuelineError, Loading, Unavailable
@@ -46,7 +42,6 @@ from ..telemetry.notices import Notices
 from ..telemetry.push_notices import PushNotices
 from ..telemetry.siblings import Siblings
 from .browser import BrowserRules
-from .camellia import CamelliaMetrics, CamelliaNode, content_type, samples_of
 from .front import Front, FrontLimits
 from .health import Health, Phase, Reason
 from .listeners import addresses
@@ -101,25 +96,25 @@ class App:
         self._topics: tuple[float, list[Samples]] = (0.0, [])
         self._always_open: frozenset[str] = frozenset()
         self._started = asyncio.Event()  # set once the start has succeeded or failed
-        node = CamelliaNode(folder, lambda: not self.health.reasons(), self._merged)
-        self._camellia = CamelliaDialect(self.engine, settings.limits, camellia_options(settings), node)
-        self._camellia_metrics = CamelliaMetrics(self._camellia)
-        self._dialects = self._speak()
+        context = DialectContext(
+            engine=self.engine,
+            info=self.info,
+            push=self.push.rules,
+            resolver=self.push.resolver,
+            ready=lambda: not self.health.reasons(),
+            store_answers=self._asks_store,
+            samples=self._merged,
+            folder=folder,
+        )
+        sections = settings.dialects.by_name()
+        self._dialects = {spec.name: spec.build(sections[spec.name], context) for spec in DIALECTS}
+        self._enabled = [dialect for name, dialect in self._dialects.items() if sections[name].enabled]
+        for dialect in self._dialects.values():
+            self.push.couriers.update(dialect.couriers())
         self.fronts = [self._front(address, names) for address, names in addresses(settings).items()]
         self._log = structlog.get_logger("dueline.server")
 
-    # --- dialects and addresses -------------------------------------------------------------------------------------
-
-    def _speak(self) -> dict[str, Dialect]:
-        """Every dialect by its name in the settings. server.listeners decides which are served, and where."""
-        return {
-            "native": NativeDialect(self.engine, self.settings.limits, self.info, self.push.rules),
-            "camellia": self._camellia,
-            "ouqiang": OuqiangDialect(self.engine, _ouqiang(self.settings)),
-            "youzan": YouzanDialect(self.engine, self.settings.limits, _youzan(self.settings)),
-            "spring": SpringDialect(self.engine, _spring(self.settings), self.push.services),
-            "exfe": ExfeDialect(self.engine, _exfe(self.settings), self.push.check_url),
-        }
+    # --- addresses --------------------------------------------------------------------------------------------------
 
     def _front(self, address: str, names: Sequence[str]) -> Front:
         """A front for one address. Every address serves health and metrics."""
@@ -160,7 +155,8 @@ class App:
             await self.push.start()
         except EurekaMissing as error:
             raise StartRefused(str(error)) from None
-        self._camellia.monitor.start()
+        for dialect in self._enabled:
+            await dialect.start()
         self.health.phase = Phase.SERVING
         self._started.set()
         await self.health.start()
@@ -169,7 +165,8 @@ class App:
         """Drain and stop. `hasten` cuts the wait for running calls short."""
         self.health.phase = Phase.DRAINING
         self._started.set()
-        self._camellia.monitor.stop()
+        for dialect in self._enabled:
+            await dialect.stop()
         self._sends.stop()
         drain_s = self.settings.server.drain_ms / 1000
         pushes = asyncio.create_task(self.push.stop(min(drain_s, MAX_PUSH_DRAIN_S), hasten))
@@ -251,11 +248,12 @@ class App:
     async def metrics(self, accept: str) -> tuple[bytes, str]:
         """The metrics of the whole server: this process, its siblings, and the topics in the store."""
         merged = await self._merged()
-        camellia = self.settings.dialects.camellia.enabled
-        if camellia:
-            merged = await self._camellia_metrics.page(merged, self._asks_store())
-        page, chosen = exposition([*merged, *await self._stored()], accept)
-        return page, content_type(accept, chosen) if camellia else chosen
+        for dialect in self._enabled:
+            merged = await dialect.metrics.page(merged)
+        page, content_type = exposition([*merged, *await self._stored()], accept)
+        for dialect in self._enabled:
+            content_type = dialect.metrics.content_type(accept, content_type)
+        return page, content_type
 
     async def _merged(self) -> list[Samples]:
         return merge([self.snapshot(), *await self._siblings.others()])
@@ -272,7 +270,7 @@ class App:
             table.HTTP_CONNECTIONS.value(sum(front.connections for front in self.fronts)),
             *self.calls.samples(),
             *self.pushed.samples(),
-            *(samples_of(self._camellia.monitor.report()) if self.settings.dialects.camellia.enabled else ()),
+            *(found for dialect in self._enabled for found in dialect.metrics.snapshot()),
             *store_samples(self.store, self.health, self.access.place.status),
             *samples.of_process(),
         ]
@@ -301,11 +299,6 @@ class App:
             return None
 
 
-def camellia_options(settings: Settings) -> CamelliaOptions:
-    asked = settings.dialects.camellia
-    return CamelliaOptions(**{name: getattr(asked, name) for name in CamelliaOptions.__struct_fields__})
-
-
 def durability_of(settings: Settings) -> str:
     """The durability level that this server promises."""
     return settings.store.durability or ("fsync" if settings.store.url is None else "standard")
@@ -318,25 +311,3 @@ def shown_url(url: str) -> str:
         return f"unix://{parts.path}"
     host = f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else parts.hostname or ""
     return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}{parts.path}"
-
-
-def _ouqiang(settings: Settings) -> OuqiangOptions:
-    told = settings.dialects.ouqiang
-    return OuqiangOptions(told.namespace, told.hold_ms)
-
-
-def _youzan(settings: Settings) -> YouzanOptions:
-    told = settings.dialects.youzan
-    return YouzanOptions(told.namespace, told.ttr_ms, told.empty_pop_success)
-
-
-def _spring(settings: Settings) -> SpringOptions:
-    told = settings.dialects.spring
-    return SpringOptions(
-        told.namespace, ladder_of(told.retry), told.timeout_ms or None, told.no_instance_limit_ms or None
-    )
-
-
-def _exfe(settings: Settings) -> ExfeOptions:
-    told = settings.dialects.exfe
-    return ExfeOptions(told.namespace, ladder_of(told.retry), told.timeout_ms, told.concurrency)

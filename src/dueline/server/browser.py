@@ -8,8 +8,8 @@ Browsers state the source of a request in headers that a page cannot change. Pro
                      are the same site
     Origin           the address that was called (Host), or one of server.origins. Never "null"
 
-Links from any site may lead to a `page` route. A `programs_only` route changes state on a GET, and an <img> tag can
-send a GET without an Origin. So such a route refuses every request that looks like a browser's. Browsers send
+Links from any site may lead to an ANY_LINK route. A REFUSED route changes state on a GET, and an <img> tag can send a
+GET without an Origin. So such a route refuses every request that looks like a browser's. Browsers send
 Sec-Fetch-Site only over HTTPS and to loopback addresses; elsewhere a Referer or the headers that every browser sends
 give them away.
 
@@ -23,7 +23,7 @@ import re
 from collections.abc import Mapping
 
 from ..config.settings import Server
-from ..dialects.http import Response, Route, plain_error
+from ..dialects.http import Browser, Response, Route, plain_error
 
 MAX_KNOWN_HOSTS = 256
 SHOWN = 100  # characters of a header in a refusal
@@ -56,14 +56,14 @@ class BrowserRules:
         host = headers.get(b"host", b"")
         if not self._any_host and host and host not in self._known_hosts and not self._is_own_host(host):
             return _refused(f"Host {_shown(host)} is not a name of this server. Add the name to server.hosts.")
-        if route.programs_only and _is_browser(headers):
+        if route.browser is Browser.REFUSED and _is_browser(headers):
             return _refused("This path changes the server's state and is not for browsers. Call it from a program.")
         origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site")
         if (origin is None and site is None) or site == b"same-origin" or origin in self._origins:
             return None
         if (site is None or site == b"none") and (origin is None or _is_at(origin, host)):
             return None
-        if route.page and origin is None and headers.get(b"sec-fetch-dest") == b"document":
+        if route.browser is Browser.ANY_LINK and origin is None and headers.get(b"sec-fetch-dest") == b"document":
             return None
         told = f"Origin {_shown(origin)}" if origin is not None else f"Sec-Fetch-Site {_shown(site or b'')}"
         return _refused(f"A page of another site made this request ({told}). Add its origin to server.origins.")

@@ -13,8 +13,11 @@ from collections.abc import Mapping
 import msgspec
 
 from .._version import __version__
+from ..dialects.contract import DialectContext, PushRules
 from ..dialects.http import Request, Response
-from ..dialects.native import InfoView, NativeDialect, PushRules
+from ..dialects.native.answers import InfoView
+from ..dialects.native.dialect import NativeDialect
+from ..dialects.settings import DialectSettings
 from ..engine.engine import Engine
 from ..push.forwarded import check_target_headers
 from ..push.signing import check_secret, masked
@@ -32,7 +35,7 @@ class DirectApi:
         self._access = access
         self._name = name
         rules = PushRules(headers=check_target_headers, secret=check_secret, mask=masked)
-        native = NativeDialect(engine, engine.limits, self._info, rules)
+        native = NativeDialect(DialectSettings(), DialectContext(engine, self._info, rules))
         self._router = Router([SystemRoutes(__version__, tuple, tuple, _no_metrics, documents=False), native])
 
     async def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Response:

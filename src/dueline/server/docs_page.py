@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from ..dialects.http import Handler, Request, Response, Route
+from ..dialects.http import PUBLIC, Browser, Handler, Request, Response, Route
 
 HEADERS = (
     ("content-security-policy", "default-src 'self'; object-src 'none'; frame-ancestors 'none'; base-uri 'none'"),
@@ -16,9 +16,9 @@ HEADERS = (
     ("cache-control", "no-cache"),
 )
 FILES = {
-    "/docs": ("docs.html", "text/html; charset=utf-8"),
-    "/docs/docs.js": ("docs.js", "text/javascript; charset=utf-8"),
-    "/docs/docs.css": ("docs.css", "text/css; charset=utf-8"),
+    "/docs": ("docs.html", "text/html; charset=utf-8", Browser.ANY_LINK),
+    "/docs/docs.js": ("docs.js", "text/javascript; charset=utf-8", Browser.OWN_PAGES),
+    "/docs/docs.css": ("docs.css", "text/css; charset=utf-8", Browser.OWN_PAGES),
 }
 
 
@@ -26,8 +26,8 @@ def docs_routes() -> list[Route]:
     """The page and its two files."""
     folder = files("dueline.server").joinpath("static")
     return [
-        Route("GET", path, _file(folder.joinpath(name).read_bytes(), content_type), "docs", page=path == "/docs")
-        for path, (name, content_type) in FILES.items()
+        Route("GET", path, _file(folder.joinpath(name).read_bytes(), content_type), "docs", *PUBLIC, browser=browser)
+        for path, (name, content_type, browser) in FILES.items()
     ]
 
 

@@ -12,8 +12,6 @@ import contextlib
 import socket
 from collections.abc import Generator
 
-import msgspec
-
 from ..config.load import Address, parse_address
 from ..config.settings import Settings
 
@@ -27,8 +25,7 @@ class CannotListen(Exception):
 def addresses(settings: Settings) -> dict[str, tuple[str, ...]]:
     """Address -> names of its enabled dialects. The main address comes first, even if it has none."""
     found: dict[str, tuple[str, ...]] = {settings.server.listen: ()}
-    for name in msgspec.structs.asdict(settings.dialects):
-        dialect = getattr(settings.dialects, name)
+    for name, dialect in settings.dialects.by_name().items():
         if dialect.enabled:
             listen = getattr(dialect, "listen", None) or settings.server.listen
             found[listen] = (*found.get(listen, ()), name)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
 from .._version import __version__
 from ..config.settings import Settings
-from ..dialects.native import PushRules
-from ..dialects.spring import COURIER as SPRING
-from ..dialects.spring import SpringCourier
+from ..dialects.contract import PushRules
 from ..engine.engine import Engine
 from ..engine.errors import EgressRefused, InvalidField
-from ..push.discovery import Instance, Resolver
+from ..push.courier import Courier
+from ..push.discovery import Resolver
 from ..push.discovery.chain import ResolverChain
 from ..push.discovery.eureka import EurekaMissing, EurekaResolver
 from ..push.discovery.static import StaticResolver, instance_at
@@ -55,7 +54,7 @@ def resolver_of(settings: Settings) -> Resolver:
 
 class Push:
     """Makes the outgoing calls of this process. `rules` are the checks that dialects apply to targets. `denied` is
-    called with the reason when such a check refuses a URL."""
+    called with the reason when such a check refuses a URL. Dialects add their own `couriers` before `start`."""
 
     def __init__(
         self,
@@ -69,7 +68,7 @@ class Push:
         self._denied = denied
         self.rules = PushRules(self.check_url, check_target_headers, check_secret, masked)
         self._enabled = told.enabled
-        self._resolver = resolver_of(settings)
+        self.resolver = resolver_of(settings)
         self._outgoing = LazyOutgoing(
             self._egress,
             follow_redirects=told.follow_redirects,
@@ -77,16 +76,15 @@ class Push:
             max_per_host=0,  # each target has its own limit, over all processes
         )
         now_ms = engine.store.now_ms
-        couriers = {
-            "http": HttpCourier(self._resolver, now_ms),
+        self.couriers: dict[str, Courier] = {
+            "http": HttpCourier(self.resolver, now_ms),
             "carried": CarriedCourier(now_ms),
-            SPRING: SpringCourier(self._resolver),
         }
         self.manager = PushManager(
             PushContext(
                 engine=engine,
                 caller=self._outgoing,
-                couriers=couriers,
+                couriers=self.couriers,
                 hosts=Hosts(told.per_host),
                 watch=watch,
                 soon=self._outgoing.soon,
@@ -101,13 +99,9 @@ class Push:
             self._denied(refused.message)
             raise
 
-    async def services(self) -> Mapping[str, Sequence[Instance]]:
-        """All services that discovery knows, by name."""
-        return await self._resolver.services()
-
     async def start(self) -> None:
         """Raises EurekaMissing. With push disabled only discovery starts, because dialects list its services."""
-        await self._resolver.start()
+        await self.resolver.start()
         if self._enabled:
             self.manager.start()
 
@@ -122,7 +116,7 @@ class Push:
             ending.cancel()
             await asyncio.gather(ending, return_exceptions=True)
         await self._outgoing.stop()
-        await self._resolver.stop()
+        await self.resolver.stop()
 
 
 __all__ = ["EurekaMissing", "Push", "refusal"]

@@ -17,7 +17,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from ..dialects.http import Dialect, Handler, PathSpeller, Request, Response, Route, SpaceOwner, plain_error
+from ..dialects.http import PUBLIC, Handler, PathSpeller, Request, Response, Route, RouteOwner, SpaceOwner, plain_error
 from ..engine.errors import DuelineError, InvalidField, MethodNotAllowed, NoRoute
 
 log = logging.getLogger("dueline.server")
@@ -34,7 +34,7 @@ class Found(msgspec.Struct, frozen=True):
     """The result of `find`. There always is one: "no such path" and "method not allowed" are routes, too."""
 
     route: Route
-    dialect: Dialect | None  # None: a route of the router itself
+    dialect: RouteOwner | None  # None: a route of the router itself
     params: tuple[str, ...] = ()
 
 
@@ -50,14 +50,14 @@ class _Node:
         self.literal: dict[str, _Node] = {}
         self.placeholder: _Node | None = None
         self.rest: _Node | None = None
-        self.methods: dict[str, tuple[Route, Dialect]] = {}
+        self.methods: dict[str, tuple[Route, RouteOwner]] = {}
 
 
 class Router:
     """All routes of a listener. `respond` raises nothing but CancelledError. `owner` answers all unclaimed paths."""
 
     def __init__(
-        self, dialects: Sequence[Dialect], *, guard: Guard | None = None, owner: SpaceOwner | None = None
+        self, dialects: Sequence[RouteOwner], *, guard: Guard | None = None, owner: SpaceOwner | None = None
     ) -> None:
         self._guard = guard
         self._spellers = [dialect for dialect in dialects if isinstance(dialect, PathSpeller)]
@@ -156,10 +156,12 @@ class Router:
     def _nowhere(self, path: str) -> Found:
         for space, dialect in self._spaces:
             if path.startswith(space):
-                return Found(_refusing(Route("*", "", self._missing.route.handler, "no_route"), NoRoute()), dialect)
+                return Found(
+                    _refusing(Route("*", "", self._missing.route.handler, "no_route", *PUBLIC), NoRoute()), dialect
+                )
         return self._missing
 
-    def _add(self, route: Route, dialect: Dialect) -> None:
+    def _add(self, route: Route, dialect: RouteOwner) -> None:
         segments = route.pattern.split("/")[1:]
         if not any(_is_placeholder(segment) for segment in segments):
             node = self._exact.setdefault(route.pattern, _Node())
@@ -175,8 +177,8 @@ class Router:
                 else:
                     node = node.literal.setdefault(segment, _Node())
         if route.method in node.methods:
-            other = node.methods[route.method][1].name
-            raise ValueError(f"{route.method} {route.pattern} is claimed by both {other} and {dialect.name}")
+            other = node.methods[route.method][0]
+            raise ValueError(f"{route.method} {route.pattern} is claimed by both {other.name} and {route.name}")
         node.methods[route.method] = (route, dialect)
 
     def _walk(self, node: _Node, segments: list[str], at: int) -> tuple[_Node, tuple[str, ...]] | None:
@@ -249,10 +251,10 @@ def fixed_route(name: str, response: Response) -> Route:
     async def answer(_request: Request) -> Response:
         return response
 
-    return Route("*", "", answer, name)
+    return Route("*", "", answer, name, *PUBLIC)
 
 
-def _not_allowed(methods: dict[str, tuple[Route, Dialect]]) -> Found:
+def _not_allowed(methods: dict[str, tuple[Route, RouteOwner]]) -> Found:
     allowed = ", ".join(sorted({*methods, "HEAD"} if "GET" in methods else methods))
     text, header = f"This path takes {allowed}.", ("allow", allowed)
     _, dialect = next(iter(methods.values()))
@@ -265,7 +267,7 @@ def _not_allowed(methods: dict[str, tuple[Route, Dialect]]) -> Found:
         answer.headers = (*answer.headers, header)
         return answer
 
-    return Found(Route("*", "", refuse, "method_not_allowed"), dialect)
+    return Found(Route("*", "", refuse, "method_not_allowed", *PUBLIC), dialect)
 
 
 def _moving(route: Route, dialect: PathSpeller, path: str) -> Route:
@@ -285,4 +287,4 @@ def _refusing(route: Route, error: DuelineError) -> Route:
         raise error
 
     handler: Handler = refuse
-    return Route(route.method, route.pattern, handler, route.name)
+    return Route(route.method, route.pattern, handler, route.name, route.right, route.token)

@@ -16,9 +16,10 @@ from typing import Any
 
 import msgspec
 
-from ..dialects.http import Request, Response, Route
+from ..dialects.http import PUBLIC, Request, Response, Route, TokenPlace
 from ..dialects.native import encode
 from ..engine.errors import DuelineError
+from ..rights import Right
 from .docs_page import docs_routes
 from .openapi import document
 
@@ -27,9 +28,7 @@ Metrics = Callable[[str], Awaitable[tuple[bytes, str]]]
 
 
 class SystemRoutes:
-    """These routes have the interface of a dialect. `documents` adds the OpenAPI and docs pages of the native API."""
-
-    name = "system"
+    """`documents` adds the OpenAPI and docs pages of the native API."""
 
     def __init__(
         self, version: str, reasons: Reasons, warnings: Reasons, metrics: Metrics, documents: bool = True
@@ -43,13 +42,13 @@ class SystemRoutes:
 
     def routes(self) -> Sequence[Route]:
         told = (
-            Route("GET", "/healthz", self.healthz, "healthz"),
-            Route("GET", "/readyz", self.readyz, "readyz"),
-            Route("GET", "/metrics", self.metrics, "metrics"),
+            Route("GET", "/healthz", self.healthz, "healthz", *PUBLIC),
+            Route("GET", "/readyz", self.readyz, "readyz", *PUBLIC),
+            Route("GET", "/metrics", self.metrics, "metrics", Right.READ, TokenPlace.HEADER),
         )
         if not self._documents:
             return told
-        return (*told, Route("GET", "/openapi.json", self.openapi, "openapi"), *docs_routes())
+        return (*told, Route("GET", "/openapi.json", self.openapi, "openapi", *PUBLIC), *docs_routes())
 
     def failed(self, request: Request, error: DuelineError) -> Response:
         return encode.failed(error)

@@ -25,7 +25,10 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from ..client.times import Duration, Moment, datetime_of, duration_ms, moment_ms
-from ..dialects.native import InfoView, NativeDialect
+from ..dialects.contract import DialectContext
+from ..dialects.native.answers import InfoView
+from ..dialects.native.dialect import NativeDialect
+from ..dialects.settings import DialectSettings
 from ..engine.limits import Limits
 from ..engine.timer import Handle
 from ..runtime.runtime import Runtime
@@ -216,7 +219,7 @@ class VirtualQueue:
             timer=_LoopTimer(self.loop),
         )
         self._engine.recorder = self.recorder
-        self._router = Router([NativeDialect(self._engine, self._limits, _info)])
+        self._router = Router([NativeDialect(DialectSettings(), DialectContext(self._engine, _info))])
         self._runtime = Runtime(self.store, self._engine)
         await self._runtime.start()
 

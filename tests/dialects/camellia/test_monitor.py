@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dueline.dialects.camellia.monitor import Counts, Monitor, Report
+from dueline.dialects.camellia.node import report_of, samples_of
 from dueline.engine.job import Reason
 from dueline.engine.metrics import EngineMetrics
 from dueline.metrics.metric import merge
-from dueline.server.camellia import report_of, samples_of
 
 
 class Hand:

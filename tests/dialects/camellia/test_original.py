@@ -7,10 +7,11 @@ import time
 from typing import Any, cast
 from urllib.parse import urlencode
 
-from dueline.dialects.camellia import CamelliaDialect, CamelliaOptions
 from dueline.dialects.camellia.handlers import CamelliaHandlers
 from dueline.dialects.camellia.metrics import CPU
+from dueline.dialects.camellia.metrics_page import CamelliaMetrics
 from dueline.dialects.camellia.monitor import Monitor
+from dueline.dialects.camellia.settings import CamelliaSettings
 from dueline.dialects.http import Request
 from dueline.engine.commands import Pull
 from dueline.engine.engine import Engine
@@ -18,7 +19,6 @@ from dueline.engine.job import Job
 from dueline.engine.limits import Limits
 from dueline.engine.store import Ref
 from dueline.metrics.table import PROCESS_CPU
-from dueline.server.camellia import CamelliaMetrics
 from dueline.store.memory import MemoryStore
 from dueline.testing.clock import VirtualClock
 
@@ -74,9 +74,9 @@ def test_a_success_shows_what_is_stored_also_when_the_old_message_ends_in_betwee
 
     async def scenario() -> None:
         engine = Acked(MemoryStore(VirtualClock()), Limits())
-        options = CamelliaOptions()
-        monitor = Monitor(options.namespace, 60_000, engine.store.now_ms, engine.metrics)
-        handlers = CamelliaHandlers(engine, Limits(), options, monitor)
+        settings = CamelliaSettings()
+        monitor = Monitor(settings.namespace, 60_000, engine.store.now_ms, engine.metrics)
+        handlers = CamelliaHandlers(engine, Limits(), settings, monitor)
         await engine.start()
 
         async def send(msg: str) -> bytes:
@@ -86,7 +86,7 @@ def test_a_success_shows_what_is_stored_also_when_the_old_message_ends_in_betwee
 
         assert b'"msg":"old"' in await send("old")
         assert b'"msg":"new"' in await send("new")
-        [held] = await engine.pull(Pull(options.namespace, ("t",)))
+        [held] = await engine.pull(Pull(settings.namespace, ("t",)))
         assert held.body == b"new"
         await engine.stop()
 
@@ -187,18 +187,12 @@ async def test_metrics_have_the_content_type_of_the_original_unless_a_scraper_as
 def test_cpu_usage_is_percent_of_one_core() -> None:
     """As the dashboard shows it."""
 
-    class Pages:
-        async def topic_infos(self, most: int) -> list[dict[str, Any]]:
-            return []
-
-    class Dialect:
-        pages = Pages()
-
     now_s = 100.0
-    metrics = CamelliaMetrics(cast(CamelliaDialect, Dialect()), lambda: now_s)
+    unused = cast(Any, None)
+    metrics = CamelliaMetrics(unused, unused, store_answers=lambda: False, now_s=lambda: now_s)
 
     async def usage(used_s: float) -> float:
-        page = await metrics.page([PROCESS_CPU.value(used_s)], False)
+        page = await metrics.page([PROCESS_CPU.value(used_s)])
         return next(samples.numbers[("usage",)] for samples in page if samples.metric == CPU)
 
     assert asyncio.run(usage(7.0)) == 0  # nothing to compare with

@@ -11,8 +11,8 @@ import pytest
 from dueline.dialects.camellia import encode
 from dueline.dialects.camellia.handlers import CamelliaHandlers
 from dueline.dialects.camellia.monitor import Monitor, Report
-from dueline.dialects.camellia.options import CamelliaOptions
 from dueline.dialects.camellia.pages import CamelliaPages
+from dueline.dialects.camellia.settings import CamelliaSettings
 from dueline.dialects.http import Request
 from dueline.engine import errors
 from dueline.engine.engine import Engine
@@ -73,7 +73,7 @@ def test_a_long_poll_is_told_of_trouble_after_a_moment_so_that_the_sdk_does_not_
     error: errors.DuelineError, least_s: float
 ) -> None:
     monitor = Monitor("camellia", 60_000, lambda: 0, EngineMetrics())
-    handlers = CamelliaHandlers(cast(Engine, Refusing(error)), Limits(), CamelliaOptions(), monitor)
+    handlers = CamelliaHandlers(cast(Engine, Refusing(error)), Limits(), CamelliaSettings(), monitor)
     began_s = time.monotonic()
     with pytest.raises(type(error)):
         asyncio.run(handlers.long_polling_msg(POLL))

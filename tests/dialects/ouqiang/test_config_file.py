@@ -11,9 +11,10 @@ import pytest
 import redis
 
 from dueline.config.load import ConfigError, load
-from dueline.config.ouqiang_ini import Unreadable, read
 from dueline.config.settings import Dialects, Server, Settings, Store
-from dueline.config.settings import Ouqiang as OuqiangSettings
+from dueline.dialects.ouqiang.config_file import read
+from dueline.dialects.ouqiang.settings import OuqiangSettings
+from dueline.dialects.spec import Unreadable
 from dueline.server.listeners import addresses
 from dueline.testing.process import DUELINE, free_port
 
@@ -105,30 +106,30 @@ def test_flags_win_over_variables_over_this_file_over_the_toml_file(tmp_path: Pa
     )
     ini = read(written(tmp_path, "bind_address=127.0.0.1:2\nqueue_block_timeout=2\nredis.host=ini:2\n"))
     env = {"DUELINE_DIALECTS__OUQIANG__HOLD_MS": "3"}
-    assert load({"store.url": "redis://flag"}, env, toml, ini) == Settings(
+    assert load({"store.url": "redis://flag"}, env, toml, [ini]) == Settings(
         store=Store(url="redis://flag"),
         dialects=Dialects(ouqiang=OuqiangSettings(listen="127.0.0.1:2", hold_ms=3, namespace="n")),
     )
-    assert load({}, {}, toml, ini).store.url == "redis://ini:2/1"
-    assert load({}, {"DUELINE_STORE__URL": "redis://env"}, toml, ini).store.url == "redis://env"
+    assert load({}, {}, toml, [ini]).store.url == "redis://ini:2/1"
+    assert load({}, {"DUELINE_STORE__URL": "redis://env"}, toml, [ini]).store.url == "redis://env"
 
 
 def test_an_address_that_others_can_reach_is_refused_with_the_name_of_the_originals_key(tmp_path: Path) -> None:
     ini = read(file := written(tmp_path, "bind_address = 0.0.0.0:9999"))
     with pytest.raises(ConfigError) as refused:
-        load(ouqiang=ini)
+        load(foreign=[ini])
     assert str(refused.value).startswith(f"bind_address in {file} = 0.0.0.0:9999: others could reach this address")
     assert "--insecure" in str(refused.value)
-    assert load({"server.insecure": True}, ouqiang=ini).dialects.ouqiang.listen == "0.0.0.0:9999"
+    assert load({"server.insecure": True}, foreign=[ini]).dialects.ouqiang.listen == "0.0.0.0:9999"
 
 
 def test_on_our_own_default_port_there_is_one_listener_for_all(tmp_path: Path) -> None:
     ini = read(written(tmp_path, "bind_address = 0.0.0.0:9277"))
-    settings = load({"server.insecure": True}, ouqiang=ini)
+    settings = load({"server.insecure": True}, foreign=[ini])
     assert settings.server == Server(listen="0.0.0.0:9277", insecure=True)
     [(address, names)] = addresses(settings).items()
     assert (address, "ouqiang" in names, "native" in names) == ("0.0.0.0:9277", True, True)
-    said = load({"server.insecure": True, "server.listen": "127.0.0.1:9300"}, ouqiang=ini)
+    said = load({"server.insecure": True, "server.listen": "127.0.0.1:9300"}, foreign=[ini])
     assert list(addresses(said)) == ["127.0.0.1:9300", "0.0.0.0:9277"]
 
 

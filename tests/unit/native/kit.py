@@ -8,9 +8,11 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
+from dueline.dialects.contract import DialectContext, PushRules
 from dueline.dialects.http import Request, Response
-from dueline.dialects.native import InfoView, NativeDialect, PushRules
-from dueline.dialects.native.answers import Job, LeasedJob
+from dueline.dialects.native.answers import InfoView, Job, LeasedJob
+from dueline.dialects.native.dialect import NativeDialect
+from dueline.dialects.settings import DialectSettings
 from dueline.engine.engine import Engine
 from dueline.engine.limits import Limits
 from dueline.push.egress import Egress
@@ -76,7 +78,7 @@ class Api:
         self.runner = asyncio.Runner()
         self.store = MemoryStore(self.clock)
         self.engine = Engine(self.store, limits)
-        self.router = Router([NativeDialect(self.engine, limits, info, push_rules())])
+        self.router = Router([NativeDialect(DialectSettings(), DialectContext(self.engine, info, push_rules()))])
         self.run(self.store.start())
         self.run(self.engine.start())
 

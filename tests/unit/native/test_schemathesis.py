@@ -23,7 +23,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from dueline.dialects.native import NativeDialect
+from dueline.dialects.contract import DialectContext
+from dueline.dialects.native.dialect import NativeDialect
+from dueline.dialects.settings import DialectSettings
 from dueline.engine.engine import Engine
 from dueline.engine.limits import Limits
 from dueline.server.front import Front
@@ -72,7 +74,7 @@ class Served:
         await store.start()
         engine = Engine(store, LIMITS)
         await engine.start()
-        front = Front(Router([NativeDialect(engine, LIMITS, info, push_rules())]))
+        front = Front(Router([NativeDialect(DialectSettings(), DialectContext(engine, info, push_rules()))]))
         sock = socket.create_server(("127.0.0.1", 0))
         await front.start(sock)
         self.port = sock.getsockname()[1]

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from dueline.dialects.spring import SpringCourier, SpringOptions
+from dueline.dialects.spring.courier import SpringCourier
 from dueline.dialects.spring.groups import Groups
+from dueline.dialects.spring.settings import SpringSettings
 from dueline.engine.commands import Send
 from dueline.engine.errors import StoreDown
 from dueline.engine.job import BodyKind
@@ -49,7 +50,7 @@ def give_spring_workers(world: World) -> list[str]:
 
 
 async def add(world: World, *ids: str) -> None:
-    await Groups(world.engine, SpringOptions()).serve("a-task1", nowhere=False)
+    await Groups(world.engine, SpringSettings()).serve("a-task1", nowhere=False)
     await world.heard()
     for id in ids:
         await world.engine.send("spring", "a-task1", Send(id, b"p", BodyKind.TEXT, retain_ms=100 * MINUTE))

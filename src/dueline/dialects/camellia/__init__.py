@@ -1,8 +1,20 @@
-"""The protocol of camellia-delay-queue. The server creates a `CamelliaDialect`."""
+"""The protocol of camellia-delay-queue: forms in, JSON out, for its Java SDK."""
 
-from .dialect import CamelliaDialect
-from .monitor import Counts, Report
-from .options import CamelliaOptions
-from .pages import Node
+from __future__ import annotations
 
-__all__ = ["CamelliaDialect", "CamelliaOptions", "Counts", "Node", "Report"]
+from typing import TYPE_CHECKING
+
+from ..spec import DialectSpec
+from .settings import CamelliaSettings
+
+if TYPE_CHECKING:
+    from ..contract import Dialect, DialectContext
+
+
+def _build(settings: CamelliaSettings, context: DialectContext) -> Dialect:
+    from .dialect import CamelliaDialect
+
+    return CamelliaDialect(settings, context)
+
+
+SPEC = DialectSpec("camellia", CamelliaSettings, _build)

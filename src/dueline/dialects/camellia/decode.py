@@ -17,7 +17,7 @@ from ...engine.policy import AT_ONCE, TEN_YEARS_MS
 from ...engine.store import OnConflict
 from ..http import Request
 from .form import INT, LONG, Form
-from .options import MAX_FORM_BYTES, CamelliaOptions
+from .settings import MAX_FORM_BYTES, CamelliaSettings
 
 MAX_LONG = (1 << 63) - 1
 
@@ -51,7 +51,7 @@ class MsgRef(msgspec.Struct, frozen=True):
         return is_name(self.topic) and is_name(self.msg_id)
 
 
-def send_msg(request: Request, options: CamelliaOptions, limits: Limits, now_ms: int) -> SendMsg:
+def send_msg(request: Request, settings: CamelliaSettings, limits: Limits, now_ms: int) -> SendMsg:
     """Raises TimeOverflow, which the original answers as a server error (code 500), not as an invalid parameter."""
     form = Form(request)
     topic, msg, msg_id = form.text("topic"), form.text("msg"), form.optional_text("msgId")
@@ -63,10 +63,10 @@ def send_msg(request: Request, options: CamelliaOptions, limits: Limits, now_ms:
     check_name(topic, "topic")
     if msg_id:
         check_name(msg_id, "msgId")
-    ttl_ms = min(asked_ttl_ms, TEN_YEARS_MS) if asked_ttl_ms > 0 else options.ttl_ms
+    ttl_ms = min(asked_ttl_ms, TEN_YEARS_MS) if asked_ttl_ms > 0 else settings.ttl_ms
     if now_ms + delay_ms + ttl_ms > MAX_LONG:
         raise TimeOverflow(field="delayMillis")
-    retry = options.max_retry if asked_retry is None or asked_retry < 0 else asked_retry
+    retry = settings.max_retry if asked_retry is None or asked_retry < 0 else asked_retry
     max_attempts = retry + 1 if retry < limits.max_attempts else None
     command = commands.Send(
         id=msg_id or None,
@@ -79,8 +79,8 @@ def send_msg(request: Request, options: CamelliaOptions, limits: Limits, now_ms:
         on_conflict=OnConflict.KEEP,
         on_ended=OnConflict.REPLACE,
         on_overdue=OnConflict.REPLACE,
-        retain_ms=options.retain_ms,
-        dead_retain_ms=options.retain_ms,
+        retain_ms=settings.retain_ms,
+        dead_retain_ms=settings.retain_ms,
         keep_body=True,
         max_body_bytes=MAX_FORM_BYTES,
         any_delay=True,
@@ -88,15 +88,15 @@ def send_msg(request: Request, options: CamelliaOptions, limits: Limits, now_ms:
     return SendMsg(topic, msg, delay_ms, ttl_ms, max_attempts, command)
 
 
-def pull_msg(request: Request, options: CamelliaOptions, limits: Limits, waits: bool) -> commands.Pull:
+def pull_msg(request: Request, settings: CamelliaSettings, limits: Limits, waits: bool) -> commands.Pull:
     form = Form(request)
     topic = form.text("topic")
-    lease_ms = _positive(form.optional_number("ackTimeoutMillis", LONG), options.ack_timeout_ms)
+    lease_ms = _positive(form.optional_number("ackTimeoutMillis", LONG), settings.ack_timeout_ms)
     batch = _positive(form.optional_number("batch", INT), 1)
-    wait_ms = _positive(form.optional_number("longPollingTimeoutMillis", LONG), options.long_poll_ms) if waits else 0
+    wait_ms = _positive(form.optional_number("longPollingTimeoutMillis", LONG), settings.long_poll_ms) if waits else 0
     _filled(topic, "topic")
     return commands.Pull(
-        options.namespace,
+        settings.namespace,
         (topic,),
         min(batch, limits.max_pull),
         min(lease_ms, limits.max_lease_ms),

@@ -1,39 +1,43 @@
-"""The camellia dialect: forms in, JSON out, the protocol of camellia-delay-queue and its Java SDK.
-
-server/app creates it: `CamelliaDialect(engine, limits, options, node)`. It calls `monitor.start()` when the server
-begins to serve, and `monitor.stop()` when it stops.
-"""
+"""The camellia dialect. The monitor is its background work; its pages and metrics cover the whole server (`node`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...engine.engine import Engine
 from ...engine.errors import DuelineError
-from ...engine.limits import Limits
+from ..contract import Dialect, DialectContext
 from ..http import Request, Response, Route
 from . import encode
 from .handlers import CamelliaHandlers
+from .metrics_page import CamelliaMetrics
 from .monitor import Monitor
-from .options import CamelliaOptions
-from .pages import CamelliaPages, Node
+from .node import CamelliaNode
+from .pages import CamelliaPages
 from .routes import SPACE, routes
+from .settings import CamelliaSettings
 
 
-class CamelliaDialect:
+class CamelliaDialect(Dialect):
     """See `routes` for the surface."""
 
-    name = "camellia"
     space = SPACE
 
-    def __init__(self, engine: Engine, limits: Limits, options: CamelliaOptions, node: Node) -> None:
-        self.options = options
-        self.monitor = Monitor(options.namespace, options.monitor_window_ms, engine.store.now_ms, engine.metrics)
-        self.pages = CamelliaPages(engine, options.namespace, node)
-        self._routes = routes(CamelliaHandlers(engine, limits, options, self.monitor), self.pages)
+    def __init__(self, settings: CamelliaSettings, context: DialectContext) -> None:
+        engine = context.engine
+        self._monitor = Monitor(settings.namespace, settings.monitor_window_ms, engine.store.now_ms, engine.metrics)
+        node = CamelliaNode(context.folder, context.ready, context.samples)
+        pages = CamelliaPages(engine, settings.namespace, node)
+        self._routes = routes(CamelliaHandlers(engine, engine.limits, settings, self._monitor), pages)
+        self.metrics = CamelliaMetrics(self._monitor, pages, context.store_answers)
 
     def routes(self) -> Sequence[Route]:
         return self._routes
 
     def failed(self, request: Request, error: DuelineError) -> Response:
         return encode.failed(request, error)
+
+    async def start(self) -> None:
+        self._monitor.start()
+
+    async def stop(self) -> None:
+        self._monitor.stop()

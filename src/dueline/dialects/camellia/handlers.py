@@ -20,7 +20,7 @@ from ...engine.store import Code, Ref, Release, Spare
 from ..http import Request, Response
 from . import decode, encode
 from .monitor import Monitor
-from .options import CamelliaOptions
+from .settings import CamelliaSettings
 
 CALM_S = 1.0  # delay of a failed long poll's answer, because the SDK retries without a pause
 SEND_TRIES = 4
@@ -29,25 +29,25 @@ SEND_TRIES = 4
 class CamelliaHandlers:
     """Each method is named after its route."""
 
-    def __init__(self, engine: Engine, limits: Limits, options: CamelliaOptions, monitor: Monitor) -> None:
+    def __init__(self, engine: Engine, limits: Limits, settings: CamelliaSettings, monitor: Monitor) -> None:
         self._engine = engine
         self._limits = limits
-        self._options = options
-        self._namespace = options.namespace
+        self._settings = settings
+        self._namespace = settings.namespace
         self._monitor = monitor
 
     async def send_msg(self, request: Request) -> Response:
-        asked = decode.send_msg(request, self._options, self._limits, self._engine.store.now_ms())
+        asked = decode.send_msg(request, self._settings, self._limits, self._engine.store.now_ms())
         response = await self._send(asked)
         self._monitor.of(asked.topic).send_msg += 1
         return response
 
     async def pull_msg(self, request: Request) -> Response:
-        command = decode.pull_msg(request, self._options, self._limits, waits=False)
+        command = decode.pull_msg(request, self._settings, self._limits, waits=False)
         return await self._pull(command, encode.JSON)
 
     async def long_polling_msg(self, request: Request) -> Response:
-        command = decode.pull_msg(request, self._options, self._limits, waits=True)
+        command = decode.pull_msg(request, self._settings, self._limits, waits=True)
         try:
             return await self._pull(command, encode.string_type(request))
         except Unavailable as error:

@@ -1,41 +1,25 @@
 """The pages for people and load balancers: monitor data, topics, health. They cover a whole server, not one process, so
-they get their data through `Node`."""
+they get their data through `node`."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from ...engine.engine import Engine
 from ...engine.errors import InvalidField, NotFound
 from ..http import Request, Response
 from . import decode, encode
-from .monitor import Report
+from .node import CamelliaNode
 
 PAGE = 500
 MAX_TOPICS = 10_000
 IDLE_MS = 20_000
 
 
-class Node(Protocol):
-    """The server that this process is a part of."""
-
-    def ready(self) -> bool:
-        """Whether it accepts sends and pulls."""
-        ...
-
-    def online(self) -> bool: ...
-
-    def set_online(self, online: bool) -> None: ...
-
-    async def report(self) -> Report:
-        """The metrics of all its processes."""
-        ...
-
-
 class CamelliaPages:
     """Each method is named after its route."""
 
-    def __init__(self, engine: Engine, namespace: str, node: Node) -> None:
+    def __init__(self, engine: Engine, namespace: str, node: CamelliaNode) -> None:
         self._engine = engine
         self._namespace = namespace
         self._node = node

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from hashlib import blake2b
 from urllib.parse import parse_qs
 
@@ -11,7 +12,9 @@ import msgspec
 from ...engine.errors import BadRequest, DuelineError, EgressRefused, InvalidField, NoRoute
 from ...engine.store import MergeUpdate
 from . import base64url
-from .options import CheckUrl
+
+CheckUrl = Callable[[str], object]
+"""Raises InvalidField for an invalid URL, EgressRefused for one that this server must not call."""
 
 MAX_KEY_BYTES = 400  # a longer merge key is stored as its digest
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)

@@ -17,7 +17,7 @@ from ...engine.policy import AT_ONCE
 from ...engine.push_target import METHOD_HEADER, URL_HEADER, PushTarget
 from ..http import Request, Response
 from . import decode, encode
-from .options import CheckUrl, ExfeOptions
+from .settings import ExfeSettings
 
 TOPIC = "exfe.queue"
 
@@ -25,28 +25,29 @@ TOPIC = "exfe.queue"
 class ExfeHandlers:
     """One method per HTTP method."""
 
-    def __init__(self, engine: Engine, options: ExfeOptions, check_url: CheckUrl) -> None:
+    def __init__(self, engine: Engine, settings: ExfeSettings, check_url: decode.CheckUrl) -> None:
         self._engine = engine
-        self._options = options
+        self._namespace = settings.namespace
+        self._retry = settings.ladder()
         self._check_url = check_url
         target = PushTarget(
             courier="carried",
             headers=(("Content-Type", "application/json"),),
-            timeout_ms=options.timeout_ms,
-            concurrency=options.concurrency,
+            timeout_ms=settings.timeout_ms,
+            concurrency=settings.concurrency,
         )
-        self._standing = DialectTarget(engine, options.namespace, target, sole=True)
+        self._standing = DialectTarget(engine, settings.namespace, target, sole=True)
 
     async def push(self, request: Request) -> Response:
         asked = decode.push(request.params[0], request.query, self._check_url)
         command = self._command(asked, request.body)
         await self._standing.serve(TOPIC)
-        await self._engine.send(self._options.namespace, TOPIC, command)
+        await self._engine.send(self._namespace, TOPIC, command)
         return encode.done()
 
     async def drop(self, request: Request) -> Response:
         group = decode.drop(request.params[0])
-        where = self._options.namespace, TOPIC
+        where = self._namespace, TOPIC
         complete = False
         while not complete:
             if group.merges:
@@ -57,7 +58,7 @@ class ExfeHandlers:
         return encode.done()
 
     def _command(self, asked: decode.ParsedRequest, body: bytes) -> Send:
-        group, retry = asked.group, self._options.retry
+        group, retry = asked.group, self._retry
         return Send(
             id=None,
             body=body,

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from ..http import Route
+from ...rights import Right
+from ..http import Route, TokenPlace
 from .handlers import ExfeHandlers
 
 SPACE = "/v3/queue"
 
 
 def routes(h: ExfeHandlers) -> tuple[Route, ...]:
+    token = TokenPlace.ANYWHERE
     return (
-        Route("POST", f"{SPACE}/{{place*}}", h.push, "exfe_push"),
-        Route("DELETE", f"{SPACE}/{{place*}}", h.drop, "exfe_drop"),
+        Route("POST", f"{SPACE}/{{place*}}", h.push, "exfe_push", Right.PUSH, token),
+        Route("DELETE", f"{SPACE}/{{place*}}", h.drop, "exfe_drop", Right.MANAGE, token),
     )

@@ -1,8 +1,20 @@
-"""The native API. The server creates a `NativeDialect` and gives it an `InfoView` (data about the server) and
-`PushRules` (checks for push targets)."""
+"""The native API: JSON over HTTP, with everything that Dueline can do."""
 
-from .answers import InfoView
-from .dialect import NativeDialect
-from .push_rules import PushRules
+from __future__ import annotations
 
-__all__ = ["InfoView", "NativeDialect", "PushRules"]
+from typing import TYPE_CHECKING
+
+from ..settings import DialectSettings
+from ..spec import DialectSpec
+
+if TYPE_CHECKING:
+    from ..contract import Dialect, DialectContext
+
+
+def _build(settings: DialectSettings, context: DialectContext) -> Dialect:
+    from .dialect import NativeDialect
+
+    return NativeDialect(settings, context)
+
+
+SPEC = DialectSpec("native", DialectSettings, _build)

@@ -1,34 +1,29 @@
 """The native dialect: JSON over HTTP, with everything that Dueline can do.
 
-server/app creates it: `NativeDialect(engine, limits, info, push)`. `info` is called for each GET /v1/info and returns
-an InfoView, whose namespace is replaced by that of the request. `push` checks push targets.
+The namespace of the context's InfoView is replaced by that of the request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from ...engine.engine import Engine
 from ...engine.errors import DuelineError, InvalidField, UnknownOutcome
-from ...engine.limits import Limits
+from ..contract import Dialect, DialectContext
 from ..http import Request, Response, Route
+from ..settings import DialectSettings
 from . import decode, encode
-from .answers import InfoView
 from .handlers import NativeHandlers
 from .push_handlers import PushHandlers
-from .push_rules import PushRules
 from .routes import routes
 
 
-class NativeDialect:
+class NativeDialect(Dialect):
     """See `routes.OPERATIONS` for the surface."""
 
-    name = "native"
-
-    def __init__(
-        self, engine: Engine, limits: Limits, info: Callable[[], InfoView], push: PushRules = PushRules()
-    ) -> None:
-        self._routes = routes(NativeHandlers(engine, info, push), PushHandlers(engine, push), limits.max_request_bytes)
+    def __init__(self, settings: DialectSettings, context: DialectContext) -> None:
+        engine, push = context.engine, context.push
+        handlers = NativeHandlers(engine, context.info, push)
+        self._routes = routes(handlers, PushHandlers(engine, push), engine.limits.max_request_bytes)
 
     def routes(self) -> Sequence[Route]:
         return self._routes

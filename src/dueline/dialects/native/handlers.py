@@ -15,12 +15,13 @@ from ...engine.errors import BadRequest, DuelineError, NotFound
 from ...engine.replies import refusal
 from ...engine.spreading import PartialOutcome, error_for
 from ...engine.store import Outcome
+from ..contract import PushRules
 from ..http import Request, Response
 from . import answers as a
 from . import decode, encode
 from . import requests as r
 from .merging import cancelled_key
-from .push_rules import PushRules, check_callable
+from .push_rules import check_callable
 
 
 class NativeHandlers:

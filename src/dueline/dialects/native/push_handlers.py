@@ -18,13 +18,14 @@ from ...engine.limits import check_name
 from ...engine.on_dead import ON_DEAD_TARGET, ON_DEAD_TOPIC
 from ...engine.push_log import Attempt, TargetState
 from ...engine.push_target import Breaker, PushTarget, is_credential
+from ..contract import PushRules
 from ..http import Request, Response
 from . import answers as a
 from . import decode, encode
 from . import push_answers as pa
 from . import push_requests as pr
 from . import requests as r
-from .push_rules import PushRules, check_callable, named
+from .push_rules import check_callable, named
 
 HTTP = "http"  # the courier of targets set through this API; other couriers belong to the part that set them
 IN_FULL = "is masked: give it in full, because the address of the target changes"

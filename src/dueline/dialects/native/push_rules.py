@@ -1,30 +1,15 @@
-"""The checks of push targets. The dialect does not import the push package, so server/app passes them in."""
+"""How the checks of push targets (PushRules) are applied."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
-
-import msgspec
 
 from ...engine.errors import DuelineError
 from ...engine.push_checks import check_url
+from ..contract import PushRules
 
 T = TypeVar("T")
-
-
-def _fine(_: object) -> None:
-    """Accept anything."""
-
-
-class PushRules(msgspec.Struct, frozen=True):
-    """Each check returns nothing or raises: `url` raises EgressRefused (403), the others InvalidField with the reason.
-    The caller adds the name of the field. `mask` returns the form in which a secret is shown."""
-
-    url: Callable[[str], object] = _fine
-    headers: Callable[[Sequence[tuple[str, str]]], object] = _fine
-    secret: Callable[[str], object] = _fine
-    mask: Callable[[str], str] = lambda secret: f"whsec_...{secret[-4:]}"
 
 
 def check_callable(rules: PushRules, url: str, field: str) -> None:

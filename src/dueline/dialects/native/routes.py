@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from ..http import Route
+from ...rights import Right
+from ..http import Route, TokenPlace
 from . import answers as a
 from . import push_answers as pa
 from . import push_requests as pr
@@ -30,6 +31,7 @@ class Operation(msgspec.Struct, frozen=True):
     method: str
     pattern: str
     name: str
+    right: Right
     group: str
     summary: str
     answers: tuple[Any, ...]
@@ -52,64 +54,69 @@ OFTEN = frozenset({"send", "ack", "release", "extend"})  # the calls of every jo
 LEASE = {"id": "order-1042", "lease": "the token of the pull"}
 
 OPERATIONS: tuple[Operation, ...] = (
-    Operation("POST", J, "send", SEND, "Send one job (object) or many (array)", (a.Sent, Many((a.Sent,))),
+    Operation("POST", J, "send", Right.SEND, SEND, "Send one job (object) or many (array)", (a.Sent, Many((a.Sent,))),
               r.SendJob | list[r.SendJob], success=(201, 200), errors=("id_exists", "body_too_large", "store_full"),
               example={"id": "order-1042", "body": {"order": 1042}, "delay": "30s"}),
-    Operation("GET", J, "list_jobs", SEND, "List jobs, page by page", (a.JobPage,), query=r.ListJobs),
-    Operation("GET", J + "/{id}", "get", SEND, "Read a job", (a.Job,), errors=("not_found",)),
-    Operation("PATCH", J + "/{id}", "patch", SEND, "Reschedule or edit a job", (a.Job,), r.PatchJob,
+    Operation("GET", J, "list_jobs", Right.READ, SEND, "List jobs, page by page", (a.JobPage,), query=r.ListJobs),
+    Operation("GET", J + "/{id}", "get", Right.READ, SEND, "Read a job", (a.Job,), errors=("not_found",)),
+    Operation("PATCH", J + "/{id}", "patch", Right.MANAGE, SEND, "Reschedule or edit a job", (a.Job,), r.PatchJob,
               errors=(*ENDED, "version_mismatch", "body_too_large", "store_full"), example={"delay": "5m"}),
-    Operation("DELETE", J + "/{id}", "cancel", SEND, "Cancel a job", (a.Cancelled,),
+    Operation("DELETE", J + "/{id}", "cancel", Right.MANAGE, SEND, "Cancel a job", (a.Cancelled,),
               errors=("not_found", "already_done")),
-    Operation("POST", J + "/{id}/fire", "fire", SEND, "Make a job due now", (a.Fired,), r.Nothing, errors=ENDED,
-              body_optional=True, example={}),
-    Operation("POST", T + "/cancel", "cancel_jobs", SEND, "Cancel jobs by id or by filter",
+    Operation("POST", J + "/{id}/fire", "fire", Right.MANAGE, SEND, "Make a job due now", (a.Fired,), r.Nothing,
+              errors=ENDED, body_optional=True, example={}),
+    Operation("POST", T + "/cancel", "cancel_jobs", Right.MANAGE, SEND, "Cancel jobs by id or by filter",
               (Many((a.Cancelled,)), a.BulkCancelled), r.CancelJobs, errors=("not_found", "already_done"),
               example={"filter": {"tag": "batch-7"}, "dry_run": True}),
-    Operation("POST", T + "/pull", "pull", TAKE, "Take due jobs under a lease", (a.LeasedJobs,), r.PullJobs,
+    Operation("POST", T + "/pull", "pull", Right.PULL, TAKE, "Take due jobs under a lease", (a.LeasedJobs,), r.PullJobs,
               body_optional=True, parks=True, example={"max": 10, "lease_ms": 30000, "wait_ms": 5000}),
-    Operation("POST", "/v1/pull", "pull_topics", TAKE, "Take due jobs of several topics, in order of priority",
-              (a.LeasedJobs,), r.PullTopics, parks=True, example={"topics": ["urgent", "normal"], "max": 10}),
-    Operation("POST", T + "/ack", "ack", TAKE, "Ack jobs", (Many((a.Acked,)),), r.AckJobs, errors=LEASES,
+    Operation("POST", "/v1/pull", "pull_topics", Right.PULL, TAKE,
+              "Take due jobs of several topics, in order of priority", (a.LeasedJobs,), r.PullTopics, parks=True,
+              example={"topics": ["urgent", "normal"], "max": 10}),
+    Operation("POST", T + "/ack", "ack", Right.PULL, TAKE, "Ack jobs", (Many((a.Acked,)),), r.AckJobs, errors=LEASES,
               example={"jobs": [LEASE]}),
-    Operation("POST", T + "/release", "release", TAKE, "Give jobs back, now or after a delay",
+    Operation("POST", T + "/release", "release", Right.PULL, TAKE, "Give jobs back, now or after a delay",
               (Many((a.Released, a.Died)),), r.ReleaseJobs, errors=LEASES,
               example={"jobs": [{**LEASE, "delay_ms": 5000, "error": "the printer is out of paper"}]}),
-    Operation("POST", T + "/extend", "extend", TAKE, "Extend leases", (Many((a.Extended,)),), r.ExtendJobs,
+    Operation("POST", T + "/extend", "extend", Right.PULL, TAKE, "Extend leases", (Many((a.Extended,)),), r.ExtendJobs,
               errors=LEASES, example={"jobs": [{**LEASE, "lease_ms": 60000}]}),
-    Operation("GET", "/v1/topics", "list_topics", TOPICS, "List topics, page by page", (a.TopicPage,),
+    Operation("GET", "/v1/topics", "list_topics", Right.READ, TOPICS, "List topics, page by page", (a.TopicPage,),
               query=r.ListTopics),
-    Operation("GET", T, "get_topic", TOPICS, "A topic's metrics and policy", (a.Topic,), errors=("not_found",)),
-    Operation("PUT", T, "put_topic", TOPICS, "Set a topic's policy", (a.Topic,), r.PutTopic, success=(200, 201),
-              errors=("version_mismatch",),
+    Operation("GET", T, "get_topic", Right.READ, TOPICS, "A topic's metrics and policy", (a.Topic,),
+              errors=("not_found",)),
+    Operation("PUT", T, "put_topic", Right.MANAGE, TOPICS, "Set a topic's policy", (a.Topic,), r.PutTopic,
+              success=(200, 201), errors=("version_mismatch",),
               example={"lease_ms": 60000, "max_attempts": 5, "retry": {"ladder": ["2m", "10m", "1h"]}}),
-    Operation("DELETE", T, "delete_topic", TOPICS, "Delete a topic that holds no jobs", (a.Deleted,),
+    Operation("DELETE", T, "delete_topic", Right.MANAGE, TOPICS, "Delete a topic that holds no jobs", (a.Deleted,),
               errors=("not_found", "topic_not_empty")),
-    Operation("POST", T + "/pause", "pause", TOPICS, "Pause a topic: it accepts sends, but pulls get nothing",
-              (a.Paused,), r.PauseTopic, body_optional=True, example={}),
-    Operation("POST", T + "/resume", "resume", TOPICS, "Resume a topic", (a.Paused,), r.Nothing, body_optional=True,
+    Operation("POST", T + "/pause", "pause", Right.MANAGE, TOPICS,
+              "Pause a topic: it accepts sends, but pulls get nothing", (a.Paused,), r.PauseTopic, body_optional=True,
               example={}),
-    Operation("GET", "/v1/namespaces", "list_namespaces", TOPICS, "List the namespaces that have topics",
+    Operation("POST", T + "/resume", "resume", Right.MANAGE, TOPICS, "Resume a topic", (a.Paused,), r.Nothing,
+              body_optional=True, example={}),
+    Operation("GET", "/v1/namespaces", "list_namespaces", Right.READ, TOPICS, "List the namespaces that have topics",
               (a.NamespacePage,), query=r.ListTopics),
-    Operation("GET", T + "/dead", "list_dead", DEAD, "List dead jobs", (a.DeadPage,), query=r.ListDead),
-    Operation("POST", T + "/dead/revive", "revive", DEAD, "Bring dead jobs back",
+    Operation("GET", T + "/dead", "list_dead", Right.READ, DEAD, "List dead jobs", (a.DeadPage,), query=r.ListDead),
+    Operation("POST", T + "/dead/revive", "revive", Right.MANAGE, DEAD, "Bring dead jobs back",
               (Many((a.Revived,)), a.BulkRevived), r.ReviveJobs, errors=("not_found", "already_done", "store_full"),
               example={"ids": ["order-1042"]}),
-    Operation("POST", T + "/dead/purge", "purge", DEAD, "Forget dead jobs", (Many((a.Purged,)), a.BulkPurged),
-              r.PurgeJobs, errors=("not_found",), example={"filter": {}, "dry_run": True}),
-    Operation("GET", P, "get_push", PUSH, "A topic's push target and its state", (pa.Push,), errors=("not_found",)),
-    Operation("PUT", P, "put_push", PUSH, "Have a topic's jobs delivered by HTTP calls", (pa.Push,), pr.PutPush,
-              success=(200, 201), errors=("egress_refused",),
-              example={"url": "https://example.com/hook", "retry": {"ladder": ["2m", "10m", "1h"]}}),
-    Operation("DELETE", P, "remove_push", PUSH, "Remove a push target; the jobs stay", (pa.Removed,),
+    Operation("POST", T + "/dead/purge", "purge", Right.MANAGE, DEAD, "Forget dead jobs",
+              (Many((a.Purged,)), a.BulkPurged), r.PurgeJobs, errors=("not_found",),
+              example={"filter": {}, "dry_run": True}),
+    Operation("GET", P, "get_push", Right.PUSH, PUSH, "A topic's push target and its state", (pa.Push,),
               errors=("not_found",)),
-    Operation("GET", P + "/attempts", "list_attempts", PUSH, "The calls that were made, newest first",
+    Operation("PUT", P, "put_push", Right.PUSH, PUSH, "Have a topic's jobs delivered by HTTP calls", (pa.Push,),
+              pr.PutPush, success=(200, 201), errors=("egress_refused",),
+              example={"url": "https://example.com/hook", "retry": {"ladder": ["2m", "10m", "1h"]}}),
+    Operation("DELETE", P, "remove_push", Right.PUSH, PUSH, "Remove a push target; the jobs stay", (pa.Removed,),
+              errors=("not_found",)),
+    Operation("GET", P + "/attempts", "list_attempts", Right.PUSH, PUSH, "The calls that were made, newest first",
               (pa.AttemptPage,), query=pr.ListAttempts, errors=("not_found",)),
-    Operation("POST", P + "/pause", "pause_push", PUSH, "Stop making calls", (a.Paused,), r.Nothing,
+    Operation("POST", P + "/pause", "pause_push", Right.PUSH, PUSH, "Stop making calls", (a.Paused,), r.Nothing,
               errors=("not_found",), body_optional=True, example={}),
-    Operation("POST", P + "/resume", "resume_push", PUSH, "Make calls again", (a.Paused,), r.Nothing,
+    Operation("POST", P + "/resume", "resume_push", Right.PUSH, PUSH, "Make calls again", (a.Paused,), r.Nothing,
               errors=("not_found",), body_optional=True, example={}),
-    Operation("GET", "/v1/info", "info", "Server", "What this server is", (a.InfoView,)),
+    Operation("GET", "/v1/info", "info", Right.READ, "Server", "What this server is", (a.InfoView,)),
 )  # fmt: skip
 
 
@@ -121,6 +128,8 @@ def routes(handlers: NativeHandlers, pushes: PushHandlers, max_request_bytes: in
             o.pattern,
             getattr(pushes if o.group == PUSH else handlers, o.name),
             o.name,
+            o.right,
+            TokenPlace.HEADER,
             o.parks,
             max_request_bytes,
             taskless=o.name in OFTEN,

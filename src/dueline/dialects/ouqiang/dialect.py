@@ -1,26 +1,25 @@
-"""The ouqiang dialect: JSON in and out, Go's rules, Chinese messages. `OuqiangDialect(engine, options)`."""
+"""The ouqiang dialect: JSON in and out, Go's rules, Chinese messages."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...engine.engine import Engine
 from ...engine.errors import DuelineError
+from ..contract import Dialect, DialectContext
 from ..http import Request, Response, Route
 from . import decode, encode
 from .handlers import OuqiangHandlers
-from .options import OuqiangOptions
 from .routes import routes
+from .settings import OuqiangSettings
 
 
-class OuqiangDialect:
+class OuqiangDialect(Dialect):
     """See `routes` for the surface."""
 
-    name = "ouqiang"
     space = ""  # its paths are common words, so it owns all paths only on a listener of its own
 
-    def __init__(self, engine: Engine, options: OuqiangOptions) -> None:
-        self._routes = routes(OuqiangHandlers(engine, options))
+    def __init__(self, settings: OuqiangSettings, context: DialectContext) -> None:
+        self._routes = routes(OuqiangHandlers(context.engine, settings))
 
     def routes(self) -> Sequence[Route]:
         return self._routes

@@ -20,7 +20,7 @@ from ...engine.policy import AT_ONCE
 from ...engine.store import OnConflict
 from ..http import Request, Response
 from . import decode, encode
-from .options import OuqiangOptions
+from .settings import OuqiangSettings
 
 CALM_S = 0.9  # minimum time before a pop reports a failure, because the PHP worker retries without a pause
 
@@ -28,10 +28,10 @@ CALM_S = 0.9  # minimum time before a pop reports a failure, because the PHP wor
 class OuqiangHandlers:
     """Each method is named after its path."""
 
-    def __init__(self, engine: Engine, options: OuqiangOptions) -> None:
+    def __init__(self, engine: Engine, settings: OuqiangSettings) -> None:
         self._engine = engine
-        self._namespace = options.namespace
-        self._hold_ms = min(options.hold_ms, engine.limits.max_wait_ms)
+        self._namespace = settings.namespace
+        self._hold_ms = min(settings.hold_ms, engine.limits.max_wait_ms)
 
     async def push(self, request: Request) -> Response:
         asked = decode.push(request.body)

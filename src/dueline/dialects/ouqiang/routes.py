@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from ..http import Route
+from ...rights import Right
+from ..http import Route, TokenPlace
 from .handlers import OuqiangHandlers
 
 
 def routes(h: OuqiangHandlers) -> tuple[Route, ...]:
+    token = TokenPlace.ANYWHERE
     return (
-        Route("*", "/push", h.push, "ouqiang_push"),
-        Route("*", "/pop", h.pop, "ouqiang_pop", parks=True),
-        Route("*", "/finish", h.finish, "ouqiang_finish"),
-        Route("*", "/delete", h.delete, "ouqiang_delete"),
-        Route("*", "/get", h.get, "ouqiang_get"),
+        Route("*", "/push", h.push, "ouqiang_push", Right.SEND, token),
+        Route("*", "/pop", h.pop, "ouqiang_pop", Right.PULL, token, parks=True),
+        Route("*", "/finish", h.finish, "ouqiang_finish", Right.PULL, token),
+        Route("*", "/delete", h.delete, "ouqiang_delete", Right.MANAGE, token),
+        Route("*", "/get", h.get, "ouqiang_get", Right.READ, token),
     )

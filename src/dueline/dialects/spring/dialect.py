@@ -1,29 +1,35 @@
-"""The Spring dialect, service mode: `SpringDialect(engine, options, services)`. Its courier makes the deliveries."""
+"""The Spring dialect, service mode. Its courier makes the deliveries."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from ...engine.engine import Engine
 from ...engine.errors import DuelineError
+from ...push.courier import Courier
+from ..contract import Dialect, DialectContext
 from ..http import Request, Response, Route
 from . import decode, encode
+from .courier import SpringCourier
+from .groups import COURIER
 from .handlers import SpringHandlers
-from .options import Services, SpringOptions
 from .routes import routes
+from .settings import SpringSettings
 
 
-class SpringDialect:
+class SpringDialect(Dialect):
     """See `routes` for the surface."""
 
-    name = "spring"
     space = ""  # its paths have no common prefix, so it owns all paths only on a listener of its own
 
-    def __init__(self, engine: Engine, options: SpringOptions, services: Services) -> None:
-        self._routes = routes(SpringHandlers(engine, options, services))
+    def __init__(self, settings: SpringSettings, context: DialectContext) -> None:
+        self._routes = routes(SpringHandlers(context.engine, settings, context.resolver))
+        self._courier = SpringCourier(context.resolver)
 
     def routes(self) -> Sequence[Route]:
         return self._routes
+
+    def couriers(self) -> Mapping[str, Courier]:
+        return {COURIER: self._courier}
 
     def respelled(self, path: str) -> str:
         return decode.lookup_path(path)

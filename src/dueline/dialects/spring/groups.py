@@ -17,7 +17,7 @@ import re
 from ...engine.dialect_targets import DialectTarget
 from ...engine.engine import Engine
 from ...engine.push_target import PushTarget
-from .options import SpringOptions
+from .settings import SpringSettings
 
 COURIER = "spring"
 NOBODY = "null"  # the original's name for a missing application; jobs of such a group are not delivered
@@ -51,16 +51,16 @@ def key_of(group: str) -> str:
 class Groups:
     """The groups. Each gets its push target before its first job."""
 
-    def __init__(self, engine: Engine, options: SpringOptions) -> None:
+    def __init__(self, engine: Engine, settings: SpringSettings) -> None:
         target = PushTarget(
             courier=COURIER,
             concurrency=1,  # one call at a time over all processes, to keep the order
             success=(200,),
-            timeout_ms=options.timeout_ms,
-            retry=options.retry,
+            timeout_ms=settings.timeout_ms or None,
+            retry=settings.ladder(),
             breaker=None,  # not needed: the retry ladder slows down a group whose instances fail
         )
-        self._standing = DialectTarget(engine, options.namespace, target)
+        self._standing = DialectTarget(engine, settings.namespace, target)
 
     async def serve(self, group: str, nowhere: bool) -> None:
         """Make sure that the group has its target. `nowhere`: its jobs name no application, so it starts paused."""

@@ -16,21 +16,24 @@ from ...engine.job import BodyKind
 from ...engine.limits import check_name
 from ...engine.policy import AT_ONCE
 from ...engine.store import OnConflict
+from ...push.discovery import Resolver
 from ..http import Request, Response
 from . import decode, encode
 from .groups import Groups, group_of
-from .options import Services, SpringOptions
+from .settings import SpringSettings
 from .stored import APP, NO_PARAMS, PARAMS, TIME, TYPE, stored_id
 
 
 class SpringHandlers:
     """One method per path."""
 
-    def __init__(self, engine: Engine, options: SpringOptions, services: Services) -> None:
+    def __init__(self, engine: Engine, settings: SpringSettings, resolver: Resolver) -> None:
         self._engine = engine
-        self._options = options
-        self._services = services
-        self._groups = Groups(engine, options)
+        self._namespace = settings.namespace
+        self._retry = settings.ladder()
+        self._ttl_ms = settings.no_instance_limit_ms or None
+        self._resolver = resolver
+        self._groups = Groups(engine, settings)
 
     async def add(self, request: Request) -> Response:
         decode.check_content_type(request.headers)
@@ -39,14 +42,14 @@ class SpringHandlers:
         command = self._command(job)
         _check_names(job, group)
         await self._groups.serve(group, nowhere=job.app_name is None)
-        await self._engine.send(self._options.namespace, group, command)
+        await self._engine.send(self._namespace, group, command)
         return encode.added()
 
     async def types(self, request: Request) -> Response:
         return encode.types(await self._groups.list())
 
     async def service_info(self, request: Request) -> Response:
-        return encode.services(await self._services())
+        return encode.services(await self._resolver.services())
 
     def _command(self, job: decode.ParsedRequest) -> Send:
         headers = [(TYPE, job.task_type), (TIME, str(job.delay_time))]
@@ -54,13 +57,13 @@ class SpringHandlers:
             headers.append((APP, job.app_name))
         if job.params is None:
             headers.append((PARAMS, NO_PARAMS))
-        retry = self._options.retry
+        retry = self._retry
         return Send(
             id=stored_id(job.task_id),
             body=(job.params or "").encode(),
             kind=BodyKind.TEXT,
             at_ms=max(0, job.delay_time),
-            ttl_ms=self._options.limit_ms,
+            ttl_ms=self._ttl_ms,
             max_attempts=1 if retry is None else UNSET,
             retry=AT_ONCE if retry is None else retry,
             on_conflict=OnConflict.REPLACE,

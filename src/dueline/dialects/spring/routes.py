@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from ..http import Route
+from ...rights import Right
+from ..http import Route, TokenPlace
 from .handlers import SpringHandlers
 
 
 def routes(h: SpringHandlers) -> tuple[Route, ...]:
+    token = TokenPlace.ANYWHERE
     return (
-        Route("POST", "/job/add", h.add, "spring_add"),
-        Route("GET", "/task/type/list", h.types, "spring_types"),
-        Route("GET", "/discovery/service_info", h.service_info, "spring_service_info"),
+        Route("POST", "/job/add", h.add, "spring_add", Right.PUSH, token),
+        Route("GET", "/task/type/list", h.types, "spring_types", Right.READ, token),
+        Route("GET", "/discovery/service_info", h.service_info, "spring_service_info", Right.READ, token),
     )

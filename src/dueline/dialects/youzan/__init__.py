@@ -1,6 +1,20 @@
 """The Youzan-style protocol: one JSON object per request, whose `command` names the operation."""
 
-from .dialect import YouzanDialect
-from .options import YouzanOptions
+from __future__ import annotations
 
-__all__ = ["YouzanDialect", "YouzanOptions"]
+from typing import TYPE_CHECKING
+
+from ..spec import DialectSpec
+from .settings import YouzanSettings
+
+if TYPE_CHECKING:
+    from ..contract import Dialect, DialectContext
+
+
+def _build(settings: YouzanSettings, context: DialectContext) -> Dialect:
+    from .dialect import YouzanDialect
+
+    return YouzanDialect(settings, context)
+
+
+SPEC = DialectSpec("youzan", YouzanSettings, _build, namespace_ids=True)

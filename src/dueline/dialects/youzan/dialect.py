@@ -1,26 +1,23 @@
-"""The Youzan-style dialect: `YouzanDialect(engine, limits, options)`."""
+"""The Youzan-style dialect."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...engine.engine import Engine
 from ...engine.errors import DuelineError
-from ...engine.limits import Limits
+from ..contract import Dialect, DialectContext
 from ..http import Request, Response, Route
 from . import encode
 from .handlers import YouzanHandlers
-from .options import YouzanOptions
 from .routes import routes
+from .settings import YouzanSettings
 
 
-class YouzanDialect:
+class YouzanDialect(Dialect):
     """See `routes` for the surface."""
 
-    name = "youzan"
-
-    def __init__(self, engine: Engine, limits: Limits, options: YouzanOptions) -> None:
-        self._routes = routes(YouzanHandlers(engine, limits, options))
+    def __init__(self, settings: YouzanSettings, context: DialectContext) -> None:
+        self._routes = routes(YouzanHandlers(context.engine, settings))
 
     def routes(self) -> Sequence[Route]:
         return self._routes

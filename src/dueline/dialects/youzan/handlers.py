@@ -13,22 +13,22 @@ from ...engine.commands import Pull, Send
 from ...engine.engine import Engine
 from ...engine.errors import DuelineError
 from ...engine.job import BodyKind
-from ...engine.limits import Limits, is_name
+from ...engine.limits import is_name
 from ...engine.policy import AT_ONCE
 from ...engine.store import OnConflict
 from ..http import Request, Response
 from . import decode, encode
-from .options import YouzanOptions
+from .settings import YouzanSettings
 
 
 class YouzanHandlers:
     """The commands of the protocol."""
 
-    def __init__(self, engine: Engine, limits: Limits, options: YouzanOptions) -> None:
+    def __init__(self, engine: Engine, settings: YouzanSettings) -> None:
         self._engine = engine
-        self._limits = limits
-        self._options = options
-        self._namespace = options.namespace
+        self._limits = engine.limits
+        self._settings = settings
+        self._namespace = settings.namespace
 
     async def command(self, request: Request) -> Response:
         asked = decode.asked(request.body)
@@ -42,7 +42,7 @@ class YouzanHandlers:
             raise decode.Refused(encode.reason_of(error), asked.id) from None
 
     async def _add(self, asked: decode.ParsedRequest) -> Response:
-        ttr_ms = asked.ttr_ms or min(self._options.ttr_ms, self._limits.max_lease_ms)
+        ttr_ms = asked.ttr_ms or min(self._settings.ttr_ms, self._limits.max_lease_ms)
         if ttr_ms > self._limits.max_lease_ms:  # a shortened ttr would redeliver the job too early
             raise decode.Refused("ttr invalid", asked.id)
         command = Send(
@@ -66,10 +66,10 @@ class YouzanHandlers:
         wait_ms = min(asked.wait_ms, self._limits.max_wait_ms)
         if not is_name(asked.topic):
             await self._engine.idle(wait_ms)
-            return encode.nothing(self._options.empty_pop_success)
+            return encode.nothing(self._settings.empty_pop_success)
         jobs = await self._engine.pull(Pull(self._namespace, (asked.topic,), 1, None, wait_ms))
         if not jobs:
-            return encode.nothing(self._options.empty_pop_success)
+            return encode.nothing(self._settings.empty_pop_success)
         response = encode.held(jobs[0])
         response.undelivered = partial(self._engine.undelivered, self._namespace, jobs)
         return response

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from ..http import Route
+from ...rights import Right
+from ..http import Route, TokenPlace
 from .handlers import YouzanHandlers
+
+RIGHTS = {"add": Right.SEND, "pop": Right.PULL, "finish": Right.PULL, "delete": Right.MANAGE}  # by command
 
 
 def routes(h: YouzanHandlers) -> tuple[Route, ...]:
+    token = TokenPlace.ANYWHERE
     return (
-        Route("*", "/", h.command, "youzan_command", parks=True),
-        Route("*", "/delay-queue", h.command, "youzan_command_named", parks=True),
+        Route("*", "/", h.command, "youzan_command", RIGHTS, token, parks=True),
+        Route("*", "/delay-queue", h.command, "youzan_command_named", RIGHTS, token, parks=True),
     )

@@ -18,7 +18,7 @@ from typing import Protocol
 import msgspec
 
 SETTINGS = "discovery.eureka.url or discovery.static"  # the settings that make a service known
-TASK_KEY = "delay-queue:task"  # the metadata entry in which an application of the Spring queue lists its task types
+TASK_KEY = "delay-queue:task"  # the metadata entry in which an application lists its task types
 
 
 class Instance(msgspec.Struct, frozen=True):

@@ -105,6 +105,6 @@ class EurekaResolver:
 
 def peers_of(text: str) -> list[str]:
     """The registry's addresses ("http://one/eureka, http://two"), each with a trailing slash. An address without a path
-    gets the path of Spring's registry."""
+    gets the usual path, /eureka."""
     peers = [part.strip().rstrip("/") for part in text.split(",")]
     return [f"{peer}/" if urlsplit(peer).path else f"{peer}/eureka/" for peer in peers if peer]

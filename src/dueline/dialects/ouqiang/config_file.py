@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
+from ..spec import FileValues, Unreadable
 
 LONGEST_HOLD_S = 300
 DEFAULT_HOLD_S = 178
@@ -36,18 +36,7 @@ UNUSED = (
 )
 
 
-class Unreadable(Exception):
-    """The file cannot be read or is not an INI file."""
-
-
-class OuqiangFile(msgspec.Struct, frozen=True):
-    """`values`: key of our settings -> (value, its source). `notes`: remarks to log at the start."""
-
-    values: dict[str, tuple[Any, str]]
-    notes: tuple[str, ...]
-
-
-def read(file: Path) -> OuqiangFile:
+def read(file: Path) -> FileValues:
     """Raises Unreadable, with the original's error text and a hint."""
     try:
         keys = dict(_keys(file.read_text(encoding="utf-8-sig", errors="replace")))
@@ -69,7 +58,7 @@ def read(file: Path) -> OuqiangFile:
         values["store.url"] = (_store_url(keys), f"redis.* in {file}")
     else:
         notes.append("no redis.host, redis.db or redis.password: jobs are kept in the embedded store")
-    return OuqiangFile(values, tuple(f"{file}: {note}" for note in notes))
+    return FileValues(values, tuple(f"{file}: {note}" for note in notes))
 
 
 def _keys(text: str) -> Iterator[tuple[str, str]]:
