@@ -1,6 +1,6 @@
 """Every metric of Dueline. docs/metrics.md is made from this table.
 
-A dialect that shows metrics of its own declares them in its package, as `METRICS` (dialects.camellia.metrics).
+A dialect that shows metrics of its own declares them in its package, as `METRICS`.
 """
 
 from __future__ import annotations
