@@ -44,8 +44,7 @@ async def spread(server: ServerProcess) -> dict[int, Connection]:
         while len(found) < len(workers):
             connection = Connection(*server.address)
             await connection.request("GET", "/healthz")
-            assert connection._writer is not None
-            owner = owner_of(connection._writer.get_extra_info("sockname")[1], workers)
+            owner = owner_of(connection.local_port, workers)
             if owner in found:
                 connection.close()
             else:

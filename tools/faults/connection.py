@@ -38,6 +38,12 @@ class Connection:
         self.host, self.port = host, port
         self._connection: AsyncConnection | None = None
 
+    @property
+    def local_port(self) -> int:
+        """Our port of an open connection."""
+        assert self._connection is not None
+        return self._connection.local_port
+
     async def request(self, method: str, path: str, body: bytes = b"", timeout_s: float = 5.0) -> Answer:
         """One exchange. Raises NotSent or NoAnswer; the next request then uses a new connection."""
         try:

@@ -86,6 +86,12 @@ class AsyncConnection(asyncio.Protocol):
         return self.open and time.monotonic() - self.idle_since_s <= IDLE_S
 
     @property
+    def local_port(self) -> int:
+        """Our port, by which the server's side can be found."""
+        assert self._transport is not None
+        return self._transport.get_extra_info("sockname")[1]
+
+    @property
     def waiting(self) -> bool:
         """Whether the answer to a request has not arrived yet."""
         return self._reader is not None
