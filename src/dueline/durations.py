@@ -1,4 +1,5 @@
-"""Durations as text: one or more numbers, each with its unit, such as "90s", "1.5h", "1h30m" or "1w". No I/O.
+"""Durations as text: one or more numbers, each with its unit, such as "90s", "1.5h", "1h30m" or "1w". And moments, as
+milliseconds since 1970. No I/O.
 
 This is the only duration parser. It depends on the standard library alone, so the engine, the client and the command
 line can share it.
@@ -7,9 +8,11 @@ line can share it.
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 
 UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 MAX_CHARS = 32
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _PART = r"([0-9]+)(?:\.([0-9]+))?(ms|s|m|h|d|w)"
 _PARTS = re.compile(_PART)
@@ -33,3 +36,8 @@ def duration_text(ms: int) -> str:
         if ms and ms % UNIT_MS[unit] == 0:
             return f"{ms // UNIT_MS[unit]}{unit}"
     return f"{ms}ms"
+
+
+def datetime_of(ms: int) -> datetime:
+    """The moment in UTC, from milliseconds since 1970."""
+    return EPOCH + timedelta(milliseconds=ms)

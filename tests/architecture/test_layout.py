@@ -14,31 +14,37 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "dueline"
 
 MAY_IMPORT: dict[str, set[str]] = {
-    "": {"_version", "client", "worker"},  # dueline/__init__.py; each only when one of its names is used
+    "": {"_version", "api", "client", "worker"},  # dueline/__init__.py; each only when one of its names is used
     "_version": set(),
     "durations": set(),
-    "engine": {"durations"},
+    "bounds": set(),
+    "api": {"durations", "bounds"},
+    "engine": {"durations", "bounds"},
     "store": {"engine", "_version"},
     # A protocol whose deliveries are calls of its own brings the courier that makes them: for that a dialect knows what
     # couriers are told and answer, which are values without I/O. Not the dispatcher, nor who calls, nor a registry.
-    "dialects": {"engine", "durations", "push.call", "push.courier", "push.verdict", "push.discovery", "_version"},
+    "dialects": {
+        *("api", "engine", "durations", "push.call", "push.courier", "push.verdict", "push.discovery", "_version"),
+    },
     "telemetry": {"engine", "_version"},
-    "config": {"engine", "_version"},
+    "config": {"engine", "bounds", "_version"},
     "push": {"engine", "_version"},
-    "server": {"engine", "store", "dialects", "push", "telemetry", "config", "_version"},
-    "client": {"durations", "_version"},
+    "server": {"api", "bounds", "engine", "store", "dialects", "push", "telemetry", "config", "_version"},
+    "client": {"api", "bounds", "durations", "_version"},
     # Of telemetry what is plain numbers and text, without the packages of a server.
     "worker": {
-        *("client", "engine", "store", "durations", "_version"),
+        *("api", "client", "engine", "store", "server.direct"),
         *("telemetry.families", "telemetry.metrics", "telemetry.plain_text"),
-    },  # the store in worker/direct.py only
-    "cli": {"client", "config", "server", "store", "engine", "worker", "_version"},
+    },  # engine, store and server in worker/direct.py only
+    "cli": {"api", "bounds", "client", "config", "server", "store", "engine", "worker", "_version"},
     "exfe": {"engine", "_version"},
     "integrations": {"client", "worker", "server", "dialects", "config", "store", "_version"},
-    "testing": {"client", "worker", "dialects", "server", "store", "engine", "_version"},
+    "testing": {"api", "durations", "client", "worker", "dialects", "store", "engine"},
 }
 MAY_USE = {
     "durations": set(),
+    "bounds": set(),
+    "api": {"msgspec"},
     "engine": {"msgspec"},
     "client": {"msgspec"},
 }  # packages that are not Python's own, where they are few
@@ -95,9 +101,10 @@ def test_the_engine_and_the_dialects_know_no_key_and_no_redis() -> None:
             assert not {name for name in imports(path) if name.split(".")[0] == "redis"}, path
 
 
-def test_only_direct_mode_of_the_worker_knows_a_store() -> None:
+def test_only_direct_mode_of_the_worker_knows_a_store_and_its_handlers() -> None:
+    inside = ("dueline.store", "dueline.engine", "dueline.server")
     using = {
-        path.name for path in (SOURCE / "worker").rglob("*.py") if any("dueline.store" in n for n in imports(path))
+        path.name for path in (SOURCE / "worker").rglob("*.py") if any(n.startswith(inside) for n in imports(path))
     }
     assert using == {"direct.py"}
 
@@ -124,8 +131,11 @@ def test_importing_dueline_loads_neither_server_nor_store() -> None:
     ("code", "loaded"),
     [
         ("import dueline", {"_version"}),
-        ("from dueline import Client", {"_version", "client", "durations"}),
-        ("from dueline import Client, AsyncClient, Worker", {"_version", "client", "durations", "telemetry", "worker"}),
+        ("from dueline import Client", {"_version", "api", "bounds", "client", "durations"}),
+        (
+            "from dueline import Client, AsyncClient, Worker",
+            {"_version", "api", "bounds", "client", "durations", "telemetry", "worker"},
+        ),
     ],
 )
 def test_a_name_of_dueline_loads_only_the_packages_that_it_needs(code: str, loaded: set[str]) -> None:

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ..client.calls import Call, headers_of
+from ..client.calls import Call
+from ..client.encoding import headers_of, http_request
 
 
 class Wire(asyncio.Protocol):
@@ -100,8 +101,9 @@ class ServerTarget(msgspec.Struct, frozen=True):
     def request(self, call: Call[Any]) -> bytes:
         """The bytes of a call."""
         parts = urlsplit(self.url)
-        lines = [f"{call.method} {parts.path.rstrip('/')}{call.path} HTTP/1.1", f"Host: {parts.netloc}"]
-        lines += [f"{name}: {value}" for name, value in headers_of(call, self.namespace, self.token).items()]
-        body = call.body or b""
+        method, target, body = http_request(call)
+        lines = [f"{method} {parts.path.rstrip('/')}{target} HTTP/1.1", f"Host: {parts.netloc}"]
+        lines += [f"{name}: {value}" for name, value in headers_of(body, self.namespace, self.token).items()]
+        body = body or b""
         lines.append(f"Content-Length: {len(body)}")
         return "\r\n".join(lines).encode() + b"\r\n\r\n" + body

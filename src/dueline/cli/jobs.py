@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from ..api.requests import Merge
 from ..client import NewJob, calls
-from ..client.calls import Merge
 from . import tables
 from .session import Session, connected
 from .values import BodyAs, body_fields, duration, filter_of, one_time, pairs, time_ms

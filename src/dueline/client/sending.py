@@ -14,7 +14,8 @@ from typing import Any, Literal, Required, TypedDict, Unpack, cast
 import msgspec
 from msgspec import Raw
 
-from .calls import Merge, NewJob, bytes_body, new_id
+from ..api.requests import Merge, NewJob
+from .calls import bytes_body, new_id
 from .times import Duration, Moment, duration_ms, moment_ms
 
 OnConflict = Literal["reject", "keep", "replace"]
@@ -93,6 +94,8 @@ def new_job(body: Any = None, **options: Unpack[SendOptions]) -> NewJob:
         raise TypeError(f"a job has no option {', '.join(sorted(options.keys() - _OPTIONS))}")
     fields = job_fields(cast("Mapping[str, Any]", options))
     fields.update(body_fields(body))
+    if fields.get("lease_ms", 0) is None or fields.get("ttl_ms", 0) is None:  # null on the wire means none at all
+        fields = {name: value for name, value in fields.items() if value is not None or name == "max_attempts"}
     id, merge = options.get("id"), options.get("merge")
     if merge is None:
         return NewJob(id=id or new_id(), on_conflict=options.get("on_conflict"), **fields)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ..bounds import MAX_WAITS
 from ..engine.errors import InvalidField
-from ..engine.policy import MAX_WAITS, Ladder, duration_ms
+from ..engine.policy import Ladder, duration_ms
 
 
 def ladder_of(text: str) -> Ladder | None:

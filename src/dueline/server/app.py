@@ -18,13 +18,14 @@ import msgspec
 import structlog
 
 from .._version import __version__
+from ..api.answers import Info
 from ..config.ladder import ladder_of
 from ..config.load import parse_address
 from ..config.settings import Settings, namespaces_with_own_ids
 from ..dialects.camellia import CamelliaDialect, CamelliaOptions
 from ..dialects.exfe import ExfeDialect, ExfeOptions
 from ..dialects.http import Dialect, Request, Route, SpaceOwner
-from ..dialects.native import InfoView, NativeDialect
+from ..dialects.native import NativeDialect
 from ..dialects.ouqiang import OuqiangDialect, OuqiangOptions
 from ..dialects.spring import SpringDialect, SpringOptions
 from ..dialects.youzan import YouzanDialect, YouzanOptions
@@ -259,10 +260,10 @@ class App:
 
     # --- info and metrics -------------------------------------------------------------------------------------------
 
-    def info(self) -> InfoView:
+    def info(self) -> Info:
         """The data of /v1/info. The dialect fills in the namespace of the request."""
         limits: dict[str, int] = msgspec.structs.asdict(self.settings.limits)
-        return InfoView(
+        return Info(
             version=__version__,
             namespace="default",
             durability=self.durability,

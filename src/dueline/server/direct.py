@@ -1,66 +1,58 @@
-"""The native API without HTTP: a server's handlers, called on an engine in this process.
+"""The native API of a store without a server: the handlers of a server, called on an engine in this process.
 
-    DirectApi(engine, store) --answer(method, target, headers, body)--> Response
-
-Answers are byte for byte those of a server on the same store. Only servers make outgoing calls: a push target is
-checked for its form here, not against the egress rules, and nothing is called.
+Its replies are those of a server on the same store. Only servers make outgoing calls: a push target is checked for its
+form here, not against the egress rules, and nothing is called.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
 from .._version import __version__
-from ..dialects.http import Request, Response
-from ..dialects.native import InfoView, NativeDialect, PushRules
+from ..api.answers import Info, Readiness
+from ..api.operations import READY
+from ..api.reply import Reply
+from ..dialects.native import NativeApi, PushRules
 from ..engine.engine import Engine
 from ..push.forwarded import check_target_headers
 from ..push.signing import check_secret, masked
 from ..store.valkey.store import ValkeyStore
-from .router import Router
 from .store_check import Facts, Probe, store_words
-from .system import SystemRoutes
 
 
-class DirectApi:
+class DirectApi(NativeApi):
     """One store through one engine, which the caller starts and stops. `name` is how the store is shown."""
 
     def __init__(self, engine: Engine, store: ValkeyStore, name: str, durability: str) -> None:
-        self._engine = engine
+        rules = PushRules(headers=check_target_headers, secret=check_secret, mask=masked)
+        super().__init__(engine, self._info, rules)
         self._store = store
         self._name = name
         self._durability = durability
         self._facts: Facts | None = None
-        rules = PushRules(headers=check_target_headers, secret=check_secret, mask=masked)
-        native = NativeDialect(engine, engine.limits, self._info, rules)
-        self._router = Router([SystemRoutes(__version__, tuple, tuple, _no_metrics, documents=False), native])
 
-    async def start(self) -> None:
-        """Read what `/v1/info` shows about the store."""
+    async def answer(self, operation: str, namespace: str | None, params: tuple[str, ...], request: Any) -> Reply:
+        if operation == READY.name:
+            return Reply(Readiness(True))
+        if operation == "info" and self._facts is None:
+            self._facts = await self._read_facts()
+        return await super().answer(operation, namespace, params, request)
+
+    async def _read_facts(self) -> Facts:
+        """What `info` shows about the store."""
         probe = Probe(self._store.url, self._store.prefix)
         try:
-            self._facts = msgspec.structs.replace(await probe.facts(), appendfsync=await probe.appendfsync())
+            return msgspec.structs.replace(await probe.facts(), appendfsync=await probe.appendfsync())
         finally:
             await probe.stop()
 
-    async def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Response:
-        """The answer of a server. `target` is as in a request line; header names may be in any case."""
-        verb, path, query, found = self._router.locate(method.encode(), target.encode())
-        lower = {name.lower(): value for name, value in headers.items()}
-        return await self._router.respond(found, Request(verb, path, query, lower, body, found.params))
-
-    def _info(self) -> InfoView:
-        return InfoView(
+    def _info(self) -> Info:
+        return Info(
             version=__version__,
-            namespace="default",
             durability=self._durability,
             store=store_words(self._name, self._facts),
             limits=msgspec.structs.asdict(self._engine.limits),
             clock_offset_ms=round(self._store.clock.offset_ms),
         )
-
-
-async def _no_metrics(_accept: str) -> tuple[bytes, str]:
-    return b"", "text/plain"

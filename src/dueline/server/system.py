@@ -52,7 +52,7 @@ class SystemRoutes:
         return (*told, Route("GET", "/openapi.json", self.openapi, "openapi"), *docs_routes())
 
     def failed(self, request: Request, error: DuelineError) -> Response:
-        return encode.failed(error)
+        return encode.response(encode.refused(error))
 
     async def healthz(self, _request: Request) -> Response:
         return Response(200, b'{"alive":true}')

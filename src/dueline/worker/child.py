@@ -22,8 +22,8 @@ from typing import Any
 
 import msgspec
 
+from ..api.answers import LeasedJob
 from ..client.errors import LeaseLost
-from ..client.results import LeasedJob
 from .context import Context
 from .handle import Handle
 from .handlers import Handler, Home

@@ -11,36 +11,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from ..api.answers import Sent
+from ..api.reply import Reply
+from ..api.requests import NewJob
+from ..client import calls
 from ..client.address import shown
-from ..client.calls import Call, NewJob
+from ..client.calls import Call
 from ..client.errors import ServerFault, Unavailable
+from ..client.in_process import InProcessClient
 from ..client.patience import Patience, Tries
-from ..client.results import Sent
 from ..engine.engine import Engine
-from ..engine.errors import DuelineError, UnknownOutcome
 from ..engine.errors import Unavailable as StoreUnavailable
+from ..server.direct import DirectApi
 from ..store.valkey.embedded import EmbeddedError, EmbeddedStore, FolderInUse
 from ..store.valkey.embedded_files import socket_path
 from ..store.valkey.scopes import check_scopes
 from ..store.valkey.single_sends import SingleSends
 from ..store.valkey.store import ValkeyStore, WrongStore
-from . import views
-from .engine_queue import REPEATED, EngineQueue
+from .client_queue import ClientQueue
 from .log import said_if_slow
 from .queue import EMBEDDED
-
-T = TypeVar("T")
 
 # namespaces whose ids are unique over all topics, as servers have it
 NAMESPACE_IDS = frozenset({"ouqiang", "youzan", "spring"})
 LAST_CALLS_S = 2.0
 
 
-class DirectQueue(EngineQueue):
+class DirectQueue(ClientQueue):
     """One namespace of the store at `url`. Use it in one event loop. `close` stops an embedded store."""
 
     def __init__(
@@ -59,8 +59,9 @@ class DirectQueue(EngineQueue):
         self._store: ValkeyStore | None = None
         self._single_send: SingleSends | None = None
         self._starting: asyncio.Task[None] | None = None
-        self._namespace = views.checked_name(namespace, "namespace")
+        self._api: DirectApi | None = None
         self._patience = patience
+        super().__init__(InProcessClient(self.answer, patience), namespace=namespace)
 
     @property
     def url(self) -> str | None:
@@ -73,7 +74,7 @@ class DirectQueue(EngineQueue):
         """Connect, retrying while the store is unreachable or loading its data. Raises ServerFault if the store cannot
         be used, Unavailable when the retries are exhausted."""
         clock = asyncio.get_running_loop().time
-        tries, begin_s = Tries(self._patience, REPEATED, 0.0), clock()
+        tries, begin_s = Tries(self._patience, calls.info(), 0.0), clock()
         with said_if_slow(f"the store {shown(self._given)} has not answered yet: still trying"):
             while self._store is None:
                 try:
@@ -109,35 +110,27 @@ class DirectQueue(EngineQueue):
         self._engine = Engine(store, namespace_ids=self._namespace_ids)
         await self._engine.start()
         self._single_send = store.single_sends()
+        durability = "standard" if self._embedded is None else "fsync"
+        self._api = DirectApi(self._engine, store, shown(self._given), durability)
         self._store = store
 
-    def opened(self) -> tuple[Engine, ValkeyStore, str]:
-        """The engine, its store, and the durability level, once it is started."""
-        assert self._store is not None
-        return self._engine, self._store, "standard" if self._embedded is None else "fsync"
+    async def answer(self, call: Call[Any]) -> Reply:
+        """The reply of the native API on this store, which is opened first. Raises DuelineApiError if that fails."""
+        if self._store is None:
+            await self.start()
+        assert self._api is not None
+        return await self._api.answer(call.operation, self._namespace, call.params, call.request)
 
     def send_now(self, topic: str, job: NewJob) -> Sent | None:
         """Send from a thread other than the event loop's; that thread talks to the store itself. None: use the normal
         path, with the same id, because the job may already have been stored."""
-        single_send = self._single_send
-        if single_send is None or job.merge is not None:
+        single_send, api = self._single_send, self._api
+        if single_send is None or api is None or job.merge is not None:
             return None
-        command = views.send_command(job)
-        views.checked_name(topic, "topic")
-        try:
-            sent = self._engine.send_now(single_send.send, self._namespace, topic, command)
-        except UnknownOutcome:
-            return None
-        except DuelineError as refused:
-            raise views.api_error(refused) from None
-        return None if sent is None else views.sent(sent)
-
-    async def _tried(
-        self, ask: Callable[[], Awaitable[T]], call: Call[Any] = REPEATED, tries: list[Tries] | None = None
-    ) -> T:
-        if self._store is None:
-            await self.start()
-        return await super()._tried(ask, call, tries)
+        sent = api.send_now(single_send.send, self._namespace, topic, calls.named(job))
+        if isinstance(sent, Reply):
+            raise calls.reply_error(sent)
+        return sent
 
     async def _store_url(self) -> str:
         """The store's address. An embedded store is started first, unless it already runs."""

@@ -12,9 +12,9 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from ..api.answers import LeasedJob, Outcome
 from ..client.calls import refusal_error
 from ..client.errors import DuelineApiError
-from ..client.results import LeasedJob, Outcome
 from .queue import Queue
 
 LOST = ("lease_lost", "not_found", "already_done")

@@ -27,8 +27,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from ..api.answers import LeasedJob
 from ..client.address import shown, split
-from ..client.results import LeasedJob
 from ..client.times import Duration, Moment, duration_ms, moment_ms
 from .bodies import takes_texts
 from .child import call_here

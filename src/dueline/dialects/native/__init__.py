@@ -1,8 +1,8 @@
-"""The native API. The server creates a `NativeDialect` and gives it an `InfoView` (data about the server) and
-`PushRules` (checks for push targets)."""
+"""The native API: `NativeDialect` speaks it over HTTP, `NativeApi` answers calls from the same process. Both get an
+`Info` (data about the server) and `PushRules` (checks for push targets)."""
 
-from .answers import InfoView
+from .api import NativeApi
 from .dialect import NativeDialect
 from .push_rules import PushRules
 
-__all__ = ["InfoView", "NativeDialect", "PushRules"]
+__all__ = ["NativeApi", "NativeDialect", "PushRules"]
