@@ -385,7 +385,7 @@ class Info(msgspec.Struct, frozen=True):
     auth: str = "none"
 
 
-class Readiness(msgspec.Struct, frozen=True):
+class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether a server is ready, and if not, why. `warnings`: problems that do not make it unready."""
 
     ready: bool

@@ -94,8 +94,9 @@ def new_job(body: Any = None, **options: Unpack[SendOptions]) -> NewJob:
         raise TypeError(f"a job has no option {', '.join(sorted(options.keys() - _OPTIONS))}")
     fields = job_fields(cast("Mapping[str, Any]", options))
     fields.update(body_fields(body))
-    if fields.get("lease_ms", 0) is None or fields.get("ttl_ms", 0) is None:  # null on the wire means none at all
-        fields = {name: value for name, value in fields.items() if value is not None or name == "max_attempts"}
+    for name in ("lease_ms", "ttl_ms"):  # null in the API means none at all; here it means the topic's
+        if fields.get(name, 0) is None:
+            del fields[name]
     id, merge = options.get("id"), options.get("merge")
     if merge is None:
         return NewJob(id=id or new_id(), on_conflict=options.get("on_conflict"), **fields)
