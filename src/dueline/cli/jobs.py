@@ -112,7 +112,9 @@ def send(
     raw, encoded = body_fields(_read_body(body), body_as)
     job = NewJob(
         id=id,
-        merge=None if merge_key is None else Merge(merge_key, quiet, max_wait, max_items, update),
+        merge=None
+        if merge_key is None
+        else Merge(merge_key, quiet_ms=quiet, max_wait_ms=max_wait, max_items=max_items, update=update),
         delay_ms=when.get("delay_ms"),
         at_ms=when.get("at_ms"),
         body=raw,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from ..api.reply import Reply
 from .async_client import AsyncClient
 from .calls import Answer, Call, read_reply
+from .errors import DuelineApiError
 from .patience import Patience
-from .retrying import retried
+from .retrying import tried_again
 
 T = TypeVar("T")
 
@@ -32,7 +34,11 @@ class InProcessClient(AsyncClient):
 
     async def call(self, call: Call[T]) -> Answer[T]:
         """Execute a call, retrying where that is safe. Raises DuelineApiError when it fails."""
-        return await retried(self._once, call, self._patience)
+        begin_s = get_running_loop().time()
+        try:
+            return read_reply(call, await self._ask(call))
+        except DuelineApiError as error:
+            return await tried_again(error, begin_s, self._once, call, self._patience)
 
     async def _once(self, call: Call[T], _: float) -> Answer[T]:
         return read_reply(call, await self._ask(call))

@@ -21,12 +21,24 @@ async def retried(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> Answer[T]:
     """The answer of `once(call, timeout_s)`, tried again where that is safe. Raises DuelineApiError when it fails."""
-    clock = asyncio.get_running_loop().time
-    begin_s = clock()
+    begin_s = asyncio.get_running_loop().time()
     try:
         return await once(call, timeout_s + call.wait_ms / 1000)
-    except DuelineApiError as first:
-        error = first
+    except DuelineApiError as error:
+        return await tried_again(error, begin_s, once, call, patience, timeout_s, sleep)
+
+
+async def tried_again(
+    error: DuelineApiError,
+    begin_s: float,
+    once: Callable[[Call[T], float], Awaitable[Answer[T]]],
+    call: Call[T],
+    patience: Patience,
+    timeout_s: float = 0.0,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> Answer[T]:
+    """`retried`, after a first try that began at `begin_s` has failed with `error`."""
+    clock = asyncio.get_running_loop().time
     tries = Tries(patience, call, timeout_s)
     while True:
         await sleep(tries.wait_s(error, clock() - begin_s))

@@ -6,6 +6,7 @@ form here, not against the egress rules, and nothing is called.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
 import msgspec
@@ -33,20 +34,21 @@ class DirectApi(NativeApi):
         self._durability = durability
         self._facts: Facts | None = None
 
-    async def answer(self, operation: str, namespace: str | None, params: tuple[str, ...], request: Any) -> Reply:
+    def answer(self, operation: str, namespace: str | None, params: tuple[str, ...], request: Any) -> Awaitable[Reply]:
+        if operation in ("info", READY.name):
+            return self._about_itself(operation, namespace)
+        return super().answer(operation, namespace, params, request)
+
+    async def _about_itself(self, operation: str, namespace: str | None) -> Reply:
         if operation == READY.name:
             return Reply(Readiness(True))
-        if operation == "info" and self._facts is None:
-            self._facts = await self._read_facts()
-        return await super().answer(operation, namespace, params, request)
-
-    async def _read_facts(self) -> Facts:
-        """What `info` shows about the store."""
-        probe = Probe(self._store.url, self._store.prefix)
-        try:
-            return msgspec.structs.replace(await probe.facts(), appendfsync=await probe.appendfsync())
-        finally:
-            await probe.stop()
+        if self._facts is None:
+            probe = Probe(self._store.url, self._store.prefix)
+            try:
+                self._facts = msgspec.structs.replace(await probe.facts(), appendfsync=await probe.appendfsync())
+            finally:
+                await probe.stop()
+        return await super().answer(operation, namespace, (), None)
 
     def _info(self) -> Info:
         return Info(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -114,12 +115,15 @@ class DirectQueue(ClientQueue):
         self._api = DirectApi(self._engine, store, shown(self._given), durability)
         self._store = store
 
-    async def answer(self, call: Call[Any]) -> Reply:
+    def answer(self, call: Call[Any]) -> Awaitable[Reply]:
         """The reply of the native API on this store, which is opened first. Raises DuelineApiError if that fails."""
-        if self._store is None:
-            await self.start()
-        assert self._api is not None
-        return await self._api.answer(call.operation, self._namespace, call.params, call.request)
+        if self._store is None or self._api is None:
+            return self._first_answer(call)
+        return self._api.answer(call.operation, self._namespace, call.params, call.request)
+
+    async def _first_answer(self, call: Call[Any]) -> Reply:
+        await self.start()
+        return await self.answer(call)
 
     def send_now(self, topic: str, job: NewJob) -> Sent | None:
         """Send from a thread other than the event loop's; that thread talks to the store itself. None: use the normal

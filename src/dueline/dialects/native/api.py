@@ -6,7 +6,7 @@ with the struct itself. Handlers, checks and errors are the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ...api.answers import Info, Sent
@@ -38,21 +38,21 @@ class NativeApi:
         """The reply to a request struct that has been checked. Raises DuelineError."""
         try:
             return await self._handlers[operation](caller, request, *params)
-        except InvalidField as error:
-            as_written(request, error)
-            raise
-        except UnknownOutcome as error:
-            if error.id is None and len(params) == 2:
-                error.id = params[1]
+        except DuelineError as error:
+            _complete(error, params, request)
             raise
 
-    async def answer(self, operation: str, namespace: str | None, params: tuple[str, ...], request: Any) -> Reply:
-        """The reply to a caller in this process: of a refusal, too. `request` is the struct of the operation, or what
+    def answer(self, operation: str, namespace: str | None, params: tuple[str, ...], request: Any) -> Awaitable[Reply]:
+        """The reply to a caller in this process, for a refusal, too. `request` is the struct of the operation, or what
         has the same JSON."""
+        return self._answer(operation, namespace, params, request)
+
+    async def _answer(self, operation: str, namespace: str | None, params: tuple[str, ...], request: Any) -> Reply:
         try:
-            caller = caller_of(namespace)
-            return await self.call(operation, caller, params, self.checked(operation, request))
+            caller, request = caller_of(namespace), self.checked(operation, request)
+            return await self._handlers[operation](caller, request, *params)
         except DuelineError as error:
+            _complete(error, params, request)
             return encode.refused(error)
 
     def checked(self, operation: str, request: Any) -> Any:
@@ -70,3 +70,11 @@ class NativeApi:
         except DuelineError as error:
             return encode.refused(error)
         return None if sent is None else encode.sent(sent)
+
+
+def _complete(error: DuelineError, params: tuple[str, ...], request: Any) -> None:
+    """Add what only the request knows: the field as it was written, and the id of the job."""
+    if isinstance(error, InvalidField):
+        as_written(request, error)
+    elif isinstance(error, UnknownOutcome) and error.id is None and len(params) == 2:
+        error.id = params[1]
