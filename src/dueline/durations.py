@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 MAX_CHARS = 32
@@ -19,6 +20,7 @@ _PARTS = re.compile(_PART)
 _WHOLE = re.compile(f"(?:{_PART})+")
 
 
+@lru_cache(1024)
 def parse_duration(text: str) -> int:
     """The duration in milliseconds, fractions rounded up because no job may be early. Raises ValueError."""
     if len(text) > MAX_CHARS or _WHOLE.fullmatch(text) is None:
