@@ -13,8 +13,10 @@ from ._version import __version__
 
 TYPE_CHECKING = False  # type checkers treat it like typing's; importing typing would cost more than all the rest
 if TYPE_CHECKING:
+    from .api.answers import Job, LeasedJob, Outcome, Sent, SentItem, Topic
+    from .api.requests import NewJob
     from .client.async_client import AsyncClient
-    from .client.calls import Leased, NewJob
+    from .client.calls import Leased
     from .client.client import Client
     from .client.errors import (
         AlreadyDone,
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
         VersionMismatch,
     )
     from .client.patience import Patience
-    from .client.results import Job, LeasedJob, Outcome, Sent, SentItem, Topic
     from .client.sending import new_job
     from .worker.worker import Worker
 
@@ -73,11 +74,12 @@ __all__ = [
 ]
 
 _MODULES = {
+    "api.answers": ("LeasedJob", "Job", "Outcome", "Sent", "SentItem", "Topic"),
+    "api.requests": ("NewJob",),
     "client.async_client": ("AsyncClient",),
     "client.client": ("Client",),
-    "client.calls": ("Leased", "NewJob"),
+    "client.calls": ("Leased",),
     "client.patience": ("Patience",),
-    "client.results": ("LeasedJob", "Job", "Outcome", "Sent", "SentItem", "Topic"),
     "client.sending": ("new_job",),
     "worker.worker": ("Worker",),
 }

@@ -18,47 +18,54 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "dueline"
 
 MAY_IMPORT: dict[str, set[str]] = {
-    "": {"_version", "client", "worker"},  # dueline/__init__.py; each only when one of its names is used
+    "": {"_version", "api", "client", "worker"},  # dueline/__init__.py; each only when one of its names is used
     "_version": set(),
     "durations": set(),
+    "bounds": set(),
     "rights": set(),
     "metrics": set(),
     "parent_death": set(),
     "lease_renewal": {"engine.timer"},  # the type only
-    "engine": {"durations", "metrics"},
+    "api": {"durations", "bounds", "rights"},
+    "engine": {"durations", "bounds", "metrics"},
     "store": {"engine", "parent_death", "_version"},
     # A protocol whose deliveries are calls of its own brings the courier that makes them: for that a dialect knows what
     # couriers are given and return, which are values without I/O. Not the dispatcher, nor the caller, nor a registry.
     "dialects": {
-        *("engine", "metrics", "durations", "rights", "_version"),
+        *("api", "engine", "metrics", "durations", "bounds", "rights", "_version"),
         *("push.call", "push.courier", "push.verdict", "push.discovery", "push.discovery.static"),
     },
     "telemetry": {"engine", "metrics", "_version"},
-    "config": {"engine", "dialects.table", "dialects.spec", "dialects.settings", "_version"},
+    "config": {"engine", "bounds", "dialects.table", "dialects.spec", "dialects.settings", "_version"},
     "push": {"engine", "lease_renewal", "_version"},
     "runtime": {"engine", "store", "config"},
     "server": {
-        *("rights", "engine", "metrics", "store", "runtime", "dialects", "push", "telemetry", "config"),
-        *("parent_death", "_version"),
+        *("api", "bounds", "rights", "engine", "metrics", "store", "runtime", "dialects", "push", "telemetry"),
+        *("config", "parent_death", "_version"),
     },
-    "client": {"durations", "_version"},
+    "client": {"api", "bounds", "durations", "_version"},
     "worker": {
-        *("client", "engine", "metrics", "store", "runtime", "durations"),
-        *("lease_renewal", "parent_death", "_version"),
-    },  # the store in worker/direct.py only
+        *("api", "client", "metrics", "lease_renewal", "parent_death"),
+        *("engine", "store", "runtime", "server.direct"),  # these in worker/direct.py only
+    },
     "cli": {
-        *("client", "config", "server", "runtime", "store", "engine", "worker", "_version"),
+        *("api", "bounds", "client", "config", "server", "runtime", "store", "engine", "worker", "_version"),
         *("dialects.table", "dialects.spec"),
     },
     "exfe": {"engine", "_version"},
     "integrations": {"client", "worker", "server", "dialects", "config", "runtime", "_version"},
-    "testing": {"client", "worker", "dialects", "server", "runtime", "store", "engine", "parent_death", "_version"},
+    "testing": {
+        *("api", "durations", "client", "worker", "dialects", "runtime", "store", "engine", "parent_death"),
+    },
 }
 MAY_USE = {
     "durations": set(),
+    "bounds": set(),
+    "rights": set(),
     "metrics": {"msgspec"},
     "lease_renewal": set(),
     "parent_death": set(),
+    "api": {"msgspec"},
     "engine": {"msgspec"},
     "client": {"msgspec"},
 }  # packages that are not Python's own, where they are few
@@ -172,9 +179,10 @@ def test_metrics_are_declared_in_the_table_or_by_a_dialect() -> None:
     assert declaring - dialects == {"metrics/metric.py", "metrics/table.py"}
 
 
-def test_only_direct_mode_of_the_worker_knows_a_store() -> None:
+def test_only_direct_mode_of_the_worker_knows_a_store_and_its_handlers() -> None:
+    inside = ("dueline.store", "dueline.engine", "dueline.runtime", "dueline.server")
     using = {
-        path.name for path in (SOURCE / "worker").rglob("*.py") if any("dueline.store" in n for n in imports(path))
+        path.name for path in (SOURCE / "worker").rglob("*.py") if any(n.startswith(inside) for n in imports(path))
     }
     assert using == {"direct.py"}
 
@@ -213,10 +221,13 @@ def test_importing_dueline_loads_neither_server_nor_store() -> None:
     ("code", "loaded"),
     [
         ("import dueline", {"_version"}),
-        ("from dueline import Client", {"_version", "client", "durations"}),
+        ("from dueline import Client", {"_version", "api", "bounds", "client", "durations", "rights"}),
         (
             "from dueline import Client, AsyncClient, Worker",
-            {"_version", "client", "durations", "lease_renewal", "metrics", "parent_death", "worker"},
+            {
+                *("_version", "api", "bounds", "client", "durations", "lease_renewal", "metrics"),
+                *("parent_death", "rights", "worker"),
+            },
         ),
     ],
 )

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dueline.client.results import LeasedJob
+from dueline.api.answers import LeasedJob
 from dueline.testing.checker import check
 from dueline.testing.history import Outcome, Recorder
 from tools.faults.connection import Connection

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from dueline import AsyncClient, Client, NewJob, Patience
+from dueline.api.requests import Merge
 from dueline.client import errors
-from dueline.client.calls import Merge, json_body
+from dueline.client.calls import json_body
 from dueline.testing.process import ServerProcess
 from tools.faults.proxy import Cut, FaultProxy
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from dueline import Client
-from dueline.client.results import Job
+from dueline.api.answers import Job
 from dueline.worker import Queue, Retry, Worker, connect
 
 from ..kit.valkey import PrivateValkey

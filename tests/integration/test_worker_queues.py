@@ -16,8 +16,9 @@ import pytest
 from msgspec import Raw
 
 from dueline import AsyncClient, Client, DuelineApiError, NewJob, new_job
+from dueline.api.requests import Merge
 from dueline.client.address import address_of
-from dueline.client.calls import Leased, Merge, json_body
+from dueline.client.calls import Leased, json_body
 from dueline.client.patience import Patience
 from dueline.engine.errors import StoreDown, UnknownOutcome
 from dueline.engine.job import Partition

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from dueline.api.operations import OPERATIONS
 from dueline.dialects.http import Request, Response
-from dueline.dialects.native.routes import OPERATIONS
 from dueline.server.openapi import document
 from dueline.server.router import Router
 from dueline.server.system import SystemRoutes

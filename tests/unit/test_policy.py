@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from dueline.bounds import MAX_WAITS
 from dueline.durations import duration_text
 from dueline.engine.errors import InvalidField
 from dueline.engine.policy import (
     AT_ONCE,
     DEFAULT_RETRY,
-    MAX_WAITS,
     TEN_YEARS_MS,
     Backoff,
     JobPolicy,

@@ -8,8 +8,9 @@ import typing
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from dueline.api import answers as r
+from dueline.api.requests import NewJob
 from dueline.client import calls, errors, sending, times
-from dueline.client import results as r
 from dueline.client.api import Api
 from dueline.client.async_client import AsyncClient
 from dueline.client.client import Client
@@ -44,7 +45,7 @@ def page() -> str:
     parts.append(f"\n{text_of(times)}\n")
     parts.append("\n## Results\n")
     results = (r.Sent, r.SentItem, r.LeasedJob, r.Job, r.Outcome, r.Topic)
-    parts += [_class(kind) for kind in (*results, calls.Leased, calls.NewJob)]
+    parts += [_class(kind) for kind in (*results, calls.Leased, NewJob)]
     parts.append("\n## Errors\n\n| error | code | meaning |\n|---|---|---|\n")
     parts += _errors(errors.DuelineApiError, 0)
     return wrapped("".join(parts))

@@ -17,8 +17,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
+from dueline.api.answers import LeasedJob
 from dueline.client.errors import DuelineApiError
-from dueline.client.results import LeasedJob
 from dueline.testing.checker import UNAVAILABLE
 from dueline.testing.history import Final, Outcome, Recorder
 from tools.faults.recording_client import Job, RecordingClient, Verdict

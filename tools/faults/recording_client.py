@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
+from dueline.api.answers import LeasedJob, Outcomes, SentMany
 from dueline.client import AsyncClient, Lease, NewJob, Patience, calls
 from dueline.client.calls import Call
 from dueline.client.errors import DuelineApiError, NotFound
-from dueline.client.results import LeasedJob, Outcomes, SentMany
 from dueline.testing import history as h
 from dueline.testing.history import Outcome
 
@@ -152,7 +152,7 @@ class RecordingClient:
 
     def _failed(self, call: Call[Any], error: DuelineApiError) -> Verdict:
         if error.status == 500:
-            self.bugs.append(f"{call.method} {call.path}: {error}")
+            self.bugs.append(f"{call.operation} {call.params}: {error}")
         return Verdict(h.outcome_of(error), error.code)
 
     def _common(self, topic: str, id: str, begin_ns: int, verdict: Verdict) -> h.Common:

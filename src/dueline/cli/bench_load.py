@@ -18,8 +18,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 from msgspec import Raw
 
+from ..api import answers as r
 from ..client import Lease, NewJob, calls
-from ..client import results as r
 from .bench_target import Target, TargetConnection
 
 Progress = Callable[[int], None]

@@ -14,8 +14,8 @@ import typer
 from msgspec import Raw
 from rich.table import Table
 
+from ..api import answers as r
 from ..client import DuelineApiError, calls
-from ..client import results as r
 from ..client.calls import Answer, Call
 from . import tables
 from .output import Output

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from ..api import answers as r
 from ..client import calls
-from ..client import results as r
 from . import tables
 from .bulk import by_filter, show_outcomes
 from .jobs import Topic, Yes, now_ms

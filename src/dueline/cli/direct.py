@@ -1,21 +1,17 @@
-"""A client on a store instead of a server: its calls go to the native handlers in this process (server.direct).
-
-Every command works on a store as on a server, because calls and answers are the same bytes.
-"""
+"""A client on a store instead of a server: its calls go to the native API in this process (worker.direct)."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from ..client import Client, DuelineApiError, Patience
+from ..api.reply import Reply
+from ..client import Client, Patience
 from ..client.address import shown
-from ..client.calls import Answer, Call, headers_of, read_answer
+from ..client.calls import Answer, Call
 from ..client.errors import Unavailable, Unreachable
-from ..client.patience import Tries
-from ..server.direct import DirectApi
+from ..client.in_process import InProcessClient
 from ..worker.direct import DirectQueue
 
 T = TypeVar("T")
@@ -28,10 +24,8 @@ class StoreClient(Client):
 
     def __init__(self, url: str, namespace: str | None, patience: Patience) -> None:
         self._shown = shown(url)
-        self._namespace = namespace
-        self._patience = patience
         self._queue = DirectQueue(url, namespace or "default", ONE_TRY)
-        self._api: DirectApi | None = None
+        self._local = InProcessClient(self.answer, patience)
         self._runner = asyncio.Runner()
 
     @property
@@ -49,29 +43,15 @@ class StoreClient(Client):
         return self._runner.run(work)
 
     def call(self, call: Call[T]) -> Answer[T]:
-        return self.run(self._call(call))
+        return self.run(self._local.call(call))
 
-    async def _call(self, call: Call[T]) -> Answer[T]:
-        tries, begin_s = Tries(self._patience, call, 0.0), time.monotonic()
-        while True:
-            try:
-                status, headers, body = await self.exchange(call)
-                return tries.answered(read_answer(call, status, headers, body))
-            except DuelineApiError as error:
-                wait_s = tries.wait_s(error, time.monotonic() - begin_s)
-            await asyncio.sleep(wait_s)
-
-    async def exchange(self, call: Call[Any]) -> tuple[int, dict[str, str], bytes]:
-        """One try: the answer's status, headers and body. Raises DuelineApiError if the store cannot be used."""
-        if self._api is None:
-            try:
-                await self._queue.start()
-            except Unavailable as down:
-                raise Unreachable("unreachable", f"no store answers at {self._shown}: {down.message}") from down
-            self._api = DirectApi(*self._queue.opened(), self._shown)
-        headers = headers_of(call, self._namespace, None)
-        response = await self._api.answer(call.method, call.path, headers, call.body or b"")
-        return response.status, dict(response.headers), response.body
+    async def answer(self, call: Call[Any]) -> Reply:
+        """One try. Raises DuelineApiError if the store cannot be used."""
+        try:
+            await self._queue.start()
+        except Unavailable as down:
+            raise Unreachable("unreachable", f"no store answers at {self._shown}: {down.message}") from down
+        return await self._queue.answer(call)
 
 
 class StoreTarget:
@@ -87,8 +67,8 @@ class StoreTarget:
         return call
 
     async def ask(self, request: Call[Any]) -> tuple[int, bytes]:
-        status, _, body = await self._client.exchange(request)
-        return status, body
+        reply = await self._client.answer(request)
+        return reply.status, reply.json
 
     def close(self) -> None:
         """The client stays open."""

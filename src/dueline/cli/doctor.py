@@ -13,8 +13,8 @@ from rich.console import Group
 from rich.text import Text
 
 from .._version import __version__
+from ..api import answers as r
 from ..client import DuelineApiError, calls
-from ..client import results as r
 from . import tables
 from .session import FAILURE, Session, connected, hint
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 import typer
 
+from ..api.requests import Merge
 from ..client import NewJob, calls
-from ..client.calls import Merge
 from . import tables
 from .session import Session, connected
 from .values import BodyAs, body_fields, duration, filter_of, one_time, pairs, time_ms
@@ -112,9 +112,12 @@ def send(
     if merge_key is not None and id is not None:
         raise typer.BadParameter("--merge-key excludes --id: a group gets its id from the server")
     raw, encoded = body_fields(_read_body(body), body_as)
+    merge, policy, conflict = None, cast("Any", update), cast("Any", on_conflict)  # texts that the API checks
+    if merge_key is not None:
+        merge = Merge(merge_key, quiet_ms=quiet, max_wait_ms=max_wait, max_items=max_items, update=policy)
     job = NewJob(
         id=id,
-        merge=None if merge_key is None else Merge(merge_key, quiet, max_wait, max_items, update),
+        merge=merge,
         delay_ms=when.get("delay_ms"),
         at_ms=when.get("at_ms"),
         body=raw,
@@ -122,7 +125,7 @@ def send(
         lease_ms=lease,
         ttl_ms=ttl,
         max_attempts=msgspec.UNSET if max_attempts is None else max_attempts,
-        on_conflict=on_conflict,
+        on_conflict=conflict,
         tags=tuple(tag or ()),
         headers=pairs(header or (), "--header"),
     )

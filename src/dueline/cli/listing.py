@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from ..api import answers as r
 from ..client import calls
-from ..client import results as r
 from . import tables
 from .jobs import Topic, now_ms
 from .paging import All, Cursor, Limit, show_pages

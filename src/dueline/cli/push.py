@@ -18,8 +18,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from ..api import answers as r
+from ..bounds import MAX_SECRETS
 from ..client import calls
-from ..client import results as r
 from ..client.errors import NotFound
 from . import tables
 from .jobs import Topic, Yes, now_ms
@@ -41,7 +42,6 @@ FIELDS = (
     "secrets",
     "paused",
 )
-MAX_SECRETS = 2
 STATE_STYLES = {"ok": "green", "open": "red", "half_open": "yellow", "paused": "yellow"}
 
 SHOW_EXAMPLES = ("dueline push show orders", "dueline push show orders -o json")

@@ -11,7 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from ..client import results as r
+from ..api import answers as r
 from .output import LIST_WIDTH, safe
 
 STATE_STYLES = {

@@ -10,8 +10,8 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from ..api import answers as r
 from ..client import calls
-from ..client import results as r
 from ..client.calls import Answer
 from . import tables
 from .jobs import now_ms

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from ..api import answers as r
 from ..client import calls
-from ..client import results as r
 from ..client.errors import NotFound
 from . import tables
 from .jobs import Topic, Yes, now_ms

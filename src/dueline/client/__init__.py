@@ -5,7 +5,8 @@ It needs no server or store package. AsyncClient, and asyncio with it, is import
 
 from typing import TYPE_CHECKING, Any
 
-from .calls import Answer, Call, Lease, Leased, NewJob, json_body, new_id
+from ..api.requests import Lease, NewJob
+from .calls import Answer, Call, Leased, json_body, new_id
 from .client import Client
 from .errors import DuelineApiError
 from .patience import Patience

@@ -15,7 +15,8 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from .._version import __version__
-from .calls import Call, headers_of
+from .calls import Call
+from .encoding import headers_of, http_request
 from .http1 import request_bytes
 
 DEFAULT_URL = "http://127.0.0.1:9277"
@@ -38,8 +39,9 @@ class Address(msgspec.Struct, frozen=True):
     def request(self, call: Call[Any]) -> bytes:
         """The bytes of a call."""
         headers = {"Host": self.authority, "User-Agent": f"dueline/{__version__}"}
-        headers |= headers_of(call, self.namespace, self.token)
-        return request_bytes(call.method, self.base_path + call.path, headers, call.body)
+        method, target, body = http_request(call)
+        headers |= headers_of(body, self.namespace, self.token)
+        return request_bytes(method, self.base_path + target, headers, body)
 
 
 def address_of(url: str | None = None, namespace: str | None = None, token: str | None = None) -> Address:

@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Unpack, cast
 
+from ..api import answers as r
+from ..api.answers import LeasedJob
+from ..api.requests import Lease, NewJob
 from . import bulk, calls
-from . import results as r
-from .calls import Call, Lease, Leased, NewJob
+from .calls import Call, Leased
 from .errors import GONE, AlreadyDone, NotFound
 from .method import Pages, Steps, method, pages
-from .results import LeasedJob
 from .sending import Edits, SendOptions, body_fields, job_fields, new_job, time_fields
 from .times import Duration, Moment, duration_ms, moment_ms
 from .topic_api import PAGE_ROWS, TopicApi

@@ -22,7 +22,8 @@ from .connection import connect_error, exchange_error, secured
 from .errors import DuelineApiError
 from .http1 import BadAnswer, Response
 from .method import Pages, Plan
-from .patience import Patience, Tries
+from .patience import Patience
+from .retrying import retried
 
 if TYPE_CHECKING:
     import ssl
@@ -118,15 +119,13 @@ class AsyncClient(Api):
             return await self._tried(pool, call)
 
     async def _tried(self, pool: _Pool, call: Call[T]) -> Answer[T]:
-        tries, begin_s = Tries(self._patience, call, self._timeout_s), time.monotonic()
         request = self._address.request(call)
-        while True:
-            try:
-                response = await self._exchange(pool, request, tries.timeout_s(time.monotonic() - begin_s))
-                return tries.answered(read_answer(call, response.status, response.headers, response.body))
-            except DuelineApiError as error:
-                wait_s = tries.wait_s(error, time.monotonic() - begin_s)
-            await self._sleep(wait_s)
+
+        async def once(call: Call[T], timeout_s: float) -> Answer[T]:
+            response = await self._exchange(pool, request, timeout_s)
+            return read_answer(call, response.status, response.headers, response.body)
+
+        return await retried(once, call, self._patience, self._timeout_s, self._sleep)
 
     async def _exchange(self, pool: _Pool, request: bytes, timeout_s: float) -> Response:
         """One try on one connection, which is kept only after a complete answer."""

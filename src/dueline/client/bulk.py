@@ -17,16 +17,17 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw
 
+from ..api import answers as r
+from ..api.answers import LeasedJob
+from ..api.requests import Lease, NewJob
+from ..bounds import MAX_ITEMS
 from . import calls
-from . import results as r
-from .calls import Call, Lease, Leased, NewJob, refusal_error
+from .calls import Call, Leased, refusal_error
 from .errors import DuelineApiError
 from .method import Steps
-from .results import LeasedJob
 
 T = TypeVar("T")
 
-MAX_ITEMS = 1_000
 MAX_REQUEST_BYTES = 4 << 20
 
 _INDEX = re.compile(r"^((?:jobs|ids)?\[)(\d+)(?=\])")

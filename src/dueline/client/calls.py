@@ -1,8 +1,9 @@
-"""Every call of the native API as a value: the request, and how to read the answer. No I/O.
+"""Every call of the native API as a value: its operation, its request, and the type of its answer. No I/O.
 
-    calls.send(...) -> Call --(a client does the I/O)--> status, headers, bytes -> Answer | DuelineApiError
+    calls.send(...) -> Call --(a client does the I/O)--> Answer | DuelineApiError
 
-`client.Client` and `async_client.AsyncClient` share this module. They add nothing but I/O.
+`client.Client` and `async_client.AsyncClient` share this module. Over HTTP, `address` writes a call as bytes and
+`read_answer` reads the answer. In one process the API replies with values, which `read_reply` reads.
 """
 
 from __future__ import annotations
@@ -11,28 +12,33 @@ import base64
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
-from urllib.parse import quote, urlencode
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import Raw
 
-from . import results as r
+from ..api import answers as r
+from ..api import push_requests as pr
+from ..api import requests as q
+from ..api.operations import READY
+from ..api.reply import Reply
+from ..api.requests import Lease, NewJob
 from .errors import DuelineApiError, RateLimited, ServerFault, Unavailable, error_of
 
 T = TypeVar("T")
 
-NAMESPACE_HEADER = "Dueline-Namespace"
-
 
 class Call(msgspec.Struct, Generic[T], frozen=True):
-    """One request. `repeatable`: it is idempotent, so it may be retried after an unknown outcome.
-    `wait_ms`: how long the server may take before it answers. `accepts`: statuses besides 2xx that carry an answer.
-    `many`: each item has its own result, so refused items do not raise, even if all were refused."""
+    """One call of an operation of `api.operations`. `params` fill the placeholders of its path. `request` is the struct
+    of its body or its query, or any value with the same JSON.
 
-    method: str
-    path: str
+    `repeatable`: it is idempotent, so it may be retried after an unknown outcome. `wait_ms`: how long the server may
+    take before it answers. `accepts`: statuses besides 2xx that carry an answer. `many`: each item has its own result,
+    so refused items do not raise, even if all were refused."""
+
+    operation: str
     answer: type[T]
-    body: bytes | None = None
+    params: tuple[str, ...] = ()
+    request: Any = None
     repeatable: bool = True
     wait_ms: int = 0
     accepts: tuple[int, ...] = ()
@@ -40,25 +46,16 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Answer(msgspec.Struct, Generic[T], frozen=True):
-    """A success: the typed value, and the bytes exactly as the server wrote them."""
+    """A success. `text` is the answer as the server wrote it, or the reply of an API in this process."""
 
     value: T
-    raw: bytes
+    text: bytes | Reply
     status: int
 
-
-class ErrorBody(msgspec.Struct, frozen=True):
-    """{"error": ERR}; an unknown outcome carries the id too."""
-
-    error: r.Refusal
-    id: str | None = None
-
-
-class Lease(msgspec.Struct, frozen=True):
-    """A leased job, as a request names it: its id and its lease token."""
-
-    id: str
-    lease: str
+    @property
+    def raw(self) -> bytes:
+        """The JSON of the answer."""
+        return self.text if isinstance(self.text, bytes) else self.text.json
 
 
 class Leased(msgspec.Struct, frozen=True):
@@ -68,37 +65,6 @@ class Leased(msgspec.Struct, frozen=True):
     topic: str
     id: str
     lease: str
-
-
-class Merge(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The merge group that a send joins. None: the topic's value, else the default. `item_id` makes a retry safe."""
-
-    key: str
-    quiet_ms: int | None = None
-    max_wait_ms: int | None = None
-    max_items: int | None = None
-    update: str | None = None
-    item_id: str | None = None
-
-
-class NewJob(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One job to send, with at most one of the four times; without one it is due now. `body` is sent unchanged."""
-
-    id: str | None = None
-    body: Raw | UnsetType = UNSET
-    body_base64: str | None = None
-    delay: str | None = None
-    delay_ms: int | None = None
-    at: str | None = None
-    at_ms: int | None = None
-    lease_ms: int | None = None
-    ttl_ms: int | None = None
-    max_attempts: int | UnsetType | None = UNSET
-    retry: Any = None
-    on_conflict: str | None = None
-    merge: Merge | None = None
-    tags: tuple[str, ...] = ()
-    headers: dict[str, str] = {}
 
 
 def new_id() -> str:
@@ -116,28 +82,10 @@ def bytes_body(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def _path(*parts: str) -> str:
-    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
-
-
-def _post(path: str, body: Any, answer: type[T], repeatable: bool = True, wait_ms: int = 0) -> Call[T]:
-    many = answer in (r.Outcomes, r.SentMany)
-    return Call("POST", path, answer, msgspec.json.encode(body), repeatable, wait_ms, many=many)
-
-
-def _query(path: str, **values: Any) -> str:
-    given = {name: value for name, value in values.items() if value is not None}
-    return f"{path}?{urlencode(given)}" if given else path
-
-
-def _without_none(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
 def send(topic: str, job: NewJob) -> Call[r.Sent]:
     """Send one job. The call is repeatable only with an id, so a missing one is generated: the job's, or with `merge`
     the item's."""
-    return _post(_path("topics", topic, "jobs"), named(job), r.Sent)
+    return Call("send", r.Sent, (topic,), named(job))
 
 
 def named(job: NewJob) -> NewJob:
@@ -152,37 +100,37 @@ def named(job: NewJob) -> NewJob:
 
 def send_many(topic: str, jobs: Sequence[Mapping[str, Any] | NewJob | Raw]) -> Call[r.SentMany]:
     """Send up to 1000 jobs, 4 MiB. Every job must already have an id, or with `merge` an item_id. Raw is its JSON."""
-    return _post(_path("topics", topic, "jobs"), list(jobs), r.SentMany)
+    return Call("send", r.SentMany, (topic,), list(jobs), many=True)
 
 
 def get(topic: str, id: str) -> Call[r.Job]:
-    return Call("GET", _path("topics", topic, "jobs", id), r.Job)
+    return Call("get", r.Job, (topic, id))
 
 
 def patch(topic: str, id: str, changes: Mapping[str, Any]) -> Call[r.Job]:
     """Reschedule or edit a job. With a `version`, it fails if the job has changed since."""
-    return Call("PATCH", _path("topics", topic, "jobs", id), r.Job, msgspec.json.encode(changes))
+    return Call("patch", r.Job, (topic, id), changes)
 
 
 def cancel(topic: str, id: str) -> Call[r.Outcome]:
-    return Call("DELETE", _path("topics", topic, "jobs", id), r.Outcome)
+    return Call("cancel", r.Outcome, (topic, id))
 
 
 def cancel_many(topic: str, ids: Sequence[str]) -> Call[r.Outcomes]:
-    return _post(_path("topics", topic, "cancel"), {"ids": ids}, r.Outcomes)
+    return _many("cancel_jobs", topic, q.CancelJobs(ids=list(ids)))
 
 
 def cancel_matching(topic: str, which: Mapping[str, Any], dry_run: bool) -> Call[r.Bulk]:
-    return _post(_path("topics", topic, "cancel"), {"filter": which, "dry_run": dry_run}, r.Bulk)
+    return Call("cancel_jobs", r.Bulk, (topic,), q.CancelJobs(filter=q.Filter(**which), dry_run=dry_run))
 
 
 def cancel_groups(topic: str, merge_key: str, dry_run: bool = False) -> Call[r.Bulk]:
     """Cancel the merge groups of a key, except those that are leased."""
-    return _post(_path("topics", topic, "cancel"), {"merge_key": merge_key, "dry_run": dry_run}, r.Bulk)
+    return Call("cancel_jobs", r.Bulk, (topic,), q.CancelJobs(merge_key=merge_key, dry_run=dry_run))
 
 
 def fire(topic: str, id: str) -> Call[r.Outcome]:
-    return Call("POST", _path("topics", topic, "jobs", id, "fire"), r.Outcome, b"{}")
+    return Call("fire", r.Outcome, (topic, id), q.Nothing())
 
 
 def list_jobs(
@@ -196,30 +144,22 @@ def list_jobs(
     body: bool = False,
     merge_key: str | None = None,
 ) -> Call[r.JobPage]:
-    path = _query(
-        _path("topics", topic, "jobs"),
-        state=state,
-        tag=tag,
-        merge_key=merge_key,
-        due_after_ms=due_after_ms,
-        due_before_ms=due_before_ms,
-        cursor=cursor,
-        limit=limit,
-        body=1 if body else None,
-    )
-    return Call("GET", path, r.JobPage)
+    which = {"state": state, "tag": tag, "merge_key": merge_key, "due_after_ms": due_after_ms}
+    query = _given(**which, due_before_ms=due_before_ms, cursor=cursor, limit=limit, body=body or None)
+    return Call("list_jobs", r.JobPage, (topic,), q.ListJobs(**query))
 
 
 def pull(topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_ms: int = 0) -> Call[r.LeasedJobs]:
     """Lease due jobs. It may be retried after a lost answer: those jobs are redelivered when their lease expires."""
-    wishes = _without_none(max=max, lease_ms=lease_ms, wait_ms=wait_ms)
     if len(topics) == 1:
-        return _post(_path("topics", topics[0], "pull"), wishes, r.LeasedJobs, wait_ms=wait_ms)
-    return _post(_path("pull"), {"topics": list(topics), **wishes}, r.LeasedJobs, wait_ms=wait_ms)
+        one = q.PullJobs(max=max, lease_ms=lease_ms, wait_ms=wait_ms)
+        return Call("pull", r.LeasedJobs, (topics[0],), one, wait_ms=wait_ms)
+    several = q.PullTopics(topics=list(topics), max=max, lease_ms=lease_ms, wait_ms=wait_ms)
+    return Call("pull_topics", r.LeasedJobs, (), several, wait_ms=wait_ms)
 
 
 def ack(topic: str, jobs: Iterable[Lease]) -> Call[r.Outcomes]:
-    return _post(_path("topics", topic, "ack"), {"jobs": list(jobs)}, r.Outcomes)
+    return _many("ack", topic, q.AckJobs(jobs=list(jobs)))
 
 
 def release(
@@ -243,13 +183,9 @@ def release_many(
     discard: bool = False,
 ) -> Call[r.Outcomes]:
     """Give jobs back, all with the same options."""
-    how = _without_none(delay_ms=delay_ms, error=error)
-    if not count:
-        how["count"] = False
-    if discard:
-        how["discard"] = True
-    items = [{"id": job.id, "lease": job.lease, **how} for job in jobs]
-    return _post(_path("topics", topic, "release"), {"jobs": items}, r.Outcomes)
+    how: dict[str, Any] = {"delay_ms": delay_ms, "error": error, "count": None if count else False}
+    items = [q.LeaseRelease(id=job.id, lease=job.lease, discard=discard or None, **how) for job in jobs]
+    return _many("release", topic, q.ReleaseJobs(jobs=items))
 
 
 def extend(topic: str, job: Lease, lease_ms: int) -> Call[r.Outcomes]:
@@ -258,125 +194,120 @@ def extend(topic: str, job: Lease, lease_ms: int) -> Call[r.Outcomes]:
 
 def extend_many(topic: str, jobs: Iterable[Lease], lease_ms: int) -> Call[r.Outcomes]:
     """Extend leases to `lease_ms` from now. A lease is never shortened."""
-    items = [{"id": job.id, "lease": job.lease, "lease_ms": lease_ms} for job in jobs]
-    return _post(_path("topics", topic, "extend"), {"jobs": items}, r.Outcomes)
+    items = [q.LeaseExtend(id=job.id, lease=job.lease, lease_ms=lease_ms) for job in jobs]
+    return _many("extend", topic, q.ExtendJobs(jobs=items))
 
 
 def topics(cursor: str | None = None, limit: int | None = None) -> Call[r.TopicPage]:
-    return Call("GET", _query(_path("topics"), cursor=cursor, limit=limit), r.TopicPage)
+    return Call("list_topics", r.TopicPage, (), q.ListTopics(**_given(cursor=cursor, limit=limit)))
 
 
 def topic(name: str) -> Call[r.Topic]:
-    return Call("GET", _path("topics", name), r.Topic)
+    return Call("get_topic", r.Topic, (name,))
 
 
 def set_topic(name: str, policy: Mapping[str, Any]) -> Call[r.Topic]:
     """Set the whole policy (and `partitions` of a new topic); omitted fields go back to the server's defaults."""
-    return Call("PUT", _path("topics", name), r.Topic, msgspec.json.encode(policy))
+    return Call("put_topic", r.Topic, (name,), policy)
 
 
 def delete_topic(name: str) -> Call[r.TopicDeleted]:
     """Not repeatable: a retry would be answered with not_found although the first try succeeded."""
-    return Call("DELETE", _path("topics", name), r.TopicDeleted, repeatable=False)
+    return Call("delete_topic", r.TopicDeleted, (name,), repeatable=False)
 
 
 def namespaces(cursor: str | None = None, limit: int | None = None) -> Call[r.NamespacePage]:
-    return Call("GET", _query(_path("namespaces"), cursor=cursor, limit=limit), r.NamespacePage)
+    return Call("list_namespaces", r.NamespacePage, (), q.ListTopics(**_given(cursor=cursor, limit=limit)))
 
 
 def pause(name: str, until_ms: int | None = None) -> Call[r.Paused]:
-    return _post(_path("topics", name, "pause"), _without_none(until_ms=until_ms), r.Paused)
+    return Call("pause", r.Paused, (name,), q.PauseTopic(until_ms=until_ms))
 
 
 def resume(name: str) -> Call[r.Paused]:
-    return _post(_path("topics", name, "resume"), {}, r.Paused)
+    return Call("resume", r.Paused, (name,), q.Nothing())
 
 
 def dead(
     name: str, cursor: str | None = None, limit: int | None = None, body: bool = True, tag: str | None = None
-) -> Call[r.JobPage]:
+) -> Call[r.DeadPage]:
     """List dead jobs, by default with their bodies."""
-    path = _query(_path("topics", name, "dead"), cursor=cursor, limit=limit, body=None if body else 0, tag=tag)
-    return Call("GET", path, r.JobPage)
+    query = _given(cursor=cursor, limit=limit, body=None if body else False, tag=tag)
+    return Call("list_dead", r.DeadPage, (name,), q.ListDead(**query))
 
 
 def revive(
     name: str, ids: Sequence[str], delay_ms: int | None = None, max_attempts: int | None = None
 ) -> Call[r.Outcomes]:
-    body = {"ids": list(ids), **_without_none(delay_ms=delay_ms, max_attempts=max_attempts)}
-    return _post(_path("topics", name, "dead", "revive"), body, r.Outcomes)
+    how = _given(delay_ms=delay_ms, max_attempts=max_attempts)
+    return _many("revive", name, q.ReviveJobs(ids=list(ids), **how))
 
 
 def revive_matching(
     name: str, which: Mapping[str, Any], dry_run: bool, delay_ms: int | None = None, max_attempts: int | None = None
 ) -> Call[r.Bulk]:
-    body = {"filter": which, "dry_run": dry_run, **_without_none(delay_ms=delay_ms, max_attempts=max_attempts)}
-    return _post(_path("topics", name, "dead", "revive"), body, r.Bulk)
+    how = _given(delay_ms=delay_ms, max_attempts=max_attempts)
+    return Call("revive", r.Bulk, (name,), q.ReviveJobs(filter=q.Filter(**which), dry_run=dry_run, **how))
 
 
 def purge(name: str, ids: Sequence[str]) -> Call[r.Outcomes]:
-    return _post(_path("topics", name, "dead", "purge"), {"ids": list(ids)}, r.Outcomes)
+    return _many("purge", name, q.PurgeJobs(ids=list(ids)))
 
 
 def purge_matching(name: str, which: Mapping[str, Any], dry_run: bool) -> Call[r.Bulk]:
-    return _post(_path("topics", name, "dead", "purge"), {"filter": which, "dry_run": dry_run}, r.Bulk)
+    return Call("purge", r.Bulk, (name,), q.PurgeJobs(filter=q.Filter(**which), dry_run=dry_run))
 
 
 def push(name: str) -> Call[r.Push]:
-    return Call("GET", _path("topics", name, "push"), r.Push)
+    return Call("get_push", r.Push, (name,))
 
 
 def set_push(name: str, target: Mapping[str, Any]) -> Call[r.Push]:
     """Set the whole target. A masked secret, as the server shows it (whsec_...last4), keeps the stored one."""
-    return Call("PUT", _path("topics", name, "push"), r.Push, msgspec.json.encode(target))
+    return Call("put_push", r.Push, (name,), target)
 
 
 def remove_push(name: str) -> Call[r.PushRemoved]:
     """Not repeatable: a retry would be answered with not_found although the first try succeeded."""
-    return Call("DELETE", _path("topics", name, "push"), r.PushRemoved, repeatable=False)
+    return Call("remove_push", r.PushRemoved, (name,), repeatable=False)
 
 
 def pause_push(name: str) -> Call[r.Paused]:
-    return _post(_path("topics", name, "push", "pause"), {}, r.Paused)
+    return Call("pause_push", r.Paused, (name,), q.Nothing())
 
 
 def resume_push(name: str) -> Call[r.Paused]:
-    return _post(_path("topics", name, "push", "resume"), {}, r.Paused)
+    return Call("resume_push", r.Paused, (name,), q.Nothing())
 
 
 def attempts(
     name: str, id: str | None = None, cursor: str | None = None, limit: int | None = None
 ) -> Call[r.AttemptPage]:
-    path = _query(_path("topics", name, "push", "attempts"), id=id, cursor=cursor, limit=limit)
-    return Call("GET", path, r.AttemptPage)
+    return Call("list_attempts", r.AttemptPage, (name,), pr.ListAttempts(**_given(id=id, cursor=cursor, limit=limit)))
 
 
 def info() -> Call[r.Info]:
-    return Call("GET", "/v1/info", r.Info)
+    return Call("info", r.Info)
 
 
 def ready() -> Call[r.Readiness]:
     """Ask for readiness. A 503 is an answer here, with the reasons."""
-    return Call("GET", "/readyz", r.Readiness, accepts=(503,))
+    return Call(READY.name, r.Readiness, accepts=(503,))
 
 
-def headers_of(call: Call[Any], namespace: str | None, token: str | None) -> dict[str, str]:
-    """The request's own headers; the client adds those of the connection."""
-    headers = {"Accept": "application/json"}
-    if call.body is not None:
-        headers["Content-Type"] = "application/json"
-    if namespace:
-        headers[NAMESPACE_HEADER] = namespace
-    if token:
-        headers["Authorization"] = f"Bearer {token}"
-    return headers
+def _many(operation: str, topic: str, request: q.Request) -> Call[r.Outcomes]:
+    return Call(operation, r.Outcomes, (topic,), request, many=True)
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def read_answer(call: Call[T], status: int, headers: Mapping[str, str], raw: bytes) -> Answer[T]:
     """The typed answer. Raises the error that the answer describes. Header names must be lower case."""
-    if not (200 <= status < 300 or status in call.accepts):
+    if not _succeeded(call, status):
         error = read_error(status, headers, raw)
-        if not call.many or isinstance(error, Unavailable | RateLimited):
+        if not _has_results(call, error):
             raise error
         try:
             return Answer(msgspec.json.decode(raw, type=call.answer), raw, status)
@@ -389,24 +320,54 @@ def read_answer(call: Call[T], status: int, headers: Mapping[str, str], raw: byt
         raise ServerFault("bad_answer", message, status=status) from wrong
 
 
+def read_reply(call: Call[T], reply: Reply) -> Answer[T]:
+    """The answer of an API in this process. Raises the error that the reply describes."""
+    if reply.error is not None and not _succeeded(call, reply.status):
+        error = reply_error(reply)
+        if reply.value is None or not _has_results(call, error):
+            raise error
+    value = reply.value
+    if not isinstance(value, call.answer):  # SentResults
+        value = msgspec.convert(value, call.answer, from_attributes=True)
+    return Answer(value, reply, reply.status)
+
+
 def read_error(status: int, headers: Mapping[str, str], raw: bytes) -> DuelineApiError:
     """The error for a status outside 2xx, whatever its body is. A 502, 503 or 504 without an error of this API comes
     from a proxy, which does not know whether the server executed the call."""
     try:
-        body = msgspec.json.decode(raw, type=ErrorBody)
+        body = msgspec.json.decode(raw, type=r.ErrorAnswer)
     except (msgspec.DecodeError, RecursionError):
         code = "unknown_outcome" if status in (502, 503, 504) else "bad_answer"
         error = error_of(code, f"HTTP {status} without an error of this API", status=status)
     else:
-        error = error_of(body.error.code, body.error.message, body.error.field, status, body.id)
+        error = error_of(body.error.code, body.error.message, body.error.field, status, body.id or None)
         error.raw = raw
     error.retry_after_s = _seconds(headers.get("retry-after"))
+    return error
+
+
+def reply_error(reply: Reply) -> DuelineApiError:
+    """The error of a refused call to an API in this process."""
+    assert reply.error is not None
+    error = error_of(reply.error.code, reply.error.message, reply.error.field, reply.status, reply.id or None)
+    error.raw = reply.json
+    error.retry_after_s = reply.retry_after_s
     return error
 
 
 def refusal_error(refusal: r.Refusal, id: str | None = None) -> DuelineApiError:
     """The error of one item in an answer about many jobs."""
     return error_of(refusal.code, refusal.message, refusal.field, id=id)
+
+
+def _succeeded(call: Call[Any], status: int) -> bool:
+    return 200 <= status < 300 or status in call.accepts
+
+
+def _has_results(call: Call[Any], error: DuelineApiError) -> bool:
+    """Whether a refusal of all items is an answer: each item has its own error."""
+    return call.many and not isinstance(error, Unavailable | RateLimited)
 
 
 def _seconds(text: str | None) -> float | None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Sequence
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 import msgspec
@@ -52,15 +53,10 @@ class method(Generic[P, T]):
     @overload
     def __get__(self, client: AsyncClient, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
     def __get__(self, client: Client | AsyncClient | None, owner: type) -> Callable[..., Any]:
-        if client is None:
-            return self._plan
-        do, plan = client.do, self._plan
+        return self._plan if client is None else MethodType(self, client)
 
-        @functools.wraps(plan)
-        def bound(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return do(plan(client, *args, **kwargs))
-
-        return bound
+    def __call__(self, client: Client | AsyncClient, *args: P.args, **kwargs: P.kwargs) -> Any:
+        return client.do(self._plan(client, *args, **kwargs))
 
 
 class pages(Generic[P, T]):
@@ -77,12 +73,7 @@ class pages(Generic[P, T]):
     @overload
     def __get__(self, client: AsyncClient, owner: type) -> Callable[P, AsyncIterator[T]]: ...
     def __get__(self, client: Client | AsyncClient | None, owner: type) -> Callable[..., Any]:
-        if client is None:
-            return self._plan
-        walk, plan = client.walk, self._plan
+        return self._plan if client is None else MethodType(self, client)
 
-        @functools.wraps(plan)
-        def bound(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return walk(plan(client, *args, **kwargs))
-
-        return bound
+    def __call__(self, client: Client | AsyncClient, *args: P.args, **kwargs: P.kwargs) -> Any:
+        return client.walk(self._plan(client, *args, **kwargs))

@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from . import results as r
+from ..api import answers as r
+from ..api.operations import BY_NAME
 from .address import log
 from .calls import Answer, Call
 from .errors import DuelineApiError, IdExists, InvalidRequest, RateLimited, Unavailable, UnknownOutcome, Unreachable
@@ -107,7 +108,8 @@ class Tries:
     def _final(self, error: DuelineApiError) -> DuelineApiError:
         """The error unchanged, or UnknownOutcome if an earlier try may have been executed."""
         certain = isinstance(error, IdExists | InvalidRequest)  # an earlier try met the same refusal
-        if self._unknown is None or certain or isinstance(error, UnknownOutcome) or self._call.method == "GET":
+        reads = BY_NAME[self._call.operation].method == "GET"
+        if self._unknown is None or certain or reads or isinstance(error, UnknownOutcome):
             return error
         return _unknown(self._unknown, error)
 

@@ -14,7 +14,8 @@ from typing import Any, Literal, Required, TypedDict, Unpack, cast
 import msgspec
 from msgspec import Raw
 
-from .calls import Merge, NewJob, bytes_body, new_id
+from ..api.requests import Merge, NewJob
+from .calls import bytes_body, new_id
 from .times import Duration, Moment, duration_ms, moment_ms
 
 OnConflict = Literal["reject", "keep", "replace"]
@@ -93,6 +94,9 @@ def new_job(body: Any = None, **options: Unpack[SendOptions]) -> NewJob:
         raise TypeError(f"a job has no option {', '.join(sorted(options.keys() - _OPTIONS))}")
     fields = job_fields(cast("Mapping[str, Any]", options))
     fields.update(body_fields(body))
+    for name in ("lease_ms", "ttl_ms"):  # null in the API means none at all; here it means the topic's
+        if fields.get(name, 0) is None:
+            del fields[name]
     id, merge = options.get("id"), options.get("merge")
     if merge is None:
         return NewJob(id=id or new_id(), on_conflict=options.get("on_conflict"), **fields)

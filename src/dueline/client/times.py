@@ -6,15 +6,14 @@ an aware datetime or an RFC 3339 text with an offset. Fractions of a millisecond
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from math import isfinite
 
-from ..durations import parse_duration
+from ..durations import EPOCH, parse_duration
 
 Duration = str | int | float | timedelta
 Moment = datetime | str
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ONE_MS = timedelta(milliseconds=1)
 
 
@@ -49,12 +48,7 @@ def moment_ms(value: Moment, name: str = "at") -> int:
         raise TypeError(f"{name}: a moment is an aware datetime or an RFC 3339 text, not {type(value).__name__}")
     if value.utcoffset() is None:
         raise ValueError(f"{name}: a time without a UTC offset is ambiguous: add a time zone")
-    return max(0, -((_EPOCH - value) // _ONE_MS))
-
-
-def datetime_of(ms: int) -> datetime:
-    """The moment in UTC."""
-    return _EPOCH + timedelta(milliseconds=ms)
+    return max(0, -((EPOCH - value) // _ONE_MS))
 
 
 def _up(ms: float) -> int:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from ..api import answers as r
 from . import calls
-from . import results as r
 from .calls import Call
 from .method import Pages, method, pages
 from .sending import MergePolicy, OnConflict, RetryRule, Waits, merge_fields, retry_rule, with_attempts

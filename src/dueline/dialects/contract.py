@@ -14,10 +14,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from ..api.answers import Info
 from ..engine.engine import Engine
 from ..engine.errors import DuelineError
 from ..metrics.metric import Samples
@@ -25,9 +25,6 @@ from ..push.courier import Courier
 from ..push.discovery import Resolver
 from ..push.discovery.static import StaticResolver
 from .http import Request, Response, Route
-
-if TYPE_CHECKING:
-    from .native.answers import InfoView
 
 
 def _fine(_: object) -> None:
@@ -53,7 +50,7 @@ class DialectContext(msgspec.Struct, frozen=True):
     """The server that a dialect is part of, which may be several processes."""
 
     engine: Engine
-    info: Callable[[], InfoView]  # the data of /v1/info
+    info: Callable[[], Info]  # the data of /v1/info
     push: PushRules = PushRules()
     resolver: Resolver = StaticResolver({})  # where services run
     ready: Callable[[], bool] = lambda: True  # whether sends and pulls are accepted

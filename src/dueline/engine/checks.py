@@ -10,17 +10,17 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from ..bounds import MAX_GROUP_ITEMS, MAX_PULL_TOPICS, MAX_WAITS
 from .commands import Filter, Patch, Pull, Send, TopicPatch
 from .errors import BodyTooLarge, DuelineError, InvalidField, TooManyItems
 from .job import State
-from .limits import CELLS, LAST_MS, MAX_ERROR_BYTES, MAX_GROUP_ITEMS, Limits, check_name
-from .policy import MAX_WAITS, POLICY_FIELDS, TEN_YEARS_MS, AtOnce, Ladder, MergePolicy, Retry, TopicPolicy
+from .limits import CELLS, LAST_MS, MAX_ERROR_BYTES, Limits, check_name
+from .policy import POLICY_FIELDS, TEN_YEARS_MS, AtOnce, Ladder, MergePolicy, Retry, TopicPolicy
 from .store import Extend, OnConflict, Query, Ref, Release
 
 HARD_BODY_BYTES = 4 << 20
 YEAR_MS = 366 * 86_400_000
 MAX_TOKEN_CHARS = 128
-MAX_PULL_TOPICS = 100
 MAX_PULL_PARTITIONS = 2 * CELLS  # asked one after the other, which takes about a second in total
 MAX_PAGE = 500
 

@@ -16,10 +16,11 @@ _to_json = msgspec.json.Encoder().encode
 
 def items_json(items: Sequence[Item]) -> bytes:
     """The items in their order, in one array."""
-    return b"[" + b",".join(map(_item_json, items)) + b"]"
+    return b"[" + b",".join(map(item_json, items)) + b"]"
 
 
-def _item_json(item: Item) -> bytes:
+def item_json(item: Item) -> bytes:
+    """One item."""
     if item.kind is BodyKind.JSON:
         return item.body
     if item.kind is BodyKind.TEXT:

@@ -13,7 +13,6 @@ BATCH_BYTES = 1 << 20  # of bodies per script call; a larger single body gets it
 PULL_BYTES = 1 << 20
 MAX_REFUNDS = 100
 MAX_ERROR_BYTES = 1024
-MAX_GROUP_ITEMS = 1000  # of one merge group
 CELLS = 1024
 INTERNAL_NAMESPACE = "dueline.internal"  # for the directory entry that counts changes; holds no jobs
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
+from ..bounds import MAX_GROUP_ITEMS
 from .checks import Checks
 from .commands import MergeInto, Send
 from .errors import InvalidField
 from .ids import new_id_in, partition_of
-from .limits import MAX_GROUP_ITEMS, check_name
+from .limits import check_name
 from .policy import MergePolicy
 from .store import Merge, MergeUpdate
 from .topics import Topic

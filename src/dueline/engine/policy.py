@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
+from ..bounds import MAX_WAITS
 from ..durations import parse_duration
 from .errors import InvalidField
 
-MAX_WAITS = 32
 TEN_YEARS_MS = 10 * 366 * 86_400_000
 ON_DEAD_KEEP_MS = 86_400_000  # dead jobs that will be forwarded are kept at least this long
 

@@ -5,16 +5,12 @@ from __future__ import annotations
 import math
 import re
 
+from ..bounds import MAX_CONCURRENCY, MAX_RATE_PER_S, MAX_SECRETS, MAX_SUCCESS, MAX_TIMEOUT_MS, MAX_URL_CHARS
 from .checks import Checks, at_most, within
 from .errors import InvalidField
-from .push_target import MAX_SECRETS, PushTarget
+from .push_target import PushTarget
 
-MAX_URL_CHARS = 2048
-MAX_TIMEOUT_MS = 3_600_000
-MAX_CONCURRENCY = 10_000
-MAX_RATE_PER_S = 1_000_000.0
 LEAST_RATE_PER_S = 0.001
-MAX_SUCCESS = 100
 MAX_SECRET_CHARS = 256
 DAY_MS = 86_400_000
 

@@ -15,7 +15,6 @@ import msgspec
 
 from .policy import DEFAULT_RETRY, Backoff, Retry, StoredRetry, stored_retry
 
-MAX_SECRETS = 2
 PUSH_RETRY = Backoff(5_000, 3.0, 12 * 3_600_000, 0.2)
 """For pushed jobs if neither job, topic nor target sets a retry: 5 s, 15 s, 45 s ... 3 h, 9 h, 12 h, 12 h.
 Slower than the default of pulled jobs, because every attempt is a call to somebody else's server."""

@@ -18,11 +18,11 @@ import msgspec
 import structlog
 
 from .._version import __version__
+from ..api.answers import Info
 from ..config.load import parse_address
 from ..config.settings import Settings, namespaces_with_own_ids
 from ..dialects.contract import DialectContext
 from ..dialects.http import Request, Route, SpaceOwner
-from ..dialects.native.answers import InfoView
 from ..dialects.table import DIALECTS
 from ..engine.commands import TopicView
 from ..engine.engine import Engine
@@ -228,10 +228,10 @@ class App:
 
     # --- info and metrics -------------------------------------------------------------------------------------------
 
-    def info(self) -> InfoView:
+    def info(self) -> Info:
         """The data of /v1/info. The dialect fills in the namespace of the request."""
         limits: dict[str, int] = msgspec.structs.asdict(self.settings.limits)
-        return InfoView(
+        return Info(
             version=__version__,
             namespace="default",
             durability=self.durability,

@@ -1,6 +1,6 @@
-"""OpenAPI 3.1 of the native API, generated from the route table and from the request and answer types.
+"""OpenAPI 3.1 of the native API, generated from the table of operations and from the request and answer types.
 
-Nothing is described twice: shapes come from `dialects.native.requests` and `answers`, the rest from `OPERATIONS`.
+Nothing is described twice: shapes come from `api.requests` and `api.answers`, the rest from `OPERATIONS`.
 `_ADDED` holds only what a type cannot express, such as "one of these two fields is required".
 """
 
@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
-from ..dialects.native import answers as a
-from ..dialects.native import requests as r
+from ..api import answers as a
+from ..api import requests as r
+from ..api.operations import OPERATIONS, Many, Operation, Shape
+from ..bounds import MAX_ITEMS
 from ..dialects.native.encode import STATUS
-from ..dialects.native.routes import OPERATIONS, Many, Operation
 
 REF = "#/components/schemas/"
 COMMON_ERRORS = ("invalid_field", "rate_limited", "store_down", "loading", "draining", "unknown_outcome")
@@ -32,7 +33,7 @@ _PATH_PARAMETERS = {"topic": "The topic, percent-encoded.", "id": "The id of the
 _PLAIN_NAME = {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,128}$"}
 _EITHER_BODY = {"oneOf": [{"required": ["body"]}, {"required": ["body_base64"]}]}
 _ADDED: dict[str, dict[str, Any]] = {
-    "SendJob": _EITHER_BODY,
+    "NewJob": _EITHER_BODY,
     "Retry": {"oneOf": [{"required": ["ladder"]}, {"required": ["base_ms"]}]},
     "CancelJobs": {"oneOf": [{"required": ["ids"]}, {"required": ["filter"]}]},
     "ReviveJobs": {"oneOf": [{"required": ["ids"]}, {"required": ["filter"]}]},
@@ -69,28 +70,63 @@ def _document(version: str) -> dict[str, Any]:
 
 
 def _schemas() -> dict[str, Any]:
-    _, found = msgspec.json.schema_components(list(_types()), ref_template=REF + "{name}")
-    schemas: dict[str, Any] = dict(sorted(found.items()))
+    shapes = [answer for answer in _answers() if isinstance(answer, Shape)]
+    kinds = [answer.kind if isinstance(answer, Shape) else answer for answer in _answers()]
+    requests = [kind for one in OPERATIONS if one.request is not None for kind in _alternatives(one.request)]
+    written = [*kinds, a.ErrorAnswer, a.Failed, a.Policy, a.Breaker]
+    _, schemas = msgspec.json.schema_components([*written, *requests], ref_template=REF + "{name}")
+    for schema in schemas.values():
+        if "description" in schema:
+            schema["description"] = " ".join(schema["description"].split())
     for name, added in _ADDED.items():
         schemas[name] |= added
-    for name in ("Job", "LeasedJob"):  # exactly one of the three is present
-        required = [field for field in schemas[name]["required"] if field not in ("body", "body_base64", "items")]
-        schemas[name]["required"] = required
-    return schemas
+    for kind in vars(a).values():
+        if getattr(kind, "__name__", None) in schemas and kind.__module__ == a.__name__:
+            _as_written(kind, schemas[kind.__name__])
+    schemas["Topic"]["properties"]["policy"] = _schema(a.Policy)
+    schemas["Push"]["properties"]["breaker"] = {"anyOf": [_schema(a.Breaker), {"type": "null"}]}
+    for shape in shapes:
+        schemas[shape.name] = _part(schemas[shape.kind.__name__], shape)
+    for shape in shapes:
+        schemas.pop(shape.kind.__name__, None)
+    return dict(sorted(schemas.items()))
 
 
-def _types() -> Iterator[Any]:
-    yield a.ErrorAnswer
-    yield a.Failed
+def _answers() -> Iterator[Any]:
     for operation in OPERATIONS:
         for answer in operation.answers:
             yield from answer.results if isinstance(answer, Many) else (answer,)
-        if operation.request is not None:
-            yield from _alternatives(operation.request)
+
+
+def _as_written(kind: type[msgspec.Struct], schema: dict[str, Any]) -> None:
+    """A server writes every field of an answer, even those that a client can do without; UNSET ones are absent."""
+    fields = msgspec.structs.fields(kind)
+    schema["required"] = [field.name for field in fields if field.default is not msgspec.UNSET]
+    for described in schema["properties"].values():
+        described.pop("default", None)
+
+
+def _part(schema: dict[str, Any], shape: Shape) -> dict[str, Any]:
+    """The part of an answer that one operation uses."""
+    properties = {name: _not_null(schema["properties"][name]) for name in shape.fields}
+    if shape.result is not None:
+        properties["result"] = {"enum": [shape.result]}
+    return {
+        "title": shape.name,
+        "description": schema["description"],
+        "type": "object",
+        "properties": properties,
+        "required": [name for name in shape.fields if name != "complete"],
+    }
+
+
+def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
+    kinds = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
+    return kinds[0]
 
 
 def _alternatives(request: Any) -> tuple[Any, ...]:
-    return get_args(request) if request == r.SendJob | list[r.SendJob] else (request,)
+    return (r.NewJob, list[r.NewJob]) if request == r.NewJob | r.NewJobs else (request,)
 
 
 def _schema(kind: Any) -> dict[str, Any]:
@@ -102,9 +138,9 @@ def _schema(kind: Any) -> dict[str, Any]:
             "properties": {"results": {"type": "array", "items": item}},
             "required": ["results"],
         }
-    if kind == list[r.SendJob]:
-        return {"type": "array", "items": _schema(r.SendJob), "maxItems": 1000}
-    return {"$ref": REF + kind.__name__}
+    if kind == list[r.NewJob]:
+        return {"type": "array", "items": _schema(r.NewJob), "maxItems": MAX_ITEMS}
+    return {"$ref": REF + (kind.name if isinstance(kind, Shape) else kind.__name__)}
 
 
 def _one_of(kinds: tuple[Any, ...]) -> dict[str, Any]:
@@ -178,9 +214,8 @@ def _query_parameters(operation: Operation) -> Iterator[dict[str, Any]]:
     (reference,), components = msgspec.json.schema_components([operation.query], ref_template="{name}")
     for name, schema in components[reference["$ref"]]["properties"].items():
         # A query string cannot express null: a parameter is either present or absent.
-        kinds = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
         default = schema.get("default")
-        plain = {key: value for key, value in kinds[0].items() if key != "description"}
+        plain = {key: value for key, value in _not_null(schema).items() if key != "description"}
         if default is not None:
             plain["default"] = default
         yield {"name": name, "in": "query", "required": False, "schema": plain}

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from ..api.answers import Readiness
 from ..dialects.http import PUBLIC, Request, Response, Route, TokenPlace
 from ..dialects.native import encode
 from ..engine.errors import DuelineError
@@ -51,21 +52,15 @@ class SystemRoutes:
         return (*told, Route("GET", "/openapi.json", self.openapi, "openapi", *PUBLIC), *docs_routes())
 
     def failed(self, request: Request, error: DuelineError) -> Response:
-        return encode.failed(error)
+        return encode.response(encode.refused(error))
 
     async def healthz(self, _request: Request) -> Response:
         return Response(200, b'{"alive":true}')
 
     async def readyz(self, _request: Request) -> Response:
-        reasons, warnings = list(self._reasons()), list(self._warnings())
-        body: dict[str, Any] = {"ready": not reasons}
-        if reasons:
-            body["reasons"] = reasons
-        if warnings:
-            body["warnings"] = warnings
-        if not reasons:
-            return Response(200, msgspec.json.encode(body))
-        return Response(503, msgspec.json.encode(body), headers=(("retry-after", "1"),))
+        reasons = tuple(self._reasons())
+        body = msgspec.json.encode(Readiness(not reasons, reasons, tuple(self._warnings())))
+        return Response(503, body, headers=(("retry-after", "1"),)) if reasons else Response(200, body)
 
     async def metrics(self, request: Request) -> Response:
         body, content_type = await self._metrics(request.headers.get("accept", ""))

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from ..client.results import LeasedJob
-from ..engine.engine import Engine
+import msgspec
+
+from ..api.reply import Reply
+from ..client.calls import Call
+from ..client.in_process import InProcessClient
+from ..dialects.native.api import NativeApi
+from ..dialects.native.wire import caller_of
 from ..worker import CallNext, Context, Ending, Middleware, Queue, Retry, Verdict
-from ..worker.engine_queue import EngineQueue
+from ..worker.client_queue import ClientQueue
 from .local_client import UNJITTERED
 from .recorder import HandledJob, Recorder
 from .virtual_loop import VirtualLoop
@@ -20,17 +25,16 @@ T = TypeVar("T")
 OUTCOMES = {Ending.DONE: "done", Ending.FAILED: "retry", Ending.SNOOZED: "snooze", Ending.DISCARDED: "discard"}
 
 
-class PatientQueue(EngineQueue):
+def patient_queue(api: NativeApi, namespace: str, longest_wait_ms: int) -> ClientQueue:
     """A queue whose waiting pulls never time out, because a virtual month of empty answers would only cost time."""
 
-    def __init__(self, engine: Engine, namespace: str, longest_wait_ms: int) -> None:
-        super().__init__(engine, namespace, UNJITTERED)
-        self._longest_wait_ms = longest_wait_ms
+    async def ask(call: Call[Any]) -> Reply:
+        if not call.wait_ms:
+            return await api.answer(call.operation, namespace, call.params, call.request)
+        request = msgspec.structs.replace(api.checked(call.operation, call.request), wait_ms=longest_wait_ms)
+        return await api.call(call.operation, caller_of(namespace), call.params, request)
 
-    async def pull(
-        self, topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_ms: int = 0
-    ) -> Sequence[LeasedJob]:
-        return await super().pull(topics, max, lease_ms, self._longest_wait_ms if wait_ms else 0)
+    return ClientQueue(InProcessClient(ask, UNJITTERED), namespace=namespace)
 
 
 class VirtualHost:

@@ -22,10 +22,10 @@ from typing import Any, TypeVar, Unpack
 import msgspec
 from msgspec import UnsetType
 
-from ..client.calls import NewJob
+from ..api.answers import Job, LeasedJob, Outcome, Sent
+from ..api.requests import NewJob
 from ..client.client import Client
 from ..client.errors import DuelineApiError
-from ..client.results import Job, LeasedJob, Outcome, Sent
 from ..client.sending import SendOptions, new_job
 from ..client.times import Duration, duration_ms
 from ..engine.policy import DEFAULT_ATTEMPTS

@@ -18,25 +18,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from datetime import datetime
 from types import TracebackType
 from typing import Any, TypeVar
 
-from ..client.times import Duration, Moment, datetime_of, duration_ms, moment_ms
-from ..dialects.contract import DialectContext
-from ..dialects.native.answers import InfoView
-from ..dialects.native.dialect import NativeDialect
-from ..dialects.settings import DialectSettings
+from ..api.answers import Info
+from ..api.reply import Reply
+from ..client.calls import Call
+from ..client.in_process import Ask
+from ..client.times import Duration, Moment, duration_ms, moment_ms
+from ..dialects.native.api import NativeApi
+from ..durations import datetime_of
 from ..engine.limits import Limits
 from ..engine.timer import Handle
 from ..runtime.runtime import Runtime
-from ..server.router import Router
 from ..store.memory import MemoryStore
 from ..worker import Worker
 from .flaky import FlakyStore, Trouble
-from .hosting import PatientQueue, VirtualHost
+from .hosting import VirtualHost, patient_queue
 from .local_client import LocalAsyncClient, LocalClient
 from .recorder import Recorder, RecordingEngine
 from .virtual_loop import GRACE_S, VirtualLoop
@@ -117,7 +118,7 @@ class VirtualQueue:
         self._clients: dict[str, tuple[LocalClient, LocalAsyncClient]] = {}
         self._engine: RecordingEngine | None = None
         self._runtime: Runtime | None = None
-        self._router: Router | None = None
+        self._api: NativeApi | None = None
         self._hosts: list[VirtualHost] = []
         self._workers: list[Worker] = []
         self.loop.attentive = lambda: any(host.running for host in self._hosts)
@@ -165,12 +166,19 @@ class VirtualQueue:
     def clients(self, namespace: str) -> tuple[LocalClient, LocalAsyncClient]:
         """The two clients of a namespace."""
         if namespace not in self._clients:
-            assert self._router is not None, "the queue is not open"
-            self._clients[namespace] = (
-                LocalClient(self.loop, self._router, namespace),
-                LocalAsyncClient(self.loop, self._router, namespace),
-            )
+            ask = self.api(namespace)
+            self._clients[namespace] = LocalClient(self.loop, ask), LocalAsyncClient(self.loop, ask)
         return self._clients[namespace]
+
+    def api(self, namespace: str = "default") -> Ask:
+        """The API that the clients of a namespace call."""
+        api = self._api
+        assert api is not None, "the queue is not open"
+
+        def ask(call: Call[Any]) -> Awaitable[Reply]:
+            return api.answer(call.operation, namespace, call.params, call.request)
+
+        return ask
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the queue's event loop, let as much time pass as it needs, and return its result."""
@@ -188,7 +196,8 @@ class VirtualQueue:
 
     def host(self, worker: Worker, namespace: str = "default") -> Worker:
         """Direct a worker's sends to this queue, whatever its URL, without starting the worker."""
-        queue = PatientQueue(self.engine, namespace, self._limits.max_wait_ms)
+        assert self._api is not None, "the queue is not open"
+        queue = patient_queue(self._api, namespace, self._limits.max_wait_ms)
         self._hosts.append(host := VirtualHost(self.loop, queue, self.recorder, self.clock))
         worker.live_in(host)
         self._workers.append(worker)
@@ -219,7 +228,7 @@ class VirtualQueue:
             timer=_LoopTimer(self.loop),
         )
         self._engine.recorder = self.recorder
-        self._router = Router([NativeDialect(DialectSettings(), DialectContext(self._engine, _info))])
+        self._api = NativeApi(self._engine, _info)
         self._runtime = Runtime(self.store, self._engine)
         await self._runtime.start()
 
@@ -231,5 +240,5 @@ class VirtualQueue:
         await self._runtime.stop()
 
 
-def _info() -> InfoView:
-    return InfoView("0", "default", "none", "memory, for tests only", {}, 0)
+def _info() -> Info:
+    return Info("0", durability="none", store="memory, for tests only")

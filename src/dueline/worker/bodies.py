@@ -22,8 +22,8 @@ from typing import Any
 
 import msgspec
 
-from ..client.results import Payload
-from ..client.typed import decoder_of
+from ..api.payload import Payload
+from ..api.typed import decoder_of
 
 Reader = Callable[[Payload], Any]
 

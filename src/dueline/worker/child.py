@@ -22,8 +22,8 @@ from typing import Any
 
 import msgspec
 
+from ..api.answers import LeasedJob
 from ..client.errors import LeaseLost
-from ..client.results import LeasedJob
 from ..parent_death import ends_with
 from .context import Context
 from .handle import Handle

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Raw
 
-from ..client.results import LeasedJob
+from ..api.answers import LeasedJob
 from ..client.times import Duration, duration_ms
 
 

@@ -11,33 +11,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from ..api.answers import Sent
+from ..api.reply import Reply
+from ..api.requests import NewJob
+from ..client import calls
 from ..client.address import shown
-from ..client.calls import Call, NewJob
+from ..client.calls import Call
 from ..client.errors import ServerFault, Unavailable
+from ..client.in_process import InProcessClient
 from ..client.patience import Patience, Tries
-from ..client.results import Sent
 from ..engine.engine import Engine
-from ..engine.errors import DuelineError, UnknownOutcome
 from ..engine.errors import Unavailable as StoreUnavailable
 from ..runtime.access import NAMESPACE_IDS, StoreAccess
 from ..runtime.places import ExternalStore, FolderStore, Place
 from ..runtime.runtime import Runtime
+from ..server.direct import DirectApi
 from ..store.valkey.embedded import EmbeddedError
 from ..store.valkey.single_sends import SingleSends
 from ..store.valkey.store import WrongStore
-from . import views
-from .engine_queue import REPEATED, EngineQueue
+from .client_queue import ClientQueue
 from .log import said_if_slow
 from .queue import EMBEDDED
 
-T = TypeVar("T")
 
-
-class DirectQueue(EngineQueue):
+class DirectQueue(ClientQueue):
     """One namespace of the store at `url`. Use it in one event loop. `close` stops an embedded store."""
 
     def __init__(
@@ -56,8 +57,9 @@ class DirectQueue(EngineQueue):
         self._runtime: Runtime | None = None
         self._single_send: SingleSends | None = None
         self._starting: asyncio.Task[None] | None = None
-        self._namespace = views.checked_name(namespace, "namespace")
+        self._api: DirectApi | None = None
         self._patience = patience
+        super().__init__(InProcessClient(self.answer, patience), namespace=namespace)
 
     @property
     def url(self) -> str | None:
@@ -83,7 +85,7 @@ class DirectQueue(EngineQueue):
             raise Unavailable("draining", "the queue was closed before it was connected; nothing was done") from None
 
     async def _start(self) -> None:
-        tries = Tries(self._patience, REPEATED, 0.0)
+        tries = Tries(self._patience, calls.info(), 0.0)
 
         def pause(error: StoreUnavailable, elapsed_s: float) -> float:
             return tries.wait_s(Unavailable(error.code, error.message), elapsed_s)
@@ -97,47 +99,41 @@ class DirectQueue(EngineQueue):
             except (WrongStore, EmbeddedError) as wrong:
                 raise ServerFault("wrong_store", str(wrong)) from wrong
         self._single_send = access.store.single_sends()
-        self._engine, self._access, self._runtime = engine, access, runtime
+        self._api = DirectApi(engine, access, shown(self._given))
+        self._access, self._runtime = access, runtime
 
     def _place(self) -> Place:
         if not self._given.startswith(EMBEDDED):
             return ExternalStore(self._given)
         return FolderStore(self._folder, any_thread=self._any_thread, log=_Log())
 
-    def opened(self) -> tuple[Engine, StoreAccess]:
-        """The engine and its store, once it is started."""
-        assert self._access is not None
-        return self._engine, self._access
+    def answer(self, call: Call[Any]) -> Awaitable[Reply]:
+        """The reply of the native API on this store, which is opened first. Raises DuelineApiError if that fails."""
+        if self._api is None:
+            return self._first_answer(call)
+        return self._api.answer(call.operation, self._namespace, call.params, call.request)
+
+    async def _first_answer(self, call: Call[Any]) -> Reply:
+        await self.start()
+        return await self.answer(call)
 
     def send_now(self, topic: str, job: NewJob) -> Sent | None:
         """Send from a thread other than the event loop's; that thread talks to the store itself. None: use the normal
         path, with the same id, because the job may already have been stored."""
-        single_send = self._single_send
-        if single_send is None or job.merge is not None:
+        single_send, api = self._single_send, self._api
+        if single_send is None or api is None or job.merge is not None:
             return None
-        command = views.send_command(job)
-        views.checked_name(topic, "topic")
-        try:
-            sent = self._engine.send_now(single_send.send, self._namespace, topic, command)
-        except UnknownOutcome:
-            return None
-        except DuelineError as refused:
-            raise views.api_error(refused) from None
-        return None if sent is None else views.sent(sent)
-
-    async def _tried(
-        self, ask: Callable[[], Awaitable[T]], call: Call[Any] = REPEATED, tries: list[Tries] | None = None
-    ) -> T:
-        if self._runtime is None:
-            await self.start()
-        return await super()._tried(ask, call, tries)
+        sent = api.send_now(single_send.send, self._namespace, topic, calls.named(job))
+        if isinstance(sent, Reply):
+            raise calls.reply_error(sent)
+        return sent
 
     async def close(self) -> None:
         starting, self._starting = self._starting, None
         if starting is not None:
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
-        runtime, self._runtime, self._access = self._runtime, None, None
+        runtime, self._runtime, self._access, self._api = self._runtime, None, None, None
         single_send, self._single_send = self._single_send, None
         if single_send is not None:
             single_send.close()

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
-from ..client.results import Job, Outcome, Sent
+from ..api.answers import Job, Outcome, Sent
 from ..client.sending import SendOptions, with_attempts
 from ..client.times import Duration, Moment
 from .handlers import Handler

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..client.results import LeasedJob
+from ..api.answers import LeasedJob
 from ..client.times import Duration, duration_ms
 from .bodies import Reader, fields_reader, reader_of
 from .context import Context

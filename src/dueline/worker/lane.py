@@ -14,8 +14,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from ..api.answers import LeasedJob
 from ..client.errors import DuelineApiError, InvalidRequest, NotAllowed
-from ..client.results import LeasedJob
 from .queue import Queue
 
 MAX_TOPICS = 100  # of one pull

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from ..api.answers import LeasedJob, Outcome
 from ..client.calls import refusal_error
 from ..client.errors import DuelineApiError
-from ..client.results import LeasedJob, Outcome
 from ..lease_renewal import LeaseRenewal, LeaseRenewals
 from .queue import Queue
 

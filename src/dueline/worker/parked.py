@@ -12,15 +12,16 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
+from ..api.answers import LeasedJob, LeasedJobs
 from ..client.address import Address
 from ..client.async_client import AsyncClient
 from ..client.async_connection import AsyncConnection, connect
-from ..client.calls import Call, read_answer
+from ..client.calls import Answer, Call, read_answer
 from ..client.connection import connect_error, exchange_error, secured
 from ..client.errors import DuelineApiError
 from ..client.http1 import BadAnswer, Response
-from ..client.patience import Patience, Tries
-from ..client.results import LeasedJob, LeasedJobs
+from ..client.patience import Patience
+from ..client.retrying import retried
 from .log import said_if_slow
 
 LEAVE_S = 2.0  # how long the server may take to end a cancelled pull
@@ -40,19 +41,15 @@ class ParkedPulls:
 
     async def pull(self, call: Call[LeasedJobs]) -> Sequence[LeasedJob]:
         """Pull, retrying where that is safe. Raises DuelineApiError."""
-        clock = asyncio.get_running_loop().time
-        tries, begin_s = Tries(self._patience, call, self._timeout_s), clock()
-        while True:
-            try:
-                response = await self._try(call, tries.timeout_s(clock() - begin_s))
-                return read_answer(call, response.status, response.headers, response.body).value.jobs
-            except DuelineApiError as error:
-                wait_s = tries.wait_s(error, clock() - begin_s)
-            await asyncio.sleep(wait_s)
+        return (await retried(self._once, call, self._patience, self._timeout_s)).value.jobs
 
     def close(self) -> None:
         while self._idle:
             self._idle.pop().abort()
+
+    async def _once(self, call: Call[LeasedJobs], timeout_s: float) -> Answer[LeasedJobs]:
+        response = await self._try(call, timeout_s)
+        return read_answer(call, response.status, response.headers, response.body)
 
     async def _try(self, call: Call[LeasedJobs], timeout_s: float) -> Response:
         url = self._address.url

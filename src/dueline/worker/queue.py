@@ -16,9 +16,10 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, Unpack, runtime_checkable
 
+from ..api.answers import Job, LeasedJob, Outcome, Sent, SentItem
+from ..api.requests import NewJob
 from ..client.address import named_url, shown, split, using
-from ..client.calls import Leased, NewJob
-from ..client.results import Job, LeasedJob, Outcome, Sent, SentItem
+from ..client.calls import Leased
 from ..client.sending import Policy, SendOptions
 from ..client.times import Duration, Moment
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 
+from ..api.answers import LeasedJob
 from ..client.errors import Unavailable
-from ..client.results import LeasedJob
 from .child import call_here
 from .context import Context
 from .handlers import Handler

@@ -28,10 +28,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from ..api.answers import LeasedJob
 from ..client.address import shown, split
 from ..client.connection import Connection, secured
 from ..client.http1 import BadAnswer, request_bytes
-from ..client.results import LeasedJob
 from ..client.times import Duration, Moment, duration_ms, moment_ms
 from .bodies import takes_texts
 from .child import call_here

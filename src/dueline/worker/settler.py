@@ -12,8 +12,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from ..api.answers import LeasedJob, Outcome
 from ..client.errors import DuelineApiError, InvalidRequest, RateLimited, StoreFull, Unavailable
-from ..client.results import LeasedJob, Outcome
 from ..lease_renewal import until_accepted
 from .leases import JobLease
 from .outcomes import Ending, Verdict, bounded

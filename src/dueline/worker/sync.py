@@ -19,8 +19,8 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, TypeVar, Unpack
 
-from ..client.calls import NewJob
-from ..client.results import Job, Outcome, Sent, SentItem
+from ..api.answers import Job, Outcome, Sent, SentItem
+from ..api.requests import NewJob
 from ..client.sending import SendOptions, new_job
 from ..client.times import Duration, Moment
 from .queue import Queue, SendsNow, connect, resolved

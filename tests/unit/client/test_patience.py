@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from dueline.api import answers as r
 from dueline.client import Lease, Patience, calls, errors
-from dueline.client import results as r
 from dueline.client.calls import Answer, Call
 from dueline.client.errors import DuelineApiError, error_of
 from dueline.client.patience import Tries
 
 RELEASE = calls.release("t", Lease("a", "L"))
-ONCE = Call("POST", "/v1/x", r.Outcome, repeatable=False)
+ONCE = Call("fire", r.Outcome, repeatable=False)
 UNKNOWN = error_of("unknown_outcome", "m", id="a")
 
 

@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from dueline.api import answers as r
 from dueline.cli.values import duration as typed_duration
 from dueline.client import errors, new_job
-from dueline.client import results as r
 from dueline.client.api import Api
-from dueline.client.times import datetime_of, duration_ms, moment_ms
+from dueline.client.times import duration_ms, moment_ms
+from dueline.durations import datetime_of
 from dueline.engine.policy import duration_ms as engine_duration_ms
 
 
@@ -240,8 +241,8 @@ def test_every_error_class_has_a_code() -> None:
 def test_a_number_of_retries_is_one_attempt_more() -> None:
     assert wire(retry=3) == {"body": None, "max_attempts": 4}
     assert wire(retry=0) == {"body": None, "max_attempts": 1}
-    assert Api.patch(Api(), "t", "a", retry=3).body == b'{"max_attempts":4}'
-    assert Api.set_topic(Api(), "t", retry=3, lease="1m").body == b'{"lease_ms":60000,"max_attempts":4}'
+    assert Api.patch(Api(), "t", "a", retry=3).request == {"max_attempts": 4}
+    assert Api.set_topic(Api(), "t", retry=3, lease="1m").request == {"lease_ms": 60000, "max_attempts": 4}
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from engine_kit import NS, World, run, settled
 
+from dueline.bounds import MAX_GROUP_ITEMS
 from dueline.engine.commands import MergeInto, Patch, Pull, Send, Sent, TopicPatch
 from dueline.engine.engine import Engine
 from dueline.engine.errors import DuelineError, InvalidField, UnknownOutcome
 from dueline.engine.ids import new_id_in, partition_of
 from dueline.engine.items import items_json
 from dueline.engine.job import BodyKind, Item, LeasedJob, Partition, State
-from dueline.engine.limits import MAX_GROUP_ITEMS
 from dueline.engine.policy import MergePolicy, TopicPolicy
 from dueline.engine.store import Code, MergeUpdate, OnConflict, Outcome, Query, Ref, Release, SendItem, Spare
 

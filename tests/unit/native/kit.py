@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
+from dueline.api.answers import Info, Job, LeasedJob
 from dueline.dialects.contract import DialectContext, PushRules
 from dueline.dialects.http import Request, Response
-from dueline.dialects.native.answers import InfoView, Job, LeasedJob
 from dueline.dialects.native.dialect import NativeDialect
 from dueline.dialects.settings import DialectSettings
 from dueline.engine.engine import Engine
@@ -43,8 +43,8 @@ CODES = {
 }
 
 
-def info() -> InfoView:
-    return InfoView("0.1.0", "", "fsync", "memory", {"max_body_bytes": 262144}, 0)
+def info() -> Info:
+    return Info("0.1.0", "", "fsync", "memory", {"max_body_bytes": 262144}, 0)
 
 
 def push_rules() -> PushRules:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dueline.dialects.native.routes import OPERATIONS
+from dueline.api.operations import OPERATIONS
 from dueline.engine.json_text import depth
 from dueline.engine.limits import Limits
 

@@ -36,7 +36,7 @@ def every_error() -> list[type[errors.DuelineError]]:
 
 @pytest.mark.parametrize("kind", every_error(), ids=lambda kind: kind.__name__)
 def test_every_refusal_has_its_status_and_the_one_shape(kind: type[errors.DuelineError]) -> None:
-    reply = Reply(encode.failed(kind(field="x")))
+    reply = Reply(encode.response(encode.refused(kind(field="x"))))
     status = next(status for status, codes in CODES.items() if kind.code in codes)
     assert_error(reply, status, kind.code, "x")
 
@@ -71,7 +71,8 @@ def test_a_send_of_unknown_outcome_has_the_id_to_retry_with(api: Api) -> None:
 
 def test_many_with_an_unknown_outcome_are_a_503_that_lists_what_is_certain() -> None:
     sent = Sent("a", "t", "created", State.READY, 1, 1)
-    reply = Reply(encode.many(["a", "b", "c"], [sent, errors.IdExists(), errors.UnknownOutcome()], 201))
+    outcomes = [sent, errors.IdExists(), errors.UnknownOutcome()]
+    reply = Reply(encode.response(encode.sent_many(["a", "b", "c"], outcomes)))
     assert_error(reply, 503, "unknown_outcome", results=True)
     assert "id" not in reply.json
     first, second, third = reply.json["results"]
@@ -83,14 +84,14 @@ def test_many_with_an_unknown_outcome_are_a_503_that_lists_what_is_certain() -> 
 
 def test_many_of_which_one_succeeded_are_a_success() -> None:
     sent = Sent("b", "t", "kept", State.READY, 1, 1)
-    reply = Reply(encode.many(["a", "b"], [errors.StoreDown(), sent], 201))
+    reply = Reply(encode.response(encode.sent_many(["a", "b"], [errors.StoreDown(), sent])))
     assert reply.status == 201
     assert set(reply.json) == {"results"}
     assert_refusal(reply.json["results"][0]["error"], 503, "store_down")
 
 
 def test_many_of_which_none_succeeded_have_the_status_of_the_first_error() -> None:
-    reply = Reply(encode.many(["a", "b"], [errors.StoreFull(), errors.IdExists()], 201))
+    reply = Reply(encode.response(encode.sent_many(["a", "b"], [errors.StoreFull(), errors.IdExists()])))
     assert_error(reply, 507, "store_full", results=True)
 
 

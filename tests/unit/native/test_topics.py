@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dueline.dialects.native.routes import OPERATIONS
+from dueline.api.operations import OPERATIONS
 
 from .kit import START_MS, Api, assert_error, assert_refusal
 

@@ -23,8 +23,7 @@ Make = Callable[..., VirtualQueue]
 
 
 def impatient(queue: VirtualQueue) -> LocalClient:
-    assert queue._router is not None
-    return LocalClient(queue.loop, queue._router, patience=Patience(deadline_s=0))
+    return LocalClient(queue.loop, queue.api(), patience=Patience(deadline_s=0))
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -8,11 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from dueline.client.results import Job, LeasedJob, Outcome
+from dueline.api.answers import Info, Job, LeasedJob, Outcome
+from dueline.client.in_process import InProcessClient
+from dueline.dialects.native.api import NativeApi
 from dueline.engine.engine import Engine
 from dueline.store.memory import MemoryStore
 from dueline.worker import Worker
-from dueline.worker.engine_queue import EngineQueue
+from dueline.worker.client_queue import ClientQueue
 
 WITHIN_S = 20.0
 
@@ -37,11 +39,13 @@ class Lab:
         return job
 
 
-class Watched(EngineQueue):
+class Watched(ClientQueue):
     """A queue that says when something was settled, and counts what was asked."""
 
     def __init__(self, engine: Engine) -> None:
-        super().__init__(engine)
+        api = NativeApi(engine, lambda: Info("0"))
+        ask = lambda call: api.answer(call.operation, None, call.params, call.request)  # noqa: E731
+        super().__init__(InProcessClient(ask), namespace="default")
         self.extended = 0
         self.pulls: list[tuple[str, ...]] = []
         self.acks: list[int] = []

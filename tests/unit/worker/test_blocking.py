@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dueline.client.results import Outcome
+from dueline.api.answers import Outcome
 from dueline.testing.flaky import Trouble
 from dueline.testing.queue import VirtualQueue
 from dueline.worker import Context, Worker

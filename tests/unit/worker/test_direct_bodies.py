@@ -19,25 +19,26 @@ def nested(depth: int) -> Raw:
 
 
 @pytest.mark.parametrize(
-    ("body", "message"),
+    ("body", "code", "message"),
     [
-        (Raw(b""), "is JSON that not every reader can parse: Input data was truncated"),
-        (Raw(b"{"), "is JSON that not every reader can parse: Input data was truncated"),
-        (Raw(b"1,2"), "is JSON that not every reader can parse: JSON is malformed: trailing"),
-        (Raw(b'"\xff"'), "is not UTF-8: "),
-        (nested(65), "is nested deeper than 64"),
-        (nested(100_000), "is nested deeper than 64"),
+        (Raw(b""), "bad_json", "The body is not valid JSON: "),
+        (Raw(b"{"), "bad_json", "The body is not valid JSON: "),
+        (Raw(b"1,2"), "bad_json", "The body is not valid JSON: "),
+        (Raw(b'"\xff"'), "bad_json", "The body is not UTF-8 "),
+        (Raw(b"1e999"), "invalid_field", "is JSON that not every reader can parse: "),
+        (nested(65), "invalid_field", "is nested deeper than 64"),
+        (nested(100_000), "bad_json", "The body is nested deeper than 64."),
     ],
 )
-def test_what_is_not_json_for_every_reader_is_refused_and_nothing_is_stored(body: Raw, message: str) -> None:
+def test_what_is_not_json_for_every_reader_is_refused_and_nothing_is_stored(body: Raw, code: str, message: str) -> None:
     async def run() -> None:
         async with lab() as here:
             for merge in (None, "group"):
                 with pytest.raises(InvalidRequest) as refused:
                     await here.queue.send("t", body, merge=merge)
-                assert (refused.value.code, refused.value.field) == ("invalid_field", "body")
+                assert (refused.value.code, refused.value.status) == (code, 400)
                 assert refused.value.message.startswith(message)
-            assert await here.queue.pull(["t"], 10) == []
+            assert await here.queue.pull(["t"], 10) == ()
 
     asyncio.run(run())
 

@@ -12,7 +12,7 @@ import pytest
 from msgspec import Raw
 from pydantic import Field
 
-from dueline.client.results import LeasedJob
+from dueline.api.answers import LeasedJob
 from dueline.client.sending import body_fields
 from dueline.worker import Context, TaskWorker, Worker
 from dueline.worker.bodies import reader_of

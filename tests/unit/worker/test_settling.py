@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dueline.client.results import Outcome
+from dueline.api.answers import Outcome
 from dueline.worker import CallNext, Context, Ending, Retry, Snooze, Verdict
 
 from .lab import WITHIN_S, lab
@@ -20,7 +20,7 @@ TOO_FAR = "delay_ms must be 0 to 316224000000, is"
     [
         (Retry("later", delay="4000d"), f"later\nthe handler's retry was refused: {TOO_FAR} 345600000000"),
         (Snooze("4000d"), f"the handler's snooze was refused: {TOO_FAR} 345600000000"),
-        (Verdict(Ending.FAILED, -5), f"the handler's retry was refused: {TOO_FAR} -5"),
+        (Verdict(Ending.FAILED, -5), "the handler's retry was refused: delay_ms Expected `int` >= 0"),
     ],
 )
 def test_an_ending_that_the_queue_refuses_is_a_failure_that_says_so(ending: Any, error: str) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from dueline.api.answers import Outcome
 from dueline.client.errors import LeaseLost, Unavailable
-from dueline.client.results import Outcome
 from dueline.worker import CallNext, Context, Discard, Retry, Snooze, Verdict, Worker
 
 from .lab import WITHIN_S, lab

@@ -1,36 +1,54 @@
-"""The native dialect: JSON over HTTP, with everything that Dueline can do.
-
-The namespace of the context's InfoView is replaced by that of the request.
-"""
+"""The native dialect: JSON over HTTP, with everything that Dueline can do. See `api.operations` for the surface."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...engine.errors import DuelineError, InvalidField, UnknownOutcome
+from ...api.operations import OPERATIONS, Operation
+from ...engine.errors import DuelineError
 from ..contract import Dialect, DialectContext
-from ..http import Request, Response, Route
+from ..http import Handler, Request, Response, Route, TokenPlace
 from ..settings import DialectSettings
-from . import decode, encode
-from .handlers import NativeHandlers
-from .push_handlers import PushHandlers
-from .routes import routes
+from . import encode
+from .api import NativeApi
+from .wire import caller_of, reader
+
+OFTEN = frozenset({"send", "ack", "release", "extend"})  # the calls of every job that do not park
 
 
 class NativeDialect(Dialect):
-    """See `routes.OPERATIONS` for the surface."""
+    """The routes of the native API on an engine. The namespace of the context's Info is replaced by the request's."""
 
     def __init__(self, settings: DialectSettings, context: DialectContext) -> None:
-        engine, push = context.engine, context.push
-        handlers = NativeHandlers(engine, context.info, push)
-        self._routes = routes(handlers, PushHandlers(engine, push), engine.limits.max_request_bytes)
+        api = NativeApi(context.engine, context.info, context.push)
+        self._routes = tuple(
+            Route(
+                one.method,
+                one.pattern,
+                _handler(api, one),
+                one.name,
+                one.right,
+                TokenPlace.HEADER,
+                one.parks,
+                context.engine.limits.max_request_bytes,
+                taskless=one.name in OFTEN,
+            )
+            for one in OPERATIONS
+        )
 
     def routes(self) -> Sequence[Route]:
         return self._routes
 
     def failed(self, request: Request, error: DuelineError) -> Response:
-        if isinstance(error, UnknownOutcome) and error.id is None and len(request.params) == 2:
-            error.id = request.params[1]
-        if isinstance(error, InvalidField):
-            decode.as_written(request, error)
-        return encode.failed(error)
+        return encode.response(encode.refused(error))
+
+
+def _handler(api: NativeApi, operation: Operation) -> Handler:
+    """The handler of a route: read the request struct, call the API, write the reply."""
+    name, call, read = operation.name, api.call, reader(operation)
+
+    async def handle(request: Request) -> Response:
+        caller = caller_of(request.headers.get("dueline-namespace"), request.namespace)
+        return encode.response(await call(name, caller, request.params, read(request)))
+
+    return handle

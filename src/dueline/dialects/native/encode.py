@@ -1,4 +1,4 @@
-"""From the engine's values to native answers. No I/O.
+"""From the engine's values to the answers of `api`, and from replies to HTTP. No I/O.
 
 JSON bodies are embedded exactly as they were sent; text becomes a JSON string, bytes become base64. All refusals have
 one error shape. `STATUS` is the only place that maps an error code to an HTTP status.
@@ -13,16 +13,17 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Raw
 
+from ...api import answers as a
+from ...api.reply import Reply, to_json
 from ...durations import duration_text
 from ...engine import commands, policy
 from ...engine.errors import DuelineError, UnknownOutcome
 from ...engine.headers import unpack_headers
-from ...engine.items import items_json
+from ...engine.items import item_json
 from ...engine.job import BodyKind, Job, LeasedJob
 from ...engine.replies import refusal
 from ...engine.store import Code, Outcome, Page
 from ..http import Response
-from . import answers as a
 
 STATUS: dict[str, int] = {
     "bad_json": 400,
@@ -53,77 +54,72 @@ STATUS: dict[str, int] = {
     "store_full": 507,
 }
 
-to_json = msgspec.json.Encoder().encode
-_NO_HEADERS = Raw(b"{}")
+_NULL = Raw(b"null")
 
 
-def answer(value: Any, status: int = 200) -> Response:
-    """Any value of `answers` as a response."""
-    return Response(status, to_json(value))
-
-
-def sent(value: commands.Sent) -> Response:
-    """The answer of a send. The engine's value has exactly the fields of the wire format."""
-    return Response(201 if value.result == "created" else 200, to_json(value))
-
-
-def many(ids: Sequence[str | None], outcomes: Sequence[Any], success: int = 200) -> Response:
-    """The answer of a batch call: results in request order, each an answer or a DuelineError."""
-    errors = [outcome for outcome in outcomes if isinstance(outcome, DuelineError)]
-    results = [
-        a.Failed(id, error_view(outcome)) if isinstance(outcome, DuelineError) else outcome
-        for id, outcome in zip(ids, outcomes, strict=True)
-    ]
-    unknown = next((error for error in errors if error.done is None), None)
-    failure = unknown or (errors[0] if errors and len(errors) == len(outcomes) else None)
-    if failure is None:
-        return Response(success, to_json({"results": results}))
-    body = to_json({"error": error_view(failure), "results": results})
-    return Response(status_of(failure), body, headers=error_headers(failure))
-
-
-def many_done(
-    ids: Sequence[str], done: Sequence[Outcome | DuelineError], view: Callable[[str, Outcome], Any]
-) -> Response:
-    """The answer of a batch call, from the outcome of each job or the error of the store call that failed."""
-    return many(
-        ids,
-        [
-            one if isinstance(one, DuelineError) else refusal(one.code) or view(id, one)
-            for id, one in zip(ids, done, strict=True)
-        ],
+def sent(value: commands.Sent) -> a.Sent:
+    return a.Sent(
+        value.id, value.topic, value.result, value.state.value, value.due_at_ms, value.version, value.items_count
     )
 
 
-def released(id: str, done: Outcome) -> a.Released | a.Died:
+def sent_many(ids: Sequence[str | None], outcomes: Sequence[commands.Sent | DuelineError]) -> Reply:
+    """The reply to a batch of sends: results in request order, each a Sent or a Failed."""
+    results = [
+        a.Failed(id, error_view(one)) if isinstance(one, DuelineError) else sent(one)
+        for id, one in zip(ids, outcomes, strict=True)
+    ]
+    return _many(a.SentResults(results), outcomes, success=201)
+
+
+def many(
+    ids: Sequence[str], done: Sequence[Outcome | DuelineError], view: Callable[[str, Outcome], a.Outcome]
+) -> Reply:
+    """The reply to another batch call, from the outcome of each job or the error of the store call that failed."""
+    errors = [one if isinstance(one, DuelineError) else refusal(one.code) for one in done]
+    results = tuple(
+        view(id, one) if error is None else a.Outcome(id, error=error_view(error))  # pyright: ignore[reportArgumentType]
+        for id, one, error in zip(ids, done, errors, strict=True)
+    )
+    return _many(a.Outcomes(results), errors)
+
+
+def _many(value: a.Outcomes | a.SentResults, outcomes: Sequence[object], success: int = 200) -> Reply:
+    """The reply is an error if the outcome of an item is unknown, or if all items were refused."""
+    errors = [one for one in outcomes if isinstance(one, DuelineError)]
+    if not errors:
+        return Reply(value, success)
+    unknown = next((error for error in errors if error.done is None), None)
+    failure = unknown or (errors[0] if len(errors) == len(outcomes) else None)
+    if failure is None:
+        return Reply(value, success)
+    return Reply(value, status_of(failure), error=error_view(failure), retry_after_s=retry_after_s(failure))
+
+
+def released(id: str, done: Outcome) -> a.Outcome:
     if done.code is Code.DEAD:
-        return a.Died(id=id, reason=_text(done.reason))
-    return a.Released(id=id, due_at_ms=done.at_ms)
+        return a.Outcome(id, "dead", reason=_text(done.reason))
+    return a.Outcome(id, "released", due_at_ms=done.at_ms)
 
 
-def held(jobs: Sequence[LeasedJob]) -> bytes:
-    """The answer of a pull."""
-    return to_json({"jobs": [held_view(job) for job in jobs]})
-
-
-def held_view(job: LeasedJob) -> a.LeasedJob:
+def leased_view(job: LeasedJob) -> a.LeasedJob:
     body, body_base64, items = _payload(job)
     return a.LeasedJob(
-        job.id,
-        job.topic,
-        body,
-        body_base64,
-        items,
-        job.attempt,
-        job.delivery,
-        job.max_attempts,
-        job.lease,
-        job.lease_until_ms,
-        job.due_at_ms,
-        job.created_at_ms,
-        job.tags,
-        _headers(job.headers),
-        job.merge_key,
+        id=job.id,
+        topic=job.topic,
+        body=body,
+        body_base64=body_base64,
+        items=items,
+        attempt=job.attempt,
+        delivery=job.delivery,
+        max_attempts=job.max_attempts,
+        lease=job.lease,
+        lease_until_ms=job.lease_until_ms,
+        due_at_ms=job.due_at_ms,
+        created_at_ms=job.created_at_ms,
+        tags=job.tags,
+        headers=dict(unpack_headers(job.headers)),
+        merge_key=job.merge_key,
     )
 
 
@@ -149,7 +145,7 @@ def job_view(job: Job, with_body: bool = True) -> a.Job:
         retain_until_ms=job.retain_until_ms,
         retry=retry_view(job.policy.retry),
         tags=job.tags,
-        headers=_headers(job.headers),
+        headers=dict(unpack_headers(job.headers)),
         merge_key=job.merge_key,
         version=job.version,
         last_error=job.last_error,
@@ -157,12 +153,12 @@ def job_view(job: Job, with_body: bool = True) -> a.Job:
 
 
 def job_page(page: Page, with_body: bool) -> a.JobPage:
-    return a.JobPage([job_view(job, with_body) for job in page.jobs], cursor_text(page.cursor))
+    return a.JobPage(tuple(job_view(job, with_body) for job in page.jobs), cursor_text(page.cursor))
 
 
 def dead_page(page: Page, with_body: bool, by_reason: dict[str, int]) -> a.DeadPage:
     counts = a.ByReason(**{name: by_reason.get(name, 0) for name in a.ByReason.__struct_fields__})
-    return a.DeadPage([job_view(job, with_body) for job in page.jobs], cursor_text(page.cursor), counts)
+    return a.DeadPage(tuple(job_view(job, with_body) for job in page.jobs), cursor_text(page.cursor), counts)
 
 
 def topic_view(view: commands.TopicView) -> a.Topic:
@@ -175,7 +171,7 @@ def topic_view(view: commands.TopicView) -> a.Topic:
         paused=view.paused,
         paused_until_ms=view.paused_until_ms,
         partitions=view.partitions,
-        policy=policy_view(view.policy),
+        policy=msgspec.to_builtins(policy_view(view.policy)),
         version=view.version,
         push=view.push,
     )
@@ -228,10 +224,22 @@ def cursor_text(cursor: bytes | None) -> str | None:
     return None if cursor is None else base64.urlsafe_b64encode(cursor).rstrip(b"=").decode()
 
 
-def failed(error: DuelineError) -> Response:
-    """The answer for a whole call that was refused."""
+def refused(error: DuelineError) -> Reply:
+    """The reply to a whole call that was refused."""
     id = error.id if isinstance(error, UnknownOutcome) else UNSET
-    return Response(status_of(error), to_json(a.ErrorAnswer(error_view(error), id)), headers=error_headers(error))
+    return Reply(None, status_of(error), error=error_view(error), id=id, retry_after_s=retry_after_s(error))
+
+
+def response(reply: Reply) -> Response:
+    """A reply as HTTP sends it."""
+    if reply.error is None:
+        return Response(reply.status, to_json(reply.value), undelivered=reply.undelivered)
+    headers: tuple[tuple[str, str], ...] = ()
+    if reply.retry_after_s is not None:
+        headers = (("retry-after", str(reply.retry_after_s)),)
+    elif reply.status == 401:
+        headers = (("www-authenticate", "Bearer"),)
+    return Response(reply.status, reply.json, headers=headers)
 
 
 def error_view(error: DuelineError) -> a.Refusal:
@@ -242,28 +250,20 @@ def status_of(error: DuelineError) -> int:
     return STATUS.get(error.code, 500)
 
 
-def error_headers(error: DuelineError) -> tuple[tuple[str, str], ...]:
-    status = status_of(error)
-    if status in (429, 503):
-        return (("retry-after", str(getattr(error, "retry_after_s", 1))),)
-    return (("www-authenticate", "Bearer"),) if status == 401 else ()
+def retry_after_s(error: DuelineError) -> int | None:
+    return getattr(error, "retry_after_s", 1) if status_of(error) in (429, 503) else None
 
 
 def _payload(job: LeasedJob | Job) -> tuple[Any, Any, Any]:
     """(body, body_base64, items): exactly one of them is present; null if it is no longer stored."""
     if job.merge_key is not None:
-        return UNSET, UNSET, None if job.items is None else Raw(items_json(job.items))
+        return UNSET, UNSET, None if job.items is None else tuple(Raw(item_json(item)) for item in job.items)
     body, kind = job.body, job.kind
     if kind is BodyKind.JSON:
-        return (None if body is None else Raw(body)), UNSET, UNSET
+        return (_NULL if body is None else Raw(body)), UNSET, UNSET
     if kind is BodyKind.TEXT:
-        return (None if body is None else body.decode(errors="replace")), UNSET, UNSET
-    return UNSET, body, UNSET
-
-
-def _headers(packed: bytes) -> Any:
-    """The engine stores headers as one JSON object, which is sent unchanged unless it was damaged in the store."""
-    return Raw(packed) if unpack_headers(packed) else _NO_HEADERS
+        return (_NULL if body is None else Raw(to_json(body.decode(errors="replace")))), UNSET, UNSET
+    return UNSET, None if body is None else base64.b64encode(body).decode(), UNSET
 
 
 def _text(reason: Any) -> Any:

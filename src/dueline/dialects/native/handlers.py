@@ -1,4 +1,5 @@
-"""One method per native route: decode, call the engine, encode. Handlers contain no rules of their own."""
+"""One method per operation: from a request struct to a reply, through the engine. Handlers contain no rules of their
+own."""
 
 from __future__ import annotations
 
@@ -9,6 +10,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from ...api import answers as a
+from ...api import requests as r
+from ...api.reply import Reply
 from ...engine import commands
 from ...engine.engine import Engine
 from ...engine.errors import BadRequest, DuelineError, NotFound
@@ -16,164 +20,146 @@ from ...engine.replies import refusal
 from ...engine.spreading import PartialOutcome, error_for
 from ...engine.store import Outcome
 from ..contract import PushRules
-from ..http import Request, Response
-from . import answers as a
 from . import decode, encode
-from . import requests as r
 from .merging import cancelled_key
 from .push_rules import check_callable
+from .wire import Caller, plain_name
 
 
 class NativeHandlers:
-    """The handlers of `routes.OPERATIONS`. Each method is named after its operation."""
+    """The handlers of `api.OPERATIONS`. Each method is named after its operation; its last parameters are the
+    placeholders of the path."""
 
-    def __init__(self, engine: Engine, info: Callable[[], a.InfoView], rules: PushRules) -> None:
+    def __init__(self, engine: Engine, info: Callable[[], a.Info], rules: PushRules) -> None:
         self._engine = engine
         self._rules = rules
         self._info = info
 
-    async def send(self, request: Request) -> Response:
-        namespace = decode.namespace_of(request)
-        topic = decode.plain_name(request.params[0], "topic")
-        command = decode.sends(request)
-        if isinstance(command, commands.Send):
-            return encode.sent(await self._engine.send(namespace, topic, command))
-        outcomes = await self._engine.send_many(namespace, topic, command)
-        ids = [getattr(outcome, "id", None) or one.id for one, outcome in zip(command, outcomes, strict=True)]
-        return encode.many(ids, outcomes, success=201)
+    async def send(self, caller: Caller, asked: r.NewJob | list[r.NewJob], topic: str) -> Reply:
+        plain_name(topic, "topic")
+        if isinstance(asked, r.NewJob):
+            sent = encode.sent(await self._engine.send(caller.namespace, topic, decode.send(asked)))
+            return Reply(sent, 201 if sent.result == "created" else 200)
+        outcomes = await self._engine.send_many(caller.namespace, topic, decode.sends(asked))
+        ids = [getattr(outcome, "id", None) or job.id for job, outcome in zip(asked, outcomes, strict=True)]
+        return encode.sent_many(ids, outcomes)
 
-    async def get(self, request: Request) -> Response:
-        topic, id = request.params
-        return encode.answer(encode.job_view(await self._engine.get(decode.namespace_of(request), topic, id)))
+    async def get(self, caller: Caller, _: object, topic: str, id: str) -> Reply:
+        return Reply(encode.job_view(await self._engine.get(caller.namespace, topic, id)))
 
-    async def patch(self, request: Request) -> Response:
-        topic, id = request.params
-        command = decode.patch(request, id)
-        return encode.answer(encode.job_view(await self._engine.patch(decode.namespace_of(request), topic, command)))
+    async def patch(self, caller: Caller, asked: r.PatchJob, topic: str, id: str) -> Reply:
+        command = decode.patch(asked, id)
+        return Reply(encode.job_view(await self._engine.patch(caller.namespace, topic, command)))
 
-    async def cancel(self, request: Request) -> Response:
-        topic, id = request.params
-        [done] = await self._engine.cancel(decode.namespace_of(request), topic, [id])
+    async def cancel(self, caller: Caller, _: object, topic: str, id: str) -> Reply:
+        [done] = await self._engine.cancel(caller.namespace, topic, [id])
         _succeeded(done)
-        return encode.answer(a.Cancelled(id=id))
+        return Reply(a.Outcome(id, "cancelled"))
 
-    async def fire(self, request: Request) -> Response:
-        topic, id = request.params
-        decode.json_request(request, r.Nothing, optional=True)
-        done = _succeeded(await self._engine.fire(decode.namespace_of(request), topic, id))
-        return encode.answer(a.Fired(id=id, due_at_ms=done.at_ms, version=done.version))
+    async def fire(self, caller: Caller, _: object, topic: str, id: str) -> Reply:
+        done = _succeeded(await self._engine.fire(caller.namespace, topic, id))
+        return Reply(a.Outcome(id, "fired", due_at_ms=done.at_ms, version=done.version))
 
-    async def list_jobs(self, request: Request) -> Response:
-        query = decode.listing(decode.query_string(request, r.ListJobs))
-        page = await self._engine.list(decode.namespace_of(request), request.params[0], query)
-        return encode.answer(encode.job_page(page, query.body))
+    async def list_jobs(self, caller: Caller, asked: r.ListJobs, topic: str) -> Reply:
+        query = decode.listing(asked)
+        page = await self._engine.list(caller.namespace, topic, query)
+        return Reply(encode.job_page(page, query.body))
 
-    async def pull(self, request: Request) -> Response:
-        namespace = decode.namespace_of(request)
-        return await self._pull(decode.pull_one(request, namespace, request.params[0]))
+    async def pull(self, caller: Caller, asked: r.PullJobs, topic: str) -> Reply:
+        return await self._pull(decode.pull_one(asked, caller.namespace, topic))
 
-    async def pull_topics(self, request: Request) -> Response:
-        return await self._pull(decode.pull_several(request, decode.namespace_of(request)))
+    async def pull_topics(self, caller: Caller, asked: r.PullTopics) -> Reply:
+        return await self._pull(decode.pull_several(asked, caller.namespace))
 
-    async def ack(self, request: Request) -> Response:
-        refs = decode.acks(request)
+    async def ack(self, caller: Caller, asked: r.AckJobs, topic: str) -> Reply:
+        refs = decode.acks(asked)
         ids = [ref.id for ref in refs]
-        done = await _each("jobs", ids, self._engine.ack(decode.namespace_of(request), request.params[0], refs))
-        return encode.many_done(ids, done, lambda id, _: a.Acked(id=id))
+        done = await _each("jobs", ids, self._engine.ack(caller.namespace, topic, refs))
+        return encode.many(ids, done, lambda id, _: a.Outcome(id, "acked"))
 
-    async def release(self, request: Request) -> Response:
-        items = decode.releases(request)
+    async def release(self, caller: Caller, asked: r.ReleaseJobs, topic: str) -> Reply:
+        items = decode.releases(asked)
         ids = [item.id for item in items]
-        done = await _each("jobs", ids, self._engine.release(decode.namespace_of(request), request.params[0], items))
-        return encode.many_done(ids, done, encode.released)
+        done = await _each("jobs", ids, self._engine.release(caller.namespace, topic, items))
+        return encode.many(ids, done, encode.released)
 
-    async def extend(self, request: Request) -> Response:
-        items = decode.extends(request)
+    async def extend(self, caller: Caller, asked: r.ExtendJobs, topic: str) -> Reply:
+        items = decode.extends(asked)
         ids = [item.id for item in items]
-        done = await _each("jobs", ids, self._engine.extend(decode.namespace_of(request), request.params[0], items))
-        return encode.many_done(ids, done, lambda id, one: a.Extended(id=id, lease_until_ms=one.at_ms))
+        done = await _each("jobs", ids, self._engine.extend(caller.namespace, topic, items))
+        return encode.many(ids, done, lambda id, one: a.Outcome(id, "extended", lease_until_ms=one.at_ms))
 
-    async def cancel_jobs(self, request: Request) -> Response:
-        asked = decode.json_request(request, r.CancelJobs)
-        namespace, topic = decode.namespace_of(request), request.params[0]
+    async def cancel_jobs(self, caller: Caller, asked: r.CancelJobs, topic: str) -> Reply:
+        namespace = caller.namespace
         key = cancelled_key(asked)
         if key is not None:
             bulk = await self._engine.cancel_groups(namespace, topic, key, bool(asked.dry_run))
-            return encode.answer(a.BulkCancelled(bulk.matched, bulk.changed, bulk.dry_run, _complete(bulk)))
+            return Reply(_bulk(bulk, cancelled=bulk.changed))
         which = decode.one_way(asked)
         if isinstance(which, commands.Filter):
             bulk = await self._engine.cancel_matching(namespace, topic, which, bool(asked.dry_run))
-            return encode.answer(a.BulkCancelled(bulk.matched, bulk.changed, bulk.dry_run, _complete(bulk)))
+            return Reply(_bulk(bulk, cancelled=bulk.changed))
         done = await _each("ids", which, self._engine.cancel(namespace, topic, which))
-        return encode.many_done(which, done, lambda id, _: a.Cancelled(id=id))
+        return encode.many(which, done, lambda id, _: a.Outcome(id, "cancelled"))
 
-    async def list_topics(self, request: Request) -> Response:
-        asked = decode.query_string(request, r.ListTopics)
+    async def list_topics(self, caller: Caller, asked: r.ListTopics) -> Reply:
         after = decode.cursor_bytes(asked.cursor).decode(errors="replace")
-        views, cursor = await self._engine.topics(decode.namespace_of(request), after, asked.limit)
+        views, cursor = await self._engine.topics(caller.namespace, after, asked.limit)
         next_cursor = encode.cursor_text(None if cursor is None else cursor.encode())
-        return encode.answer(a.TopicPage([encode.topic_view(view) for view in views], next_cursor))
+        return Reply(a.TopicPage(tuple(map(encode.topic_view, views)), next_cursor))
 
-    async def get_topic(self, request: Request) -> Response:
-        view = await self._engine.topic(decode.namespace_of(request), request.params[0])
-        return encode.answer(encode.topic_view(view))
+    async def get_topic(self, caller: Caller, _: object, topic: str) -> Reply:
+        view = await self._engine.topic(caller.namespace, topic)
+        return Reply(encode.topic_view(view))
 
-    async def put_topic(self, request: Request) -> Response:
-        namespace = decode.namespace_of(request)
-        topic = decode.plain_name(request.params[0], "topic")
-        patch = decode.topic_patch(request)
+    async def put_topic(self, caller: Caller, asked: r.PutTopic, topic: str) -> Reply:
+        namespace = caller.namespace
+        plain_name(topic, "topic")
+        patch = decode.topic_patch(asked)
         if patch.policy.on_dead is not None and patch.policy.on_dead.url is not None:
             check_callable(self._rules, patch.policy.on_dead.url, "on_dead.url")
         view, new = await self._engine.set_topic(namespace, topic, patch)
-        return encode.answer(encode.topic_view(view), 201 if new else 200)
+        return Reply(encode.topic_view(view), 201 if new else 200)
 
-    async def delete_topic(self, request: Request) -> Response:
-        topic = request.params[0]
-        await self._engine.delete_topic(decode.namespace_of(request), topic)
-        return encode.answer(a.Deleted(topic=topic))
+    async def delete_topic(self, caller: Caller, _: object, topic: str) -> Reply:
+        await self._engine.delete_topic(caller.namespace, topic)
+        return Reply(a.TopicDeleted(topic))
 
-    async def list_namespaces(self, request: Request) -> Response:
-        asked = decode.query_string(request, r.ListTopics)
+    async def list_namespaces(self, caller: Caller, asked: r.ListTopics) -> Reply:
         after = decode.cursor_bytes(asked.cursor).decode(errors="replace")
-        decode.namespace_of(request)  # not needed here, but an invalid header is refused everywhere
-        own = request.namespace
-        if own is None:
+        if not caller.bound:
             names, cursor = await self._engine.namespaces(after, asked.limit)
         else:  # a token of one namespace must not see others
-            views, _ = await self._engine.topics(own, "", 1)
-            names, cursor = [own] if views else [], None
+            views, _ = await self._engine.topics(caller.namespace, "", 1)
+            names, cursor = [caller.namespace] if views else [], None
         next_cursor = encode.cursor_text(None if cursor is None else cursor.encode())
-        return encode.answer(a.NamespacePage([a.Namespace(name) for name in names], next_cursor))
+        return Reply(a.NamespacePage(tuple(map(a.Namespace, names)), next_cursor))
 
-    async def pause(self, request: Request) -> Response:
-        until_ms = decode.json_request(request, r.PauseTopic, optional=True).until_ms
-        namespace, topic = decode.namespace_of(request), request.params[0]
-        await self._engine.pause(namespace, topic, until_ms)
+    async def pause(self, caller: Caller, asked: r.PauseTopic, topic: str) -> Reply:
+        namespace = caller.namespace
+        await self._engine.pause(namespace, topic, asked.until_ms)
         try:
             now = await self._engine.topic(namespace, topic)
         except NotFound:  # a time in the past does not pause, and creates no topic
-            return encode.answer(a.Paused(topic, False, None))
-        return encode.answer(a.Paused(topic, now.paused, now.paused_until_ms))
+            return Reply(a.Paused(topic, False, None))
+        return Reply(a.Paused(topic, now.paused, now.paused_until_ms))
 
-    async def resume(self, request: Request) -> Response:
-        decode.json_request(request, r.Nothing, optional=True)
-        topic = request.params[0]
-        await self._engine.resume(decode.namespace_of(request), topic)
-        return encode.answer(a.Paused(topic, False, None))
+    async def resume(self, caller: Caller, _: object, topic: str) -> Reply:
+        await self._engine.resume(caller.namespace, topic)
+        return Reply(a.Paused(topic, False, None))
 
-    async def list_dead(self, request: Request) -> Response:
-        query = decode.dead_listing(decode.query_string(request, r.ListDead))
-        namespace, topic = decode.namespace_of(request), request.params[0]
+    async def list_dead(self, caller: Caller, asked: r.ListDead, topic: str) -> Reply:
+        query = decode.dead_listing(asked)
+        namespace = caller.namespace
         page = await self._engine.list(namespace, topic, query)
         try:
             by_reason = (await self._engine.topic(namespace, topic)).dead_by_reason
         except NotFound:
             by_reason = {}
-        return encode.answer(encode.dead_page(page, query.body, by_reason))
+        return Reply(encode.dead_page(page, query.body, by_reason))
 
-    async def revive(self, request: Request) -> Response:
-        asked = decode.json_request(request, r.ReviveJobs)
-        namespace, topic = decode.namespace_of(request), request.params[0]
+    async def revive(self, caller: Caller, asked: r.ReviveJobs, topic: str) -> Reply:
+        namespace = caller.namespace
         which = decode.one_way(asked)
         given = asked.max_attempts is not UNSET
         attempts = asked.max_attempts if isinstance(asked.max_attempts, int) else None
@@ -182,29 +168,26 @@ class NativeHandlers:
             bulk = await self._engine.revive_matching(
                 namespace, topic, which, bool(asked.dry_run), delay_ms, attempts, given
             )
-            return encode.answer(a.BulkRevived(bulk.matched, bulk.changed, bulk.dry_run, _complete(bulk)))
+            return Reply(_bulk(bulk, revived=bulk.changed))
         done = await _each("ids", which, self._engine.revive(namespace, topic, which, delay_ms, attempts, given))
-        return encode.many_done(which, done, lambda id, one: a.Revived(id=id, due_at_ms=one.at_ms))
+        return encode.many(which, done, lambda id, one: a.Outcome(id, "revived", due_at_ms=one.at_ms))
 
-    async def purge(self, request: Request) -> Response:
-        asked = decode.json_request(request, r.PurgeJobs)
-        namespace, topic = decode.namespace_of(request), request.params[0]
+    async def purge(self, caller: Caller, asked: r.PurgeJobs, topic: str) -> Reply:
+        namespace = caller.namespace
         which = decode.one_way(asked)
         if isinstance(which, commands.Filter):
             bulk = await self._engine.purge_matching(namespace, topic, which, bool(asked.dry_run))
-            return encode.answer(a.BulkPurged(bulk.matched, bulk.changed, bulk.dry_run, _complete(bulk)))
+            return Reply(_bulk(bulk, purged=bulk.changed))
         done = await _each("ids", which, self._engine.purge(namespace, topic, which))
-        return encode.many_done(which, done, lambda id, _: a.Purged(id=id))
+        return encode.many(which, done, lambda id, _: a.Outcome(id, "purged"))
 
-    async def info(self, request: Request) -> Response:
-        return encode.answer(msgspec.structs.replace(self._info(), namespace=decode.namespace_of(request)))
+    async def info(self, caller: Caller, _: object) -> Reply:
+        return Reply(msgspec.structs.replace(self._info(), namespace=caller.namespace))
 
-    async def _pull(self, command: commands.Pull) -> Response:
+    async def _pull(self, command: commands.Pull) -> Reply:
         jobs = await self._engine.pull(command)
-        if not jobs:
-            return Response(200, b'{"jobs":[]}')
-        undelivered = partial(self._engine.undelivered, command.namespace, jobs)
-        return Response(200, encode.held(jobs), undelivered=undelivered)
+        undelivered = partial(self._engine.undelivered, command.namespace, jobs) if jobs else None
+        return Reply(a.LeasedJobs(tuple(map(encode.leased_view, jobs))), undelivered=undelivered)
 
 
 def _succeeded(done: Outcome) -> Outcome:
@@ -214,8 +197,8 @@ def _succeeded(done: Outcome) -> Outcome:
     return done
 
 
-def _complete(bulk: commands.Bulk) -> Any:
-    return UNSET if bulk.complete else False
+def _bulk(bulk: commands.Bulk, **changed: int) -> a.Bulk:
+    return a.Bulk(matched=bulk.matched, dry_run=bulk.dry_run, complete=bulk.complete, **changed)
 
 
 async def _each(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
+from ...api import requests as r
 from ...engine import commands, policy
 from ...engine.errors import InvalidField
 from ...engine.store import MergeUpdate
-from . import requests as r
 
 _UPDATES = {None: UNSET, "once": MergeUpdate.ONCE, "always": MergeUpdate.ALWAYS}
 

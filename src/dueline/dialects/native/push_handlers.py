@@ -1,4 +1,4 @@
-"""One method per native route of push targets: decode, call the engine, encode.
+"""One method per operation on push targets: from a request struct to a reply, through the engine.
 
 A PUT replaces the whole target. A GET masks secrets and credentials in headers. A masked value that is sent back keeps
 the stored one, so a target can be read, changed and written without knowing its secrets. If the address changes, they
@@ -11,6 +11,9 @@ from urllib.parse import urlsplit
 
 from msgspec import UNSET
 
+from ...api import answers as a
+from ...api import push_requests as pr
+from ...api.reply import Reply
 from ...engine.commands import TopicView
 from ...engine.engine import Engine
 from ...engine.errors import InvalidField, MissingField, NotFound
@@ -19,13 +22,9 @@ from ...engine.on_dead import ON_DEAD_TARGET, ON_DEAD_TOPIC
 from ...engine.push_log import Attempt, TargetState
 from ...engine.push_target import Breaker, PushTarget, is_credential
 from ..contract import PushRules
-from ..http import Request, Response
-from . import answers as a
 from . import decode, encode
-from . import push_answers as pa
-from . import push_requests as pr
-from . import requests as r
 from .push_rules import check_callable, named
+from .wire import Caller, plain_name
 
 HTTP = "http"  # the courier of targets set through this API; other couriers belong to the part that set them
 IN_FULL = "is masked: give it in full, because the address of the target changes"
@@ -33,20 +32,19 @@ _NEW = PushTarget()
 
 
 class PushHandlers:
-    """The handlers of the group "Push" in `routes.OPERATIONS`. Each method is named after its operation."""
+    """The handlers of the group "Push" in `api.OPERATIONS`. Each method is named after its operation."""
 
     def __init__(self, engine: Engine, rules: PushRules) -> None:
         self._engine = engine
         self._rules = rules
 
-    async def get_push(self, request: Request) -> Response:
-        namespace, topic = decode.namespace_of(request), request.params[0]
-        return encode.answer(await self._view(namespace, topic, await self._engine.push_target(namespace, topic)))
+    async def get_push(self, caller: Caller, _: object, topic: str) -> Reply:
+        namespace = caller.namespace
+        return Reply(await self._view(namespace, topic, await self._engine.push_target(namespace, topic)))
 
-    async def put_push(self, request: Request) -> Response:
-        namespace = decode.namespace_of(request)
-        topic = decode.plain_name(request.params[0], "topic")
-        asked = decode.json_request(request, pr.PutPush)
+    async def put_push(self, caller: Caller, asked: pr.PutPush, topic: str) -> Reply:
+        namespace = caller.namespace
+        plain_name(topic, "topic")
         try:
             old = await self._engine.push_target(namespace, topic)
         except NotFound:
@@ -55,34 +53,31 @@ class PushHandlers:
             old = ON_DEAD_TARGET  # the server's own target, even before the topic has a job
         target = self._target(asked, old)
         target, new = await self._engine.set_push(namespace, topic, target)
-        return encode.answer(await self._view(namespace, topic, target), 201 if new else 200)
+        return Reply(await self._view(namespace, topic, target), 201 if new else 200)
 
-    async def remove_push(self, request: Request) -> Response:
-        namespace, topic = decode.namespace_of(request), request.params[0]
+    async def remove_push(self, caller: Caller, _: object, topic: str) -> Reply:
+        namespace = caller.namespace
         if (await self._engine.push_target(namespace, topic)).courier != HTTP:
             raise InvalidField("the server needs the target of this topic; pause it instead", "topic")
         await self._engine.remove_push(namespace, topic)
-        return encode.answer(pa.Removed(topic=topic))
+        return Reply(a.PushRemoved(topic))
 
-    async def pause_push(self, request: Request) -> Response:
-        decode.json_request(request, r.Nothing, optional=True)
-        await self._engine.pause_push(decode.namespace_of(request), request.params[0])
-        return encode.answer(a.Paused(request.params[0], True, None))
+    async def pause_push(self, caller: Caller, _: object, topic: str) -> Reply:
+        await self._engine.pause_push(caller.namespace, topic)
+        return Reply(a.Paused(topic, True, None))
 
-    async def resume_push(self, request: Request) -> Response:
-        decode.json_request(request, r.Nothing, optional=True)
-        await self._engine.resume_push(decode.namespace_of(request), request.params[0])
-        return encode.answer(a.Paused(request.params[0], False, None))
+    async def resume_push(self, caller: Caller, _: object, topic: str) -> Reply:
+        await self._engine.resume_push(caller.namespace, topic)
+        return Reply(a.Paused(topic, False, None))
 
-    async def list_attempts(self, request: Request) -> Response:
-        namespace, topic = decode.namespace_of(request), request.params[0]
-        asked = decode.query_string(request, pr.ListAttempts)
+    async def list_attempts(self, caller: Caller, asked: pr.ListAttempts, topic: str) -> Reply:
+        namespace = caller.namespace
         if asked.id is not None:
             check_name(asked.id, "id")
         cursor = decode.cursor_bytes(asked.cursor)
         await self._engine.push_target(namespace, topic)
         found, after = await self._engine.store.pushes.attempts(namespace, topic, asked.id, cursor, asked.limit)
-        return encode.answer(pa.AttemptPage([_attempt(one) for one in found], encode.cursor_text(after)))
+        return Reply(a.AttemptPage(tuple(map(_attempt, found)), encode.cursor_text(after)))
 
     # -- from the wire
 
@@ -153,11 +148,11 @@ class PushHandlers:
 
     # -- to the wire
 
-    async def _view(self, namespace: str, topic: str, target: PushTarget) -> pa.Push:
+    async def _view(self, namespace: str, topic: str, target: PushTarget) -> a.Push:
         fares = await self._engine.store.pushes.state(namespace, topic)
         view = await self._engine.topic(namespace, topic)
         breaker = target.breaker
-        return pa.Push(
+        return a.Push(
             url=target.url,
             service=target.service,
             method=target.method,
@@ -165,10 +160,10 @@ class PushHandlers:
             timeout_ms=target.timeout_ms,
             concurrency=target.concurrency,
             rate_per_s=target.rate_per_s or None,
-            success=list(target.success) or None,
+            success=tuple(target.success) or None,
             retry=encode.retry_view(target.retry),
-            breaker=None if breaker is None else pa.Breaker(breaker.failures, breaker.open_ms),
-            secrets=[self._rules.mask(secret) for secret in target.secrets],
+            breaker=None if breaker is None else {"failures": breaker.failures, "open_ms": breaker.open_ms},
+            secrets=tuple(self._rules.mask(secret) for secret in target.secrets),
             paused=target.paused,
             state=state_of(target, fares, view, self._engine.store.now_ms()),
             in_flight=view.leased,
@@ -176,7 +171,7 @@ class PushHandlers:
         )
 
 
-def state_of(target: PushTarget, fares: TargetState, view: TopicView, now_ms: int) -> pa.TargetState:
+def state_of(target: PushTarget, fares: TargetState, view: TopicView, now_ms: int) -> a.TargetState:
     """The state of a target: what happens to a due job now. A paused topic delivers nothing either."""
     if target.paused or view.paused:
         return "paused"
@@ -191,8 +186,8 @@ def _address(url: str | None, service: str | None) -> tuple[str, str, str | None
     return parts.scheme.lower(), parts.netloc.lower(), service
 
 
-def _attempt(one: Attempt) -> pa.Attempt:
-    return pa.Attempt(one.id, one.attempt, one.at_ms, one.status or None, one.duration_ms, one.error, one.excerpt)
+def _attempt(one: Attempt) -> a.Attempt:
+    return a.Attempt(one.id, one.attempt, one.at_ms, one.status or None, one.duration_ms, one.error, one.excerpt)
 
 
 def _masked(value: str) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, timezone
 
+from ...api.requests import NewJob, PatchJob
 from ...engine.errors import InvalidField
 from ...engine.policy import duration_ms
-from .requests import PatchJob, SendJob
 
 _RFC3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,18}))?(?:([Zz])|([+-])(\d\d):(\d\d))", re.ASCII
@@ -19,7 +19,7 @@ _RFC3339 = re.compile(
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def when(job: SendJob | PatchJob) -> tuple[int | None, int | None]:
+def when(job: NewJob | PatchJob) -> tuple[int | None, int | None]:
     """(delay_ms, at_ms) of a request; both None when no time was given."""
     delay, delay_ms, at, at_ms = job.delay, job.delay_ms, job.at, job.at_ms
     if (delay is not None) + (delay_ms is not None) + (at is not None) + (at_ms is not None) > 1:

@@ -1,6 +1,6 @@
-"""The whole native API as one table. OpenAPI and the router are generated from it.
+"""The whole native API as one table. The routes, OpenAPI and the client's requests are made from it. No I/O.
 
-`name` is the method of NativeHandlers or PushHandlers that answers, the label in metrics, and the operation id.
+`name` is the handler that answers, the label in metrics, the operation id, and how a client names the call.
 """
 
 from __future__ import annotations
@@ -9,14 +9,19 @@ from typing import Any
 
 import msgspec
 
-from ...rights import Right
-from ..http import Route, TokenPlace
+from ..rights import Right
 from . import answers as a
-from . import push_answers as pa
 from . import push_requests as pr
 from . import requests as r
-from .handlers import NativeHandlers
-from .push_handlers import PushHandlers
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """The fields of an answer that one operation uses, and the fixed text of its `result`. `name` is for OpenAPI."""
+
+    kind: type[msgspec.Struct]
+    name: str
+    fields: tuple[str, ...]
+    result: str | None = None
 
 
 class Many(msgspec.Struct, frozen=True):
@@ -26,7 +31,8 @@ class Many(msgspec.Struct, frozen=True):
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One line of the table. `answers` are alternatives."""
+    """One line of the table. `answers` are alternatives. `request` is the type of the body, `query` that of the query
+    string; an operation has at most one of them."""
 
     method: str
     pattern: str
@@ -44,95 +50,95 @@ class Operation(msgspec.Struct, frozen=True):
     example: Any = None
 
 
+ACKED = Shape(a.Outcome, "Acked", ("id", "result"), "acked")
+RELEASED = Shape(a.Outcome, "Released", ("id", "result", "due_at_ms"), "released")
+DIED = Shape(a.Outcome, "Died", ("id", "result", "reason"), "dead")
+EXTENDED = Shape(a.Outcome, "Extended", ("id", "result", "lease_until_ms"), "extended")
+CANCELLED = Shape(a.Outcome, "Cancelled", ("id", "result"), "cancelled")
+REVIVED = Shape(a.Outcome, "Revived", ("id", "result", "due_at_ms"), "revived")
+PURGED = Shape(a.Outcome, "Purged", ("id", "result"), "purged")
+FIRED = Shape(a.Outcome, "Fired", ("id", "result", "due_at_ms", "version"), "fired")
+BULK_CANCELLED = Shape(a.Bulk, "BulkCancelled", ("matched", "cancelled", "dry_run", "complete"))
+BULK_REVIVED = Shape(a.Bulk, "BulkRevived", ("matched", "revived", "dry_run", "complete"))
+BULK_PURGED = Shape(a.Bulk, "BulkPurged", ("matched", "purged", "dry_run", "complete"))
+
 T = "/v1/topics/{topic}"
 J = T + "/jobs"
 P = T + "/push"
 SEND, TAKE, TOPICS, DEAD, PUSH = "Sending", "Consuming", "Topics", "Dead jobs", "Push"
 ENDED = ("not_found", "job_leased", "already_done")
 LEASES = ("lease_lost", "not_found")
-OFTEN = frozenset({"send", "ack", "release", "extend"})  # the calls of every job that do not park
 LEASE = {"id": "order-1042", "lease": "the token of the pull"}
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation("POST", J, "send", Right.SEND, SEND, "Send one job (object) or many (array)", (a.Sent, Many((a.Sent,))),
-              r.SendJob | list[r.SendJob], success=(201, 200), errors=("id_exists", "body_too_large", "store_full"),
+              r.NewJob | r.NewJobs, success=(201, 200), errors=("id_exists", "body_too_large", "store_full"),
               example={"id": "order-1042", "body": {"order": 1042}, "delay": "30s"}),
     Operation("GET", J, "list_jobs", Right.READ, SEND, "List jobs, page by page", (a.JobPage,), query=r.ListJobs),
     Operation("GET", J + "/{id}", "get", Right.READ, SEND, "Read a job", (a.Job,), errors=("not_found",)),
     Operation("PATCH", J + "/{id}", "patch", Right.MANAGE, SEND, "Reschedule or edit a job", (a.Job,), r.PatchJob,
               errors=(*ENDED, "version_mismatch", "body_too_large", "store_full"), example={"delay": "5m"}),
-    Operation("DELETE", J + "/{id}", "cancel", Right.MANAGE, SEND, "Cancel a job", (a.Cancelled,),
+    Operation("DELETE", J + "/{id}", "cancel", Right.MANAGE, SEND, "Cancel a job", (CANCELLED,),
               errors=("not_found", "already_done")),
-    Operation("POST", J + "/{id}/fire", "fire", Right.MANAGE, SEND, "Make a job due now", (a.Fired,), r.Nothing,
-              errors=ENDED, body_optional=True, example={}),
+    Operation("POST", J + "/{id}/fire", "fire", Right.MANAGE, SEND, "Make a job due now", (FIRED,), r.Nothing,
+              errors=ENDED,
+              body_optional=True, example={}),
     Operation("POST", T + "/cancel", "cancel_jobs", Right.MANAGE, SEND, "Cancel jobs by id or by filter",
-              (Many((a.Cancelled,)), a.BulkCancelled), r.CancelJobs, errors=("not_found", "already_done"),
+              (Many((CANCELLED,)), BULK_CANCELLED), r.CancelJobs, errors=("not_found", "already_done"),
               example={"filter": {"tag": "batch-7"}, "dry_run": True}),
     Operation("POST", T + "/pull", "pull", Right.PULL, TAKE, "Take due jobs under a lease", (a.LeasedJobs,), r.PullJobs,
               body_optional=True, parks=True, example={"max": 10, "lease_ms": 30000, "wait_ms": 5000}),
     Operation("POST", "/v1/pull", "pull_topics", Right.PULL, TAKE,
-              "Take due jobs of several topics, in order of priority", (a.LeasedJobs,), r.PullTopics, parks=True,
-              example={"topics": ["urgent", "normal"], "max": 10}),
-    Operation("POST", T + "/ack", "ack", Right.PULL, TAKE, "Ack jobs", (Many((a.Acked,)),), r.AckJobs, errors=LEASES,
+              "Take due jobs of several topics, in order of priority",
+              (a.LeasedJobs,), r.PullTopics, parks=True, example={"topics": ["urgent", "normal"], "max": 10}),
+    Operation("POST", T + "/ack", "ack", Right.PULL, TAKE, "Ack jobs", (Many((ACKED,)),), r.AckJobs, errors=LEASES,
               example={"jobs": [LEASE]}),
     Operation("POST", T + "/release", "release", Right.PULL, TAKE, "Give jobs back, now or after a delay",
-              (Many((a.Released, a.Died)),), r.ReleaseJobs, errors=LEASES,
+              (Many((RELEASED, DIED)),), r.ReleaseJobs, errors=LEASES,
               example={"jobs": [{**LEASE, "delay_ms": 5000, "error": "the printer is out of paper"}]}),
-    Operation("POST", T + "/extend", "extend", Right.PULL, TAKE, "Extend leases", (Many((a.Extended,)),), r.ExtendJobs,
+    Operation("POST", T + "/extend", "extend", Right.PULL, TAKE, "Extend leases", (Many((EXTENDED,)),), r.ExtendJobs,
               errors=LEASES, example={"jobs": [{**LEASE, "lease_ms": 60000}]}),
     Operation("GET", "/v1/topics", "list_topics", Right.READ, TOPICS, "List topics, page by page", (a.TopicPage,),
               query=r.ListTopics),
     Operation("GET", T, "get_topic", Right.READ, TOPICS, "A topic's metrics and policy", (a.Topic,),
               errors=("not_found",)),
     Operation("PUT", T, "put_topic", Right.MANAGE, TOPICS, "Set a topic's policy", (a.Topic,), r.PutTopic,
-              success=(200, 201), errors=("version_mismatch",),
+              success=(200, 201),
+              errors=("version_mismatch",),
               example={"lease_ms": 60000, "max_attempts": 5, "retry": {"ladder": ["2m", "10m", "1h"]}}),
-    Operation("DELETE", T, "delete_topic", Right.MANAGE, TOPICS, "Delete a topic that holds no jobs", (a.Deleted,),
+    Operation("DELETE", T, "delete_topic", Right.MANAGE, TOPICS, "Delete a topic that holds no jobs", (a.TopicDeleted,),
               errors=("not_found", "topic_not_empty")),
     Operation("POST", T + "/pause", "pause", Right.MANAGE, TOPICS,
-              "Pause a topic: it accepts sends, but pulls get nothing", (a.Paused,), r.PauseTopic, body_optional=True,
-              example={}),
+              "Pause a topic: it accepts sends, but pulls get nothing",
+              (a.Paused,), r.PauseTopic, body_optional=True, example={}),
     Operation("POST", T + "/resume", "resume", Right.MANAGE, TOPICS, "Resume a topic", (a.Paused,), r.Nothing,
-              body_optional=True, example={}),
+              body_optional=True,
+              example={}),
     Operation("GET", "/v1/namespaces", "list_namespaces", Right.READ, TOPICS, "List the namespaces that have topics",
               (a.NamespacePage,), query=r.ListTopics),
     Operation("GET", T + "/dead", "list_dead", Right.READ, DEAD, "List dead jobs", (a.DeadPage,), query=r.ListDead),
     Operation("POST", T + "/dead/revive", "revive", Right.MANAGE, DEAD, "Bring dead jobs back",
-              (Many((a.Revived,)), a.BulkRevived), r.ReviveJobs, errors=("not_found", "already_done", "store_full"),
+              (Many((REVIVED,)), BULK_REVIVED), r.ReviveJobs, errors=("not_found", "already_done", "store_full"),
               example={"ids": ["order-1042"]}),
-    Operation("POST", T + "/dead/purge", "purge", Right.MANAGE, DEAD, "Forget dead jobs",
-              (Many((a.Purged,)), a.BulkPurged), r.PurgeJobs, errors=("not_found",),
-              example={"filter": {}, "dry_run": True}),
-    Operation("GET", P, "get_push", Right.PUSH, PUSH, "A topic's push target and its state", (pa.Push,),
+    Operation("POST", T + "/dead/purge", "purge", Right.MANAGE, DEAD, "Forget dead jobs", (Many((PURGED,)),
+              BULK_PURGED),
+              r.PurgeJobs, errors=("not_found",), example={"filter": {}, "dry_run": True}),
+    Operation("GET", P, "get_push", Right.PUSH, PUSH, "A topic's push target and its state", (a.Push,),
               errors=("not_found",)),
-    Operation("PUT", P, "put_push", Right.PUSH, PUSH, "Have a topic's jobs delivered by HTTP calls", (pa.Push,),
-              pr.PutPush, success=(200, 201), errors=("egress_refused",),
+    Operation("PUT", P, "put_push", Right.PUSH, PUSH, "Have a topic's jobs delivered by HTTP calls", (a.Push,),
+              pr.PutPush,
+              success=(200, 201), errors=("egress_refused",),
               example={"url": "https://example.com/hook", "retry": {"ladder": ["2m", "10m", "1h"]}}),
-    Operation("DELETE", P, "remove_push", Right.PUSH, PUSH, "Remove a push target; the jobs stay", (pa.Removed,),
+    Operation("DELETE", P, "remove_push", Right.PUSH, PUSH, "Remove a push target; the jobs stay", (a.PushRemoved,),
               errors=("not_found",)),
     Operation("GET", P + "/attempts", "list_attempts", Right.PUSH, PUSH, "The calls that were made, newest first",
-              (pa.AttemptPage,), query=pr.ListAttempts, errors=("not_found",)),
+              (a.AttemptPage,), query=pr.ListAttempts, errors=("not_found",)),
     Operation("POST", P + "/pause", "pause_push", Right.PUSH, PUSH, "Stop making calls", (a.Paused,), r.Nothing,
               errors=("not_found",), body_optional=True, example={}),
     Operation("POST", P + "/resume", "resume_push", Right.PUSH, PUSH, "Make calls again", (a.Paused,), r.Nothing,
               errors=("not_found",), body_optional=True, example={}),
-    Operation("GET", "/v1/info", "info", Right.READ, "Server", "What this server is", (a.InfoView,)),
+    Operation("GET", "/v1/info", "info", Right.READ, "Server", "What this server is", (a.Info,)),
 )  # fmt: skip
 
-
-def routes(handlers: NativeHandlers, pushes: PushHandlers, max_request_bytes: int) -> tuple[Route, ...]:
-    """The table with its handlers."""
-    return tuple(
-        Route(
-            o.method,
-            o.pattern,
-            getattr(pushes if o.group == PUSH else handlers, o.name),
-            o.name,
-            o.right,
-            TokenPlace.HEADER,
-            o.parks,
-            max_request_bytes,
-            taskless=o.name in OFTEN,
-        )
-        for o in OPERATIONS
-    )
+READY = Operation("GET", "/readyz", "ready", Right.NONE, "Server", "Whether sends and pulls are taken", (a.Readiness,))
+BY_NAME = {operation.name: operation for operation in (*OPERATIONS, READY)}

@@ -7,28 +7,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from ...engine.push_checks import (
-    MAX_CONCURRENCY,
-    MAX_RATE_PER_S,
-    MAX_SUCCESS,
-    MAX_TIMEOUT_MS,
-    MAX_URL_CHARS,
-)
-from ...engine.push_target import MAX_SECRETS
-from .requests import AnyRetry, Headers
+from ..bounds import MAX_CONCURRENCY, MAX_RATE_PER_S, MAX_SECRETS, MAX_SUCCESS, MAX_TIMEOUT_MS, MAX_URL_CHARS
+from .requests import AnyRetry, Headers, Request
 
 
-class PutBreaker(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class PutBreaker(Request, frozen=True, kw_only=True):
     """After this many failed calls in a row, calls stop for open_ms. Then a single call decides."""
 
     failures: Annotated[int, Meta(ge=1, le=10_000)] = 10
     open_ms: Annotated[int, Meta(ge=1, le=86_400_000)] = 30_000
 
 
-class PutPush(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class PutPush(Request, frozen=True, kw_only=True):
     """The whole push target of a topic: `url` or `service`. Missing or null fields have their default."""
 
     url: (
@@ -80,7 +72,7 @@ class PutPush(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     paused: bool | None = None
 
 
-class ListAttempts(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class ListAttempts(Request, frozen=True, kw_only=True):
     """The query of the attempt log."""
 
     id: Annotated[str, Meta(description="Only attempts of this job.")] | None = None

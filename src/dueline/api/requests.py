@@ -10,15 +10,11 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, UnsetType, field
+from msgspec import UNSET, Meta, Raw, UnsetType
 
-from ...engine.checks import MAX_PULL_TOPICS
-from ...engine.limits import MAX_GROUP_ITEMS
-from ...engine.policy import MAX_WAITS
-from ...engine.push_checks import MAX_URL_CHARS
+from ..bounds import MAX_GROUP_ITEMS, MAX_ITEMS, MAX_PULL_TOPICS, MAX_URL_CHARS, MAX_WAITS
 
 MAX_INT = (1 << 53) - 1  # the largest integer that every JSON reader represents exactly
-MAX_ITEMS = 1000
 
 Name = Annotated[str, Meta(description="1 to 128 of A-Z a-z 0-9 . _ : -", examples=["order-1042"])]
 Ms = Annotated[int, Meta(ge=0, le=MAX_INT)]
@@ -26,21 +22,21 @@ Count = Annotated[int, Meta(ge=1, le=MAX_INT)]
 Duration = Annotated[
     str, Meta(description='Numbers with units (ms s m h d w), such as "90s" or "1h30m".', examples=["90s"])
 ]
-Tags = Annotated[list[str], Meta(max_length=64)]
+Tags = Annotated[tuple[str, ...], Meta(max_length=64)]
 Headers = Annotated[dict[str, str], Meta(max_length=128)]
 Ids = Annotated[list[str], Meta(max_length=MAX_ITEMS)]
 Conflict = Literal["reject", "keep", "replace"]
 
 
-class _Closed(msgspec.Struct, forbid_unknown_fields=True):
-    """A request that refuses unknown fields."""
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The body or the query of a call. Unknown fields are refused; fields with their default are not sent."""
 
 
-class Nothing(_Closed, kw_only=True, forbid_unknown_fields=True):
+class Nothing(Request, frozen=True, kw_only=True):
     """An empty object, or no body at all."""
 
 
-class Retry(_Closed, kw_only=True, forbid_unknown_fields=True):
+class Retry(Request, frozen=True, kw_only=True):
     """Either a ladder of waits (after the last one the job is dead), or an exponential backoff with base_ms."""
 
     ladder: Annotated[list[Duration], Meta(max_length=MAX_WAITS)] | None = None
@@ -55,7 +51,7 @@ AnyRetry = Annotated[
 ]
 
 
-class MergePolicy(_Closed, kw_only=True, forbid_unknown_fields=True):
+class MergePolicy(Request, frozen=True, kw_only=True):
     """When a merge group is due and how large it gets; null or missing: the topic's value, else the default."""
 
     quiet_ms: (
@@ -77,7 +73,7 @@ class MergePolicy(_Closed, kw_only=True, forbid_unknown_fields=True):
     ) = None
 
 
-class Merge(MergePolicy, kw_only=True, forbid_unknown_fields=True):
+class Merge(MergePolicy, frozen=True):
     """Add an item to the open group of `key`, or open a new group. Excludes id and on_conflict."""
 
     key: Annotated[str, Meta(description="1 to 512 bytes without control characters.", examples=["digest:ann"])]
@@ -86,12 +82,12 @@ class Merge(MergePolicy, kw_only=True, forbid_unknown_fields=True):
     ) = None
 
 
-class SendJob(_Closed, kw_only=True, forbid_unknown_fields=True):
-    """A job to send: body or body_base64, and at most one of the four times (none: now)."""
+class NewJob(Request, frozen=True):
+    """A job to send: `body` or `body_base64`, and at most one of the four times; without one it is due now."""
 
     id: Name | None = None
-    body: Annotated[Raw, Meta(description="Any JSON value, stored as text and returned byte for byte.")] = field(
-        default_factory=Raw
+    body: Annotated[Raw, Meta(description="Any JSON value, stored as text and returned byte for byte.")] | UnsetType = (
+        UNSET
     )
     body_base64: Annotated[str, Meta(description="Bytes in standard base64, instead of body.")] | None = None
     delay: Duration | None = None
@@ -104,17 +100,17 @@ class SendJob(_Closed, kw_only=True, forbid_unknown_fields=True):
     retry: AnyRetry | None = None
     on_conflict: Conflict | None = None
     merge: Merge | None = None
-    tags: Tags | None = None
-    headers: Headers | None = None
+    tags: Tags | None = ()
+    headers: Headers | None = {}
 
 
-SendJobs = Annotated[list[SendJob], Meta(max_length=MAX_ITEMS)]
+NewJobs = Annotated[list[NewJob], Meta(max_length=MAX_ITEMS)]
 
 
-class PatchJob(_Closed, kw_only=True, forbid_unknown_fields=True):
+class PatchJob(Request, frozen=True, kw_only=True):
     """The fields to change; the others stay. `version`: change only if the job still has this version."""
 
-    body: Raw = field(default_factory=Raw)
+    body: Raw | UnsetType = UNSET
     body_base64: str | None = None
     delay: Duration | None = None
     delay_ms: Ms | None = None
@@ -129,7 +125,7 @@ class PatchJob(_Closed, kw_only=True, forbid_unknown_fields=True):
     version: Ms | None = None
 
 
-class PullJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
+class PullJobs(Request, frozen=True, kw_only=True):
     """Take due jobs. Without wait_ms the call does not wait."""
 
     max: Annotated[int, Meta(ge=1, le=1000)] = 1
@@ -139,7 +135,7 @@ class PullJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
     wait_ms: Annotated[int, Meta(ge=0, le=300_000)] = 0
 
 
-class PullTopics(_Closed, kw_only=True, forbid_unknown_fields=True):
+class PullTopics(Request, frozen=True, kw_only=True):
     """Take due jobs of several topics, in order of priority."""
 
     topics: Annotated[list[str], Meta(min_length=1, max_length=MAX_PULL_TOPICS)]
@@ -148,14 +144,14 @@ class PullTopics(_Closed, kw_only=True, forbid_unknown_fields=True):
     wait_ms: Annotated[int, Meta(ge=0, le=300_000)] = 0
 
 
-class Lease(_Closed, kw_only=True, forbid_unknown_fields=True):
+class Lease(Request, frozen=True):
     """A leased job: its id and the lease token of the pull."""
 
     id: str
     lease: str
 
 
-class LeaseRelease(_Closed, kw_only=True, forbid_unknown_fields=True):
+class LeaseRelease(Request, frozen=True, kw_only=True):
     """Give a job back."""
 
     id: str
@@ -166,7 +162,7 @@ class LeaseRelease(_Closed, kw_only=True, forbid_unknown_fields=True):
     discard: Annotated[bool, Meta(description="true: make it dead (rejected).")] | None = None
 
 
-class LeaseExtend(_Closed, kw_only=True, forbid_unknown_fields=True):
+class LeaseExtend(Request, frozen=True, kw_only=True):
     """Extend a lease to lease_ms from now."""
 
     id: str
@@ -174,25 +170,25 @@ class LeaseExtend(_Closed, kw_only=True, forbid_unknown_fields=True):
     lease_ms: Count
 
 
-class AckJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
+class AckJobs(Request, frozen=True, kw_only=True):
     """The jobs that are done."""
 
     jobs: Annotated[list[Lease], Meta(max_length=MAX_ITEMS)]
 
 
-class ReleaseJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
+class ReleaseJobs(Request, frozen=True, kw_only=True):
     """The jobs to give back."""
 
     jobs: Annotated[list[LeaseRelease], Meta(max_length=MAX_ITEMS)]
 
 
-class ExtendJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
+class ExtendJobs(Request, frozen=True, kw_only=True):
     """The jobs whose leases are extended."""
 
     jobs: Annotated[list[LeaseExtend], Meta(max_length=MAX_ITEMS)]
 
 
-class Filter(_Closed, kw_only=True, forbid_unknown_fields=True):
+class Filter(Request, frozen=True, kw_only=True):
     """Selects jobs; all given conditions must hold."""
 
     state: Literal["scheduled", "ready", "leased", "done", "dead", "cancelled"] | None = None
@@ -201,7 +197,7 @@ class Filter(_Closed, kw_only=True, forbid_unknown_fields=True):
     due_before_ms: Ms | None = None
 
 
-class CancelJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
+class CancelJobs(Request, frozen=True, kw_only=True):
     """ids, or a merge key, or a filter."""
 
     ids: Ids | None = None
@@ -210,7 +206,7 @@ class CancelJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
     dry_run: bool | None = None
 
 
-class ReviveJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
+class ReviveJobs(Request, frozen=True, kw_only=True):
     """ids, or a filter, of dead jobs."""
 
     ids: Ids | None = None
@@ -220,7 +216,7 @@ class ReviveJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
     max_attempts: Annotated[int, Meta(ge=1, le=MAX_INT, description="null: no limit.")] | UnsetType | None = UNSET
 
 
-class PurgeJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
+class PurgeJobs(Request, frozen=True, kw_only=True):
     """ids, or a filter, of dead jobs."""
 
     ids: Ids | None = None
@@ -228,20 +224,20 @@ class PurgeJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
     dry_run: bool | None = None
 
 
-class PauseTopic(_Closed, kw_only=True, forbid_unknown_fields=True):
+class PauseTopic(Request, frozen=True, kw_only=True):
     """Until a time, or until resumed."""
 
     until_ms: Ms | None = None
 
 
-class OnDead(_Closed, kw_only=True, forbid_unknown_fields=True):
+class OnDead(Request, frozen=True, kw_only=True):
     """Where dead jobs are forwarded: another topic of the namespace, or a URL. Give exactly one."""
 
     topic: Name | None = None
     url: Annotated[str, Meta(max_length=MAX_URL_CHARS, examples=["https://example.com/dead"])] | None = None
 
 
-class PutTopic(_Closed, kw_only=True, forbid_unknown_fields=True):
+class PutTopic(Request, frozen=True, kw_only=True):
     """The whole policy of a topic; null or missing = server default. `partitions` only when the topic is new."""
 
     set_by: (
@@ -273,7 +269,7 @@ class PutTopic(_Closed, kw_only=True, forbid_unknown_fields=True):
     partitions: Count | None = None
 
 
-class ListJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
+class ListJobs(Request, frozen=True, kw_only=True):
     """The query of a list of jobs."""
 
     state: Literal["scheduled", "ready", "leased", "done", "dead", "cancelled"] | None = None
@@ -286,7 +282,7 @@ class ListJobs(_Closed, kw_only=True, forbid_unknown_fields=True):
     body: Annotated[bool, Meta(description="1: with bodies.")] | None = None
 
 
-class ListDead(_Closed, kw_only=True, forbid_unknown_fields=True):
+class ListDead(Request, frozen=True, kw_only=True):
     """The query of the list of dead jobs."""
 
     tag: str | None = None
@@ -297,7 +293,7 @@ class ListDead(_Closed, kw_only=True, forbid_unknown_fields=True):
     body: Annotated[bool, Meta(description="0: without bodies.")] | None = None
 
 
-class ListTopics(_Closed, kw_only=True, forbid_unknown_fields=True):
+class ListTopics(Request, frozen=True, kw_only=True):
     """The query of the lists of topics and of namespaces."""
 
     cursor: str | None = None

@@ -1,0 +1,393 @@
+"""The answers of the native API. A handler makes them, HTTP encodes them, a client decodes them. No I/O.
+
+A client ignores unknown fields and accepts unknown states and results, so it works with newer servers. A server writes
+every field: one that does not apply is null, not absent. There are two exceptions. Of `body`, `body_base64` and `items`
+exactly one is present (none in a list without bodies). An `Outcome` and a `Bulk` have only the fields of their kind. A
+JSON body is kept as raw text (`msgspec.Raw`) and is returned byte for byte.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, UnsetType
+
+from ..durations import datetime_of
+from .payload import Payload
+
+
+def _one_of(*texts: str) -> Meta:
+    """Documents the values of a text. A newer server may send others."""
+    return Meta(extra_json_schema={"enum": list(texts)})
+
+
+State = Annotated[str, _one_of("scheduled", "ready", "leased", "done", "dead", "cancelled")]
+Reason = Annotated[str, _one_of("exhausted", "expired", "rejected", "corrupt")]
+TargetState = Annotated[str, _one_of("ok", "open", "half_open", "paused")]
+Base64 = Annotated[str, Meta(extra_json_schema={"contentEncoding": "base64"})]
+Retry = dict[str, Any] | Literal["none"]
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a call, or one item of it, was refused. `field` is a JSON path. `done` (503 only): false = nothing was done,
+    null = unknown."""
+
+    code: str
+    message: str
+    field: str | None = None
+    done: bool | UnsetType | None = UNSET
+
+
+class ErrorAnswer(msgspec.Struct, frozen=True):
+    """Every error. With an unknown outcome it contains the id of the job, so that the call can be repeated safely."""
+
+    error: Refusal
+    id: str | UnsetType | None = UNSET
+
+
+class Job(Payload, msgspec.Struct, frozen=True, kw_only=True):
+    """A job as it was when the server answered."""
+
+    id: str
+    topic: str
+    state: State
+    reason: Reason | None = None
+    body: Raw | UnsetType = UNSET
+    body_base64: Base64 | UnsetType | None = UNSET
+    items: tuple[Raw, ...] | UnsetType | None = UNSET
+    due_at_ms: int
+    created_at_ms: int
+    updated_at_ms: int = 0
+    ended_at_ms: int | None = None
+    attempts: int = 0
+    max_attempts: int | None = None
+    lease_ms: int | None = None
+    lease_until_ms: int | None = None
+    expires_at_ms: int | None = None
+    retain_until_ms: int | None = None
+    retry: Retry | None = None
+    tags: tuple[str, ...] = ()
+    headers: dict[str, str] = {}
+    merge_key: str | None = None
+    version: int = 0
+    last_error: str | None = None
+
+
+class LeasedJob(Payload, msgspec.Struct, frozen=True, kw_only=True):
+    """A leased job. `lease` is the token that ack, release and extend need."""
+
+    id: str
+    topic: str
+    body: Raw | UnsetType = UNSET
+    body_base64: Base64 | UnsetType | None = UNSET
+    items: tuple[Raw, ...] | UnsetType | None = UNSET
+    attempt: int
+    delivery: int
+    max_attempts: int | None = None
+    lease: str
+    lease_until_ms: int
+    due_at_ms: int
+    created_at_ms: int
+    tags: tuple[str, ...] = ()
+    headers: dict[str, str] = {}
+    merge_key: str | None = None
+
+
+class LeasedJobs(msgspec.Struct, frozen=True):
+    """The jobs that a pull leased; empty when nothing was due."""
+
+    jobs: tuple[LeasedJob, ...]
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """A job that has been stored. result: created | kept | replaced | appended. `items_count` is set for merge groups
+    only."""
+
+    id: str
+    topic: str
+    result: Annotated[str, _one_of("created", "kept", "replaced", "appended")]
+    state: State
+    due_at_ms: int
+    version: int
+    items_count: int | None = None
+
+    @property
+    def due_at(self) -> datetime:
+        """The due time in UTC."""
+        return datetime_of(self.due_at_ms)
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """An item of a batch call that failed."""
+
+    id: str | None
+    error: Refusal
+
+
+class SentItem(msgspec.Struct, frozen=True):
+    """One item of send_many: either a result or an error."""
+
+    id: str | None = None
+    topic: str | None = None
+    result: str | None = None
+    state: str | None = None
+    due_at_ms: int | None = None
+    version: int | None = None
+    error: Refusal | None = None
+    items_count: int | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether this one was done."""
+        return self.error is None
+
+
+class SentMany(msgspec.Struct, frozen=True):
+    """Results in the order of the request, as a client reads them: nothing in JSON tells a Sent from a Failed before
+    its fields are read."""
+
+    results: tuple[SentItem, ...]
+
+
+class SentResults(msgspec.Struct, frozen=True):
+    """Results in the order of the request, as a server writes them. A client reads them as `SentMany`."""
+
+    results: list[Sent | Failed]
+
+
+class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What happened to one job in an ack, release, extend, cancel, fire, revive or purge."""
+
+    id: str
+    result: str | None = None
+    reason: Reason | None = None
+    due_at_ms: int | None = None
+    lease_until_ms: int | None = None
+    version: int | None = None
+    error: Refusal | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether this one was done."""
+        return self.error is None
+
+
+class Outcomes(msgspec.Struct, frozen=True):
+    """Results in the order of the request."""
+
+    results: tuple[Outcome, ...]
+
+
+class Bulk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a call by filter did. One of cancelled, revived and purged is set. `complete` is present, and false, only if
+    the time limit of one call was reached: call again to continue."""
+
+    matched: int
+    cancelled: int | None = None
+    revived: int | None = None
+    purged: int | None = None
+    dry_run: bool
+    complete: bool = True
+
+    @property
+    def changed(self) -> int:
+        return next((n for n in (self.cancelled, self.revived, self.purged) if n is not None), 0)
+
+
+class JobPage(msgspec.Struct, frozen=True):
+    """One page of jobs. Even an empty page may have a cursor; null = this is the last page."""
+
+    jobs: tuple[Job, ...]
+    next_cursor: str | None = None
+
+
+class ByReason(msgspec.Struct, frozen=True):
+    """Dead jobs of a topic by reason."""
+
+    exhausted: int = 0
+    expired: int = 0
+    rejected: int = 0
+    corrupt: int = 0
+
+
+class DeadPage(msgspec.Struct, frozen=True):
+    """One page of dead jobs, and their total number by reason."""
+
+    jobs: tuple[Job, ...]
+    next_cursor: str | None = None
+    by_reason: ByReason = ByReason()
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """Jobs of a topic by state."""
+
+    scheduled: int = 0
+    ready: int = 0
+    leased: int = 0
+    done: int = 0
+    dead: int = 0
+    cancelled: int = 0
+
+
+class MergePolicy(msgspec.Struct, frozen=True):
+    """null = the default."""
+
+    quiet_ms: int | None
+    max_wait_ms: int | None
+    max_items: int | None
+    update: Literal["once", "always"] | None
+
+
+class OnDead(msgspec.Struct, frozen=True):
+    """Where dead jobs are forwarded: exactly one of the two is set."""
+
+    topic: str | UnsetType = UNSET
+    url: str | UnsetType = UNSET
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """null = server default. `by_worker` lists the fields that a worker set; an operator set the others."""
+
+    lease_ms: int | None
+    max_attempts: int | None
+    ttl_ms: int | None
+    retain_ms: int | None
+    dead_retain_ms: int | None
+    retry: Retry | None
+    on_conflict: Literal["reject", "keep", "replace"] | None
+    merge: MergePolicy | None
+    spread_ms: int | None
+    max_body_bytes: int | None
+    on_dead: OnDead | None
+    by_worker: list[str]
+
+
+class Topic(msgspec.Struct, frozen=True):
+    """A topic's counts and policy. The policy is kept as the server wrote it; its `by_worker` names the fields that a
+    worker set. `version` changes with the policy, the paused flag and the push target."""
+
+    topic: str
+    counts: Counts
+    next_due_at_ms: int | None = None
+    oldest_ready_at_ms: int | None = None
+    waiters: int = 0
+    paused: bool = False
+    paused_until_ms: int | None = None
+    partitions: int = 1
+    policy: dict[str, Any] = {}
+    version: int = 0
+    push: bool = False
+
+
+class TopicPage(msgspec.Struct, frozen=True):
+    """One page of topics."""
+
+    topics: tuple[Topic, ...]
+    next_cursor: str | None = None
+
+
+class TopicDeleted(msgspec.Struct, frozen=True):
+    """The answer to the deletion of a topic."""
+
+    topic: str
+    result: Annotated[str, _one_of("deleted")] = "deleted"
+
+
+class Namespace(msgspec.Struct, frozen=True):
+    """A namespace with at least one topic."""
+
+    namespace: str
+
+
+class NamespacePage(msgspec.Struct, frozen=True):
+    """One page of namespaces."""
+
+    namespaces: tuple[Namespace, ...]
+    next_cursor: str | None = None
+
+
+class Paused(msgspec.Struct, frozen=True):
+    """The answer to pause and resume."""
+
+    topic: str
+    paused: bool
+    paused_until_ms: int | None = None
+
+
+class Breaker(msgspec.Struct, frozen=True):
+    """After this many failed calls in a row, calls stop for open_ms."""
+
+    failures: int
+    open_ms: int
+
+
+class Push(msgspec.Struct, frozen=True, kw_only=True):
+    """A push target and its state. Secrets are shown as whsec_...last4; credentials in headers are masked the same way.
+
+    `success` null: every 2xx. `rate_per_s` null: no limit. `breaker` null: none. `in_flight`: leased jobs of the topic.
+    """
+
+    url: str | None = None
+    service: str | None = None
+    method: str = "POST"
+    headers: dict[str, str] = {}
+    timeout_ms: int | None = None
+    concurrency: int = 0
+    rate_per_s: float | None = None
+    success: tuple[int, ...] | None = None
+    retry: Retry | None = None
+    breaker: dict[str, Any] | None = None
+    secrets: tuple[str, ...] = ()
+    paused: bool = False
+    state: TargetState
+    in_flight: int = 0
+    last_error: str | None = None
+
+
+class PushRemoved(msgspec.Struct, frozen=True):
+    """The answer to the removal of a push target."""
+
+    topic: str
+    result: Annotated[str, _one_of("removed")] = "removed"
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One call to a push target. `status` null: no answer came, see `error`. `excerpt`: the beginning of the answer of
+    a failed call."""
+
+    id: str
+    attempt: int
+    at_ms: int
+    status: int | None = None
+    duration_ms: int = 0
+    error: str | None = None
+    excerpt: str | None = None
+
+
+class AttemptPage(msgspec.Struct, frozen=True):
+    """One page of calls, newest first. Even an empty page may have a cursor; null = this is the last page."""
+
+    attempts: tuple[Attempt, ...]
+    next_cursor: str | None = None
+
+
+class Info(msgspec.Struct, frozen=True):
+    """What a server reports about itself. `namespace` is that of the request. `auth` "none": tokens are not checked."""
+
+    version: str
+    namespace: str = "default"
+    durability: str = ""
+    store: str = ""
+    limits: dict[str, int] = {}
+    clock_offset_ms: int = 0
+    auth: str = "none"
+
+
+class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Whether a server is ready, and if not, why. `warnings`: problems that do not make it unready."""
+
+    ready: bool
+    reasons: tuple[Any, ...] = ()
+    warnings: tuple[Any, ...] = ()

@@ -1,0 +1,80 @@
+"""The native API without a transport: `call(operation, request) -> reply`.
+
+HTTP (`dialect`) reads the request struct from bytes and writes the reply. A client in the same process calls `answer`
+with the struct itself. Handlers, checks and errors are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ...api.answers import Info, Sent
+from ...api.operations import OPERATIONS, PUSH
+from ...api.reply import Reply
+from ...api.requests import NewJob
+from ...engine.engine import Engine
+from ...engine.errors import DuelineError, InvalidField, UnknownOutcome
+from ...engine.job import Partition
+from ...engine.store import SendItem, SendOutcome
+from ..contract import PushRules
+from . import decode, encode
+from .handlers import NativeHandlers
+from .push_handlers import PushHandlers
+from .wire import Caller, as_written, caller_of, checked, plain_name
+
+SendNow = Callable[[Partition, SendItem, int], SendOutcome | None]
+
+
+class NativeApi:
+    """`info` is called for each `info` operation; the namespace of its answer is replaced by that of the request."""
+
+    def __init__(self, engine: Engine, info: Callable[[], Info], rules: PushRules = PushRules()) -> None:
+        handlers, pushes = NativeHandlers(engine, info, rules), PushHandlers(engine, rules)
+        self._engine = engine
+        self._handlers = {one.name: getattr(pushes if one.group == PUSH else handlers, one.name) for one in OPERATIONS}
+
+    async def call(self, operation: str, caller: Caller, params: tuple[str, ...], request: Any) -> Reply:
+        """The reply to a request struct that has been checked. Raises DuelineError."""
+        try:
+            return await self._handlers[operation](caller, request, *params)
+        except DuelineError as error:
+            _complete(error, params, request)
+            raise
+
+    def answer(self, operation: str, namespace: str | None, params: tuple[str, ...], request: Any) -> Awaitable[Reply]:
+        """The reply to a caller in this process, for a refusal, too. `request` is the struct of the operation, or what
+        has the same JSON."""
+        return self._answer(operation, namespace, params, request)
+
+    async def _answer(self, operation: str, namespace: str | None, params: tuple[str, ...], request: Any) -> Reply:
+        try:
+            caller, request = caller_of(namespace), self.checked(operation, request)
+            return await self._handlers[operation](caller, request, *params)
+        except DuelineError as error:
+            _complete(error, params, request)
+            return encode.refused(error)
+
+    def checked(self, operation: str, request: Any) -> Any:
+        """The request struct, checked as if it had come by HTTP. Raises DuelineError."""
+        return checked(operation, request, self._engine.limits.max_request_bytes)
+
+    def send_now(self, store: SendNow, namespace: str | None, topic: str, job: NewJob) -> Sent | Reply | None:
+        """Send through `store` from a thread without an event loop. A Reply: the send was refused. None: the job was
+        not sent this way, or the outcome is unknown."""
+        try:
+            command = decode.send(self.checked("send", job))
+            sent = self._engine.send_now(store, caller_of(namespace).namespace, plain_name(topic, "topic"), command)
+        except UnknownOutcome:
+            return None
+        except DuelineError as error:
+            return encode.refused(error)
+        return None if sent is None else encode.sent(sent)
+
+
+def _complete(error: DuelineError, params: tuple[str, ...], request: Any) -> None:
+    """Add what only the request knows: the field as it was written, and the id of the job."""
+    if isinstance(error, InvalidField):
+        as_written(request, error)
+    elif isinstance(error, UnknownOutcome) and error.id is None and len(params) == 2:
+        error.id = params[1]
