@@ -29,7 +29,7 @@ LIST_EXAMPLES = ("dueline dead list emails", "dueline dead list emails --all -o 
 def list_dead(session: Session, topic: Topic, limit: Limit = 50, cursor: Cursor = None, all: All = False) -> None:
     """List the dead jobs of a topic and why they died."""
 
-    def page_table(pages: list[r.JobPage]) -> Listing:
+    def page_table(pages: list[r.DeadPage]) -> Listing:
         return tables.jobs([job for page in pages for job in page.jobs], now_ms())
 
     show_pages(session, lambda at: calls.dead(topic, at, limit), "jobs", page_table, cursor, all)

@@ -59,12 +59,11 @@ def judge_info(info: r.Info) -> list[Finding]:
     level, meaning = DURABILITY.get(info.durability or "", (Level.WARN, "not a level that this command knows"))
     findings.append(Finding(level, "durability", f"{info.durability}: {meaning}"))
     findings.append(Finding(Level.OK, "store", _short(info.store)))
-    if info.clock_offset_ms is not None:
-        far = abs(info.clock_offset_ms) > CLOCK_WARN_MS
-        text = f"store and server differ by {info.clock_offset_ms:g} ms" + (
-            "; only the store's clock decides, but times in logs will not agree" if far else ""
-        )
-        findings.append(Finding(Level.WARN if far else Level.OK, "clock", text))
+    far = abs(info.clock_offset_ms) > CLOCK_WARN_MS
+    text = f"store and server differ by {info.clock_offset_ms} ms" + (
+        "; only the store's clock decides, but times in logs will not agree" if far else ""
+    )
+    findings.append(Finding(Level.WARN if far else Level.OK, "clock", text))
     findings.append(Finding(Level.OK, "namespace", info.namespace or "default"))
     shown = ", ".join(f"{name} {info.limits[name]}" for name in SHOWN_LIMITS if name in info.limits)
     findings.append(Finding(Level.OK, "limits", f"{shown} (all: -o json)"))
