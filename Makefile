@@ -16,6 +16,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILE := uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --no-header --universal \
 	--python-version 3.11 --quiet
 
+# Tests start hundreds of Python processes. Each would compile all modules again if bytecode were not kept.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup dev serve test test-slow test-eureka check format lint types docs bench bench-full bench-peers lock clean
 
 setup: .venv/.server

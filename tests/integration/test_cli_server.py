@@ -45,7 +45,9 @@ class Shell:
         self._server = server or url
 
     def run(self, *arguments: str, stdin: bytes | None = b"") -> Outcome:
-        done = CliRunner().invoke(build(), arguments, input=stdin, env={"DUELINE_URL": self.url, "NO_COLOR": "1"})
+        done = CliRunner().invoke(
+            build(arguments), arguments, input=stdin, env={"DUELINE_URL": self.url, "NO_COLOR": "1"}
+        )
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
         return Outcome(done.exit_code, done.stdout_bytes, done.stderr_bytes)

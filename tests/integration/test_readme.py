@@ -65,7 +65,7 @@ def type_all(blocks: list[str], url: str, folder: Path, stand_in: bool) -> list[
         text=True,
         timeout=100,
         cwd=folder,
-        env=environment(url, PATH=path, PYTHONPYCACHEPREFIX=str(folder / "bytecode")),
+        env=environment(url, PATH=path),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.split(MARK)[:-1]
