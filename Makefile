@@ -16,6 +16,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILE := uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --no-header --universal \
 	--python-version 3.11 --quiet
 
+# Tests start hundreds of Python processes. Each would compile all modules again if bytecode were not kept.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup dev serve test test-slow test-eureka check format lint types docs bench bench-full bench-peers lock clean
 
 setup: .venv/.server
@@ -40,11 +43,14 @@ dev: .venv/.dev
 serve: setup
 	exec $(BIN)/dueline serve $(ARGS)
 
-# Two processes. Each test file runs in one of them, so that its fixtures (a store, a server) start only once.
+# Four processes for two cores, because the tests of real servers wait about as long as they compute. Each test file runs
+# in one process, so that its fixtures (a store, a server) start only once. The files run in order: short tests come last.
+# Schemathesis makes its test cases while tests are collected, so the quick run does not even load it.
 test: dev
-	$(BIN)/pytest -n 2 --dist loadfile -m "not slow" $(ARGS)
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not slow" -p no:schemathesis --ignore=tests/unit/native/test_schemathesis.py $(ARGS)
 
-# Kills under load, mutants of the scripts, other languages and libraries. Takes minutes more; `make check` runs both.
+# Kills under load, mutants of the scripts, calls made up from the OpenAPI document, other languages and libraries. Takes
+# minutes more; `make check` runs both.
 test-slow: dev
 	$(BIN)/pytest -n 2 --dist loadfile -m slow $(ARGS)
 

@@ -1,4 +1,5 @@
-"""Coroutine tests of the dialects run side by side: the first one that is called starts all that take its fixture."""
+"""Coroutine tests of the dialects run side by side: the first one that is called starts all of its file that take its
+fixture. Only of its file, because other files may belong to another process of the test run."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         names = _arguments(pyfuncitem)
         values = {name: pyfuncitem.funcargs[name] for name in names}
         for item in config.stash[_items]:
-            if _arguments(item) == names and not hasattr(item, "callspec"):
+            if item.path == pyfuncitem.path and _arguments(item) == names and not hasattr(item, "callspec"):
                 started[item.nodeid] = config.stash[_runner].submit(item.obj(**values))
     started[pyfuncitem.nodeid].result()
     return True

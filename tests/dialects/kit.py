@@ -2,8 +2,8 @@
 
     async def test_case_015_...(camellia: Camellia) -> None:      # one argument: the dialect's session fixture
 
-All coroutine tests that were selected and take the same fixture run at the same time on one loop (conftest); each has
-topics of its own. So the timed cases of a dialect cost as much as the longest of them.
+The coroutine tests of a file that take the same fixture run at the same time on one loop (conftest); each has topics of
+its own. So the timed cases of a file cost as much as the longest of them.
 """
 
 from __future__ import annotations

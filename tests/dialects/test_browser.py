@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,10 +15,11 @@ from dueline.dialects.http import Browser, Route
 from dueline.runtime.places import ExternalStore
 from dueline.server.app import App
 
-from .kit import Answer, Client, Served, serve
+from .kit import Answer, Client, Runner, Served, serve
 
 JSON = {"Content-Type": "application/json"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+ALLOW = {"DUELINE_PUSH__ALLOW": "127.0.0.0/8"}
 SERVICE = "aHR0cDovLzEyNy4wLjAuMS94"  # http://127.0.0.1/x
 SENDS: dict[str, tuple[str, str, bytes, Mapping[str, str]]] = {
     "default": ("POST", "/v1/topics/t/jobs", b'{"body": 1}', JSON),
@@ -43,11 +44,19 @@ def routes() -> list[tuple[str, str, Route]]:
 
 @asynccontextmanager
 async def served(tmp_path: Path, **env: str) -> AsyncIterator[Served]:
-    running = await serve(tmp_path / "data", {"DUELINE_PUSH__ALLOW": "127.0.0.0/8", **env})
+    running = await serve(tmp_path / "data", {**ALLOW, **env})
     try:
         yield running
     finally:
         await running.stop()
+
+
+@pytest.fixture(scope="module")
+def running(runner: Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server for the tests that store nothing."""
+    server = runner.run(serve(tmp_path_factory.mktemp("browser"), ALLOW))
+    yield server
+    runner.run(server.stop())
 
 
 async def ask(running: Served, method: str, path: str, body: bytes = b"", **headers: str) -> Answer:
@@ -84,28 +93,27 @@ def own(port: int) -> list[dict[str, str]]:
     ]
 
 
-def test_every_route_of_every_dialect_refuses_pages_from_elsewhere_and_answers_the_rest(tmp_path: Path) -> None:
+def test_every_route_of_every_dialect_refuses_pages_from_elsewhere_and_answers_the_rest(
+    running: Served, runner: Runner
+) -> None:
     async def scenario() -> None:
-        async with served(tmp_path) as running:
-            port = running.server.port
-            for method, path, route in routes():
-                for headers in foreign(port):
-                    answer = await ask(running, method, path, **headers)
-                    assert answer.status == 403, (method, path, headers, answer)
-                    if method != "HEAD":
-                        assert answer.json()["error"]["code"] == "forbidden", (method, path, headers)
-                        assert "server." in answer.json()["error"]["message"] or route.browser is Browser.REFUSED
-                    assert "access-control-allow-origin" not in answer.headers
-                for headers in own(port):
-                    if route.browser is Browser.REFUSED and any(
-                        name in headers for name in ("Origin", "Sec-Fetch-Site")
-                    ):
-                        continue
-                    answer = await ask(running, method, path, **headers)
-                    assert answer.status != 403, (method, path, headers, answer)
+        port = running.server.port
+        for method, path, route in routes():
+            for headers in foreign(port):
+                answer = await ask(running, method, path, **headers)
+                assert answer.status == 403, (method, path, headers, answer)
+                if method != "HEAD":
+                    assert answer.json()["error"]["code"] == "forbidden", (method, path, headers)
+                    assert "server." in answer.json()["error"]["message"] or route.browser is Browser.REFUSED
+                assert "access-control-allow-origin" not in answer.headers
+            for headers in own(port):
+                if route.browser is Browser.REFUSED and any(name in headers for name in ("Origin", "Sec-Fetch-Site")):
+                    continue
+                answer = await ask(running, method, path, **headers)
+                assert answer.status != 403, (method, path, headers, answer)
 
     assert {route.name.split("_")[0] for _, _, route in routes()} >= {"camellia", "ouqiang", "youzan", "spring", "exfe"}
-    asyncio.run(scenario())
+    runner.run(scenario())
 
 
 def test_a_refused_send_stores_nothing_in_any_dialect(tmp_path: Path) -> None:
@@ -129,25 +137,24 @@ def test_a_refused_send_stores_nothing_in_any_dialect(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_no_get_of_a_browser_takes_a_server_offline(tmp_path: Path) -> None:
+def test_no_get_of_a_browser_takes_a_server_offline(running: Served, runner: Runner) -> None:
     async def status(running: Served) -> int:
         return (await ask(running, "GET", "/camellia/health/status")).status
 
     async def scenario() -> None:
-        async with served(tmp_path) as running:
-            browsers = [*foreign(running.server.port), *own(running.server.port)[-2:], {"Referer": "http://x.example/"}]
-            for headers in browsers:
-                answer = await ask(running, "GET", "/camellia/health/offline", **headers)
-                assert (answer.status, await status(running)) == (403, 200), headers
-            await ask(running, "GET", "/camellia/health/offline")
-            assert await status(running) == 500
-            for headers in browsers:
-                answer = await ask(running, "GET", "/camellia/health/online", **headers)
-                assert (answer.status, await status(running)) == (403, 500), headers
-            await ask(running, "GET", "/camellia/health/online")
-            assert await status(running) == 200
+        browsers = [*foreign(running.server.port), *own(running.server.port)[-2:], {"Referer": "http://x.example/"}]
+        for headers in browsers:
+            answer = await ask(running, "GET", "/camellia/health/offline", **headers)
+            assert (answer.status, await status(running)) == (403, 200), headers
+        await ask(running, "GET", "/camellia/health/offline")
+        assert await status(running) == 500
+        for headers in browsers:
+            answer = await ask(running, "GET", "/camellia/health/online", **headers)
+            assert (answer.status, await status(running)) == (403, 500), headers
+        await ask(running, "GET", "/camellia/health/online")
+        assert await status(running) == 200
 
-    asyncio.run(scenario())
+    runner.run(scenario())
 
 
 def test_configured_names_and_origins_are_answered(tmp_path: Path) -> None:
@@ -167,17 +174,16 @@ def test_configured_names_and_origins_are_answered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
-def test_the_native_api_takes_no_body_that_a_form_could_send(tmp_path: Path, kind: str | None) -> None:
+def test_the_native_api_takes_no_body_that_a_form_could_send(running: Served, runner: Runner, kind: str | None) -> None:
     headers = {} if kind is None else {"Content-Type": kind}
 
     async def scenario() -> None:
-        async with served(tmp_path) as running:
-            for method, path, route in routes():
-                if path.startswith("/v1/") and method in ("POST", "PUT", "PATCH"):
-                    answer = await ask(running, method, path, b"{}", **headers)
-                    code = answer.json()["error"]["code"]
-                    assert (answer.status, code) == (415, "unsupported_media_type"), route.name
-                    accepted = await ask(running, method, path, b"{}", **JSON)
-                    assert accepted.status != 415, route.name
+        for method, path, route in routes():
+            if path.startswith("/v1/") and method in ("POST", "PUT", "PATCH"):
+                answer = await ask(running, method, path, b"{}", **headers)
+                code = answer.json()["error"]["code"]
+                assert (answer.status, code) == (415, "unsupported_media_type"), route.name
+                accepted = await ask(running, method, path, b"{}", **JSON)
+                assert accepted.status != 415, route.name
 
-    asyncio.run(scenario())
+    runner.run(scenario())

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 
@@ -12,27 +11,31 @@ from dueline.dialects.ouqiang.decode import clean_path
 from dueline.dialects.spring.decode import lookup_path
 from dueline.testing.process import free_port
 
-from .kit import Answer, Client, Served, serve
+from .kit import Answer, Client, Runner, serve
 
 JSON = {"Content-Type": "application/json"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 SERVICE = "aHR0cDovLzEyNy4wLjAuMS94"  # http://127.0.0.1/x
-Scenario = Callable[[Served, dict[str, int]], Awaitable[None]]
+OWN_PORTS = ("ouqiang", "spring", "camellia")
 
 
-def run(tmp_path: Path, scenario: Scenario, *alone: str) -> None:
-    """With a server that gives these dialects addresses of their own. The scenario gets the port of each."""
+@dataclass(frozen=True)
+class Site:
+    """One server: the port of each dialect."""
 
-    async def whole() -> None:
-        ports = {name: free_port() for name in alone}
-        env = {f"DUELINE_DIALECTS__{name.upper()}__LISTEN": f"127.0.0.1:{port}" for name, port in ports.items()}
-        served = await serve(tmp_path / "data", {"DUELINE_PUSH__ALLOW": "127.0.0.0/8", **env})
-        try:
-            await scenario(served, ports)
-        finally:
-            await served.stop()
+    ports: dict[str, int]
+    alone: bool  # whether the dialects of OWN_PORTS have addresses of their own
 
-    asyncio.run(whole())
+
+@pytest.fixture(scope="module", params=[False, True], ids=["shared", "alone"])
+def site(request: pytest.FixtureRequest, runner: Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    ports = {name: free_port() for name in OWN_PORTS} if request.param else {}
+    env = {f"DUELINE_DIALECTS__{name.upper()}__LISTEN": f"127.0.0.1:{port}" for name, port in ports.items()}
+    data = tmp_path_factory.mktemp("slashes")
+    served = runner.run(serve(data, {"DUELINE_PUSH__ALLOW": "127.0.0.0/8", **env}))
+    shared = dict.fromkeys((*OWN_PORTS, "exfe", "youzan", "native"), served.server.port)
+    yield Site({**shared, **ports}, request.param)
+    runner.run(served.stop())
 
 
 async def ask(port: int, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None) -> Answer:
@@ -43,10 +46,8 @@ async def ask(port: int, method: str, path: str, body: bytes = b"", headers: dic
         client.close()
 
 
-@pytest.mark.parametrize("alone", [True, False])
-def test_ouqiang_redirects_to_the_clean_path_and_finds_nothing_behind_a_slash(tmp_path: Path, alone: bool) -> None:
-    async def scenario(served: Served, ports: dict[str, int]) -> None:
-        port = ports.get("ouqiang", served.server.port)
+def test_ouqiang_redirects_to_the_clean_path_and_finds_nothing_behind_a_slash(site: Site, runner: Runner) -> None:
+    async def scenario(port: int) -> None:
         for path, clean in (
             ("//push", "/push"),
             ("///pop", "/pop"),
@@ -62,7 +63,7 @@ def test_ouqiang_redirects_to_the_clean_path_and_finds_nothing_behind_a_slash(tm
         assert (await ask(port, "POST", "/push/", b"{}")).status == 404
         assert (await ask(port, "POST", "/get", b'{"id":"1"}')).json()["data"] is None, "a redirect does nothing"
         unknown = await ask(port, "POST", "/push//")
-        if alone:
+        if site.alone:
             assert (unknown.status, unknown.headers["location"]) == (301, "/push/")
             assert (await ask(port, "GET", "//nothing")).headers["location"] == "/nothing"
             assert (await ask(port, "GET", "//\\evil.example")).headers["location"] == "/%5Cevil.example"
@@ -70,13 +71,11 @@ def test_ouqiang_redirects_to_the_clean_path_and_finds_nothing_behind_a_slash(tm
             assert unknown.status == 404, "elsewhere the path may be anybody's"
             assert (await ask(port, "GET", "//docs")).status == 404
 
-    run(tmp_path, scenario, *(["ouqiang"] if alone else []))
+    runner.run(scenario(site.ports["ouqiang"]))
 
 
-@pytest.mark.parametrize("alone", [True, False])
-def test_spring_takes_doubled_slashes_and_one_at_the_end(tmp_path: Path, alone: bool) -> None:
-    async def scenario(served: Served, ports: dict[str, int]) -> None:
-        port = ports.get("spring", served.server.port)
+def test_spring_takes_doubled_slashes_and_one_at_the_end(site: Site, runner: Runner) -> None:
+    async def scenario(port: int) -> None:
         for number, path in enumerate(("/job/add", "/job/add/", "//job//add", "/job///add//")):
             job = f'{{"taskId":"{number}","taskType":"t{number}","appName":"a","delayTime":9999999999999}}'
             added = await ask(port, "POST", path, job.encode(), JSON)
@@ -86,15 +85,13 @@ def test_spring_takes_doubled_slashes_and_one_at_the_end(tmp_path: Path, alone: 
             assert sorted((await ask(port, "GET", path)).json()) == [f"a-t{number}" for number in range(4)], path
         missing = await ask(port, "GET", "//task//nothing/")
         assert missing.status == 404
-        assert "timestamp" in missing.json() if alone else "error" in missing.json()
+        assert "timestamp" in missing.json() if site.alone else "error" in missing.json()
 
-    run(tmp_path, scenario, *(["spring"] if alone else []))
+    runner.run(scenario(site.ports["spring"]))
 
 
-@pytest.mark.parametrize("alone", [True, False])
-def test_camellia_knows_each_path_in_one_spelling(tmp_path: Path, alone: bool) -> None:
-    async def scenario(served: Served, ports: dict[str, int]) -> None:
-        port = ports.get("camellia", served.server.port)
+def test_camellia_knows_each_path_in_one_spelling(site: Site, runner: Runner) -> None:
+    async def scenario(port: int) -> None:
         form = b"topic=t&msg=m&delayMillis=9999"
         path = "/camellia/delayQueue/sendMsg"
         for other in (path + "/", "/" + path, "/camellia//delayQueue/sendMsg", path + "//"):
@@ -102,12 +99,11 @@ def test_camellia_knows_each_path_in_one_spelling(tmp_path: Path, alone: bool) -
             assert answer.status == 404, other
         assert (await ask(port, "POST", path, form, FORM)).json()["code"] == 200
 
-    run(tmp_path, scenario, *(["camellia"] if alone else []))
+    runner.run(scenario(site.ports["camellia"]))
 
 
-def test_exfe_takes_a_slash_behind_the_method_as_part_of_the_service(tmp_path: Path) -> None:
-    async def scenario(served: Served, _: dict[str, int]) -> None:
-        port = served.server.port
+def test_exfe_takes_a_slash_behind_the_method_as_part_of_the_service(site: Site, runner: Runner) -> None:
+    async def scenario(port: int) -> None:
         for path in (f"//v3/queue/k/POST/{SERVICE}", f"/v3//queue/k/POST/{SERVICE}", f"/v3/queue//POST/{SERVICE}",
                      f"/v3/queue/k//{SERVICE}", "/v3/queue/k/POST/", "/v3/queue/k/POST"):  # fmt: skip
             answer = await ask(port, "POST", path + "?ontime=9999999999", b"1")
@@ -117,26 +113,26 @@ def test_exfe_takes_a_slash_behind_the_method_as_part_of_the_service(tmp_path: P
             told = f"service({service}) invalid: illegal base64 data at input byte {at}\n"
             assert (answer.status, answer.body.decode()) == (400, told)
 
-    run(tmp_path, scenario)
+    runner.run(scenario(site.ports["exfe"]))
 
 
-def test_youzan_takes_one_slash_more_at_the_end(tmp_path: Path) -> None:
-    async def scenario(served: Served, _: dict[str, int]) -> None:
+def test_youzan_takes_one_slash_more_at_the_end(site: Site, runner: Runner) -> None:
+    async def scenario(port: int) -> None:
         for path in ("/", "//", "/delay-queue", "/delay-queue/"):
-            answer = await ask(served.server.port, "POST", path, b'{"command":"pop","topic":"t"}')
+            answer = await ask(port, "POST", path, b'{"command":"pop","topic":"t"}')
             assert (answer.status, answer.json()["success"]) == (200, True), path
         for path in ("/delay-queue//", "//delay-queue", "///"):
-            assert (await ask(served.server.port, "POST", path, b'{"command":"pop","topic":"t"}')).status != 200, path
+            assert (await ask(port, "POST", path, b'{"command":"pop","topic":"t"}')).status != 200, path
 
-    run(tmp_path, scenario)
+    runner.run(scenario(site.ports["youzan"]))
 
 
-def test_the_native_api_knows_each_path_in_one_spelling(tmp_path: Path) -> None:
-    async def scenario(served: Served, _: dict[str, int]) -> None:
+def test_the_native_api_knows_each_path_in_one_spelling(site: Site, runner: Runner) -> None:
+    async def scenario(port: int) -> None:
         for path in ("/v1/topics/", "//v1/topics", "/v1//topics", "/healthz/", "//healthz", "/docs/"):
-            assert (await ask(served.server.port, "GET", path)).status == 404, path
+            assert (await ask(port, "GET", path)).status == 404, path
 
-    run(tmp_path, scenario)
+    runner.run(scenario(site.ports["native"]))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from typer.testing import CliRunner, Result
+
+from dueline.cli.main import build
+
 DUELINE = (sys.executable, "-m", "dueline.cli.main")
 READY = re.compile(r"ready on (http://\S+)")
 
@@ -35,6 +39,12 @@ def served(data: Path, **variables: str) -> Iterator[str]:
             yield ready[1]
         finally:
             server.terminate()
+
+
+def typed(*arguments: str, **variables: str) -> Result:
+    """What a command line does, in this process: most of a short process is imports. `variables` are added to its
+    environment."""
+    return CliRunner().invoke(build(arguments), arguments, env=variables)
 
 
 def environment(url: str, **more: str) -> dict[str, str]:

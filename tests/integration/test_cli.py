@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 import socket
@@ -14,7 +15,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 import dueline
-from dueline.cli import commands
+from dueline.cli.commands import SECTIONS
 from dueline.cli.main import build
 
 from .scripted import CUT, Scripted, answer
@@ -38,15 +39,9 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def app() -> typer.Typer:
-    made = typer.Typer(pretty_exceptions_enable=False)
-    commands.register(made)
-    return made
-
-
 def run(*arguments: str, url: str | None = None, stdin: str | bytes | None = None) -> Result:
     common = [] if url is None else ["--url", url]
-    return CliRunner().invoke(app(), [*arguments, *common], input=stdin)
+    return CliRunner().invoke(build(arguments), [*arguments, *common], input=stdin)
 
 
 def error(code: str, message: str = "m", **extra: object) -> bytes:
@@ -281,8 +276,8 @@ def test_a_list_in_a_file_has_one_line_a_row_and_no_colour() -> None:
 
 
 def test_the_version_is_an_option_too() -> None:
-    asked = CliRunner().invoke(build(), ["--version"])
-    assert (asked.exit_code, asked.stdout) == (0, CliRunner().invoke(build(), ["version"]).stdout)
+    asked = run("--version")
+    assert (asked.exit_code, asked.stdout) == (0, run("version").stdout)
     assert asked.stdout.startswith(f"dueline {dueline.__version__} ")
 
 
@@ -406,15 +401,9 @@ def test_doctor_tells_a_token_that_the_server_does_not_check(tmp_path: Path, aut
 
 
 ALL = [
-    ((*group, name), examples)
-    for group, entries in (
-        ((), (*commands.JOBS, *commands.TOPICS, *commands.OPERATIONS)),
-        (("dead",), commands.DEAD),
-        (("push",), commands.PUSH),
-        (("bench",), commands.BENCH),
-        (("store",), commands.STORE),
-    )
-    for name, _, examples in entries
+    ((section.group, name) if section.group else (name,), examples)
+    for section in SECTIONS
+    for name, _, examples in section.loaded()
 ]
 
 
@@ -424,12 +413,17 @@ def test_every_help_has_examples_and_every_example_is_understood(path: tuple[str
     assert [understood(example.rpartition("| ")[2])[: len(path)] for example in examples] == [path] * len(examples)
 
 
+@functools.cache
+def whole_command() -> Any:
+    return typer.main.get_command(build())
+
+
 def understood(line: str) -> tuple[str, ...]:
     """The command that a line names; raises a usage error for an argument or option that it does not have."""
-    command, rest, path = typer.main.get_command(build()), shlex.split(line)[1:], tuple[str, ...]()
+    command, rest, path = whole_command(), shlex.split(line)[1:], tuple[str, ...]()
     while hasattr(command, "commands"):
         path += (rest.pop(0),)
-        command = command.commands[path[-1]]  # pyright: ignore[reportAttributeAccessIssue]
+        command = command.commands[path[-1]]
     command.make_context("dueline", rest)
     return path
 
@@ -437,4 +431,13 @@ def understood(line: str) -> tuple[str, ...]:
 def test_the_page_of_the_command_line_has_every_command_and_only_what_exists() -> None:
     page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
     shown = {understood(line) for line in re.findall(r"^    (dueline .*)$", page, re.MULTILINE)}
-    assert shown == {path for path, _ in ALL} | {("serve",)}
+    assert shown == {path for path, _ in ALL}
+
+
+def test_a_command_line_loads_only_the_command_that_it_names() -> None:
+    def commands(*words: str) -> set[str]:
+        made: Any = typer.main.get_command(build(words))
+        return set(made.commands)
+
+    assert (commands("send"), commands("dead", "list"), commands("--version")) == ({"send"}, {"dead"}, {"version"})
+    assert commands() == commands("--help") == commands("sned") == {path[0] for path, _ in ALL}

@@ -45,7 +45,9 @@ class Shell:
         self._server = server or url
 
     def run(self, *arguments: str, stdin: bytes | None = b"") -> Outcome:
-        done = CliRunner().invoke(build(), arguments, input=stdin, env={"DUELINE_URL": self.url, "NO_COLOR": "1"})
+        done = CliRunner().invoke(
+            build(arguments), arguments, input=stdin, env={"DUELINE_URL": self.url, "NO_COLOR": "1"}
+        )
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
         return Outcome(done.exit_code, done.stdout_bytes, done.stderr_bytes)
@@ -279,7 +281,13 @@ def test_bench_does_what_it_says_loses_nothing_and_leaves_nothing(shell: Shell, 
 def test_a_bench_that_is_stopped_by_ctrl_c_leaves_nothing(shell: Shell, kind: str) -> None:
     topics = {topic["topic"] for topic in shell.json("topics", "--all")["topics"]}
     command = [*DUELINE, "bench", kind, "-n", "10000000", "-c", "4"]
-    bench = subprocess.Popen(command, env=environment(shell.url), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    bench = subprocess.Popen(
+        command,
+        env=environment(shell.url),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # `make test &` ignores it, with all children
+    )
     with bench:
         deadline_s = time.monotonic() + 30
         while not (begun := [name for name in shell.live() if name not in topics]) and time.monotonic() < deadline_s:

@@ -41,7 +41,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_client_worker_and_command_line_without_a_url_mean_the_same_server() -> None:
     assert (Client().url, AsyncClient().url, connect().url, resolved(None)) == (DEFAULT,) * 4
     for command in (("topics",), ("work", "t", "--", "true")):
-        shown = CliRunner().invoke(build(), [command[0], "--help"], env={"COLUMNS": "200"}).stdout
+        shown = CliRunner().invoke(build(command), [command[0], "--help"], env={"COLUMNS": "200"}).stdout
         assert DEFAULT in shown, command
 
 
@@ -94,8 +94,8 @@ def test_a_worker_program_without_any_logging_says_on_stderr_what_it_uses(tmp_pa
 def test_a_command_says_its_server_on_stderr_and_programs_that_want_json_hear_nothing() -> None:
     topics = b'{"topics":[],"next_cursor":null}'
     with Scripted([answer(200, topics)]) as server:
-        for_people = CliRunner().invoke(build(), ["topics", "--url", server.url])
-        for_programs = CliRunner().invoke(build(), ["topics", "--url", server.url, "-o", "json"])
+        for_people = CliRunner().invoke(build(["topics"]), ["topics", "--url", server.url])
+        for_programs = CliRunner().invoke(build(["topics"]), ["topics", "--url", server.url, "-o", "json"])
     assert (for_people.stderr, server.url in for_people.stdout) == (f"using the server {server.url}\n", False)
     assert (for_programs.stderr, for_programs.stdout_bytes) == ("", topics + b"\n")
 

@@ -20,7 +20,7 @@ JOBS = 1000
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(build(), arguments, input="", env={"NO_COLOR": "1"})
+    return CliRunner().invoke(build(arguments), arguments, input="", env={"NO_COLOR": "1"})
 
 
 async def sent(server: ServerProcess, jobs: int = JOBS) -> None:

@@ -16,7 +16,6 @@ from dueline.testing.process import ServerProcess, free_port
 
 from .test_serve import refused, serving
 
-OURS = ("server.lock", "store.lock", "valkey.conf", "store.log")
 PRECIOUS = "precious\n"
 
 
@@ -41,24 +40,44 @@ def serve(data: Path, *args: str, **env: str) -> str:
     return line
 
 
-@pytest.mark.parametrize("target", ["there", "dangling"])
-@pytest.mark.parametrize("name", OURS)
-def test_a_symbolic_link_in_place_of_a_file_of_ours_is_refused_and_not_followed(
-    tmp_path: Path, name: str, target: str
+@pytest.mark.parametrize("content", [PRECIOUS, None], ids=["there", "dangling"])
+@pytest.mark.parametrize("name", ["store.lock", "valkey.conf", "store.log"])
+def test_a_symbolic_link_in_place_of_a_file_of_the_store_is_refused_and_not_followed(
+    tmp_path: Path, name: str, content: str | None
 ) -> None:
-    victim, data = tmp_path / "victim", tmp_path / "data"
-    data.mkdir(mode=0o700)
-    if target == "there":
-        victim.write_text(PRECIOUS)
-    (data / name).symlink_to(victim)
-    assert f"{data / name} is a symbolic link" in serve(data)
-    assert (victim.read_text() if victim.exists() else None) == (PRECIOUS if target == "there" else None)
-    (data / name).unlink()
+    victim, link = linked(tmp_path, name, content)
 
-    async def ready(server: ServerProcess, connection: object) -> bool:
-        return server.running
+    async def scenario() -> None:
+        store = EmbeddedStore(link.parent)
+        try:
+            with pytest.raises(EmbeddedError, match=f"{link} is a symbolic link"):
+                await store.start()
+            assert (victim.read_text() if victim.exists() else None) == content
+            link.unlink()
+            await store.start()  # without the link it starts
+        finally:
+            await store.stop()
 
-    assert serving(ServerProcess(data), ready), "without the link it starts"
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("server.lock", PRECIOUS), ("server.lock", None), ("store.log", PRECIOUS)]
+)
+def test_a_server_refuses_such_a_link_in_one_line(tmp_path: Path, name: str, content: str | None) -> None:
+    victim, link = linked(tmp_path, name, content)
+    assert f"{link} is a symbolic link" in serve(link.parent)
+    assert (victim.read_text() if victim.exists() else None) == content
+
+
+def linked(folder: Path, name: str, content: str | None) -> tuple[Path, Path]:
+    """A file with this content, if any, and a link to it in a data folder."""
+    victim, link = folder / "victim", folder / "data" / name
+    link.parent.mkdir(mode=0o700)
+    if content is not None:
+        victim.write_text(content)
+    link.symlink_to(victim)
+    return victim, link
 
 
 def test_the_file_that_names_a_distant_socket_is_not_followed_either(tmp_path: Path) -> None:

@@ -33,20 +33,23 @@ def test_the_page_on_push_works_as_it_stands(stand_in: bool, tmp_path: Path) -> 
     assert "Traceback" not in (tmp_path / "receiver.log").read_text()
 
 
-def test_the_page_on_the_ladder_shows_what_its_example_prints() -> None:
+@pytest.fixture(scope="module")
+def ladder_example() -> subprocess.CompletedProcess[str]:
     example = ROOT / "examples" / "payment_notification.py"
-    ran = subprocess.run([sys.executable, str(example)], capture_output=True, text=True, timeout=60, check=True)
+    return subprocess.run([sys.executable, str(example)], capture_output=True, text=True, timeout=60, check=True)
+
+
+def test_the_page_on_the_ladder_shows_what_its_example_prints(
+    ladder_example: subprocess.CompletedProcess[str],
+) -> None:
     shown = re.search(r"^```text\n(.*?)^```$", (ROOT / "docs" / "ladder.md").read_text(), re.MULTILINE | re.DOTALL)
     assert shown is not None
-    assert ran.stdout == shown[1]
-    assert ran.stderr == ""
+    assert (ladder_example.stdout, ladder_example.stderr) == (shown[1], "")
 
 
-def test_the_ladder_is_climbed_to_the_second() -> None:
+def test_the_ladder_is_climbed_to_the_second(ladder_example: subprocess.CompletedProcess[str]) -> None:
     """Beside the page, so that a wrong page and a wrong program do not agree."""
-    example = ROOT / "examples" / "payment_notification.py"
-    ran = subprocess.run([sys.executable, str(example)], capture_output=True, text=True, timeout=60, check=True)
-    ghost = ran.stdout.partition("ghost.example\n")[2]
+    ghost = ladder_example.stdout.partition("ghost.example\n")[2]
     waits_s = [120, 600, 600, 3600, 7200, 21_600, 54_000]
     times_s = [sum(waits_s[:rung]) for rung in range(len(waits_s) + 1)]
     seen = [tuple(map(int, text.split(":"))) for text in re.findall(r"\d\d:\d\d:\d\d", ghost)]

@@ -20,6 +20,8 @@ from dueline.store.valkey.embedded_files import default_binary
 from dueline.testing.process import DUELINE, ServerProcess, ended, free_port, kill_store
 from tools.faults.connection import Connection, NotSent
 
+from .served import typed
+
 
 def serving(server: ServerProcess, check: Callable[[ServerProcess, Connection], Awaitable[Any]]) -> Any:
     """Run `check` against a started server."""
@@ -115,11 +117,12 @@ def test_a_second_server_on_the_address_is_refused(tmp_path: Path) -> None:
 def test_bad_configuration_exits_with_2_and_names_the_key(tmp_path: Path) -> None:
     file = tmp_path / "dueline.toml"
     file.write_text("[server]\nworkrs = 2\n")
-    assert refused("--config", str(file))[0] == 2
-    assert "did you mean server.workers?" in refused("--config", str(file))[1]
-    code, words = refused("--listen", "0.0.0.0:0")
-    assert (code, "--insecure" in words) == (2, True)
-    assert refused(DUELINE_STORE__DATTA="x")[0] == 2
+    for said, words in (
+        (typed("serve", "--config", str(file)), "did you mean server.workers?"),
+        (typed("serve", "--listen", "0.0.0.0:0"), "--insecure"),
+        (typed("serve", DUELINE_STORE__DATTA="x"), "did you mean DUELINE_STORE__DATA?"),
+    ):
+        assert (said.exit_code, words in said.stderr) == (2, True), said.stderr
 
 
 def test_without_the_servers_parts_serve_says_what_to_install() -> None:

@@ -20,6 +20,8 @@ import pytest
 from dueline.testing.process import DUELINE, free_port
 from tests.kit.valkey import PrivateValkey
 
+from .served import typed
+
 SOON_S = 15.0  # half of the time after which a server without its store gives up
 
 JSON = {"DUELINE_LOG__FORMAT": "json"}
@@ -119,8 +121,7 @@ def test_a_server_whose_store_takes_no_connection_says_so() -> None:
 # --- one line -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-@pytest.mark.parametrize("folder", ["/proc/dueline/data", "file/data"])
+@pytest.mark.parametrize(("folder", "workers"), [("/proc/dueline/data", "1"), ("file/data", "2")])
 def test_a_folder_that_cannot_be_made_is_refused_in_one_line(tmp_path: Path, folder: str, workers: str) -> None:
     (tmp_path / "file").touch()
     code, words = refused("--data", str(tmp_path / folder), "--workers", workers)
@@ -140,8 +141,9 @@ def test_a_folder_that_cannot_be_made_is_refused_in_one_line(tmp_path: Path, fol
 def test_a_bad_file_is_refused_in_one_line_with_exit_2(tmp_path: Path, option: str, content: bytes) -> None:
     file = tmp_path / "a.conf"
     file.write_bytes(content)
-    code, words = refused(option, str(file))
-    assert (code, words.count("\n"), words.startswith("dueline: ")) == (2, 1, True), words
+    said = typed("serve", option, str(file))
+    words = said.stderr
+    assert (said.exit_code, words.count("\n"), words.startswith("dueline: ")) == (2, 1, True), words
 
 
 # --- JSON, every line -----------------------------------------------------------------------------------------------

@@ -1,84 +1,108 @@
-"""All commands on the native API, as one list. `main` adds `serve` and calls `register`.
+"""The table of all commands. Each is a function in a module of this package, with its examples beside it in
+`NAME_EXAMPLES`. A test runs every example.
 
-There is one file per noun: jobs, listing, leases, work, topics, dead, push, top, bench, doctor, fsck, store. Every
-command has examples, and a test checks them.
+A module is imported only if the command line needs it, because most of the time of a short command would be imports.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import NamedTuple
 
 import typer
 
-from . import bench, dead, doctor, fsck, jobs, leases, listing, push, store, top, topics, version, work
 
-Entry = tuple[str, Callable[..., None], Sequence[str]]
+class Section(NamedTuple):
+    """Commands under one heading of the help. `commands` maps a name to `module.function`. If there is a `group`, the
+    commands are its subcommands."""
 
-JOBS: tuple[Entry, ...] = (
-    ("send", jobs.send, jobs.SEND_EXAMPLES),
-    ("pull", leases.pull, leases.PULL_EXAMPLES),
-    ("ack", leases.ack, leases.ACK_EXAMPLES),
-    ("release", leases.release, leases.RELEASE_EXAMPLES),
-    ("extend", leases.extend, leases.EXTEND_EXAMPLES),
-    ("get", jobs.get, jobs.GET_EXAMPLES),
-    ("list", listing.list_jobs, listing.LIST_EXAMPLES),
-    ("cancel", jobs.cancel, jobs.CANCEL_EXAMPLES),
-    ("fire", jobs.fire, jobs.FIRE_EXAMPLES),
-    ("reschedule", jobs.reschedule, jobs.RESCHEDULE_EXAMPLES),
-    ("work", work.work, work.WORK_EXAMPLES),
-)
-TOPICS: tuple[Entry, ...] = (
-    ("topics", topics.topics, topics.TOPICS_EXAMPLES),
-    ("topic", topics.topic, topics.TOPIC_EXAMPLES),
-    ("namespaces", topics.namespaces, topics.NAMESPACES_EXAMPLES),
-)
-DEAD: tuple[Entry, ...] = (
-    ("list", dead.list_dead, dead.LIST_EXAMPLES),
-    ("revive", dead.revive, dead.REVIVE_EXAMPLES),
-    ("purge", dead.purge, dead.PURGE_EXAMPLES),
-)
-PUSH: tuple[Entry, ...] = (
-    ("show", push.show, push.SHOW_EXAMPLES),
-    ("set", push.set_push, push.SET_EXAMPLES),
-    ("remove", push.remove, push.REMOVE_EXAMPLES),
-    ("pause", push.pause, push.PAUSE_EXAMPLES),
-    ("resume", push.resume, push.RESUME_EXAMPLES),
-    ("attempts", push.attempts, push.ATTEMPTS_EXAMPLES),
-)
-BENCH: tuple[Entry, ...] = (
-    ("send", bench.send, bench.SEND_EXAMPLES),
-    ("roundtrip", bench.roundtrip, bench.ROUNDTRIP_EXAMPLES),
-    ("lateness", bench.lateness, bench.LATENESS_EXAMPLES),
-)
-STORE: tuple[Entry, ...] = (("accept", store.accept, store.ACCEPT_EXAMPLES),)
-OPERATIONS: tuple[Entry, ...] = (
-    ("top", top.top, top.TOP_EXAMPLES),
-    ("doctor", doctor.doctor, doctor.DOCTOR_EXAMPLES),
-    ("fsck", fsck.fsck, fsck.FSCK_EXAMPLES),
-    ("version", version.version, version.VERSION_EXAMPLES),
-)
+    panel: str
+    commands: Mapping[str, str]
+    group: str | None = None
+    help: str | None = None
+
+    def loaded(self) -> Iterator[tuple[str, Callable[..., None], Sequence[str]]]:
+        """Each command: its name, its function and its examples."""
+        for name, place in self.commands.items():
+            module_name, _, function = place.partition(".")
+            module = import_module(f".{module_name}", __package__)
+            yield name, getattr(module, function), getattr(module, f"{name.upper()}_EXAMPLES")
 
 
-def register(app: typer.Typer) -> None:
-    """Add every command to the app."""
-    _add(app, JOBS, "Jobs")
-    _add(app, TOPICS, "Topics")
-    _add_group(app, "dead", "List, revive and purge dead jobs.", DEAD, "Topics")
-    _add_group(app, "push", "Deliver jobs by HTTP calls.", PUSH, "Topics")
-    _add(app, OPERATIONS, "Operations")
-    _add_group(app, "store", "Maintain the data folder of an embedded store.", STORE, "Operations")
-    _add_group(app, "bench", "Measure a running server.", BENCH, "Operations")
+SECTIONS = (
+    Section("Server", {"serve": "serve.serve"}),
+    Section(
+        "Jobs",
+        {
+            "send": "jobs.send",
+            "pull": "leases.pull",
+            "ack": "leases.ack",
+            "release": "leases.release",
+            "extend": "leases.extend",
+            "get": "jobs.get",
+            "list": "listing.list_jobs",
+            "cancel": "jobs.cancel",
+            "fire": "jobs.fire",
+            "reschedule": "jobs.reschedule",
+            "work": "work.work",
+        },
+    ),
+    Section("Topics", {"topics": "topics.topics", "topic": "topics.topic", "namespaces": "topics.namespaces"}),
+    Section(
+        "Topics",
+        {"list": "dead.list_dead", "revive": "dead.revive", "purge": "dead.purge"},
+        "dead",
+        "List, revive and purge dead jobs.",
+    ),
+    Section(
+        "Topics",
+        {
+            "show": "push.show",
+            "set": "push.set_push",
+            "remove": "push.remove",
+            "pause": "push.pause",
+            "resume": "push.resume",
+            "attempts": "push.attempts",
+        },
+        "push",
+        "Deliver jobs by HTTP calls.",
+    ),
+    Section(
+        "Operations",
+        {"top": "top.top", "doctor": "doctor.doctor", "fsck": "fsck.fsck", "version": "version.version"},
+    ),
+    Section("Operations", {"accept": "store.accept"}, "store", "Maintain the data folder of an embedded store."),
+    Section(
+        "Operations",
+        {"send": "bench.send", "roundtrip": "bench.roundtrip", "lateness": "bench.lateness"},
+        "bench",
+        "Measure a running server.",
+    ),
+)
 
 
-def _add(app: typer.Typer, entries: Sequence[Entry], panel: str | None) -> None:
-    for name, command, examples in entries:
+def register(app: typer.Typer, word: str = "") -> None:
+    """Add the command or the group that `word` names; if it names none, add all."""
+    for section in _sections(word) or SECTIONS:
+        if section.group is None:
+            _add(app, section, section.panel)
+        else:
+            group = typer.Typer(no_args_is_help=True, help=section.help)
+            _add(group, section, None)
+            app.add_typer(group, name=section.group, rich_help_panel=section.panel)
+
+
+def _sections(word: str) -> list[Section]:
+    """The table with nothing in it but the command or the group that `word` names."""
+    groups = [section for section in SECTIONS if section.group == word]
+    commands = [section for section in SECTIONS if section.group is None and word in section.commands]
+    return groups + [section._replace(commands={word: section.commands[word]}) for section in commands]
+
+
+def _add(app: typer.Typer, section: Section, panel: str | None) -> None:
+    for name, command, examples in section.loaded():
         app.command(name, epilog=_epilog(examples), rich_help_panel=panel)(command)
-
-
-def _add_group(app: typer.Typer, name: str, help: str, entries: Sequence[Entry], panel: str) -> None:
-    group = typer.Typer(no_args_is_help=True, help=help)
-    _add(group, entries, None)
-    app.add_typer(group, name=name, rich_help_panel=panel)
 
 
 def _epilog(examples: Sequence[str]) -> str:

@@ -11,11 +11,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import msgspec
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 LIST_WIDTH = 100  # columns of a list in a file or a pipe
 WIDE = 10_000  # columns of other tables there: the details of one job are never wrapped
@@ -83,6 +86,8 @@ class Printer:
 
     def progress(self) -> Progress:
         """A progress bar on stderr, shown only on a terminal."""
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
         return Progress(
             TextColumn("{task.description}"),
             BarColumn(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import tempfile
 from pathlib import Path
 
@@ -16,8 +15,9 @@ from dueline.dialects.ouqiang.config_file import read
 from dueline.dialects.ouqiang.settings import OuqiangSettings
 from dueline.dialects.spec import Unreadable
 from dueline.server.listeners import addresses
-from dueline.testing.process import DUELINE, free_port
+from dueline.testing.process import free_port
 
+from ...integration.served import typed
 from ...kit.valkey import PrivateValkey
 from ..kit import NOWHERE, Served, now_ms, serve
 from .lab import DONE, Ouqiang
@@ -188,12 +188,6 @@ def test_a_file_that_cannot_be_used_ends_the_start_with_exit_2(
     tmp_path: Path, text: str | None, words: tuple[str, ...]
 ) -> None:
     file = tmp_path / "absent.conf" if text is None else written(tmp_path, text)
-    ended = subprocess.run(
-        [*DUELINE, "serve", "--data", str(tmp_path / "data"), "--ouqiang-config", str(file)],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert (ended.returncode, [word for word in words if word not in ended.stderr]) == (2, []), ended.stderr
+    ended = typed("serve", "--data", str(tmp_path / "data"), "--ouqiang-config", str(file))
+    assert (ended.exit_code, [word for word in words if word not in ended.stderr]) == (2, []), ended.stderr
     assert not (tmp_path / "data").exists()

@@ -141,18 +141,6 @@ def test_a_patched_job_that_ends_before_it_can_be_read_is_not_called_missing() -
     run(test)
 
 
-def test_fire_makes_a_job_due_now() -> None:
-    async def test(world: World) -> None:
-        await world.send("mail", "a", 60_000)
-        done = await world.engine.fire(NS, "mail", "a")
-        job = await world.engine.get(NS, "mail", "a")
-        assert (done.at_ms, done.version, job.state) == (world.clock.now_ms, job.version, State.READY)
-        with pytest.raises(NotFound):
-            await world.engine.fire(NS, "mail", "b")
-
-    run(test)
-
-
 def test_a_list_walks_all_partitions_page_by_page() -> None:
     async def test(world: World) -> None:
         await world.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=16))

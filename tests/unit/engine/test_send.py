@@ -115,19 +115,6 @@ def test_equal_policies_are_the_same_object() -> None:
     run(test)
 
 
-def test_the_same_request_again_is_kept_and_another_one_is_refused() -> None:
-    async def test(world: World) -> None:
-        request = a_send("a", delay_ms=500, tags=("x",), max_attempts=3)
-        first = await world.engine.send(NS, "mail", request)
-        await world.advance(10)
-        again = await world.engine.send(NS, "mail", request)
-        assert (again.result, again.due_at_ms, again.version) == ("kept", first.due_at_ms, first.version)
-        with pytest.raises(IdExists):
-            await world.engine.send(NS, "mail", a_send("a", delay_ms=501, tags=("x",), max_attempts=3))
-
-    run(test)
-
-
 OTHERS = [
     a_send(body=b"2"),
     a_send(delay_ms=0),

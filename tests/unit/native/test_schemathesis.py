@@ -36,6 +36,8 @@ from dueline.testing.clock import VirtualClock
 
 from .kit import CODES, START_MS, info, push_rules
 
+pytestmark = pytest.mark.slow
+
 LIMITS = Limits(max_wait_ms=0)  # a fuzzer would wait for minutes
 CHECKS = [
     not_a_server_error,
