@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.kit.async_tests import async_fixture
 from tests.kit.bed import KINDS, Bed
-from tests.kit.fixtures import make_bed, private_cluster, private_valkey, run_coroutine_test
+from tests.kit.fixtures import make_bed, private_cluster, private_valkey
 
 __all__ = ["private_cluster", "private_valkey"]
 
 
-@pytest.fixture(params=KINDS)
-def bed(request: pytest.FixtureRequest) -> Bed:
-    return make_bed(request.param, request)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: Any) -> bool | None:
-    names = pyfuncitem._fixtureinfo.argnames
-    arguments = {name: pyfuncitem.funcargs[name] for name in names}
-    return True if run_coroutine_test(pyfuncitem.obj, arguments) else None
+@async_fixture(params=KINDS)
+async def bed(request: pytest.FixtureRequest) -> AsyncIterator[Bed]:
+    async with make_bed(request.param, request) as bed:
+        yield bed

@@ -13,15 +13,11 @@ from dueline.engine.store import Code, OnConflict
 from dueline.store.valkey import fsck
 from dueline.store.valkey.keys import LETTERS, partition_keys
 from tests.kit.bed import Bed, item
-from tests.kit.fixtures import make_bed
 
 from .test_merge import bodies, merging, put
 
-
-@pytest.fixture(params=["valkey", "stressed"])
-def bed(request: pytest.FixtureRequest) -> Bed:
-    """The reference keeps no keys; a Cluster keeps the same ones."""
-    return make_bed(request.param, request)
+# The reference keeps no keys; a Cluster keeps the same ones.
+pytestmark = pytest.mark.parametrize("bed", ["valkey", "stressed"], indirect=True)
 
 
 async def command(bed: Bed, letter: str, name: str, *words: Any) -> Any:

@@ -10,13 +10,9 @@ import pytest
 from dueline.engine.store import Code
 from dueline.store.valkey.keys import LETTERS, partition_keys
 from tests.kit.bed import Bed
-from tests.kit.fixtures import make_bed
 
-
-@pytest.fixture(params=["cluster"])
-def bed(request: pytest.FixtureRequest) -> Bed:
-    """Other stores move no slots and keep no empty keys."""
-    return make_bed(request.param, request)
+# Other stores move no slots and keep no empty keys.
+pytestmark = pytest.mark.parametrize("bed", ["cluster"], indirect=True)
 
 
 async def kept(bed: Bed) -> str:

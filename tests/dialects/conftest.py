@@ -1,5 +1,5 @@
-"""Coroutine tests of the dialects run side by side: the first one that is called starts all of its file that take its
-fixture. Only of its file, because other files may belong to another process of the test run."""
+"""Tests of one file that take only their dialect's server run side by side: the first that is called starts all of
+them. Only of its file, because other files may belong to another process of the test run."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         if isinstance(item, pytest.Function)
         and inspect.iscoroutinefunction(item.obj)
         and HERE in item.path.parents
+        and _takes_only_the_server(item)
         and not item.get_closest_marker("skip")
     ]
     session.config.stash[_started] = {}
@@ -40,10 +41,16 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         names = _arguments(pyfuncitem)
         values = {name: pyfuncitem.funcargs[name] for name in names}
         for item in config.stash[_items]:
-            if item.path == pyfuncitem.path and _arguments(item) == names and not hasattr(item, "callspec"):
+            if item.path == pyfuncitem.path and _arguments(item) == names:
                 started[item.nodeid] = config.stash[_runner].submit(item.obj(**values))
     started[pyfuncitem.nodeid].result()
     return True
+
+
+@pytest.fixture(scope="session")
+def loop_runner(runner: Runner) -> Runner:
+    """All async tests of this folder run on the loop of their servers."""
+    return runner
 
 
 @pytest.fixture(scope="session")
@@ -52,6 +59,12 @@ def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
     runner = request.config.stash[_runner] = Runner()
     yield runner
     runner.close()
+
+
+def _takes_only_the_server(item: pytest.Function) -> bool:
+    """The fixture of a server has the name of its dialect's folder: `exfe`, `exfe_once`."""
+    names = _arguments(item)
+    return len(names) == 1 and names[0].startswith(item.path.parent.name)
 
 
 def _arguments(item: pytest.Function) -> tuple[str, ...]:

@@ -6,7 +6,8 @@ import asyncio
 import json
 import os
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 from urllib.error import HTTPError
 
@@ -16,10 +17,41 @@ from py_eureka_client.http_client import HttpRequest
 from dueline.push.discovery import Instance
 from dueline.push.discovery.eureka import EurekaResolver, peers_of
 from dueline.push.discovery.eureka_http import RegistryHttp
+from tests.kit.async_tests import async_fixture
 from tests.kit.eureka import Fault, Registry
 from tests.kit.spring_app import SpringApp
 
 T = TypeVar("T")
+
+
+@asynccontextmanager
+async def looking_up(**options: int | bool) -> AsyncIterator[tuple[Registry, EurekaResolver]]:
+    """A registry and a resolver that asks it."""
+    registry = Registry()
+    await registry.start()
+    resolver = EurekaResolver(registry.url, **options)  # type: ignore[arg-type]
+    await resolver.start()
+    try:
+        yield registry, resolver
+    finally:
+        await resolver.stop()
+        await registry.stop()
+
+
+@async_fixture
+async def registry_and_resolver() -> AsyncIterator[tuple[Registry, EurekaResolver]]:
+    async with looking_up() as both:
+        yield both
+
+
+@pytest.fixture
+def registry(registry_and_resolver: tuple[Registry, EurekaResolver]) -> Registry:
+    return registry_and_resolver[0]
+
+
+@pytest.fixture
+def resolver(registry_and_resolver: tuple[Registry, EurekaResolver]) -> EurekaResolver:
+    return registry_and_resolver[1]
 
 
 def with_registry(work: Callable[[Registry, EurekaResolver], Awaitable[None]], **options: int | bool) -> None:

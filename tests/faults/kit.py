@@ -51,9 +51,9 @@ class Rig:
 
 
 @contextmanager
-def shared_servers(number: int, store_url: str) -> Iterator[Rig]:
+def shared_servers(number: int, store_url: str, runner: asyncio.Runner) -> Iterator[Rig]:
     """That many servers on one store."""
-    with short_folder() as folder, asyncio.Runner() as runner:
+    with short_folder() as folder:
         servers = [ServerProcess(folder / str(n), store_url=store_url) for n in range(number)]
 
         async def start() -> None:

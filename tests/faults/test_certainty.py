@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -61,6 +62,16 @@ class Late:
             changed[place] = f"{int(expected) - self._late_ms}:{tolerance}"
             return await self._through(key, *changed)
         return await self._through(key, *args)
+
+
+@asynccontextmanager
+async def started(server: PrivateValkey, prefix: str, **options: Any) -> AsyncIterator[ValkeyStore]:
+    store = ValkeyStore(server.url, prefix=prefix, **options)
+    await store.start()
+    try:
+        yield store
+    finally:
+        await store.stop()
 
 
 def run(server: PrivateValkey, scenario: Any, prefix: str, **options: Any) -> None:

@@ -26,9 +26,16 @@ TOGETHER = 10_000
 
 
 @pytest.fixture(scope="module")
-def rig(private_valkey: PrivateValkey) -> Iterator[Rig]:
+def loop_runner() -> Iterator[asyncio.Runner]:
+    """One event loop for all tests, because they share servers."""
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture(scope="module")
+def rig(private_valkey: PrivateValkey, loop_runner: asyncio.Runner) -> Iterator[Rig]:
     """Two servers on one store."""
-    with shared_servers(2, private_valkey.url) as rig:
+    with shared_servers(2, private_valkey.url, loop_runner) as rig:
         yield rig
 
 

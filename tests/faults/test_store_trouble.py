@@ -33,8 +33,15 @@ def own_valkey() -> Iterator[PrivateValkey]:
 
 
 @pytest.fixture(scope="module")
-def rig(own_valkey: PrivateValkey) -> Iterator[Rig]:
-    with shared_servers(1, own_valkey.url) as rig:
+def loop_runner() -> Iterator[asyncio.Runner]:
+    """One event loop for all tests, because they share servers."""
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture(scope="module")
+def rig(own_valkey: PrivateValkey, loop_runner: asyncio.Runner) -> Iterator[Rig]:
+    with shared_servers(1, own_valkey.url, loop_runner) as rig:
         yield rig
 
 

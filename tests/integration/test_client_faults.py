@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,40 @@ async def rigged(kind: type[Any], data: Path) -> AsyncIterator[Rig]:
     finally:
         await proxy.stop()
         await server.stop()
+
+
+@pytest.fixture(scope="module")
+def loop_runner() -> Iterator[asyncio.Runner]:
+    """One event loop for all tests, because they share servers."""
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture(scope="module")
+def rigs(loop_runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[type[Any]], Rig]]:
+    """One server for all tests of a kind of client, started when the first of them asks for it."""
+    stack, started = AsyncExitStack(), dict[type[Any], Rig]()
+
+    def rig_of(kind: type[Any]) -> Rig:
+        if kind not in started:
+            rig = rigged(kind, tmp_path_factory.mktemp("faults") / "data")
+            started[kind] = loop_runner.run(stack.enter_async_context(rig))
+        return started[kind]
+
+    yield rig_of
+    loop_runner.run(stack.aclose())
+
+
+@pytest.fixture
+def kind() -> type[Any]:
+    return AsyncClient
+
+
+@pytest.fixture
+def rig(kind: type[Any], rigs: Callable[[type[Any]], Rig]) -> Rig:
+    rig = rigs(kind)
+    rig.proxy.heal()
+    return rig
 
 
 @pytest.fixture(scope="module")

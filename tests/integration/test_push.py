@@ -7,7 +7,8 @@ import json
 import re
 import signal
 from base64 import b64encode
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from aiohttp import web
 from standardwebhooks import Webhook
 
 from dueline.testing.process import NotStarted, ServerProcess
+from tests.kit.async_tests import async_fixture
 from tests.kit.hook import Hook, ReceivedCall
 from tools.faults.connection import Connection
 
@@ -62,6 +64,24 @@ class Lab:
     async def attempts(self, topic: str = "t", query: str = "") -> list[dict[str, Any]]:
         _, answer = await self.ask("GET", f"/v1/topics/{topic}/push/attempts{query}")
         return answer["attempts"]
+
+
+@asynccontextmanager
+async def serving(folder: Path, *args: str, env: dict[str, str] | None = None) -> AsyncIterator[Lab]:
+    async with Hook() as hook:
+        server = ServerProcess(folder / "data", args=args, env={**ALLOW, **(env or {})})
+        await server.start()
+        try:
+            yield Lab(server, hook)
+        finally:
+            await server.stop()
+
+
+@async_fixture
+async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
+    """A server with default options; a test that needs others opens `serving(...)`."""
+    async with serving(tmp_path) as lab:
+        yield lab
 
 
 def with_lab(

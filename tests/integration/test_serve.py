@@ -9,7 +9,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,18 @@ from dueline.testing.process import DUELINE, ServerProcess, ended, free_port, ki
 from tools.faults.connection import Connection, NotSent
 
 from .served import typed
+
+
+@asynccontextmanager
+async def started(server: ServerProcess) -> AsyncIterator[tuple[ServerProcess, Connection]]:
+    """The server, started, and a connection to it."""
+    await server.start()
+    connection = Connection(*server.address)
+    try:
+        yield server, connection
+    finally:
+        connection.close()
+        await server.stop()
 
 
 def serving(server: ServerProcess, check: Callable[[ServerProcess, Connection], Awaitable[Any]]) -> Any:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,32 @@ from tools.faults.connection import Connection
 
 WITHIN_S = 30.0
 
+Heard = Callable[[str], Awaitable[dict[str, Any]]]
+Logged = Callable[[], list[dict[str, Any]]]
 Check = Callable[[Connection, redis.asyncio.Redis, Callable[[str], Awaitable[dict[str, Any]]]], Awaitable[None]]
+
+
+@asynccontextmanager
+async def serving(tmp_path: Path, **env: str) -> AsyncIterator[tuple[Connection, redis.asyncio.Redis, Heard, Logged]]:
+    """A server on a store of its own. `heard` waits for an event; `logged` is all that the server has logged."""
+    with PrivateValkey() as valkey:
+        server = ServerProcess(tmp_path, store_url=valkey.url, env=env)
+        store = redis.asyncio.Redis.from_url(valkey.url)
+        await server.start()
+        connection = Connection(*server.address)
+
+        async def heard(event: str) -> dict[str, Any]:
+            async with asyncio.timeout(WITHIN_S):
+                while not (found := [line for line in logged(server) if line["event"] == event]):  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            return found[0]
+
+        try:
+            yield connection, store, heard, lambda: logged(server)
+        finally:
+            connection.close()
+            await store.aclose()
+            await server.stop()
 
 
 def served(tmp_path: Path, check: Check, **env: str) -> list[dict[str, Any]]:

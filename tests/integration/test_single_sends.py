@@ -10,7 +10,8 @@ import os
 import signal
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -144,6 +145,22 @@ def test_threads_that_meet_go_both_ways_and_every_job_is_there_once(valkey: Priv
         assert set(ways) == {"stored", "left"}
         versions = {queue.get("t", f"{number}-{n}").version for number in range(8) for n in range(50)}
         assert len(versions) == 400
+
+
+@asynccontextmanager
+async def proxied(valkey: PrivateValkey) -> AsyncIterator[tuple[FaultProxy, SyncQueue]]:
+    """A queue whose store is behind a proxy."""
+    with short_folder() as folder:
+        proxy = FaultProxy(Path(valkey.url.removeprefix("unix://")), folder / "p.sock")
+        await proxy.start()
+        try:
+            with SyncQueue(f"unix://{folder}/p.sock", namespace=folder.name) as queue:
+                await asyncio.to_thread(queue.send, "t", 0, id="first")
+                await asyncio.to_thread(queue.send, "t", 0, id="second")
+                yield proxy, queue
+                await asyncio.to_thread(queue.close)
+        finally:
+            await proxy.stop()
 
 
 def through_a_proxy(valkey: PrivateValkey, play: Any) -> None:

@@ -1,9 +1,7 @@
-"""Session fixtures for the private stores, and a runner for `async def` tests; conftests import what they want."""
+"""Session fixtures for the private stores, and beds on them; conftests import what they want."""
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,22 +33,3 @@ def make_bed(kind: str, request: pytest.FixtureRequest, **options: Any) -> Bed:
         return memory_bed()
     server = request.getfixturevalue("private_cluster" if kind == "cluster" else "private_valkey")
     return valkey_bed(kind, server.url, **options)
-
-
-def run_coroutine_test(function: Any, arguments: dict[str, Any]) -> bool:
-    """Run an `async def` test in a loop of its own, with its beds open around it. False: it is an ordinary test."""
-    if not inspect.iscoroutinefunction(function):
-        return False
-
-    async def run() -> None:
-        beds = [value for value in arguments.values() if isinstance(value, Bed)]
-        for bed in beds:
-            await bed.__aenter__()
-        try:
-            await function(**arguments)
-        finally:
-            for bed in beds:
-                await bed.__aexit__(None, None, None)
-
-    asyncio.run(run())
-    return True

@@ -120,6 +120,9 @@ class Site:
             await self.left.wait()
 
 
+OpenSite = Callable[..., contextlib.AbstractAsyncContextManager[Site]]
+
+
 @contextlib.asynccontextmanager
 async def site(
     limits: FrontLimits = FrontLimits(),

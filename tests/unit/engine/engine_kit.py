@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 from msgspec.structs import replace
@@ -18,7 +19,7 @@ from dueline.store.memory import MemoryStore
 from dueline.testing.clock import VirtualClock
 from dueline.testing.timer import VirtualTimer, settled
 
-__all__ = ["NS", "ToldStore", "VirtualTimer", "World", "ids", "run", "settled"]
+__all__ = ["NS", "ToldStore", "VirtualTimer", "World", "ids", "run", "running", "settled"]
 
 NS = "default"
 
@@ -63,10 +64,10 @@ class ToldStore(MemoryStore):
 class World:
     """One engine, its store and its time."""
 
-    def __init__(self, limits: Limits = Limits(), **options: Any) -> None:
+    def __init__(self, limits: Limits = Limits(), store: type[ToldStore] = ToldStore, **options: Any) -> None:
         self.clock = VirtualClock()
         self.timer = VirtualTimer(self.clock)
-        self.store = ToldStore(self.clock)
+        self.store = store(self.clock)
         self.engine = Engine(self.store, limits, timer=self.timer, **options)
 
     async def send(self, topic: str, id: str, delay_ms: int | None = None, **options: Any) -> int:
@@ -82,6 +83,18 @@ class World:
 
     async def advance(self, by_ms: int) -> None:
         await self.timer.advance(by_ms)
+
+
+@asynccontextmanager
+async def running(**options: Any) -> AsyncIterator[World]:
+    """A world whose engine is stopped whatever happens."""
+    world = World(**options)
+    try:
+        yield world
+    finally:
+        if world.store.gate is not None:
+            world.store.gate.set()
+        await world.engine.stop()
 
 
 def run(test: Callable[[World], Coroutine[Any, Any, None]], **options: Any) -> None:

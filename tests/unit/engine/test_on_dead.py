@@ -157,22 +157,8 @@ class ForgetfulStore(ToldStore):
         return await super().list(partition, query)
 
 
-def forgetful() -> World:
-    world = World()
-    world.store = ForgetfulStore(world.clock)
-    world.engine = Engine(world.store, timer=world.timer)
-    return world
-
-
 def run_forgetful(test: Any) -> None:
-    async def body(unused: World) -> None:
-        world = forgetful()
-        try:
-            await test(world)
-        finally:
-            await world.engine.stop()
-
-    run(body)
+    run(test, store=ForgetfulStore)
 
 
 def test_a_crash_between_the_send_and_the_purge_doubles_nothing() -> None:

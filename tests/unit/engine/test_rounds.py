@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -33,6 +34,18 @@ class Work:
         if isinstance(said, Exception):
             raise said
         return said
+
+
+@asynccontextmanager
+async def running(work: Work) -> AsyncIterator[None]:
+    """Nothing may be left over at the end, neither a task nor a timer."""
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: work.complaints.append(context))
+    try:
+        yield
+    finally:
+        await work.rounds.stop()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert work.timer.sleeping == []
 
 
 def run(work: Work, test: Callable[[], Coroutine[Any, Any, None]]) -> None:

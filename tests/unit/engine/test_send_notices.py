@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import Any
 
 import pytest
@@ -17,6 +17,16 @@ from dueline.server.send_notices import SendNotices
 from dueline.telemetry.notices import Notices
 
 Lines = list[MutableMapping[str, Any]]
+
+
+@pytest.fixture
+def partitions(world: World) -> Iterator[Lines]:
+    """The lines that are logged about the sends of the world."""
+    with capture_logs() as lines:
+        notices = SendNotices(world.engine, Notices("dueline.server", world.timer.time), world.timer)
+        world.engine.watch_sends(notices)
+        yield lines
+        notices.stop()
 
 
 def watched(test: Callable[[World, Lines], Awaitable[None]]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from dueline.engine.commands import Send
@@ -176,6 +177,22 @@ class World:
 
     async def advance(self, by_ms: int) -> None:
         await self.timer.advance(by_ms)
+
+
+@asynccontextmanager
+async def running(**options: Any) -> AsyncIterator[World]:
+    """A started world. At its end no task may be left over and no error unseen."""
+    world = World(**options)
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: world.complaints.append(context))
+    try:
+        await world.start()
+        yield world
+    finally:
+        for process in world.processes:
+            await process.stop()
+    rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    assert not rest
+    assert not world.complaints, world.complaints
 
 
 def run(test: Callable[[World], Coroutine[Any, Any, None]], **options: Any) -> None:

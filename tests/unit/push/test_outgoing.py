@@ -14,12 +14,18 @@ import uvloop
 
 from dueline.push.egress import Egress
 from dueline.push.outgoing import EXCERPT_BYTES, READ_BYTES, Answer, Call, CallFailed, Outgoing, plain_socket
+from tests.kit.async_tests import LoopFactory
 
 from .egress_kit import Recorder, Table, Talk, calling, failing, saying, serving
 
 LOOPBACK = Egress(["127.0.0.0/8"])
 T = TypeVar("T")
 Run = Callable[[Awaitable[T]], T]
+
+
+@pytest.fixture(params=[None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def loop_factory(request: pytest.FixtureRequest) -> LoopFactory | None:
+    return request.param
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])

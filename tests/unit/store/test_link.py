@@ -9,6 +9,13 @@ import pytest
 import uvloop
 
 from dueline.store.valkey.link import LinkLost, SingleLink
+from tests.kit.async_tests import LoopFactory
+
+
+@pytest.fixture
+def loop_factory() -> LoopFactory:
+    """The loop that `dueline serve` uses."""
+    return uvloop.new_event_loop
 
 
 @pytest.mark.parametrize("how", ["closed under it", "gone"])

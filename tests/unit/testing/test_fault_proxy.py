@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from dueline.testing.clock import VirtualClock
+from tests.kit.async_tests import async_fixture
 from tools.faults.connection import Connection, NoAnswer, NotSent
 from tools.faults.proxy import Cut, FaultProxy
 
@@ -34,6 +35,21 @@ class Upper:
                 writer.write(line.upper())
         self.lost.set()
         writer.close()
+
+
+@async_fixture
+async def upper(tmp_path: Path) -> AsyncIterator[Upper]:
+    async with Upper(tmp_path / "up.sock") as upper:
+        yield upper
+
+
+@async_fixture
+async def proxy(upper: Upper, tmp_path: Path) -> AsyncIterator[FaultProxy]:
+    proxy = FaultProxy(upper.path, tmp_path / "proxy.sock")
+    await proxy.start()
+    yield proxy
+    await proxy.stop()
+    await proxy.stop()
 
 
 def with_proxy(tmp_path: Path, steps: Callable[[Upper, FaultProxy], Awaitable[None]]) -> None:

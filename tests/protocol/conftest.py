@@ -1,0 +1,31 @@
+"""Every test of a site runs on a fresh front, twice: its handlers answer in a task, and without one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+
+import pytest
+import uvloop
+
+from tests.kit.async_tests import LoopFactory, async_fixture
+
+from . import kit
+
+
+@pytest.fixture
+def loop_factory() -> LoopFactory:
+    """The loop that `dueline serve` uses."""
+    return uvloop.new_event_loop
+
+
+@pytest.fixture(params=[False, True], ids=["in a task", "without a task"])
+def open_site(request: pytest.FixtureRequest) -> kit.OpenSite:
+    """Opens a site with options: `async with open_site(FrontLimits(...)) as site`."""
+    return partial(kit.site, taskless=request.param)
+
+
+@async_fixture
+async def site(open_site: kit.OpenSite) -> AsyncIterator[kit.Site]:
+    async with open_site() as site:
+        yield site

@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from tests.kit.async_tests import async_fixture
+
+from .push_kit import World, running
+
+
+@async_fixture
+async def world() -> AsyncIterator[World]:
+    """One process with default options; a test that needs others opens `running(...)`."""
+    async with running() as world:
+        yield world
