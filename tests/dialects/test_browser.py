@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -93,97 +92,80 @@ def own(port: int) -> list[dict[str, str]]:
     ]
 
 
-def test_every_route_of_every_dialect_refuses_pages_from_elsewhere_and_answers_the_rest(
-    running: Served, runner: Runner
-) -> None:
-    async def scenario() -> None:
-        port = running.server.port
-        for method, path, route in routes():
-            for headers in foreign(port):
-                answer = await ask(running, method, path, **headers)
-                assert answer.status == 403, (method, path, headers, answer)
-                if method != "HEAD":
-                    assert answer.json()["error"]["code"] == "forbidden", (method, path, headers)
-                    assert "server." in answer.json()["error"]["message"] or route.browser is Browser.REFUSED
-                assert "access-control-allow-origin" not in answer.headers
-            for headers in own(port):
-                if route.browser is Browser.REFUSED and any(name in headers for name in ("Origin", "Sec-Fetch-Site")):
-                    continue
-                answer = await ask(running, method, path, **headers)
-                assert answer.status != 403, (method, path, headers, answer)
-
+async def test_every_route_of_every_dialect_refuses_pages_from_elsewhere_and_answers_the_rest(running: Served) -> None:
     assert {route.name.split("_")[0] for _, _, route in routes()} >= {"camellia", "ouqiang", "youzan", "spring", "exfe"}
-    runner.run(scenario())
+    port = running.server.port
+    for method, path, route in routes():
+        for headers in foreign(port):
+            answer = await ask(running, method, path, **headers)
+            assert answer.status == 403, (method, path, headers, answer)
+            if method != "HEAD":
+                assert answer.json()["error"]["code"] == "forbidden", (method, path, headers)
+                assert "server." in answer.json()["error"]["message"] or route.browser is Browser.REFUSED
+            assert "access-control-allow-origin" not in answer.headers
+        for headers in own(port):
+            if route.browser is Browser.REFUSED and any(name in headers for name in ("Origin", "Sec-Fetch-Site")):
+                continue
+            answer = await ask(running, method, path, **headers)
+            assert answer.status != 403, (method, path, headers, answer)
 
 
-def test_a_refused_send_stores_nothing_in_any_dialect(tmp_path: Path) -> None:
+async def test_a_refused_send_stores_nothing_in_any_dialect(tmp_path: Path) -> None:
     async def topics(running: Served, namespace: str) -> list[str]:
         answer = await ask(running, "GET", "/v1/topics", **{"Dueline-Namespace": namespace})
         return [topic["topic"] for topic in answer.json()["topics"]]
 
-    async def scenario() -> None:
-        async with served(tmp_path) as running:
-            for method, path, body, kind in SENDS.values():
-                for headers in foreign(running.server.port):
-                    answer = await ask(running, method, path, body, **kind, **headers)
-                    assert answer.status == 403, (path, headers, answer)
-            assert {name: await topics(running, name) for name in SENDS} == {name: [] for name in SENDS}
-            for method, path, body, kind in SENDS.values():
-                answer = await ask(running, method, path, body, **kind)
-                assert answer.status in (200, 201), (path, answer)
-            for name in SENDS:
-                assert await topics(running, name) != [], name
-
-    asyncio.run(scenario())
+    async with served(tmp_path) as running:
+        for method, path, body, kind in SENDS.values():
+            for headers in foreign(running.server.port):
+                answer = await ask(running, method, path, body, **kind, **headers)
+                assert answer.status == 403, (path, headers, answer)
+        assert {name: await topics(running, name) for name in SENDS} == {name: [] for name in SENDS}
+        for method, path, body, kind in SENDS.values():
+            answer = await ask(running, method, path, body, **kind)
+            assert answer.status in (200, 201), (path, answer)
+        for name in SENDS:
+            assert await topics(running, name) != [], name
 
 
-def test_no_get_of_a_browser_takes_a_server_offline(running: Served, runner: Runner) -> None:
+async def test_no_get_of_a_browser_takes_a_server_offline(running: Served) -> None:
     async def status(running: Served) -> int:
         return (await ask(running, "GET", "/camellia/health/status")).status
 
-    async def scenario() -> None:
-        browsers = [*foreign(running.server.port), *own(running.server.port)[-2:], {"Referer": "http://x.example/"}]
-        for headers in browsers:
-            answer = await ask(running, "GET", "/camellia/health/offline", **headers)
-            assert (answer.status, await status(running)) == (403, 200), headers
-        await ask(running, "GET", "/camellia/health/offline")
-        assert await status(running) == 500
-        for headers in browsers:
-            answer = await ask(running, "GET", "/camellia/health/online", **headers)
-            assert (answer.status, await status(running)) == (403, 500), headers
-        await ask(running, "GET", "/camellia/health/online")
-        assert await status(running) == 200
-
-    runner.run(scenario())
+    browsers = [*foreign(running.server.port), *own(running.server.port)[-2:], {"Referer": "http://x.example/"}]
+    for headers in browsers:
+        answer = await ask(running, "GET", "/camellia/health/offline", **headers)
+        assert (answer.status, await status(running)) == (403, 200), headers
+    await ask(running, "GET", "/camellia/health/offline")
+    assert await status(running) == 500
+    for headers in browsers:
+        answer = await ask(running, "GET", "/camellia/health/online", **headers)
+        assert (answer.status, await status(running)) == (403, 500), headers
+    await ask(running, "GET", "/camellia/health/online")
+    assert await status(running) == 200
 
 
-def test_configured_names_and_origins_are_answered(tmp_path: Path) -> None:
+async def test_configured_names_and_origins_are_answered(tmp_path: Path) -> None:
     env = {"DUELINE_SERVER__HOSTS": "queue.corp", "DUELINE_SERVER__ORIGINS": "https://shop.example"}
 
-    async def scenario() -> None:
-        async with served(tmp_path, **env) as running:
-            for method, path, body, kind in SENDS.values():
-                for headers in ({"Host": "queue.corp"}, {"Origin": "https://shop.example"}):
-                    answer = await ask(running, method, path, body, **kind, **headers)
-                    assert answer.status in (200, 201), (path, headers, answer)
-                answer = await ask(running, method, path, body, **kind, Host="other.corp")
-                assert answer.status == 403
-                assert "server.hosts" in answer.body.decode()
-
-    asyncio.run(scenario())
+    async with served(tmp_path, **env) as running:
+        for method, path, body, kind in SENDS.values():
+            for headers in ({"Host": "queue.corp"}, {"Origin": "https://shop.example"}):
+                answer = await ask(running, method, path, body, **kind, **headers)
+                assert answer.status in (200, 201), (path, headers, answer)
+            answer = await ask(running, method, path, body, **kind, Host="other.corp")
+            assert answer.status == 403
+            assert "server.hosts" in answer.body.decode()
 
 
 @pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
-def test_the_native_api_takes_no_body_that_a_form_could_send(running: Served, runner: Runner, kind: str | None) -> None:
+async def test_the_native_api_takes_no_body_that_a_form_could_send(running: Served, kind: str | None) -> None:
     headers = {} if kind is None else {"Content-Type": kind}
 
-    async def scenario() -> None:
-        for method, path, route in routes():
-            if path.startswith("/v1/") and method in ("POST", "PUT", "PATCH"):
-                answer = await ask(running, method, path, b"{}", **headers)
-                code = answer.json()["error"]["code"]
-                assert (answer.status, code) == (415, "unsupported_media_type"), route.name
-                accepted = await ask(running, method, path, b"{}", **JSON)
-                assert accepted.status != 415, route.name
-
-    runner.run(scenario())
+    for method, path, route in routes():
+        if path.startswith("/v1/") and method in ("POST", "PUT", "PATCH"):
+            answer = await ask(running, method, path, b"{}", **headers)
+            code = answer.json()["error"]["code"]
+            assert (answer.status, code) == (415, "unsupported_media_type"), route.name
+            accepted = await ask(running, method, path, b"{}", **JSON)
+            assert accepted.status != 415, route.name

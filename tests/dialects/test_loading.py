@@ -11,7 +11,7 @@ from typing import Any
 from dueline.testing.process import ServerProcess, free_port
 
 from ..kit.valkey import PrivateValkey
-from .kit import Answer, Client, Runner
+from .kit import Answer, Client
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 Call = tuple[str, bytes, Mapping[str, str]]
@@ -66,16 +66,13 @@ class Starting:
         return await self.client().ask("POST", path, body, headers), time.monotonic() - began_s
 
 
-def test_polls_are_refused_a_second_later_and_sends_at_once(runner: Runner, tmp_path: Path) -> None:
-    async def life() -> list[tuple[Answer, float]]:
-        async with Starting(tmp_path) as one:
-            polling = asyncio.gather(*(one.timed(call) for call in POLLS.values()))
-            sent = await asyncio.gather(*(one.timed(call) for call in SENDS.values()))
-            assert not polling.done(), "a send waits for nothing"
-            assert [b"starting" in answer.body for answer, _ in sent] == [True] * len(SENDS)
-            return await polling
-
-    found = dict(zip(POLLS, runner.run(life()), strict=True))
+async def test_polls_are_refused_a_second_later_and_sends_at_once(tmp_path: Path) -> None:
+    async with Starting(tmp_path) as one:
+        polling = asyncio.gather(*(one.timed(call) for call in POLLS.values()))
+        sent = await asyncio.gather(*(one.timed(call) for call in SENDS.values()))
+        assert not polling.done(), "a send waits for nothing"
+        assert [b"starting" in answer.body for answer, _ in sent] == [True] * len(SENDS)
+        found = dict(zip(POLLS, await polling, strict=True))
     assert {
         name: (answer.status, b"starting" in answer.body, seconds >= 0.99) for name, (answer, seconds) in found.items()
     } == {
@@ -86,21 +83,18 @@ def test_polls_are_refused_a_second_later_and_sends_at_once(runner: Runner, tmp_
     }
 
 
-def test_polls_that_are_asked_over_the_start_get_their_jobs(runner: Runner, tmp_path: Path) -> None:
-    async def life() -> Any:
-        async with Starting(tmp_path) as one:
-            worker = one.client()
+async def test_polls_that_are_asked_over_the_start_get_their_jobs(tmp_path: Path) -> None:
+    async with Starting(tmp_path) as one:
+        worker = one.client()
 
-            async def popped() -> Any:
-                while (found := (await worker.ask("POST", "/pop", b'{"topic":"t"}')).json())["data"] is None:
-                    assert "starting" in found["message"]
-                return found["data"]
+        async def popped() -> Any:
+            while (found := (await worker.ask("POST", "/pop", b'{"topic":"t"}')).json())["data"] is None:
+                assert "starting" in found["message"]
+            return found["data"]
 
-            popping = asyncio.create_task(popped())
-            await asyncio.to_thread(one.store.start)
-            assert one.start is not None
-            await one.start
-            assert (await one.timed(SENDS["ouqiang"]))[0].json()["code"] == 0
-            return await popping
-
-    assert runner.run(life()) == {"id": "i", "body": ""}
+        popping = asyncio.create_task(popped())
+        await asyncio.to_thread(one.store.start)
+        assert one.start is not None
+        await one.start
+        assert (await one.timed(SENDS["ouqiang"]))[0].json()["code"] == 0
+        assert await popping == {"id": "i", "body": ""}

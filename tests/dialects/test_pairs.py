@@ -190,81 +190,62 @@ def test_a_job_sent_in_one_dialect_is_consumed_and_withdrawn_in_another(
 
 
 @pytest.mark.parametrize("consumer", ["camellia", "ouqiang", "youzan"])
-def test_a_string_dialect_shows_json_as_its_text_and_bytes_as_base64(
-    runner: Runner, shared: Served, consumer: str
-) -> None:
-    async def life() -> None:
-        native, other, topic = NativeSpeaker(shared), SPEAKERS[consumer](shared), f"kinds-{consumer}"
-        for number, (given, shown) in enumerate(
-            (
-                ('"body": {"a": [1.0, "é"]}', '{"a": [1.0, "é"]}'),
-                ('"body": "plain"', '"plain"'),
-                ('"body_base64": "AP8="', base64.b64encode(b"\0\xff").decode()),
-            )
-        ):
-            id = f"{topic}-{number}"
-            await native.ask("POST", f"/v1/topics/{topic}/jobs", f'{{"id": "{id}", {given}}}'.encode())
-            assert await other.pull(topic) == (id, shown)
-            await other.end(topic, id)
-
-    runner.run(life())
+async def test_a_string_dialect_shows_json_as_its_text_and_bytes_as_base64(shared: Served, consumer: str) -> None:
+    native, other, topic = NativeSpeaker(shared), SPEAKERS[consumer](shared), f"kinds-{consumer}"
+    for number, (given, shown) in enumerate(
+        (
+            ('"body": {"a": [1.0, "é"]}', '{"a": [1.0, "é"]}'),
+            ('"body": "plain"', '"plain"'),
+            ('"body_base64": "AP8="', base64.b64encode(b"\0\xff").decode()),
+        )
+    ):
+        id = f"{topic}-{number}"
+        await native.ask("POST", f"/v1/topics/{topic}/jobs", f'{{"id": "{id}", {given}}}'.encode())
+        assert await other.pull(topic) == (id, shown)
+        await other.end(topic, id)
 
 
 @pytest.mark.parametrize("consumer", ["camellia", "ouqiang", "youzan"])
-def test_a_string_dialect_shows_the_items_of_a_group_as_one_json_array(
-    runner: Runner, shared: Served, consumer: str
-) -> None:
-    async def life() -> None:
-        native, other, topic = NativeSpeaker(shared), SPEAKERS[consumer](shared), f"groups-{consumer}"
-        merge = '"merge": {"key": "k", "max_items": 3}, "delay": "1h"'
-        for given in ('"body": {"a": [1.0, "é"]}', '"body": "plain"', '"body_base64": "AP8="'):
-            sent = await native.ask("POST", f"/v1/topics/{topic}/jobs", f"{{{merge}, {given}}}".encode())
-        assert await other.pull(topic) == (sent["id"], '[{"a": [1.0, "é"]},"plain",{"body_base64":"AP8="}]')
-        await other.end(topic, sent["id"])
-        assert await native.seen(topic, sent["id"]) == "done"
-
-    runner.run(life())
+async def test_a_string_dialect_shows_the_items_of_a_group_as_one_json_array(shared: Served, consumer: str) -> None:
+    native, other, topic = NativeSpeaker(shared), SPEAKERS[consumer](shared), f"groups-{consumer}"
+    merge = '"merge": {"key": "k", "max_items": 3}, "delay": "1h"'
+    for given in ('"body": {"a": [1.0, "é"]}', '"body": "plain"', '"body_base64": "AP8="'):
+        sent = await native.ask("POST", f"/v1/topics/{topic}/jobs", f"{{{merge}, {given}}}".encode())
+    assert await other.pull(topic) == (sent["id"], '[{"a": [1.0, "é"]},"plain",{"body_base64":"AP8="}]')
+    await other.end(topic, sent["id"])
+    assert await native.seen(topic, sent["id"]) == "done"
 
 
-def test_a_native_pull_shows_a_text_as_a_json_string(runner: Runner, shared: Served) -> None:
-    async def life() -> None:
-        native, topic = NativeSpeaker(shared), "texts"
-        for name in ("camellia", "ouqiang", "youzan"):
-            await SPEAKERS[name](shared).send(topic, f"text-{name}", TEXT)
-            assert await native.pull(topic) == (f"text-{name}", TEXT)
-
-    runner.run(life())
+async def test_a_native_pull_shows_a_text_as_a_json_string(shared: Served) -> None:
+    native, topic = NativeSpeaker(shared), "texts"
+    for name in ("camellia", "ouqiang", "youzan"):
+        await SPEAKERS[name](shared).send(topic, f"text-{name}", TEXT)
+        assert await native.pull(topic) == (f"text-{name}", TEXT)
 
 
 @pytest.mark.parametrize(("sender", "max_attempts"), [("camellia", 11), ("ouqiang", None), ("youzan", None)])
-def test_a_job_of_a_dialect_without_a_retry_policy_is_tried_again_at_once_whatever_its_topic_says(
-    runner: Runner, shared: Served, sender: str, max_attempts: int | None
+async def test_a_job_of_a_dialect_without_a_retry_policy_is_tried_again_at_once_whatever_its_topic_says(
+    shared: Served, sender: str, max_attempts: int | None
 ) -> None:
-    async def life() -> None:
-        native, topic = NativeSpeaker(shared), f"again-{sender}"
-        await native.ask("PUT", f"/v1/topics/{topic}", {"retry": {"ladder": ["1h"]}, "max_attempts": 2})
-        await SPEAKERS[sender](shared).send(topic, topic, TEXT)
-        await native.pull(topic)
-        job = await native.ask("GET", f"/v1/topics/{topic}/jobs/{topic}")
-        assert (job["retry"], job["max_attempts"]) == ("none", max_attempts)
-        await native.ask("POST", f"/v1/topics/{topic}/release", {"jobs": [{"id": topic, "lease": native.lease}]})
-        assert await native.pull(topic) == (topic, TEXT)
-
-    runner.run(life())
+    native, topic = NativeSpeaker(shared), f"again-{sender}"
+    await native.ask("PUT", f"/v1/topics/{topic}", {"retry": {"ladder": ["1h"]}, "max_attempts": 2})
+    await SPEAKERS[sender](shared).send(topic, topic, TEXT)
+    await native.pull(topic)
+    job = await native.ask("GET", f"/v1/topics/{topic}/jobs/{topic}")
+    assert (job["retry"], job["max_attempts"]) == ("none", max_attempts)
+    await native.ask("POST", f"/v1/topics/{topic}/release", {"jobs": [{"id": topic, "lease": native.lease}]})
+    assert await native.pull(topic) == (topic, TEXT)
 
 
-def test_ids_of_the_shared_namespace_are_unique_over_all_topics(runner: Runner, shared: Served) -> None:
-    async def life() -> None:
-        native, ouqiang = NativeSpeaker(shared), OuqiangSpeaker(shared)
-        await native.send("here", "namespace_ids", TEXT)
-        taken = await native.client.ask(
-            "POST", "/v1/topics/there/jobs", b'{"id":"namespace_ids","body":1}', {"Content-Type": "application/json"}
-        )
-        assert (taken.status, taken.json()["error"]["code"]) == (409, "id_exists")
-        await ouqiang.send("there", "namespace_ids", "moved")
-        assert (await native.seen("here", "namespace_ids"), await native.seen("there", "namespace_ids")) == (
-            None,
-            "scheduled",
-        )
-
-    runner.run(life())
+async def test_ids_of_the_shared_namespace_are_unique_over_all_topics(shared: Served) -> None:
+    native, ouqiang = NativeSpeaker(shared), OuqiangSpeaker(shared)
+    await native.send("here", "namespace_ids", TEXT)
+    taken = await native.client.ask(
+        "POST", "/v1/topics/there/jobs", b'{"id":"namespace_ids","body":1}', {"Content-Type": "application/json"}
+    )
+    assert (taken.status, taken.json()["error"]["code"]) == (409, "id_exists")
+    await ouqiang.send("there", "namespace_ids", "moved")
+    assert (await native.seen("here", "namespace_ids"), await native.seen("there", "namespace_ids")) == (
+        None,
+        "scheduled",
+    )

@@ -46,93 +46,81 @@ async def ask(port: int, method: str, path: str, body: bytes = b"", headers: dic
         client.close()
 
 
-def test_ouqiang_redirects_to_the_clean_path_and_finds_nothing_behind_a_slash(site: Site, runner: Runner) -> None:
-    async def scenario(port: int) -> None:
-        for path, clean in (
-            ("//push", "/push"),
-            ("///pop", "/pop"),
-            ("/./get?a=//b", "/get?a=//b"),
-            ("/x/../push", "/push"),
-        ):
-            for method in ("POST", "PUT"):
-                answer = await ask(port, method, path, b'{"topic":"t","id":"1","delay":9,"ttr":9}')
-                assert (answer.status, answer.headers["location"], answer.body) == (301, clean, b""), path
-            page = await ask(port, "GET", path)
-            assert (page.status, page.headers["location"]) == (301, clean)
-            assert page.body == f'<a href="{clean}">Moved Permanently</a>.\n\n'.encode()
-        assert (await ask(port, "POST", "/push/", b"{}")).status == 404
-        assert (await ask(port, "POST", "/get", b'{"id":"1"}')).json()["data"] is None, "a redirect does nothing"
-        unknown = await ask(port, "POST", "/push//")
-        if site.alone:
-            assert (unknown.status, unknown.headers["location"]) == (301, "/push/")
-            assert (await ask(port, "GET", "//nothing")).headers["location"] == "/nothing"
-            assert (await ask(port, "GET", "//\\evil.example")).headers["location"] == "/%5Cevil.example"
-        else:
-            assert unknown.status == 404, "elsewhere the path may be anybody's"
-            assert (await ask(port, "GET", "//docs")).status == 404
-
-    runner.run(scenario(site.ports["ouqiang"]))
+async def test_ouqiang_redirects_to_the_clean_path_and_finds_nothing_behind_a_slash(site: Site) -> None:
+    port = site.ports["ouqiang"]
+    for path, clean in (
+        ("//push", "/push"),
+        ("///pop", "/pop"),
+        ("/./get?a=//b", "/get?a=//b"),
+        ("/x/../push", "/push"),
+    ):
+        for method in ("POST", "PUT"):
+            answer = await ask(port, method, path, b'{"topic":"t","id":"1","delay":9,"ttr":9}')
+            assert (answer.status, answer.headers["location"], answer.body) == (301, clean, b""), path
+        page = await ask(port, "GET", path)
+        assert (page.status, page.headers["location"]) == (301, clean)
+        assert page.body == f'<a href="{clean}">Moved Permanently</a>.\n\n'.encode()
+    assert (await ask(port, "POST", "/push/", b"{}")).status == 404
+    assert (await ask(port, "POST", "/get", b'{"id":"1"}')).json()["data"] is None, "a redirect does nothing"
+    unknown = await ask(port, "POST", "/push//")
+    if site.alone:
+        assert (unknown.status, unknown.headers["location"]) == (301, "/push/")
+        assert (await ask(port, "GET", "//nothing")).headers["location"] == "/nothing"
+        assert (await ask(port, "GET", "//\\evil.example")).headers["location"] == "/%5Cevil.example"
+    else:
+        assert unknown.status == 404, "elsewhere the path may be anybody's"
+        assert (await ask(port, "GET", "//docs")).status == 404
 
 
-def test_spring_takes_doubled_slashes_and_one_at_the_end(site: Site, runner: Runner) -> None:
-    async def scenario(port: int) -> None:
-        for number, path in enumerate(("/job/add", "/job/add/", "//job//add", "/job///add//")):
-            job = f'{{"taskId":"{number}","taskType":"t{number}","appName":"a","delayTime":9999999999999}}'
-            added = await ask(port, "POST", path, job.encode(), JSON)
-            assert (added.status, added.body) == (200, b""), path
-            assert (await ask(port, "GET", path)).status == 405, path
-        for path in ("/task/type/list", "/task/type/list/", "//task/type//list"):
-            assert sorted((await ask(port, "GET", path)).json()) == [f"a-t{number}" for number in range(4)], path
-        missing = await ask(port, "GET", "//task//nothing/")
-        assert missing.status == 404
-        assert "timestamp" in missing.json() if site.alone else "error" in missing.json()
-
-    runner.run(scenario(site.ports["spring"]))
+async def test_spring_takes_doubled_slashes_and_one_at_the_end(site: Site) -> None:
+    port = site.ports["spring"]
+    for number, path in enumerate(("/job/add", "/job/add/", "//job//add", "/job///add//")):
+        job = f'{{"taskId":"{number}","taskType":"t{number}","appName":"a","delayTime":9999999999999}}'
+        added = await ask(port, "POST", path, job.encode(), JSON)
+        assert (added.status, added.body) == (200, b""), path
+        assert (await ask(port, "GET", path)).status == 405, path
+    for path in ("/task/type/list", "/task/type/list/", "//task/type//list"):
+        assert sorted((await ask(port, "GET", path)).json()) == [f"a-t{number}" for number in range(4)], path
+    missing = await ask(port, "GET", "//task//nothing/")
+    assert missing.status == 404
+    assert "timestamp" in missing.json() if site.alone else "error" in missing.json()
 
 
-def test_camellia_knows_each_path_in_one_spelling(site: Site, runner: Runner) -> None:
-    async def scenario(port: int) -> None:
-        form = b"topic=t&msg=m&delayMillis=9999"
-        path = "/camellia/delayQueue/sendMsg"
-        for other in (path + "/", "/" + path, "/camellia//delayQueue/sendMsg", path + "//"):
-            answer = await ask(port, "POST", other, form, FORM)
-            assert answer.status == 404, other
-        assert (await ask(port, "POST", path, form, FORM)).json()["code"] == 200
-
-    runner.run(scenario(site.ports["camellia"]))
+async def test_camellia_knows_each_path_in_one_spelling(site: Site) -> None:
+    port = site.ports["camellia"]
+    form = b"topic=t&msg=m&delayMillis=9999"
+    path = "/camellia/delayQueue/sendMsg"
+    for other in (path + "/", "/" + path, "/camellia//delayQueue/sendMsg", path + "//"):
+        answer = await ask(port, "POST", other, form, FORM)
+        assert answer.status == 404, other
+    assert (await ask(port, "POST", path, form, FORM)).json()["code"] == 200
 
 
-def test_exfe_takes_a_slash_behind_the_method_as_part_of_the_service(site: Site, runner: Runner) -> None:
-    async def scenario(port: int) -> None:
-        for path in (f"//v3/queue/k/POST/{SERVICE}", f"/v3//queue/k/POST/{SERVICE}", f"/v3/queue//POST/{SERVICE}",
-                     f"/v3/queue/k//{SERVICE}", "/v3/queue/k/POST/", "/v3/queue/k/POST"):  # fmt: skip
-            answer = await ask(port, "POST", path + "?ontime=9999999999", b"1")
-            assert answer.status == 404, path
-        for service, at in ((f"/{SERVICE}", 0), (f"{SERVICE}/", len(SERVICE))):
-            answer = await ask(port, "POST", f"/v3/queue/k/POST/{service}?ontime=9999999999", b"1")
-            told = f"service({service}) invalid: illegal base64 data at input byte {at}\n"
-            assert (answer.status, answer.body.decode()) == (400, told)
-
-    runner.run(scenario(site.ports["exfe"]))
+async def test_exfe_takes_a_slash_behind_the_method_as_part_of_the_service(site: Site) -> None:
+    port = site.ports["exfe"]
+    for path in (f"//v3/queue/k/POST/{SERVICE}", f"/v3//queue/k/POST/{SERVICE}", f"/v3/queue//POST/{SERVICE}",
+                 f"/v3/queue/k//{SERVICE}", "/v3/queue/k/POST/", "/v3/queue/k/POST"):  # fmt: skip
+        answer = await ask(port, "POST", path + "?ontime=9999999999", b"1")
+        assert answer.status == 404, path
+    for service, at in ((f"/{SERVICE}", 0), (f"{SERVICE}/", len(SERVICE))):
+        answer = await ask(port, "POST", f"/v3/queue/k/POST/{service}?ontime=9999999999", b"1")
+        told = f"service({service}) invalid: illegal base64 data at input byte {at}\n"
+        assert (answer.status, answer.body.decode()) == (400, told)
 
 
-def test_youzan_takes_one_slash_more_at_the_end(site: Site, runner: Runner) -> None:
-    async def scenario(port: int) -> None:
-        for path in ("/", "//", "/delay-queue", "/delay-queue/"):
-            answer = await ask(port, "POST", path, b'{"command":"pop","topic":"t"}')
-            assert (answer.status, answer.json()["success"]) == (200, True), path
-        for path in ("/delay-queue//", "//delay-queue", "///"):
-            assert (await ask(port, "POST", path, b'{"command":"pop","topic":"t"}')).status != 200, path
-
-    runner.run(scenario(site.ports["youzan"]))
+async def test_youzan_takes_one_slash_more_at_the_end(site: Site) -> None:
+    port = site.ports["youzan"]
+    for path in ("/", "//", "/delay-queue", "/delay-queue/"):
+        answer = await ask(port, "POST", path, b'{"command":"pop","topic":"t"}')
+        assert (answer.status, answer.json()["success"]) == (200, True), path
+    for path in ("/delay-queue//", "//delay-queue", "///"):
+        assert (await ask(port, "POST", path, b'{"command":"pop","topic":"t"}')).status != 200, path
 
 
-def test_the_native_api_knows_each_path_in_one_spelling(site: Site, runner: Runner) -> None:
-    async def scenario(port: int) -> None:
-        for path in ("/v1/topics/", "//v1/topics", "/v1//topics", "/healthz/", "//healthz", "/docs/"):
-            assert (await ask(port, "GET", path)).status == 404, path
-
-    runner.run(scenario(site.ports["native"]))
+async def test_the_native_api_knows_each_path_in_one_spelling(site: Site) -> None:
+    port = site.ports["native"]
+    for path in ("/v1/topics/", "//v1/topics", "/v1//topics", "/healthz/", "//healthz", "/docs/"):
+        assert (await ask(port, "GET", path)).status == 404, path
 
 
 @pytest.mark.parametrize(

@@ -39,129 +39,102 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def test_an_answer_counts_for_ten_seconds() -> None:
-    async def main() -> None:
-        told = StubResolver()
-        found = told.remembered()
+async def test_an_answer_counts_for_ten_seconds() -> None:
+    told = StubResolver()
+    found = told.remembered()
+    assert await found.instances("a") == (ONE,)
+    told.answer = (TWO,)
+    told.now_s += 10
+    assert (await found.instances("a"), told.looks) == ((ONE,), 1)
+
+
+async def test_an_older_one_is_given_while_it_is_looked_up_again_so_that_nobody_waits() -> None:
+    told = StubResolver()
+    found = told.remembered()
+    await found.instances("a")
+    told.answer, told.held = (TWO,), asyncio.Event()
+    told.now_s += 11
+    assert await found.instances("a") == (ONE,)
+    told.held.set()
+    await settle()
+    assert (await found.instances("a"), told.looks) == ((TWO,), 2)
+
+
+async def test_a_very_old_one_is_not_given() -> None:
+    told = StubResolver()
+    found = told.remembered()
+    await found.instances("a")
+    told.answer = ()
+    told.now_s += 31
+    assert (await found.instances("a"), told.looks) == ((), 2)
+
+
+async def test_who_waits_for_an_instance_has_it_looked_up_every_second_and_not_more_often() -> None:
+    told = StubResolver()
+    told.answer = ()
+    found = told.remembered()
+    assert await found.instances("a", fresh=True) == ()
+    told.answer = (ONE,)
+    told.now_s += 1.0
+    assert (await found.instances("a", fresh=True), told.looks) == ((), 1)
+    told.now_s += 0.1
+    assert (await found.instances("a", fresh=True), told.looks) == ((ONE,), 2)
+
+
+async def test_many_who_ask_at_once_are_one_look_up() -> None:
+    told = StubResolver()
+    told.held = asyncio.Event()
+    found = told.remembered()
+    asking = [asyncio.create_task(found.instances("a", fresh=bool(n % 2))) for n in range(10)]
+    await settle()
+    told.held.set()
+    assert (await asyncio.gather(*asking), told.looks) == ([(ONE,)] * 10, 1)
+
+
+async def test_one_who_goes_away_does_not_end_the_look_up_of_the_others() -> None:
+    told = StubResolver()
+    told.held = asyncio.Event()
+    found = told.remembered()
+    leaving, staying = (asyncio.create_task(found.instances("a")) for _ in range(2))
+    await settle()
+    leaving.cancel()
+    await settle()
+    told.held.set()
+    assert (await staying, told.looks) == ((ONE,), 1)
+
+
+async def test_a_registry_that_does_not_answer_leaves_what_it_told_last_however_long_it_is_away() -> None:
+    told = StubResolver()
+    found = told.remembered()
+    await found.instances("a")
+    told.answer = None
+    for away_s in (31, 300, 86_400, 30 * 86_400):
+        told.now_s += away_s
         assert await found.instances("a") == (ONE,)
-        told.answer = (TWO,)
-        told.now_s += 10
-        assert (await found.instances("a"), told.looks) == ((ONE,), 1)
-
-    asyncio.run(main())
-
-
-def test_an_older_one_is_given_while_it_is_looked_up_again_so_that_nobody_waits() -> None:
-    async def main() -> None:
-        told = StubResolver()
-        found = told.remembered()
-        await found.instances("a")
-        told.answer, told.held = (TWO,), asyncio.Event()
-        told.now_s += 11
-        assert await found.instances("a") == (ONE,)
-        told.held.set()
-        await settle()
-        assert (await found.instances("a"), told.looks) == ((TWO,), 2)
-
-    asyncio.run(main())
+        assert await found.instances("a", fresh=True) == (ONE,)
+    told.answer = ()  # it is back, and says that nobody is there: that is another thing
+    told.now_s += 31
+    assert await found.instances("a") == ()
 
 
-def test_a_very_old_one_is_not_given() -> None:
-    async def main() -> None:
-        told = StubResolver()
-        found = told.remembered()
-        await found.instances("a")
-        told.answer = ()
-        told.now_s += 31
-        assert (await found.instances("a"), told.looks) == ((), 2)
-
-    asyncio.run(main())
-
-
-def test_who_waits_for_an_instance_has_it_looked_up_every_second_and_not_more_often() -> None:
-    async def main() -> None:
-        told = StubResolver()
-        told.answer = ()
-        found = told.remembered()
+async def test_a_registry_that_does_not_answer_is_not_asked_more_often_than_one_that_does() -> None:
+    told = StubResolver()
+    told.answer = None
+    found = told.remembered()
+    for _ in range(5):
         assert await found.instances("a", fresh=True) == ()
-        told.answer = (ONE,)
-        told.now_s += 1.0
-        assert (await found.instances("a", fresh=True), told.looks) == ((), 1)
-        told.now_s += 0.1
-        assert (await found.instances("a", fresh=True), told.looks) == ((ONE,), 2)
-
-    asyncio.run(main())
+    assert told.looks == 1
 
 
-def test_many_who_ask_at_once_are_one_look_up() -> None:
-    async def main() -> None:
-        told = StubResolver()
-        told.held = asyncio.Event()
-        found = told.remembered()
-        asking = [asyncio.create_task(found.instances("a", fresh=bool(n % 2))) for n in range(10)]
-        await settle()
-        told.held.set()
-        assert (await asyncio.gather(*asking), told.looks) == ([(ONE,)] * 10, 1)
-
-    asyncio.run(main())
-
-
-def test_one_who_goes_away_does_not_end_the_look_up_of_the_others() -> None:
-    async def main() -> None:
-        told = StubResolver()
-        told.held = asyncio.Event()
-        found = told.remembered()
-        leaving, staying = (asyncio.create_task(found.instances("a")) for _ in range(2))
-        await settle()
-        leaving.cancel()
-        await settle()
-        told.held.set()
-        assert (await staying, told.looks) == ((ONE,), 1)
-
-    asyncio.run(main())
-
-
-def test_a_registry_that_does_not_answer_leaves_what_it_told_last_however_long_it_is_away() -> None:
-    async def main() -> None:
-        told = StubResolver()
-        found = told.remembered()
-        await found.instances("a")
-        told.answer = None
-        for away_s in (31, 300, 86_400, 30 * 86_400):
-            told.now_s += away_s
-            assert await found.instances("a") == (ONE,)
-            assert await found.instances("a", fresh=True) == (ONE,)
-        told.answer = ()  # it is back, and says that nobody is there: that is another thing
-        told.now_s += 31
-        assert await found.instances("a") == ()
-
-    asyncio.run(main())
-
-
-def test_a_registry_that_does_not_answer_is_not_asked_more_often_than_one_that_does() -> None:
-    async def main() -> None:
-        told = StubResolver()
-        told.answer = None
-        found = told.remembered()
-        for _ in range(5):
-            assert await found.instances("a", fresh=True) == ()
-        assert told.looks == 1
-
-    asyncio.run(main())
-
-
-def test_the_table_counts_over_the_registry_and_names_are_the_same_in_any_case() -> None:
-    async def main() -> None:
-        told = StubResolver()
-        registry: Resolver = _Registry(told.remembered())
-        table = StaticResolver({"Billing": [instance_at("http://10.0.0.1:9024/", "task1, task2")]})
-        both = ResolverChain(table, registry)
-        [billing] = await both.instances("BILLING")
-        assert (billing.url, billing.tasks, billing.service) == ("http://10.0.0.1:9024", ("task1", "task2"), "billing")
-        assert (await both.instances("mail"), told.looks) == ((ONE,), 1)
-        assert dict(await both.services()) == {"billing": (billing,), "mail": (TWO,)}
-
-    asyncio.run(main())
+async def test_the_table_counts_over_the_registry_and_names_are_the_same_in_any_case() -> None:
+    told = StubResolver()
+    registry: Resolver = _Registry(told.remembered())
+    table = StaticResolver({"Billing": [instance_at("http://10.0.0.1:9024/", "task1, task2")]})
+    both = ResolverChain(table, registry)
+    [billing] = await both.instances("BILLING")
+    assert (billing.url, billing.tasks, billing.service) == ("http://10.0.0.1:9024", ("task1", "task2"), "billing")
+    assert (await both.instances("mail"), told.looks) == ((ONE,), 1)
+    assert dict(await both.services()) == {"billing": (billing,), "mail": (TWO,)}
 
 
 class _Registry:

@@ -6,7 +6,6 @@ after the last operation which lies in the file whole. One script is one unit; h
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
 import shutil
@@ -93,86 +92,74 @@ async def a_busy_morning(store: ValkeyStore, file: Path) -> list[tuple[int, Stat
     return marks
 
 
-def test_a_file_cut_anywhere_starts_with_exactly_the_operations_that_are_whole_in_it(folder: Path) -> None:
-    async def run() -> None:
-        data = folder / "data"
-        async with opened(data) as (_, store):
-            file = append_only_file(data)
-            marks = await a_busy_morning(store, file)
-            assert await states_of(store) == marks[-1][1]
-            saved = folder / "saved"
-            saved.mkdir(mode=0o700)
-            shutil.copytree(data / "appendonlydir", saved / "appendonlydir")
-        length = marks[-1][0]
-        offsets = [*sorted(random.Random(24).sample(range(1, length), CUTS - 2)), length - 1, length]
-        for number, offset in enumerate(offsets):
-            copy = folder / str(number)
-            shutil.copytree(saved, copy)
-            cut(append_only_file(copy), offset)
-            async with opened(copy) as (embedded, store):
-                expected = [states for size, states in marks if size <= offset][-1]
-                assert await states_of(store) == expected, f"cut at {offset} of {length}"
-                assert await findings_at(embedded.url) == [], f"cut at {offset} of {length}"
-            shutil.rmtree(copy)
-
-    asyncio.run(run())
+async def test_a_file_cut_anywhere_starts_with_exactly_the_operations_that_are_whole_in_it(folder: Path) -> None:
+    data = folder / "data"
+    async with opened(data) as (_, store):
+        file = append_only_file(data)
+        marks = await a_busy_morning(store, file)
+        assert await states_of(store) == marks[-1][1]
+        saved = folder / "saved"
+        saved.mkdir(mode=0o700)
+        shutil.copytree(data / "appendonlydir", saved / "appendonlydir")
+    length = marks[-1][0]
+    offsets = [*sorted(random.Random(24).sample(range(1, length), CUTS - 2)), length - 1, length]
+    for number, offset in enumerate(offsets):
+        copy = folder / str(number)
+        shutil.copytree(saved, copy)
+        cut(append_only_file(copy), offset)
+        async with opened(copy) as (embedded, store):
+            expected = [states for size, states in marks if size <= offset][-1]
+            assert await states_of(store) == expected, f"cut at {offset} of {length}"
+            assert await findings_at(embedded.url) == [], f"cut at {offset} of {length}"
+        shutil.rmtree(copy)
 
 
-def test_fsck_sees_a_partition_whose_script_was_torn(folder: Path) -> None:
+async def test_fsck_sees_a_partition_whose_script_was_torn(folder: Path) -> None:
     """The positive control: if a cut could leave half a script behind, the check above would notice."""
 
-    async def run() -> None:
-        async with opened(folder / "data") as (embedded, store):
-            await store.send(LINE, [item("a"), item("b")])
-            assert await findings_at(embedded.url) == []
-            await store._link.call("", "ZPOPMIN", "dueline:{default/cut/0}:s")
-            assert await findings_at(embedded.url) != []
-
-    asyncio.run(run())
+    async with opened(folder / "data") as (embedded, store):
+        await store.send(LINE, [item("a"), item("b")])
+        assert await findings_at(embedded.url) == []
+        await store._link.call("", "ZPOPMIN", "dueline:{default/cut/0}:s")
+        assert await findings_at(embedded.url) != []
 
 
-def test_garbage_in_the_middle_is_refused_and_the_message_says_what_to_do(folder: Path) -> None:
-    async def run() -> None:
-        data = folder / "data"
-        async with opened(data) as (_, store):
-            await store.send(LINE, [item(str(n), body=b"x" * 100) for n in range(50)])
-            await store.send(LINE, [item("last")])
-        file = append_only_file(data)
-        with file.open("r+b") as stream:
-            stream.seek(file.stat().st_size // 2)
-            stream.write(b"\xfe\xff garbage " * 40)  # longer than any body, so that it meets the file's structure
-        before = file.read_bytes()
-        with pytest.raises(EmbeddedError, match=r"damaged.*check-aof"):
-            await EmbeddedStore(data).start()
-        assert file.read_bytes() == before, "a damaged file is left as it is"
-
-    asyncio.run(run())
+async def test_garbage_in_the_middle_is_refused_and_the_message_says_what_to_do(folder: Path) -> None:
+    data = folder / "data"
+    async with opened(data) as (_, store):
+        await store.send(LINE, [item(str(n), body=b"x" * 100) for n in range(50)])
+        await store.send(LINE, [item("last")])
+    file = append_only_file(data)
+    with file.open("r+b") as stream:
+        stream.seek(file.stat().st_size // 2)
+        stream.write(b"\xfe\xff garbage " * 40)  # longer than any body, so that it meets the file's structure
+    before = file.read_bytes()
+    with pytest.raises(EmbeddedError, match=r"damaged.*check-aof"):
+        await EmbeddedStore(data).start()
+    assert file.read_bytes() == before, "a damaged file is left as it is"
 
 
-def test_a_body_with_a_turned_bit_is_never_delivered_and_ends_dead_as_corrupt(folder: Path) -> None:
-    async def run() -> None:
-        data = folder / "data"
-        body = b"the quick brown fox jumps over the lazy dog"
-        async with opened(data) as (_, store):
-            await store.send(LINE, [item("good", body=b"unharmed"), item("bad", body=body)])
-        [path] = [p for p in (data / "appendonlydir").iterdir() if body in p.read_bytes()]
-        raw = bytearray(path.read_bytes())
-        raw[raw.index(body) + 9] ^= 0x20
-        path.write_bytes(raw)
-        async with opened(data) as (_, store):
-            good, bad = await store.read(LINE, ["good", "bad"])
-            assert good is not None
-            assert bad is not None
-            assert [(job.intact, job.kind, goes_on(job)) for job in (good, bad)] == [
-                (True, BodyKind.TEXT, True),
-                (False, BodyKind.BYTES, False),
-            ], "a job that ends before anybody has pulled it is not sent on either"
-            pulled = await store.pull(LINE, Pull((Credit(10, None),), 30_000))
-            assert [(job.id, job.body) for job in pulled.jobs] == [("good", b"unharmed")]
-            assert await store.ack(LINE, [Ref("good", pulled.jobs[0].lease)]) == [Outcome(Code.OK)]
-            [bad] = await store.read(LINE, ["bad"])
-            assert bad is not None
-            assert (bad.state, bad.reason) == (State.DEAD, Reason.CORRUPT)
-            assert (await store.pull(LINE, Pull((Credit(10, None),), 30_000))).jobs == []
-
-    asyncio.run(run())
+async def test_a_body_with_a_turned_bit_is_never_delivered_and_ends_dead_as_corrupt(folder: Path) -> None:
+    data = folder / "data"
+    body = b"the quick brown fox jumps over the lazy dog"
+    async with opened(data) as (_, store):
+        await store.send(LINE, [item("good", body=b"unharmed"), item("bad", body=body)])
+    [path] = [p for p in (data / "appendonlydir").iterdir() if body in p.read_bytes()]
+    raw = bytearray(path.read_bytes())
+    raw[raw.index(body) + 9] ^= 0x20
+    path.write_bytes(raw)
+    async with opened(data) as (_, store):
+        good, bad = await store.read(LINE, ["good", "bad"])
+        assert good is not None
+        assert bad is not None
+        assert [(job.intact, job.kind, goes_on(job)) for job in (good, bad)] == [
+            (True, BodyKind.TEXT, True),
+            (False, BodyKind.BYTES, False),
+        ], "a job that ends before anybody has pulled it is not sent on either"
+        pulled = await store.pull(LINE, Pull((Credit(10, None),), 30_000))
+        assert [(job.id, job.body) for job in pulled.jobs] == [("good", b"unharmed")]
+        assert await store.ack(LINE, [Ref("good", pulled.jobs[0].lease)]) == [Outcome(Code.OK)]
+        [bad] = await store.read(LINE, ["bad"])
+        assert bad is not None
+        assert (bad.state, bad.reason) == (State.DEAD, Reason.CORRUPT)
+        assert (await store.pull(LINE, Pull((Credit(10, None),), 30_000))).jobs == []

@@ -86,8 +86,8 @@ def run(server: PrivateValkey, scenario: Any, prefix: str, **options: Any) -> No
     asyncio.run(whole())
 
 
-def test_a_pull_whose_repeat_comes_late_is_not_done_twice(server: PrivateValkey) -> None:
-    async def scenario(store: ValkeyStore) -> None:
+async def test_a_pull_whose_repeat_comes_late_is_not_done_twice(server: PrivateValkey) -> None:
+    async with started(server, "late-pull") as store:
         await store.send(LINE, [item(f"j{n}", max_attempts=1) for n in range(3)])
         late = Late(store, 13_000)
         pulled = await store.pull(LINE, Pull((Credit(1, None),), 5_000))
@@ -96,24 +96,20 @@ def test_a_pull_whose_repeat_comes_late_is_not_done_twice(server: PrivateValkey)
         stats = await store.stats(LINE)
         assert (stats.ready, stats.leased) == (2, 1)
 
-    run(server, scenario, "late-pull")
 
-
-def test_an_ack_whose_repeat_comes_late_is_told_that_it_was_done(server: PrivateValkey) -> None:
-    async def scenario(store: ValkeyStore) -> None:
+async def test_an_ack_whose_repeat_comes_late_is_told_that_it_was_done(server: PrivateValkey) -> None:
+    async with started(server, "late-ack") as store:
         await store.send(LINE, [item("a", retain_ms=0)])
         [held] = (await store.pull(LINE, Pull((Credit(1, None),), 5_000))).jobs
         Late(store, 13_000)
         assert [done.code for done in await store.ack(LINE, [Ref("a", held.lease)])] == [Code.OK]
 
-    run(server, scenario, "late-ack")
-
 
 @pytest.mark.parametrize("refusal", [OutOfMemoryError("OOM command not allowed"), ClockStep()], ids=["full", "step"])
-def test_a_refusal_after_a_lost_answer_is_unknown_and_never_certainly_not_done(
+async def test_a_refusal_after_a_lost_answer_is_unknown_and_never_certainly_not_done(
     server: PrivateValkey, refusal: Exception
 ) -> None:
-    async def scenario(store: ValkeyStore) -> None:
+    async with started(server, f"refused-{type(refusal).__name__}") as store:
         if isinstance(refusal, ClockStep):
             Late(store, 0)
             store.clock._offset_ms = (store.clock._offset_ms or 0) + HOUR_MS
@@ -129,11 +125,9 @@ def test_a_refusal_after_a_lost_answer_is_unknown_and_never_certainly_not_done(
         [job] = await store.read(LINE, ["a"])
         assert job is not None
 
-    run(server, scenario, f"refused-{type(refusal).__name__}")
 
-
-def test_a_refusal_of_the_first_try_is_certain(server: PrivateValkey) -> None:
-    async def scenario(store: ValkeyStore) -> None:
+async def test_a_refusal_of_the_first_try_is_certain(server: PrivateValkey) -> None:
+    async with started(server, "first-try") as store:
         through = store._link.call
 
         async def full(key: str, *args: Any) -> Any:
@@ -145,11 +139,9 @@ def test_a_refusal_of_the_first_try_is_certain(server: PrivateValkey) -> None:
         store._link.call = through  # type: ignore[method-assign]
         assert await store.read(LINE, ["a"]) == [None]
 
-    run(server, scenario, "first-try")
 
-
-def test_a_clock_that_jumped_changes_nothing(server: PrivateValkey) -> None:
-    async def scenario(store: ValkeyStore) -> None:
+async def test_a_clock_that_jumped_changes_nothing(server: PrivateValkey) -> None:
+    async with started(server, "jumped") as store:
         await store.send(LINE, [item("kept")])
         assert store.clock._offset_ms is not None
         for step_ms in (HOUR_MS, -HOUR_MS):
@@ -163,13 +155,11 @@ def test_a_clock_that_jumped_changes_nothing(server: PrivateValkey) -> None:
         assert (stats.ready, stats.leased) == (1, 0)
         assert [job.id for job in (await store.pull(LINE, Pull((Credit(5, None),), 1_000))).jobs] == ["kept"]
 
-    run(server, scenario, "jumped")
 
-
-def test_a_way_that_takes_too_long_for_the_clock_is_given_up_when_patience_ends(server: PrivateValkey) -> None:
+async def test_a_way_that_takes_too_long_for_the_clock_is_given_up_when_patience_ends(server: PrivateValkey) -> None:
     """Each try is refused by the guard of the clock because it was long on its way: certainly not done."""
 
-    async def scenario(store: ValkeyStore) -> None:
+    async with started(server, "slow-way", patience_s=0.2) as store:
         await store.send(LINE, [item("before")])
         through, calls = store._link.call, 0
 
@@ -190,11 +180,9 @@ def test_a_way_that_takes_too_long_for_the_clock_is_given_up_when_patience_ends(
         store._link.call = through  # type: ignore[method-assign]
         assert await store.read(LINE, ["a"]) == [None]
 
-    run(server, scenario, "slow-way", patience_s=0.2)
 
-
-def test_a_call_in_parts_is_unknown_when_only_some_parts_were_done(server: PrivateValkey) -> None:
-    async def scenario(store: ValkeyStore) -> None:
+async def test_a_call_in_parts_is_unknown_when_only_some_parts_were_done(server: PrivateValkey) -> None:
+    async with started(server, "parts", patience_s=0.2) as store:
         await store.send(LINE, [item("before")])  # now a send is one script call
         through = store._link.call
         calls = 0
@@ -220,11 +208,9 @@ def test_a_call_in_parts_is_unknown_when_only_some_parts_were_done(server: Priva
         with pytest.raises(StoreDown):
             await store.send(LINE, [item("b"), item("b")])
 
-    run(server, scenario, "parts", patience_s=0.2)
 
-
-def test_a_call_in_parts_has_room_for_all_of_them_or_is_refused_whole(server: PrivateValkey) -> None:
-    async def scenario(store: ValkeyStore) -> None:
+async def test_a_call_in_parts_has_room_for_all_of_them_or_is_refused_whole(server: PrivateValkey) -> None:
+    async with started(server, "room", limits=Limits(max_queued_jobs=1)) as store:
         first = asyncio.ensure_future(store.send(LINE, [item("x")]))
         with pytest.raises(RateLimited):
             await store.send(LINE, [item("a"), item("a")])
@@ -232,5 +218,3 @@ def test_a_call_in_parts_has_room_for_all_of_them_or_is_refused_whole(server: Pr
         assert await store.read(LINE, ["a"]) == [None]
         results = await store.send(LINE, [item("a"), item("a")])
         assert [one.code for one in results] == [Code.CREATED, Code.KEPT]
-
-    run(server, scenario, "room", limits=Limits(max_queued_jobs=1))

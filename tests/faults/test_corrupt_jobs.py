@@ -66,45 +66,39 @@ def rig() -> Iterator[Rig]:
 
 
 @pytest.mark.parametrize("name", HARMS)
-def test_a_job_with_a_turned_bit_is_shown_in_valid_answers_and_not_delivered(rig: Rig, name: str) -> None:
+async def test_a_job_with_a_turned_bit_is_shown_in_valid_answers_and_not_delivered(rig: Rig, name: str) -> None:
     jobs = jobs_of([*HARMS].index(name))
 
-    async def run() -> None:
-        http = Connection(*rig.servers[0].address)
+    http = Connection(*rig.servers[0].address)
 
-        async def read(path: str) -> Any:
-            answer = await http.request("GET", path)
-            assert answer.status == 200, answer.body
-            return msgspec.json.decode(answer.body)  # raises when it is not JSON or not UTF-8
+    async def read(path: str) -> Any:
+        answer = await http.request("GET", path)
+        assert answer.status == 200, answer.body
+        return msgspec.json.decode(answer.body)  # raises when it is not JSON or not UTF-8
 
-        def shown(job: dict[str, Any]) -> bytes:
-            """A body that is not what was sent is bytes, whatever it was."""
-            assert "body" not in job
-            return base64.b64decode(job["body_base64"], validate=True)
+    def shown(job: dict[str, Any]) -> bytes:
+        """A body that is not what was sent is bytes, whatever it was."""
+        assert "body" not in job
+        return base64.b64decode(job["body_base64"], validate=True)
 
-        shown(await read(f"{jobs}/bad"))  # nobody has noticed it yet
-        assert {job["id"] for job in (await read(f"{jobs}?body=1"))["jobs"]} == {"bad", "good"}
-        pulled = await http.request("POST", jobs.replace("/jobs", "/pull"), b'{"max":10}')
-        assert [(job["id"], job["body"]) for job in pulled.json()["jobs"]] == [("good", "unharmed")]
-        [dead] = (await read(jobs.replace("/jobs", "/dead")))["jobs"]
-        assert (dead["id"], dead["reason"]) == ("bad", "corrupt")
-        shown(dead)
-        shown(await read(f"{jobs}/bad"))
-        http.close()
-
-    rig.run(run())
+    shown(await read(f"{jobs}/bad"))  # nobody has noticed it yet
+    assert {job["id"] for job in (await read(f"{jobs}?body=1"))["jobs"]} == {"bad", "good"}
+    pulled = await http.request("POST", jobs.replace("/jobs", "/pull"), b'{"max":10}')
+    assert [(job["id"], job["body"]) for job in pulled.json()["jobs"]] == [("good", "unharmed")]
+    [dead] = (await read(jobs.replace("/jobs", "/dead")))["jobs"]
+    assert (dead["id"], dead["reason"]) == ("bad", "corrupt")
+    shown(dead)
+    shown(await read(f"{jobs}/bad"))
+    http.close()
 
 
-def test_headers_with_a_turned_bit_are_left_out_of_answers_that_stay_valid(rig: Rig) -> None:
+async def test_headers_with_a_turned_bit_are_left_out_of_answers_that_stay_valid(rig: Rig) -> None:
     """No checksum covers headers, so the job itself goes on."""
     jobs = jobs_of(len(HARMS))
 
-    async def run() -> None:
-        http = Connection(*rig.servers[0].address)
-        shown = (await http.request("GET", f"{jobs}/bad")).json()
-        pulled = (await http.request("POST", jobs.replace("/jobs", "/pull"), b'{"max":10}')).json()["jobs"]
-        [bad] = [job for job in pulled if job["id"] == "bad"]
-        assert [(one["body"], one["headers"]) for one in (shown, bad)] == [(1, {})] * 2
-        http.close()
-
-    rig.run(run())
+    http = Connection(*rig.servers[0].address)
+    shown = (await http.request("GET", f"{jobs}/bad")).json()
+    pulled = (await http.request("POST", jobs.replace("/jobs", "/pull"), b'{"max":10}')).json()["jobs"]
+    [bad] = [job for job in pulled if job["id"] == "bad"]
+    assert [(one["body"], one["headers"]) for one in (shown, bad)] == [(1, {})] * 2
+    http.close()

@@ -57,30 +57,27 @@ async def until_somebody_gave_up(recorder: Recorder) -> None:
             await asyncio.sleep(0.05)
 
 
-def test_a_full_disk_loses_nothing_and_heals_when_there_is_room(small_disk: Path) -> None:
-    async def run() -> None:
-        recorder = Recorder()
-        data = small_disk / "data"
-        async with serving(data, env={"DUELINE_STORE__MIN_FREE_BYTES": "0"}) as server:
-            load = Load(SENDERS, [server.address], recorder, seed=8)
-            await load.start()
-            await until_readiness_says(server.address, "disk_full")
-            recorder.fault("disk full", recorder.now_ns())
-            await until_somebody_gave_up(recorder)
-            grow(small_disk)
-            await until_readiness_says(server.address, '"ready":true')
-            await load.acknowledged_reaches(load.acknowledged + 20)
-            await load.stop_sending()
-            drain = Load(Plan(producers=0, wild=False), [server.address], recorder)
-            await drain.start()
-            assert await drain.drained(20)
-            await drain.stop()
-            report = check(recorder.events, await load.dump())
-            await load.stop()
-            assert await server.stop() == 0
-        assert report.violations == ()
-        assert report.deliveries > 100
-        assert report.under_way > 0
-        assert await findings_of(data) == []
-
-    asyncio.run(run())
+async def test_a_full_disk_loses_nothing_and_heals_when_there_is_room(small_disk: Path) -> None:
+    recorder = Recorder()
+    data = small_disk / "data"
+    async with serving(data, env={"DUELINE_STORE__MIN_FREE_BYTES": "0"}) as server:
+        load = Load(SENDERS, [server.address], recorder, seed=8)
+        await load.start()
+        await until_readiness_says(server.address, "disk_full")
+        recorder.fault("disk full", recorder.now_ns())
+        await until_somebody_gave_up(recorder)
+        grow(small_disk)
+        await until_readiness_says(server.address, '"ready":true')
+        await load.acknowledged_reaches(load.acknowledged + 20)
+        await load.stop_sending()
+        drain = Load(Plan(producers=0, wild=False), [server.address], recorder)
+        await drain.start()
+        assert await drain.drained(20)
+        await drain.stop()
+        report = check(recorder.events, await load.dump())
+        await load.stop()
+        assert await server.stop() == 0
+    assert report.violations == ()
+    assert report.deliveries > 100
+    assert report.under_way > 0
+    assert await findings_of(data) == []

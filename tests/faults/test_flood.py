@@ -21,27 +21,24 @@ async def send(address: tuple[str, int], body_bytes: int) -> int:
     return answer.status
 
 
-def test_a_quiet_sender_is_not_refused_on_a_flooded_topic(private_valkey: PrivateValkey) -> None:
-    async def scenario() -> None:
-        store = ValkeyStore(private_valkey.url, prefix="flood")
-        async with served(store) as address, asyncio.timeout(30):
-            assert await send(address, 10) == 201
-            through, held = store._link.call, asyncio.Event()
+async def test_a_quiet_sender_is_not_refused_on_a_flooded_topic(private_valkey: PrivateValkey) -> None:
+    store = ValkeyStore(private_valkey.url, prefix="flood")
+    async with served(store) as address, asyncio.timeout(30):
+        assert await send(address, 10) == 201
+        through, held = store._link.call, asyncio.Event()
 
-            async def slow(key: str, *args: Any) -> Any:
-                await held.wait()
-                return await through(key, *args)
+        async def slow(key: str, *args: Any) -> Any:
+            await held.wait()
+            return await through(key, *args)
 
-            store._link.call = slow  # type: ignore[method-assign, assignment]
-            try:
-                floods = [asyncio.ensure_future(send(address, 250_000)) for _ in range(100)]
-                await asyncio.wait(floods, return_when=asyncio.FIRST_COMPLETED)  # the first that is refused
-                quiet = [asyncio.ensure_future(send(address, 100)) for _ in range(32)]
-                refused, _ = await asyncio.wait(quiet, timeout=0.5)
-                assert [one.result() for one in refused] == []
-            finally:
-                held.set()
-            assert await asyncio.gather(*quiet) == [201] * 32
-            assert set(await asyncio.gather(*floods)) == {201, 429}
-
-    asyncio.run(scenario())
+        store._link.call = slow  # type: ignore[method-assign, assignment]
+        try:
+            floods = [asyncio.ensure_future(send(address, 250_000)) for _ in range(100)]
+            await asyncio.wait(floods, return_when=asyncio.FIRST_COMPLETED)  # the first that is refused
+            quiet = [asyncio.ensure_future(send(address, 100)) for _ in range(32)]
+            refused, _ = await asyncio.wait(quiet, timeout=0.5)
+            assert [one.result() for one in refused] == []
+        finally:
+            held.set()
+        assert await asyncio.gather(*quiet) == [201] * 32
+        assert set(await asyncio.gather(*floods)) == {201, 429}

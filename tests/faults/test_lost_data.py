@@ -79,101 +79,82 @@ async def refusal(data: Path) -> str:
 
 
 @pytest.mark.parametrize("between_commands", [True, False], ids=["between commands", "inside a command"])
-def test_a_file_that_became_shorter_is_refused_with_the_number_of_bytes(folder: Path, between_commands: bool) -> None:
-    async def run() -> None:
-        file = await filled(folder / "data")
-        content = file.read_bytes()
-        at = content.index(COMMAND, len(content) // 2) + (0 if between_commands else 7)
-        cut(file, at)
-        words = await refusal(folder / "data")
-        assert f"{len(content) - at:,} bytes that were on disk are gone" in words
-        assert f"dueline store accept --data {folder / 'data'}" in words
-        assert file.stat().st_size == at, "a refused start changes nothing"
-
-    asyncio.run(run())
+async def test_a_file_that_became_shorter_is_refused_with_the_number_of_bytes(
+    folder: Path, between_commands: bool
+) -> None:
+    file = await filled(folder / "data")
+    content = file.read_bytes()
+    at = content.index(COMMAND, len(content) // 2) + (0 if between_commands else 7)
+    cut(file, at)
+    words = await refusal(folder / "data")
+    assert f"{len(content) - at:,} bytes that were on disk are gone" in words
+    assert f"dueline store accept --data {folder / 'data'}" in words
+    assert file.stat().st_size == at, "a refused start changes nothing"
 
 
 @pytest.mark.parametrize("gone", ["appendonlydir", f"appendonlydir/{extents.MANIFEST}"])
-def test_a_missing_folder_or_manifest_is_refused_instead_of_starting_empty(folder: Path, gone: str) -> None:
-    async def run() -> None:
-        data = folder / "data"
-        await filled(data)
-        size = sum(extents.found(data).files.values())
-        place = data / gone
-        shutil.rmtree(place) if place.is_dir() else place.unlink()
-        words = await refusal(data)
-        assert "manifest is gone" in words
-        assert f"{size:,} bytes that were on disk are gone" in words
-
-    asyncio.run(run())
+async def test_a_missing_folder_or_manifest_is_refused_instead_of_starting_empty(folder: Path, gone: str) -> None:
+    data = folder / "data"
+    await filled(data)
+    size = sum(extents.found(data).files.values())
+    place = data / gone
+    shutil.rmtree(place) if place.is_dir() else place.unlink()
+    words = await refusal(data)
+    assert "manifest is gone" in words
+    assert f"{size:,} bytes that were on disk are gone" in words
 
 
-def test_a_missing_file_that_the_manifest_names_is_refused(folder: Path) -> None:
-    async def run() -> None:
-        file = await filled(folder / "data")
-        file.unlink()
-        assert f"{file.name} has 0 of" in await refusal(folder / "data")
-
-    asyncio.run(run())
+async def test_a_missing_file_that_the_manifest_names_is_refused(folder: Path) -> None:
+    file = await filled(folder / "data")
+    file.unlink()
+    assert f"{file.name} has 0 of" in await refusal(folder / "data")
 
 
-def test_an_older_copy_of_the_folder_is_refused(folder: Path) -> None:
+async def test_an_older_copy_of_the_folder_is_refused(folder: Path) -> None:
     """Its files are whole, but their rewrite and all that came after are missing."""
 
-    async def run() -> None:
-        data = folder / "data"
-        await filled(data)
-        shutil.copytree(data / "appendonlydir", folder / "old")
-        store = await opened(data)
-        await rewritten(store)
-        await fill(store, 100)
-        await store.stop()
-        shutil.rmtree(data / "appendonlydir")
-        shutil.copytree(folder / "old", data / "appendonlydir")
-        assert "bytes that were on disk are gone" in await refusal(data)
-
-    asyncio.run(run())
+    data = folder / "data"
+    await filled(data)
+    shutil.copytree(data / "appendonlydir", folder / "old")
+    store = await opened(data)
+    await rewritten(store)
+    await fill(store, 100)
+    await store.stop()
+    shutil.rmtree(data / "appendonlydir")
+    shutil.copytree(folder / "old", data / "appendonlydir")
+    assert "bytes that were on disk are gone" in await refusal(data)
 
 
-def test_a_record_that_cannot_be_read_is_refused(folder: Path) -> None:
-    async def run() -> None:
-        await filled(folder / "data")
-        (folder / "data" / extents.RECORD).write_text('{"base":')
-        assert "cannot be read" in await refusal(folder / "data")
-
-    asyncio.run(run())
+async def test_a_record_that_cannot_be_read_is_refused(folder: Path) -> None:
+    await filled(folder / "data")
+    (folder / "data" / extents.RECORD).write_text('{"base":')
+    assert "cannot be read" in await refusal(folder / "data")
 
 
-def test_what_is_on_disk_is_written_down_while_the_store_runs(folder: Path) -> None:
+async def test_what_is_on_disk_is_written_down_while_the_store_runs(folder: Path) -> None:
     """The cut is found after a kill -9, when nothing was written down at a stop."""
 
-    async def run() -> None:
-        data = folder / "data"
-        store = await opened(data)
-        await fill(store)
-        size = append_only_file(data).stat().st_size
-        await until_noted(store, size)
-        await kill(store)
-        cut(append_only_file(data), size - 1)
-        assert "1 bytes that were on disk are gone" in await refusal(data)
-
-    asyncio.run(run())
+    data = folder / "data"
+    store = await opened(data)
+    await fill(store)
+    size = append_only_file(data).stat().st_size
+    await until_noted(store, size)
+    await kill(store)
+    cut(append_only_file(data), size - 1)
+    assert "1 bytes that were on disk are gone" in await refusal(data)
 
 
-def test_a_torn_end_beyond_what_was_written_down_starts(folder: Path) -> None:
-    async def run() -> None:
-        data = folder / "data"
-        store = await opened(data)
-        await fill(store)
-        size = append_only_file(data).stat().st_size
-        await until_noted(store, size)
-        await kill(store)
-        with append_only_file(data).open("ab") as file:
-            file.write(b"*3\r\n$3\r\nSET\r\n$4\r\nto")
-        assert await keys_in(data) == 100
-        assert extents.noted(data).files[append_only_file(data).name] == size
-
-    asyncio.run(run())
+async def test_a_torn_end_beyond_what_was_written_down_starts(folder: Path) -> None:
+    data = folder / "data"
+    store = await opened(data)
+    await fill(store)
+    size = append_only_file(data).stat().st_size
+    await until_noted(store, size)
+    await kill(store)
+    with append_only_file(data).open("ab") as file:
+        file.write(b"*3\r\n$3\r\nSET\r\n$4\r\nto")
+    assert await keys_in(data) == 100
+    assert extents.noted(data).files[append_only_file(data).name] == size
 
 
 async def rewritten(store: EmbeddedStore) -> None:
@@ -184,92 +165,77 @@ async def rewritten(store: EmbeddedStore) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_a_rewrite_after_the_last_record_starts_also_after_a_kill(folder: Path) -> None:
-    async def run() -> None:
-        data = folder / "data"
-        store = await opened(data)
-        await fill(store)
-        await until_noted(store, append_only_file(data).stat().st_size)
-        record = (data / extents.RECORD).read_bytes()
-        await rewritten(store)
-        await fill(store, 100, 10)
-        await kill(store)
-        (data / extents.RECORD).write_bytes(record)  # the kill came before the next record
-        assert await keys_in(data) == 110
-
-    asyncio.run(run())
+async def test_a_rewrite_after_the_last_record_starts_also_after_a_kill(folder: Path) -> None:
+    data = folder / "data"
+    store = await opened(data)
+    await fill(store)
+    await until_noted(store, append_only_file(data).stat().st_size)
+    record = (data / extents.RECORD).read_bytes()
+    await rewritten(store)
+    await fill(store, 100, 10)
+    await kill(store)
+    (data / extents.RECORD).write_bytes(record)  # the kill came before the next record
+    assert await keys_in(data) == 110
 
 
-def test_a_store_whose_file_is_gone_when_it_is_restarted_fails_instead_of_serving_nothing(folder: Path) -> None:
-    async def run() -> None:
-        store = await opened(folder / "data")
-        try:
-            await fill(store)
-            await until_noted(store, append_only_file(store.data).stat().st_size)
-            assert store.pid is not None
-            os.kill(store.pid, signal.SIGSTOP)
-            shutil.rmtree(store.data / "appendonlydir")
-            os.kill(store.pid, signal.SIGKILL)
-            await asyncio.wait_for(store.failed.wait(), 20)
-            assert "bytes that were on disk are gone" in store.status.detail
-        finally:
-            await store.stop()
-        assert "bytes that were on disk are gone" in await refusal(folder / "data"), "the stop kept the record"
-
-    asyncio.run(run())
-
-
-def test_a_file_deleted_under_a_running_store_is_written_anew_from_memory(folder: Path) -> None:
-    async def run() -> None:
-        store = await opened(folder / "data")
+async def test_a_store_whose_file_is_gone_when_it_is_restarted_fails_instead_of_serving_nothing(folder: Path) -> None:
+    store = await opened(folder / "data")
+    try:
         await fill(store)
         await until_noted(store, append_only_file(store.data).stat().st_size)
+        assert store.pid is not None
+        os.kill(store.pid, signal.SIGSTOP)
         shutil.rmtree(store.data / "appendonlydir")
-        seen: list[int] = []
-        async with asyncio.timeout(20):
-            while not seen or seen[-1]:
-                await store._changed.wait()
-                seen.append(store.status.missing_bytes)
-        assert seen[0] > 5_000
+        os.kill(store.pid, signal.SIGKILL)
+        await asyncio.wait_for(store.failed.wait(), 20)
+        assert "bytes that were on disk are gone" in store.status.detail
+    finally:
         await store.stop()
-        assert await keys_in(folder / "data") == 100
-
-    asyncio.run(run())
+    assert "bytes that were on disk are gone" in await refusal(folder / "data"), "the stop kept the record"
 
 
-def test_an_accepted_loss_starts_with_what_is_left_and_is_told(folder: Path) -> None:
-    async def run() -> None:
-        data = folder / "data"
-        file = await filled(data)
-        content = file.read_bytes()
-        at = content.index(COMMAND, len(content) // 2)
-        kept = content[:at].count(COMMAND)
-        cut(file, at)
-        assert extents.accept(data) is None
-        with structlog.testing.capture_logs() as log:
-            store = await opened(data)
-        status = store.status
-        assert int(await store._link.call("DBSIZE")) == kept
-        await store.stop()
-        assert (status.lost_bytes, status.accepted_at_ms is not None) == (len(content) - at, True)
-        assert [line["event"] for line in log if f"{len(content) - at:,} bytes" in line["event"]] != []
-        assert extents.noted(data).lost_bytes == len(content) - at, "it is remembered"
-
-    asyncio.run(run())
+async def test_a_file_deleted_under_a_running_store_is_written_anew_from_memory(folder: Path) -> None:
+    store = await opened(folder / "data")
+    await fill(store)
+    await until_noted(store, append_only_file(store.data).stat().st_size)
+    shutil.rmtree(store.data / "appendonlydir")
+    seen: list[int] = []
+    async with asyncio.timeout(20):
+        while not seen or seen[-1]:
+            await store._changed.wait()
+            seen.append(store.status.missing_bytes)
+    assert seen[0] > 5_000
+    await store.stop()
+    assert await keys_in(folder / "data") == 100
 
 
-def test_files_without_a_manifest_are_moved_aside_when_their_loss_is_accepted(folder: Path) -> None:
-    async def run() -> None:
-        data = folder / "data"
-        content = (await filled(data)).read_bytes()
-        (data / "appendonlydir" / extents.MANIFEST).unlink()
-        aside = extents.accept(data)
-        assert aside is not None
-        assert await keys_in(data) == 0
-        [saved] = aside.glob("*.incr.aof")
-        assert saved.read_bytes() == content
+async def test_an_accepted_loss_starts_with_what_is_left_and_is_told(folder: Path) -> None:
+    data = folder / "data"
+    file = await filled(data)
+    content = file.read_bytes()
+    at = content.index(COMMAND, len(content) // 2)
+    kept = content[:at].count(COMMAND)
+    cut(file, at)
+    assert extents.accept(data) is None
+    with structlog.testing.capture_logs() as log:
+        store = await opened(data)
+    status = store.status
+    assert int(await store._link.call("DBSIZE")) == kept
+    await store.stop()
+    assert (status.lost_bytes, status.accepted_at_ms is not None) == (len(content) - at, True)
+    assert [line["event"] for line in log if f"{len(content) - at:,} bytes" in line["event"]] != []
+    assert extents.noted(data).lost_bytes == len(content) - at, "it is remembered"
 
-    asyncio.run(run())
+
+async def test_files_without_a_manifest_are_moved_aside_when_their_loss_is_accepted(folder: Path) -> None:
+    data = folder / "data"
+    content = (await filled(data)).read_bytes()
+    (data / "appendonlydir" / extents.MANIFEST).unlink()
+    aside = extents.accept(data)
+    assert aside is not None
+    assert await keys_in(data) == 0
+    [saved] = aside.glob("*.incr.aof")
+    assert saved.read_bytes() == content
 
 
 @pytest.fixture(autouse=True)

@@ -143,63 +143,54 @@ def points(length: int) -> list[int]:
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_a_reply_cut_at_any_byte_changes_nothing_that_anybody_can_see(
+async def test_a_reply_cut_at_any_byte_changes_nothing_that_anybody_can_see(
     name: str, private_valkey: PrivateValkey, folder: Path
 ) -> None:
     operation, prepare, act = OPERATIONS[name]
     marker = load_scripts()[operation].sha.encode()
 
-    async def run() -> None:
-        async with Rig(private_valkey, folder) as rig:
-            await rig.play(prepare, act, None)  # from now on the store knows every script of this play
-            probe = Cut(marker, 1 << 30)
-            expected = await rig.play(prepare, act, probe)
-            assert probe.answered_bytes > 0, "the script's reply was not seen: this test shows nothing"
-            for after in points(probe.answered_bytes):
-                cut = Cut(marker, after)
-                seen = await rig.play(prepare, act, cut)
-                assert cut.fired.is_set(), after
-                assert seen == expected, f"cut after {after} of {probe.answered_bytes} bytes of the reply"
-            for after in (0, 1, 40, 120):
-                cut = Cut(marker, after, up=True)
-                seen = await rig.play(prepare, act, cut)
-                assert seen == expected, f"cut after {after} bytes of the request"
-            for after in (0, 3, 60):
-                redis.from_url(private_valkey.url).script_flush()
-                seen = await rig.play(prepare, act, Cut(marker, after))
-                assert seen == expected, f"scripts flushed, then cut after {after} bytes"
-
-    asyncio.run(run())
+    async with Rig(private_valkey, folder) as rig:
+        await rig.play(prepare, act, None)  # from now on the store knows every script of this play
+        probe = Cut(marker, 1 << 30)
+        expected = await rig.play(prepare, act, probe)
+        assert probe.answered_bytes > 0, "the script's reply was not seen: this test shows nothing"
+        for after in points(probe.answered_bytes):
+            cut = Cut(marker, after)
+            seen = await rig.play(prepare, act, cut)
+            assert cut.fired.is_set(), after
+            assert seen == expected, f"cut after {after} of {probe.answered_bytes} bytes of the reply"
+        for after in (0, 1, 40, 120):
+            cut = Cut(marker, after, up=True)
+            seen = await rig.play(prepare, act, cut)
+            assert seen == expected, f"cut after {after} bytes of the request"
+        for after in (0, 3, 60):
+            redis.from_url(private_valkey.url).script_flush()
+            seen = await rig.play(prepare, act, Cut(marker, after))
+            assert seen == expected, f"scripts flushed, then cut after {after} bytes"
 
 
-def test_hints_whose_taker_never_heard_of_them_come_back(private_valkey: PrivateValkey, folder: Path) -> None:
+async def test_hints_whose_taker_never_heard_of_them_come_back(private_valkey: PrivateValkey, folder: Path) -> None:
     """Taking is not repeatable and need not be: a hint is only moved ahead, so a lost answer costs its hold."""
 
-    async def run() -> None:
-        async with Rig(private_valkey, folder) as rig:
-            directory = rig.bed.store.directory
-            await directory.note([Hint(rig.bed.partition, rig.bed.clock() - 1)])
-            rig.proxy.arm(Cut(load_scripts()["directory"].sha.encode(), 0))
-            first, _ = await directory.take(100, 1000)
-            rig.bed.clock.advance(1001)
-            again, _ = await directory.take(100, 1000)
-            assert rig.bed.partition in {hint.partition for hint in (*first, *again)}
-
-    asyncio.run(run())
+    async with Rig(private_valkey, folder) as rig:
+        directory = rig.bed.store.directory
+        await directory.note([Hint(rig.bed.partition, rig.bed.clock() - 1)])
+        rig.proxy.arm(Cut(load_scripts()["directory"].sha.encode(), 0))
+        first, _ = await directory.take(100, 1000)
+        rig.bed.clock.advance(1001)
+        again, _ = await directory.take(100, 1000)
+        assert rig.bed.partition in {hint.partition for hint in (*first, *again)}
 
 
-def test_a_store_that_forgets_its_last_reply_is_noticed(private_valkey: PrivateValkey, folder: Path) -> None:
+async def test_a_store_that_forgets_its_last_reply_is_noticed(private_valkey: PrivateValkey, folder: Path) -> None:
     """The positive control: without the memory of calls a repeated pull leases a second set."""
 
     def forgetful(name: str, source: str) -> str:
         return source.replace("'c:' .. caller", "'c:' .. nonce .. 'never'") if name == "lib/head" else source
 
-    async def run() -> None:
-        async with Rig(private_valkey, folder) as rig:
-            rig.bed = valkey_bed("valkey", f"unix://{folder / 'p.sock'}", lua_patch=forgetful)
-            await rig.bed.__aenter__()
-            marker = load_scripts(forgetful)["pull"].sha.encode()
-            expected = await rig.play(two_sent, pulled, None)
-            assert await rig.play(two_sent, pulled, Cut(marker, 0)) != expected
-
-    asyncio.run(run())
+    async with Rig(private_valkey, folder) as rig:
+        rig.bed = valkey_bed("valkey", f"unix://{folder / 'p.sock'}", lua_patch=forgetful)
+        await rig.bed.__aenter__()
+        marker = load_scripts(forgetful)["pull"].sha.encode()
+        expected = await rig.play(two_sent, pulled, None)
+        assert await rig.play(two_sent, pulled, Cut(marker, 0)) != expected

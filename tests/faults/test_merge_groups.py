@@ -121,42 +121,36 @@ async def nothing_left(server: ServerProcess) -> None:
     assert live == {"scheduled": 0, "ready": 0, "leased": 0, "dead": 0}
 
 
-def test_every_item_is_in_one_acked_group_in_order_though_the_server_is_killed(folder: Path) -> None:
-    async def test() -> None:
-        async with serving(folder) as server:
-            run = Run([server])
-            everything = asyncio.create_task(run.until_all_is_acked())
-            for part in (0.3, 0.7):
-                await run.reached(int(KEYS * SENDS * part))
-                await server.kill()
-                await server.start()
-            await everything
-            run.check()
-            assert run.repeats > 0
-            await nothing_left(server)
-
-    asyncio.run(test())
+async def test_every_item_is_in_one_acked_group_in_order_though_the_server_is_killed(folder: Path) -> None:
+    async with serving(folder) as server:
+        run = Run([server])
+        everything = asyncio.create_task(run.until_all_is_acked())
+        for part in (0.3, 0.7):
+            await run.reached(int(KEYS * SENDS * part))
+            await server.kill()
+            await server.start()
+        await everything
+        run.check()
+        assert run.repeats > 0
+        await nothing_left(server)
 
 
-def test_the_same_over_two_servers_and_four_partitions_of_which_one_is_killed(
+async def test_the_same_over_two_servers_and_four_partitions_of_which_one_is_killed(
     folder: Path, private_valkey: PrivateValkey
 ) -> None:
-    async def test() -> None:
-        url = private_valkey.url
-        async with serving(folder / "a", store_url=url) as stays, serving(folder / "b", store_url=url) as dies:
-            made = await Connection(*stays.address).request("PUT", T, b'{"partitions":4}')
-            assert made.status == 201, made
-            run = Run([stays, dies])
-            everything = asyncio.create_task(run.until_all_is_acked())
-            for part in (0.3, 0.6):
-                await run.reached(int(KEYS * SENDS * part))
-                await dies.kill()
-                await dies.start()
-            await everything
-            run.check()
-            await nothing_left(stays)
-
-    asyncio.run(test())
+    url = private_valkey.url
+    async with serving(folder / "a", store_url=url) as stays, serving(folder / "b", store_url=url) as dies:
+        made = await Connection(*stays.address).request("PUT", T, b'{"partitions":4}')
+        assert made.status == 201, made
+        run = Run([stays, dies])
+        everything = asyncio.create_task(run.until_all_is_acked())
+        for part in (0.3, 0.6):
+            await run.reached(int(KEYS * SENDS * part))
+            await dies.kill()
+            await dies.start()
+        await everything
+        run.check()
+        await nothing_left(stays)
 
 
 @pytest.mark.parametrize(

@@ -62,44 +62,38 @@ def pull_the_plug(data: Path, log: Path) -> int:
     return written - synced
 
 
-def test_no_acknowledged_send_is_lost_by_a_power_loss(folder: Path, shim: Path) -> None:
-    async def run() -> None:
-        data, log, recorder = folder / "data", folder / "synced.log", Recorder()
-        async with serving(data, env=shimmed(shim, log)) as server:
-            load = await loaded_until(server, recorder, 1500)
-            store = server.store_pid()
-            assert store is not None
-            os.kill(store, signal.SIGSTOP)  # the plug: from here on nothing reaches the disk
-            await server.kill()
-            os.kill(store, signal.SIGKILL)
-            await ended(store)
-            await load.stop()
-        pull_the_plug(data, log)
-        report = await judged_after_restart(data, recorder)
-        assert report.violations == ()
-        assert report.sends_ok >= 1500
-
-    asyncio.run(run())
+async def test_no_acknowledged_send_is_lost_by_a_power_loss(folder: Path, shim: Path) -> None:
+    data, log, recorder = folder / "data", folder / "synced.log", Recorder()
+    async with serving(data, env=shimmed(shim, log)) as server:
+        load = await loaded_until(server, recorder, 1500)
+        store = server.store_pid()
+        assert store is not None
+        os.kill(store, signal.SIGSTOP)  # the plug: from here on nothing reaches the disk
+        await server.kill()
+        os.kill(store, signal.SIGKILL)
+        await ended(store)
+        await load.stop()
+    pull_the_plug(data, log)
+    report = await judged_after_restart(data, recorder)
+    assert report.violations == ()
+    assert report.sends_ok >= 1500
 
 
-def test_a_store_that_syncs_once_a_second_is_seen_to_lose_acknowledged_sends(folder: Path, shim: Path) -> None:
-    async def run() -> None:
-        data, log, recorder = folder / "data", folder / "synced.log", Recorder()
-        store = EmbeddedStore(data, overrides={"appendfsync": "everysec"}, env=shimmed(shim, log))
-        await store.start()
-        async with serving(data, store_url=store.url) as server:
-            load = await loaded_until(server, recorder, 200)
-            await next_sync(log)
-            await load.acknowledged_reaches(load.acknowledged + 200)  # well within the second before the next sync
-            assert store.pid is not None
-            os.kill(store.pid, signal.SIGKILL)
-            await server.kill()
-            await load.stop()
-        await store.stop()
-        assert pull_the_plug(data, log) > 0
-        accept(data)  # a start might notice it, which is another test (test_lost_data)
-        report = await judged_after_restart(data, recorder)
-        assert report.count(Kind.LOST) > 0
-        assert {violation.kind for violation in report.violations} == {Kind.LOST}
-
-    asyncio.run(run())
+async def test_a_store_that_syncs_once_a_second_is_seen_to_lose_acknowledged_sends(folder: Path, shim: Path) -> None:
+    data, log, recorder = folder / "data", folder / "synced.log", Recorder()
+    store = EmbeddedStore(data, overrides={"appendfsync": "everysec"}, env=shimmed(shim, log))
+    await store.start()
+    async with serving(data, store_url=store.url) as server:
+        load = await loaded_until(server, recorder, 200)
+        await next_sync(log)
+        await load.acknowledged_reaches(load.acknowledged + 200)  # well within the second before the next sync
+        assert store.pid is not None
+        os.kill(store.pid, signal.SIGKILL)
+        await server.kill()
+        await load.stop()
+    await store.stop()
+    assert pull_the_plug(data, log) > 0
+    accept(data)  # a start might notice it, which is another test (test_lost_data)
+    report = await judged_after_restart(data, recorder)
+    assert report.count(Kind.LOST) > 0
+    assert {violation.kind for violation in report.violations} == {Kind.LOST}

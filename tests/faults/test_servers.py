@@ -39,74 +39,66 @@ def rig(private_valkey: PrivateValkey, loop_runner: asyncio.Runner) -> Iterator[
         yield rig
 
 
-def test_two_servers_deliver_ten_thousand_jobs_due_together_once_each(
+async def test_two_servers_deliver_ten_thousand_jobs_due_together_once_each(rig: Rig) -> None:
+    recorder = Recorder()
+    servers = rig.servers
+    producer = RecordingClient("producer", *servers[0].address, recorder, timeout_s=20)
+    info = (await Connection(*servers[0].address).request("GET", "/v1/info")).json()
+    now_ms = int(time.time() * 1000) + info["clock_offset_ms"]
+    jobs = [Job(f"j{n:05}", b"%d" % n, at_ms=now_ms + 2_500) for n in range(TOGETHER)]
+    for begin in range(0, TOGETHER, 1000):
+        verdicts = await producer.send("together", jobs[begin : begin + 1000])
+        assert {v.outcome for v in verdicts} == {Outcome.OK}
+    left = TOGETHER
+
+    async def consume(number: int) -> None:
+        nonlocal left
+        recording_client = RecordingClient(f"c{number}", *servers[number % 2].address, recorder, timeout_s=20)
+        while left > 0:
+            leases = await recording_client.pull("together", max=200, lease_ms=60_000, wait_ms=1_000)
+            assert leases is not None
+            left -= len(leases)
+
+    await asyncio.gather(*(consume(n) for n in range(8)))
+    final = await producer.dump("together")
+    report = check(recorder.events, final)
+    assert report.violations == ()
+    assert (report.sends_ok, report.deliveries, report.redeliveries) == (TOGETHER, TOGETHER, 0)
+    takers = Counter(e.client[-1] for e in recorder.events if e.client.startswith("c") and e.id)
+    assert any(int(c) % 2 == 0 for c in takers), "one server served nobody: this test shows little"
+    assert any(int(c) % 2 == 1 for c in takers), "one server served nobody: this test shows little"
+
+
+async def test_a_poll_parked_on_one_server_is_woken_by_a_send_on_the_other_and_a_paused_server_is_fenced(
     rig: Rig,
 ) -> None:
-    async def run() -> None:
-        recorder = Recorder()
-        servers = rig.servers
-        producer = RecordingClient("producer", *servers[0].address, recorder, timeout_s=20)
-        info = (await Connection(*servers[0].address).request("GET", "/v1/info")).json()
-        now_ms = int(time.time() * 1000) + info["clock_offset_ms"]
-        jobs = [Job(f"j{n:05}", b"%d" % n, at_ms=now_ms + 2_500) for n in range(TOGETHER)]
-        for begin in range(0, TOGETHER, 1000):
-            verdicts = await producer.send("together", jobs[begin : begin + 1000])
-            assert {v.outcome for v in verdicts} == {Outcome.OK}
-        left = TOGETHER
+    recorder = Recorder()
+    one, two = rig.servers
+    first = RecordingClient("first", *one.address, recorder, timeout_s=20)
+    second = RecordingClient("second", *two.address, recorder, timeout_s=20)
+    sender = RecordingClient("sender", *one.address, recorder)
 
-        async def consume(number: int) -> None:
-            nonlocal left
-            recording_client = RecordingClient(f"c{number}", *servers[number % 2].address, recorder, timeout_s=20)
-            while left > 0:
-                leases = await recording_client.pull("together", max=200, lease_ms=60_000, wait_ms=1_000)
-                assert leases is not None
-                left -= len(leases)
+    parked = asyncio.create_task(second.pull("wake", wait_ms=60_000))
+    await until_parked(two.address, "wake")
+    await sender.send("wake", [Job("a", b"1")])
+    async with asyncio.timeout(10):
+        assert [lease.id for lease in await parked or []] == ["a"]
 
-        await asyncio.gather(*(consume(n) for n in range(8)))
-        final = await producer.dump("together")
-        report = check(recorder.events, final)
-        assert report.violations == ()
-        assert (report.sends_ok, report.deliveries, report.redeliveries) == (TOGETHER, TOGETHER, 0)
-        takers = Counter(e.client[-1] for e in recorder.events if e.client.startswith("c") and e.id)
-        assert any(int(c) % 2 == 0 for c in takers), "one server served nobody: this test shows little"
-        assert any(int(c) % 2 == 1 for c in takers), "one server served nobody: this test shows little"
-
-    rig.run(run())
-
-
-def test_a_poll_parked_on_one_server_is_woken_by_a_send_on_the_other_and_a_paused_server_is_fenced(
-    rig: Rig,
-) -> None:
-    async def run() -> None:
-        recorder = Recorder()
-        one, two = rig.servers
-        first = RecordingClient("first", *one.address, recorder, timeout_s=20)
-        second = RecordingClient("second", *two.address, recorder, timeout_s=20)
-        sender = RecordingClient("sender", *one.address, recorder)
-
-        parked = asyncio.create_task(second.pull("wake", wait_ms=60_000))
-        await until_parked(two.address, "wake")
-        await sender.send("wake", [Job("a", b"1")])
-        async with asyncio.timeout(10):
-            assert [lease.id for lease in await parked or []] == ["a"]
-
-        await sender.send("fence", [Job("b", b"2")])
-        [held] = await first.pull("fence", lease_ms=300) or []
-        one.signal(signal.SIGSTOP)
-        late = [
-            asyncio.create_task(call(RecordingClient(name, *one.address, recorder, timeout_s=20), held))
-            for name, call in LATE.items()
-        ]
-        [newer] = await second.pull("fence", lease_ms=30_000, wait_ms=10_000) or []
-        assert (newer.id, newer.delivery) == ("b", 2)
-        one.signal(signal.SIGCONT)
-        verdicts = [await call for call in late]
-        assert [(v.outcome, v.code) for v in verdicts] == [(Outcome.FAIL, "lease_lost")] * 3
-        assert [v.outcome for v in await second.ack([newer])] == [Outcome.OK]
-        final = await second.dump("fence") | await second.dump("wake")
-        assert check(recorder.events, final).violations == ()
-
-    rig.run(run())
+    await sender.send("fence", [Job("b", b"2")])
+    [held] = await first.pull("fence", lease_ms=300) or []
+    one.signal(signal.SIGSTOP)
+    late = [
+        asyncio.create_task(call(RecordingClient(name, *one.address, recorder, timeout_s=20), held))
+        for name, call in LATE.items()
+    ]
+    [newer] = await second.pull("fence", lease_ms=30_000, wait_ms=10_000) or []
+    assert (newer.id, newer.delivery) == ("b", 2)
+    one.signal(signal.SIGCONT)
+    verdicts = [await call for call in late]
+    assert [(v.outcome, v.code) for v in verdicts] == [(Outcome.FAIL, "lease_lost")] * 3
+    assert [v.outcome for v in await second.ack([newer])] == [Outcome.OK]
+    final = await second.dump("fence") | await second.dump("wake")
+    assert check(recorder.events, final).violations == ()
 
 
 async def late_ack(recording_client: RecordingClient, lease: LeasedJob):
@@ -132,57 +124,51 @@ async def until_parked(address: tuple[str, int], topic: str, polls: int = 1) -> 
     http.close()
 
 
-def test_clients_that_go_away_at_any_moment_leave_nothing_behind(rig: Rig) -> None:
+async def test_clients_that_go_away_at_any_moment_leave_nothing_behind(rig: Rig) -> None:
     """Clients hang up in the middle of calls, beside a load whose every answer is checked to be its own."""
 
-    async def run() -> None:
-        recorder = Recorder()
-        plan = Plan(topics=("storm-a", "storm-b"), max_delay_ms=200, lease_ms=(300, 500), wait_ms=200)
-        server = rig.servers[0]
-        fds_before = open_files(server.pid)
-        load = Load(plan, [server.address], recorder, seed=6)
-        await load.start()
-        await load.acknowledged_reaches(50)
-        dice = random.Random(6)
-        began_ns = recorder.now_ns()
-        await asyncio.gather(*(hang_up(server.address, random.Random(dice.random())) for _ in range(400)))
-        recorder.fault("400 clients hung up", began_ns)
-        await load.stop_sending()
-        assert await load.drained(20), "a lease was left behind"
-        await load.stop()
-        assert load.bugs == []
-        report = check(recorder.events, await load.dump())
-        assert report.violations == ()
-        assert report.left == 0
-        assert report.deliveries > 0
-        async with asyncio.timeout(10):
-            while open_files(server.pid) > fds_before + 4:  # noqa: ASYNC110 - sockets close in their own time
-                await asyncio.sleep(0.05)
-
-    rig.run(run())
+    recorder = Recorder()
+    plan = Plan(topics=("storm-a", "storm-b"), max_delay_ms=200, lease_ms=(300, 500), wait_ms=200)
+    server = rig.servers[0]
+    fds_before = open_files(server.pid)
+    load = Load(plan, [server.address], recorder, seed=6)
+    await load.start()
+    await load.acknowledged_reaches(50)
+    dice = random.Random(6)
+    began_ns = recorder.now_ns()
+    await asyncio.gather(*(hang_up(server.address, random.Random(dice.random())) for _ in range(400)))
+    recorder.fault("400 clients hung up", began_ns)
+    await load.stop_sending()
+    assert await load.drained(20), "a lease was left behind"
+    await load.stop()
+    assert load.bugs == []
+    report = check(recorder.events, await load.dump())
+    assert report.violations == ()
+    assert report.left == 0
+    assert report.deliveries > 0
+    async with asyncio.timeout(10):
+        while open_files(server.pid) > fds_before + 4:  # noqa: ASYNC110 - sockets close in their own time
+            await asyncio.sleep(0.05)
 
 
-def test_a_poll_whose_client_is_gone_takes_no_job(rig: Rig) -> None:
-    async def run() -> None:
-        recorder = Recorder()
-        server = rig.servers[1]
-        sender = RecordingClient("sender", *server.address, recorder)
-        gone = [Connection(*server.address) for _ in range(60)]
-        wish = b'{"max":1,"lease_ms":600000,"wait_ms":60000}'
-        for connection in gone:
-            await connection.send_only("POST", "/v1/topics/gone/pull", wish)
-        await until_parked(server.address, "gone", len(gone))
-        for connection in gone:
-            connection.close()
-        await sender.send("gone", [Job(str(n), b"1") for n in range(60)])
-        found: list[LeasedJob] = []
-        async with asyncio.timeout(15):
-            while len(found) < 60:
-                found += await sender.pull("gone", max=60, lease_ms=60_000, wait_ms=5_000) or []
-        assert {lease.attempt for lease in found} == {1}, "a client that was gone cost an attempt"
-        await sender.close()
-
-    rig.run(run())
+async def test_a_poll_whose_client_is_gone_takes_no_job(rig: Rig) -> None:
+    recorder = Recorder()
+    server = rig.servers[1]
+    sender = RecordingClient("sender", *server.address, recorder)
+    gone = [Connection(*server.address) for _ in range(60)]
+    wish = b'{"max":1,"lease_ms":600000,"wait_ms":60000}'
+    for connection in gone:
+        await connection.send_only("POST", "/v1/topics/gone/pull", wish)
+    await until_parked(server.address, "gone", len(gone))
+    for connection in gone:
+        connection.close()
+    await sender.send("gone", [Job(str(n), b"1") for n in range(60)])
+    found: list[LeasedJob] = []
+    async with asyncio.timeout(15):
+        while len(found) < 60:
+            found += await sender.pull("gone", max=60, lease_ms=60_000, wait_ms=5_000) or []
+    assert {lease.attempt for lease in found} == {1}, "a client that was gone cost an attempt"
+    await sender.close()
 
 
 async def hang_up(address: tuple[str, int], dice: random.Random) -> None:

@@ -70,71 +70,64 @@ async def ended_well(load: Load, recorder: Recorder, valkey: PrivateValkey) -> R
     return report
 
 
-def test_forgotten_scripts_and_killed_connections_are_invisible_to_callers(rig: Rig, own_valkey: PrivateValkey) -> None:
-    async def run() -> None:
-        recorder, operator = Recorder(), redis.from_url(own_valkey.url)
-        async with loaded(rig, PLAN, recorder) as load:
-            killed = 0
-            for turn in range(30):
-                began_ns = recorder.now_ns()
-                operator.script_flush()
-                if turn % 3 == 0:
-                    killed += operator.client_kill_filter(_type="normal", skipme=True)
-                if turn % 10 == 5:
-                    killed += operator.client_kill_filter(_type="pubsub", skipme=True)
-                recorder.fault("script flush, connections killed", began_ns)
-                await load.acknowledged_reaches(load.acknowledged + 15)
-            report = await ended_well(load, recorder, own_valkey)
-        assert (report.unknown, report.unavailable) == (0, 0)
-        assert killed > 10
-        assert report.under_way > 0, "nothing was under way when connections were killed: this test shows nothing"
-
-    rig.run(run())
-
-
-def test_a_full_store_refuses_sends_and_drains(rig: Rig, own_valkey: PrivateValkey) -> None:
-    async def run() -> None:
-        recorder, operator = Recorder(), redis.from_url(own_valkey.url)
-        plan = Plan(topics=("full",), consumers=0, max_delay_ms=0, pause_ms=0.5, body_bytes=6000, wild=False)
-        server = rig.servers[0]
-        operator.config_set("maxmemory", int(operator.info("memory")["used_memory"]) + 3_000_000)
-        load = Load(plan, [server.address], recorder, seed=4)
-        await load.start()
-        while not any(e.code == "store_full" for e in recorder.events):  # noqa: ASYNC110 - the load tells nobody
-            await asyncio.sleep(0.02)
-        await load.stop_sending()
-        full = [e for e in recorder.events if isinstance(e, Send) and e.outcome is Outcome.FAIL]
-        assert {e.code for e in full} == {"store_full"}
-        drain = Load(Plan(topics=("full",), producers=0, wild=False), [server.address], recorder, seed=4)
-        await drain.start()
-        report = await ended_well(drain, recorder, own_valkey)
-        assert report.deliveries == report.sends_ok > 100, "each once, and none that was refused"
-        recording_client = RecordingClient("after", *server.address, recorder)
-        assert [v.outcome for v in await recording_client.send(plan.topics[0], [Job("after", b"1")])] == [Outcome.OK]
-        await recording_client.close()
-        await load.stop()
-        operator.config_set("maxmemory", 0)
-
-    rig.run(run())
+async def test_forgotten_scripts_and_killed_connections_are_invisible_to_callers(
+    rig: Rig, own_valkey: PrivateValkey
+) -> None:
+    recorder, operator = Recorder(), redis.from_url(own_valkey.url)
+    async with loaded(rig, PLAN, recorder) as load:
+        killed = 0
+        for turn in range(30):
+            began_ns = recorder.now_ns()
+            operator.script_flush()
+            if turn % 3 == 0:
+                killed += operator.client_kill_filter(_type="normal", skipme=True)
+            if turn % 10 == 5:
+                killed += operator.client_kill_filter(_type="pubsub", skipme=True)
+            recorder.fault("script flush, connections killed", began_ns)
+            await load.acknowledged_reaches(load.acknowledged + 15)
+        report = await ended_well(load, recorder, own_valkey)
+    assert (report.unknown, report.unavailable) == (0, 0)
+    assert killed > 10
+    assert report.under_way > 0, "nothing was under way when connections were killed: this test shows nothing"
 
 
-def test_a_store_that_stands_still_leaves_unknowns_and_no_contradiction(rig: Rig, own_valkey: PrivateValkey) -> None:
-    async def run() -> None:
-        recorder = Recorder()
-        pid = int(redis.from_url(own_valkey.url).info("server")["process_id"])
-        impatient = Plan(
-            topics=("still-a", "still-b"), max_delay_ms=300, lease_ms=(300, 500), wait_ms=200, timeout_s=0.5
-        )
-        async with loaded(rig, impatient, recorder) as load:
-            for _ in range(2):
-                began_ns = recorder.now_ns()
-                os.kill(pid, signal.SIGSTOP)
-                await asyncio.sleep(2.0)
-                os.kill(pid, signal.SIGCONT)
-                recorder.fault("store stopped for 2 s", began_ns)
-                await load.acknowledged_reaches(load.acknowledged + 50)
-            report = await ended_well(load, recorder, own_valkey)
-        assert report.unknown > 0, "nobody noticed the pause: this test shows nothing"
-        assert report.recovered > 0, "no unknown send had been done: this test shows little"
+async def test_a_full_store_refuses_sends_and_drains(rig: Rig, own_valkey: PrivateValkey) -> None:
+    recorder, operator = Recorder(), redis.from_url(own_valkey.url)
+    plan = Plan(topics=("full",), consumers=0, max_delay_ms=0, pause_ms=0.5, body_bytes=6000, wild=False)
+    server = rig.servers[0]
+    operator.config_set("maxmemory", int(operator.info("memory")["used_memory"]) + 3_000_000)
+    load = Load(plan, [server.address], recorder, seed=4)
+    await load.start()
+    while not any(e.code == "store_full" for e in recorder.events):  # noqa: ASYNC110 - the load tells nobody
+        await asyncio.sleep(0.02)
+    await load.stop_sending()
+    full = [e for e in recorder.events if isinstance(e, Send) and e.outcome is Outcome.FAIL]
+    assert {e.code for e in full} == {"store_full"}
+    drain = Load(Plan(topics=("full",), producers=0, wild=False), [server.address], recorder, seed=4)
+    await drain.start()
+    report = await ended_well(drain, recorder, own_valkey)
+    assert report.deliveries == report.sends_ok > 100, "each once, and none that was refused"
+    recording_client = RecordingClient("after", *server.address, recorder)
+    assert [v.outcome for v in await recording_client.send(plan.topics[0], [Job("after", b"1")])] == [Outcome.OK]
+    await recording_client.close()
+    await load.stop()
+    operator.config_set("maxmemory", 0)
 
-    rig.run(run())
+
+async def test_a_store_that_stands_still_leaves_unknowns_and_no_contradiction(
+    rig: Rig, own_valkey: PrivateValkey
+) -> None:
+    recorder = Recorder()
+    pid = int(redis.from_url(own_valkey.url).info("server")["process_id"])
+    impatient = Plan(topics=("still-a", "still-b"), max_delay_ms=300, lease_ms=(300, 500), wait_ms=200, timeout_s=0.5)
+    async with loaded(rig, impatient, recorder) as load:
+        for _ in range(2):
+            began_ns = recorder.now_ns()
+            os.kill(pid, signal.SIGSTOP)
+            await asyncio.sleep(2.0)
+            os.kill(pid, signal.SIGCONT)
+            recorder.fault("store stopped for 2 s", began_ns)
+            await load.acknowledged_reaches(load.acknowledged + 50)
+        report = await ended_well(load, recorder, own_valkey)
+    assert report.unknown > 0, "nobody noticed the pause: this test shows nothing"
+    assert report.recovered > 0, "no unknown send had been done: this test shows little"

@@ -48,7 +48,7 @@ async def wait_on(store: ValkeyStore, partition: Partition) -> None:
 
 
 @pytest.mark.parametrize("apart", range(0, 16, 3))
-def test_partitions_that_are_first_watched_at_the_same_moment_are_all_woken(
+async def test_partitions_that_are_first_watched_at_the_same_moment_are_all_woken(
     apart: int, private_valkey: PrivateValkey
 ) -> None:
     """`apart`: how many turns of the event loop lie between them, so that each step of connecting is interrupted."""
@@ -58,48 +58,42 @@ def test_partitions_that_are_first_watched_at_the_same_moment_are_all_woken(
             await asyncio.sleep(0)
         await wait_on(store, partition)
 
-    async def run() -> None:
-        for _ in range(4):
-            listener, sender = ValkeyStore(private_valkey.url), ValkeyStore(private_valkey.url)
-            ears = listener.events = Ears()
-            await listener.start()
-            await sender.start()
-            watched = partitions(4)
-            await asyncio.gather(*(watch_later(listener, partition, apart * i) for i, partition in enumerate(watched)))
-            for partition in watched:
-                await sender.send(partition, [item("a")])
-            async with asyncio.timeout(5):
-                await asyncio.gather(*(ears.of(partition).wait() for partition in watched))
-            await listener.stop()
-            await sender.stop()
-
-    asyncio.run(run())
-
-
-def test_after_its_subscription_was_killed_every_waiting_partition_is_woken_and_hears_again(
-    private_valkey: PrivateValkey,
-) -> None:
-    async def run() -> None:
+    for _ in range(4):
         listener, sender = ValkeyStore(private_valkey.url), ValkeyStore(private_valkey.url)
         ears = listener.events = Ears()
         await listener.start()
         await sender.start()
         watched = partitions(4)
+        await asyncio.gather(*(watch_later(listener, partition, apart * i) for i, partition in enumerate(watched)))
         for partition in watched:
-            await wait_on(listener, partition)
-        for turn in range(3):
-            ears.heard.clear()
-            # While nobody listens, a send is published to nobody: the partitions must be woken by the new subscription.
-            assert redis.from_url(private_valkey.url).client_kill_filter(_type="pubsub") >= 1
-            await sender.send(watched[0], [item(f"lost-{turn}", delay_ms=60_000)])
-            async with asyncio.timeout(8):
-                await asyncio.gather(*(ears.of(partition).wait() for partition in watched))
-            ears.heard.clear()
-            await sender.send(watched[1], [item(f"heard-{turn}")])
-            async with asyncio.timeout(5):
-                await ears.of(watched[1]).wait()
-            await listener.pull(watched[1], Pull((Credit(10, None),), 30_000, wait_ms=60_000))
+            await sender.send(partition, [item("a")])
+        async with asyncio.timeout(5):
+            await asyncio.gather(*(ears.of(partition).wait() for partition in watched))
         await listener.stop()
         await sender.stop()
 
-    asyncio.run(run())
+
+async def test_after_its_subscription_was_killed_every_waiting_partition_is_woken_and_hears_again(
+    private_valkey: PrivateValkey,
+) -> None:
+    listener, sender = ValkeyStore(private_valkey.url), ValkeyStore(private_valkey.url)
+    ears = listener.events = Ears()
+    await listener.start()
+    await sender.start()
+    watched = partitions(4)
+    for partition in watched:
+        await wait_on(listener, partition)
+    for turn in range(3):
+        ears.heard.clear()
+        # While nobody listens, a send is published to nobody: the partitions must be woken by the new subscription.
+        assert redis.from_url(private_valkey.url).client_kill_filter(_type="pubsub") >= 1
+        await sender.send(watched[0], [item(f"lost-{turn}", delay_ms=60_000)])
+        async with asyncio.timeout(8):
+            await asyncio.gather(*(ears.of(partition).wait() for partition in watched))
+        ears.heard.clear()
+        await sender.send(watched[1], [item(f"heard-{turn}")])
+        async with asyncio.timeout(5):
+            await ears.of(watched[1]).wait()
+        await listener.pull(watched[1], Pull((Credit(10, None),), 30_000, wait_ms=60_000))
+    await listener.stop()
+    await sender.stop()

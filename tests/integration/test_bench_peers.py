@@ -76,7 +76,7 @@ def test_a_job_that_was_counted_and_is_not_in_the_store_breaks_the_run(tmp_path:
         sending.check_stored(DjangoSettings(ours, 7), store, 8)
 
 
-def test_every_way_counts_what_it_sent() -> None:
+async def test_every_way_counts_what_it_sent() -> None:
     sent: list[int] = []
 
     async def send() -> None:
@@ -91,13 +91,10 @@ def test_every_way_counts_what_it_sent() -> None:
         "bulk": contest.bulk(lambda jobs: sent.extend([1] * jobs)),
     }
 
-    async def run(way: contest.Way) -> contest.Sent:
-        done = way(0.01)
-        return await done if inspect.isawaitable(done) else done
-
     for name, way in ways.items():
         sent.clear()
-        counted, seconds = asyncio.run(run(way))
+        done = way(0.01)
+        counted, seconds = await done if inspect.isawaitable(done) else done
         assert (name, counted) == (name, len(sent))
         assert counted > 0
         assert seconds > 0

@@ -258,44 +258,37 @@ def test_the_server_says_what_it_is(kind: type[Any], url: str) -> None:
         assert (one.info().durability, one.ready().ready) == ("fsync", True)
 
 
-def test_fifty_tasks_share_an_async_client(url: str, topic: str) -> None:
-    async def main() -> tuple[int, int]:
-        async with AsyncClient(url, max_connections=10) as client:
-            await asyncio.gather(*(client.send(topic, n, id=f"j{n}") for n in range(50)))
-            held = await client.pull(topic, max=100)
-            pool = client._pool
-            assert pool is not None
-            return len(held), len(pool._idle)
-
-    found, connections = asyncio.run(main())
+async def test_fifty_tasks_share_an_async_client(url: str, topic: str) -> None:
+    async with AsyncClient(url, max_connections=10) as client:
+        await asyncio.gather(*(client.send(topic, n, id=f"j{n}") for n in range(50)))
+        held = await client.pull(topic, max=100)
+        pool = client._pool
+        assert pool is not None
+        found, connections = len(held), len(pool._idle)
     assert (found, connections <= 10) == (50, True)
 
 
-def test_pulls_that_wait_do_not_keep_sends_from_their_turn(url: str, topic: str) -> None:
-    async def main() -> set[Any]:
-        async with AsyncClient(url, max_connections=1) as client:
-            waiting = [asyncio.create_task(client.pull(topic, wait="30s")) for _ in range(3)]
-            await asyncio.sleep(0)
-            for n in range(3):
-                await client.send(topic, n)
-            return {job.json() for jobs in await asyncio.gather(*waiting) for job in jobs}
-
-    assert asyncio.run(main()) == {0, 1, 2}
+async def test_pulls_that_wait_do_not_keep_sends_from_their_turn(url: str, topic: str) -> None:
+    async with AsyncClient(url, max_connections=1) as client:
+        waiting = [asyncio.create_task(client.pull(topic, wait="30s")) for _ in range(3)]
+        await asyncio.sleep(0)
+        for n in range(3):
+            await client.send(topic, n)
+        assert {job.json() for jobs in await asyncio.gather(*waiting) for job in jobs} == {0, 1, 2}
 
 
-def test_a_task_that_is_cancelled_at_any_moment_of_its_call_leaves_the_client_usable(url: str, topic: str) -> None:
-    async def main() -> None:
-        async with AsyncClient(url, max_connections=2) as client:
-            for turns in range(40):
-                task = asyncio.create_task(client.send(topic, {"turn": turns}, id=f"c{turns}"))
-                for _ in range(turns % 20):
-                    await asyncio.sleep(0)
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-                sent = await client.send(topic, {"after": turns}, id=f"d{turns}")
-                assert (sent.id, sent.result) == (f"d{turns}", "created")  # its own answer, not the cancelled one's
-
-    asyncio.run(main())
+async def test_a_task_that_is_cancelled_at_any_moment_of_its_call_leaves_the_client_usable(
+    url: str, topic: str
+) -> None:
+    async with AsyncClient(url, max_connections=2) as client:
+        for turns in range(40):
+            task = asyncio.create_task(client.send(topic, {"turn": turns}, id=f"c{turns}"))
+            for _ in range(turns % 20):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            sent = await client.send(topic, {"after": turns}, id=f"d{turns}")
+            assert (sent.id, sent.result) == (f"d{turns}", "created")  # its own answer, not the cancelled one's
 
 
 async def waiters_become(client: AsyncClient, topic: str, count: int) -> None:
@@ -304,18 +297,15 @@ async def waiters_become(client: AsyncClient, topic: str, count: int) -> None:
             await asyncio.sleep(0.005)
 
 
-def test_a_pull_that_is_cancelled_while_it_waits_takes_no_job_with_it(url: str, topic: str) -> None:
-    async def main() -> None:
-        async with AsyncClient(url) as client:
-            waiting = asyncio.create_task(client.pull(topic, wait="60s"))
-            await client.set_topic(topic)
-            await waiters_become(client, topic, 1)
-            waiting.cancel()
-            await waiters_become(client, topic, 0)
-            await client.send(topic, 1)
-            assert len(await client.pull(topic, wait="10s")) == 1
-
-    asyncio.run(main())
+async def test_a_pull_that_is_cancelled_while_it_waits_takes_no_job_with_it(url: str, topic: str) -> None:
+    async with AsyncClient(url) as client:
+        waiting = asyncio.create_task(client.pull(topic, wait="60s"))
+        await client.set_topic(topic)
+        await waiters_become(client, topic, 1)
+        waiting.cancel()
+        await waiters_become(client, topic, 0)
+        await client.send(topic, 1)
+        assert len(await client.pull(topic, wait="10s")) == 1
 
 
 def send_in_child(client: Client, topic: str, ids: Any) -> None:

@@ -124,141 +124,112 @@ async def _awaited(made: Awaitable[None]) -> None:
     ids=["before", "in the request", "before the answer", "in its head", "in its body"],
 )
 @pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
-def test_a_send_whose_connection_breaks_anywhere_is_stored_once(
-    kind: type[Any], run: Any, up: bool, after_bytes: int, reset: bool
+async def test_a_send_whose_connection_breaks_anywhere_is_stored_once(
+    up: bool, after_bytes: int, reset: bool, rig: Rig
 ) -> None:
-    async def test(rig: Rig) -> None:
-        topic = f"cut-{up}-{after_bytes}-{reset}"
-        client = rig.client()
-        cut = rig.proxy.arm(Cut(b'"id":"one"', after_bytes, up=up, reset=reset))
-        sent = await rig.ask(client, "send", topic, {"n": 1}, id="one", delay="1h")
-        assert cut.fired.is_set()
-        assert (sent.id, sent.result) == ("one", "created" if up else "kept")
-        assert await rig.stored(topic) == ["one"]
-
-    run(kind, test)
+    topic = f"cut-{up}-{after_bytes}-{reset}"
+    client = rig.client()
+    cut = rig.proxy.arm(Cut(b'"id":"one"', after_bytes, up=up, reset=reset))
+    sent = await rig.ask(client, "send", topic, {"n": 1}, id="one", delay="1h")
+    assert cut.fired.is_set()
+    assert (sent.id, sent.result) == ("one", "created" if up else "kept")
+    assert await rig.stored(topic) == ["one"]
 
 
 @both
-def test_many_jobs_without_ids_whose_answer_is_lost_are_stored_once(kind: type[Any], run: Any) -> None:
-    async def test(rig: Rig) -> None:
-        jobs = [
-            NewJob(body=json_body("first of many"), delay="1h"),
-            NewJob(body=json_body(2), delay="1h"),
-            NewJob(body=json_body(3), merge=Merge("k", quiet_ms=3_600_000)),
-        ]
-        cut = rig.proxy.arm(Cut(b"first of many", 0))
-        sent = await rig.ask(rig.client(), "send_many", "many", jobs)
-        assert cut.fired.is_set()
-        assert [(item.result, item.items_count) for item in sent] == [("kept", None), ("kept", None), ("kept", 1)]
-        assert sorted(await rig.stored("many")) == sorted(item.id for item in sent)
-
-    run(kind, test)
+async def test_many_jobs_without_ids_whose_answer_is_lost_are_stored_once(rig: Rig) -> None:
+    jobs = [
+        NewJob(body=json_body("first of many"), delay="1h"),
+        NewJob(body=json_body(2), delay="1h"),
+        NewJob(body=json_body(3), merge=Merge("k", quiet_ms=3_600_000)),
+    ]
+    cut = rig.proxy.arm(Cut(b"first of many", 0))
+    sent = await rig.ask(rig.client(), "send_many", "many", jobs)
+    assert cut.fired.is_set()
+    assert [(item.result, item.items_count) for item in sent] == [("kept", None), ("kept", None), ("kept", 1)]
+    assert sorted(await rig.stored("many")) == sorted(item.id for item in sent)
 
 
 @both
-def test_an_ack_whose_answer_is_lost_is_done_and_known_to_be(kind: type[Any], run: Any) -> None:
-    async def test(rig: Rig) -> None:
-        client = rig.client()
-        await rig.ask(client, "send", "ack", 1, id="a")
-        [held] = await rig.ask(client, "pull", "ack")
-        rig.proxy.arm(Cut(held.lease.encode(), 0))
-        assert (await rig.ask(client, "ack", held)).result == "acked"
-        assert (rig.proxy.cuts > 0, await rig.stored("ack")) == (True, [])
-
-    run(kind, test)
+async def test_an_ack_whose_answer_is_lost_is_done_and_known_to_be(rig: Rig) -> None:
+    client = rig.client()
+    await rig.ask(client, "send", "ack", 1, id="a")
+    [held] = await rig.ask(client, "pull", "ack")
+    rig.proxy.arm(Cut(held.lease.encode(), 0))
+    assert (await rig.ask(client, "ack", held)).result == "acked"
+    assert (rig.proxy.cuts > 0, await rig.stored("ack")) == (True, [])
 
 
 @both
-def test_a_release_whose_answer_is_lost_is_done_and_said_to_be_unknown(kind: type[Any], run: Any) -> None:
-    async def test(rig: Rig) -> None:
-        client = rig.client()
-        await rig.ask(client, "send", "release", 1, id="a")
-        [held] = await rig.ask(client, "pull", "release")
-        rig.proxy.arm(Cut(held.lease.encode(), 0))
-        with pytest.raises(errors.UnknownOutcome, match="may have been done"):
-            await rig.ask(client, "release", held, delay="1h")
-        assert (await rig.direct.get("release", "a")).state == "scheduled"
-
-    run(kind, test)
+async def test_a_release_whose_answer_is_lost_is_done_and_said_to_be_unknown(rig: Rig) -> None:
+    client = rig.client()
+    await rig.ask(client, "send", "release", 1, id="a")
+    [held] = await rig.ask(client, "pull", "release")
+    rig.proxy.arm(Cut(held.lease.encode(), 0))
+    with pytest.raises(errors.UnknownOutcome, match="may have been done"):
+        await rig.ask(client, "release", held, delay="1h")
+    assert (await rig.direct.get("release", "a")).state == "scheduled"
 
 
 @both
-def test_while_nobody_lets_connections_in_a_call_is_tried_again(kind: type[Any], run: Any) -> None:
-    async def test(rig: Rig) -> None:
-        client = rig.client()
-        rig.proxy.refusing = True
-        sending = asyncio.create_task(rig.ask(client, "send", "refused", 1, id="a"))
-        assert not (await asyncio.wait({sending}, timeout=0.1))[0]
-        rig.proxy.heal()
-        assert (await sending).result == "created"
-
-    run(kind, test)
+async def test_while_nobody_lets_connections_in_a_call_is_tried_again(rig: Rig) -> None:
+    client = rig.client()
+    rig.proxy.refusing = True
+    sending = asyncio.create_task(rig.ask(client, "send", "refused", 1, id="a"))
+    assert not (await asyncio.wait({sending}, timeout=0.1))[0]
+    rig.proxy.heal()
+    assert (await sending).result == "created"
 
 
 @both
 @pytest.mark.parametrize("way", ["up", "down"])
-def test_a_call_that_is_swallowed_ends_in_time_and_the_next_one_has_a_new_connection(
-    kind: type[Any], run: Any, way: str
-) -> None:
-    async def test(rig: Rig) -> None:
-        client = rig.client(timeout_s=0.3, patience=Patience(deadline_s=0))
-        topic = f"swallowed-{way}"
-        await rig.ask(client, "send", topic, 1, id="a", delay="1h")
-        getattr(rig.proxy, way).black_hole = True
-        with pytest.raises(errors.UnknownOutcome):
-            await rig.ask(client, "send", topic, 2, id="b", delay="1h")
-        rig.proxy.heal()
-        sent = await rig.ask(client, "send", topic, 2, id="b", delay="1h")
-        assert sent.result == ("created" if way == "up" else "kept")
-        assert sorted(await rig.stored(topic)) == ["a", "b"]
-
-    run(kind, test)
+async def test_a_call_that_is_swallowed_ends_in_time_and_the_next_one_has_a_new_connection(way: str, rig: Rig) -> None:
+    client = rig.client(timeout_s=0.3, patience=Patience(deadline_s=0))
+    topic = f"swallowed-{way}"
+    await rig.ask(client, "send", topic, 1, id="a", delay="1h")
+    getattr(rig.proxy, way).black_hole = True
+    with pytest.raises(errors.UnknownOutcome):
+        await rig.ask(client, "send", topic, 2, id="b", delay="1h")
+    rig.proxy.heal()
+    sent = await rig.ask(client, "send", topic, 2, id="b", delay="1h")
+    assert sent.result == ("created" if way == "up" else "kept")
+    assert sorted(await rig.stored(topic)) == ["a", "b"]
 
 
 @both
-def test_an_answer_that_only_trickles_ends_in_time(kind: type[Any], run: Any) -> None:
-    async def test(rig: Rig) -> None:
-        client = rig.client(timeout_s=0.5, patience=Patience(deadline_s=0))
-        rig.proxy.down.slice_bytes, rig.proxy.down.latency_ms = 1, 50
-        with pytest.raises(errors.UnknownOutcome, match=r"within 0\.5 s"):
-            await rig.ask(client, "send", "trickle", 1, id="a")
-
-    run(kind, test)
+async def test_an_answer_that_only_trickles_ends_in_time(rig: Rig) -> None:
+    client = rig.client(timeout_s=0.5, patience=Patience(deadline_s=0))
+    rig.proxy.down.slice_bytes, rig.proxy.down.latency_ms = 1, 50
+    with pytest.raises(errors.UnknownOutcome, match=r"within 0\.5 s"):
+        await rig.ask(client, "send", "trickle", 1, id="a")
 
 
 @both
-def test_a_server_that_is_killed_between_request_and_answer_has_stored_the_job_once(kind: type[Any], run: Any) -> None:
-    async def test(rig: Rig) -> None:
-        client = rig.client(timeout_s=30)
-        rig.proxy.down.black_hole = True
-        sending = asyncio.create_task(rig.ask(client, "send", "killed", {"n": 1}, id="one", delay="1h"))
-        async with asyncio.timeout(20):
-            while await rig.stored("killed") != ["one"]:  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
-        assert not sending.done()
-        await rig.server.kill()
-        rig.proxy.heal()
-        await rig.server.start()
-        assert ((await sending).result, await rig.stored("killed")) == ("kept", ["one"])
-
-    run(kind, test)
+async def test_a_server_that_is_killed_between_request_and_answer_has_stored_the_job_once(rig: Rig) -> None:
+    client = rig.client(timeout_s=30)
+    rig.proxy.down.black_hole = True
+    sending = asyncio.create_task(rig.ask(client, "send", "killed", {"n": 1}, id="one", delay="1h"))
+    async with asyncio.timeout(20):
+        while await rig.stored("killed") != ["one"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    assert not sending.done()
+    await rig.server.kill()
+    rig.proxy.heal()
+    await rig.server.start()
+    assert ((await sending).result, await rig.stored("killed")) == ("kept", ["one"])
 
 
-def test_cancelled_calls_leave_no_connection_behind_that_answers_another_call(run: Any) -> None:
-    async def test(rig: Rig) -> None:
-        client = rig.client(max_connections=4)
-        rig.proxy.down.latency_ms = 2
-        rig.proxy.down.jitter_ms = 4
-        for turn in range(10):
-            tasks = [asyncio.create_task(client.get("none", f"{turn}-{n}")) for n in range(4)]
-            await asyncio.wait(tasks, timeout=0.004)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            sent = await client.send("cancelled", turn, id=f"s{turn}", delay="1h")
-            assert (sent.id, sent.result) == (f"s{turn}", "created")
-        assert len(client._pool._idle) <= 4
-        await client.close()
-
-    run(AsyncClient, test)
+async def test_cancelled_calls_leave_no_connection_behind_that_answers_another_call(rig: Rig) -> None:
+    client = rig.client(max_connections=4)
+    rig.proxy.down.latency_ms = 2
+    rig.proxy.down.jitter_ms = 4
+    for turn in range(10):
+        tasks = [asyncio.create_task(client.get("none", f"{turn}-{n}")) for n in range(4)]
+        await asyncio.wait(tasks, timeout=0.004)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        sent = await client.send("cancelled", turn, id=f"s{turn}", delay="1h")
+        assert (sent.id, sent.result) == (f"s{turn}", "created")
+    assert len(client._pool._idle) <= 4
+    await client.close()

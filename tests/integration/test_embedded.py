@@ -86,23 +86,18 @@ async def with_store(store: EmbeddedStore) -> redis.asyncio.Redis:
     return redis.asyncio.Redis(unix_socket_path=str(store.socket), decode_responses=True)
 
 
-def test_the_store_listens_on_a_private_socket_only_and_fsyncs_every_write(tmp_path: Path) -> None:
-    async def run() -> dict[str, str]:
-        store = EmbeddedStore(tmp_path / "data")
-        await store.start()
-        try:
-            async with await with_store(store) as valkey:
-                names = "port appendonly appendfsync no-appendfsync-on-rewrite aof-load-truncated save maxmemory-policy"
-                config = {name: (await valkey.config_get(name))[name] for name in names.split()}
-                config["debug"] = str(await valkey.execute_command("CONFIG", "GET", "enable-debug-command"))
-            config["modes"] = oct(stat.S_IMODE(store.data.stat().st_mode)) + oct(
-                stat.S_IMODE(store.socket.stat().st_mode)
-            )
-        finally:
-            await store.stop()
-        return config
-
-    assert asyncio.run(run()) == {
+async def test_the_store_listens_on_a_private_socket_only_and_fsyncs_every_write(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path / "data")
+    await store.start()
+    try:
+        async with await with_store(store) as valkey:
+            names = "port appendonly appendfsync no-appendfsync-on-rewrite aof-load-truncated save maxmemory-policy"
+            config = {name: (await valkey.config_get(name))[name] for name in names.split()}
+            config["debug"] = str(await valkey.execute_command("CONFIG", "GET", "enable-debug-command"))
+        config["modes"] = oct(stat.S_IMODE(store.data.stat().st_mode)) + oct(stat.S_IMODE(store.socket.stat().st_mode))
+    finally:
+        await store.stop()
+    assert config == {
         "port": "0",
         "appendonly": "yes",
         "appendfsync": "always",
@@ -115,7 +110,9 @@ def test_the_store_listens_on_a_private_socket_only_and_fsyncs_every_write(tmp_p
     }
 
 
-def test_a_second_server_on_the_folder_is_refused_at_once_and_told_the_pid(tmp_path: Path, hosts: list[Host]) -> None:
+async def test_a_second_server_on_the_folder_is_refused_at_once_and_told_the_pid(
+    tmp_path: Path, hosts: list[Host]
+) -> None:
     first = Host(tmp_path)
     hosts.append(first)
     assert first.says()[0] == "ready"
@@ -124,7 +121,7 @@ def test_a_second_server_on_the_folder_is_refused_at_once_and_told_the_pid(tmp_p
         await EmbeddedStore(tmp_path).start()
 
     with pytest.raises(FolderInUse, match=rf"pid {first.process.pid};"):
-        asyncio.run(second())
+        await second()
 
 
 def test_killing_the_server_ends_its_store(tmp_path: Path, hosts: list[Host]) -> None:
@@ -193,36 +190,34 @@ def test_a_killed_store_is_started_again_with_all_its_data(tmp_path: Path, polic
         assert runner.run(run()) == ("yes", False, 1)
 
 
-def test_a_data_path_too_long_for_a_socket_gets_its_socket_in_the_runtime_folder(tmp_path: Path) -> None:
+async def test_a_data_path_too_long_for_a_socket_gets_its_socket_in_the_runtime_folder(tmp_path: Path) -> None:
     data = tmp_path / ("deep-" * 20) / ("folder-" * 10)
 
-    async def run() -> tuple[bool, bool, int]:
-        store = EmbeddedStore(data)
-        await store.start()
-        try:
-            async with await with_store(store) as valkey:
-                await valkey.ping()
-            named = (data / "socket").read_text().strip() == str(store.socket)
-            return named, data in store.socket.parents, stat.S_IMODE(store.socket.parent.stat().st_mode)
-        finally:
-            await store.stop()
+    store = EmbeddedStore(data)
+    await store.start()
+    try:
+        async with await with_store(store) as valkey:
+            await valkey.ping()
+        named = (data / "socket").read_text().strip() == str(store.socket)
+        assert (named, data in store.socket.parents, stat.S_IMODE(store.socket.parent.stat().st_mode)) == (
+            True,
+            False,
+            0o700,
+        )
+    finally:
+        await store.stop()
 
-    assert asyncio.run(run()) == (True, False, 0o700)
 
-
-def test_a_folder_name_with_quotes_spaces_and_line_ends_is_only_a_name(tmp_path: Path) -> None:
+async def test_a_folder_name_with_quotes_spaces_and_line_ends_is_only_a_name(tmp_path: Path) -> None:
     data = tmp_path / 'a "b"\nport 7000\n\\x ü'
 
-    async def run() -> str:
-        store = EmbeddedStore(data)
-        await store.start()
-        try:
-            async with await with_store(store) as valkey:
-                return (await valkey.config_get("port"))["port"]
-        finally:
-            await store.stop()
-
-    assert asyncio.run(run()) == "0"
+    store = EmbeddedStore(data)
+    await store.start()
+    try:
+        async with await with_store(store) as valkey:
+            assert (await valkey.config_get("port"))["port"] == "0"
+    finally:
+        await store.stop()
 
 
 def damage(data: Path) -> None:
@@ -268,40 +263,34 @@ def test_a_damaged_file_is_explained_once_and_not_restarted_for_ever(tmp_path: P
     assert asyncio.run(again()) == "x" * 100
 
 
-def test_damage_found_at_a_restart_fails_instead_of_restarting(tmp_path: Path) -> None:
-    async def run() -> str:
-        store = EmbeddedStore(tmp_path)
-        await store.start()
-        try:
-            async with await with_store(store) as valkey:
-                for number in range(10):
-                    await valkey.set(f"key-{number}", "x" * 100)
-            damage(tmp_path)
-            assert store.pid is not None
-            os.kill(store.pid, signal.SIGKILL)
-            await asyncio.wait_for(store.failed.wait(), 20)
-            with pytest.raises(EmbeddedError, match="damaged"):
-                await store.until_ready()
-            return store.status.state.value
-        finally:
-            await store.stop()
-
-    assert asyncio.run(run()) == "failed"
+async def test_damage_found_at_a_restart_fails_instead_of_restarting(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path)
+    await store.start()
+    try:
+        async with await with_store(store) as valkey:
+            for number in range(10):
+                await valkey.set(f"key-{number}", "x" * 100)
+        damage(tmp_path)
+        assert store.pid is not None
+        os.kill(store.pid, signal.SIGKILL)
+        await asyncio.wait_for(store.failed.wait(), 20)
+        with pytest.raises(EmbeddedError, match="damaged"):
+            await store.until_ready()
+        assert store.status.state.value == "failed"
+    finally:
+        await store.stop()
 
 
-def test_below_the_watermark_writes_that_grow_are_refused_and_others_go_on(tmp_path: Path) -> None:
-    async def run() -> tuple[bool, str]:
-        store = EmbeddedStore(tmp_path, min_free_bytes=1 << 60)
-        await store.start()
-        try:
-            async with await with_store(store) as valkey:
-                with pytest.raises(redis.exceptions.OutOfMemoryError):
-                    await valkey.set("grow", "x")
-                return store.status.low_space, str(await valkey.delete("grow"))
-        finally:
-            await store.stop()
-
-    assert asyncio.run(run()) == (True, "0")
+async def test_below_the_watermark_writes_that_grow_are_refused_and_others_go_on(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path, min_free_bytes=1 << 60)
+    await store.start()
+    try:
+        async with await with_store(store) as valkey:
+            with pytest.raises(redis.exceptions.OutOfMemoryError):
+                await valkey.set("grow", "x")
+            assert (store.status.low_space, str(await valkey.delete("grow"))) == (True, "0")
+    finally:
+        await store.stop()
 
 
 def test_a_full_disk_is_a_state_that_ends_when_there_is_room(tmp_path: Path) -> None:
@@ -340,21 +329,21 @@ async def _fill(disk: Path) -> None:
         await store.stop()
 
 
-def test_a_store_that_cannot_run_is_refused_with_its_own_words(tmp_path: Path) -> None:
+async def test_a_store_that_cannot_run_is_refused_with_its_own_words(tmp_path: Path) -> None:
     async def run() -> None:
         await EmbeddedStore(tmp_path, overrides={"appendfsync": "perhaps"}).start()
 
     with pytest.raises(EmbeddedError, match="ended at start"):
-        asyncio.run(run())
+        await run()
 
     async def no_program() -> None:
         await EmbeddedStore(tmp_path, binary=tmp_path / "nothing").start()
 
     with pytest.raises(EmbeddedError, match=r"store\.binary"):
-        asyncio.run(no_program())
+        await no_program()
 
 
-def test_a_folder_with_other_peoples_files_is_neither_taken_nor_closed_to_them(tmp_path: Path) -> None:
+async def test_a_folder_with_other_peoples_files_is_neither_taken_nor_closed_to_them(tmp_path: Path) -> None:
     (tmp_path / "theirs").touch()
     tmp_path.chmod(0o755)
 
@@ -362,36 +351,30 @@ def test_a_folder_with_other_peoples_files_is_neither_taken_nor_closed_to_them(t
         await EmbeddedStore(tmp_path).start()
 
     with pytest.raises(EmbeddedError, match="a folder of its own"):
-        asyncio.run(run())
+        await run()
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
 
 
-def test_a_clean_stop_shrinks_a_file_that_has_grown(tmp_path: Path) -> None:
-    async def run() -> None:
-        store = EmbeddedStore(tmp_path)
-        await store.start()
-        async with await with_store(store) as valkey:
-            for _ in range(60):
-                await valkey.set("same", "x" * 100_000)
-        await store.stop()
-
-    asyncio.run(run())
+async def test_a_clean_stop_shrinks_a_file_that_has_grown(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path)
+    await store.start()
+    async with await with_store(store) as valkey:
+        for _ in range(60):
+            await valkey.set("same", "x" * 100_000)
+    await store.stop()
     assert sum(part.stat().st_size for part in (tmp_path / "appendonlydir").iterdir()) < 1_000_000
 
 
-def test_stopping_twice_or_before_the_start_is_harmless_and_frees_the_folder(tmp_path: Path) -> None:
-    async def run() -> StoreState:
-        store = EmbeddedStore(tmp_path)
-        await store.stop()
-        await store.start()
-        await store.stop()
-        await store.stop()
-        other = EmbeddedStore(tmp_path)
-        await other.start()
-        await other.stop()
-        return other.status.state
-
-    assert asyncio.run(run()) is StoreState.STOPPED
+async def test_stopping_twice_or_before_the_start_is_harmless_and_frees_the_folder(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path)
+    await store.stop()
+    await store.start()
+    await store.stop()
+    await store.stop()
+    other = EmbeddedStore(tmp_path)
+    await other.start()
+    await other.stop()
+    assert other.status.state is StoreState.STOPPED
 
 
 @pytest.fixture(autouse=True)

@@ -54,53 +54,49 @@ class Caller:
         return next(float(line.split()[1]) for line in page.splitlines() if line.startswith(f"{name} "))
 
 
-def test_a_full_store_refuses_sends_drains_and_takes_sends_again_without_a_restart(tmp_path: Path) -> None:
-    async def run() -> None:
-        server = ServerProcess(tmp_path / "data", env={"DUELINE_STORE__MAX_MEMORY_BYTES": str(CEILING)})
-        await server.start()
-        try:
-            caller = Caller(server)
-            stored = 0
-            while (answer := await caller.send(f"job-{stored}")).status == 201:
-                stored += 1
-                assert stored < 200, "there is no ceiling"
-            assert (answer.status, answer.json()["error"]["code"]) == (507, "store_full")
-            assert stored > 20, "it was full from the start: this test shows nothing"
-            await caller.readiness(["store_full"])
-            assert await caller.metric("dueline_store_full") == 1
-            assert await caller.metric("dueline_store_maxmemory_bytes") == CEILING
+async def test_a_full_store_refuses_sends_drains_and_takes_sends_again_without_a_restart(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path / "data", env={"DUELINE_STORE__MAX_MEMORY_BYTES": str(CEILING)})
+    await server.start()
+    try:
+        caller = Caller(server)
+        stored = 0
+        while (answer := await caller.send(f"job-{stored}")).status == 201:
+            stored += 1
+            assert stored < 200, "there is no ceiling"
+        assert (answer.status, answer.json()["error"]["code"]) == (507, "store_full")
+        assert stored > 20, "it was full from the start: this test shows nothing"
+        await caller.readiness(["store_full"])
+        assert await caller.metric("dueline_store_full") == 1
+        assert await caller.metric("dueline_store_maxmemory_bytes") == CEILING
 
-            held = await caller.pull(5)
-            assert len(held) == 5
-            assert await caller.settle("extend", held[:2], lease_ms=60_000) == ["extended"] * 2
-            assert await caller.settle("release", held[:2], delay_ms=3_600_000, error="later") == ["released"] * 2
-            assert await caller.settle("ack", held[2:3]) == ["acked"]
-            cancelled = await caller.ask("DELETE", f"{JOBS}/{held[0]['id']}")
-            assert (cancelled.status, cancelled.json()["result"]) == (200, "cancelled")
-            assert (await caller.send("still-full")).status in (201, 507), "never unknown, never a crash"
-            await caller.settle("ack", held[3:])
-            while jobs := await caller.pull(10):
-                assert await caller.settle("ack", jobs) == ["acked"] * len(jobs)
+        held = await caller.pull(5)
+        assert len(held) == 5
+        assert await caller.settle("extend", held[:2], lease_ms=60_000) == ["extended"] * 2
+        assert await caller.settle("release", held[:2], delay_ms=3_600_000, error="later") == ["released"] * 2
+        assert await caller.settle("ack", held[2:3]) == ["acked"]
+        cancelled = await caller.ask("DELETE", f"{JOBS}/{held[0]['id']}")
+        assert (cancelled.status, cancelled.json()["result"]) == (200, "cancelled")
+        assert (await caller.send("still-full")).status in (201, 507), "never unknown, never a crash"
+        await caller.settle("ack", held[3:])
+        while jobs := await caller.pull(10):
+            assert await caller.settle("ack", jobs) == ["acked"] * len(jobs)
 
-            assert (await caller.send("after")).status == 201
-            await caller.readiness([])
-            assert await caller.metric("dueline_store_full") == 0
-            assert await caller.metric("dueline_store_restarts_total") == 0
-            told = [line for line in server.output if "the store is full" in line or "the store has room again" in line]
-            assert len(told) == 2, told
-        finally:
-            await server.stop()
-
-    asyncio.run(run())
+        assert (await caller.send("after")).status == 201
+        await caller.readiness([])
+        assert await caller.metric("dueline_store_full") == 0
+        assert await caller.metric("dueline_store_restarts_total") == 0
+        told = [line for line in server.output if "the store is full" in line or "the store has room again" in line]
+        assert len(told) == 2, told
+    finally:
+        await server.stop()
 
 
-def test_without_a_setting_the_ceiling_is_a_share_of_the_machine(tmp_path: Path) -> None:
-    async def run() -> bytes:
-        store = EmbeddedStore(tmp_path)
-        await store.start()
-        try:
-            return (await store._link.call("INFO", "memory")).split(b"\r\nmaxmemory:")[1].split(b"\r\n")[0]
-        finally:
-            await store.stop()
-
-    assert int(asyncio.run(run())) == int(memory_bytes() * SHARE)
+async def test_without_a_setting_the_ceiling_is_a_share_of_the_machine(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path)
+    await store.start()
+    try:
+        assert int((await store._link.call("INFO", "memory")).split(b"\r\nmaxmemory:")[1].split(b"\r\n")[0]) == int(
+            memory_bytes() * SHARE
+        )
+    finally:
+        await store.stop()

@@ -6,7 +6,6 @@ each a JSON list, bytes as Latin-1. There a job without a retry of its own was t
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -71,75 +70,63 @@ async def engine_on(url: str) -> AsyncIterator[Engine]:
         ("held", "held", AT_ONCE, 10, [0] * 9),
     ],
 )
-def test_jobs_of_before_the_default_retry_keep_theirs(
+async def test_jobs_of_before_the_default_retry_keep_theirs(
     old_store: str, topic: str, id: str, retry: Retry, max_attempts: int, waits_ms: list[int]
 ) -> None:
-    async def test() -> None:
-        clock = Clock()
-        store = ValkeyStore(old_store, clock=clock)
-        await store.start()
-        engine = Engine(store)
-        policy = (await engine.get(NS, topic, id)).policy
-        assert (policy.retry, policy.max_attempts) == (retry, max_attempts)
-        if topic == "held":
-            clock.advance(1_000)  # its lease is over: at once, and an attempt is used
-            waits_ms.pop()
-        for wait_ms in waits_ms:
-            held = {job.id: job for job in await engine.pull(Pull(NS, (topic,), 10))}[id]
-            [done] = await engine.release(NS, topic, [Release(id, held.lease)])
-            assert (done.code, done.at_ms) == (Code.OK, clock.now_ms + wait_ms)
-            clock.advance(wait_ms)
+    clock = Clock()
+    store = ValkeyStore(old_store, clock=clock)
+    await store.start()
+    engine = Engine(store)
+    policy = (await engine.get(NS, topic, id)).policy
+    assert (policy.retry, policy.max_attempts) == (retry, max_attempts)
+    if topic == "held":
+        clock.advance(1_000)  # its lease is over: at once, and an attempt is used
+        waits_ms.pop()
+    for wait_ms in waits_ms:
         held = {job.id: job for job in await engine.pull(Pull(NS, (topic,), 10))}[id]
         [done] = await engine.release(NS, topic, [Release(id, held.lease)])
-        assert (done.code, held.attempt) == (Code.DEAD, max_attempts)
-        await engine.stop()
-        await store.stop()
-
-    asyncio.run(test())
-
-
-def test_new_jobs_of_old_topics_have_the_default_retry(old_store: str) -> None:
-    async def test() -> None:
-        async with engine_on(old_store) as engine:
-            found: dict[str, tuple[Retry, int | None]] = {}
-            for topic in ("plain", "policed", "laddered", "pushed"):
-                await engine.send(NS, topic, Send("new", b"1", BodyKind.JSON))
-                policy = (await engine.get(NS, topic, "new")).policy
-                found[topic] = (policy.retry, policy.max_attempts)
-            assert found == {
-                "plain": (DEFAULT_RETRY, 20),
-                "policed": (DEFAULT_RETRY, 4),
-                "laddered": (Ladder((60_000, 600_000)), 3),
-                "pushed": (Ladder((5_000,)), 2),
-            }
-            assert not (await engine.topic(NS, "policed")).policy.by_worker
-
-    asyncio.run(test())
+        assert (done.code, done.at_ms) == (Code.OK, clock.now_ms + wait_ms)
+        clock.advance(wait_ms)
+    held = {job.id: job for job in await engine.pull(Pull(NS, (topic,), 10))}[id]
+    [done] = await engine.release(NS, topic, [Release(id, held.lease)])
+    assert (done.code, held.attempt) == (Code.DEAD, max_attempts)
+    await engine.stop()
+    await store.stop()
 
 
-def test_the_same_request_again_is_still_the_same_for_a_job_of_an_old_store(old_store: str) -> None:
-    async def test() -> None:
-        async with engine_on(old_store) as engine:
-            same = (
-                Send("unset", b'"body"', BodyKind.JSON),
-                Send("null", b'"body"', BodyKind.JSON, retry=AT_ONCE, max_attempts=3),
-            )
-            assert [(await engine.send(NS, "plain", job)).result for job in same] == ["kept", "kept"]
-            with pytest.raises(IdExists):
-                await engine.send(NS, "plain", Send("null", b'"body"', BodyKind.JSON, max_attempts=3))
+async def test_new_jobs_of_old_topics_have_the_default_retry(old_store: str) -> None:
+    async with engine_on(old_store) as engine:
+        found: dict[str, tuple[Retry, int | None]] = {}
+        for topic in ("plain", "policed", "laddered", "pushed"):
+            await engine.send(NS, topic, Send("new", b"1", BodyKind.JSON))
+            policy = (await engine.get(NS, topic, "new")).policy
+            found[topic] = (policy.retry, policy.max_attempts)
+        assert found == {
+            "plain": (DEFAULT_RETRY, 20),
+            "policed": (DEFAULT_RETRY, 4),
+            "laddered": (Ladder((60_000, 600_000)), 3),
+            "pushed": (Ladder((5_000,)), 2),
+        }
+        assert not (await engine.topic(NS, "policed")).policy.by_worker
 
-    asyncio.run(test())
+
+async def test_the_same_request_again_is_still_the_same_for_a_job_of_an_old_store(old_store: str) -> None:
+    async with engine_on(old_store) as engine:
+        same = (
+            Send("unset", b'"body"', BodyKind.JSON),
+            Send("null", b'"body"', BodyKind.JSON, retry=AT_ONCE, max_attempts=3),
+        )
+        assert [(await engine.send(NS, "plain", job)).result for job in same] == ["kept", "kept"]
+        with pytest.raises(IdExists):
+            await engine.send(NS, "plain", Send("null", b'"body"', BodyKind.JSON, max_attempts=3))
 
 
-def test_groups_and_foreign_jobs_of_an_old_store_are_read_and_can_be_changed(old_store: str) -> None:
-    async def test() -> None:
-        async with engine_on(old_store) as engine:
-            [group] = await engine.pull(Pull(NS, ("groups",), 1))
-            assert (await engine.get(NS, "groups", group.id)).policy.retry == AT_ONCE
-            foreign = await engine.get("ouqiang", "foreign", "foreign")
-            assert (foreign.policy.retry, foreign.policy.max_attempts) == (AT_ONCE, None)
-            patched = await engine.patch(NS, "plain", Patch("unset", retry=None))
-            assert (patched.policy.retry, patched.policy.max_attempts) == (DEFAULT_RETRY, 10)
-            assert patched.state is State.READY
-
-    asyncio.run(test())
+async def test_groups_and_foreign_jobs_of_an_old_store_are_read_and_can_be_changed(old_store: str) -> None:
+    async with engine_on(old_store) as engine:
+        [group] = await engine.pull(Pull(NS, ("groups",), 1))
+        assert (await engine.get(NS, "groups", group.id)).policy.retry == AT_ONCE
+        foreign = await engine.get("ouqiang", "foreign", "foreign")
+        assert (foreign.policy.retry, foreign.policy.max_attempts) == (AT_ONCE, None)
+        patched = await engine.patch(NS, "plain", Patch("unset", retry=None))
+        assert (patched.policy.retry, patched.policy.max_attempts) == (DEFAULT_RETRY, 10)
+        assert patched.state is State.READY

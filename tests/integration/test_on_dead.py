@@ -11,7 +11,7 @@ from aiohttp import web
 
 from tests.kit.hook import ReceivedCall
 
-from .test_push import Lab, with_lab
+from .test_push import Lab, serving
 
 T = "/v1/topics/t"
 X = "/v1/topics/x"
@@ -58,8 +58,9 @@ async def let_die(lab: Lab, number: int) -> None:
     assert {one["result"] for one in answer["results"]} == {"dead"}
 
 
-def test_a_job_that_its_target_refuses_is_told_to_a_url(tmp_path: Path) -> None:
-    async def test(lab: Lab) -> None:
+async def test_a_job_that_its_target_refuses_is_told_to_a_url(tmp_path: Path) -> None:
+    async with serving(tmp_path) as lab:
+
         async def answer(came: ReceivedCall) -> web.Response:
             return web.Response(status=410 if came.path == "/hook" else 200)
 
@@ -85,20 +86,16 @@ def test_a_job_that_its_target_refuses_is_told_to_a_url(tmp_path: Path) -> None:
         await lab.until(told.id, "done", "dueline.on-dead")
         assert (await lab.job("a")).get("error", {}).get("code") == "not_found"
 
-    with_lab(tmp_path, test)
 
-
-def test_a_url_that_may_not_be_called_is_refused_and_nothing_is_set(tmp_path: Path) -> None:
-    async def test(lab: Lab) -> None:
+async def test_a_url_that_may_not_be_called_is_refused_and_nothing_is_set(tmp_path: Path) -> None:
+    async with serving(tmp_path) as lab:
         status, answer = await lab.ask("PUT", T, {"on_dead": {"url": "http://10.1.2.3/"}})
         assert (status, answer["error"]["code"], answer["error"]["field"]) == (403, "egress_refused", "on_dead.url")
         assert (await lab.ask("GET", T))[0] == 404
 
-    with_lab(tmp_path, test)
 
-
-def test_jobs_that_time_has_ended_are_sent_on(tmp_path: Path) -> None:
-    async def test(lab: Lab) -> None:
+async def test_jobs_that_time_has_ended_are_sent_on(tmp_path: Path) -> None:
+    async with serving(tmp_path) as lab:
         await route(lab, topic="x")
         await lab.send("expired", ttl_ms=1)
         await lab.send("left", max_attempts=1, delay_ms=1)
@@ -109,11 +106,9 @@ def test_jobs_that_time_has_ended_are_sent_on(tmp_path: Path) -> None:
         await until_sent_on(lab, 2)
         assert await dead_ids(lab) == ["expired", "left"]
 
-    with_lab(tmp_path, test)
 
-
-def test_a_server_that_is_killed_while_it_sends_on_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    async def test(lab: Lab) -> None:
+async def test_a_server_that_is_killed_while_it_sends_on_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    async with serving(tmp_path) as lab:
         await route(lab, topic="x")
         await let_die(lab, 400)
         await lab.server.kill()
@@ -121,14 +116,10 @@ def test_a_server_that_is_killed_while_it_sends_on_loses_and_doubles_nothing(tmp
         await until_sent_on(lab, 400)
         assert await dead_ids(lab) == [f"j{place:04}" for place in range(400)]
 
-    with_lab(tmp_path, test)
 
-
-def test_two_workers_send_each_job_on_once(tmp_path: Path) -> None:
-    async def test(lab: Lab) -> None:
+async def test_two_workers_send_each_job_on_once(tmp_path: Path) -> None:
+    async with serving(tmp_path, "--workers", "2") as lab:
         await route(lab, topic="x")
         await let_die(lab, 300)
         await until_sent_on(lab, 300)
         assert await dead_ids(lab) == [f"j{place:04}" for place in range(300)]
-
-    with_lab(tmp_path, test, "--workers", "2")

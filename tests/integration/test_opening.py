@@ -193,21 +193,18 @@ def test_everything_that_opens_a_store_refuses_a_wrong_one_in_the_same_words(
 # --- a full store -------------------------------------------------------------------------------------------------
 
 
-def test_a_full_store_is_opened_because_only_consumers_can_empty_it() -> None:
-    async def run(url: str) -> list[str]:
+async def test_a_full_store_is_opened_because_only_consumers_can_empty_it() -> None:
+    with store_with() as url:
         first, second = DirectQueue(url), DirectQueue(url)
         try:
             await first.send("mail", 1, id="a")
             command(url, "CONFIG", "SET", "maxmemory", "1000")
             with pytest.raises(DuelineApiError, match="full"):
                 await first.send("mail", 1, id="b")
-            return [job.id for job in await second.pull(["mail"])]
+            assert [job.id for job in await second.pull(["mail"])] == ["a"]
         finally:
             await first.close()
             await second.close()
-
-    with store_with() as url:
-        assert asyncio.run(run(url)) == ["a"]
 
 
 def test_a_full_store_that_was_never_used_is_refused() -> None:
@@ -227,53 +224,44 @@ def runtime_at(folder: Path) -> tuple[Runtime, StoreAccess]:
     return Runtime(access, Engine(access.store)), access
 
 
-def test_a_runtime_is_stopped_twice_and_before_its_start(tmp_path: Path) -> None:
-    async def run() -> None:
-        unused, _ = runtime_at(tmp_path)
-        runtime, access = runtime_at(tmp_path)
-        await runtime.start()
-        await unused.stop()
-        await access.check()
-        await runtime.stop()
-        await runtime.stop()
-
-    asyncio.run(run())
+async def test_a_runtime_is_stopped_twice_and_before_its_start(tmp_path: Path) -> None:
+    unused, _ = runtime_at(tmp_path)
+    runtime, access = runtime_at(tmp_path)
+    await runtime.start()
+    await unused.stop()
+    await access.check()
+    await runtime.stop()
+    await runtime.stop()
 
 
-def test_a_cancelled_start_leaves_nothing_running(tmp_path: Path) -> None:
-    async def run() -> tuple[StoreState | None, StoreState | None]:
-        runtime, access = runtime_at(tmp_path)
-        starting = asyncio.create_task(runtime.start())
-        states = list[StoreState | None]()
+async def test_a_cancelled_start_leaves_nothing_running(tmp_path: Path) -> None:
+    runtime, access = runtime_at(tmp_path)
+    starting = asyncio.create_task(runtime.start())
+    states = list[StoreState | None]()
 
-        def cancel(_: object) -> None:
-            states.append(state_of(access.place))
-            starting.cancel()
-
-        access.looked = cancel  # its process runs, and it is not checked yet
-        with pytest.raises(asyncio.CancelledError):
-            await starting
+    def cancel(_: object) -> None:
         states.append(state_of(access.place))
-        again = EmbeddedStore(tmp_path)
-        await again.start()  # raises FolderInUse if the first one still runs
-        await again.stop()
-        return states[0], states[-1]
+        starting.cancel()
 
-    assert asyncio.run(run()) == (StoreState.READY, StoreState.STOPPED)
+    access.looked = cancel  # its process runs, and it is not checked yet
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    states.append(state_of(access.place))
+    again = EmbeddedStore(tmp_path)
+    await again.start()  # raises FolderInUse if the first one still runs
+    await again.stop()
+    assert (states[0], states[-1]) == (StoreState.READY, StoreState.STOPPED)
 
 
 def state_of(place: Place) -> StoreState | None:
     return None if place.status is None else place.status.state
 
 
-def test_a_queue_that_is_closed_while_it_connects_tells_its_callers(tmp_path: Path) -> None:
-    async def run() -> str:
-        queue = DirectQueue(f"unix://{tmp_path}/none.sock")
-        sending = asyncio.create_task(queue.send("t", 1))
-        await asyncio.sleep(0)  # now it connects
-        await queue.close()
-        with pytest.raises(DuelineApiError) as refused:
-            await sending
-        return refused.value.code
-
-    assert asyncio.run(run()) == "draining"
+async def test_a_queue_that_is_closed_while_it_connects_tells_its_callers(tmp_path: Path) -> None:
+    queue = DirectQueue(f"unix://{tmp_path}/none.sock")
+    sending = asyncio.create_task(queue.send("t", 1))
+    await asyncio.sleep(0)  # now it connects
+    await queue.close()
+    with pytest.raises(DuelineApiError) as refused:
+        await sending
+    assert refused.value.code == "draining"

@@ -14,7 +14,7 @@ from dueline.store.valkey.embedded import EmbeddedError, EmbeddedStore, StoreSta
 from dueline.store.valkey.embedded_files import make_private, open_private
 from dueline.testing.process import ServerProcess, free_port
 
-from .test_serve import refused, serving
+from .test_serve import refused, started
 
 PRECIOUS = "precious\n"
 
@@ -42,23 +42,20 @@ def serve(data: Path, *args: str, **env: str) -> str:
 
 @pytest.mark.parametrize("content", [PRECIOUS, None], ids=["there", "dangling"])
 @pytest.mark.parametrize("name", ["store.lock", "valkey.conf", "store.log"])
-def test_a_symbolic_link_in_place_of_a_file_of_the_store_is_refused_and_not_followed(
+async def test_a_symbolic_link_in_place_of_a_file_of_the_store_is_refused_and_not_followed(
     tmp_path: Path, name: str, content: str | None
 ) -> None:
     victim, link = linked(tmp_path, name, content)
 
-    async def scenario() -> None:
-        store = EmbeddedStore(link.parent)
-        try:
-            with pytest.raises(EmbeddedError, match=f"{link} is a symbolic link"):
-                await store.start()
-            assert (victim.read_text() if victim.exists() else None) == content
-            link.unlink()
-            await store.start()  # without the link it starts
-        finally:
-            await store.stop()
-
-    asyncio.run(scenario())
+    store = EmbeddedStore(link.parent)
+    try:
+        with pytest.raises(EmbeddedError, match=f"{link} is a symbolic link"):
+            await store.start()
+        assert (victim.read_text() if victim.exists() else None) == content
+        link.unlink()
+        await store.start()  # without the link it starts
+    finally:
+        await store.stop()
 
 
 @pytest.mark.parametrize(
@@ -138,47 +135,43 @@ def test_what_is_not_a_file_is_refused(tmp_path: Path, make: object) -> None:
         open_private(tmp_path / "valkey.conf")
 
 
-def test_a_data_folder_may_be_a_symbolic_link_of_its_owner(tmp_path: Path) -> None:
+async def test_a_data_folder_may_be_a_symbolic_link_of_its_owner(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "data").symlink_to(tmp_path / "disk")
 
-    async def ready(server: ServerProcess, connection: object) -> None:
+    async with started(ServerProcess(tmp_path / "data")):
         assert (tmp_path / "disk" / "valkey.conf").exists()
 
-    serving(ServerProcess(tmp_path / "data"), ready)
 
-
-def test_a_configuration_file_may_be_a_symbolic_link(tmp_path: Path) -> None:
+async def test_a_configuration_file_may_be_a_symbolic_link(tmp_path: Path) -> None:
     (tmp_path / "real.toml").write_text('[log]\nlevel = "debug"\n')
     (tmp_path / "dueline.toml").symlink_to(tmp_path / "real.toml")
 
-    async def ready(server: ServerProcess, connection: object) -> bool:
-        return server.running
+    async with started(ServerProcess(tmp_path / "data", args=("--config", str(tmp_path / "dueline.toml")))) as (
+        server,
+        _,
+    ):
+        assert server.running
 
-    assert serving(ServerProcess(tmp_path / "data", args=("--config", str(tmp_path / "dueline.toml"))), ready)
 
-
-def test_a_link_that_appears_while_it_runs_keeps_the_store_down_until_it_is_gone(tmp_path: Path) -> None:
+async def test_a_link_that_appears_while_it_runs_keeps_the_store_down_until_it_is_gone(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text(PRECIOUS)
 
-    async def scenario() -> None:
-        store = EmbeddedStore(tmp_path / "data", back_off_s=(0.01, 0.05))
-        await store.start()
-        try:
-            config = store.data / "valkey.conf"
-            config.unlink()
-            config.symlink_to(victim)
-            assert store.pid is not None
-            os.kill(store.pid, 9)
-            await store.until(StoreState.DOWN)
-            async with asyncio.timeout(20):
-                while store.status.restarts < 3:  # noqa: ASYNC110 - no signal says that a start failed
-                    await asyncio.sleep(0.01)
-            assert (victim.read_text(), store.status.state) == (PRECIOUS, StoreState.DOWN)
-            config.unlink()
-            await asyncio.wait_for(store.until_ready(), 20)
-        finally:
-            await store.stop()
-
-    asyncio.run(scenario())
+    store = EmbeddedStore(tmp_path / "data", back_off_s=(0.01, 0.05))
+    await store.start()
+    try:
+        config = store.data / "valkey.conf"
+        config.unlink()
+        config.symlink_to(victim)
+        assert store.pid is not None
+        os.kill(store.pid, 9)
+        await store.until(StoreState.DOWN)
+        async with asyncio.timeout(20):
+            while store.status.restarts < 3:  # noqa: ASYNC110 - no signal says that a start failed
+                await asyncio.sleep(0.01)
+        assert (victim.read_text(), store.status.state) == (PRECIOUS, StoreState.DOWN)
+        config.unlink()
+        await asyncio.wait_for(store.until_ready(), 20)
+    finally:
+        await store.stop()

@@ -100,80 +100,72 @@ def with_lab(
     asyncio.run(body())
 
 
-def test_delivered_retried_given_up_and_told_in_the_log(tmp_path: Path) -> None:
-    async def test(lab: Lab) -> None:
-        replies = {
-            "fine": [web.Response(status=204)],
-            "again": [web.Response(status=500, text="not yet"), web.Response(status=200)],
-            "later": [web.Response(status=503, headers={"Retry-After": "1"}), web.Response(status=200)],
-            "never": [web.Response(status=410)],
-            "abort": [web.Response(status=400, headers={"Dueline-Abort": "unknown order"})],
-            "moved": [web.Response(status=302, headers={"Location": "http://127.0.0.1:1/"}), web.Response()],
-        }
+async def test_delivered_retried_given_up_and_told_in_the_log(lab: Lab) -> None:
+    replies = {
+        "fine": [web.Response(status=204)],
+        "again": [web.Response(status=500, text="not yet"), web.Response(status=200)],
+        "later": [web.Response(status=503, headers={"Retry-After": "1"}), web.Response(status=200)],
+        "never": [web.Response(status=410)],
+        "abort": [web.Response(status=400, headers={"Dueline-Abort": "unknown order"})],
+        "moved": [web.Response(status=302, headers={"Location": "http://127.0.0.1:1/"}), web.Response()],
+    }
 
-        async def answer(came: ReceivedCall) -> web.Response:
-            return replies[came.id].pop(0)
+    async def answer(came: ReceivedCall) -> web.Response:
+        return replies[came.id].pop(0)
 
-        lab.hook.answer = answer
-        await lab.push_to(retry={"ladder": ["50ms", "60s"]})
-        for id in replies:
-            await lab.send(id)
-        done = [await lab.until(id, "done") for id in ("fine", "again", "later", "moved")]
-        assert [job["attempts"] for job in done] == [1, 2, 2, 2]
-        dead = [await lab.until(id, "dead") for id in ("never", "abort")]
-        assert [(job["reason"], job["attempts"], job["last_error"]) for job in dead] == [
-            ("rejected", 1, "answered 410: gone"),
-            ("rejected", 1, "answered 400, Dueline-Abort: unknown order"),
-        ]
-        log = await lab.attempts(query="?id=again")
-        assert [(one["attempt"], one["status"], one["error"], one["excerpt"]) for one in log] == [
-            (2, 200, None, None),
-            (1, 500, "answered 500", "not yet"),
-        ]
-        assert len(await lab.attempts()) == 9
-        _, page = await lab.ask("GET", "/v1/topics/t/push")
-        assert (page["state"], page["in_flight"]) == ("ok", 0)
-
-    with_lab(tmp_path, test)
+    lab.hook.answer = answer
+    await lab.push_to(retry={"ladder": ["50ms", "60s"]})
+    for id in replies:
+        await lab.send(id)
+    done = [await lab.until(id, "done") for id in ("fine", "again", "later", "moved")]
+    assert [job["attempts"] for job in done] == [1, 2, 2, 2]
+    dead = [await lab.until(id, "dead") for id in ("never", "abort")]
+    assert [(job["reason"], job["attempts"], job["last_error"]) for job in dead] == [
+        ("rejected", 1, "answered 410: gone"),
+        ("rejected", 1, "answered 400, Dueline-Abort: unknown order"),
+    ]
+    log = await lab.attempts(query="?id=again")
+    assert [(one["attempt"], one["status"], one["error"], one["excerpt"]) for one in log] == [
+        (2, 200, None, None),
+        (1, 500, "answered 500", "not yet"),
+    ]
+    assert len(await lab.attempts()) == 9
+    _, page = await lab.ask("GET", "/v1/topics/t/push")
+    assert (page["state"], page["in_flight"]) == ("ok", 0)
 
 
-def test_a_call_is_signed_by_both_secrets_and_its_id_is_the_same_over_retries(tmp_path: Path) -> None:
-    async def test(lab: Lab) -> None:
-        statuses = [500, 200]
+async def test_a_call_is_signed_by_both_secrets_and_its_id_is_the_same_over_retries(lab: Lab) -> None:
+    statuses = [500, 200]
 
-        async def answer(came: ReceivedCall) -> web.Response:
-            return web.Response(status=statuses.pop(0))
+    async def answer(came: ReceivedCall) -> web.Response:
+        return web.Response(status=statuses.pop(0))
 
-        lab.hook.answer = answer
-        await lab.push_to(secrets=list(SECRETS), retry={"ladder": ["10ms"]})
-        await lab.send("order:7")
-        await lab.hook.arrived(2)
-        for came in lab.hook.came:
-            for secret in SECRETS:
-                assert Webhook(secret).verify(came.body, came.headers) == {"n": "order:7"}
-        assert len({came.headers["webhook-id"] for came in lab.hook.came}) == 1
-        assert [came.headers["dueline-attempt"] for came in lab.hook.came] == ["1", "2"]
-        assert lab.hook.came[0].headers["user-agent"].startswith("dueline/")
-
-    with_lab(tmp_path, test)
+    lab.hook.answer = answer
+    await lab.push_to(secrets=list(SECRETS), retry={"ladder": ["10ms"]})
+    await lab.send("order:7")
+    await lab.hook.arrived(2)
+    for came in lab.hook.came:
+        for secret in SECRETS:
+            assert Webhook(secret).verify(came.body, came.headers) == {"n": "order:7"}
+    assert len({came.headers["webhook-id"] for came in lab.hook.came}) == 1
+    assert [came.headers["dueline-attempt"] for came in lab.hook.came] == ["1", "2"]
+    assert lab.hook.came[0].headers["user-agent"].startswith("dueline/")
 
 
-def test_a_group_arrives_as_one_array(tmp_path: Path) -> None:
-    async def test(lab: Lab) -> None:
-        await lab.push_to()
-        for number in range(3):
-            merge = {"key": "k", "max_items": 3, "quiet_ms": 60_000}
-            status, answer = await lab.ask("POST", "/v1/topics/t/jobs", {"body": {"n": number}, "merge": merge})
-            assert status in (200, 201), answer
-        await lab.hook.arrived(1)
-        assert json.loads(lab.hook.came[0].body) == [{"n": 0}, {"n": 1}, {"n": 2}]
-        assert lab.hook.came[0].headers["content-type"] == "application/json"
-
-    with_lab(tmp_path, test)
+async def test_a_group_arrives_as_one_array(lab: Lab) -> None:
+    await lab.push_to()
+    for number in range(3):
+        merge = {"key": "k", "max_items": 3, "quiet_ms": 60_000}
+        status, answer = await lab.ask("POST", "/v1/topics/t/jobs", {"body": {"n": number}, "merge": merge})
+        assert status in (200, 201), answer
+    await lab.hook.arrived(1)
+    assert json.loads(lab.hook.came[0].body) == [{"n": 0}, {"n": 1}, {"n": 2}]
+    assert lab.hook.came[0].headers["content-type"] == "application/json"
 
 
-def test_two_workers_share_one_place(tmp_path: Path) -> None:
-    async def test(lab: Lab) -> None:
+async def test_two_workers_share_one_place(tmp_path: Path) -> None:
+    async with serving(tmp_path, "--workers", "2") as lab:
+
         async def answer(came: ReceivedCall) -> web.Response:
             await asyncio.sleep(0.005)  # long enough that two at once would meet
             return web.Response()
@@ -186,11 +178,9 @@ def test_two_workers_share_one_place(tmp_path: Path) -> None:
         assert lab.hook.most == 1
         assert sorted(came.id for came in lab.hook.came) == sorted(f"j{number}" for number in range(60))
 
-    with_lab(tmp_path, test, "--workers", "2")
 
-
-def test_a_pause_is_heard_by_every_worker_long_before_they_would_look(tmp_path: Path) -> None:
-    async def test(lab: Lab) -> None:
+async def test_a_pause_is_heard_by_every_worker_long_before_they_would_look(tmp_path: Path) -> None:
+    async with serving(tmp_path, "--workers", "2") as lab:
         await lab.push_to("paused")
         await lab.push_to("other")
         assert (await lab.ask("POST", "/v1/topics/paused/push/pause"))[0] == 200
@@ -210,40 +200,35 @@ def test_a_pause_is_heard_by_every_worker_long_before_they_would_look(tmp_path: 
         assert (await lab.ask("POST", "/v1/topics/paused/push/resume"))[0] == 200
         await lab.hook.arrived(12 * rounds)
 
-    with_lab(tmp_path, test, "--workers", "2")
+
+async def test_a_job_whose_call_was_under_way_at_a_kill_is_called_again_and_nothing_is_lost(lab: Lab) -> None:
+    held = asyncio.Event()
+
+    async def answer(came: ReceivedCall) -> web.Response:
+        if len(lab.hook.came) <= 8:
+            await held.wait()
+        return web.Response()
+
+    lab.hook.answer = answer
+    await lab.push_to(concurrency=8, timeout_ms=2_000)  # the lease is 7 s
+    for number in range(30):
+        await lab.send(f"j{number}")
+    await lab.hook.arrived(8)
+    await lab.server.kill_group()
+    cut = {came.id for came in lab.hook.came}
+    held.set()
+    await lab.server.start()
+    for number in range(30):
+        await lab.until(f"j{number}", "done")
+    calls = [came.id for came in lab.hook.came]
+    assert set(calls) == {f"j{number}" for number in range(30)}
+    assert {id for id in calls if calls.count(id) > 1} <= cut
+    attempts = {id: came.headers["dueline-attempt"] for came in lab.hook.came for id in [came.id]}
+    assert all(attempts[id] == "2" for id in cut)
 
 
-def test_a_job_whose_call_was_under_way_at_a_kill_is_called_again_and_nothing_is_lost(tmp_path: Path) -> None:
-    async def test(lab: Lab) -> None:
-        held = asyncio.Event()
-
-        async def answer(came: ReceivedCall) -> web.Response:
-            if len(lab.hook.came) <= 8:
-                await held.wait()
-            return web.Response()
-
-        lab.hook.answer = answer
-        await lab.push_to(concurrency=8, timeout_ms=2_000)  # the lease is 7 s
-        for number in range(30):
-            await lab.send(f"j{number}")
-        await lab.hook.arrived(8)
-        await lab.server.kill_group()
-        cut = {came.id for came in lab.hook.came}
-        held.set()
-        await lab.server.start()
-        for number in range(30):
-            await lab.until(f"j{number}", "done")
-        calls = [came.id for came in lab.hook.came]
-        assert set(calls) == {f"j{number}" for number in range(30)}
-        assert {id for id in calls if calls.count(id) > 1} <= cut
-        attempts = {id: came.headers["dueline-attempt"] for came in lab.hook.came for id in [came.id]}
-        assert all(attempts[id] == "2" for id in cut)
-
-    with_lab(tmp_path, test)
-
-
-def test_sigterm_lets_quick_calls_end_and_gives_slow_ones_back_uncounted(tmp_path: Path) -> None:
-    async def test(lab: Lab) -> None:
+async def test_sigterm_lets_quick_calls_end_and_gives_slow_ones_back_uncounted(tmp_path: Path) -> None:
+    async with serving(tmp_path, env={"DUELINE_SERVER__DRAIN_MS": "1000"}) as lab:
         quick, slow = asyncio.Event(), asyncio.Event()
 
         async def answer(came: ReceivedCall) -> web.Response:
@@ -266,49 +251,38 @@ def test_sigterm_lets_quick_calls_end_and_gives_slow_ones_back_uncounted(tmp_pat
         deliveries = {came.id: came.headers["dueline-delivery"] for came in lab.hook.came}
         assert deliveries == {"quick": "1", "slow1": "2", "slow2": "2", "waiting": "1"}
 
-    with_lab(tmp_path, test, env={"DUELINE_SERVER__DRAIN_MS": "1000"})
+
+async def test_an_address_that_is_not_allowed_any_more_is_refused_at_once_and_at_the_connect(lab: Lab) -> None:
+    await lab.push_to(retry={"ladder": ["1h"]})
+    await lab.server.stop()
+    lab.server.env["DUELINE_PUSH__ALLOW"] = "127.0.0.2/32"
+    await lab.server.start()
+    status, answer = await lab.ask("PUT", "/v1/topics/u/push", {"url": lab.hook.url})
+    assert (status, answer["error"]["code"], answer["error"]["field"]) == (403, "egress_refused", "url")
+    await lab.send("j")
+    job = await lab.until("j", "scheduled")
+    assert (job["attempts"], lab.hook.came) == (1, [])
+    [attempt] = await lab.attempts()
+    assert (attempt["status"], attempt["error"]) == (None, job["last_error"])
+    assert "127.0.0.1" in job["last_error"]
 
 
-def test_an_address_that_is_not_allowed_any_more_is_refused_at_once_and_at_the_connect(tmp_path: Path) -> None:
-    async def test(lab: Lab) -> None:
-        await lab.push_to(retry={"ladder": ["1h"]})
-        await lab.server.stop()
-        lab.server.env["DUELINE_PUSH__ALLOW"] = "127.0.0.2/32"
-        await lab.server.start()
-        status, answer = await lab.ask("PUT", "/v1/topics/u/push", {"url": lab.hook.url})
-        assert (status, answer["error"]["code"], answer["error"]["field"]) == (403, "egress_refused", "url")
-        await lab.send("j")
-        job = await lab.until("j", "scheduled")
-        assert (job["attempts"], lab.hook.came) == (1, [])
-        [attempt] = await lab.attempts()
-        assert (attempt["status"], attempt["error"]) == (None, job["last_error"])
-        assert "127.0.0.1" in job["last_error"]
-
-    with_lab(tmp_path, test)
+async def test_a_bad_allow_list_stops_the_server_with_the_name_of_the_key(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path / "data", env={"DUELINE_PUSH__ALLOW": "10.0.0.0/99"})
+    try:
+        with pytest.raises(NotStarted, match=r"push\.allow"):
+            await server.start(20)
+    finally:
+        await server.stop()
 
 
-def test_a_bad_allow_list_stops_the_server_with_the_name_of_the_key(tmp_path: Path) -> None:
-    async def test() -> None:
-        server = ServerProcess(tmp_path / "data", env={"DUELINE_PUSH__ALLOW": "10.0.0.0/99"})
-        try:
-            with pytest.raises(NotStarted, match=r"push\.allow"):
-                await server.start(20)
-        finally:
-            await server.stop()
-
-    asyncio.run(test())
-
-
-def test_figures_tell_calls_by_class(tmp_path: Path) -> None:
-    async def test(lab: Lab) -> None:
-        await lab.push_to()
-        await lab.send("j")
-        await lab.until("j", "done")
-        connection = Connection(*lab.server.address)
-        page = (await connection.request("GET", "/metrics", b"", timeout_s=20)).body.decode()
-        connection.close()
-        [line] = re.findall(r"^dueline_push_requests_total\{.*", page, re.MULTILINE)
-        assert all(word in line for word in ('namespace="default"', 'topic="t"', 'code_class="2xx"', "} 1"))
-        assert 'topic="push-targets"' not in page
-
-    with_lab(tmp_path, test)
+async def test_figures_tell_calls_by_class(lab: Lab) -> None:
+    await lab.push_to()
+    await lab.send("j")
+    await lab.until("j", "done")
+    connection = Connection(*lab.server.address)
+    page = (await connection.request("GET", "/metrics", b"", timeout_s=20)).body.decode()
+    connection.close()
+    [line] = re.findall(r"^dueline_push_requests_total\{.*", page, re.MULTILINE)
+    assert all(word in line for word in ('namespace="default"', 'topic="t"', 'code_class="2xx"', "} 1"))
+    assert 'topic="push-targets"' not in page

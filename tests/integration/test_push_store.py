@@ -52,31 +52,25 @@ class Desk:
         return [str(finding) for finding in (await fsck(self.store.url, PREFIX)).findings]
 
 
-def test_thousands_of_reports_at_once_are_a_few_calls(server: PrivateValkey) -> None:
-    async def run() -> tuple[int, int]:
-        async with Desk(server.url) as desk:
-            await asyncio.gather(*(desk.report(str(number)) for number in range(5_000)))
-            return desk.calls["push"], await desk.client.llen(LOG)
-
-    assert asyncio.run(run()) == (10, 2_000)  # 500 a call
+async def test_thousands_of_reports_at_once_are_a_few_calls(server: PrivateValkey) -> None:
+    async with Desk(server.url) as desk:
+        await asyncio.gather(*(desk.report(str(number)) for number in range(5_000)))
+        assert (desk.calls["push"], await desk.client.llen(LOG)) == (10, 2_000)  # 500 a call
 
 
-def test_both_keys_go_thirty_days_after_the_last_report(server: PrivateValkey) -> None:
-    async def run() -> list[bool]:
-        async with Desk(server.url) as desk:
-            await desk.report()
-            first = [await desk.client.pttl(key) for key in (STATE, LOG)]
-            for key in (STATE, LOG):
-                await desk.client.persist(key)
-            await desk.report()
-            same_day = [await desk.client.pttl(key) for key in (STATE, LOG)]
-            await desk.client.hincrby(STATE, "x", -DAY_MS)
-            await desk.report()
-            next_day = [await desk.client.pttl(key) for key in (STATE, LOG)]
-            assert same_day == [-1, -1]  # renewed once a day
-            return [29 * DAY_MS < left <= 30 * DAY_MS for left in first + next_day]
-
-    assert all(asyncio.run(run()))
+async def test_both_keys_go_thirty_days_after_the_last_report(server: PrivateValkey) -> None:
+    async with Desk(server.url) as desk:
+        await desk.report()
+        first = [await desk.client.pttl(key) for key in (STATE, LOG)]
+        for key in (STATE, LOG):
+            await desk.client.persist(key)
+        await desk.report()
+        same_day = [await desk.client.pttl(key) for key in (STATE, LOG)]
+        await desk.client.hincrby(STATE, "x", -DAY_MS)
+        await desk.report()
+        next_day = [await desk.client.pttl(key) for key in (STATE, LOG)]
+        assert same_day == [-1, -1]  # renewed once a day
+        assert all(29 * DAY_MS < left <= 30 * DAY_MS for left in first + next_day)
 
 
 def test_memories_of_processes_that_are_gone_are_forgotten(server: PrivateValkey) -> None:
@@ -97,17 +91,14 @@ def test_memories_of_processes_that_are_gone_are_forgotten(server: PrivateValkey
     assert (before, after) == (105, 16)  # n f o x and its own memory; then hc too, and the ten young ones
 
 
-def test_a_clock_that_jumped_counts_nothing(server: PrivateValkey) -> None:
-    async def run() -> TargetState:
-        async with Desk(server.url) as desk:
+async def test_a_clock_that_jumped_counts_nothing(server: PrivateValkey) -> None:
+    async with Desk(server.url) as desk:
+        await desk.report(ok=False)
+        desk.store.clock.expectation = lambda: "1:1000"  # what a process expects of a store whose clock went on
+        desk.store.clock.observe = lambda now_ms, asked_ms: False
+        with pytest.raises(ClockStep):
             await desk.report(ok=False)
-            desk.store.clock.expectation = lambda: "1:1000"  # what a process expects of a store whose clock went on
-            desk.store.clock.observe = lambda now_ms, asked_ms: False
-            with pytest.raises(ClockStep):
-                await desk.report(ok=False)
-            return await desk.store.pushes.state("ns", "t")
-
-    assert asyncio.run(run()) == TargetState(1, 0, None)
+        assert await desk.store.pushes.state("ns", "t") == TargetState(1, 0, None)
 
 
 DAMAGE: list[tuple[tuple[Any, ...], str]] = [

@@ -79,49 +79,37 @@ async def refused(server: ServerProcess) -> str:
         pytest.param(NAMESPACE_IDS, PLAIN, NEEDS_NAMESPACE, id="narrowed"),
     ],
 )
-def test_settings_that_would_hide_jobs_are_refused_and_the_jobs_are_there_when_they_are_taken_back(
+async def test_settings_that_would_hide_jobs_are_refused_and_the_jobs_are_there_when_they_are_taken_back(
     tmp_path: Path, before: dict[str, str], after: dict[str, str], words: str
 ) -> None:
-    async def run() -> tuple[str, list[str]]:
-        first, second = ServerProcess(tmp_path, env=before), ServerProcess(tmp_path, env=after)
-        await served(first, send)
-        said = await refused(second)
-        return said, await served(first, pull)
-
-    assert asyncio.run(run()) == (words, ["a"])
+    first, second = ServerProcess(tmp_path, env=before), ServerProcess(tmp_path, env=after)
+    await served(first, send)
+    said = await refused(second)
+    assert (said, await served(first, pull)) == (words, ["a"])
 
 
-def test_a_server_of_several_workers_refuses_them_too(tmp_path: Path) -> None:
-    async def run() -> str:
-        await served(ServerProcess(tmp_path, env=PLAIN), send)
-        return await refused(ServerProcess(tmp_path, env=NAMESPACE_IDS, args=("--workers", "2")))
-
-    assert asyncio.run(run()) == NEEDS_TOPIC
+async def test_a_server_of_several_workers_refuses_them_too(tmp_path: Path) -> None:
+    await served(ServerProcess(tmp_path, env=PLAIN), send)
+    assert await refused(ServerProcess(tmp_path, env=NAMESPACE_IDS, args=("--workers", "2"))) == NEEDS_TOPIC
 
 
-def test_a_topic_of_several_partitions_forbids_it_even_when_it_is_empty(tmp_path: Path) -> None:
-    async def run() -> str:
-        divide = lambda connection: call(connection, "PUT", "/v1/topics/mail", partitions=2)  # noqa: E731
-        await served(ServerProcess(tmp_path, env=PLAIN), divide)
-        return await refused(ServerProcess(tmp_path, env=NAMESPACE_IDS))
-
-    assert asyncio.run(run()) == (
+async def test_a_topic_of_several_partitions_forbids_it_even_when_it_is_empty(tmp_path: Path) -> None:
+    divide = lambda connection: call(connection, "PUT", "/v1/topics/mail", partitions=2)  # noqa: E731
+    await served(ServerProcess(tmp_path, env=PLAIN), divide)
+    assert await refused(ServerProcess(tmp_path, env=NAMESPACE_IDS)) == (
         'dueline: the topic "mail" of the namespace "default" has 2 partitions, and a dialect with this namespace '
         "needs ids that are unique over all its topics, so it allows only one: change dialects.*.namespace to another "
         "namespace"
     )
 
 
-def test_a_drained_namespace_may_change_its_scope_and_change_it_back(tmp_path: Path) -> None:
-    async def run() -> list[str]:
-        plain, namespace_ids = ServerProcess(tmp_path, env=PLAIN), ServerProcess(tmp_path, env=NAMESPACE_IDS)
-        for server in (plain, namespace_ids, plain):
-            await served(server, send)
-            await served(server, drain)
-        await served(namespace_ids, send)
-        return await served(namespace_ids, pull)
-
-    assert asyncio.run(run()) == ["a"]
+async def test_a_drained_namespace_may_change_its_scope_and_change_it_back(tmp_path: Path) -> None:
+    plain, namespace_ids = ServerProcess(tmp_path, env=PLAIN), ServerProcess(tmp_path, env=NAMESPACE_IDS)
+    for server in (plain, namespace_ids, plain):
+        await served(server, send)
+        await served(server, drain)
+    await served(namespace_ids, send)
+    assert await served(namespace_ids, pull) == ["a"]
 
 
 def test_of_two_servers_that_disagree_the_one_that_cannot_see_the_jobs_is_not_ready(tmp_path: Path) -> None:

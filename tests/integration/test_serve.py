@@ -88,41 +88,34 @@ def test_the_ready_line_is_all_of_stdout_and_says_where_what_and_how_durable(tmp
     assert (rest, server.returncode) == ("", 0)
 
 
-def test_a_sent_job_is_there_after_kill_9_of_the_whole_group(tmp_path: Path) -> None:
-    async def run() -> tuple[int, list[str]]:
-        server = ServerProcess(tmp_path)
-        await server.start()
-        first = Connection(*server.address)
-        sent = await first.request("POST", "/v1/topics/t/jobs", body(id="kept", body=1))
-        first.close()
-        await server.kill_group()
-        await server.start()
-        second = Connection(*server.address)
-        pulled = await second.request("POST", "/v1/topics/t/pull", body(max=5, wait_ms=2000))
-        second.close()
-        await server.stop()
-        return sent.status, [job["id"] for job in pulled.json()["jobs"]]
-
-    assert asyncio.run(run()) == (201, ["kept"])
+async def test_a_sent_job_is_there_after_kill_9_of_the_whole_group(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path)
+    await server.start()
+    first = Connection(*server.address)
+    sent = await first.request("POST", "/v1/topics/t/jobs", body(id="kept", body=1))
+    first.close()
+    await server.kill_group()
+    await server.start()
+    second = Connection(*server.address)
+    pulled = await second.request("POST", "/v1/topics/t/pull", body(max=5, wait_ms=2000))
+    second.close()
+    await server.stop()
+    assert (sent.status, [job["id"] for job in pulled.json()["jobs"]]) == (201, ["kept"])
 
 
-def test_a_second_server_on_the_folder_is_refused_naming_the_first(tmp_path: Path) -> None:
-    async def check(server: ServerProcess, connection: Connection) -> tuple[int, tuple[int, str]]:
+async def test_a_second_server_on_the_folder_is_refused_naming_the_first(tmp_path: Path) -> None:
+    async with started(ServerProcess(tmp_path)) as (server, _):
         said = await asyncio.to_thread(refused, "--data", str(tmp_path), "--listen", f"127.0.0.1:{free_port()}")
         assert (tmp_path / "store.sock").exists(), "the first server's store must stay reachable"
-        return server.pid, said
-
-    pid, (code, words) = serving(ServerProcess(tmp_path), check)
+        pid, (code, words) = server.pid, said
     assert (code, f"pid {pid};" in words) == (1, True)
 
 
-def test_a_second_server_on_the_address_is_refused(tmp_path: Path) -> None:
-    async def check(server: ServerProcess, connection: Connection) -> tuple[int, str]:
-        return await asyncio.to_thread(
+async def test_a_second_server_on_the_address_is_refused(tmp_path: Path) -> None:
+    async with started(ServerProcess(tmp_path / "one")) as (server, _):
+        code, words = await asyncio.to_thread(
             refused, "--data", str(tmp_path / "other"), "--listen", f"127.0.0.1:{server.port}"
         )
-
-    code, words = serving(ServerProcess(tmp_path / "one"), check)
     assert (code, "Address already in use" in words) == (1, True)
     assert not (tmp_path / "other").exists()
 
@@ -162,59 +155,49 @@ def is_there(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-def test_sigterm_answers_parked_polls_with_nothing_stops_the_store_and_exits_0(tmp_path: Path) -> None:
-    async def run() -> tuple[int, Any, int, bool]:
-        server = ServerProcess(tmp_path)
-        await server.start()
-        store = server.store_pid()
-        assert store is not None
-        connection, other = Connection(*server.address), Connection(*server.address)
-        parked = asyncio.create_task(
-            connection.request("POST", "/v1/topics/t/pull", body(wait_ms=60_000), timeout_s=50)
-        )
-        while True:  # parked is a fact that the metrics tell
-            page = (await other.request("GET", "/metrics")).body.decode()
-            if "dueline_longpoll_waiters 1.0" in page:
-                break
-        server.signal(signal.SIGTERM)
-        answer = await parked
-        code = await server.stop(timeout_s=10)
-        stopped = not is_there(store)  # before the server ended, not by the parent-death signal
-        connection.close()
-        other.close()
-        return answer.status, answer.json(), code, stopped
-
-    assert asyncio.run(run()) == (200, {"jobs": []}, 0, True)
+async def test_sigterm_answers_parked_polls_with_nothing_stops_the_store_and_exits_0(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path)
+    await server.start()
+    store = server.store_pid()
+    assert store is not None
+    connection, other = Connection(*server.address), Connection(*server.address)
+    parked = asyncio.create_task(connection.request("POST", "/v1/topics/t/pull", body(wait_ms=60_000), timeout_s=50))
+    while True:  # parked is a fact that the metrics tell
+        page = (await other.request("GET", "/metrics")).body.decode()
+        if "dueline_longpoll_waiters 1.0" in page:
+            break
+    server.signal(signal.SIGTERM)
+    answer = await parked
+    code = await server.stop(timeout_s=10)
+    stopped = not is_there(store)  # before the server ended, not by the parent-death signal
+    connection.close()
+    other.close()
+    assert (answer.status, answer.json(), code, stopped) == (200, {"jobs": []}, 0, True)
 
 
-def test_kill_9_of_the_server_ends_its_store_and_the_next_start_works(tmp_path: Path) -> None:
-    async def run() -> tuple[bool, int]:
-        server = ServerProcess(tmp_path)
-        await server.start()
-        store = server.store_pid()
-        assert store is not None
-        await server.kill()
-        gone = await ended(store, 10)
-        await server.start()
-        return gone, await server.stop()
-
-    assert asyncio.run(run()) == (True, 0)
+async def test_kill_9_of_the_server_ends_its_store_and_the_next_start_works(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path)
+    await server.start()
+    store = server.store_pid()
+    assert store is not None
+    await server.kill()
+    gone = await ended(store, 10)
+    await server.start()
+    assert (gone, await server.stop()) == (True, 0)
 
 
-def test_a_killed_store_is_not_ready_then_comes_back_with_every_job(tmp_path: Path) -> None:
-    async def check(server: ServerProcess, connection: Connection) -> tuple[bool, Any]:
+async def test_a_killed_store_is_not_ready_then_comes_back_with_every_job(tmp_path: Path) -> None:
+    async with started(ServerProcess(tmp_path)) as (server, connection):
         await connection.request("POST", "/v1/topics/t/jobs", body(id="kept", body="x"))
         killed = kill_store(server)
         assert killed is not None
         job = await connection.request("GET", "/v1/topics/t/jobs/kept", timeout_s=30)
         await until_ready(connection)
-        return server.store_pid() != killed, job.json()["id"]
-
-    assert serving(ServerProcess(tmp_path), check) == (True, "kept")
+        assert (server.store_pid() != killed, job.json()["id"]) == (True, "kept")
 
 
-def test_readiness_names_the_store_while_it_cannot_run(tmp_path: Path) -> None:
-    async def check(server: ServerProcess, connection: Connection) -> tuple[Any, int]:
+async def test_readiness_names_the_store_while_it_cannot_run(tmp_path: Path) -> None:
+    async with started(ServerProcess(tmp_path)) as (server, connection):
         store = server.store_pid()
         assert store is not None
         os.kill(store, signal.SIGSTOP)  # it lives, and is silent
@@ -224,18 +207,13 @@ def test_readiness_names_the_store_while_it_cannot_run(tmp_path: Path) -> None:
             os.kill(store, signal.SIGCONT)
         alive = (await connection.request("GET", "/healthz")).status
         await until_ready(connection)
-        return [reason["code"] for reason in answer["reasons"]], alive
-
-    assert serving(ServerProcess(tmp_path), check) == (["store_down"], 200)
+        assert ([reason["code"] for reason in answer["reasons"]], alive) == (["store_down"], 200)
 
 
-def test_a_damaged_store_ends_the_server_with_the_repair_hint(tmp_path: Path) -> None:
-    async def make() -> None:
-        store = EmbeddedStore(tmp_path)
-        await store.start()
-        await store.stop()
-
-    asyncio.run(make())
+async def test_a_damaged_store_ends_the_server_with_the_repair_hint(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path)
+    await store.start()
+    await store.stop()
     part = next((tmp_path / "appendonlydir").glob("*.incr.aof"))
     part.write_bytes(b"*1\r\n@broken\r\n*1\r\n$4\r\nPING\r\n")
     code, words = refused("--data", str(tmp_path), "--listen", "127.0.0.1:0")
@@ -263,54 +241,45 @@ def test_an_external_store_is_named_without_its_password_and_is_standard(tmp_pat
     assert (durability, "appendfsync always" in store, "durability standard" in output) == ("standard", True, True)
 
 
-def test_readiness_turns_red_when_eviction_is_switched_on_later(tmp_path: Path) -> None:
-    async def run() -> Any:
-        store = EmbeddedStore(tmp_path / "external")
-        await store.start()
-        server = ServerProcess(tmp_path, store_url=store.url)
-        try:
-            await server.start()
-            connection = Connection(*server.address)
-            await store._link.call("CONFIG", "SET", "maxmemory", "100mb")
-            await store._link.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-            answer = await until_ready(connection, 503)
-            connection.close()
-            await server.stop()
-            return [reason["code"] for reason in answer["reasons"]]
-        finally:
-            await store.stop()
-
-    assert asyncio.run(run()) == ["eviction"]
+async def test_readiness_turns_red_when_eviction_is_switched_on_later(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path / "external")
+    await store.start()
+    server = ServerProcess(tmp_path, store_url=store.url)
+    try:
+        await server.start()
+        connection = Connection(*server.address)
+        await store._link.call("CONFIG", "SET", "maxmemory", "100mb")
+        await store._link.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+        answer = await until_ready(connection, 503)
+        connection.close()
+        await server.stop()
+        assert [reason["code"] for reason in answer["reasons"]] == ["eviction"]
+    finally:
+        await store.stop()
 
 
-def test_data_of_another_version_is_refused_and_not_touched(tmp_path: Path) -> None:
-    async def run() -> tuple[int, str]:
-        store = EmbeddedStore(tmp_path / "external")
-        await store.start()
-        server = ServerProcess(tmp_path, store_url=store.url)
-        try:
-            await server.start()
-            await server.stop()
-            keys = (await store._link.call("KEYS", "*")).decode()
-            meta = next(key for key in re.findall(r"dueline[^' ,\]]*", keys) if "meta" in key or "version" in key)
-            await store._link.call("HSET", meta, "version", "999")
-            return await asyncio.to_thread(refused, "--store", store.url, "--listen", "127.0.0.1:0")
-        finally:
-            await store.stop()
-
-    code, words = asyncio.run(run())
+async def test_data_of_another_version_is_refused_and_not_touched(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path / "external")
+    await store.start()
+    server = ServerProcess(tmp_path, store_url=store.url)
+    try:
+        await server.start()
+        await server.stop()
+        keys = (await store._link.call("KEYS", "*")).decode()
+        meta = next(key for key in re.findall(r"dueline[^' ,\]]*", keys) if "meta" in key or "version" in key)
+        await store._link.call("HSET", meta, "version", "999")
+        code, words = await asyncio.to_thread(refused, "--store", store.url, "--listen", "127.0.0.1:0")
+    finally:
+        await store.stop()
     assert (code, "version 999" in words) == (1, True)
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_ctrl_c_ends_the_server_with_0(tmp_path: Path, workers: str) -> None:
-    async def run() -> int:
-        server = ServerProcess(tmp_path, args=("--workers", workers))
-        await server.start()
-        server.signal(signal.SIGINT)
-        return await server.stop(timeout_s=10)
-
-    assert asyncio.run(run()) == 0
+async def test_ctrl_c_ends_the_server_with_0(tmp_path: Path, workers: str) -> None:
+    server = ServerProcess(tmp_path, args=("--workers", workers))
+    await server.start()
+    server.signal(signal.SIGINT)
+    assert await server.stop(timeout_s=10) == 0
 
 
 async def until_deaf(server: ServerProcess) -> None:
@@ -324,52 +293,52 @@ async def until_deaf(server: ServerProcess) -> None:
             probe.close()
 
 
-def test_a_second_signal_cuts_the_wait_for_a_slow_client(tmp_path: Path) -> None:
-    async def run() -> tuple[bool, int]:
-        server = ServerProcess(tmp_path, env={"DUELINE_SERVER__DRAIN_MS": "600000"})
-        await server.start()
-        reader, writer = await asyncio.open_connection(*server.address)
-        writer.write(
-            b"POST /v1/topics/t/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-            b"Content-Length: 100\r\nExpect: 100-continue\r\n\r\n{"
-        )
-        assert b"100 Continue" in await reader.readline()  # the server reads this request now
-        server.signal(signal.SIGTERM)
-        await until_deaf(server)
-        waits = server.running
-        server.signal(signal.SIGTERM)
-        code = await server.stop(timeout_s=10)
-        writer.close()
-        return waits, code
-
-    assert asyncio.run(run()) == (True, 0)
+async def test_a_second_signal_cuts_the_wait_for_a_slow_client(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path, env={"DUELINE_SERVER__DRAIN_MS": "600000"})
+    await server.start()
+    reader, writer = await asyncio.open_connection(*server.address)
+    writer.write(
+        b"POST /v1/topics/t/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n{"
+    )
+    assert b"100 Continue" in await reader.readline()  # the server reads this request now
+    server.signal(signal.SIGTERM)
+    await until_deaf(server)
+    waits = server.running
+    server.signal(signal.SIGTERM)
+    code = await server.stop(timeout_s=10)
+    writer.close()
+    assert (waits, code) == (True, 0)
 
 
-def test_while_it_starts_the_server_lives_and_says_that_it_is_loading(tmp_path: Path) -> None:
+async def test_while_it_starts_the_server_lives_and_says_that_it_is_loading(tmp_path: Path) -> None:
     slow = tmp_path / "slow-store"
     slow.write_text(f'#!/bin/sh\nread line < {tmp_path}/go\nexec {default_binary()} "$@"\n')
     slow.chmod(0o700)
     os.mkfifo(tmp_path / "go")
 
-    async def run() -> list[Any]:
-        server = ServerProcess(tmp_path / "data", env={"DUELINE_STORE__BINARY": str(slow)})
-        starting = asyncio.create_task(server.start())
-        connection = Connection(*server.address)
-        async with asyncio.timeout(20):
-            while True:
-                try:
-                    alive = await connection.request("GET", "/healthz")
-                    break
-                except NotSent:
-                    await asyncio.sleep(0.02)
-        ready = await connection.request("GET", "/readyz")
-        sent = await connection.request("POST", "/v1/topics/t/jobs", body(body=1))
-        await asyncio.to_thread((tmp_path / "go").write_text, "go\n")
-        await starting
-        after = await connection.request("POST", "/v1/topics/t/jobs", body(body=1))
-        connection.close()
-        await server.stop()
-        reasons = [reason["code"] for reason in ready.json()["reasons"]]
-        return [alive.status, ready.status, reasons, sent.status, sent.json()["error"]["code"], after.status]
-
-    assert asyncio.run(run()) == [200, 503, ["loading"], 503, "loading", 201]
+    server = ServerProcess(tmp_path / "data", env={"DUELINE_STORE__BINARY": str(slow)})
+    starting = asyncio.create_task(server.start())
+    connection = Connection(*server.address)
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                alive = await connection.request("GET", "/healthz")
+                break
+            except NotSent:
+                await asyncio.sleep(0.02)
+    ready = await connection.request("GET", "/readyz")
+    sent = await connection.request("POST", "/v1/topics/t/jobs", body(body=1))
+    await asyncio.to_thread((tmp_path / "go").write_text, "go\n")
+    await starting
+    after = await connection.request("POST", "/v1/topics/t/jobs", body(body=1))
+    connection.close()
+    await server.stop()
+    reasons = [reason["code"] for reason in ready.json()["reasons"]]
+    assert [alive.status, ready.status, reasons, sent.status, sent.json()["error"]["code"], after.status] == [
+        200,
+        503,
+        ["loading"],
+        503,
+        "loading",
+        201,
+    ]

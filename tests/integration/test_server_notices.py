@@ -98,8 +98,8 @@ def test_refused_sends_of_a_full_store_are_logged_once_a_minute(tmp_path: Path) 
     assert len([line for line in lines if line["event"] == "a send was refused"]) == 1
 
 
-def test_a_store_that_may_delete_jobs_is_logged_and_gets_no_sends_until_it_is_mended(tmp_path: Path) -> None:
-    async def check(connection: Connection, store: redis.asyncio.Redis, heard: Any) -> None:
+async def test_a_store_that_may_delete_jobs_is_logged_and_gets_no_sends_until_it_is_mended(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (connection, store, heard, _):
         await store.config_set("maxmemory", "100mb")
         await store.config_set("maxmemory-policy", "allkeys-lru")
         line = await heard("the server is not ready")
@@ -111,13 +111,11 @@ def test_a_store_that_may_delete_jobs_is_logged_and_gets_no_sends_until_it_is_me
         await heard("the server is ready again")
         assert (await send(connection))[0] == 201
 
-    served(tmp_path, check)
 
-
-def test_a_push_target_that_fails_is_logged_with_the_reason(tmp_path: Path) -> None:
+async def test_a_push_target_that_fails_is_logged_with_the_reason(tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{free_port()}/hook"
 
-    async def check(connection: Connection, store: redis.asyncio.Redis, heard: Any) -> None:
+    async with serving(tmp_path, DUELINE_PUSH__ALLOW="127.0.0.0/8") as (connection, _, heard, _):
         target = json.dumps({"url": url, "retry": {"base_ms": 10}}).encode()
         assert (await connection.request("PUT", "/v1/topics/t/push", target)).status == 201
         assert (await send(connection))[0] == 201
@@ -130,5 +128,3 @@ def test_a_push_target_that_fails_is_logged_with_the_reason(tmp_path: Path) -> N
             "failure": "connect",
         }
         assert line["error"]
-
-    served(tmp_path, check, DUELINE_PUSH__ALLOW="127.0.0.0/8")

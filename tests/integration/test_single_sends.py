@@ -181,10 +181,10 @@ def through_a_proxy(valkey: PrivateValkey, play: Any) -> None:
 
 
 @pytest.mark.parametrize("after_bytes", [0, 1, 20])
-def test_a_reply_that_is_lost_leaves_the_job_there_once(
+async def test_a_reply_that_is_lost_leaves_the_job_there_once(
     after_bytes: int, valkey: PrivateValkey, ways: list[str]
 ) -> None:
-    async def play(proxy: FaultProxy, queue: SyncQueue) -> None:
+    async with proxied(valkey) as (proxy, queue):
         cut = proxy.arm(Cut(LONE, after_bytes))
         sent = await asyncio.to_thread(queue.send, "t", 1, delay="1h")
         assert cut.fired.is_set()
@@ -192,17 +192,13 @@ def test_a_reply_that_is_lost_leaves_the_job_there_once(
         found = await asyncio.to_thread(queue.get, "t", sent.id)
         assert (found.state, found.version) == ("scheduled", sent.version)
 
-    through_a_proxy(valkey, play)
 
-
-def test_a_request_that_is_lost_is_sent_again(valkey: PrivateValkey, ways: list[str]) -> None:
-    async def play(proxy: FaultProxy, queue: SyncQueue) -> None:
+async def test_a_request_that_is_lost_is_sent_again(valkey: PrivateValkey, ways: list[str]) -> None:
+    async with proxied(valkey) as (proxy, queue):
         cut = proxy.arm(Cut(LONE, 10, up=True))
         sent = await asyncio.to_thread(queue.send, "t", 1, delay="1h")
         assert cut.fired.is_set()
         assert (ways[-1], sent.result) == ("stored", "created")
-
-    through_a_proxy(valkey, play)
 
 
 @pytest.mark.parametrize("options", [{"on_conflict": "replace"}, {}], ids=["replace", "plain"])
@@ -235,19 +231,22 @@ def test_a_job_that_was_done_before_its_reply_was_repeated_is_not_made_again(
     through_a_proxy(valkey, play)
 
 
-def test_a_repeat_that_finds_a_store_without_scripts_brings_its_own(valkey: PrivateValkey, ways: list[str]) -> None:
-    async def play(proxy: FaultProxy, queue: SyncQueue) -> None:
+async def test_a_repeat_that_finds_a_store_without_scripts_brings_its_own(
+    valkey: PrivateValkey, ways: list[str]
+) -> None:
+    async with proxied(valkey) as (proxy, queue):
         cut = proxy.arm(Cut(LONE, 10, up=True))
         redis.from_url(valkey.url).script_flush()
         sent = await asyncio.to_thread(queue.send, "t", 1, delay="1h")
         assert cut.fired.is_set()
         assert (ways[-1], sent.result) == ("stored", "created")
 
-    through_a_proxy(valkey, play)
 
-
-def test_a_silent_store_is_not_waited_for_longer_than_patience_lasts() -> None:
-    async def run(store: ValkeyStore, pid: int) -> None:
+async def test_a_silent_store_is_not_waited_for_longer_than_patience_lasts() -> None:
+    with PrivateValkey() as valkey:
+        assert valkey.pid is not None
+        store = ValkeyStore(valkey.url, reply_timeout_s=0.1, patience_s=0.3)
+        pid = valkey.pid
         await store.start()
         partition = Partition("silent", "t")
         assert [one.code for one in await store.send(partition, [item("a")])] == [Code.CREATED]
@@ -263,18 +262,16 @@ def test_a_silent_store_is_not_waited_for_longer_than_patience_lasts() -> None:
         single_send.close()
         await store.stop()
 
-    with PrivateValkey() as valkey:
-        assert valkey.pid is not None
-        asyncio.run(run(ValkeyStore(valkey.url, reply_timeout_s=0.1, patience_s=0.3), valkey.pid))
 
-
-def test_a_store_behind_tls_is_sent_to_in_the_same_way(tmp_path: Path, ways: list[str]) -> None:
+async def test_a_store_behind_tls_is_sent_to_in_the_same_way(tmp_path: Path, ways: list[str]) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("127.0.0.1").configure_cert(context)
 
-    async def run(path: str) -> list[str]:
+    with PrivateValkey() as valkey:
+        path = valkey.url.removeprefix("unix://")
+
         async def carried(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             while data := await reader.read(65_536):
                 writer.write(data)
@@ -289,24 +286,21 @@ def test_a_store_behind_tls_is_sent_to_in_the_same_way(tmp_path: Path, ways: lis
         port = server.sockets[0].getsockname()[1]
         queue = SyncQueue(f"rediss://127.0.0.1:{port}?ssl_ca_certs={tmp_path}/ca.pem")
         try:
-            return [(await asyncio.to_thread(queue.send, "t", n, delay="1h")).result for n in range(5)]
+            assert [(await asyncio.to_thread(queue.send, "t", n, delay="1h")).result for n in range(5)] == [
+                "created"
+            ] * 5
         finally:
             await asyncio.to_thread(queue.close)
             server.close()
-
-    with PrivateValkey() as valkey:
-        assert asyncio.run(run(valkey.url.removeprefix("unix://"))) == ["created"] * 5
     assert "stored" in ways
 
 
-def test_connections_that_ended_while_nobody_sent_cost_nothing(valkey: PrivateValkey, ways: list[str]) -> None:
-    async def play(proxy: FaultProxy, queue: SyncQueue) -> None:
+async def test_connections_that_ended_while_nobody_sent_cost_nothing(valkey: PrivateValkey, ways: list[str]) -> None:
+    async with proxied(valkey) as (proxy, queue):
         assert proxy.sever()
         sent = await asyncio.to_thread(queue.send, "t", 1, delay="1h")
         assert sent.result in ("created", "kept")
         assert (await asyncio.to_thread(queue.get, "t", sent.id)).version == sent.version
-
-    through_a_proxy(valkey, play)
 
 
 def test_a_send_that_was_interrupted_leaves_no_reply_to_the_next_one(valkey: PrivateValkey, ways: list[str]) -> None:

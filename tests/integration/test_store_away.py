@@ -22,8 +22,8 @@ def test_a_store_that_refuses_connections_is_told_with_the_time_and_the_reason()
     assert "Connect call failed" in refused.value.message or "refused" in refused.value.message
 
 
-def test_an_unknown_outcome_is_told_with_the_time_and_the_reason() -> None:
-    async def run(valkey: PrivateValkey) -> None:
+async def test_an_unknown_outcome_is_told_with_the_time_and_the_reason() -> None:
+    with PrivateValkey() as valkey:
         store = ValkeyStore(valkey.url, patience_s=0.3, reply_timeout_s=0.2)
         await store.start()
         assert valkey.pid is not None
@@ -36,6 +36,3 @@ def test_an_unknown_outcome_is_told_with_the_time_and_the_reason() -> None:
             await store.stop()
         words = r"the store did not answer for \d+\.\d s \(.+\): the call may have been done\. Retry with the same id\."
         assert re.fullmatch(words, refused.value.message), refused.value.message
-
-    with PrivateValkey() as valkey:
-        asyncio.run(run(valkey))

@@ -78,112 +78,97 @@ def ended(pid: int) -> bool:
         os.close(watched)
 
 
-def test_a_handler_in_a_child_process_may_extend_and_send_and_the_child_is_used_again(valkey: PrivateValkey) -> None:
-    async def run() -> None:
-        async with working(valkey.url) as watch:
-            for n in (1, 2):
-                await app.say.asend(n, id=f"say{n}")
-            first, second = await watch.told(), await watch.told()
-            assert first == {"n": first["n"], "pid": first["pid"], "parent": os.getpid(), "extended": True}
-            assert {first["n"], second["n"]} == {1, 2}
-            assert first["pid"] == second["pid"] != os.getpid()
-            await app.say_async.asend(3, id="say3")
-            assert await watch.told() == {"n": 3, "pid": first["pid"]}
-            for topic in ("say.here", "say.there"):
-                await watch.queue.send(topic, 4)
-                assert await watch.told() == {"n": 4, "topic": topic}
-            await watch.queue.send("task", [1, 2, 3], id="t")
-            assert await watch.told() == {"sum": 6, "pid": first["pid"]}
-            assert (await watch.until("task", "t", "done")).attempts == 1
-        assert ended(first["pid"])
-
-    asyncio.run(run())
-
-
-def test_what_goes_wrong_in_a_child_process_is_told_with_the_job(valkey: PrivateValkey) -> None:
-    async def run() -> None:
-        async with working(valkey.url) as watch:
-            for word in ("exit", "die", "discard", "retry", "raise"):
-                await app.fails.asend(word, id=word, max_attempts=2 if word == "retry" else 1)
-            found = {
-                id: await watch.until("fails", id, "dead", "scheduled") for id in ("exit", "die", "discard", "retry")
-            }
-            assert {id: (job.state, job.reason) for id, job in found.items()} == {
-                "exit": ("dead", "exhausted"),
-                "die": ("dead", "exhausted"),
-                "discard": ("dead", "rejected"),
-                "retry": ("scheduled", None),
-            }
-            assert (found["exit"].last_error or "").endswith("SystemExit: 7")
-            assert found["die"].last_error == "the process that ran the handler ended with exit code 7"
-            assert (found["discard"].last_error, found["retry"].last_error) == ("no such order", "later")
-            await app.sleeps.asend("no number", id="unfit", max_attempts=10)
-            unfit = await watch.until("sleeps", "unfit", "dead")
-            assert (unfit.reason, unfit.attempts) == ("rejected", 1)
-            assert (unfit.last_error or "").endswith(".sleeps asks for: Expected `int`, got `str`")
-            raised = await watch.until("fails", "raise", "dead")
-            assert "worker_app.py" in (raised.last_error or "")
-            assert (raised.last_error or "").endswith("LookupError: no such order")
-
-    asyncio.run(run())
-
-
-def test_a_child_process_is_killed_at_its_timeout_when_its_lease_is_lost_and_at_the_end_of_a_stop(
+async def test_a_handler_in_a_child_process_may_extend_and_send_and_the_child_is_used_again(
     valkey: PrivateValkey,
 ) -> None:
-    async def run() -> None:
-        async with working(valkey.url) as watch:
-            await app.say.asend(1, id="first")
+    async with working(valkey.url) as watch:
+        for n in (1, 2):
+            await app.say.asend(n, id=f"say{n}")
+        first, second = await watch.told(), await watch.told()
+        assert first == {"n": first["n"], "pid": first["pid"], "parent": os.getpid(), "extended": True}
+        assert {first["n"], second["n"]} == {1, 2}
+        assert first["pid"] == second["pid"] != os.getpid()
+        await app.say_async.asend(3, id="say3")
+        assert await watch.told() == {"n": 3, "pid": first["pid"]}
+        for topic in ("say.here", "say.there"):
+            await watch.queue.send(topic, 4)
+            assert await watch.told() == {"n": 4, "topic": topic}
+        await watch.queue.send("task", [1, 2, 3], id="t")
+        assert await watch.told() == {"sum": 6, "pid": first["pid"]}
+        assert (await watch.until("task", "t", "done")).attempts == 1
+    assert ended(first["pid"])
+
+
+async def test_what_goes_wrong_in_a_child_process_is_told_with_the_job(valkey: PrivateValkey) -> None:
+    async with working(valkey.url) as watch:
+        for word in ("exit", "die", "discard", "retry", "raise"):
+            await app.fails.asend(word, id=word, max_attempts=2 if word == "retry" else 1)
+        found = {id: await watch.until("fails", id, "dead", "scheduled") for id in ("exit", "die", "discard", "retry")}
+        assert {id: (job.state, job.reason) for id, job in found.items()} == {
+            "exit": ("dead", "exhausted"),
+            "die": ("dead", "exhausted"),
+            "discard": ("dead", "rejected"),
+            "retry": ("scheduled", None),
+        }
+        assert (found["exit"].last_error or "").endswith("SystemExit: 7")
+        assert found["die"].last_error == "the process that ran the handler ended with exit code 7"
+        assert (found["discard"].last_error, found["retry"].last_error) == ("no such order", "later")
+        await app.sleeps.asend("no number", id="unfit", max_attempts=10)
+        unfit = await watch.until("sleeps", "unfit", "dead")
+        assert (unfit.reason, unfit.attempts) == ("rejected", 1)
+        assert (unfit.last_error or "").endswith(".sleeps asks for: Expected `int`, got `str`")
+        raised = await watch.until("fails", "raise", "dead")
+        assert "worker_app.py" in (raised.last_error or "")
+        assert (raised.last_error or "").endswith("LookupError: no such order")
+
+
+async def test_a_child_process_is_killed_at_its_timeout_when_its_lease_is_lost_and_at_the_end_of_a_stop(
+    valkey: PrivateValkey,
+) -> None:
+    async with working(valkey.url) as watch:
+        await app.say.asend(1, id="first")
+        pid = (await watch.told())["pid"]
+        await app.hangs.asend(1, id="a")  # in the same child: there is only one
+        assert await asyncio.to_thread(ended, pid)
+        job = await watch.until("hangs", "a", "dead")
+        assert (job.last_error or "").endswith("hangs did not end within 1 s")
+        await app.waits.asend(1, id="b")
+        pid = (await watch.told())["pid"]
+        await app.waits.acancel("b")
+        assert await asyncio.to_thread(ended, pid)
+        await app.sleeps.asend(1, id="c")
+        pid = (await watch.told())["pid"]
+        await app.worker.stop(0)
+        assert ended(pid)
+        job = await watch.queue.get("sleeps", "c")
+        assert (job.state, job.attempts) == ("ready", 0)
+        await watch.queue.cancel("sleeps", "c")
+
+
+async def test_a_child_process_that_dies_while_it_is_idle_costs_no_job_an_attempt(valkey: PrivateValkey) -> None:
+    async with working(valkey.url) as watch:
+        for n in range(5):
+            await app.say.asend(n, id=f"idle{n}", max_attempts=1)
             pid = (await watch.told())["pid"]
-            await app.hangs.asend(1, id="a")  # in the same child: there is only one
-            assert await asyncio.to_thread(ended, pid)
-            job = await watch.until("hangs", "a", "dead")
-            assert (job.last_error or "").endswith("hangs did not end within 1 s")
-            await app.waits.asend(1, id="b")
-            pid = (await watch.told())["pid"]
-            await app.waits.acancel("b")
-            assert await asyncio.to_thread(ended, pid)
-            await app.sleeps.asend(1, id="c")
-            pid = (await watch.told())["pid"]
-            await app.worker.stop(0)
-            assert ended(pid)
-            job = await watch.queue.get("sleeps", "c")
-            assert (job.state, job.attempts) == ("ready", 0)
-            await watch.queue.cancel("sleeps", "c")
-
-    asyncio.run(run())
+            await watch.until("say", f"idle{n}", "done")
+            os.kill(pid, signal.SIGKILL)
 
 
-def test_a_child_process_that_dies_while_it_is_idle_costs_no_job_an_attempt(valkey: PrivateValkey) -> None:
-    async def run() -> None:
-        async with working(valkey.url) as watch:
-            for n in range(5):
-                await app.say.asend(n, id=f"idle{n}", max_attempts=1)
-                pid = (await watch.told())["pid"]
-                await watch.until("say", f"idle{n}", "done")
-                os.kill(pid, signal.SIGKILL)
-
-    asyncio.run(run())
+async def test_a_handler_in_a_child_process_hears_that_the_worker_stops(valkey: PrivateValkey) -> None:
+    async with working(valkey.url) as watch:
+        await app.waits.asend(1, id="d")
+        await watch.told()
+        await app.worker.stop("1m")
+        assert (await watch.queue.get("waits", "d")).state == "done"
 
 
-def test_a_handler_in_a_child_process_hears_that_the_worker_stops(valkey: PrivateValkey) -> None:
-    async def run() -> None:
-        async with working(valkey.url) as watch:
-            await app.waits.asend(1, id="d")
-            await watch.told()
-            await app.worker.stop("1m")
-            assert (await watch.queue.get("waits", "d")).state == "done"
-
-    asyncio.run(run())
-
-
-def test_a_child_process_ends_with_its_worker_whatever_ends_that(valkey: PrivateValkey) -> None:
+async def test_a_child_process_ends_with_its_worker_whatever_ends_that(valkey: PrivateValkey) -> None:
     command = [*DUELINE, "work", "tests.integration.worker_app:worker"]
     worker = subprocess.Popen(
         command, cwd=ROOT, env={**environment(valkey.url), "APP_URL": valkey.url}, stderr=subprocess.DEVNULL
     )
 
-    async def run() -> None:
+    try:
         queue = connect(valkey.url, "app")
         await queue.send("waits", 1, id="e", max_attempts=2)
         pid = (await Watch(queue).told())["pid"]
@@ -192,16 +177,13 @@ def test_a_child_process_ends_with_its_worker_whatever_ends_that(valkey: Private
         assert ended(pid)
         await queue.cancel("waits", "e")  # or another test's worker gets it when its lease is over
         await queue.close()
-
-    try:
-        asyncio.run(run())
     finally:
         worker.kill()
         worker.wait()
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_to_the_whole_group_of_processes_is_the_workers_to_obey(
+async def test_a_signal_to_the_whole_group_of_processes_is_the_workers_to_obey(
     valkey: PrivateValkey, signum: signal.Signals
 ) -> None:
     """Ctrl-C in a terminal, or an init system that stops a service: children get it too, and end in their turn."""
@@ -213,7 +195,7 @@ def test_a_signal_to_the_whole_group_of_processes_is_the_workers_to_obey(
         start_new_session=True,
     )
 
-    async def run() -> None:
+    try:
         queue = connect(valkey.url, "app")
         watch = Watch(queue)
         await queue.send("waits", 1, id=signum.name, max_attempts=1)
@@ -224,9 +206,6 @@ def test_a_signal_to_the_whole_group_of_processes_is_the_workers_to_obey(
         job = await queue.get("waits", signum.name)
         assert (job.state, job.attempts, job.last_error) == ("done", 1, None)
         await queue.close()
-
-    try:
-        asyncio.run(run())
     finally:
         if worker.poll() is None:
             os.killpg(worker.pid, signal.SIGKILL)
@@ -234,8 +213,11 @@ def test_a_signal_to_the_whole_group_of_processes_is_the_workers_to_obey(
 
 
 @pytest.mark.parametrize("delay", ["4000d", "99999999999999999999999d"])
-def test_a_delay_that_a_server_refuses_is_a_failure_that_says_so(tmp_path: Path, delay: str) -> None:
-    async def run(url: str) -> None:
+async def test_a_delay_that_a_server_refuses_is_a_failure_that_says_so(tmp_path: Path, delay: str) -> None:
+    async def same(queue: Queue) -> Queue:
+        return queue
+
+    with served(tmp_path / "data") as url:
         worker = Worker(url)
 
         @worker.handles("t", retry=["1h"])
@@ -247,12 +229,6 @@ def test_a_delay_that_a_server_refuses_is_a_failure_that_says_so(tmp_path: Path,
             job = await Watch(await worker.ado(same)).until("t", "a", "scheduled", "dead")
         assert (job.state, job.attempts) == ("scheduled", 1)
         assert (job.last_error or "").startswith("the bank is closed\nthe handler's retry was refused: delay")
-
-    async def same(queue: Queue) -> Queue:
-        return queue
-
-    with served(tmp_path / "data") as url:
-        asyncio.run(run(url))
 
 
 @contextmanager
@@ -273,11 +249,13 @@ def starting(url: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
             program.wait()
 
 
-def test_a_child_process_that_is_slow_to_start_holds_up_nothing_else(valkey: PrivateValkey, tmp_path: Path) -> None:
+async def test_a_child_process_that_is_slow_to_start_holds_up_nothing_else(
+    valkey: PrivateValkey, tmp_path: Path
+) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
 
-    async def run() -> None:
+    with starting(valkey.url, GATE=str(gate)):
         queue = connect(valkey.url, "app")
         watch = Watch(queue)
         await queue.send("big", b"x" * BIG_BYTES, id="slow", max_attempts=1)
@@ -289,17 +267,14 @@ def test_a_child_process_that_is_slow_to_start_holds_up_nothing_else(valkey: Pri
         assert (await watch.until("big", "slow", "done", "dead")).state == "done"
         await queue.close()
 
-    with starting(valkey.url, GATE=str(gate)):
-        asyncio.run(run())
 
-
-def test_a_child_process_that_never_starts_is_given_up_whatever_waits_for_it(
+async def test_a_child_process_that_never_starts_is_given_up_whatever_waits_for_it(
     valkey: PrivateValkey, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
 
-    async def run() -> None:
+    with starting(valkey.url, GATE=str(gate), CHILD_START_S="0.5"):
         queue = connect(valkey.url, "app")
         await queue.send("big", b"x" * BIG_BYTES, id="never", max_attempts=1)
         job = await Watch(queue).until("big", "never", "done", "dead")
@@ -307,12 +282,9 @@ def test_a_child_process_that_never_starts_is_given_up_whatever_waits_for_it(
         assert job.last_error == "the process for __main__.big did not begin within 0.5 s"
         await queue.close()
 
-    with starting(valkey.url, GATE=str(gate), CHILD_START_S="0.5"):
-        asyncio.run(run())
 
-
-def test_the_time_that_a_child_process_takes_to_start_is_not_its_handlers(valkey: PrivateValkey) -> None:
-    async def run() -> None:
+async def test_the_time_that_a_child_process_takes_to_start_is_not_its_handlers(valkey: PrivateValkey) -> None:
+    with starting(valkey.url, START_S="2.3"):  # longer than the handler's timeout
         queue = connect(valkey.url, "app")
         watch = Watch(queue)
         await queue.send("big", b"x", id="late", max_attempts=1)
@@ -321,19 +293,16 @@ def test_the_time_that_a_child_process_takes_to_start_is_not_its_handlers(valkey
         assert await watch.told() == {"bytes": 1}
         await queue.close()
 
-    with starting(valkey.url, START_S="2.3"):  # longer than the handler's timeout
-        asyncio.run(run())
-
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_to_a_child_process_that_still_starts_costs_no_attempt(
+async def test_a_signal_to_a_child_process_that_still_starts_costs_no_attempt(
     valkey: PrivateValkey, tmp_path: Path, signum: signal.Signals
 ) -> None:
     """It is not deaf yet, and dies of it."""
     gate = tmp_path / "gate"
     os.mkfifo(gate)
 
-    async def run(program: subprocess.Popen[bytes]) -> None:
+    with starting(valkey.url, GATE=str(gate), GRACE="1s") as program:
         queue = connect(valkey.url, "app")
         await queue.send("big", b"x", id=signum.name, max_attempts=1)
         with await asyncio.to_thread(gate.open, "w"):
@@ -343,9 +312,6 @@ def test_a_signal_to_a_child_process_that_still_starts_costs_no_attempt(
         assert (job.state, job.attempts, job.last_error) == ("ready", 0, None)
         await queue.cancel("big", signum.name)
         await queue.close()
-
-    with starting(valkey.url, GATE=str(gate), GRACE="1s") as program:
-        asyncio.run(run(program))
 
 
 def test_a_plain_program_sends_without_a_worker_and_a_worker_over_http_gets_it(tmp_path: Path) -> None:

@@ -56,23 +56,20 @@ def warned(worker: subprocess.Popen[bytes]) -> str:
     return said.decode()
 
 
-def test_a_worker_without_a_server_warns_and_works_when_the_server_is_there(tmp_path: Path) -> None:
+async def test_a_worker_without_a_server_warns_and_works_when_the_server_is_there(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path / "data", free_port())
     url = f"http://127.0.0.1:{server.port}"
 
-    async def serve(worker: subprocess.Popen[bytes]) -> bytes:
+    with working(url) as worker:
+        assert f"WARNING no server answers at {url}: " in warned(worker)
         await server.start()
         try:
             with Client(url) as client:
                 client.send("t", "hello")
             assert worker.stdout is not None
-            return await asyncio.to_thread(worker.stdout.read, 5)
+            assert await asyncio.to_thread(worker.stdout.read, 5) == b"hello"
         finally:
             await server.stop()
-
-    with working(url) as worker:
-        assert f"WARNING no server answers at {url}: " in warned(worker)
-        assert asyncio.run(serve(worker)) == b"hello"
 
 
 def test_a_worker_without_a_store_warns_and_works_when_the_store_is_there() -> None:

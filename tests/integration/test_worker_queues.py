@@ -129,41 +129,36 @@ async def everything(queue: Queue) -> list[Any]:
     return said
 
 
-def test_a_store_without_a_server_answers_exactly_as_a_server_does(server: str, valkey: PrivateValkey) -> None:
-    async def run() -> None:
-        transcripts: list[list[Any]] = []
-        for url in (server, valkey.url):
-            async with opened(url, namespace="same") as queue:
-                transcripts.append(await everything(queue))
-        for over_http, direct in zip(*transcripts, strict=True):
-            merged = [
-                {**one, "id": "*"} if isinstance(one, dict) and one.get("items_count") else one
-                for one in (over_http, direct)
-            ]
-            assert merged[0] == merged[1]
-
-    asyncio.run(run())
+async def test_a_store_without_a_server_answers_exactly_as_a_server_does(server: str, valkey: PrivateValkey) -> None:
+    transcripts: list[list[Any]] = []
+    for url in (server, valkey.url):
+        async with opened(url, namespace="same") as queue:
+            transcripts.append(await everything(queue))
+    for over_http, direct in zip(*transcripts, strict=True):
+        merged = [
+            {**one, "id": "*"} if isinstance(one, dict) and one.get("items_count") else one
+            for one in (over_http, direct)
+        ]
+        assert merged[0] == merged[1]
 
 
 @pytest.mark.parametrize("way", ["server", "store"])
-def test_a_handlers_policy_holds_for_jobs_of_any_client(way: str, server: str, valkey: PrivateValkey) -> None:
-    async def run(url: str) -> None:
-        worker = Worker(url, namespace="policies")
-        seen: list[int] = []
+async def test_a_handlers_policy_holds_for_jobs_of_any_client(way: str, server: str, valkey: PrivateValkey) -> None:
+    url = server if way == "server" else valkey.url
+    worker = Worker(url, namespace="policies")
+    seen: list[int] = []
 
-        @worker.handles("t", max_attempts=3, retry="none")
-        async def handle(n: int, context: Context) -> None:
-            seen.append(context.attempt)
-            raise LookupError
+    @worker.handles("t", max_attempts=3, retry="none")
+    async def handle(n: int, context: Context) -> None:
+        seen.append(context.attempt)
+        raise LookupError
 
-        async with worker, opened(url, namespace="policies") as queue:
-            await queue.send("t", 1, id="a")
-            async with asyncio.timeout(20):
-                while (job := await queue.get("t", "a")).state != "dead":
-                    await queue.pull(["nothing"], wait_ms=20)
-        assert (job.attempts, job.max_attempts, job.retry, seen) == (3, 3, "none", [1, 2, 3])
-
-    asyncio.run(run(server if way == "server" else valkey.url))
+    async with worker, opened(url, namespace="policies") as queue:
+        await queue.send("t", 1, id="a")
+        async with asyncio.timeout(20):
+            while (job := await queue.get("t", "a")).state != "dead":
+                await queue.pull(["nothing"], wait_ms=20)
+    assert (job.attempts, job.max_attempts, job.retry, seen) == (3, 3, "none", [1, 2, 3])
 
 
 def test_a_server_that_forbids_to_set_topics_is_sent_to_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
@@ -182,8 +177,8 @@ def test_a_server_that_forbids_to_set_topics_is_sent_to_all_the_same(caplog: pyt
     assert "the policy of t could not be set" in caplog.text
 
 
-def test_any_number_of_jobs_may_be_sent_and_settled_at_once(valkey: PrivateValkey, server: str) -> None:
-    async def run(url: str) -> None:
+async def test_any_number_of_jobs_may_be_sent_and_settled_at_once(valkey: PrivateValkey, server: str) -> None:
+    for url in (valkey.url, server):
         async with opened(url, namespace="many") as queue:
             sent = await queue.send_many("t", (new_job(n, id=str(n)) for n in range(2500)))
             assert [one.id for one in sent] == [str(n) for n in range(2500)]
@@ -193,12 +188,9 @@ def test_any_number_of_jobs_may_be_sent_and_settled_at_once(valkey: PrivateValke
             assert len(held) == 2500
             assert {one.result for one in await queue.ack(held)} == {"acked"}
 
-    for url in (valkey.url, server):
-        asyncio.run(run(url))
-
 
 @pytest.mark.parametrize("done", [True, False], ids=["and has them", "and has not"])
-def test_many_jobs_without_ids_are_stored_once_when_a_store_does_not_say_that_it_has_them(
+async def test_many_jobs_without_ids_are_stored_once_when_a_store_does_not_say_that_it_has_them(
     valkey: PrivateValkey, monkeypatch: pytest.MonkeyPatch, done: bool
 ) -> None:
     """The store's answer is lost for good, or it was away: all that is left is to send the same jobs again."""
@@ -213,86 +205,75 @@ def test_many_jobs_without_ids_are_stored_once_when_a_store_does_not_say_that_it
         await send(store, partition, items, version)
         raise UnknownOutcome
 
-    async def run() -> None:
-        async with opened(valkey.url, namespace=f"unheard-{done}") as queue:
-            jobs = [NewJob(body=json_body(1)), NewJob(body=json_body(2))]
-            merged = NewJob(body=json_body(3), merge=Merge("k", quiet_ms=3_600_000))
-            sent = await queue.send_many("t", [*jobs, merged])
-            assert lost
-            assert sorted(job.id for job in await queue.pull(["t"], 10)) == sorted(one.id for one in sent[:2])
-            assert len((await queue.get("t", sent[2].id)).items or ()) == 1
-
     monkeypatch.setattr(ValkeyStore, "send", unheard)
-    asyncio.run(run())
+    async with opened(valkey.url, namespace=f"unheard-{done}") as queue:
+        jobs = [NewJob(body=json_body(1)), NewJob(body=json_body(2))]
+        merged = NewJob(body=json_body(3), merge=Merge("k", quiet_ms=3_600_000))
+        sent = await queue.send_many("t", [*jobs, merged])
+        assert lost
+        assert sorted(job.id for job in await queue.pull(["t"], 10)) == sorted(one.id for one in sent[:2])
+        assert len((await queue.get("t", sent[2].id)).items or ()) == 1
 
 
 @pytest.mark.parametrize("way", ["http", "direct"])
-def test_a_pull_that_waits_gets_what_comes_and_one_that_is_cancelled_takes_nothing(
+async def test_a_pull_that_waits_gets_what_comes_and_one_that_is_cancelled_takes_nothing(
     way: str, server: str, valkey: PrivateValkey
 ) -> None:
-    async def run() -> None:
-        async with opened(server if way == "http" else valkey.url, namespace="parked") as queue:
+    async with opened(server if way == "http" else valkey.url, namespace="parked") as queue:
+        waiting = asyncio.create_task(queue.pull(["t"], 1, 30_000, 60_000))
+        await queue.send("t", 1, id="a")
+        [job] = await waiting
+        await queue.ack([job])
+        for n in range(20):
             waiting = asyncio.create_task(queue.pull(["t"], 1, 30_000, 60_000))
-            await queue.send("t", 1, id="a")
-            [job] = await waiting
-            await queue.ack([job])
-            for n in range(20):
-                waiting = asyncio.create_task(queue.pull(["t"], 1, 30_000, 60_000))
-                for _ in range(n):
-                    await asyncio.sleep(0)
-                sending = asyncio.create_task(queue.send("t", n, id=f"b{n}", max_attempts=1))
-                for _ in range(n):
-                    await asyncio.sleep(0)
-                waiting.cancel()
-                [came] = await asyncio.gather(waiting, return_exceptions=True)
-                await sending
-                if isinstance(came, BaseException):
-                    came = await queue.pull(["t"], 1, 30_000, 10_000)
-                assert [(job.id, job.attempt) for job in came] == [(f"b{n}", 1)]
-                await queue.ack(came)
-
-    asyncio.run(run())
+            for _ in range(n):
+                await asyncio.sleep(0)
+            sending = asyncio.create_task(queue.send("t", n, id=f"b{n}", max_attempts=1))
+            for _ in range(n):
+                await asyncio.sleep(0)
+            waiting.cancel()
+            [came] = await asyncio.gather(waiting, return_exceptions=True)
+            await sending
+            if isinstance(came, BaseException):
+                came = await queue.pull(["t"], 1, 30_000, 10_000)
+            assert [(job.id, job.attempt) for job in came] == [(f"b{n}", 1)]
+            await queue.ack(came)
 
 
-def test_an_answer_that_was_on_its_way_when_a_pull_was_left_is_given_back_uncounted(server: str) -> None:
+async def test_an_answer_that_was_on_its_way_when_a_pull_was_left_is_given_back_uncounted(server: str) -> None:
     """The server has answered and the worker has not read it: the worst moment to stop."""
 
-    async def run() -> None:
-        async with opened(server, namespace="left") as queue:
-            await queue.send("t", 1, id="a", max_attempts=1)
-            at_answer = asyncio.Event()
-            read = asyncio.StreamReader.read
+    async with opened(server, namespace="left") as queue:
+        await queue.send("t", 1, id="a", max_attempts=1)
+        at_answer = asyncio.Event()
+        read = asyncio.StreamReader.read
 
-            async def slow(reader: asyncio.StreamReader, n: int = -1) -> bytes:
-                if not at_answer.is_set():
-                    await reader._wait_for_data("test")  # type: ignore[attr-defined]
-                    at_answer.set()
-                    await asyncio.Event().wait()
-                return await read(reader, n)
+        async def slow(reader: asyncio.StreamReader, n: int = -1) -> bytes:
+            if not at_answer.is_set():
+                await reader._wait_for_data("test")  # type: ignore[attr-defined]
+                at_answer.set()
+                await asyncio.Event().wait()
+            return await read(reader, n)
 
-            asyncio.StreamReader.read = slow  # type: ignore[method-assign]
-            try:
-                pulling = asyncio.create_task(queue.pull(["t"], 1, 300_000, 10_000))
-                await at_answer.wait()
-                assert (await queue.get("t", "a")).state == "leased"
-                pulling.cancel()
-                await asyncio.gather(pulling, return_exceptions=True)
-            finally:
-                asyncio.StreamReader.read = read  # type: ignore[method-assign]
-            job = await queue.get("t", "a")
-            assert (job.state, job.attempts) == ("ready", 0)
-
-    asyncio.run(run())
+        asyncio.StreamReader.read = slow  # type: ignore[method-assign]
+        try:
+            pulling = asyncio.create_task(queue.pull(["t"], 1, 300_000, 10_000))
+            await at_answer.wait()
+            assert (await queue.get("t", "a")).state == "leased"
+            pulling.cancel()
+            await asyncio.gather(pulling, return_exceptions=True)
+        finally:
+            asyncio.StreamReader.read = read  # type: ignore[method-assign]
+        job = await queue.get("t", "a")
+        assert (job.state, job.attempts) == ("ready", 0)
 
 
-def test_a_pull_whose_connection_breaks_or_that_is_refused_for_now_is_tried_again() -> None:
-    async def run(url: str) -> None:
-        async with opened(url) as queue:
-            assert list(await queue.pull(["t"], 1, None, 1000)) == []
-
+async def test_a_pull_whose_connection_breaks_or_that_is_refused_for_now_is_tried_again() -> None:
     away = answer(503, b'{"error":{"code":"store_down","message":"away","field":null}}')
     with Scripted([CUT, away, answer(200, b'{"jobs":[]}')]) as server:
-        asyncio.run(run(server.url))
+        url = server.url
+        async with opened(url) as queue:
+            assert list(await queue.pull(["t"], 1, None, 1000)) == []
     assert len(server.requests) == 3
 
 
@@ -328,11 +309,12 @@ def test_threads_share_a_queue_and_a_fork_opens_its_own(valkey: PrivateValkey) -
 
 
 @pytest.mark.parametrize("namespace_ids", [False, True], ids=["in its topic", "over all topics"])
-def test_a_namespace_whose_ids_are_unique_in_another_scope_than_here_is_refused(namespace_ids: bool) -> None:
+async def test_a_namespace_whose_ids_are_unique_in_another_scope_than_here_is_refused(namespace_ids: bool) -> None:
     """To work on it would be to see none of its jobs."""
     kept, here = (frozenset({"n"}), frozenset[str]()) if namespace_ids else (frozenset[str](), frozenset({"n"}))
 
-    async def run(url: str) -> None:
+    with PrivateValkey() as store:
+        url = store.url
         other, queue = DirectQueue(url, "n", namespace_ids=kept), DirectQueue(url, "n", namespace_ids=here)
         try:
             await other.send("t", 1, id="a")
@@ -343,19 +325,13 @@ def test_a_namespace_whose_ids_are_unique_in_another_scope_than_here_is_refused(
             await queue.close()
             await other.close()
 
-    with PrivateValkey() as store:
-        asyncio.run(run(store.url))
 
-
-def test_a_store_that_is_not_there_is_tried_for_as_long_as_patience_lasts(tmp_path: Path) -> None:
-    async def run() -> None:
-        queue = DirectQueue(f"unix://{tmp_path}/none.sock", patience=Patience(deadline_s=0))
-        with pytest.raises(DuelineApiError) as refused:
-            await queue.send("t", 1)
-        assert refused.value.code == "store_down"
-        await queue.close()
-
-    asyncio.run(run())
+async def test_a_store_that_is_not_there_is_tried_for_as_long_as_patience_lasts(tmp_path: Path) -> None:
+    queue = DirectQueue(f"unix://{tmp_path}/none.sock", patience=Patience(deadline_s=0))
+    with pytest.raises(DuelineApiError) as refused:
+        await queue.send("t", 1)
+    assert refused.value.code == "store_down"
+    await queue.close()
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "localhost:9277", "embedded:"])

@@ -192,35 +192,32 @@ def by_wsgi(service: SpringService) -> Iterator[int]:
         server.shutdown()
 
 
-def test_a_job_that_is_submitted_comes_back_as_work_by_way_of_our_server_and_a_registry(tmp_path: Path) -> None:
-    async def run() -> None:
-        FAIL.clear()
-        registry = Registry()
-        await registry.start()
-        variables = {"DUELINE_PUSH__ALLOW": "127.0.0.0/8", "DUELINE_DISCOVERY__EUREKA__URL": registry.url}
-        serving = served(tmp_path / "data", **variables)
-        server = await asyncio.to_thread(serving.__enter__)
-        service = SpringService("billing", center_url=f"{server}/", modules=[__name__], strict=True)
-        try:
-            async with (
-                by_asgi(service) as port,
-                service.registered(registry.url, port, "127.0.0.1", renewal_interval_in_secs=RARELY_S),
-            ):
-                assert await service.asubmit("task1", "p", id="1", delay="50ms") == "1"
-                both = [await asyncio.to_thread(next_done) for _ in range(2)]
-                assert both == [("Close", "p"), ("CloseToo", ("p", "1", "task1"))]
-                await service.asubmit("typed", {"order": 7}, at="2020-01-01T00:00:00Z")
-                assert await asyncio.to_thread(next_done) == ("Typed", Order(7))
-            other = SpringService("shipping", server, tasks=[Fails])
-            with by_wsgi(other) as port:
-                async with other.registered(registry.url, port, "127.0.0.1", renewal_interval_in_secs=RARELY_S):
-                    await other.asubmit("fails", "q")
-                    assert await asyncio.to_thread(next_done) == ("Fails", "q")
-        finally:
-            await asyncio.to_thread(serving.__exit__, None, None, None)
-            await registry.stop()
-
-    asyncio.run(run())
+async def test_a_job_that_is_submitted_comes_back_as_work_by_way_of_our_server_and_a_registry(tmp_path: Path) -> None:
+    FAIL.clear()
+    registry = Registry()
+    await registry.start()
+    variables = {"DUELINE_PUSH__ALLOW": "127.0.0.0/8", "DUELINE_DISCOVERY__EUREKA__URL": registry.url}
+    serving = served(tmp_path / "data", **variables)
+    server = await asyncio.to_thread(serving.__enter__)
+    service = SpringService("billing", center_url=f"{server}/", modules=[__name__], strict=True)
+    try:
+        async with (
+            by_asgi(service) as port,
+            service.registered(registry.url, port, "127.0.0.1", renewal_interval_in_secs=RARELY_S),
+        ):
+            assert await service.asubmit("task1", "p", id="1", delay="50ms") == "1"
+            both = [await asyncio.to_thread(next_done) for _ in range(2)]
+            assert both == [("Close", "p"), ("CloseToo", ("p", "1", "task1"))]
+            await service.asubmit("typed", {"order": 7}, at="2020-01-01T00:00:00Z")
+            assert await asyncio.to_thread(next_done) == ("Typed", Order(7))
+        other = SpringService("shipping", server, tasks=[Fails])
+        with by_wsgi(other) as port:
+            async with other.registered(registry.url, port, "127.0.0.1", renewal_interval_in_secs=RARELY_S):
+                await other.asubmit("fails", "q")
+                assert await asyncio.to_thread(next_done) == ("Fails", "q")
+    finally:
+        await asyncio.to_thread(serving.__exit__, None, None, None)
+        await registry.stop()
 
 
 def test_what_the_queue_does_not_take_is_told() -> None:

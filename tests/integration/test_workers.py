@@ -68,126 +68,113 @@ def owner_of(client_port: int, workers: list[int]) -> int:
     raise AssertionError("no worker has this connection")
 
 
-def test_one_scrape_shows_the_sum_over_all_workers_and_store_figures_once(tmp_path: Path) -> None:
-    async def run() -> list[tuple[float, ...]]:
-        server = ServerProcess(tmp_path, args=TWO)
-        await server.start()
-        try:
-            connections = await spread(server)
-            for count, connection in enumerate(connections.values(), start=1):
-                for _ in range(count):
-                    answer = await connection.request("POST", "/v1/topics/t/jobs", body(body=1, delay="1h"))
-                    assert answer.status == 201
-            pages = [(await c.request("GET", "/metrics")).body.decode() for c in connections.values()]
-            for connection in connections.values():
-                connection.close()
-            return [
-                (
-                    number(page, 'dueline_jobs_sent_total{namespace="default",result="created",topic="t"}'),
-                    number(page, 'dueline_http_requests_total{code="201",method="POST",route="send"}'),
-                    number(page, 'dueline_http_request_duration_seconds_count{route="send"}'),
-                    number(page, 'dueline_jobs{namespace="default",state="scheduled",topic="t"}'),
-                    number(page, "dueline_store_up"),
-                )
-                for page in pages
-            ]
-        finally:
-            await server.stop()
-
-    assert asyncio.run(run()) == [(3, 3, 3, 3, 1)] * 2
-
-
-def test_a_parked_poll_on_one_worker_is_woken_by_a_send_on_another(tmp_path: Path) -> None:
-    async def run() -> list[str]:
-        server = ServerProcess(tmp_path, args=TWO)
-        await server.start()
-        try:
-            one, other = (await spread(server)).values()
-            parked = asyncio.create_task(one.request("POST", "/v1/topics/t/pull", body(wait_ms=30_000), timeout_s=40))
-            while number((await other.request("GET", "/metrics")).body.decode(), "dueline_longpoll_waiters") < 1:
-                pass
-            await other.request("POST", "/v1/topics/t/jobs", body(id="woken", body=1))
-            jobs = (await parked).json()["jobs"]
-            one.close()
-            other.close()
-            return [job["id"] for job in jobs]
-        finally:
-            await server.stop()
-
-    assert asyncio.run(run()) == ["woken"]
-
-
-def test_a_killed_worker_is_replaced_and_the_others_serve_on(tmp_path: Path) -> None:
-    async def run() -> tuple[int, int, bool]:
-        server = ServerProcess(tmp_path, args=TWO)
-        await server.start()
-        try:
-            first = server.workers()
-            store = server.store_pid()
-            os.kill(first[0], signal.SIGKILL)
-            assert await ended(first[0], 10)
-            assert (await ask(server, "POST", "/v1/topics/t/jobs", body(body=1))).status == 201
-            async with asyncio.timeout(20):
-                while len(server.workers()) < 2:  # noqa: ASYNC110
-                    await asyncio.sleep(0.05)
-            connections = await spread(server)
-            for connection in connections.values():
-                connection.close()
-            return len(connections), len(set(connections) & set(first)), server.store_pid() == store
-        finally:
-            await server.stop()
-
-    assert asyncio.run(run()) == (2, 1, True)
-
-
-def test_kill_9_of_the_parent_ends_the_workers_and_the_store(tmp_path: Path) -> None:
-    async def run() -> list[bool]:
-        server = ServerProcess(tmp_path, args=TWO)
-        await server.start()
-        family = [*server.workers(), server.store_pid() or 0]
-        assert len(family) == 3
-        await server.kill()
-        return [await ended(pid, 15) for pid in family]
-
-    assert asyncio.run(run()) == [True, True, True]
-
-
-def test_sigterm_drains_every_worker_then_stops_the_store(tmp_path: Path) -> None:
-    async def run() -> tuple[int, list[Any], list[bool]]:
-        server = ServerProcess(tmp_path, args=TWO)
-        await server.start()
-        family = [*server.workers(), server.store_pid() or 0]
-        connections = (await spread(server)).values()
-        parked = [
-            asyncio.create_task(c.request("POST", "/v1/topics/t/pull", body(wait_ms=60_000), timeout_s=30))
-            for c in connections
-        ]
-        while number((await ask(server, "GET", "/metrics")).body.decode(), "dueline_longpoll_waiters") < 2:
-            pass
-        server.signal(signal.SIGTERM)
-        answers = [(await task).json() for task in parked]
-        code = await server.stop(timeout_s=12)
-        for connection in connections:
+async def test_one_scrape_shows_the_sum_over_all_workers_and_store_figures_once(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path, args=TWO)
+    await server.start()
+    try:
+        connections = await spread(server)
+        for count, connection in enumerate(connections.values(), start=1):
+            for _ in range(count):
+                answer = await connection.request("POST", "/v1/topics/t/jobs", body(body=1, delay="1h"))
+                assert answer.status == 201
+        pages = [(await c.request("GET", "/metrics")).body.decode() for c in connections.values()]
+        for connection in connections.values():
             connection.close()
-        return code, answers, [await ended(pid, 0.5) for pid in family]
+        assert [
+            (
+                number(page, 'dueline_jobs_sent_total{namespace="default",result="created",topic="t"}'),
+                number(page, 'dueline_http_requests_total{code="201",method="POST",route="send"}'),
+                number(page, 'dueline_http_request_duration_seconds_count{route="send"}'),
+                number(page, 'dueline_jobs{namespace="default",state="scheduled",topic="t"}'),
+                number(page, "dueline_store_up"),
+            )
+            for page in pages
+        ] == [(3, 3, 3, 3, 1)] * 2
+    finally:
+        await server.stop()
 
-    assert asyncio.run(run()) == (0, [{"jobs": []}] * 2, [True, True, True])
+
+async def test_a_parked_poll_on_one_worker_is_woken_by_a_send_on_another(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path, args=TWO)
+    await server.start()
+    try:
+        one, other = (await spread(server)).values()
+        parked = asyncio.create_task(one.request("POST", "/v1/topics/t/pull", body(wait_ms=30_000), timeout_s=40))
+        while number((await other.request("GET", "/metrics")).body.decode(), "dueline_longpoll_waiters") < 1:
+            pass
+        await other.request("POST", "/v1/topics/t/jobs", body(id="woken", body=1))
+        jobs = (await parked).json()["jobs"]
+        one.close()
+        other.close()
+        assert [job["id"] for job in jobs] == ["woken"]
+    finally:
+        await server.stop()
 
 
-def test_workers_are_refused_as_one_server_is(tmp_path: Path) -> None:
-    async def run() -> tuple[int, int, bool, bool]:
-        first = ServerProcess(tmp_path, args=TWO)
-        await first.start()
-        second = await asyncio.create_subprocess_exec(
-            *(["dueline", "serve", "--workers", "2", "--listen", "127.0.0.1:0", "--data"]),
-            str(tmp_path),
-            stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
-        )
-        _, words = await second.communicate()
-        ready = (await ask(first, "GET", "/readyz")).status
-        pid = first.pid
-        await first.stop()
-        return second.returncode or 0, ready, f"pid {pid};" in words.decode(), b"Traceback" in words
+async def test_a_killed_worker_is_replaced_and_the_others_serve_on(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path, args=TWO)
+    await server.start()
+    try:
+        first = server.workers()
+        store = server.store_pid()
+        os.kill(first[0], signal.SIGKILL)
+        assert await ended(first[0], 10)
+        assert (await ask(server, "POST", "/v1/topics/t/jobs", body(body=1))).status == 201
+        async with asyncio.timeout(20):
+            while len(server.workers()) < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        connections = await spread(server)
+        for connection in connections.values():
+            connection.close()
+        assert (len(connections), len(set(connections) & set(first)), server.store_pid() == store) == (2, 1, True)
+    finally:
+        await server.stop()
 
-    assert asyncio.run(run()) == (1, 200, True, False)
+
+async def test_kill_9_of_the_parent_ends_the_workers_and_the_store(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path, args=TWO)
+    await server.start()
+    family = [*server.workers(), server.store_pid() or 0]
+    assert len(family) == 3
+    await server.kill()
+    assert [await ended(pid, 15) for pid in family] == [True, True, True]
+
+
+async def test_sigterm_drains_every_worker_then_stops_the_store(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path, args=TWO)
+    await server.start()
+    family = [*server.workers(), server.store_pid() or 0]
+    connections = (await spread(server)).values()
+    parked = [
+        asyncio.create_task(c.request("POST", "/v1/topics/t/pull", body(wait_ms=60_000), timeout_s=30))
+        for c in connections
+    ]
+    while number((await ask(server, "GET", "/metrics")).body.decode(), "dueline_longpoll_waiters") < 2:
+        pass
+    server.signal(signal.SIGTERM)
+    answers = [(await task).json() for task in parked]
+    code = await server.stop(timeout_s=12)
+    for connection in connections:
+        connection.close()
+    assert (code, answers, [await ended(pid, 0.5) for pid in family]) == (0, [{"jobs": []}] * 2, [True, True, True])
+
+
+async def test_workers_are_refused_as_one_server_is(tmp_path: Path) -> None:
+    first = ServerProcess(tmp_path, args=TWO)
+    await first.start()
+    second = await asyncio.create_subprocess_exec(
+        *(["dueline", "serve", "--workers", "2", "--listen", "127.0.0.1:0", "--data"]),
+        str(tmp_path),
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+    )
+    _, words = await second.communicate()
+    ready = (await ask(first, "GET", "/readyz")).status
+    pid = first.pid
+    await first.stop()
+    assert (second.returncode or 0, ready, f"pid {pid};" in words.decode(), b"Traceback" in words) == (
+        1,
+        200,
+        True,
+        False,
+    )

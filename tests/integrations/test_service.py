@@ -76,7 +76,7 @@ def test_a_second_signal_ends_the_grace_and_the_job_is_given_back(
         assert (job.attempt, job.delivery) == (1, 2)
 
 
-def test_a_signal_ends_a_program_whose_parts_are_still_starting() -> None:
+async def test_a_signal_ends_a_program_whose_parts_are_still_starting() -> None:
     seen: list[str] = []
 
     @asynccontextmanager
@@ -93,15 +93,12 @@ def test_a_signal_ends_a_program_whose_parts_are_still_starting() -> None:
     async def main() -> None:
         seen.append("main")
 
-    async def run() -> None:
-        async with asyncio.timeout(20):
-            await serve(part("first"), part("second", connects=False), part("third"), main=main())
-
-    asyncio.run(run())
+    async with asyncio.timeout(20):
+        await serve(part("first"), part("second", connects=False), part("third"), main=main())
     assert seen == ["first starts", "second starts", "first ends"]
 
 
-def test_the_program_ends_with_its_main_and_raises_what_that_raises() -> None:
+async def test_the_program_ends_with_its_main_and_raises_what_that_raises() -> None:
     seen: list[str] = []
 
     @asynccontextmanager
@@ -119,11 +116,11 @@ def test_the_program_ends_with_its_main_and_raises_what_that_raises() -> None:
         if error is not None:
             raise error
 
-    asyncio.run(serve(part(), main=main()))
+    await serve(part(), main=main())
     assert seen == ["starts", "main", "ends"]
     with pytest.raises(KeyError):
-        asyncio.run(serve(part(), main=main(KeyError("x"))))
+        await serve(part(), main=main(KeyError("x")))
     assert seen[3:] == ["starts", "main", "ends"]
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(serve(part(), part(fails=True), main=main()))
+        await serve(part(), part(fails=True), main=main())
     assert seen[6:] == ["starts", "ends"]

@@ -152,13 +152,10 @@ def test_what_cannot_be_mounted_is_said_at_once(tmp_path: Path) -> None:
         MountedServer(data=tmp_path, env={"DUELINE_PUSH__ALLOW": "not an address/99"})
 
 
-def test_a_folder_in_use_stops_the_application_from_starting(tmp_path: Path) -> None:
-    async def twice() -> None:
-        async with MountedServer(data=tmp_path / "data", env={}):
-            with pytest.raises(Exception, match="in use"):
-                await MountedServer(data=tmp_path / "data", env={}).start()
-
-    asyncio.run(twice())
+async def test_a_folder_in_use_stops_the_application_from_starting(tmp_path: Path) -> None:
+    async with MountedServer(data=tmp_path / "data", env={}):
+        with pytest.raises(Exception, match="in use"):
+            await MountedServer(data=tmp_path / "data", env={}).start()
 
 
 def test_parts_start_in_order_and_end_in_the_opposite_one_around_the_applications_own() -> None:

@@ -102,16 +102,13 @@ def test_a_client_that_leaves_cancels_its_parked_handler() -> None:
     assert exchange.sent == []
 
 
-def test_a_client_that_leaves_while_it_sends_reaches_no_handler() -> None:
-    async def half() -> None:
-        probe = Probe()
-        exchange = Exchange("POST", "/echo", [], {})
-        exchange.messages.put_nowait({"type": "http.request", "body": b"x", "more_body": True})
-        exchange.messages.put_nowait({"type": "http.disconnect"})
-        await AsgiApp(Router([probe]))(exchange.scope, exchange.messages.get, exchange.send)
-        assert (exchange.sent, probe.seen) == ([], [])
-
-    asyncio.run(half())
+async def test_a_client_that_leaves_while_it_sends_reaches_no_handler() -> None:
+    probe = Probe()
+    exchange = Exchange("POST", "/echo", [], {})
+    exchange.messages.put_nowait({"type": "http.request", "body": b"x", "more_body": True})
+    exchange.messages.put_nowait({"type": "http.disconnect"})
+    await AsgiApp(Router([probe]))(exchange.scope, exchange.messages.get, exchange.send)
+    assert (exchange.sent, probe.seen) == ([], [])
 
 
 def test_an_answer_that_cannot_be_written_counts_as_undelivered() -> None:
@@ -124,7 +121,7 @@ def test_an_answer_that_cannot_be_written_counts_as_undelivered() -> None:
     ask("GET", "/park", between=vanish)
 
 
-def test_the_lifespan_runs_the_hooks() -> None:
+async def test_the_lifespan_runs_the_hooks() -> None:
     done: list[str] = []
 
     async def start() -> None:
@@ -133,17 +130,14 @@ def test_the_lifespan_runs_the_hooks() -> None:
     async def stop() -> None:
         raise RuntimeError("no")
 
-    async def scenario() -> list[str]:
-        messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        messages.put_nowait({"type": "lifespan.startup"})
-        messages.put_nowait({"type": "lifespan.shutdown"})
-        sent: list[str] = []
+    messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    messages.put_nowait({"type": "lifespan.startup"})
+    messages.put_nowait({"type": "lifespan.shutdown"})
+    sent: list[str] = []
 
-        async def send(message: dict[str, Any]) -> None:
-            sent.append(message["type"])
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message["type"])
 
-        await AsgiApp(Router([Probe()]), startup=start, shutdown=stop)({"type": "lifespan"}, messages.get, send)
-        return sent
-
-    assert asyncio.run(scenario()) == ["lifespan.startup.complete", "lifespan.shutdown.failed"]
+    await AsgiApp(Router([Probe()]), startup=start, shutdown=stop)({"type": "lifespan"}, messages.get, send)
+    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.failed"]
     assert done == ["start"]

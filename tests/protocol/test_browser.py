@@ -12,7 +12,7 @@ from dueline.server.asgi import AsgiApp
 from dueline.server.browser import MAX_KNOWN_HOSTS, BrowserRules
 from dueline.server.router import Router
 
-from .kit import Probe, Site, assert_error, run
+from .kit import OpenSite, Probe, assert_error
 from .test_asgi import Exchange
 
 HERE = "127.0.0.1:9277"
@@ -182,10 +182,10 @@ def test_programs_reach_it(headers: dict[str, str]) -> None:
     assert refused(BrowserRules(), OFFLINE, **headers) is None
 
 
-def test_a_refused_request_is_not_read_on_and_the_others_are_served() -> None:
+async def test_a_refused_request_is_not_read_on_and_the_others_are_served(open_site: OpenSite) -> None:
     post = b"POST /echo HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://evil.example\r\nContent-Length: 100000\r\n\r\n"
 
-    async def scenario(site: Site) -> None:
+    async with open_site(browser_rules=BrowserRules()) as site:
         client = await site.client()
         assert_error(await client.ask(post), 403, "forbidden")
         await client.closed()
@@ -197,17 +197,11 @@ def test_a_refused_request_is_not_read_on_and_the_others_are_served() -> None:
         assert [request.method for request in site.probe.seen] == ["GET", "GET"]
         assert ("echo", "POST", 403) in site.answered
 
-    run(scenario, browser_rules=BrowserRules())
-
 
 @pytest.mark.parametrize(("headers", "status"), [({}, 200), (OWN["our own page"], 200), (FOREIGN["a file"], 403)])
-def test_a_mounted_application_judges_the_origin_and_not_the_host(headers: dict[str, str], status: int) -> None:
-    import asyncio
+async def test_a_mounted_application_judges_the_origin_and_not_the_host(headers: dict[str, str], status: int) -> None:
 
-    async def scenario() -> int:
-        app = AsgiApp(Router([Probe()]), browser_rules=BrowserRules.mounted(Server()))
-        exchange = Exchange("POST", "/echo", [b"x"], {"host": "any.example", **headers})
-        await app(exchange.scope, exchange.messages.get, exchange.send)
-        return exchange.answer().status
-
-    assert asyncio.run(scenario()) == status
+    app = AsgiApp(Router([Probe()]), browser_rules=BrowserRules.mounted(Server()))
+    exchange = Exchange("POST", "/echo", [b"x"], {"host": "any.example", **headers})
+    await app(exchange.scope, exchange.messages.get, exchange.send)
+    assert exchange.answer().status == status

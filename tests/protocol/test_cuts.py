@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections import deque
 from typing import Any
@@ -63,19 +62,16 @@ def read(front: Front, data: bytes, cuts: list[int], draw: random.Random) -> lis
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_stream_means_the_same_however_it_is_cut(seed: int) -> None:
-    async def play() -> None:
-        draw = random.Random(seed)
-        for _ in range(30):
-            kinds = USUAL if draw.random() < 0.5 else USUAL + UNUSUAL
-            data = b"".join(draw.choice(kinds) for _ in range(draw.choice((1, 2, 3, 8, 60))))
-            if draw.random() < 0.2:
-                at = draw.randrange(len(data))
-                data = data[:at] + draw.randbytes(1) + data[at + 1 :]
-            front = Front(Router([Probe()]))  # it knows the heads of the first time the second time
-            whole = read(front, data, [], draw)
-            cuts = sorted(draw.randrange(len(data) + 1) for _ in range(draw.choice((1, 3, 20))))
-            assert read(front, data, cuts, draw) == whole, (data, cuts)
-            assert read(Front(Router([Probe()])), data, list(range(1, len(data))), draw) == whole, data
-
-    asyncio.run(play())
+async def test_a_stream_means_the_same_however_it_is_cut(seed: int) -> None:
+    draw = random.Random(seed)
+    for _ in range(30):
+        kinds = USUAL if draw.random() < 0.5 else USUAL + UNUSUAL
+        data = b"".join(draw.choice(kinds) for _ in range(draw.choice((1, 2, 3, 8, 60))))
+        if draw.random() < 0.2:
+            at = draw.randrange(len(data))
+            data = data[:at] + draw.randbytes(1) + data[at + 1 :]
+        front = Front(Router([Probe()]))  # it knows the heads of the first time the second time
+        whole = read(front, data, [], draw)
+        cuts = sorted(draw.randrange(len(data) + 1) for _ in range(draw.choice((1, 3, 20))))
+        assert read(front, data, cuts, draw) == whole, (data, cuts)
+        assert read(Front(Router([Probe()])), data, list(range(1, len(data))), draw) == whole, data

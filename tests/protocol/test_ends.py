@@ -7,118 +7,93 @@ import ssl
 
 import pytest
 import trustme
-import uvloop
 
 from dueline.server.front import Front, FrontLimits
 from dueline.server.router import Router
 
-from .kit import OK, Probe, Site, run, site
+from .kit import OK, Probe, Site, site
 
 PARK = b"GET /park HTTP/1.1\r\nHost: x\r\n\r\n"
 HOLD = b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
-def test_a_client_that_leaves_cancels_the_handler_it_is_parked_in() -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        await client.send(PARK)
-        await site.probe.parked.wait()
-        client.close()
-        await site.probe.cancelled.wait()
-        await site.empty()
-
-    run(scenario)
+async def test_a_client_that_leaves_cancels_the_handler_it_is_parked_in(site: Site) -> None:
+    client = await site.client()
+    await client.send(PARK)
+    await site.probe.parked.wait()
+    client.close()
+    await site.probe.cancelled.wait()
+    await site.empty()
 
 
-def test_a_client_that_resets_cancels_the_handler_it_is_parked_in() -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        await client.send(PARK)
-        await site.probe.parked.wait()
-        client.reset()
-        await site.probe.cancelled.wait()
-
-    run(scenario)
+async def test_a_client_that_resets_cancels_the_handler_it_is_parked_in(site: Site) -> None:
+    client = await site.client()
+    await client.send(PARK)
+    await site.probe.parked.wait()
+    client.reset()
+    await site.probe.cancelled.wait()
 
 
-def test_a_parked_handler_is_cancelled_also_behind_other_requests() -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        await client.send(OK + PARK + OK)
-        assert (await client.answer()).status == 200
-        await site.probe.parked.wait()
-        client.close()
-        await site.probe.cancelled.wait()
-        assert [request.path for request in site.probe.seen] == ["/echo", "/park"]
-
-    run(scenario)
+async def test_a_parked_handler_is_cancelled_also_behind_other_requests(site: Site) -> None:
+    client = await site.client()
+    await client.send(OK + PARK + OK)
+    assert (await client.answer()).status == 200
+    await site.probe.parked.wait()
+    client.close()
+    await site.probe.cancelled.wait()
+    assert [request.path for request in site.probe.seen] == ["/echo", "/park"]
 
 
-def test_a_handler_that_does_not_park_runs_to_its_end_when_the_client_leaves() -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        await client.send(HOLD)
-        await site.probe.parked.wait()
-        client.reset()
-        await site.empty()
-        site.probe.release.set()
-        await site.probe.undelivered.wait()
-
-    run(scenario)
+async def test_a_handler_that_does_not_park_runs_to_its_end_when_the_client_leaves(site: Site) -> None:
+    client = await site.client()
+    await client.send(HOLD)
+    await site.probe.parked.wait()
+    client.reset()
+    await site.empty()
+    site.probe.release.set()
+    await site.probe.undelivered.wait()
 
 
-def test_a_client_that_only_stops_writing_still_gets_its_answer() -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        await client.send(HOLD + OK)
-        await site.probe.parked.wait()
-        client.writer.write_eof()
-        site.probe.release.set()
-        assert (await client.answer()).json() == {"held": True}
-        assert (await client.answer()).status == 200
-        assert await client.closed() == b""
-
-    run(scenario)
+async def test_a_client_that_only_stops_writing_still_gets_its_answer(site: Site) -> None:
+    client = await site.client()
+    await client.send(HOLD + OK)
+    await site.probe.parked.wait()
+    client.writer.write_eof()
+    site.probe.release.set()
+    assert (await client.answer()).json() == {"held": True}
+    assert (await client.answer()).status == 200
+    assert await client.closed() == b""
 
 
-def test_a_drain_answers_what_was_received_and_closes_the_rest() -> None:
-    async def scenario(site: Site) -> None:
-        idle, busy = await site.client(), await site.client()
-        assert (await idle.ask(OK)).status == 200
-        await busy.send(HOLD)
-        await site.probe.parked.wait()
-        drained = asyncio.create_task(site.front.drain(10))
-        assert await idle.closed() == b""
-        site.probe.release.set()
-        answer = await busy.answer()
-        assert (answer.json(), answer.headers["connection"]) == ({"held": True}, "close")
-        assert await busy.closed() == b""
-        await drained
-        with pytest.raises(OSError):
-            await site.client()
-
-    run(scenario)
+async def test_a_drain_answers_what_was_received_and_closes_the_rest(site: Site) -> None:
+    idle, busy = await site.client(), await site.client()
+    assert (await idle.ask(OK)).status == 200
+    await busy.send(HOLD)
+    await site.probe.parked.wait()
+    drained = asyncio.create_task(site.front.drain(10))
+    assert await idle.closed() == b""
+    site.probe.release.set()
+    answer = await busy.answer()
+    assert (answer.json(), answer.headers["connection"]) == ({"held": True}, "close")
+    assert await busy.closed() == b""
+    await drained
+    with pytest.raises(OSError):
+        await site.client()
 
 
-def test_a_drain_cuts_what_does_not_end_in_time() -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        await client.send(PARK)
-        await site.probe.parked.wait()
-        await site.front.drain(0.05)
-        assert site.probe.cancelled.is_set() or await site.probe.cancelled.wait()
-        assert site.front.connections == 0
-
-    run(scenario)
+async def test_a_drain_cuts_what_does_not_end_in_time(site: Site) -> None:
+    client = await site.client()
+    await client.send(PARK)
+    await site.probe.parked.wait()
+    await site.front.drain(0.05)
+    assert site.probe.cancelled.is_set() or await site.probe.cancelled.wait()
+    assert site.front.connections == 0
 
 
-def test_a_front_may_be_drained_twice_and_before_it_was_started() -> None:
-    async def scenario() -> None:
-        front = Front(Router([Probe()]))
-        await front.drain(1)
-        await front.drain(1)
-
-    uvloop.run(scenario())
+async def test_a_front_may_be_drained_twice_and_before_it_was_started() -> None:
+    front = Front(Router([Probe()]))
+    await front.drain(1)
+    await front.drain(1)
 
 
 def test_the_front_also_runs_on_the_standard_loop() -> None:
@@ -134,19 +109,16 @@ def test_the_front_also_runs_on_the_standard_loop() -> None:
     asyncio.run(scenario())
 
 
-def test_tls_carries_the_same_protocol() -> None:
+async def test_tls_carries_the_same_protocol() -> None:
     authority = trustme.CA()
     server, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
     authority.issue_cert("localhost").configure_cert(server)
     authority.configure_trust(trusting)
 
-    async def scenario() -> None:
-        async with site(FrontLimits(), server, trusting) as running:
-            client = await running.client()
-            assert (await client.ask(OK + OK)).status == 200
-            assert (await client.answer()).status == 200
-            await client.send(b"broken\r\n\r\n")
-            assert (await client.answer()).status == 400
-            assert await client.closed() == b""
-
-    uvloop.run(scenario())
+    async with site(FrontLimits(), server, trusting) as running:
+        client = await running.client()
+        assert (await client.ask(OK + OK)).status == 200
+        assert (await client.answer()).status == 200
+        await client.send(b"broken\r\n\r\n")
+        assert (await client.answer()).status == 400
+        assert await client.closed() == b""

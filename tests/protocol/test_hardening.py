@@ -8,7 +8,7 @@ import pytest
 
 from dueline.server.front import FrontLimits
 
-from .kit import OK, Site, assert_error, run
+from .kit import OK, OpenSite, Site, assert_error
 
 QUICK = FrontLimits(
     header_timeout_s=0.1, body_timeout_s=0.15, idle_timeout_s=0.2, write_timeout_s=0.2, linger_timeout_s=0.1
@@ -49,31 +49,25 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("request_bytes", BROKEN.values(), ids=BROKEN.keys())
-def test_what_is_not_http_is_refused_and_the_connection_ends(request_bytes: bytes) -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        assert_error(await client.ask(request_bytes), 400, "bad_request")
-        assert await client.closed() == b""
-        assert site.probe.seen == []
-        assert site.answered == [("malformed", "-", 400)]
-
-    run(scenario)
+async def test_what_is_not_http_is_refused_and_the_connection_ends(request_bytes: bytes, site: Site) -> None:
+    client = await site.client()
+    assert_error(await client.ask(request_bytes), 400, "bad_request")
+    assert await client.closed() == b""
+    assert site.probe.seen == []
+    assert site.answered == [("malformed", "-", 400)]
 
 
-def test_a_declared_body_over_the_limit_is_refused_before_it_arrives() -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        await client.send(P + b"Content-Length: 4194305\r\n\r\n")
-        assert_error(await client.answer(), 413, "body_too_large")
-        assert site.answered == [("echo", "POST", 413)]
-
-    run(scenario)
+async def test_a_declared_body_over_the_limit_is_refused_before_it_arrives(site: Site) -> None:
+    client = await site.client()
+    await client.send(P + b"Content-Length: 4194305\r\n\r\n")
+    assert_error(await client.answer(), 413, "body_too_large")
+    assert site.answered == [("echo", "POST", 413)]
 
 
-def test_a_body_at_the_limit_is_taken_and_one_byte_more_is_not() -> None:
+async def test_a_body_at_the_limit_is_taken_and_one_byte_more_is_not(open_site: OpenSite) -> None:
     limits = FrontLimits(max_body_bytes=1000)
 
-    async def scenario(site: Site) -> None:
+    async with open_site(limits) as site:
         for chunked in (False, True):
             for size in (999, 1000, 1001):
                 client = await site.client()
@@ -92,52 +86,36 @@ def test_a_body_at_the_limit_is_taken_and_one_byte_more_is_not() -> None:
                 else:
                     assert len(answer.json()["body"]) == (1000 if chunked else size)
 
-    run(scenario, limits)
+
+async def test_an_endless_chunked_body_is_refused_when_it_passes_the_limit(site: Site) -> None:
+    client = await site.client()
+    await client.send(P + b"Transfer-Encoding: chunked\r\n\r\n")
+    chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
+    assert_error(await client.press(chunk for _ in range(2000)), 413, "body_too_large")
+    assert await client.closed() == b""
+    assert site.probe.seen == []
 
 
-def test_an_endless_chunked_body_is_refused_when_it_passes_the_limit() -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        await client.send(P + b"Transfer-Encoding: chunked\r\n\r\n")
-        chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
-        assert_error(await client.press(chunk for _ in range(2000)), 413, "body_too_large")
-        assert await client.closed() == b""
-        assert site.probe.seen == []
-
-    run(scenario)
+async def test_a_route_can_have_a_smaller_limit_of_its_own(site: Site) -> None:
+    client = await site.client()
+    assert (await client.ask(b"POST /small HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n0123456789")).status == 200
+    answer = await client.ask(b"POST /small HTTP/1.1\r\nHost: x\r\nContent-Length: 11\r\n\r\n01234567890")
+    assert_error(answer, 413, "body_too_large")
 
 
-def test_a_route_can_have_a_smaller_limit_of_its_own() -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        assert (
-            await client.ask(b"POST /small HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n0123456789")
-        ).status == 200
-        answer = await client.ask(b"POST /small HTTP/1.1\r\nHost: x\r\nContent-Length: 11\r\n\r\n01234567890")
-        assert_error(answer, 413, "body_too_large")
-
-    run(scenario)
+async def test_a_body_shorter_than_declared_never_reaches_a_handler(site: Site) -> None:
+    client = await site.client()
+    await client.send(P + b"Content-Length: 10\r\n\r\nabc")
+    client.writer.write_eof()
+    assert await client.closed() == b""
+    assert site.probe.seen == []
 
 
-def test_a_body_shorter_than_declared_never_reaches_a_handler() -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        await client.send(P + b"Content-Length: 10\r\n\r\nabc")
-        client.writer.write_eof()
-        assert await client.closed() == b""
-        assert site.probe.seen == []
-
-    run(scenario)
-
-
-def test_a_body_longer_than_declared_is_a_broken_next_request() -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        await client.send(P + b"Content-Length: 3\r\n\r\nabcdef")
-        assert (await client.answer()).json()["body"] == "abc"
-        assert_error(await client.answer(), 400, "bad_request")
-
-    run(scenario)
+async def test_a_body_longer_than_declared_is_a_broken_next_request(site: Site) -> None:
+    client = await site.client()
+    await client.send(P + b"Content-Length: 3\r\n\r\nabcdef")
+    assert (await client.answer()).json()["body"] == "abc"
+    assert_error(await client.answer(), 400, "bad_request")
 
 
 @pytest.mark.parametrize(
@@ -151,63 +129,49 @@ def test_a_body_longer_than_declared_is_a_broken_next_request() -> None:
     ids=["1 MB value", "1 MB name", "5,000 headers", "60 headers of 1 KB"],
 )
 @pytest.mark.parametrize("piece", [1 << 20, 1000], ids=["at once", "in pieces"])
-def test_too_much_head_is_refused(head: bytes, status: int, code: str, piece: int) -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        request = b"GET /echo HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n\r\n"
-        answer = await client.press(request[at : at + piece] for at in range(0, len(request), piece))
-        assert_error(answer, status, code)
-        assert site.probe.seen == []
-
-    run(scenario)
+async def test_too_much_head_is_refused(head: bytes, status: int, code: str, piece: int, site: Site) -> None:
+    client = await site.client()
+    request = b"GET /echo HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n\r\n"
+    answer = await client.press(request[at : at + piece] for at in range(0, len(request), piece))
+    assert_error(answer, status, code)
+    assert site.probe.seen == []
 
 
 @pytest.mark.parametrize("piece", [1 << 20, 1000], ids=["at once", "in pieces"])
-def test_a_giant_url_is_refused(piece: int) -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        request = b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"
-        for at in range(0, len(request), piece):
-            await client.send(request[at : at + piece])
-        assert_error(await client.answer(), 414, "url_too_long")
-
-    run(scenario)
+async def test_a_giant_url_is_refused(piece: int, site: Site) -> None:
+    client = await site.client()
+    request = b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"
+    for at in range(0, len(request), piece):
+        await client.send(request[at : at + piece])
+    assert_error(await client.answer(), 414, "url_too_long")
 
 
-def test_a_head_within_the_limits_is_taken_also_in_pieces() -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        head = b"".join(b"X-%d: %s\r\n" % (n, b"y" * 300) for n in range(98))
-        request = b"GET /echo HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n"
-        for at in range(0, len(request), 777):
-            await client.send(request[at : at + 777])
-        assert len((await client.answer()).json()["headers"]) == 99
-
-    run(scenario)
+async def test_a_head_within_the_limits_is_taken_also_in_pieces(site: Site) -> None:
+    client = await site.client()
+    head = b"".join(b"X-%d: %s\r\n" % (n, b"y" * 300) for n in range(98))
+    request = b"GET /echo HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n"
+    for at in range(0, len(request), 777):
+        await client.send(request[at : at + 777])
+    assert len((await client.answer()).json()["headers"]) == 99
 
 
-def test_a_large_body_before_a_cut_head_does_not_count_against_the_head() -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        await client.send(P + b"Content-Length: 200000\r\n\r\n" + b"b" * 200000 + OK[:20])
-        assert (await client.answer()).status == 200
-        assert (await client.ask(OK[20:])).status == 200
-
-    run(scenario)
+async def test_a_large_body_before_a_cut_head_does_not_count_against_the_head(site: Site) -> None:
+    client = await site.client()
+    await client.send(P + b"Content-Length: 200000\r\n\r\n" + b"b" * 200000 + OK[:20])
+    assert (await client.answer()).status == 200
+    assert (await client.ask(OK[20:])).status == 200
 
 
-def test_a_head_that_drips_is_cut_at_its_deadline() -> None:
-    async def scenario(site: Site) -> None:
+async def test_a_head_that_drips_is_cut_at_its_deadline(open_site: OpenSite) -> None:
+    async with open_site(FrontLimits(header_timeout_s=0.1)) as site:
         client = await site.client()
         await client.send(OK[:10])
         assert_error(await client.answer(), 408, "request_timeout")
         assert await client.closed() == b""
 
-    run(scenario, FrontLimits(header_timeout_s=0.1))
 
-
-def test_dripping_bytes_do_not_move_the_deadline_of_a_head() -> None:
-    async def scenario(site: Site) -> None:
+async def test_dripping_bytes_do_not_move_the_deadline_of_a_head(open_site: OpenSite) -> None:
+    async with open_site(QUICK) as site:
         client = await site.client()
         await client.send(b"GET /echo HTTP/1.1\r\nHost: x\r\n")
 
@@ -220,31 +184,25 @@ def test_dripping_bytes_do_not_move_the_deadline_of_a_head() -> None:
         assert_error(await client.answer(), 408, "request_timeout")
         dripping.cancel()
 
-    run(scenario, QUICK)
 
-
-def test_a_body_that_drips_is_cut_at_its_deadline() -> None:
-    async def scenario(site: Site) -> None:
+async def test_a_body_that_drips_is_cut_at_its_deadline(open_site: OpenSite) -> None:
+    async with open_site(QUICK) as site:
         client = await site.client()
         await client.send(P + b"Content-Length: 100\r\n\r\nabc")
         assert_error(await client.answer(), 408, "request_timeout")
         assert await client.closed() == b""
         assert site.probe.seen == []
 
-    run(scenario, QUICK)
 
-
-def test_an_idle_connection_is_closed_without_a_word() -> None:
-    async def scenario(site: Site) -> None:
+async def test_an_idle_connection_is_closed_without_a_word(open_site: OpenSite) -> None:
+    async with open_site(QUICK) as site:
         fresh, used = await site.client(), await site.client()
         assert (await used.ask(OK)).status == 200
         assert (await fresh.closed(), await used.closed()) == (b"", b"")
 
-    run(scenario, QUICK)
 
-
-def test_line_ends_between_requests_do_not_keep_a_connection_alive() -> None:
-    async def scenario(site: Site) -> None:
+async def test_line_ends_between_requests_do_not_keep_a_connection_alive(open_site: OpenSite) -> None:
+    async with open_site(QUICK) as site:
         client = await site.client()
 
         async def drip() -> None:
@@ -257,11 +215,9 @@ def test_line_ends_between_requests_do_not_keep_a_connection_alive() -> None:
         dripping.cancel()
         await asyncio.gather(dripping, return_exceptions=True)
 
-    run(scenario, QUICK)
 
-
-def test_a_handler_that_takes_longer_than_every_deadline_is_not_cut() -> None:
-    async def scenario(site: Site) -> None:
+async def test_a_handler_that_takes_longer_than_every_deadline_is_not_cut(open_site: OpenSite) -> None:
+    async with open_site(QUICK) as site:
         client = await site.client()
         await client.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
         await site.probe.parked.wait()
@@ -271,11 +227,9 @@ def test_a_handler_that_takes_longer_than_every_deadline_is_not_cut() -> None:
         assert (await client.answer()).json() == {"held": True}
         assert (await client.ask(OK)).status == 200
 
-    run(scenario, QUICK)
 
-
-def test_more_connections_than_the_cap_are_told_so() -> None:
-    async def scenario(site: Site) -> None:
+async def test_more_connections_than_the_cap_are_told_so(open_site: OpenSite) -> None:
+    async with open_site(FrontLimits(max_connections=3)) as site:
         inside = [await site.client() for _ in range(3)]
         for client in inside:
             assert (await client.ask(OK)).status == 200
@@ -288,67 +242,52 @@ def test_more_connections_than_the_cap_are_told_so() -> None:
         await site.empty(but=2)
         assert (await (await site.client()).ask(OK)).status == 200
 
-    run(scenario, FrontLimits(max_connections=3))
 
-
-def test_a_flood_of_silent_connections_is_let_go_and_others_are_served() -> None:
-    async def scenario(site: Site) -> None:
+async def test_a_flood_of_silent_connections_is_let_go_and_others_are_served(open_site: OpenSite) -> None:
+    async with open_site(QUICK) as site:
         silent = [await site.client() for _ in range(300)]
         for client in silent[::2]:
             await client.send(OK[:7])
         assert (await (await site.client()).ask(OK)).status == 200
         await site.empty()
 
-    run(scenario, QUICK)
 
-
-def test_a_client_that_does_not_read_is_cut_and_its_answer_counts_as_undelivered() -> None:
-    async def scenario(site: Site) -> None:
+async def test_a_client_that_does_not_read_is_cut_and_its_answer_counts_as_undelivered(open_site: OpenSite) -> None:
+    async with open_site(QUICK) as site:
         client = await site.client()
         client.writer.transport.pause_reading()
         await client.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
         await site.probe.undelivered.wait()
         await site.empty()
 
-    run(scenario, QUICK)
+
+async def test_a_client_that_reads_slowly_enough_still_gets_everything(site: Site) -> None:
+    client = await site.client()
+    answer = await client.ask(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert len(answer.body) == 32 << 20
+    assert (await client.ask(OK)).status == 200
+    assert not site.probe.undelivered.is_set()
 
 
-def test_a_client_that_reads_slowly_enough_still_gets_everything() -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        answer = await client.ask(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert len(answer.body) == 32 << 20
-        assert (await client.ask(OK)).status == 200
-        assert not site.probe.undelivered.is_set()
-
-    run(scenario)
-
-
-def test_an_unexpected_error_is_a_500_without_details_and_the_connection_goes_on() -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        answer = await client.ask(b"GET /broken HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert_error(answer, 500, "internal")
-        assert b"secret" not in answer.body
-        assert b"Traceback" not in answer.body
-        assert (await client.ask(OK)).status == 200
-        assert site.answered == [("broken", "GET", 500), ("echo", "GET", 200)]
-
-    run(scenario)
+async def test_an_unexpected_error_is_a_500_without_details_and_the_connection_goes_on(site: Site) -> None:
+    client = await site.client()
+    answer = await client.ask(b"GET /broken HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert_error(answer, 500, "internal")
+    assert b"secret" not in answer.body
+    assert b"Traceback" not in answer.body
+    assert (await client.ask(OK)).status == 200
+    assert site.answered == [("broken", "GET", 500), ("echo", "GET", 200)]
 
 
-def test_an_answer_with_a_line_end_in_a_header_is_never_written() -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        answer = await client.ask(b"GET /injected HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert_error(answer, 500, "internal")
-        assert "x-evil" not in answer.headers
-
-    run(scenario)
+async def test_an_answer_with_a_line_end_in_a_header_is_never_written(site: Site) -> None:
+    client = await site.client()
+    answer = await client.ask(b"GET /injected HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert_error(answer, 500, "internal")
+    assert "x-evil" not in answer.headers
 
 
-def test_a_client_that_first_sends_everything_still_reads_why_it_was_refused() -> None:
-    async def scenario(site: Site) -> None:
+async def test_a_client_that_first_sends_everything_still_reads_why_it_was_refused(open_site: OpenSite) -> None:
+    async with open_site(FrontLimits(max_body_bytes=1000)) as site:
         client = await site.client()
         await client.send(P + b"Content-Length: 400000\r\n\r\n")
         for _ in range(100):
@@ -356,13 +295,11 @@ def test_a_client_that_first_sends_everything_still_reads_why_it_was_refused() -
             await asyncio.sleep(0)
         assert_error(await client.answer(), 413, "body_too_large")
 
-    run(scenario, FrontLimits(max_body_bytes=1000))
 
-
-def test_a_slow_reader_is_not_idle() -> None:
+async def test_a_slow_reader_is_not_idle(open_site: OpenSite) -> None:
     limits = FrontLimits(idle_timeout_s=0.1, write_timeout_s=15)
 
-    async def scenario(site: Site) -> None:
+    async with open_site(limits) as site:
         client = await site.client()
         client.writer.transport.pause_reading()
         await client.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -371,27 +308,22 @@ def test_a_slow_reader_is_not_idle() -> None:
         client.writer.transport.resume_reading()
         assert len((await client.answer()).body) == 32 << 20
 
-    run(scenario, limits)
+
+async def test_a_client_that_sends_ahead_is_held_back(site: Site) -> None:
+    client = await site.client()
+    await client.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
+    await site.probe.parked.wait()
+    request = P + b"Content-Length: 1000\r\n\r\n" + b"x" * 1000
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(client.send(request * 20_000), 0.5)
+    [connection] = site.front._connections
+    assert len(connection._queue) < 1000
 
 
-def test_a_client_that_sends_ahead_is_held_back() -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        await client.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
-        await site.probe.parked.wait()
-        request = P + b"Content-Length: 1000\r\n\r\n" + b"x" * 1000
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(client.send(request * 20_000), 0.5)
-        [connection] = site.front._connections
-        assert len(connection._queue) < 1000
-
-    run(scenario)
-
-
-def test_many_unfinished_bodies_together_are_bounded() -> None:
+async def test_many_unfinished_bodies_together_are_bounded(open_site: OpenSite) -> None:
     half = P + b"Content-Length: 100000\r\n\r\n" + b"x" * 50_000
 
-    async def scenario(site: Site) -> None:
+    async with open_site(FrontLimits(max_buffered_bytes=120_000, linger_timeout_s=0.1)) as site:
         first, second, third = [await site.client() for _ in range(3)]
         await first.send(half)
         await second.send(half)
@@ -406,11 +338,9 @@ def test_many_unfinished_bodies_together_are_bounded() -> None:
         await site.empty()
         assert site.front.buffered_bytes == 0
 
-    run(scenario, FrontLimits(max_buffered_bytes=120_000, linger_timeout_s=0.1))
 
-
-def test_waiting_behind_a_slow_answer_does_not_count_against_the_client() -> None:
-    async def scenario(site: Site) -> None:
+async def test_waiting_behind_a_slow_answer_does_not_count_against_the_client(open_site: OpenSite) -> None:
+    async with open_site(QUICK) as site:
         client = await site.client()
         await client.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
         await site.probe.parked.wait()
@@ -421,5 +351,3 @@ def test_waiting_behind_a_slow_answer_does_not_count_against_the_client() -> Non
         for _ in range(41):
             assert (await client.answer()).status == 200
         assert (await client.ask(b"cd")).json()["body"] == "abcd"
-
-    run(scenario, QUICK)

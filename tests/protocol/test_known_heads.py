@@ -10,87 +10,69 @@ import pytest
 from dueline.dialects.http import Response, Route
 from dueline.server.browser import BrowserRules
 
-from .kit import Site, assert_error, run
+from .kit import OpenSite, Site, assert_error
 
 HEAD = b"POST /echo HTTP/1.1\r\nHost: x\r\nX-Kind: y\r\nContent-Length: 5\r\n\r\n"
 
 
-def test_a_repeated_head_is_remembered_once_and_carries_its_own_body_each_time() -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        for body in (b"hello", b"world", b"again"):
-            shown = (await client.ask(HEAD + body)).json()
-            assert (shown["body"], shown["headers"]["x-kind"]) == (body.decode(), "y")
-        assert list(site.front.heads) == [HEAD]
-        other = await site.client()
-        assert (await other.ask(HEAD + b"other")).json()["body"] == "other"
-
-    run(scenario)
+async def test_a_repeated_head_is_remembered_once_and_carries_its_own_body_each_time(site: Site) -> None:
+    client = await site.client()
+    for body in (b"hello", b"world", b"again"):
+        shown = (await client.ask(HEAD + body)).json()
+        assert (shown["body"], shown["headers"]["x-kind"]) == (body.decode(), "y")
+    assert list(site.front.heads) == [HEAD]
+    other = await site.client()
+    assert (await other.ask(HEAD + b"other")).json()["body"] == "other"
 
 
 @pytest.mark.parametrize("cut", range(1, len(HEAD)))
-def test_the_second_half_of_a_request_is_never_taken_for_a_head(cut: int) -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        await client.send(HEAD[:cut])
-        while all(connection._reader.between for connection in site.front._connections):  # noqa: ASYNC110
-            await asyncio.sleep(0)  # until the server has read it: the two halves must not arrive as one
-        assert (await client.ask(HEAD[cut:] + b"hello")).json()["body"] == "hello"
-        assert HEAD[cut:] not in site.front.heads
-
-    run(scenario)
+async def test_the_second_half_of_a_request_is_never_taken_for_a_head(cut: int, site: Site) -> None:
+    client = await site.client()
+    await client.send(HEAD[:cut])
+    while all(connection._reader.between for connection in site.front._connections):  # noqa: ASYNC110
+        await asyncio.sleep(0)  # until the server has read it: the two halves must not arrive as one
+    assert (await client.ask(HEAD[cut:] + b"hello")).json()["body"] == "hello"
+    assert HEAD[cut:] not in site.front.heads
 
 
-def test_what_is_unusual_is_parsed_every_time() -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        chunked = b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
-        for _ in range(2):
-            assert (await client.ask(chunked)).json()["body"] == "hello"
-        assert site.front.heads == {}
-        assert (await client.ask(HEAD.replace(b"x\r\n", b"x\r\nConnection: close\r\n") + b"hello")).status == 200
-        assert site.front.heads == {}
-
-    run(scenario)
+async def test_what_is_unusual_is_parsed_every_time(site: Site) -> None:
+    client = await site.client()
+    chunked = b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+    for _ in range(2):
+        assert (await client.ask(chunked)).json()["body"] == "hello"
+    assert site.front.heads == {}
+    assert (await client.ask(HEAD.replace(b"x\r\n", b"x\r\nConnection: close\r\n") + b"hello")).status == 200
+    assert site.front.heads == {}
 
 
-def test_a_known_head_with_another_length_of_body_is_read_on() -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        assert (await client.ask(HEAD + b"hello")).status == 200
-        await client.send(HEAD + b"wor")
-        assert (await client.ask(b"ld")).json()["body"] == "world"
-        await client.send(HEAD + b"hello" + HEAD + b"again")
-        assert [(await client.answer()).json()["body"] for _ in range(2)] == ["hello", "again"]
-
-    run(scenario)
+async def test_a_known_head_with_another_length_of_body_is_read_on(site: Site) -> None:
+    client = await site.client()
+    assert (await client.ask(HEAD + b"hello")).status == 200
+    await client.send(HEAD + b"wor")
+    assert (await client.ask(b"ld")).json()["body"] == "world"
+    await client.send(HEAD + b"hello" + HEAD + b"again")
+    assert [(await client.answer()).json()["body"] for _ in range(2)] == ["hello", "again"]
 
 
-def test_a_head_is_known_between_requests_that_are_sent_ahead() -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        await client.send(b"".join(HEAD + b"%05d" % n for n in range(100)))
-        assert [(await client.answer()).json()["body"] for _ in range(100)] == [f"{n:05d}" for n in range(100)]
-        assert list(site.front.heads) == [HEAD]
-
-    run(scenario)
+async def test_a_head_is_known_between_requests_that_are_sent_ahead(site: Site) -> None:
+    client = await site.client()
+    await client.send(b"".join(HEAD + b"%05d" % n for n in range(100)))
+    assert [(await client.answer()).json()["body"] for _ in range(100)] == [f"{n:05d}" for n in range(100)]
+    assert list(site.front.heads) == [HEAD]
 
 
-def test_a_refused_head_is_not_remembered() -> None:
-    async def scenario(site: Site) -> None:
-        both = HEAD.replace(b"Content-Length", b"Transfer-Encoding: chunked\r\nContent-Length")
-        for _ in range(2):
-            assert_error(await (await site.client()).ask(both + b"hello"), 400, "bad_request")
-        assert site.front.heads == {}
-
-    run(scenario)
+async def test_a_refused_head_is_not_remembered(site: Site) -> None:
+    both = HEAD.replace(b"Content-Length", b"Transfer-Encoding: chunked\r\nContent-Length")
+    for _ in range(2):
+        assert_error(await (await site.client()).ask(both + b"hello"), 400, "bad_request")
+    assert site.front.heads == {}
 
 
-def test_a_known_head_says_nothing_about_the_same_request_of_a_foreign_page() -> None:
+async def test_a_known_head_says_nothing_about_the_same_request_of_a_foreign_page(open_site: OpenSite) -> None:
     own = HEAD.replace(b"Host: x", b"Host: 127.0.0.1")
     foreign = own.replace(b"X-Kind: y", b"X-Kind: y\r\nOrigin: http://evil.example")
 
-    async def scenario(site: Site) -> None:
+    async with open_site(browser_rules=BrowserRules()) as site:
         for _ in range(2):
             assert (await (await site.client()).ask(own + b"hello")).status == 200
             for refused in (foreign, HEAD):
@@ -98,10 +80,8 @@ def test_a_known_head_says_nothing_about_the_same_request_of_a_foreign_page() ->
         assert list(site.front.heads) == [own]
         assert len(site.probe.seen) == 2
 
-    run(scenario, browser_rules=BrowserRules())
 
-
-def test_a_known_head_is_not_judged_again() -> None:
+async def test_a_known_head_is_not_judged_again(open_site: OpenSite) -> None:
     class Counting(BrowserRules):
         judged = 0
 
@@ -111,24 +91,19 @@ def test_a_known_head_is_not_judged_again() -> None:
 
     rules = Counting(None)
 
-    async def scenario(site: Site) -> None:
+    async with open_site(browser_rules=rules) as site:
         rules.judged = 0
         client = await site.client()
         for _ in range(3):
             assert (await client.ask(HEAD + b"hello")).status == 200
         assert rules.judged == 1
 
-    run(scenario, browser_rules=rules)
 
-
-def test_the_memory_of_heads_is_bounded() -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        for number in range(2100):
-            assert (await client.ask(HEAD.replace(b": y", b": %d" % number) + b"hello")).status == 200
-        assert len(site.front.heads) <= 2048
-        long = HEAD.replace(b": y", b": " + b"y" * 2000)
-        assert (await client.ask(long + b"hello")).status == 200
-        assert long not in site.front.heads
-
-    run(scenario)
+async def test_the_memory_of_heads_is_bounded(site: Site) -> None:
+    client = await site.client()
+    for number in range(2100):
+        assert (await client.ask(HEAD.replace(b": y", b": %d" % number) + b"hello")).status == 200
+    assert len(site.front.heads) <= 2048
+    long = HEAD.replace(b": y", b": " + b"y" * 2000)
+    assert (await client.ask(long + b"hello")).status == 200
+    assert long not in site.front.heads

@@ -11,7 +11,7 @@ from dueline.server.connection import MAX_AHEAD_BYTES, Connection
 from dueline.server.front import FrontLimits
 from dueline.server.places import PLACES
 
-from .kit import OK, Site, assert_error, run
+from .kit import OK, OpenSite, Site, assert_error
 
 POLL = b"GET /park HTTP/1.1\r\nHost: x\r\n\r\n"
 HOLD = b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -36,48 +36,42 @@ def only(site: Site) -> Connection:
 
 
 @pytest.mark.parametrize("waiting", [POLL, HOLD], ids=["a parked poll", "a slow request"])
-def test_few_requests_are_parsed_behind_one_that_waits_and_few_bytes_are_kept(waiting: bytes) -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        await client.send(waiting)
-        await site.probe.parked.wait()
-        client.writer.write(OK * 400_000)
-        connection = only(site)
-        while not connection._reading_paused:  # noqa: ASYNC110
-            await asyncio.sleep(0)
-        assert 1 < len(connection._queue) <= 32
-        assert connection._reader.ahead_bytes <= MAX_AHEAD_BYTES + CHUNK_BYTES
-        assert site.front.buffered_bytes >= connection._reader.ahead_bytes
-        client.writer.transport.abort()
-        site.probe.release.set()
-        await site.empty()
-        assert site.front.buffered_bytes == 0
-
-    run(scenario)
+async def test_few_requests_are_parsed_behind_one_that_waits_and_few_bytes_are_kept(waiting: bytes, site: Site) -> None:
+    client = await site.client()
+    await client.send(waiting)
+    await site.probe.parked.wait()
+    client.writer.write(OK * 400_000)
+    connection = only(site)
+    while not connection._reading_paused:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    assert 1 < len(connection._queue) <= 32
+    assert connection._reader.ahead_bytes <= MAX_AHEAD_BYTES + CHUNK_BYTES
+    assert site.front.buffered_bytes >= connection._reader.ahead_bytes
+    client.writer.transport.abort()
+    site.probe.release.set()
+    await site.empty()
+    assert site.front.buffered_bytes == 0
 
 
-def test_what_was_sent_ahead_is_answered_in_order_whatever_its_size() -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        await client.send(HOLD)
-        await site.probe.parked.wait()
-        body = b"x" * 9_000
-        send = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
-        data = b"".join(things(50, at) + send for at in range(0, 1000, 50))
-        writing = asyncio.ensure_future(client.send(data))
-        site.probe.release.set()
-        assert (await client.answer()).json() == {"held": True}
-        for at in range(0, 1000, 50):
-            for n in range(at, at + 50):
-                assert (await client.answer()).json()["params"] == [str(n)]
-            assert (await client.answer()).json()["body"] == body.decode()
-        await writing
-
-    run(scenario)
+async def test_what_was_sent_ahead_is_answered_in_order_whatever_its_size(site: Site) -> None:
+    client = await site.client()
+    await client.send(HOLD)
+    await site.probe.parked.wait()
+    body = b"x" * 9_000
+    send = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    data = b"".join(things(50, at) + send for at in range(0, 1000, 50))
+    writing = asyncio.ensure_future(client.send(data))
+    site.probe.release.set()
+    assert (await client.answer()).json() == {"held": True}
+    for at in range(0, 1000, 50):
+        for n in range(at, at + 50):
+            assert (await client.answer()).json()["params"] == [str(n)]
+        assert (await client.answer()).json()["body"] == body.decode()
+    await writing
 
 
-def test_a_poll_with_a_little_behind_it_waits_and_all_of_it_is_answered() -> None:
-    async def scenario(site: Site) -> None:
+async def test_a_poll_with_a_little_behind_it_waits_and_all_of_it_is_answered(open_site: OpenSite) -> None:
+    async with open_site(IMPATIENT) as site:
         client = await site.client()
         await client.send(POLL + things(500))
         await site.probe.parked.wait()
@@ -88,26 +82,21 @@ def test_a_poll_with_a_little_behind_it_waits_and_all_of_it_is_answered() -> Non
         for n in range(500):
             assert (await client.answer()).json()["params"] == [str(n)]
 
-    run(scenario, IMPATIENT)
-
 
 @pytest.mark.parametrize("leave", ["close", "reset"])
 @pytest.mark.parametrize("before", [b"", things(100)], ids=["alone", "behind others"])
-def test_the_end_of_a_client_is_noticed_behind_what_it_sent_ahead(leave: str, before: bytes) -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        await client.send(before + POLL + things(500))
-        await site.probe.parked.wait()
-        getattr(client, leave)()
-        await asyncio.wait_for(site.probe.cancelled.wait(), 5)
-
-    run(scenario)
+async def test_the_end_of_a_client_is_noticed_behind_what_it_sent_ahead(leave: str, before: bytes, site: Site) -> None:
+    client = await site.client()
+    await client.send(before + POLL + things(500))
+    await site.probe.parked.wait()
+    getattr(client, leave)()
+    await asyncio.wait_for(site.probe.cancelled.wait(), 5)
 
 
-def test_a_poll_whose_client_cannot_be_seen_to_leave_is_refused() -> None:
+async def test_a_poll_whose_client_cannot_be_seen_to_leave_is_refused(open_site: OpenSite) -> None:
     """The end of a connection stands behind all that is not read: nobody can tell whether the client is there."""
 
-    async def scenario(site: Site) -> None:
+    async with open_site(IMPATIENT) as site:
         client = await site.client()
         client.writer.write(POLL + OK * 400_000)
         assert_error(await client.answer(), 429, "rate_limited")
@@ -116,12 +105,10 @@ def test_a_poll_whose_client_cannot_be_seen_to_leave_is_refused() -> None:
         await site.empty()
         assert [request.path for request in site.probe.seen] == ["/park"]
 
-    run(scenario, IMPATIENT)
-
 
 @pytest.mark.skipif(not hasattr(select, "POLLRDHUP"), reason="only Linux reports a disconnect behind unread bytes")
-def test_a_client_that_leaves_while_nothing_is_read_gets_no_job() -> None:
-    async def scenario(site: Site) -> None:
+async def test_a_client_that_leaves_while_nothing_is_read_gets_no_job(open_site: OpenSite) -> None:
+    async with open_site(FrontLimits(ahead_timeout_s=30)) as site:
         client = await site.client()
         client.writer.write(POLL + OK * (2 * MAX_AHEAD_BYTES // len(OK)))
         connection = only(site)
@@ -138,31 +125,26 @@ def test_a_client_that_leaves_while_nothing_is_read_gets_no_job() -> None:
             site.probe.release.set()
             await site.probe.undelivered.wait()
 
-    run(scenario, FrontLimits(ahead_timeout_s=30))
+
+async def test_a_poll_is_not_begun_for_a_client_that_has_left(site: Site) -> None:
+    client = await site.client()
+    await client.send(HOLD + POLL)
+    await site.probe.parked.wait()
+    site.probe.parked.clear()
+    connection = only(site)
+    client.writer.write_eof()
+    while not connection._ended:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    site.probe.release.set()
+    assert (await client.answer()).json() == {"held": True}
+    assert await client.closed() == b""
+    assert not site.probe.parked.is_set()
 
 
-def test_a_poll_is_not_begun_for_a_client_that_has_left() -> None:
-    async def scenario(site: Site) -> None:
-        client = await site.client()
-        await client.send(HOLD + POLL)
-        await site.probe.parked.wait()
-        site.probe.parked.clear()
-        connection = only(site)
-        client.writer.write_eof()
-        while not connection._ended:  # noqa: ASYNC110
-            await asyncio.sleep(0)
-        site.probe.release.set()
-        assert (await client.answer()).json() == {"held": True}
-        assert await client.closed() == b""
-        assert not site.probe.parked.is_set()
-
-    run(scenario)
-
-
-def test_all_that_is_sent_ahead_is_bounded_together() -> None:
+async def test_all_that_is_sent_ahead_is_bounded_together(open_site: OpenSite) -> None:
     limits = FrontLimits(max_buffered_bytes=149_000, linger_timeout_s=0.1)
 
-    async def scenario(site: Site) -> None:
+    async with open_site(limits) as site:
         ahead = things(1, 1) + b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 50000\r\n\r\n" + b"x" * 50_000
         clients = [await site.client() for _ in range(3)]
 
@@ -185,54 +167,43 @@ def test_all_that_is_sent_ahead_is_bounded_together() -> None:
             assert (await client.answer()).json() == {"held": True}
             assert (await client.answer()).status == status
 
-    run(scenario, limits)
+
+async def test_others_are_answered_between_the_requests_of_a_client_that_sends_ahead(site: Site) -> None:
+    greedy, modest = await site.client(), await site.client()
+    await modest.ask(OK)
+    greedy.writer.write(things(5000))
+    while not site.probe.seen[1:]:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    assert (await modest.ask(b"GET /echo?modest HTTP/1.1\r\nHost: x\r\n\r\n")).status == 200
+    place = next(at for at, request in enumerate(site.probe.seen) if request.query == "modest")
+    assert place < 500
 
 
-def test_others_are_answered_between_the_requests_of_a_client_that_sends_ahead() -> None:
-    async def scenario(site: Site) -> None:
-        greedy, modest = await site.client(), await site.client()
-        await modest.ask(OK)
-        greedy.writer.write(things(5000))
-        while not site.probe.seen[1:]:  # noqa: ASYNC110
-            await asyncio.sleep(0)
-        assert (await modest.ask(b"GET /echo?modest HTTP/1.1\r\nHost: x\r\n\r\n")).status == 200
-        place = next(at for at, request in enumerate(site.probe.seen) if request.query == "modest")
-        assert place < 500
-
-    run(scenario)
-
-
-def test_few_requests_that_were_sent_ahead_are_under_way_at_once() -> None:
-    async def scenario(site: Site) -> None:
-        places = site.front.places
-        clients = [await site.client() for _ in range(PLACES + 5)]
-        for client in clients:
-            assert (await client.ask(OK + HOLD)).status == 200
-        while len(places._waiting) < 5:  # noqa: ASYNC110
-            await asyncio.sleep(0)
-        assert places._free == 0
-        assert (await (await site.client()).ask(OK)).status == 200  # whoever sends nothing ahead needs no place
-        clients[0].reset()
-        clients[-1].reset()  # one that has a place and one that waits for it
-        site.probe.release.set()
-        for client in clients[1:-1]:
-            assert (await client.answer()).json() == {"held": True}
-        await site.empty(but=len(clients) - 1)
-        while places._free < PLACES:  # noqa: ASYNC110
-            await asyncio.sleep(0)
-        assert not places._waiting
-
-    run(scenario)
+async def test_few_requests_that_were_sent_ahead_are_under_way_at_once(site: Site) -> None:
+    places = site.front.places
+    clients = [await site.client() for _ in range(PLACES + 5)]
+    for client in clients:
+        assert (await client.ask(OK + HOLD)).status == 200
+    while len(places._waiting) < 5:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    assert places._free == 0
+    assert (await (await site.client()).ask(OK)).status == 200  # whoever sends nothing ahead needs no place
+    clients[0].reset()
+    clients[-1].reset()  # one that has a place and one that waits for it
+    site.probe.release.set()
+    for client in clients[1:-1]:
+        assert (await client.answer()).json() == {"held": True}
+    await site.empty(but=len(clients) - 1)
+    while places._free < PLACES:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    assert not places._waiting
 
 
-def test_a_parked_poll_keeps_no_place() -> None:
-    async def scenario(site: Site) -> None:
-        for _ in range(PLACES + 5):
-            assert (await (await site.client()).ask(OK + POLL)).status == 200
-        while sum(request.path == "/park" for request in site.probe.seen) < PLACES + 5:  # noqa: ASYNC110
-            await asyncio.sleep(0)
-        site.clients[0].close()
-        await site.probe.cancelled.wait()
-        assert site.front.places._free == PLACES
-
-    run(scenario)
+async def test_a_parked_poll_keeps_no_place(site: Site) -> None:
+    for _ in range(PLACES + 5):
+        assert (await (await site.client()).ask(OK + POLL)).status == 200
+    while sum(request.path == "/park" for request in site.probe.seen) < PLACES + 5:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    site.clients[0].close()
+    await site.probe.cancelled.wait()
+    assert site.front.places._free == PLACES

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Any, cast
 from urllib.parse import urlencode
@@ -64,7 +63,7 @@ async def test_delete_with_release_removes_it_as_it_removes_any_ended_one(camell
     assert await q.empty(topic)
 
 
-def test_a_success_shows_what_is_stored_also_when_the_old_message_ends_in_between() -> None:
+async def test_a_success_shows_what_is_stored_also_when_the_old_message_ends_in_between() -> None:
     """Between the send that found the id taken and the look at its message the consumer acks it."""
 
     class Acked(Engine):
@@ -72,25 +71,22 @@ def test_a_success_shows_what_is_stored_also_when_the_old_message_ends_in_betwee
             await self.ack(namespace, topic, [Ref(id, None)])
             return await super().get(namespace, topic, id)
 
-    async def scenario() -> None:
-        engine = Acked(MemoryStore(VirtualClock()), Limits())
-        settings = CamelliaSettings()
-        monitor = Monitor(settings.namespace, 60_000, engine.store.now_ms, engine.metrics)
-        handlers = CamelliaHandlers(engine, Limits(), settings, monitor)
-        await engine.start()
+    engine = Acked(MemoryStore(VirtualClock()), Limits())
+    settings = CamelliaSettings()
+    monitor = Monitor(settings.namespace, 60_000, engine.store.now_ms, engine.metrics)
+    handlers = CamelliaHandlers(engine, Limits(), settings, monitor)
+    await engine.start()
 
-        async def send(msg: str) -> bytes:
-            form = urlencode({"topic": "t", "msgId": "one", "msg": msg, "delayMillis": 0}).encode()
-            headers = {name.lower(): value for name, value in FORM.items()}
-            return (await handlers.send_msg(Request("POST", BASE + "sendMsg", "", headers, form))).body
+    async def send(msg: str) -> bytes:
+        form = urlencode({"topic": "t", "msgId": "one", "msg": msg, "delayMillis": 0}).encode()
+        headers = {name.lower(): value for name, value in FORM.items()}
+        return (await handlers.send_msg(Request("POST", BASE + "sendMsg", "", headers, form))).body
 
-        assert b'"msg":"old"' in await send("old")
-        assert b'"msg":"new"' in await send("new")
-        [held] = await engine.pull(Pull(settings.namespace, ("t",)))
-        assert held.body == b"new"
-        await engine.stop()
-
-    asyncio.run(scenario())
+    assert b'"msg":"old"' in await send("old")
+    assert b'"msg":"new"' in await send("new")
+    [held] = await engine.pull(Pull(settings.namespace, ("t",)))
+    assert held.body == b"new"
+    await engine.stop()
 
 
 # -- what the framework of the original does
@@ -184,7 +180,7 @@ async def test_metrics_have_the_content_type_of_the_original_unless_a_scraper_as
     assert "application/openmetrics-text" in await kind("application/openmetrics-text;version=1.0.0,*/*;q=0.1")
 
 
-def test_cpu_usage_is_percent_of_one_core() -> None:
+async def test_cpu_usage_is_percent_of_one_core() -> None:
     """As the dashboard shows it."""
 
     now_s = 100.0
@@ -195,8 +191,8 @@ def test_cpu_usage_is_percent_of_one_core() -> None:
         page = await metrics.page([PROCESS_CPU.value(used_s)])
         return next(samples.numbers[("usage",)] for samples in page if samples.metric == CPU)
 
-    assert asyncio.run(usage(7.0)) == 0  # nothing to compare with
+    assert await usage(7.0) == 0  # nothing to compare with
     now_s += 10
-    assert asyncio.run(usage(12.0)) == 50
+    assert await usage(12.0) == 50
     now_s += 10
-    assert asyncio.run(usage(27.0)) == 150
+    assert await usage(27.0) == 150

@@ -87,15 +87,12 @@ def test_all_instances_that_name_exactly_this_type_are_called_in_their_order() -
     ]
 
 
-def test_nobody_is_found_before_a_fresh_look_and_who_appears_is_found_by_it() -> None:
-    async def main() -> None:
-        nobody = SpringCourier(Table({"a": (OTHER, MUTE)}))
-        assert (await nobody.somebody(pushing()), await nobody.calls(pushing(), held())) == (False, ())
-        appeared = SpringCourier(Table({"a": (OTHER,)}, {"a": (ONE,)}))
-        assert await appeared.somebody(pushing())
-        assert len(await appeared.calls(pushing(), held())) == 1
-
-    asyncio.run(main())
+async def test_nobody_is_found_before_a_fresh_look_and_who_appears_is_found_by_it() -> None:
+    nobody = SpringCourier(Table({"a": (OTHER, MUTE)}))
+    assert (await nobody.somebody(pushing()), await nobody.calls(pushing(), held())) == (False, ())
+    appeared = SpringCourier(Table({"a": (OTHER,)}, {"a": (ONE,)}))
+    assert await appeared.somebody(pushing())
+    assert len(await appeared.calls(pushing(), held())) == 1
 
 
 TEXTS = st.text(st.sampled_from("ab-~01é"), max_size=6) | st.sampled_from(("null", "null-a", "a~4", "b~0"))

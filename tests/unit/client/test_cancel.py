@@ -37,13 +37,10 @@ def test_a_client_may_cancel_what_is_gone_already(dueline_queue: VirtualQueue) -
         client.cancel("t", "never")
 
 
-def test_an_async_client_may_cancel_what_is_gone_already(dueline_queue: VirtualQueue) -> None:
+async def test_an_async_client_may_cancel_what_is_gone_already(dueline_queue: VirtualQueue) -> None:
     client = ended(dueline_queue).async_client
 
-    async def cancelled() -> dict[str, Any]:
-        return {id: told(await client.cancel("t", id, missing_ok=True)) for id in EXPECTED}
-
-    assert asyncio.run(cancelled()) == EXPECTED
+    assert {id: told(await client.cancel("t", id, missing_ok=True)) for id in EXPECTED} == EXPECTED
 
 
 def test_a_handle_may_cancel_what_is_gone_already(dueline_queue: VirtualQueue) -> None:

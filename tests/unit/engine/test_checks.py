@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from engine_kit import NS, World, run
+from engine_kit import NS, World
 
 from dueline.engine.commands import Filter, Patch, Pull, Send, TopicPatch
 from dueline.engine.engine import Engine
@@ -69,18 +69,17 @@ REFUSED_SENDS = [
 
 
 @pytest.mark.parametrize(("command", "code", "field"), REFUSED_SENDS)
-def test_a_send_beyond_a_limit_is_refused_and_leaves_no_trace(command: Send, code: str, field: str) -> None:
-    async def test(world: World) -> None:
-        with pytest.raises(DuelineError) as one:
-            await world.engine.send(NS, "mail", command)
-        with pytest.raises(DuelineError) as many:
-            await world.engine.send_many(NS, "mail", [a_send("ok"), command])
-        assert (one.value.code, one.value.field) == (code, field)
-        assert (many.value.code, many.value.field) == (code, f"[1].{field}")
-        assert await world.engine.topics(NS, "", 10) == ([], None)
-        assert (await world.engine.list(NS, "mail", Query())).jobs == []
-
-    run(test)
+async def test_a_send_beyond_a_limit_is_refused_and_leaves_no_trace(
+    command: Send, code: str, field: str, world: World
+) -> None:
+    with pytest.raises(DuelineError) as one:
+        await world.engine.send(NS, "mail", command)
+    with pytest.raises(DuelineError) as many:
+        await world.engine.send_many(NS, "mail", [a_send("ok"), command])
+    assert (one.value.code, one.value.field) == (code, field)
+    assert (many.value.code, many.value.field) == (code, f"[1].{field}")
+    assert await world.engine.topics(NS, "", 10) == ([], None)
+    assert (await world.engine.list(NS, "mail", Query())).jobs == []
 
 
 ACCEPTED_SENDS = [
@@ -100,11 +99,8 @@ ACCEPTED_SENDS = [
 
 
 @pytest.mark.parametrize("command", ACCEPTED_SENDS)
-def test_a_send_at_a_limit_is_taken(command: Send) -> None:
-    async def test(world: World) -> None:
-        assert (await world.engine.send(NS, "mail", command)).result == "created"
-
-    run(test)
+async def test_a_send_at_a_limit_is_taken(command: Send, world: World) -> None:
+    assert (await world.engine.send(NS, "mail", command)).result == "created"
 
 
 Call = Callable[[Engine], Awaitable[object]]
@@ -162,20 +158,16 @@ REFUSED_CALLS: list[tuple[Call, str, str | None]] = [
 
 
 @pytest.mark.parametrize(("call", "code", "field"), REFUSED_CALLS)
-def test_a_call_beyond_a_limit_is_refused_with_its_field(call: Call, code: str, field: str | None) -> None:
-    async def test(world: World) -> None:
-        with pytest.raises(DuelineError) as refused:
-            await call(world.engine)
-        assert (refused.value.code, refused.value.field) == (code, field)
+async def test_a_call_beyond_a_limit_is_refused_with_its_field(
+    call: Call, code: str, field: str | None, world: World
+) -> None:
+    with pytest.raises(DuelineError) as refused:
+        await call(world.engine)
+    assert (refused.value.code, refused.value.field) == (code, field)
 
-    run(test)
 
-
-def test_an_error_text_is_cut_and_not_refused() -> None:
-    async def test(world: World) -> None:
-        await world.send("mail", "a")
-        [job] = await world.pull("mail")
-        await world.engine.release(NS, "mail", [Release("a", job.lease, error="é" * 600)])
-        assert (await world.engine.get(NS, "mail", "a")).last_error == "é" * 512
-
-    run(test)
+async def test_an_error_text_is_cut_and_not_refused(world: World) -> None:
+    await world.send("mail", "a")
+    [job] = await world.pull("mail")
+    await world.engine.release(NS, "mail", [Release("a", job.lease, error="é" * 600)])
+    assert (await world.engine.get(NS, "mail", "a")).last_error == "é" * 512

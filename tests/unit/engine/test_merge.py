@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from engine_kit import NS, World, run, settled
+from engine_kit import NS, World, running, settled
 
 from dueline.bounds import MAX_GROUP_ITEMS
 from dueline.engine.commands import MergeInto, Patch, Pull, Send, Sent, TopicPatch
@@ -49,116 +49,92 @@ async def taken(world: World, max: int = 100) -> list[list[str]]:
     return [texts(job) for job in jobs]
 
 
-def test_sends_with_one_key_are_one_job_and_one_delivery() -> None:
-    async def test(world: World) -> None:
-        first = await add(world, "a", delay_ms=50)
-        assert first == Sent(first.id, "mail", "created", State.SCHEDULED, first.due_at_ms, first.version, 1)
-        second = await add(world, '{"b":1}', kind=BodyKind.JSON)
-        third = await add(world, "c", kind=BodyKind.BYTES, item_id="i3")
-        assert (second.id, second.result, second.items_count) == (first.id, "appended", 2)
-        assert (third.id, third.due_at_ms, third.version) == (first.id, first.due_at_ms, first.version)
-        items = (Item(b"a", BodyKind.TEXT), Item(b'{"b":1}', BodyKind.JSON), Item(b"c", BodyKind.BYTES, "i3"))
-        job = await world.engine.get(NS, "mail", first.id)
-        assert (job.items, job.merge_key, job.state) == (items, "k", State.SCHEDULED)
-        await world.advance(50)
-        [held] = await world.pull("mail", max=10)
-        assert (held.id, held.items, held.merge_key, held.body) == (first.id, items, "k", b"")
-        assert items_json(items) == b'["a",{"b":1},{"body_base64":"Yw=="}]'
-
-    run(test)
+async def test_sends_with_one_key_are_one_job_and_one_delivery(world: World) -> None:
+    first = await add(world, "a", delay_ms=50)
+    assert first == Sent(first.id, "mail", "created", State.SCHEDULED, first.due_at_ms, first.version, 1)
+    second = await add(world, '{"b":1}', kind=BodyKind.JSON)
+    third = await add(world, "c", kind=BodyKind.BYTES, item_id="i3")
+    assert (second.id, second.result, second.items_count) == (first.id, "appended", 2)
+    assert (third.id, third.due_at_ms, third.version) == (first.id, first.due_at_ms, first.version)
+    items = (Item(b"a", BodyKind.TEXT), Item(b'{"b":1}', BodyKind.JSON), Item(b"c", BodyKind.BYTES, "i3"))
+    job = await world.engine.get(NS, "mail", first.id)
+    assert (job.items, job.merge_key, job.state) == (items, "k", State.SCHEDULED)
+    await world.advance(50)
+    [held] = await world.pull("mail", max=10)
+    assert (held.id, held.items, held.merge_key, held.body) == (first.id, items, "k", b"")
+    assert items_json(items) == b'["a",{"b":1},{"body_base64":"Yw=="}]'
 
 
-def test_a_plain_job_has_no_items_and_no_count() -> None:
-    async def test(world: World) -> None:
-        sent = await world.engine.send(NS, "mail", Send("a", b"1", BodyKind.JSON))
-        assert sent.items_count is None
-        [held] = await world.pull("mail")
-        assert (held.items, held.merge_key) == (None, None)
-
-    run(test)
+async def test_a_plain_job_has_no_items_and_no_count(world: World) -> None:
+    sent = await world.engine.send(NS, "mail", Send("a", b"1", BodyKind.JSON))
+    assert sent.items_count is None
+    [held] = await world.pull("mail")
+    assert (held.items, held.merge_key) == (None, None)
 
 
-def test_each_item_moves_the_due_time_of_a_quiet_group_up_to_its_cap() -> None:
-    async def test(world: World) -> None:
-        said = {"quiet_ms": 100, "max_wait_ms": 250}
-        assert await due_in(world, "a", **said) == 100
-        await world.advance(90)
-        assert await due_in(world, "b", **said) == 190
-        await world.advance(90)
-        assert await due_in(world, "c", **said) == 250
-        await world.advance(70)
-        assert await taken(world) == [["a", "b", "c"]]
-        assert (await add(world, "d", **said)).result == "created"
-
-    run(test)
+async def test_each_item_moves_the_due_time_of_a_quiet_group_up_to_its_cap(world: World) -> None:
+    said = {"quiet_ms": 100, "max_wait_ms": 250}
+    assert await due_in(world, "a", **said) == 100
+    await world.advance(90)
+    assert await due_in(world, "b", **said) == 190
+    await world.advance(90)
+    assert await due_in(world, "c", **said) == 250
+    await world.advance(70)
+    assert await taken(world) == [["a", "b", "c"]]
+    assert (await add(world, "d", **said)).result == "created"
 
 
-def test_once_keeps_the_first_time_and_always_takes_the_newest() -> None:
-    async def test(world: World) -> None:
-        assert await due_in(world, "a", key="once", delay_ms=100) == 100
-        assert await due_in(world, "b", key="once", delay_ms=10) == 100
-        always = {"key": "always", "update": MergeUpdate.ALWAYS}
-        assert await due_in(world, "a", delay_ms=100, **always) == 100
-        assert await due_in(world, "b", delay_ms=300, **always) == 300
-        assert await due_in(world, "c", at_ms=world.timer.start_ms + 20, **always) == 20
-
-    run(test)
+async def test_once_keeps_the_first_time_and_always_takes_the_newest(world: World) -> None:
+    assert await due_in(world, "a", key="once", delay_ms=100) == 100
+    assert await due_in(world, "b", key="once", delay_ms=10) == 100
+    always = {"key": "always", "update": MergeUpdate.ALWAYS}
+    assert await due_in(world, "a", delay_ms=100, **always) == 100
+    assert await due_in(world, "b", delay_ms=300, **always) == 300
+    assert await due_in(world, "c", at_ms=world.timer.start_ms + 20, **always) == 20
 
 
-def test_a_full_group_comes_at_once_to_a_waiter_that_slept_for_its_time() -> None:
-    async def test(world: World) -> None:
-        waiter = world.pull("mail", wait_ms=60_000)
-        for body in "ab":
-            await add(world, body, quiet_ms=30_000, max_items=3)
-        await world.advance(10)
-        assert not waiter.done()
-        last = await add(world, "c", quiet_ms=30_000, max_items=3)
-        await settled()
-        assert (last.state, last.items_count) == (State.READY, 3)
-        [held] = await waiter
-        assert texts(held) == ["a", "b", "c"]
-        assert (await add(world, "d", quiet_ms=30_000)).result == "created"
-
-    run(test)
+async def test_a_full_group_comes_at_once_to_a_waiter_that_slept_for_its_time(world: World) -> None:
+    waiter = world.pull("mail", wait_ms=60_000)
+    for body in "ab":
+        await add(world, body, quiet_ms=30_000, max_items=3)
+    await world.advance(10)
+    assert not waiter.done()
+    last = await add(world, "c", quiet_ms=30_000, max_items=3)
+    await settled()
+    assert (last.state, last.items_count) == (State.READY, 3)
+    [held] = await waiter
+    assert texts(held) == ["a", "b", "c"]
+    assert (await add(world, "d", quiet_ms=30_000)).result == "created"
 
 
-def test_what_a_send_does_not_say_is_as_the_topic_says() -> None:
-    async def test(world: World) -> None:
-        merge = MergePolicy(quiet_ms=1_000, max_wait_ms=5_000, max_items=3, update="always")
-        await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(merge=merge)))
-        assert await due_in(world, "a") == 1_000
-        assert await due_in(world, "b", quiet_ms=4_000) == 4_000
-        assert await due_in(world, "c", quiet_ms=9_000) == 0  # the third of three: due now
-        assert await due_in(world, "a", key="timed", delay_ms=300) == 300  # a time stands above the topic's quiet time
-        assert await due_in(world, "b", key="timed", delay_ms=9_000) == 5_000
-        said = {"max_wait_ms": None, "max_items": 4, "update": MergeUpdate.ONCE}
-        assert await due_in(world, "a", key="own", delay_ms=DAY_MS, **said) == DAY_MS
-        assert await due_in(world, "b", key="own", delay_ms=5, **said) == DAY_MS
-        assert await due_in(world, "c", key="own", delay_ms=5, **said) == DAY_MS
-        assert await due_in(world, "a", key="now", quiet_ms=None) == 0
-
-    run(test)
+async def test_what_a_send_does_not_say_is_as_the_topic_says(world: World) -> None:
+    merge = MergePolicy(quiet_ms=1_000, max_wait_ms=5_000, max_items=3, update="always")
+    await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(merge=merge)))
+    assert await due_in(world, "a") == 1_000
+    assert await due_in(world, "b", quiet_ms=4_000) == 4_000
+    assert await due_in(world, "c", quiet_ms=9_000) == 0  # the third of three: due now
+    assert await due_in(world, "a", key="timed", delay_ms=300) == 300  # a time stands above the topic's quiet time
+    assert await due_in(world, "b", key="timed", delay_ms=9_000) == 5_000
+    said = {"max_wait_ms": None, "max_items": 4, "update": MergeUpdate.ONCE}
+    assert await due_in(world, "a", key="own", delay_ms=DAY_MS, **said) == DAY_MS
+    assert await due_in(world, "b", key="own", delay_ms=5, **said) == DAY_MS
+    assert await due_in(world, "c", key="own", delay_ms=5, **said) == DAY_MS
+    assert await due_in(world, "a", key="now", quiet_ms=None) == 0
 
 
-def test_the_spread_of_a_topic_moves_fixed_times_but_no_quiet_ones() -> None:
-    async def test(world: World) -> None:
-        await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(spread_ms=DAY_MS)))
-        times = [await due_in(world, "a", key=f"k{n}", quiet_ms=100) for n in range(20)]
-        assert times == [100] * 20
-        assert {await due_in(world, "a", key=f"t{n}", delay_ms=100) for n in range(20)} != {100}
-
-    run(test)
+async def test_the_spread_of_a_topic_moves_fixed_times_but_no_quiet_ones(world: World) -> None:
+    await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(spread_ms=DAY_MS)))
+    times = [await due_in(world, "a", key=f"k{n}", quiet_ms=100) for n in range(20)]
+    assert times == [100] * 20
+    assert {await due_in(world, "a", key=f"t{n}", delay_ms=100) for n in range(20)} != {100}
 
 
-def test_a_send_that_knew_an_older_policy_takes_the_newer_one() -> None:
-    async def test(world: World) -> None:
-        await world.engine.send(NS, "mail", Send("old", b"1", BodyKind.JSON))
-        other = Engine(world.store, timer=world.timer)
-        await other.set_topic(NS, "mail", TopicPatch(TopicPolicy(merge=MergePolicy(quiet_ms=700)), partitions=None))
-        assert await due_in(world, "a") == 700
-        await other.stop()
-
-    run(test)
+async def test_a_send_that_knew_an_older_policy_takes_the_newer_one(world: World) -> None:
+    await world.engine.send(NS, "mail", Send("old", b"1", BodyKind.JSON))
+    other = Engine(world.store, timer=world.timer)
+    await other.set_topic(NS, "mail", TopicPatch(TopicPolicy(merge=MergePolicy(quiet_ms=700)), partitions=None))
+    assert await due_in(world, "a") == 700
+    await other.stop()
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 3, 7, 100, 1000, 1024])
@@ -170,73 +146,66 @@ def test_an_id_is_made_for_any_partition(partitions: int) -> None:
         assert {len(id) for id in made} == {32}
 
 
-def test_groups_stand_in_the_partition_of_their_key_and_are_found_by_key_and_by_id() -> None:
-    async def test(world: World) -> None:
-        await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=8))
-        sent = {f"k{n}": await add(world, "a", key=f"k{n}", delay_ms=10) for n in range(50)}
-        for key, first in sent.items():
-            assert partition_of(first.id, 8) == partition_of(key, 8)
-            again = await add(world, "b", key=key)
-            assert (again.id, again.result) == (first.id, "appended")
-            page = await world.engine.list(NS, "mail", Query(merge_key=key, body=True))
-            assert ([job.id for job in page.jobs], page.cursor) == ([first.id], None)
-            assert (await world.engine.get(NS, "mail", first.id)).merge_key == key
-        assert len({partition_of(key, 8) for key in sent}) == 8
-        await world.advance(10)
-        assert await taken(world) == [["a", "b"]] * 50
-
-    run(test)
+async def test_groups_stand_in_the_partition_of_their_key_and_are_found_by_key_and_by_id(world: World) -> None:
+    await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=8))
+    sent = {f"k{n}": await add(world, "a", key=f"k{n}", delay_ms=10) for n in range(50)}
+    for key, first in sent.items():
+        assert partition_of(first.id, 8) == partition_of(key, 8)
+        again = await add(world, "b", key=key)
+        assert (again.id, again.result) == (first.id, "appended")
+        page = await world.engine.list(NS, "mail", Query(merge_key=key, body=True))
+        assert ([job.id for job in page.jobs], page.cursor) == ([first.id], None)
+        assert (await world.engine.get(NS, "mail", first.id)).merge_key == key
+    assert len({partition_of(key, 8) for key in sent}) == 8
+    await world.advance(10)
+    assert await taken(world) == [["a", "b"]] * 50
 
 
-def test_a_group_stands_in_its_keys_partition_also_when_the_topic_got_partitions_during_the_send() -> None:
-    async def test(world: World) -> None:
-        other = Engine(world.store, timer=world.timer)
-        register = world.store.directory.register
+async def test_a_group_stands_in_its_keys_partition_also_when_the_topic_got_partitions_during_the_send(
+    world: World,
+) -> None:
+    other = Engine(world.store, timer=world.timer)
+    register = world.store.directory.register
 
-        async def beside(topics: Sequence[tuple[str, str]]) -> None:
-            world.store.directory.register = register
-            await other.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=16))
-            await register(topics)
+    async def beside(topics: Sequence[tuple[str, str]]) -> None:
+        world.store.directory.register = register
+        await other.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=16))
+        await register(topics)
 
-        world.store.directory.register = beside
-        keys = [f"k{n}" for n in range(32)]
-        many = [an_item("a", key, delay_ms=10) for key in keys]
-        answers = await world.engine.send_many(NS, "mail", many)
-        for key, first in zip(keys, answers, strict=True):
-            assert isinstance(first, Sent)
-            again = await other.send(NS, "mail", an_item("b", key, delay_ms=10))
-            assert (again.id, again.items_count) == (first.id, 2)
-        await other.stop()
-
-    run(test)
+    world.store.directory.register = beside
+    keys = [f"k{n}" for n in range(32)]
+    many = [an_item("a", key, delay_ms=10) for key in keys]
+    answers = await world.engine.send_many(NS, "mail", many)
+    for key, first in zip(keys, answers, strict=True):
+        assert isinstance(first, Sent)
+        again = await other.send(NS, "mail", an_item("b", key, delay_ms=10))
+        assert (again.id, again.items_count) == (first.id, 2)
+    await other.stop()
 
 
 @pytest.mark.parametrize("partitions", [1, 4])
-def test_a_call_with_many_may_mix_plain_jobs_and_items(partitions: int) -> None:
-    async def test(world: World) -> None:
-        await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=partitions))
-        commands = [
-            an_item("a1", "a", max_items=2),
-            Send("p", b"plain", BodyKind.TEXT),
-            an_item("b1", "b"),
-            an_item("a2", "a", max_items=2),
-            an_item("a3", "a", max_items=2),
-            Send("p", b"other", BodyKind.TEXT),
-        ]
-        answers = await world.engine.send_many(NS, "mail", commands)
-        said = [one.result if isinstance(one, Sent) else one.code for one in answers]
-        assert said == ["created", "created", "created", "appended", "created", "id_exists"]
-        assert [one.items_count for one in answers if isinstance(one, Sent)] == [1, None, 1, 2, 1]
-        jobs = await world.pull("mail", max=10)
-        groups = sorted([item.body.decode() for item in job.items] for job in jobs if job.items is not None)
-        assert groups == [["a1", "a2"], ["a3"], ["b1"]]
-        assert [job.body for job in jobs if job.items is None] == [b"plain"]
-
-    run(test)
+async def test_a_call_with_many_may_mix_plain_jobs_and_items(partitions: int, world: World) -> None:
+    await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=partitions))
+    commands = [
+        an_item("a1", "a", max_items=2),
+        Send("p", b"plain", BodyKind.TEXT),
+        an_item("b1", "b"),
+        an_item("a2", "a", max_items=2),
+        an_item("a3", "a", max_items=2),
+        Send("p", b"other", BodyKind.TEXT),
+    ]
+    answers = await world.engine.send_many(NS, "mail", commands)
+    said = [one.result if isinstance(one, Sent) else one.code for one in answers]
+    assert said == ["created", "created", "created", "appended", "created", "id_exists"]
+    assert [one.items_count for one in answers if isinstance(one, Sent)] == [1, None, 1, 2, 1]
+    jobs = await world.pull("mail", max=10)
+    groups = sorted([item.body.decode() for item in job.items] for job in jobs if job.items is not None)
+    assert groups == [["a1", "a2"], ["a3"], ["b1"]]
+    assert [job.body for job in jobs if job.items is None] == [b"plain"]
 
 
-def test_in_a_wide_namespace_each_topic_has_its_own_groups() -> None:
-    async def test(world: World) -> None:
+async def test_in_a_wide_namespace_each_topic_has_its_own_groups() -> None:
+    async with running(namespace_ids=frozenset({NS})) as world:
         one = await world.engine.send(NS, "one", an_item("a", quiet_ms=5))
         two = await world.engine.send(NS, "two", an_item("b", quiet_ms=5))
         more = await world.engine.send(NS, "two", an_item("c", quiet_ms=5))
@@ -250,28 +219,23 @@ def test_in_a_wide_namespace_each_topic_has_its_own_groups() -> None:
         [held] = await world.engine.pull(Pull(NS, ("one", "two"), 10))
         assert (held.topic, texts(held)) == ("two", ["b", "c"])
 
-    run(test, namespace_ids=frozenset({NS}))
 
+async def test_many_producers_of_one_key_lose_nothing_and_each_keeps_its_order(world: World) -> None:
+    async def produce(name: str) -> None:
+        for number in range(40):
+            await add(world, f"{name}{number}", quiet_ms=0, max_items=7, item_id=f"{name}{number}")
 
-def test_many_producers_of_one_key_lose_nothing_and_each_keeps_its_order() -> None:
-    async def test(world: World) -> None:
-        async def produce(name: str) -> None:
-            for number in range(40):
-                await add(world, f"{name}{number}", quiet_ms=0, max_items=7, item_id=f"{name}{number}")
+    found: list[str] = []
 
-        found: list[str] = []
+    async def consume() -> None:
+        while len(found) < 200:
+            for job in await world.pull("mail", wait_ms=60_000):
+                found.extend(texts(job))
+                await world.engine.ack(NS, "mail", [Ref(job.id, job.lease)])
 
-        async def consume() -> None:
-            while len(found) < 200:
-                for job in await world.pull("mail", wait_ms=60_000):
-                    found.extend(texts(job))
-                    await world.engine.ack(NS, "mail", [Ref(job.id, job.lease)])
-
-        await asyncio.wait_for(asyncio.gather(consume(), *(produce(name) for name in "abcde")), 10)
-        for name in "abcde":
-            assert [text for text in found if text[0] == name] == [f"{name}{number}" for number in range(40)]
-
-    run(test)
+    await asyncio.wait_for(asyncio.gather(consume(), *(produce(name) for name in "abcde")), 10)
+    for name in "abcde":
+        assert [text for text in found if text[0] == name] == [f"{name}{number}" for number in range(40)]
 
 
 REFUSED: list[tuple[Send, str]] = [
@@ -301,17 +265,16 @@ REFUSED: list[tuple[Send, str]] = [
 
 
 @pytest.mark.parametrize(("command", "field"), REFUSED)
-def test_what_a_group_cannot_be_is_refused_by_name_and_nothing_is_stored(command: Send, field: str) -> None:
-    async def test(world: World) -> None:
-        with pytest.raises(InvalidField) as refused:
-            await world.engine.send(NS, "mail", command)
-        assert refused.value.field == field
-        with pytest.raises(InvalidField) as refused:
-            await world.engine.send_many(NS, "mail", [an_item("fine"), command])
-        assert refused.value.field == f"[1].{field}"
-        assert (await world.engine.list(NS, "mail", Query())).jobs == []
-
-    run(test)
+async def test_what_a_group_cannot_be_is_refused_by_name_and_nothing_is_stored(
+    command: Send, field: str, world: World
+) -> None:
+    with pytest.raises(InvalidField) as refused:
+        await world.engine.send(NS, "mail", command)
+    assert refused.value.field == field
+    with pytest.raises(InvalidField) as refused:
+        await world.engine.send_many(NS, "mail", [an_item("fine"), command])
+    assert refused.value.field == f"[1].{field}"
+    assert (await world.engine.list(NS, "mail", Query())).jobs == []
 
 
 @pytest.mark.parametrize(
@@ -324,11 +287,8 @@ def test_what_a_group_cannot_be_is_refused_by_name_and_nothing_is_stored(command
         an_item("a", quiet_ms=None, delay_ms=5),
     ],
 )
-def test_what_a_group_can_just_be_is_taken(command: Send) -> None:
-    async def test(world: World) -> None:
-        assert (await world.engine.send(NS, "mail", command)).result == "created"
-
-    run(test)
+async def test_what_a_group_can_just_be_is_taken(command: Send, world: World) -> None:
+    assert (await world.engine.send(NS, "mail", command)).result == "created"
 
 
 @pytest.mark.parametrize(
@@ -341,30 +301,24 @@ def test_what_a_group_can_just_be_is_taken(command: Send) -> None:
         (MergePolicy(update="sometimes"), "merge.update"),
     ],
 )
-def test_a_topic_cannot_say_what_no_group_can_be(merge: MergePolicy, field: str) -> None:
-    async def test(world: World) -> None:
-        with pytest.raises(InvalidField) as refused:
-            await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(merge=merge)))
-        assert refused.value.field == field
-
-    run(test)
+async def test_a_topic_cannot_say_what_no_group_can_be(merge: MergePolicy, field: str, world: World) -> None:
+    with pytest.raises(InvalidField) as refused:
+        await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(merge=merge)))
+    assert refused.value.field == field
 
 
-def test_a_group_holds_as_many_bytes_as_a_body_and_the_next_item_opens_the_next() -> None:
-    async def test(world: World) -> None:
-        await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(max_body_bytes=10)))
-        with pytest.raises(DuelineError) as refused:
-            await add(world, "x" * 11, quiet_ms=5)
-        assert refused.value.code == "body_too_large"
-        results = [(await add(world, body, quiet_ms=5)).result for body in ("a" * 6, "b" * 4, "c")]
-        assert results == ["created", "appended", "created"]
-        assert await taken(world) == [["a" * 6, "b" * 4]]
-        own = an_item("y" * 300_000, "big", max_body_bytes=400_000)  # a protocol with a limit of its own
-        assert (await world.engine.send(NS, "other", own)).result == "created"
-        more = an_item("z" * 90_000, "big", max_body_bytes=400_000)
-        assert (await world.engine.send(NS, "other", more)).result == "appended"
-
-    run(test)
+async def test_a_group_holds_as_many_bytes_as_a_body_and_the_next_item_opens_the_next(world: World) -> None:
+    await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(max_body_bytes=10)))
+    with pytest.raises(DuelineError) as refused:
+        await add(world, "x" * 11, quiet_ms=5)
+    assert refused.value.code == "body_too_large"
+    results = [(await add(world, body, quiet_ms=5)).result for body in ("a" * 6, "b" * 4, "c")]
+    assert results == ["created", "appended", "created"]
+    assert await taken(world) == [["a" * 6, "b" * 4]]
+    own = an_item("y" * 300_000, "big", max_body_bytes=400_000)  # a protocol with a limit of its own
+    assert (await world.engine.send(NS, "other", own)).result == "created"
+    more = an_item("z" * 90_000, "big", max_body_bytes=400_000)
+    assert (await world.engine.send(NS, "other", more)).result == "appended"
 
 
 class Unanswering:
@@ -378,51 +332,42 @@ class Unanswering:
         raise UnknownOutcome("the store did not answer in time; retry with the same id")
 
 
-def test_an_unknown_outcome_names_the_item_id_with_which_a_retry_adds_nothing_twice() -> None:
-    async def test(world: World) -> None:
-        real = world.store.send
-        world.store.send = Unanswering(world)  # type: ignore[method-assign]
-        with pytest.raises(UnknownOutcome) as unknown:
-            await add(world, "a", item_id="i1", quiet_ms=5)
-        assert (unknown.value.id, "item_id" in unknown.value.message) == ("i1", True)
-        with pytest.raises(UnknownOutcome) as unknown:
-            await add(world, "b", quiet_ms=5)
-        assert (unknown.value.id, "may add it twice" in unknown.value.message) == (None, True)
-        answers = await world.engine.send_many(
-            NS, "mail", [an_item("c", item_id="i3"), an_item("d"), Send("p", b"1", BodyKind.JSON)]
-        )
-        assert [(type(one), one.id) for one in answers] == [(UnknownOutcome, id) for id in ("i3", None, "p")]  # type: ignore[union-attr]
-        world.store.send = real  # type: ignore[method-assign]
-        again = await add(world, "a", item_id="i1", quiet_ms=5)
-        assert (again.result, again.items_count) == ("kept", 4)
-
-    run(test)
+async def test_an_unknown_outcome_names_the_item_id_with_which_a_retry_adds_nothing_twice(world: World) -> None:
+    real = world.store.send
+    world.store.send = Unanswering(world)  # type: ignore[method-assign]
+    with pytest.raises(UnknownOutcome) as unknown:
+        await add(world, "a", item_id="i1", quiet_ms=5)
+    assert (unknown.value.id, "item_id" in unknown.value.message) == ("i1", True)
+    with pytest.raises(UnknownOutcome) as unknown:
+        await add(world, "b", quiet_ms=5)
+    assert (unknown.value.id, "may add it twice" in unknown.value.message) == (None, True)
+    answers = await world.engine.send_many(
+        NS, "mail", [an_item("c", item_id="i3"), an_item("d"), Send("p", b"1", BodyKind.JSON)]
+    )
+    assert [(type(one), one.id) for one in answers] == [(UnknownOutcome, id) for id in ("i3", None, "p")]  # type: ignore[union-attr]
+    world.store.send = real  # type: ignore[method-assign]
+    again = await add(world, "a", item_id="i1", quiet_ms=5)
+    assert (again.result, again.items_count) == ("kept", 4)
 
 
-def test_an_item_that_was_delivered_already_is_kept_and_its_group_named() -> None:
-    async def test(world: World) -> None:
-        first = await add(world, "a", item_id="i1")
-        assert await taken(world) == [["a"]]
-        again = await add(world, "a", item_id="i1")
-        assert (again.id, again.result, again.state) == (first.id, "kept", State.DONE)
-        assert await taken(world) == []
-
-    run(test)
+async def test_an_item_that_was_delivered_already_is_kept_and_its_group_named(world: World) -> None:
+    first = await add(world, "a", item_id="i1")
+    assert await taken(world) == [["a"]]
+    again = await add(world, "a", item_id="i1")
+    assert (again.id, again.result, again.state) == (first.id, "kept", State.DONE)
+    assert await taken(world) == []
 
 
-def test_items_are_counted_as_what_became_of_them() -> None:
-    async def test(world: World) -> None:
-        for item_id in ("1", "2", "2", "3"):
-            await add(world, "a", item_id=item_id, quiet_ms=5)
-        assert world.engine.metrics.of(NS, "mail").sent == {
-            "created": 1,
-            "kept": 1,
-            "replaced": 0,
-            "appended": 2,
-            "refused": 0,
-        }
-
-    run(test)
+async def test_items_are_counted_as_what_became_of_them(world: World) -> None:
+    for item_id in ("1", "2", "2", "3"):
+        await add(world, "a", item_id=item_id, quiet_ms=5)
+    assert world.engine.metrics.of(NS, "mail").sent == {
+        "created": 1,
+        "kept": 1,
+        "replaced": 0,
+        "appended": 2,
+        "refused": 0,
+    }
 
 
 async def three_groups(world: World) -> list[str]:
@@ -438,113 +383,97 @@ async def three_groups(world: World) -> list[str]:
 
 
 @pytest.mark.parametrize("partitions", [1, 4])
-def test_a_key_cancels_its_groups_but_the_held_ones(partitions: int) -> None:
-    async def test(world: World) -> None:
-        await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=partitions))
-        groups = await three_groups(world)
-        dry = await world.engine.cancel_groups(NS, "mail", "k", dry_run=True)
-        assert (dry.matched, dry.changed, dry.dry_run, dry.complete) == (3, 0, True, True)
-        bulk = await world.engine.cancel_groups(NS, "mail", "k")
-        assert (bulk.matched, bulk.changed, bulk.dry_run, bulk.complete) == (3, 2, False, True)
-        states = [(await world.engine.get(NS, "mail", id)).state for id in groups]
-        assert states == [State.LEASED, State.CANCELLED, State.CANCELLED]
-        assert world.engine.metrics.of(NS, "mail").cancelled == 2
-        await world.advance(70_000)
-        assert sorted(await taken(world)) == [["foreign"], ["held"]]
-        nothing = await world.engine.cancel_groups(NS, "mail", "never")
-        assert (nothing.matched, nothing.changed) == (0, 0)
-
-    run(test)
+async def test_a_key_cancels_its_groups_but_the_held_ones(partitions: int, world: World) -> None:
+    await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=partitions))
+    groups = await three_groups(world)
+    dry = await world.engine.cancel_groups(NS, "mail", "k", dry_run=True)
+    assert (dry.matched, dry.changed, dry.dry_run, dry.complete) == (3, 0, True, True)
+    bulk = await world.engine.cancel_groups(NS, "mail", "k")
+    assert (bulk.matched, bulk.changed, bulk.dry_run, bulk.complete) == (3, 2, False, True)
+    states = [(await world.engine.get(NS, "mail", id)).state for id in groups]
+    assert states == [State.LEASED, State.CANCELLED, State.CANCELLED]
+    assert world.engine.metrics.of(NS, "mail").cancelled == 2
+    await world.advance(70_000)
+    assert sorted(await taken(world)) == [["foreign"], ["held"]]
+    nothing = await world.engine.cancel_groups(NS, "mail", "never")
+    assert (nothing.matched, nothing.changed) == (0, 0)
 
 
-def test_items_that_move_to_a_new_group_during_the_cancel_are_cancelled_there() -> None:
-    async def test(world: World) -> None:
-        await add(world, "old")
-        [failed] = await world.pull("mail")
-        await world.engine.release(NS, "mail", [Release(failed.id, failed.lease, delay_ms=5_000)])
-        cancel = world.store.cancel
+async def test_items_that_move_to_a_new_group_during_the_cancel_are_cancelled_there(world: World) -> None:
+    await add(world, "old")
+    [failed] = await world.pull("mail")
+    await world.engine.release(NS, "mail", [Release(failed.id, failed.lease, delay_ms=5_000)])
+    cancel = world.store.cancel
 
-        async def late(
-            partition: Partition, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE
-        ) -> list[Outcome]:
-            world.store.cancel = cancel  # type: ignore[method-assign]
-            await add(world, "new", quiet_ms=50)  # takes the items of the failed group
-            return await cancel(partition, ids, forget, spare)
+    async def late(
+        partition: Partition, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE
+    ) -> list[Outcome]:
+        world.store.cancel = cancel  # type: ignore[method-assign]
+        await add(world, "new", quiet_ms=50)  # takes the items of the failed group
+        return await cancel(partition, ids, forget, spare)
 
-        world.store.cancel = late  # type: ignore[method-assign]
-        await world.engine.cancel_groups(NS, "mail", "k")
-        await world.advance(10_000)
-        assert await taken(world) == []
-
-    run(test)
+    world.store.cancel = late  # type: ignore[method-assign]
+    await world.engine.cancel_groups(NS, "mail", "k")
+    await world.advance(10_000)
+    assert await taken(world) == []
 
 
-def test_a_group_that_is_pulled_during_the_cancel_stays_with_its_holder() -> None:
-    async def test(world: World) -> None:
-        await add(world, "a")
-        cancel = world.store.cancel
-        held: list[LeasedJob] = []
+async def test_a_group_that_is_pulled_during_the_cancel_stays_with_its_holder(world: World) -> None:
+    await add(world, "a")
+    cancel = world.store.cancel
+    held: list[LeasedJob] = []
 
-        async def late(
-            partition: Partition, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE
-        ) -> list[Outcome]:
-            world.store.cancel = cancel  # type: ignore[method-assign]
-            held.extend(await world.pull("mail"))
-            return await cancel(partition, ids, forget, spare)
+    async def late(
+        partition: Partition, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE
+    ) -> list[Outcome]:
+        world.store.cancel = cancel  # type: ignore[method-assign]
+        held.extend(await world.pull("mail"))
+        return await cancel(partition, ids, forget, spare)
 
-        world.store.cancel = late  # type: ignore[method-assign]
-        bulk = await world.engine.cancel_groups(NS, "mail", "k")
-        assert (bulk.matched, bulk.changed) == (1, 0)
-        [done] = await world.engine.ack(NS, "mail", [Ref(held[0].id, held[0].lease)])
-        assert done.code is Code.OK
-
-    run(test)
+    world.store.cancel = late  # type: ignore[method-assign]
+    bulk = await world.engine.cancel_groups(NS, "mail", "k")
+    assert (bulk.matched, bulk.changed) == (1, 0)
+    [done] = await world.engine.ack(NS, "mail", [Ref(held[0].id, held[0].lease)])
+    assert done.code is Code.OK
 
 
-def test_the_groups_of_a_key_are_listed_alone() -> None:
-    async def test(world: World) -> None:
-        groups = await three_groups(world)
-        page = await world.engine.list(NS, "mail", Query(merge_key="k"))
-        assert sorted(job.id for job in page.jobs) == sorted(groups)
-        for more in ({"state": State.READY}, {"tag": "x"}, {"due_after_ms": 5}, {"due_before_ms": 5}):
-            with pytest.raises(InvalidField) as refused:
-                await world.engine.list(NS, "mail", Query(merge_key="k", **more))
-            assert refused.value.field == "merge_key"
-        for call in (world.engine.list(NS, "mail", Query(merge_key="\n")), world.engine.cancel_groups(NS, "mail", "")):
-            with pytest.raises(InvalidField) as refused:
-                await call
-            assert refused.value.field == "merge_key"
-
-    run(test)
-
-
-def test_an_open_group_is_rescheduled_and_still_open_but_its_items_are_not_patched() -> None:
-    async def test(world: World) -> None:
-        sent = await add(world, "a", delay_ms=50)
+async def test_the_groups_of_a_key_are_listed_alone(world: World) -> None:
+    groups = await three_groups(world)
+    page = await world.engine.list(NS, "mail", Query(merge_key="k"))
+    assert sorted(job.id for job in page.jobs) == sorted(groups)
+    for more in ({"state": State.READY}, {"tag": "x"}, {"due_after_ms": 5}, {"due_before_ms": 5}):
         with pytest.raises(InvalidField) as refused:
-            await world.engine.patch(NS, "mail", Patch(sent.id, body=b"x", kind=BodyKind.TEXT))
-        assert refused.value.field == "body"
-        job = await world.engine.patch(NS, "mail", Patch(sent.id, delay_ms=500, tags=("t",), max_attempts=3))
-        assert (job.due_at_ms - world.timer.start_ms, job.tags) == (500, ("t",))
-        assert (await add(world, "b")).id == sent.id
-        await world.engine.fire(NS, "mail", sent.id)
-        assert await taken(world) == [["a", "b"]]
-
-    run(test)
+            await world.engine.list(NS, "mail", Query(merge_key="k", **more))
+        assert refused.value.field == "merge_key"
+    for call in (world.engine.list(NS, "mail", Query(merge_key="\n")), world.engine.cancel_groups(NS, "mail", "")):
+        with pytest.raises(InvalidField) as refused:
+            await call
+        assert refused.value.field == "merge_key"
 
 
-def test_a_group_is_due_when_it_is_full_unless_only_our_own_bound_fills_one_with_a_fixed_time() -> None:
-    async def test(world: World) -> None:
-        for key, said, is_due in (
-            ("fixed", {"delay_ms": 50}, False),
-            ("quiet", {"quiet_ms": 50}, True),
-            ("wished", {"delay_ms": 50, "max_items": 10}, True),
-        ):
-            items = [an_item(str(number), key, **said) for number in range(said.get("max_items", MAX_GROUP_ITEMS))]
-            for start in range(0, len(items), 500):
-                await world.engine.send_many(NS, "mail", items[start : start + 500])
-            assert [len(job) for job in await taken(world)] == ([len(items)] if is_due else []), key
-        await world.advance(50)
-        assert [len(job) for job in await taken(world)] == [MAX_GROUP_ITEMS]
+async def test_an_open_group_is_rescheduled_and_still_open_but_its_items_are_not_patched(world: World) -> None:
+    sent = await add(world, "a", delay_ms=50)
+    with pytest.raises(InvalidField) as refused:
+        await world.engine.patch(NS, "mail", Patch(sent.id, body=b"x", kind=BodyKind.TEXT))
+    assert refused.value.field == "body"
+    job = await world.engine.patch(NS, "mail", Patch(sent.id, delay_ms=500, tags=("t",), max_attempts=3))
+    assert (job.due_at_ms - world.timer.start_ms, job.tags) == (500, ("t",))
+    assert (await add(world, "b")).id == sent.id
+    await world.engine.fire(NS, "mail", sent.id)
+    assert await taken(world) == [["a", "b"]]
 
-    run(test)
+
+async def test_a_group_is_due_when_it_is_full_unless_only_our_own_bound_fills_one_with_a_fixed_time(
+    world: World,
+) -> None:
+    for key, said, is_due in (
+        ("fixed", {"delay_ms": 50}, False),
+        ("quiet", {"quiet_ms": 50}, True),
+        ("wished", {"delay_ms": 50, "max_items": 10}, True),
+    ):
+        items = [an_item(str(number), key, **said) for number in range(said.get("max_items", MAX_GROUP_ITEMS))]
+        for start in range(0, len(items), 500):
+            await world.engine.send_many(NS, "mail", items[start : start + 500])
+        assert [len(job) for job in await taken(world)] == ([len(items)] if is_due else []), key
+    await world.advance(50)
+    assert [len(job) for job in await taken(world)] == [MAX_GROUP_ITEMS]

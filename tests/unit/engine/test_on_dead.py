@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from engine_kit import NS, ToldStore, VirtualTimer, World, ids, run, settled
+from engine_kit import NS, ToldStore, VirtualTimer, World, ids, run, running, settled
 from msgspec.structs import replace
 
 from dueline.engine.commands import MergeInto, Send, TopicPatch
@@ -52,92 +52,74 @@ def died(topic: str, id: str, reason: str, error: str | None = None, hops: int =
     return told if error is None else {**told, "Dueline-Dead-Error": error}
 
 
-def test_a_rejected_job_goes_to_the_other_topic_and_is_gone_from_its_own() -> None:
-    async def test(world: World) -> None:
-        await world.engine.start()
-        await route(world, "t", to="x")
-        command = Send("a", b'{"n": 1}', BodyKind.JSON, tags=("red",), headers=(("X-Trace", "7"),))
-        await world.engine.send(NS, "t", command)
-        await reject(world, error="no such\norder")
-        (sent,) = await jobs(world, "x")
-        assert await jobs(world, "t") == []
-        assert (sent.body, sent.kind, sent.tags, sent.state) == (b'{"n": 1}', BodyKind.JSON, ("red",), State.READY)
-        assert headers(sent) == {"X-Trace": "7", **died("t", "a", "rejected", "no such order")}
-
-    run(test)
+async def test_a_rejected_job_goes_to_the_other_topic_and_is_gone_from_its_own(world: World) -> None:
+    await world.engine.start()
+    await route(world, "t", to="x")
+    command = Send("a", b'{"n": 1}', BodyKind.JSON, tags=("red",), headers=(("X-Trace", "7"),))
+    await world.engine.send(NS, "t", command)
+    await reject(world, error="no such\norder")
+    (sent,) = await jobs(world, "x")
+    assert await jobs(world, "t") == []
+    assert (sent.body, sent.kind, sent.tags, sent.state) == (b'{"n": 1}', BodyKind.JSON, ("red",), State.READY)
+    assert headers(sent) == {"X-Trace": "7", **died("t", "a", "rejected", "no such order")}
 
 
-def test_a_job_without_attempts_left_is_sent_on_also_when_its_consumer_just_vanished() -> None:
-    async def test(world: World) -> None:
-        await world.engine.start()
-        await route(world, "t", to="x")
-        await world.send("t", "released", max_attempts=1)
-        await reject(world, dead=None, error="out of paper")
-        await world.send("t", "left", max_attempts=1)
-        assert ids(await world.pull("t", lease_ms=1000)) == ["left"]
-        await world.advance(30_000)
-        assert [headers(job) for job in await jobs(world, "x")] == [
-            died("t", "released", "exhausted", "out of paper"),
-            died("t", "left", "exhausted"),
-        ]
-        assert await jobs(world, "t") == []
-
-    run(test)
+async def test_a_job_without_attempts_left_is_sent_on_also_when_its_consumer_just_vanished(world: World) -> None:
+    await world.engine.start()
+    await route(world, "t", to="x")
+    await world.send("t", "released", max_attempts=1)
+    await reject(world, dead=None, error="out of paper")
+    await world.send("t", "left", max_attempts=1)
+    assert ids(await world.pull("t", lease_ms=1000)) == ["left"]
+    await world.advance(30_000)
+    assert [headers(job) for job in await jobs(world, "x")] == [
+        died("t", "released", "exhausted", "out of paper"),
+        died("t", "left", "exhausted"),
+    ]
+    assert await jobs(world, "t") == []
 
 
-def test_an_expired_job_is_sent_on_without_anybody_asking_for_it() -> None:
-    async def test(world: World) -> None:
-        await world.engine.start()
-        await route(world, "t", to="x")
-        await world.send("t", "a", ttl_ms=5000)
-        await world.advance(60_000)
-        assert [headers(job) for job in await jobs(world, "x")] == [died("t", "a", "expired")]
-
-    run(test)
+async def test_an_expired_job_is_sent_on_without_anybody_asking_for_it(world: World) -> None:
+    await world.engine.start()
+    await route(world, "t", to="x")
+    await world.send("t", "a", ttl_ms=5000)
+    await world.advance(60_000)
+    assert [headers(job) for job in await jobs(world, "x")] == [died("t", "a", "expired")]
 
 
-def test_jobs_that_were_dead_before_are_sent_on_when_the_policy_is_set() -> None:
-    async def test(world: World) -> None:
-        await world.engine.start()
-        for id in "abc":
-            await world.send("t", id)
-            await reject(world)
-        assert len(await jobs(world, "t", state=State.DEAD)) == 3
-        await route(world, "t", to="x")
-        assert [headers(job)["Dueline-Dead-Id"] for job in await jobs(world, "x")] == ["a", "b", "c"]
-        assert await jobs(world, "t") == []
-
-    run(test)
-
-
-def test_a_death_whose_process_died_is_found_by_another_one_within_a_round() -> None:
-    async def test(world: World) -> None:
-        other = Engine(world.store, timer=world.timer)
-        await other.start()
-        await settled()
-        await route(world, "t", to="x")  # `world.engine` never started: it sees the death and does nothing about it
-        await world.advance(ROUND_MS)
-        await world.send("t", "a")
+async def test_jobs_that_were_dead_before_are_sent_on_when_the_policy_is_set(world: World) -> None:
+    await world.engine.start()
+    for id in "abc":
+        await world.send("t", id)
         await reject(world)
-        assert await jobs(world, "x") == []
-        await world.advance(ROUND_MS)
-        assert len(await jobs(world, "x")) == 1
-        await other.stop()
-
-    run(test)
+    assert len(await jobs(world, "t", state=State.DEAD)) == 3
+    await route(world, "t", to="x")
+    assert [headers(job)["Dueline-Dead-Id"] for job in await jobs(world, "x")] == ["a", "b", "c"]
+    assert await jobs(world, "t") == []
 
 
-def test_a_process_finds_at_its_start_what_others_left() -> None:
-    async def test(world: World) -> None:
-        await route(world, "t", to="x")
-        await world.send("t", "a")
-        await reject(world)
-        assert await jobs(world, "x") == []
-        await world.engine.start()
-        await settled()
-        assert len(await jobs(world, "x")) == 1
+async def test_a_death_whose_process_died_is_found_by_another_one_within_a_round(world: World) -> None:
+    other = Engine(world.store, timer=world.timer)
+    await other.start()
+    await settled()
+    await route(world, "t", to="x")  # `world.engine` never started: it sees the death and does nothing about it
+    await world.advance(ROUND_MS)
+    await world.send("t", "a")
+    await reject(world)
+    assert await jobs(world, "x") == []
+    await world.advance(ROUND_MS)
+    assert len(await jobs(world, "x")) == 1
+    await other.stop()
 
-    run(test)
+
+async def test_a_process_finds_at_its_start_what_others_left(world: World) -> None:
+    await route(world, "t", to="x")
+    await world.send("t", "a")
+    await reject(world)
+    assert await jobs(world, "x") == []
+    await world.engine.start()
+    await settled()
+    assert len(await jobs(world, "x")) == 1
 
 
 class ForgetfulStore(ToldStore):
@@ -161,8 +143,8 @@ def run_forgetful(test: Any) -> None:
     run(test, store=ForgetfulStore)
 
 
-def test_a_crash_between_the_send_and_the_purge_doubles_nothing() -> None:
-    async def test(world: World) -> None:
+async def test_a_crash_between_the_send_and_the_purge_doubles_nothing() -> None:
+    async with running(store=ForgetfulStore) as world:
         store: Any = world.store
         await world.engine.start()
         await route(world, "t", to="x")
@@ -176,79 +158,65 @@ def test_a_crash_between_the_send_and_the_purge_doubles_nothing() -> None:
         assert await jobs(world, "t") == []
         assert [job.state for job in await jobs(world, "x")] == [State.DONE]
 
-    run_forgetful(test)
 
-
-def test_two_processes_that_see_the_same_death_send_it_on_once() -> None:
-    async def test(world: World) -> None:
-        other = Engine(world.store, timer=world.timer)
-        await route(world, "t", to="x")
-        for number in range(50):
-            await world.send("t", f"j{number}")
-            await reject(world)
-        await world.engine.start()
-        await other.start()
-        await settled()
-        await world.advance(1000)
-        assert len(await jobs(world, "x")) == 50
-        assert await jobs(world, "t") == []
-        await other.stop()
-
-    run(test)
-
-
-def test_each_death_of_a_revived_job_is_another_one() -> None:
-    async def test(world: World) -> None:
-        await world.send("t", "a")
+async def test_two_processes_that_see_the_same_death_send_it_on_once(world: World) -> None:
+    other = Engine(world.store, timer=world.timer)
+    await route(world, "t", to="x")
+    for number in range(50):
+        await world.send("t", f"j{number}")
         await reject(world)
-        await route(world, "t", to="x")
-        await world.engine.start()
-        await settled()
-        await world.send("t", "a")
-        await world.advance(1000)
-        await reject(world)
-        assert len({job.id for job in await jobs(world, "x")}) == 2
-
-    run(test)
+    await world.engine.start()
+    await other.start()
+    await settled()
+    await world.advance(1000)
+    assert len(await jobs(world, "x")) == 50
+    assert await jobs(world, "t") == []
+    await other.stop()
 
 
-def test_a_chain_tells_the_last_death_and_where_the_job_came_from() -> None:
-    async def test(world: World) -> None:
-        await world.engine.start()
-        await route(world, "t", to="x")
-        await route(world, "x", to="y")
-        await world.send("t", "a")
-        await reject(world)
-        second = await reject(world, "x", error="still not")
-        (sent,) = await jobs(world, "y")
-        assert headers(sent) == {
-            **died("x", second.id, "rejected", "still not", hops=2),
-            "Dueline-Dead-First-Topic": "t",
-            "Dueline-Dead-First-Id": "a",
-        }
-
-    run(test)
+async def test_each_death_of_a_revived_job_is_another_one(world: World) -> None:
+    await world.send("t", "a")
+    await reject(world)
+    await route(world, "t", to="x")
+    await world.engine.start()
+    await settled()
+    await world.send("t", "a")
+    await world.advance(1000)
+    await reject(world)
+    assert len({job.id for job in await jobs(world, "x")}) == 2
 
 
-def test_a_ring_ends_and_its_job_is_kept_dead() -> None:
-    async def test(world: World) -> None:
-        await world.engine.start()
-        await route(world, "t", to="x")
-        await route(world, "x", to="t")
-        await world.send("t", "a")
-        for hop in range(MAX_HOPS + 1):
-            await reject(world, "tx"[hop % 2])
-        await world.advance(3 * ROUND_MS)
-        left = await jobs(world, "t") + await jobs(world, "x")
-        assert [(job.topic, job.state, headers(job)["Dueline-Dead-Hops"]) for job in left] == [
-            ("x", State.DEAD, str(MAX_HOPS))
-        ]
-
-    run(test)
+async def test_a_chain_tells_the_last_death_and_where_the_job_came_from(world: World) -> None:
+    await world.engine.start()
+    await route(world, "t", to="x")
+    await route(world, "x", to="y")
+    await world.send("t", "a")
+    await reject(world)
+    second = await reject(world, "x", error="still not")
+    (sent,) = await jobs(world, "y")
+    assert headers(sent) == {
+        **died("x", second.id, "rejected", "still not", hops=2),
+        "Dueline-Dead-First-Topic": "t",
+        "Dueline-Dead-First-Id": "a",
+    }
 
 
-def test_what_the_other_topic_does_not_take_stays_and_holds_up_nothing() -> None:
-    async def test(world: World) -> None:
+async def test_a_ring_ends_and_its_job_is_kept_dead(world: World) -> None:
+    await world.engine.start()
+    await route(world, "t", to="x")
+    await route(world, "x", to="t")
+    await world.send("t", "a")
+    for hop in range(MAX_HOPS + 1):
+        await reject(world, "tx"[hop % 2])
+    await world.advance(3 * ROUND_MS)
+    left = await jobs(world, "t") + await jobs(world, "x")
+    assert [(job.topic, job.state, headers(job)["Dueline-Dead-Hops"]) for job in left] == [
+        ("x", State.DEAD, str(MAX_HOPS))
+    ]
+
+
+async def test_what_the_other_topic_does_not_take_stays_and_holds_up_nothing() -> None:
+    async with running(store=ForgetfulStore) as world:
         store: Any = world.store
         await world.engine.start()
         await world.engine.set_topic(NS, "x", TopicPatch(TopicPolicy(max_body_bytes=10)))
@@ -268,101 +236,81 @@ def test_what_the_other_topic_does_not_take_stays_and_holds_up_nothing() -> None
         await world.advance(2 * ROUND_MS)
         assert len(await jobs(world, "x")) == 21
 
-    run_forgetful(test)
+
+async def test_a_job_whose_body_is_broken_stays(world: World) -> None:
+    await world.engine.start()
+    await route(world, "t", to="x")
+    await world.send("t", "a")
+    await reject(world, dead=Reason.CORRUPT)
+    await world.advance(ROUND_MS)
+    assert (len(await jobs(world, "t")), await jobs(world, "x")) == (1, [])
 
 
-def test_a_job_whose_body_is_broken_stays() -> None:
-    async def test(world: World) -> None:
-        await world.engine.start()
-        await route(world, "t", to="x")
-        await world.send("t", "a")
-        await reject(world, dead=Reason.CORRUPT)
-        await world.advance(ROUND_MS)
-        assert (len(await jobs(world, "t")), await jobs(world, "x")) == (1, [])
-
-    run(test)
-
-
-def test_as_many_headers_as_a_job_may_have_leave_room_for_ours() -> None:
-    async def test(world: World) -> None:
-        await world.engine.start()
-        await route(world, "t", to="x")
-        own = {f"x-{number}": "y" * 240 for number in range(32)}
-        own |= {"dueline-dead-topic": "a lie", "x-0": "z"}
-        own.pop("x-31")
-        await world.engine.send(NS, "t", Send("a", b"1", BodyKind.JSON, headers=tuple(own.items())))
-        await reject(world, error="e" * 2000)
-        (sent,) = await jobs(world, "x")
-        del own["dueline-dead-topic"]
-        assert headers(sent) == {**own, **died("t", "a", "rejected", "e" * 400)}
-
-    run(test)
+async def test_as_many_headers_as_a_job_may_have_leave_room_for_ours(world: World) -> None:
+    await world.engine.start()
+    await route(world, "t", to="x")
+    own = {f"x-{number}": "y" * 240 for number in range(32)}
+    own |= {"dueline-dead-topic": "a lie", "x-0": "z"}
+    own.pop("x-31")
+    await world.engine.send(NS, "t", Send("a", b"1", BodyKind.JSON, headers=tuple(own.items())))
+    await reject(world, error="e" * 2000)
+    (sent,) = await jobs(world, "x")
+    del own["dueline-dead-topic"]
+    assert headers(sent) == {**own, **died("t", "a", "rejected", "e" * 400)}
 
 
-def test_a_group_travels_as_one_json_array() -> None:
-    async def test(world: World) -> None:
-        await world.engine.start()
-        await route(world, "t", to="x")
-        for body, kind in ((b'{"n": 1}', BodyKind.JSON), (b"two", BodyKind.TEXT)):
-            await world.engine.send(NS, "t", Send(None, body, kind, merge=MergeInto("k", quiet_ms=0)))
-        await world.advance(1)
-        await reject(world)
-        (sent,) = await jobs(world, "x")
-        assert (sent.body, sent.kind) == (b'[{"n": 1},"two"]', BodyKind.JSON)
-
-    run(test)
+async def test_a_group_travels_as_one_json_array(world: World) -> None:
+    await world.engine.start()
+    await route(world, "t", to="x")
+    for body, kind in ((b'{"n": 1}', BodyKind.JSON), (b"two", BodyKind.TEXT)):
+        await world.engine.send(NS, "t", Send(None, body, kind, merge=MergeInto("k", quiet_ms=0)))
+    await world.advance(1)
+    await reject(world)
+    (sent,) = await jobs(world, "x")
+    assert (sent.body, sent.kind) == (b'[{"n": 1},"two"]', BodyKind.JSON)
 
 
-def test_to_a_url_it_goes_as_a_job_that_carries_it() -> None:
-    async def test(world: World) -> None:
-        await world.engine.start()
-        await route(world, "t", url="https://example.com/dead")
-        await world.send("t", "a", headers=(("X-Trace", "7"),))
-        await reject(world)
-        (sent,) = await jobs(world, ON_DEAD_TOPIC)
-        assert headers(sent) == {
-            "X-Trace": "7",
-            **died("t", "a", "rejected", "no such order"),
-            "Dueline-Url": "https://example.com/dead",
-            "Dueline-Method": "POST",
-        }
-        assert sent.policy.retry == ON_DEAD_TARGET.retry
-        assert await world.engine.push_target(NS, ON_DEAD_TOPIC) == ON_DEAD_TARGET
-        assert await jobs(world, "t") == []
-
-    run(test)
+async def test_to_a_url_it_goes_as_a_job_that_carries_it(world: World) -> None:
+    await world.engine.start()
+    await route(world, "t", url="https://example.com/dead")
+    await world.send("t", "a", headers=(("X-Trace", "7"),))
+    await reject(world)
+    (sent,) = await jobs(world, ON_DEAD_TOPIC)
+    assert headers(sent) == {
+        "X-Trace": "7",
+        **died("t", "a", "rejected", "no such order"),
+        "Dueline-Url": "https://example.com/dead",
+        "Dueline-Method": "POST",
+    }
+    assert sent.policy.retry == ON_DEAD_TARGET.retry
+    assert await world.engine.push_target(NS, ON_DEAD_TOPIC) == ON_DEAD_TARGET
+    assert await jobs(world, "t") == []
 
 
-def test_the_carrying_topic_keeps_what_was_tuned() -> None:
-    async def test(world: World) -> None:
-        await world.engine.start()
-        tuned = replace(ON_DEAD_TARGET, concurrency=3)
-        await world.engine.set_push(NS, ON_DEAD_TOPIC, tuned)
-        await route(world, "t", url="https://example.com/dead")
-        await world.send("t", "a")
-        await reject(world)
-        assert await world.engine.push_target(NS, ON_DEAD_TOPIC) == tuned
-        assert len(await jobs(world, ON_DEAD_TOPIC)) == 1
-
-    run(test)
+async def test_the_carrying_topic_keeps_what_was_tuned(world: World) -> None:
+    await world.engine.start()
+    tuned = replace(ON_DEAD_TARGET, concurrency=3)
+    await world.engine.set_push(NS, ON_DEAD_TOPIC, tuned)
+    await route(world, "t", url="https://example.com/dead")
+    await world.send("t", "a")
+    await reject(world)
+    assert await world.engine.push_target(NS, ON_DEAD_TOPIC) == tuned
+    assert len(await jobs(world, ON_DEAD_TOPIC)) == 1
 
 
-def test_where_no_call_succeeds_the_url_does_not_follow_to_the_next_topic() -> None:
-    async def test(world: World) -> None:
-        await world.engine.start()
-        await route(world, "t", url="https://example.com/dead")
-        await route(world, ON_DEAD_TOPIC, to="y")
-        await world.send("t", "a")
-        await reject(world)
-        await reject(world, ON_DEAD_TOPIC)
-        (sent,) = await jobs(world, "y")
-        assert set(headers(sent)) & {"Dueline-Url", "Dueline-Method"} == set()
-
-    run(test)
+async def test_where_no_call_succeeds_the_url_does_not_follow_to_the_next_topic(world: World) -> None:
+    await world.engine.start()
+    await route(world, "t", url="https://example.com/dead")
+    await route(world, ON_DEAD_TOPIC, to="y")
+    await world.send("t", "a")
+    await reject(world)
+    await reject(world, ON_DEAD_TOPIC)
+    (sent,) = await jobs(world, "y")
+    assert set(headers(sent)) & {"Dueline-Url", "Dueline-Method"} == set()
 
 
-def test_an_idle_process_looks_at_few_topics_a_round() -> None:
-    async def test(world: World) -> None:
+async def test_an_idle_process_looks_at_few_topics_a_round() -> None:
+    async with running(store=ForgetfulStore) as world:
         store: Any = world.store
         await world.engine.start()
         for number in range(5 * LOOKS):
@@ -372,11 +320,9 @@ def test_an_idle_process_looks_at_few_topics_a_round() -> None:
         await world.advance(4 * ROUND_MS)
         assert 0 < store.lists <= 5 * LOOKS
 
-    run_forgetful(test)
 
-
-def test_a_store_that_is_down_is_asked_again_after_a_pause() -> None:
-    async def test(world: World) -> None:
+async def test_a_store_that_is_down_is_asked_again_after_a_pause() -> None:
+    async with running(store=ForgetfulStore) as world:
         store: Any = world.store
         await world.engine.start()
         await route(world, "t", to="x")
@@ -388,8 +334,6 @@ def test_a_store_that_is_down_is_asked_again_after_a_pause() -> None:
         assert store.lists == 1  # also when there is news
         await world.advance(10_000)
         assert (store.lost_purges, await jobs(world, "t")) == (0, [])
-
-    run_forgetful(test)
 
 
 @pytest.mark.parametrize(
@@ -404,34 +348,25 @@ def test_a_store_that_is_down_is_asked_again_after_a_pause() -> None:
         (TopicPolicy(on_dead=OnDead("x"), dead_retain_ms=ON_DEAD_KEEP_MS - 1), "dead_retain_ms"),
     ],
 )
-def test_what_cannot_work_is_refused(policy: TopicPolicy, field: str) -> None:
-    async def test(world: World) -> None:
-        with pytest.raises(InvalidField) as refused:
-            await world.engine.set_topic(NS, "t", TopicPatch(policy))
-        assert refused.value.field == field
-        assert await world.store.directory.topic(NS, "t") is None
-
-    run(test)
+async def test_what_cannot_work_is_refused(policy: TopicPolicy, field: str, world: World) -> None:
+    with pytest.raises(InvalidField) as refused:
+        await world.engine.set_topic(NS, "t", TopicPatch(policy))
+    assert refused.value.field == field
+    assert await world.store.directory.topic(NS, "t") is None
 
 
-def test_a_protocol_that_forgets_its_dead_at_once_does_not_forget_those_that_go_on() -> None:
-    async def test(world: World) -> None:
-        await route(world, "t", to="x")
-        await world.send("t", "a", dead_retain_ms=0)
-        await reject(world)
-        await world.advance(ON_DEAD_KEEP_MS - 1)
-        assert [job.id for job in await jobs(world, "t")] == ["a"]
-
-    run(test)
+async def test_a_protocol_that_forgets_its_dead_at_once_does_not_forget_those_that_go_on(world: World) -> None:
+    await route(world, "t", to="x")
+    await world.send("t", "a", dead_retain_ms=0)
+    await reject(world)
+    await world.advance(ON_DEAD_KEEP_MS - 1)
+    assert [job.id for job in await jobs(world, "t")] == ["a"]
 
 
-def test_a_deaf_timer_is_not_left_behind() -> None:
-    async def test(world: World) -> None:
-        timer: VirtualTimer = world.timer
-        await world.engine.start()
-        await settled()
-        await world.engine.stop()
-        await world.engine.stop()
-        assert timer.sleeping == []
-
-    run(test)
+async def test_a_deaf_timer_is_not_left_behind(world: World) -> None:
+    timer: VirtualTimer = world.timer
+    await world.engine.start()
+    await settled()
+    await world.engine.stop()
+    await world.engine.stop()
+    assert timer.sleeping == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from engine_kit import NS, World, run
+from engine_kit import NS, World
 from msgspec import UNSET
 
 from dueline.engine.commands import Send, TopicPatch
@@ -33,18 +33,21 @@ NO_TARGET = object()
     ],
 )
 @pytest.mark.parametrize("options", [{}, {"lease_ms": 5}], ids=["plain", "with options"])
-def test_the_first_that_is_set_counts_and_none_is_set(
-    job: Retry, topic: Retry | None, target: Retry | None, counts: Retry, attempts: int, options: dict[str, Any]
+async def test_the_first_that_is_set_counts_and_none_is_set(
+    job: Retry,
+    topic: Retry | None,
+    target: Retry | None,
+    counts: Retry,
+    attempts: int,
+    options: dict[str, Any],
+    world: World,
 ) -> None:
-    async def test(world: World) -> None:
-        await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(retry=topic)))
-        if target is not NO_TARGET:
-            await world.engine.set_push(NS, "mail", PushTarget(url="https://example.com", retry=target))
-        await world.engine.send(NS, "mail", Send("a", b"1", BodyKind.JSON, retry=job, **options))
-        policy = (await world.engine.get(NS, "mail", "a")).policy
-        assert (policy.retry, policy.max_attempts) == (counts, attempts)
-
-    run(test)
+    await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(retry=topic)))
+    if target is not NO_TARGET:
+        await world.engine.set_push(NS, "mail", PushTarget(url="https://example.com", retry=target))
+    await world.engine.send(NS, "mail", Send("a", b"1", BodyKind.JSON, retry=job, **options))
+    policy = (await world.engine.get(NS, "mail", "a")).policy
+    assert (policy.retry, policy.max_attempts) == (counts, attempts)
 
 
 @pytest.mark.parametrize("retry", [None, AT_ONCE, TOPIC, JOB])

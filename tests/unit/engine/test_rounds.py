@@ -63,10 +63,10 @@ def run(work: Work, test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(body())
 
 
-def test_a_round_says_when_the_next_one_is_and_a_wake_up_brings_it_forward() -> None:
+async def test_a_round_says_when_the_next_one_is_and_a_wake_up_brings_it_forward() -> None:
     work = Work([5.0, 7.0])
 
-    async def test() -> None:
+    async with running(work):
         work.rounds.start()
         await work.timer.advance(20_000)
         assert work.times_ms == [0, 5_000, 12_000]
@@ -75,13 +75,11 @@ def test_a_round_says_when_the_next_one_is_and_a_wake_up_brings_it_forward() -> 
         await settled()
         assert work.times_ms == [0, 5_000, 12_000, 20_000]
 
-    run(work, test)
 
-
-def test_a_wake_up_during_a_round_is_not_lost() -> None:
+async def test_a_wake_up_during_a_round_is_not_lost() -> None:
     work = Work()
 
-    async def test() -> None:
+    async with running(work):
         work.gate = asyncio.Event()
         work.rounds.start()
         await settled()
@@ -91,25 +89,21 @@ def test_a_wake_up_during_a_round_is_not_lost() -> None:
         await settled()
         assert work.times_ms == [0, 0]
 
-    run(work, test)
 
-
-def test_rounds_without_a_rest_leave_others_their_turn() -> None:
+async def test_rounds_without_a_rest_leave_others_their_turn() -> None:
     work = Work([0.0] * 1_000)
 
-    async def test() -> None:
+    async with running(work):
         work.rounds.start()
         for turn in range(5):
             assert len(work.times_ms) <= turn + 1
             await asyncio.sleep(0)
 
-    run(work, test)
 
-
-def test_after_a_failure_it_rests_longer_and_longer_woken_or_not_until_a_round_succeeds() -> None:
+async def test_after_a_failure_it_rests_longer_and_longer_woken_or_not_until_a_round_succeeds() -> None:
     work = Work([*[StoreDown() for _ in range(5)], 60.0, StoreDown()], back_off=(0.1, 0.5))
 
-    async def test() -> None:
+    async with running(work):
         work.rounds.start()
         for _ in range(200):
             await work.timer.advance(10)
@@ -117,28 +111,24 @@ def test_after_a_failure_it_rests_longer_and_longer_woken_or_not_until_a_round_s
         assert work.times_ms == [0, 100, 300, 700, 1_200, 1_700]
         await work.timer.advance(60_000)
         assert work.times_ms[6:] == [61_700, 61_800]
-
-    run(work, test)
     assert work.complaints == []
 
 
-def test_a_bug_is_told_and_the_work_goes_on() -> None:
+async def test_a_bug_is_told_and_the_work_goes_on() -> None:
     bug = ValueError("a bug")
     work = Work([bug])
 
-    async def test() -> None:
+    async with running(work):
         work.rounds.start()
         await work.timer.advance(1_000)
         assert work.times_ms == [0, 1_000]
-
-    run(work, test)
     assert work.complaints == [{"message": "the work failed", "exception": bug}]
 
 
-def test_after_a_round_that_took_long_no_wake_up_counts_for_some_times_as_long() -> None:
+async def test_after_a_round_that_took_long_no_wake_up_counts_for_some_times_as_long() -> None:
     work = Work([30.0], calm=10.0)
 
-    async def test() -> None:
+    async with running(work):
         work.gate = asyncio.Event()
         work.rounds.start()
         await work.timer.advance(2_000)
@@ -150,18 +140,16 @@ def test_after_a_round_that_took_long_no_wake_up_counts_for_some_times_as_long()
         await work.timer.advance(60_000)
         assert work.times_ms == [0, 22_000]
 
-    run(work, test)
-
 
 @pytest.mark.parametrize(
     ("says", "options"),
     [([], {}), ([StoreDown()], {}), ([], {"calm": 10.0})],
     ids=["resting", "backing off", "calm"],
 )
-def test_the_end_does_not_wait_for_a_rest(says: list[float | Exception], options: dict[str, Any]) -> None:
+async def test_the_end_does_not_wait_for_a_rest(says: list[float | Exception], options: dict[str, Any]) -> None:
     work = Work(says, **options)
 
-    async def test() -> None:
+    async with running(work):
         work.gate = asyncio.Event()
         work.rounds.start()
         await work.timer.advance(100)  # the round takes some time
@@ -171,13 +159,11 @@ def test_the_end_does_not_wait_for_a_rest(says: list[float | Exception], options
         await work.rounds.stop()
         assert work.times_ms == [0]
 
-    run(work, test)
 
-
-def test_the_end_waits_for_the_round_that_is_under_way_and_no_other_begins() -> None:
+async def test_the_end_waits_for_the_round_that_is_under_way_and_no_other_begins() -> None:
     work = Work([0.0])
 
-    async def test() -> None:
+    async with running(work):
         work.gate = asyncio.Event()
         work.rounds.start()
         await settled()
@@ -188,13 +174,11 @@ def test_the_end_waits_for_the_round_that_is_under_way_and_no_other_begins() -> 
         await ending
         assert work.times_ms == [0]
 
-    run(work, test)
 
-
-def test_stopping_before_the_start_or_twice_and_starting_twice_or_after_the_end_do_no_harm() -> None:
+async def test_stopping_before_the_start_or_twice_and_starting_twice_or_after_the_end_do_no_harm() -> None:
     work, never = Work(), Work()
 
-    async def test() -> None:
+    async with running(work):
         tasks = asyncio.all_tasks()
         await never.rounds.stop()
         never.rounds.start()
@@ -208,5 +192,3 @@ def test_stopping_before_the_start_or_twice_and_starting_twice_or_after_the_end_
         work.rounds.wake()
         await settled()
         assert (work.times_ms, never.times_ms) == ([0], [])
-
-    run(work, test)

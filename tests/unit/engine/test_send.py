@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from engine_kit import NS, ToldStore, World, run
+from engine_kit import NS, ToldStore, World
 
 from dueline.engine.commands import Send, Sent, TopicPatch
 from dueline.engine.errors import BodyTooLarge, DuelineError, IdExists, StoreDown, UnknownOutcome
@@ -64,55 +64,46 @@ def test_headers_come_back_as_they_were_given() -> None:
     assert (pack_headers(()), unpack_headers(b"")) == (b"", ())
 
 
-def test_a_send_answers_with_what_was_stored() -> None:
-    async def test(world: World) -> None:
-        sent = await world.engine.send(NS, "mail", a_send("a", delay_ms=500))
-        due_ms = world.clock.now_ms + 500
-        assert sent == Sent("a", "mail", "created", State.SCHEDULED, due_ms, sent.version)
-        made = await world.engine.send(NS, "mail", a_send(None))
-        assert (await world.engine.get(NS, "mail", made.id)).state is State.READY
-
-    run(test)
+async def test_a_send_answers_with_what_was_stored(world: World) -> None:
+    sent = await world.engine.send(NS, "mail", a_send("a", delay_ms=500))
+    due_ms = world.clock.now_ms + 500
+    assert sent == Sent("a", "mail", "created", State.SCHEDULED, due_ms, sent.version)
+    made = await world.engine.send(NS, "mail", a_send(None))
+    assert (await world.engine.get(NS, "mail", made.id)).state is State.READY
 
 
-def test_the_policy_is_the_jobs_then_the_topics_then_the_default() -> None:
-    async def test(world: World) -> None:
-        store = taking(world)
-        await world.engine.send(NS, "plain", a_send("1"))
-        topic = TopicPolicy(max_attempts=5, ttl_ms=9, retain_ms=7, retry=Ladder((1, 2)), on_conflict="keep")
-        await world.engine.set_topic(NS, "own", TopicPatch(topic))
-        await world.engine.send(NS, "own", a_send("2"))
-        job = {"max_attempts": None, "ttl_ms": None, "retain_ms": 1, "retry": AT_ONCE, "lease_ms": 4}
-        await world.engine.send(NS, "own", a_send("3", on_conflict=OnConflict.REPLACE, keep_body=True, **job))
-        await world.engine.send(NS, "own", a_send("4", retry=Ladder((1,) * 12)))
-        await world.engine.send(NS, "plain", a_send("5", retry=Ladder((1,) * 12)))
-        assert [(item.policy, item.ttl_ms, item.on_live, item.on_ended) for item in store.items] == [
-            (JobPolicy(), None, OnConflict.REJECT, OnConflict.REJECT),
-            (JobPolicy(max_attempts=3, retain_ms=7, retry=Ladder((1, 2))), 9, OnConflict.KEEP, OnConflict.KEEP),
-            (
-                JobPolicy(lease_ms=4, max_attempts=None, retain_ms=1, retry=AT_ONCE, keep_body=True),
-                None,
-                OnConflict.REPLACE,
-                OnConflict.REPLACE,
-            ),
-            (JobPolicy(max_attempts=5, retain_ms=7, retry=Ladder((1,) * 12)), 9, OnConflict.KEEP, OnConflict.KEEP),
-            (JobPolicy(max_attempts=13, retry=Ladder((1,) * 12)), None, OnConflict.REJECT, OnConflict.REJECT),
-        ]
-
-    run(test)
+async def test_the_policy_is_the_jobs_then_the_topics_then_the_default(world: World) -> None:
+    store = taking(world)
+    await world.engine.send(NS, "plain", a_send("1"))
+    topic = TopicPolicy(max_attempts=5, ttl_ms=9, retain_ms=7, retry=Ladder((1, 2)), on_conflict="keep")
+    await world.engine.set_topic(NS, "own", TopicPatch(topic))
+    await world.engine.send(NS, "own", a_send("2"))
+    job = {"max_attempts": None, "ttl_ms": None, "retain_ms": 1, "retry": AT_ONCE, "lease_ms": 4}
+    await world.engine.send(NS, "own", a_send("3", on_conflict=OnConflict.REPLACE, keep_body=True, **job))
+    await world.engine.send(NS, "own", a_send("4", retry=Ladder((1,) * 12)))
+    await world.engine.send(NS, "plain", a_send("5", retry=Ladder((1,) * 12)))
+    assert [(item.policy, item.ttl_ms, item.on_live, item.on_ended) for item in store.items] == [
+        (JobPolicy(), None, OnConflict.REJECT, OnConflict.REJECT),
+        (JobPolicy(max_attempts=3, retain_ms=7, retry=Ladder((1, 2))), 9, OnConflict.KEEP, OnConflict.KEEP),
+        (
+            JobPolicy(lease_ms=4, max_attempts=None, retain_ms=1, retry=AT_ONCE, keep_body=True),
+            None,
+            OnConflict.REPLACE,
+            OnConflict.REPLACE,
+        ),
+        (JobPolicy(max_attempts=5, retain_ms=7, retry=Ladder((1,) * 12)), 9, OnConflict.KEEP, OnConflict.KEEP),
+        (JobPolicy(max_attempts=13, retry=Ladder((1,) * 12)), None, OnConflict.REJECT, OnConflict.REJECT),
+    ]
 
 
-def test_equal_policies_are_the_same_object() -> None:
-    async def test(world: World) -> None:
-        store = taking(world)
-        for number in range(2):
-            await world.engine.send(NS, "mail", a_send(f"p{number}"))
-            await world.engine.send(NS, "mail", a_send(f"o{number}", max_attempts=3, retry=Backoff(10)))
-        plain, own, plain_again, own_again = (item.policy for item in store.items)
-        assert plain is plain_again
-        assert own is own_again
-
-    run(test)
+async def test_equal_policies_are_the_same_object(world: World) -> None:
+    store = taking(world)
+    for number in range(2):
+        await world.engine.send(NS, "mail", a_send(f"p{number}"))
+        await world.engine.send(NS, "mail", a_send(f"o{number}", max_attempts=3, retry=Backoff(10)))
+    plain, own, plain_again, own_again = (item.policy for item in store.items)
+    assert plain is plain_again
+    assert own is own_again
 
 
 OTHERS = [
@@ -134,179 +125,142 @@ OTHERS = [
 ]
 
 
-def test_every_part_of_a_request_is_in_its_fingerprint() -> None:
-    async def test(world: World) -> None:
-        store = taking(world)
-        for number, command in enumerate([a_send(), *OTHERS]):
-            await world.engine.send(NS, f"t{number}", command)
-        assert len({item.fingerprint for item in store.items}) == len(OTHERS) + 1
-        assert all(0 <= item.fingerprint < 1 << 64 for item in store.items)
-
-    run(test)
+async def test_every_part_of_a_request_is_in_its_fingerprint(world: World) -> None:
+    store = taking(world)
+    for number, command in enumerate([a_send(), *OTHERS]):
+        await world.engine.send(NS, f"t{number}", command)
+    assert len({item.fingerprint for item in store.items}) == len(OTHERS) + 1
+    assert all(0 <= item.fingerprint < 1 << 64 for item in store.items)
 
 
-def test_neither_the_id_nor_the_conflict_rule_is_in_the_fingerprint() -> None:
-    async def test(world: World) -> None:
-        store = taking(world)
-        for command in (a_send("a"), a_send("b"), a_send(None), a_send("c", on_conflict=OnConflict.KEEP)):
-            await world.engine.send(NS, "mail", command)
-        assert len({item.fingerprint for item in store.items}) == 1
-
-    run(test)
+async def test_neither_the_id_nor_the_conflict_rule_is_in_the_fingerprint(world: World) -> None:
+    store = taking(world)
+    for command in (a_send("a"), a_send("b"), a_send(None), a_send("c", on_conflict=OnConflict.KEEP)):
+        await world.engine.send(NS, "mail", command)
+    assert len({item.fingerprint for item in store.items}) == 1
 
 
-def test_spread_moves_the_time_but_not_the_fingerprint() -> None:
-    async def test(world: World) -> None:
-        store = taking(world)
-        await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(spread_ms=1_000)))
-        for number in range(50):
-            await world.engine.send(NS, "mail", a_send(f"d{number}", delay_ms=100))
-        assert len({item.fingerprint for item in store.items}) == 1
-        assert len({item.delay_ms for item in store.items}) > 5
-        assert all(100 <= item.delay_ms <= 1_100 for item in store.items)
-        await world.engine.send(NS, "mail", a_send("past", at_ms=1))
-        at_ms = store.items[-1].at_ms
-        assert at_ms is not None
-        assert 0 <= at_ms - world.clock.now_ms <= 1_000
-
-    run(test)
+async def test_spread_moves_the_time_but_not_the_fingerprint(world: World) -> None:
+    store = taking(world)
+    await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(spread_ms=1_000)))
+    for number in range(50):
+        await world.engine.send(NS, "mail", a_send(f"d{number}", delay_ms=100))
+    assert len({item.fingerprint for item in store.items}) == 1
+    assert len({item.delay_ms for item in store.items}) > 5
+    assert all(100 <= item.delay_ms <= 1_100 for item in store.items)
+    await world.engine.send(NS, "mail", a_send("past", at_ms=1))
+    at_ms = store.items[-1].at_ms
+    assert at_ms is not None
+    assert 0 <= at_ms - world.clock.now_ms <= 1_000
 
 
-def test_a_topic_may_lower_and_raise_the_limit_of_bodies() -> None:
-    async def test(world: World) -> None:
-        await world.engine.set_topic(NS, "small", TopicPatch(TopicPolicy(max_body_bytes=3)))
-        await world.engine.set_topic(NS, "large", TopicPatch(TopicPolicy(max_body_bytes=1 << 20)))
-        with pytest.raises(BodyTooLarge):
-            await world.engine.send(NS, "small", a_send(body=b"1234"))
-        await world.engine.send(NS, "large", a_send(body=b"x" * (1 << 20)))
-
-    run(test)
+async def test_a_topic_may_lower_and_raise_the_limit_of_bodies(world: World) -> None:
+    await world.engine.set_topic(NS, "small", TopicPatch(TopicPolicy(max_body_bytes=3)))
+    await world.engine.set_topic(NS, "large", TopicPatch(TopicPolicy(max_body_bytes=1 << 20)))
+    with pytest.raises(BodyTooLarge):
+        await world.engine.send(NS, "small", a_send(body=b"1234"))
+    await world.engine.send(NS, "large", a_send(body=b"x" * (1 << 20)))
 
 
-def test_many_sends_over_partitions_answer_in_order_each_for_itself() -> None:
-    async def test(world: World) -> None:
-        await world.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=4))
-        await world.send("namespace_ids", "job3")
-        commands = [a_send(f"job{number}", str(number).encode()) for number in range(900)]
-        results = await world.engine.send_many(NS, "namespace_ids", commands)
-        assert isinstance(results[3], IdExists)
-        assert [result.id for result in results if isinstance(result, Sent)] == [
-            f"job{number}" for number in range(900) if number != 3
-        ]
-        view = await world.engine.topic(NS, "namespace_ids")
-        assert (view.ready, view.partitions) == (900, 4)
-
-    run(test)
+async def test_many_sends_over_partitions_answer_in_order_each_for_itself(world: World) -> None:
+    await world.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=4))
+    await world.send("namespace_ids", "job3")
+    commands = [a_send(f"job{number}", str(number).encode()) for number in range(900)]
+    results = await world.engine.send_many(NS, "namespace_ids", commands)
+    assert isinstance(results[3], IdExists)
+    assert [result.id for result in results if isinstance(result, Sent)] == [
+        f"job{number}" for number in range(900) if number != 3
+    ]
+    view = await world.engine.topic(NS, "namespace_ids")
+    assert (view.ready, view.partitions) == (900, 4)
 
 
-def test_no_sends_are_no_work() -> None:
-    async def test(world: World) -> None:
-        assert await world.engine.send_many(NS, "mail", []) == []
-        assert await world.engine.topics(NS, "", 10) == ([], None)
-
-    run(test)
+async def test_no_sends_are_no_work(world: World) -> None:
+    assert await world.engine.send_many(NS, "mail", []) == []
+    assert await world.engine.topics(NS, "", 10) == ([], None)
 
 
-def test_a_stale_policy_is_read_again_before_anything_is_stored() -> None:
-    async def test(world: World) -> None:
-        await world.send("mail", "before")
-        setter = type(world.engine)(world.store, timer=world.timer)  # another process on the same store
-        await setter.set_topic(NS, "mail", TopicPatch(TopicPolicy(max_attempts=2)))
-        world.store.events = world.engine
-        assert await world.engine.send(NS, "mail", a_send("one"))
-        results = await world.engine.send_many(NS, "mail", [a_send("two"), a_send("three")])
-        assert all(isinstance(result, Sent) for result in results)
-        jobs = [await world.engine.get(NS, "mail", id) for id in ("before", "one", "two", "three")]
-        assert [job.policy.max_attempts for job in jobs] == [20, 2, 2, 2]
-
-    run(test)
+async def test_a_stale_policy_is_read_again_before_anything_is_stored(world: World) -> None:
+    await world.send("mail", "before")
+    setter = type(world.engine)(world.store, timer=world.timer)  # another process on the same store
+    await setter.set_topic(NS, "mail", TopicPatch(TopicPolicy(max_attempts=2)))
+    world.store.events = world.engine
+    assert await world.engine.send(NS, "mail", a_send("one"))
+    results = await world.engine.send_many(NS, "mail", [a_send("two"), a_send("three")])
+    assert all(isinstance(result, Sent) for result in results)
+    jobs = [await world.engine.get(NS, "mail", id) for id in ("before", "one", "two", "three")]
+    assert [job.policy.max_attempts for job in jobs] == [20, 2, 2, 2]
 
 
-def test_many_sends_with_a_stale_policy_are_all_stored() -> None:
-    async def test(world: World) -> None:
-        await world.send("mail", "before")
-        setter = type(world.engine)(world.store, timer=world.timer)
-        await setter.set_topic(NS, "mail", TopicPatch(TopicPolicy(max_attempts=2)))
-        world.store.events = world.engine
-        results = await world.engine.send_many(NS, "mail", [a_send("two"), a_send("before", b"other")])
-        assert [type(result) for result in results] == [Sent, IdExists]
-
-    run(test)
+async def test_many_sends_with_a_stale_policy_are_all_stored(world: World) -> None:
+    await world.send("mail", "before")
+    setter = type(world.engine)(world.store, timer=world.timer)
+    await setter.set_topic(NS, "mail", TopicPatch(TopicPolicy(max_attempts=2)))
+    world.store.events = world.engine
+    results = await world.engine.send_many(NS, "mail", [a_send("two"), a_send("before", b"other")])
+    assert [type(result) for result in results] == [Sent, IdExists]
 
 
-def test_a_partition_that_is_ahead_of_a_directory_which_lost_its_config_still_takes_sends() -> None:
-    async def test(world: World) -> None:
-        await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(max_attempts=2)))
-        fresh = type(world.engine)(world.store, timer=world.timer)
-        world.store.directory._topics.clear()
-        assert (await fresh.send(NS, "mail", a_send())).result == "created"
-
-    run(test)
+async def test_a_partition_that_is_ahead_of_a_directory_which_lost_its_config_still_takes_sends(world: World) -> None:
+    await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(max_attempts=2)))
+    fresh = type(world.engine)(world.store, timer=world.timer)
+    world.store.directory._topics.clear()
+    assert (await fresh.send(NS, "mail", a_send())).result == "created"
 
 
-def test_an_unknown_outcome_names_the_made_id_of_its_own_send() -> None:
-    async def test(world: World) -> None:
-        store = taking(world)
-        shared = UnknownOutcome()
-        store.errors = [shared, shared]
-        seen: list[str | None] = []
-        for _ in range(2):
-            with pytest.raises(UnknownOutcome) as unknown:
-                await world.engine.send(NS, "mail", a_send(None))
-            seen.append(unknown.value.id)
-        assert seen == [item.id for item in store.items]
-        assert shared.id is None
-
-    run(test)
+async def test_an_unknown_outcome_names_the_made_id_of_its_own_send(world: World) -> None:
+    store = taking(world)
+    shared = UnknownOutcome()
+    store.errors = [shared, shared]
+    seen: list[str | None] = []
+    for _ in range(2):
+        with pytest.raises(UnknownOutcome) as unknown:
+            await world.engine.send(NS, "mail", a_send(None))
+        seen.append(unknown.value.id)
+    assert seen == [item.id for item in store.items]
+    assert shared.id is None
 
 
-def test_a_failed_batch_is_the_answer_of_each_of_its_jobs() -> None:
-    async def test(world: World) -> None:
-        store = taking(world)
-        store.errors = [UnknownOutcome()]
-        results = await world.engine.send_many(NS, "mail", [a_send("a"), a_send("b")])
-        assert [(type(result), getattr(result, "id", None)) for result in results] == [
-            (UnknownOutcome, "a"),
-            (UnknownOutcome, "b"),
-        ]
-
-    run(test)
+async def test_a_failed_batch_is_the_answer_of_each_of_its_jobs(world: World) -> None:
+    store = taking(world)
+    store.errors = [UnknownOutcome()]
+    results = await world.engine.send_many(NS, "mail", [a_send("a"), a_send("b")])
+    assert [(type(result), getattr(result, "id", None)) for result in results] == [
+        (UnknownOutcome, "a"),
+        (UnknownOutcome, "b"),
+    ]
 
 
-def test_a_send_whose_topic_could_not_be_registered_was_certainly_not_done() -> None:
-    async def test(world: World) -> None:
-        async def lost(topics: object) -> None:
-            raise UnknownOutcome
+async def test_a_send_whose_topic_could_not_be_registered_was_certainly_not_done(world: World) -> None:
+    async def lost(topics: object) -> None:
+        raise UnknownOutcome
 
-        world.store.directory.register = lost  # type: ignore[method-assign]
-        with pytest.raises(DuelineError) as refused:
-            await world.engine.send(NS, "mail", a_send())
-        assert (type(refused.value), refused.value.done) == (StoreDown, False)
-
-    run(test)
+    world.store.directory.register = lost  # type: ignore[method-assign]
+    with pytest.raises(DuelineError) as refused:
+        await world.engine.send(NS, "mail", a_send())
+    assert (type(refused.value), refused.value.done) == (StoreDown, False)
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
-def test_a_policy_that_is_read_while_a_topic_is_registered_counts_for_the_job_on_its_way(many: bool) -> None:
+async def test_a_policy_that_is_read_while_a_topic_is_registered_counts_for_the_job_on_its_way(
+    many: bool, world: World
+) -> None:
     """The job was made by the old policy: the partition refuses its version, and it is made anew."""
 
-    async def test(world: World) -> None:
-        await world.send("t", "a")
-        topic = world.engine._topics.known(NS, "t")
-        assert topic is not None
-        listed = world.engine._registrar.listed
+    await world.send("t", "a")
+    topic = world.engine._topics.known(NS, "t")
+    assert topic is not None
+    listed = world.engine._registrar.listed
 
-        async def listed_meanwhile(topic: Topic) -> None:
-            world.engine._registrar.listed = listed  # type: ignore[method-assign]
-            await listed(topic)
-            await world.engine.set_topic(NS, "t", TopicPatch(TopicPolicy(max_attempts=3)))
+    async def listed_meanwhile(topic: Topic) -> None:
+        world.engine._registrar.listed = listed  # type: ignore[method-assign]
+        await listed(topic)
+        await world.engine.set_topic(NS, "t", TopicPatch(TopicPolicy(max_attempts=3)))
 
-        topic.registered_until_s = 0.0
-        world.engine._registrar.listed = listed_meanwhile  # type: ignore[method-assign]
-        if many:
-            await world.engine.send_many(NS, "t", [a_send("x")])
-        else:
-            await world.engine.send(NS, "t", a_send("x"))
-        assert (await world.engine.get(NS, "t", "x")).policy.max_attempts == 3
-
-    run(test)
+    topic.registered_until_s = 0.0
+    world.engine._registrar.listed = listed_meanwhile  # type: ignore[method-assign]
+    if many:
+        await world.engine.send_many(NS, "t", [a_send("x")])
+    else:
+        await world.engine.send(NS, "t", a_send("x"))
+    assert (await world.engine.get(NS, "t", "x")).policy.max_attempts == 3

@@ -6,7 +6,7 @@ import asyncio
 import random
 
 import pytest
-from engine_kit import NS, World, run, settled
+from engine_kit import NS, World, settled
 
 from dueline.engine.commands import TopicPatch
 from dueline.engine.job import LeasedJob
@@ -106,19 +106,18 @@ class Programme:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_every_waiter_is_served_as_soon_as_it_can_be_and_nothing_is_leased_to_nobody(seed: int) -> None:
-    async def test(world: World) -> None:
-        for name, partitions in zip(TOPICS, (1, 3, 1), strict=True):
-            await world.engine.set_topic(NS, name, TopicPatch(TopicPolicy(lease_ms=200), partitions=partitions))
-        programme = Programme(world, seed)
-        world.store.hesitate = programme.hesitate
-        for _ in range(200):
-            await programme.step()
-        for name in TOPICS:
-            await world.engine.resume(NS, name)
-        await world.advance(2_000)
-        views = [await world.engine.topic(NS, name) for name in TOPICS]
-        assert world.engine.waiters == 0
-        assert sum(view.scheduled + view.ready + view.leased for view in views) == programme.sent - programme.acked
-
-    run(test)
+async def test_every_waiter_is_served_as_soon_as_it_can_be_and_nothing_is_leased_to_nobody(
+    seed: int, world: World
+) -> None:
+    for name, partitions in zip(TOPICS, (1, 3, 1), strict=True):
+        await world.engine.set_topic(NS, name, TopicPatch(TopicPolicy(lease_ms=200), partitions=partitions))
+    programme = Programme(world, seed)
+    world.store.hesitate = programme.hesitate
+    for _ in range(200):
+        await programme.step()
+    for name in TOPICS:
+        await world.engine.resume(NS, name)
+    await world.advance(2_000)
+    views = [await world.engine.topic(NS, name) for name in TOPICS]
+    assert world.engine.waiters == 0
+    assert sum(view.scheduled + view.ready + view.leased for view in views) == programme.sent - programme.acked

@@ -16,119 +16,98 @@ from dueline.push.courier import Verdict
 from dueline.push.discovery import Instance
 from dueline.push.outgoing import CallFailed
 
-from .push_kit import HOUR, MINUTE, NS, PAYMENT, SECOND, URL, World, answer, run, settled
+from .push_kit import HOUR, MINUTE, NS, PAYMENT, SECOND, URL, World, answer, running, settled
 
 
-def test_a_job_is_called_in_at_its_time_and_done_on_success() -> None:
-    async def test(world: World) -> None:
-        await world.push_to()
-        await world.send("j", delay_ms=5_000)
-        await world.advance(4_999)
-        assert world.target.times == []
-        await world.advance(1)
-        assert world.target.times == [5_000]
-        assert await world.state("j") == "done"
-        start_ms = world.timer.start_ms
-        assert await world.log() == [Attempt("j", 1, start_ms + 5_000, 200, 3, ok=True)]
-        assert world.processes[0].told.calls == [("t", 200, None)]
-
-    run(test)
+async def test_a_job_is_called_in_at_its_time_and_done_on_success(world: World) -> None:
+    await world.push_to()
+    await world.send("j", delay_ms=5_000)
+    await world.advance(4_999)
+    assert world.target.times == []
+    await world.advance(1)
+    assert world.target.times == [5_000]
+    assert await world.state("j") == "done"
+    start_ms = world.timer.start_ms
+    assert await world.log() == [Attempt("j", 1, start_ms + 5_000, 200, 3, ok=True)]
+    assert world.processes[0].told.calls == [("t", 200, None)]
 
 
-def test_the_payment_ladder_is_kept_to_the_second_and_its_end_is_dead() -> None:
-    async def test(world: World) -> None:
-        await world.push_to(retry=PAYMENT, breaker=None)
-        world.target.default = answer(500, "down")
-        await world.send("order")
-        await world.advance(48 * HOUR)
-        waits = [later - earlier for earlier, later in zip(world.target.times, world.target.times[1:], strict=False)]
-        assert waits == list(PAYMENT.waits_ms)
-        job = await world.job("order")
-        assert (job.state.value, job.reason, job.attempts) == ("dead", Reason.EXHAUSTED, 8)
-        assert job.last_error == "answered 500"
-        assert [one.attempt for one in await world.log()] == [1, 2, 3, 4, 5, 6, 7, 8]
-        assert {one.excerpt for one in await world.log()} == {"down"}
-
-    run(test)
+async def test_the_payment_ladder_is_kept_to_the_second_and_its_end_is_dead(world: World) -> None:
+    await world.push_to(retry=PAYMENT, breaker=None)
+    world.target.default = answer(500, "down")
+    await world.send("order")
+    await world.advance(48 * HOUR)
+    waits = [later - earlier for earlier, later in zip(world.target.times, world.target.times[1:], strict=False)]
+    assert waits == list(PAYMENT.waits_ms)
+    job = await world.job("order")
+    assert (job.state.value, job.reason, job.attempts) == ("dead", Reason.EXHAUSTED, 8)
+    assert job.last_error == "answered 500"
+    assert [one.attempt for one in await world.log()] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert {one.excerpt for one in await world.log()} == {"down"}
 
 
-def test_a_target_that_comes_back_gets_the_job_at_the_next_rung() -> None:
-    async def test(world: World) -> None:
-        await world.push_to(retry=PAYMENT)
-        world.target.replies[None] = [CallFailed("connect", "cannot connect"), answer(503), answer(204)]
-        await world.send("order")
-        await world.advance(HOUR)
-        assert world.target.times == [0, 2 * MINUTE, 12 * MINUTE]
-        assert await world.state("order") == "done"
-
-    run(test)
+async def test_a_target_that_comes_back_gets_the_job_at_the_next_rung(world: World) -> None:
+    await world.push_to(retry=PAYMENT)
+    world.target.replies[None] = [CallFailed("connect", "cannot connect"), answer(503), answer(204)]
+    await world.send("order")
+    await world.advance(HOUR)
+    assert world.target.times == [0, 2 * MINUTE, 12 * MINUTE]
+    assert await world.state("order") == "done"
 
 
-def test_a_failed_call_is_kept_with_the_job_and_in_the_log() -> None:
-    async def test(world: World) -> None:
-        await world.push_to(retry=Ladder((MINUTE,)))
-        world.target.replies[None] = [CallFailed("refused", "https://target.test/hook: not public", 4)]
-        await world.send("j")
-        job = await world.job("j")
-        assert (job.state.value, job.attempts, job.last_error) == (
-            "scheduled",
-            1,
-            "https://target.test/hook: not public",
-        )
-        [entry] = await world.log("j")
-        assert (entry.status, entry.duration_ms, entry.ok, entry.error) == (0, 4, False, job.last_error)
-        assert world.processes[0].told.calls == [("t", 0, "refused")]
-
-    run(test)
+async def test_a_failed_call_is_kept_with_the_job_and_in_the_log(world: World) -> None:
+    await world.push_to(retry=Ladder((MINUTE,)))
+    world.target.replies[None] = [CallFailed("refused", "https://target.test/hook: not public", 4)]
+    await world.send("j")
+    job = await world.job("j")
+    assert (job.state.value, job.attempts, job.last_error) == (
+        "scheduled",
+        1,
+        "https://target.test/hook: not public",
+    )
+    [entry] = await world.log("j")
+    assert (entry.status, entry.duration_ms, entry.ok, entry.error) == (0, 4, False, job.last_error)
+    assert world.processes[0].told.calls == [("t", 0, "refused")]
 
 
 @pytest.mark.parametrize("reply", [answer(410), answer(500, dueline_abort="never"), answer(404, dueline_abort="")])
-def test_gone_or_an_abort_header_is_dead_at_once(reply: object) -> None:
-    async def test(world: World) -> None:
-        await world.push_to(retry=PAYMENT, breaker=Breaker(1, HOUR))
-        world.target.replies[None] = [reply]  # type: ignore[list-item]
-        await world.send("j")
-        job = await world.job("j")
-        assert (job.state.value, job.reason, job.attempts) == ("dead", Reason.REJECTED, 1)
-        await world.send("next")  # a target that says so works as it should: no breaker opens
-        assert await world.state("next") == "done"
-
-    run(test)
+async def test_gone_or_an_abort_header_is_dead_at_once(reply: object, world: World) -> None:
+    await world.push_to(retry=PAYMENT, breaker=Breaker(1, HOUR))
+    world.target.replies[None] = [reply]  # type: ignore[list-item]
+    await world.send("j")
+    job = await world.job("j")
+    assert (job.state.value, job.reason, job.attempts) == ("dead", Reason.REJECTED, 1)
+    await world.send("next")  # a target that says so works as it should: no breaker opens
+    assert await world.state("next") == "done"
 
 
-def test_retry_after_beats_the_rung_and_is_capped_at_a_day() -> None:
-    async def test(world: World) -> None:
-        await world.push_to(retry=PAYMENT)
-        date = "Wed, 15 Nov 2023 00:00:00 GMT"  # the virtual clock begins at 1700000000 = 14 Nov 2023 22:13:20
-        world.target.replies[None] = [
-            answer(503, retry_after="7"),
-            answer(429, retry_after=date),
-            answer(500, retry_after="999999999999"),
-            answer(503, retry_after="soon"),
-        ]
-        await world.send("j")
-        await world.advance(60 * HOUR)
-        at_date = 6_400 * SECOND
-        assert world.target.times == [0, 7_000, at_date, at_date + 24 * HOUR, at_date + 25 * HOUR]
-        assert await world.state("j") == "done"
-
-    run(test)
+async def test_retry_after_beats_the_rung_and_is_capped_at_a_day(world: World) -> None:
+    await world.push_to(retry=PAYMENT)
+    date = "Wed, 15 Nov 2023 00:00:00 GMT"  # the virtual clock begins at 1700000000 = 14 Nov 2023 22:13:20
+    world.target.replies[None] = [
+        answer(503, retry_after="7"),
+        answer(429, retry_after=date),
+        answer(500, retry_after="999999999999"),
+        answer(503, retry_after="soon"),
+    ]
+    await world.send("j")
+    await world.advance(60 * HOUR)
+    at_date = 6_400 * SECOND
+    assert world.target.times == [0, 7_000, at_date, at_date + 24 * HOUR, at_date + 25 * HOUR]
+    assert await world.state("j") == "done"
 
 
-def test_only_the_named_statuses_are_a_success() -> None:
-    async def test(world: World) -> None:
-        await world.push_to(success=(302, 500), retry=Ladder((SECOND, SECOND)))
-        world.target.replies[None] = [answer(200), answer(302)]
-        await world.send("j")
-        await world.advance(SECOND)
-        assert [one.ok for one in await world.log()] == [False, True]
-        assert await world.state("j") == "done"
-
-    run(test)
+async def test_only_the_named_statuses_are_a_success(world: World) -> None:
+    await world.push_to(success=(302, 500), retry=Ladder((SECOND, SECOND)))
+    world.target.replies[None] = [answer(200), answer(302)]
+    await world.send("j")
+    await world.advance(SECOND)
+    assert [one.ok for one in await world.log()] == [False, True]
+    assert await world.state("j") == "done"
 
 
-def test_no_more_calls_at_once_than_the_target_may_have_over_all_processes() -> None:
-    async def test(world: World) -> None:
+async def test_no_more_calls_at_once_than_the_target_may_have_over_all_processes() -> None:
+    async with running(processes=3) as world:
         await world.push_to(concurrency=3)
         gates = [asyncio.Event() for _ in range(10)]
         world.target.replies[None] = list(gates)
@@ -141,11 +120,9 @@ def test_no_more_calls_at_once_than_the_target_may_have_over_all_processes() -> 
         assert (len(world.target.calls), world.target.most) == (10, 3)
         assert {await world.state(f"j{number}") for number in range(10)} == {"done"}
 
-    run(test, processes=3)
 
-
-def test_no_more_calls_a_second_than_the_rate_allows_over_all_processes() -> None:
-    async def test(world: World) -> None:
+async def test_no_more_calls_a_second_than_the_rate_allows_over_all_processes() -> None:
+    async with running(processes=2) as world:
         await world.push_to(rate_per_s=2.0)
         for number in range(7):
             await world.send(f"j{number}")
@@ -154,29 +131,24 @@ def test_no_more_calls_a_second_than_the_rate_allows_over_all_processes() -> Non
         for first in range(5):
             assert world.target.times[first + 2] - world.target.times[first] >= 1_000
 
-    run(test, processes=2)
+
+async def test_a_paused_target_is_not_called_and_nothing_is_leased_for_it(world: World) -> None:
+    await world.push_to(paused=True)
+    await world.send("j")
+    await world.advance(HOUR)
+    assert (world.target.times, await world.state("j"), (await world.job("j")).deliveries) == ([], "ready", 0)
+    await world.engine.resume_push(NS, "t")
+    await settled()
+    assert await world.state("j") == "done"
+    await world.engine.pause_push(NS, "t")
+    await settled()
+    await world.send("k")
+    assert await world.state("k") == "ready"
+    assert world.processes[0].told.pauses == [True, False, True]
 
 
-def test_a_paused_target_is_not_called_and_nothing_is_leased_for_it() -> None:
-    async def test(world: World) -> None:
-        await world.push_to(paused=True)
-        await world.send("j")
-        await world.advance(HOUR)
-        assert (world.target.times, await world.state("j"), (await world.job("j")).deliveries) == ([], "ready", 0)
-        await world.engine.resume_push(NS, "t")
-        await settled()
-        assert await world.state("j") == "done"
-        await world.engine.pause_push(NS, "t")
-        await settled()
-        await world.send("k")
-        assert await world.state("k") == "ready"
-        assert world.processes[0].told.pauses == [True, False, True]
-
-    run(test)
-
-
-def test_a_target_that_another_process_pauses_is_called_no_more_at_once() -> None:
-    async def test(world: World) -> None:
+async def test_a_target_that_another_process_pauses_is_called_no_more_at_once() -> None:
+    async with running(processes=2) as world:
         await world.push_to()
         await world.processes[1].engine.pause_push(NS, "t")
         await settled()
@@ -184,143 +156,122 @@ def test_a_target_that_another_process_pauses_is_called_no_more_at_once() -> Non
         await world.advance(HOUR)
         assert (world.target.times, await world.state("j")) == ([], "ready")
 
-    run(test, processes=2)
+
+async def test_a_paused_topic_is_not_pushed(world: World) -> None:
+    await world.push_to()
+    await world.engine.pause(NS, "t", None)
+    await world.send("j")
+    await world.advance(HOUR)
+    assert await world.state("j") == "ready"
+    await world.engine.resume(NS, "t")
+    await settled()
+    assert await world.state("j") == "done"
 
 
-def test_a_paused_topic_is_not_pushed() -> None:
-    async def test(world: World) -> None:
-        await world.push_to()
-        await world.engine.pause(NS, "t", None)
-        await world.send("j")
-        await world.advance(HOUR)
-        assert await world.state("j") == "ready"
-        await world.engine.resume(NS, "t")
-        await settled()
-        assert await world.state("j") == "done"
-
-    run(test)
-
-
-def test_a_call_that_takes_longer_than_its_lease_keeps_the_job() -> None:
-    async def test(world: World) -> None:
-        await world.push_to(timeout_ms=10_000)  # the lease is 15 s
-        gate = asyncio.Event()
-        world.target.replies[None] = [gate]
-        await world.send("j")
-        await world.advance(10 * MINUTE)
-        assert (await world.job("j")).state.value == "leased"
-        gate.set()
-        await settled()
-        job = await world.job("j")
-        assert (job.state.value, job.deliveries, len(world.target.calls)) == ("done", 1, 1)
-
-    run(test)
+async def test_a_call_that_takes_longer_than_its_lease_keeps_the_job(world: World) -> None:
+    await world.push_to(timeout_ms=10_000)  # the lease is 15 s
+    gate = asyncio.Event()
+    world.target.replies[None] = [gate]
+    await world.send("j")
+    await world.advance(10 * MINUTE)
+    assert (await world.job("j")).state.value == "leased"
+    gate.set()
+    await settled()
+    job = await world.job("j")
+    assert (job.state.value, job.deliveries, len(world.target.calls)) == ("done", 1, 1)
 
 
-def test_the_outcome_of_a_lost_lease_is_dropped() -> None:
-    async def test(world: World) -> None:
-        await world.push_to(timeout_ms=10_000)
-        gate = asyncio.Event()
-        world.target.replies[None] = [gate]
-        await world.send("j")
-        await world.engine.cancel(NS, "t", ["j"], forget=True)
-        await world.engine.pause_push(NS, "t")
-        await world.send("j")  # the same id again, another job
-        gate.set()
-        await world.advance(MINUTE)
-        job = await world.job("j")
-        assert (job.state.value, job.deliveries) == ("ready", 0)
-
-    run(test)
+async def test_the_outcome_of_a_lost_lease_is_dropped(world: World) -> None:
+    await world.push_to(timeout_ms=10_000)
+    gate = asyncio.Event()
+    world.target.replies[None] = [gate]
+    await world.send("j")
+    await world.engine.cancel(NS, "t", ["j"], forget=True)
+    await world.engine.pause_push(NS, "t")
+    await world.send("j")  # the same id again, another job
+    gate.set()
+    await world.advance(MINUTE)
+    job = await world.job("j")
+    assert (job.state.value, job.deliveries) == ("ready", 0)
 
 
 @pytest.mark.parametrize("error", [StoreDown, UnknownOutcome])
-def test_an_ack_that_the_store_did_not_take_is_said_again_and_the_target_is_called_once(error: type[Exception]) -> None:
-    async def test(world: World) -> None:
-        await world.push_to(timeout_ms=10_000)
-        real, down = world.store.ack, True
+async def test_an_ack_that_the_store_did_not_take_is_said_again_and_the_target_is_called_once(
+    error: type[Exception], world: World
+) -> None:
+    await world.push_to(timeout_ms=10_000)
+    real, down = world.store.ack, True
 
-        async def ack(partition: object, items: object) -> object:
-            if down:
-                raise error
-            return await real(partition, items)  # type: ignore[arg-type]
+    async def ack(partition: object, items: object) -> object:
+        if down:
+            raise error
+        return await real(partition, items)  # type: ignore[arg-type]
 
-        world.store.ack = ack  # type: ignore[method-assign, assignment]
-        await world.send("j")
-        await world.advance(5 * MINUTE)
-        assert await world.state("j") == "leased"
-        down = False
-        await world.advance(10 * SECOND)
-        assert (await world.state("j"), len(world.target.calls)) == ("done", 1)
-
-    run(test)
-
-
-def test_a_store_that_is_away_is_asked_ever_less_often_and_pushing_goes_on_when_it_is_back() -> None:
-    async def test(world: World) -> None:
-        real, asked = world.store.pull, 0
-
-        async def pull(partition: Partition, pull: object) -> object:
-            nonlocal asked
-            asked += partition.topic == "t"
-            raise StoreDown
-
-        world.store.pull = pull  # type: ignore[method-assign, assignment]
-        await world.push_to()
-        await world.send("j")
-        await world.advance(MINUTE)
-        assert 1 < asked < 60
-        world.store.pull = real  # type: ignore[method-assign]
-        await world.advance(10 * SECOND)
-        assert await world.state("j") == "done"
-
-    run(test)
+    world.store.ack = ack  # type: ignore[method-assign, assignment]
+    await world.send("j")
+    await world.advance(5 * MINUTE)
+    assert await world.state("j") == "leased"
+    down = False
+    await world.advance(10 * SECOND)
+    assert (await world.state("j"), len(world.target.calls)) == ("done", 1)
 
 
-def test_the_breaker_opens_lets_one_through_and_closes() -> None:
-    async def test(world: World) -> None:
-        await world.push_to(breaker=Breaker(3, 10_000), retry=Ladder((SECOND,) * 20), concurrency=1)
-        world.target.default = answer(500)
-        for number in range(5):
-            await world.send(f"j{number}")
-        assert len(world.target.times) == 3  # the third failure in a row opened it
-        await world.advance(9_999)
-        assert len(world.target.times) == 3
-        await world.advance(1)
-        assert world.target.times[3:] == [10_000]  # one probe; it failed: closed for as long again
-        await world.advance(9_999)
-        assert len(world.target.times) == 4
-        world.target.default = answer(200)
-        await world.advance(1)
-        assert {await world.state(f"j{number}") for number in range(5)} == {"done"}
-        assert (await world.store.pushes.state(NS, "t")).failures == 0
+async def test_a_store_that_is_away_is_asked_ever_less_often_and_pushing_goes_on_when_it_is_back(world: World) -> None:
+    real, asked = world.store.pull, 0
 
-    run(test)
+    async def pull(partition: Partition, pull: object) -> object:
+        nonlocal asked
+        asked += partition.topic == "t"
+        raise StoreDown
+
+    world.store.pull = pull  # type: ignore[method-assign, assignment]
+    await world.push_to()
+    await world.send("j")
+    await world.advance(MINUTE)
+    assert 1 < asked < 60
+    world.store.pull = real  # type: ignore[method-assign]
+    await world.advance(10 * SECOND)
+    assert await world.state("j") == "done"
 
 
-def test_half_open_only_one_call_is_made_however_many_places_there_are() -> None:
-    async def test(world: World) -> None:
-        await world.push_to(breaker=Breaker(2, 10_000), retry=Ladder((SECOND,) * 20), concurrency=8)
-        world.target.default = answer(500)
-        for number in range(8):
-            await world.send(f"j{number}")
-        failed = len(world.target.times)
-        gate = asyncio.Event()
-        world.target.replies[None] = [gate]
-        await world.advance(10_000)
-        assert len(world.target.times) == failed + 1
-        await world.advance(20_000)
-        assert len(world.target.times) == failed + 1
-        world.target.default = answer(200)
-        gate.set()
-        await world.advance(1)
-        assert {await world.state(f"j{number}") for number in range(8)} == {"done"}
-
-    run(test)
+async def test_the_breaker_opens_lets_one_through_and_closes(world: World) -> None:
+    await world.push_to(breaker=Breaker(3, 10_000), retry=Ladder((SECOND,) * 20), concurrency=1)
+    world.target.default = answer(500)
+    for number in range(5):
+        await world.send(f"j{number}")
+    assert len(world.target.times) == 3  # the third failure in a row opened it
+    await world.advance(9_999)
+    assert len(world.target.times) == 3
+    await world.advance(1)
+    assert world.target.times[3:] == [10_000]  # one probe; it failed: closed for as long again
+    await world.advance(9_999)
+    assert len(world.target.times) == 4
+    world.target.default = answer(200)
+    await world.advance(1)
+    assert {await world.state(f"j{number}") for number in range(5)} == {"done"}
+    assert (await world.store.pushes.state(NS, "t")).failures == 0
 
 
-def test_one_process_s_failures_and_another_s_open_the_breaker_together() -> None:
-    async def test(world: World) -> None:
+async def test_half_open_only_one_call_is_made_however_many_places_there_are(world: World) -> None:
+    await world.push_to(breaker=Breaker(2, 10_000), retry=Ladder((SECOND,) * 20), concurrency=8)
+    world.target.default = answer(500)
+    for number in range(8):
+        await world.send(f"j{number}")
+    failed = len(world.target.times)
+    gate = asyncio.Event()
+    world.target.replies[None] = [gate]
+    await world.advance(10_000)
+    assert len(world.target.times) == failed + 1
+    await world.advance(20_000)
+    assert len(world.target.times) == failed + 1
+    world.target.default = answer(200)
+    gate.set()
+    await world.advance(1)
+    assert {await world.state(f"j{number}") for number in range(8)} == {"done"}
+
+
+async def test_one_process_s_failures_and_another_s_open_the_breaker_together() -> None:
+    async with running(processes=2) as world:
         await world.push_to(breaker=Breaker(4, HOUR), retry=Ladder((10 * SECOND,) * 20))
         world.target.default = answer(500)
         for number in range(4):
@@ -330,35 +281,30 @@ def test_one_process_s_failures_and_another_s_open_the_breaker_together() -> Non
         await world.advance(HOUR - 1)
         assert len(world.target.times) == made
 
-    run(test, processes=2)
+
+async def test_a_target_that_is_down_or_hangs_leaves_the_others_on_time(world: World) -> None:
+    await world.push_to("broken", url="https://broken.test/", concurrency=2)
+    await world.push_to("hanging", url="https://hanging.test/", concurrency=2)
+    await world.push_to("fine", url="https://fine.test/")
+    gate = asyncio.Event()
+    world.target.replies["https://broken.test/"] = [CallFailed("timeout", "no answer")] * 50
+    world.target.replies["https://hanging.test/"] = [gate] * 5
+    for number in range(5):
+        await world.send(f"b{number}", "broken")
+        await world.send(f"h{number}", "hanging")
+    for number in range(20):
+        await world.send(f"f{number}", "fine", delay_ms=number * 100)
+    await world.advance(MINUTE)
+    fine = [at for at, call in world.target.calls if call.url == "https://fine.test/"]
+    assert fine == [number * 100 for number in range(20)]
+    gate.set()
+    await settled()
 
 
-def test_a_target_that_is_down_or_hangs_leaves_the_others_on_time() -> None:
-    async def test(world: World) -> None:
-        await world.push_to("broken", url="https://broken.test/", concurrency=2)
-        await world.push_to("hanging", url="https://hanging.test/", concurrency=2)
-        await world.push_to("fine", url="https://fine.test/")
-        gate = asyncio.Event()
-        world.target.replies["https://broken.test/"] = [CallFailed("timeout", "no answer")] * 50
-        world.target.replies["https://hanging.test/"] = [gate] * 5
-        for number in range(5):
-            await world.send(f"b{number}", "broken")
-            await world.send(f"h{number}", "hanging")
-        for number in range(20):
-            await world.send(f"f{number}", "fine", delay_ms=number * 100)
-        await world.advance(MINUTE)
-        fine = [at for at, call in world.target.calls if call.url == "https://fine.test/"]
-        assert fine == [number * 100 for number in range(20)]
-        gate.set()
-        await settled()
-
-    run(test)
-
-
-def test_the_next_instance_is_called_when_one_fails_in_the_same_attempt() -> None:
+async def test_the_next_instance_is_called_when_one_fails_in_the_same_attempt() -> None:
     table = {"billing": (Instance("http://one"), Instance("http://two"), Instance("http://three"))}
 
-    async def test(world: World) -> None:
+    async with running(table=table) as world:
         await world.push_to(service="billing")
         world.target.replies["http://one"] = [CallFailed("connect", "cannot connect")]
         await world.send("j")
@@ -367,67 +313,56 @@ def test_the_next_instance_is_called_when_one_fails_in_the_same_attempt() -> Non
         assert (job.state.value, job.attempts) == ("done", 1)
         assert [(one.attempt, one.ok) for one in await world.log()] == [(1, False), (1, True)]
 
-    run(test, table=table)
+
+async def test_stopping_lets_calls_end_and_gives_the_rest_back_without_costing_an_attempt(world: World) -> None:
+    await world.push_to(concurrency=3)
+    quick, slow = asyncio.Event(), asyncio.Event()
+    world.target.replies[None] = [quick, slow, slow]
+    for number in range(5):
+        await world.send(f"j{number}")
+    ending = asyncio.create_task(world.manager.stop(5.0))
+    await settled()
+    quick.set()
+    await world.advance(4_999)
+    assert not ending.done()
+    await world.advance(1)
+    assert ending.done()
+    jobs = [await world.job(f"j{number}") for number in range(5)]
+    assert [(job.state.value, job.attempts) for job in jobs] == [
+        ("done", 1),
+        ("ready", 0),
+        ("ready", 0),
+        ("ready", 0),
+        ("ready", 0),
+    ]
+    assert len(world.target.calls) == 3
 
 
-def test_stopping_lets_calls_end_and_gives_the_rest_back_without_costing_an_attempt() -> None:
-    async def test(world: World) -> None:
-        await world.push_to(concurrency=3)
-        quick, slow = asyncio.Event(), asyncio.Event()
-        world.target.replies[None] = [quick, slow, slow]
-        for number in range(5):
-            await world.send(f"j{number}")
-        ending = asyncio.create_task(world.manager.stop(5.0))
-        await settled()
-        quick.set()
-        await world.advance(4_999)
-        assert not ending.done()
-        await world.advance(1)
-        assert ending.done()
-        jobs = [await world.job(f"j{number}") for number in range(5)]
-        assert [(job.state.value, job.attempts) for job in jobs] == [
-            ("done", 1),
-            ("ready", 0),
-            ("ready", 0),
-            ("ready", 0),
-            ("ready", 0),
-        ]
-        assert len(world.target.calls) == 3
-
-    run(test)
+async def test_stop_is_safe_before_start_and_twice(world: World) -> None:
+    await world.push_to()
+    other = world.process()
+    await other.stop()
+    await other.stop()
+    await world.manager.stop(0)
 
 
-def test_stop_is_safe_before_start_and_twice() -> None:
-    async def test(world: World) -> None:
-        await world.push_to()
-        other = world.process()
-        await other.stop()
-        await other.stop()
-        await world.manager.stop(0)
-
-    run(test)
-
-
-def test_a_removed_target_lets_its_calls_end_and_makes_no_new_ones() -> None:
-    async def test(world: World) -> None:
-        await world.push_to(concurrency=1)
-        gate = asyncio.Event()
-        world.target.replies[None] = [gate]
-        await world.send("j")
-        await world.send("k")
-        await world.engine.remove_push(NS, "t")
-        await settled()
-        assert world.manager.topics == []
-        gate.set()
-        await settled()
-        assert (await world.state("j"), await world.state("k")) == ("done", "ready")
-        assert world.processes[0].told.ended == ["t"]
-
-    run(test)
+async def test_a_removed_target_lets_its_calls_end_and_makes_no_new_ones(world: World) -> None:
+    await world.push_to(concurrency=1)
+    gate = asyncio.Event()
+    world.target.replies[None] = [gate]
+    await world.send("j")
+    await world.send("k")
+    await world.engine.remove_push(NS, "t")
+    await settled()
+    assert world.manager.topics == []
+    gate.set()
+    await settled()
+    assert (await world.state("j"), await world.state("k")) == ("done", "ready")
+    assert world.processes[0].told.ended == ["t"]
 
 
-def test_the_target_of_a_deleted_topic_is_called_by_no_process_any_more() -> None:
-    async def test(world: World) -> None:
+async def test_the_target_of_a_deleted_topic_is_called_by_no_process_any_more() -> None:
+    async with running(processes=2) as world:
         await world.push_to()
         assert [process.manager.topics for process in world.processes] == [[(NS, "t")]] * 2
         await world.engine.delete_topic(NS, "t")
@@ -442,43 +377,35 @@ def test_the_target_of_a_deleted_topic_is_called_by_no_process_any_more() -> Non
             "done",
         )
 
-    run(test, processes=2)
+
+async def test_another_address_is_called_from_the_next_job_on_and_has_a_fresh_breaker(world: World) -> None:
+    await world.push_to(breaker=Breaker(1, HOUR), retry=Ladder((SECOND,) * 5))
+    world.target.replies[URL] = [answer(500)]
+    await world.send("j")
+    await world.advance(MINUTE)
+    assert len(world.target.calls) == 1
+    await world.push_to(url="https://other.test/", breaker=Breaker(1, HOUR))
+    await world.advance(SECOND)
+    assert [call.url for _, call in world.target.calls] == [URL, "https://other.test/"]
+    assert await world.state("j") == "done"
 
 
-def test_another_address_is_called_from_the_next_job_on_and_has_a_fresh_breaker() -> None:
-    async def test(world: World) -> None:
-        await world.push_to(breaker=Breaker(1, HOUR), retry=Ladder((SECOND,) * 5))
-        world.target.replies[URL] = [answer(500)]
-        await world.send("j")
-        await world.advance(MINUTE)
-        assert len(world.target.calls) == 1
-        await world.push_to(url="https://other.test/", breaker=Breaker(1, HOUR))
-        await world.advance(SECOND)
-        assert [call.url for _, call in world.target.calls] == [URL, "https://other.test/"]
-        assert await world.state("j") == "done"
-
-    run(test)
-
-
-def test_a_new_process_finds_the_targets_that_are_there() -> None:
-    async def test(world: World) -> None:
-        await world.push_to("one")
-        await world.push_to("two")
-        await world.manager.stop(0)
-        await world.send("j", "two")
-        assert await world.state("j", "two") == "ready"
-        other = world.process()
-        other.manager.start()
-        await settled()
-        assert sorted(other.manager.topics) == [(NS, "one"), (NS, "two")]
-        assert await world.state("j", "two") == "done"
-        await other.stop()
-
-    run(test)
+async def test_a_new_process_finds_the_targets_that_are_there(world: World) -> None:
+    await world.push_to("one")
+    await world.push_to("two")
+    await world.manager.stop(0)
+    await world.send("j", "two")
+    assert await world.state("j", "two") == "ready"
+    other = world.process()
+    other.manager.start()
+    await settled()
+    assert sorted(other.manager.topics) == [(NS, "one"), (NS, "two")]
+    assert await world.state("j", "two") == "done"
+    await other.stop()
 
 
-def test_a_target_that_another_process_sets_changes_and_removes_is_heard_of_at_once() -> None:
-    async def test(world: World) -> None:
+async def test_a_target_that_another_process_sets_changes_and_removes_is_heard_of_at_once() -> None:
+    async with running(processes=2) as world:
         await world.processes[1].manager.stop(0)  # it makes no calls itself
         other = world.processes[1].engine
         for target in (PushTarget(url=URL), PushTarget(url="https://other.test/")):
@@ -490,11 +417,9 @@ def test_a_target_that_another_process_sets_changes_and_removes_is_heard_of_at_o
         await settled()
         assert world.manager.topics == []
 
-    run(test, processes=2)
 
-
-def test_a_target_whose_announcement_was_lost_is_found_within_30_seconds() -> None:
-    async def test(world: World) -> None:
+async def test_a_target_whose_announcement_was_lost_is_found_within_30_seconds() -> None:
+    async with running(processes=2) as world:
         await world.advance(MINUTE)
         await world.processes[1].manager.stop(0)
         world.events.deaf.add(world.engine)
@@ -507,113 +432,93 @@ def test_a_target_whose_announcement_was_lost_is_found_within_30_seconds() -> No
         await world.advance(30 * SECOND)
         assert world.manager.topics == []
 
-    run(test, processes=2)
+
+async def test_an_idle_topic_sleeps(world: World) -> None:
+    await world.push_to()
+    real, calls = world.store.pull, 0
+
+    async def pull(partition: Partition, pull: object) -> object:
+        nonlocal calls
+        calls += 1
+        return await real(partition, pull)  # type: ignore[arg-type]
+
+    world.store.pull = pull  # type: ignore[method-assign, assignment]
+    await world.advance(HOUR)
+    assert calls <= 13  # the parked pull is renewed every five minutes
 
 
-def test_an_idle_topic_sleeps() -> None:
-    async def test(world: World) -> None:
-        await world.push_to()
-        real, calls = world.store.pull, 0
-
-        async def pull(partition: Partition, pull: object) -> object:
-            nonlocal calls
-            calls += 1
-            return await real(partition, pull)  # type: ignore[arg-type]
-
-        world.store.pull = pull  # type: ignore[method-assign, assignment]
-        await world.advance(HOUR)
-        assert calls <= 13  # the parked pull is renewed every five minutes
-
-    run(test)
-
-
-def test_a_body_of_each_kind_is_what_was_sent() -> None:
-    async def test(world: World) -> None:
-        await world.push_to()
-        await world.send("json", body=b'{"a": 1}')
-        await world.send("text", body="größe".encode(), kind=BodyKind.TEXT)
-        await world.send("bytes", body=b"\x00\xff", kind=BodyKind.BYTES)
-        found = {
-            dict(call.headers)["Dueline-Job-Id"]: (call.body, dict(call.headers)["Content-Type"])
-            for _, call in world.target.calls
-        }
-        assert found == {
-            "json": (b'{"a": 1}', "application/json"),
-            "text": ("größe".encode(), "text/plain; charset=utf-8"),
-            "bytes": (b"\x00\xff", "application/octet-stream"),
-        }
-
-    run(test)
+async def test_a_body_of_each_kind_is_what_was_sent(world: World) -> None:
+    await world.push_to()
+    await world.send("json", body=b'{"a": 1}')
+    await world.send("text", body="größe".encode(), kind=BodyKind.TEXT)
+    await world.send("bytes", body=b"\x00\xff", kind=BodyKind.BYTES)
+    found = {
+        dict(call.headers)["Dueline-Job-Id"]: (call.body, dict(call.headers)["Content-Type"])
+        for _, call in world.target.calls
+    }
+    assert found == {
+        "json": (b'{"a": 1}', "application/json"),
+        "text": ("größe".encode(), "text/plain; charset=utf-8"),
+        "bytes": (b"\x00\xff", "application/octet-stream"),
+    }
 
 
-def test_a_breaker_that_cannot_be_read_is_asked_for_ever_less_often() -> None:
-    async def test(world: World) -> None:
-        real, asked = world.store.pushes.state, 0
+async def test_a_breaker_that_cannot_be_read_is_asked_for_ever_less_often(world: World) -> None:
+    real, asked = world.store.pushes.state, 0
 
-        async def state(namespace: str, topic: str) -> TargetState:
-            nonlocal asked
-            asked += 1
-            raise StoreDown
+    async def state(namespace: str, topic: str) -> TargetState:
+        nonlocal asked
+        asked += 1
+        raise StoreDown
 
-        world.store.pushes.state = state
-        await world.push_to()
-        await world.send("j")
-        await world.advance(MINUTE)
-        assert 1 < asked < 25
-        world.store.pushes.state = real
-        await world.advance(10 * SECOND)
-        assert await world.state("j") == "done"
-
-    run(test)
+    world.store.pushes.state = state
+    await world.push_to()
+    await world.send("j")
+    await world.advance(MINUTE)
+    assert 1 < asked < 25
+    world.store.pushes.state = real
+    await world.advance(10 * SECOND)
+    assert await world.state("j") == "done"
 
 
-def test_a_courier_with_a_bug_costs_its_job_a_rung_and_is_told_of() -> None:
-    async def test(world: World) -> None:
-        await world.push_to(retry=Ladder((SECOND,)))
-        courier: Any = world.manager._means.couriers["http"]  # pyright: ignore[reportPrivateUsage]
-        real = courier.judge
+async def test_a_courier_with_a_bug_costs_its_job_a_rung_and_is_told_of(world: World) -> None:
+    await world.push_to(retry=Ladder((SECOND,)))
+    courier: Any = world.manager._means.couriers["http"]  # pyright: ignore[reportPrivateUsage]
+    real = courier.judge
 
-        def judge(*_: object) -> Verdict:
-            raise ZeroDivisionError
+    def judge(*_: object) -> Verdict:
+        raise ZeroDivisionError
 
-        courier.judge = judge
-        await world.send("j")
-        job = await world.job("j")
-        assert (job.state.value, job.last_error) == ("scheduled", "internal: ZeroDivisionError")
-        courier.judge = real
-        await world.advance(SECOND)
-        assert await world.state("j") == "done"
-        [complaint] = world.complaints
-        assert isinstance(complaint["exception"], ZeroDivisionError)
-        world.complaints.clear()
-
-    run(test)
+    courier.judge = judge
+    await world.send("j")
+    job = await world.job("j")
+    assert (job.state.value, job.last_error) == ("scheduled", "internal: ZeroDivisionError")
+    courier.judge = real
+    await world.advance(SECOND)
+    assert await world.state("j") == "done"
+    [complaint] = world.complaints
+    assert isinstance(complaint["exception"], ZeroDivisionError)
+    world.complaints.clear()
 
 
-def test_a_target_whose_courier_this_server_does_not_have_is_left_to_others() -> None:
-    async def test(world: World) -> None:
-        await world.push_to(courier="pigeon")
-        await world.send("j")
-        await world.advance(HOUR)
-        assert (world.manager.topics, await world.state("j")) == ([], "ready")
-
-    run(test)
+async def test_a_target_whose_courier_this_server_does_not_have_is_left_to_others(world: World) -> None:
+    await world.push_to(courier="pigeon")
+    await world.send("j")
+    await world.advance(HOUR)
+    assert (world.manager.topics, await world.state("j")) == ([], "ready")
 
 
-def test_reports_that_the_store_did_not_take_are_told_when_it_is_back() -> None:
-    async def test(world: World) -> None:
-        await world.push_to()
-        real = world.store.pushes.report
+async def test_reports_that_the_store_did_not_take_are_told_when_it_is_back(world: World) -> None:
+    await world.push_to()
+    real = world.store.pushes.report
 
-        async def report(*_: object) -> TargetState:
-            raise StoreDown
+    async def report(*_: object) -> TargetState:
+        raise StoreDown
 
-        world.store.pushes.report = report
-        await world.send("a")
-        await world.send("b")
-        assert (await world.log(), await world.state("b")) == ([], "done")
-        world.store.pushes.report = real
-        await world.advance(SECOND)
-        assert [one.id for one in await world.log()] == ["a", "b"]
-
-    run(test)
+    world.store.pushes.report = report
+    await world.send("a")
+    await world.send("b")
+    assert (await world.log(), await world.state("b")) == ([], "done")
+    world.store.pushes.report = real
+    await world.advance(SECOND)
+    assert [one.id for one in await world.log()] == ["a", "b"]

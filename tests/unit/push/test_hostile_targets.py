@@ -72,32 +72,26 @@ def test_those_names_are_refused_by_their_addresses_too(url: str, addresses: lis
 
 
 @pytest.mark.parametrize(("url", "reason"), FORMS)
-def test_a_url_of_a_form_that_is_not_called_is_refused_with_the_reason(url: str, reason: str) -> None:
+async def test_a_url_of_a_form_that_is_not_called_is_refused_with_the_reason(url: str, reason: str) -> None:
     for egress in (Egress(), unguarded()):
         with pytest.raises(EgressRefused) as refused:
             egress.check_url(url, "on_dead.url")
         assert (refused.value.message, refused.value.field) == (reason, "on_dead.url")
 
-    async def call() -> tuple[str, list[tuple[str, int]]]:
-        recorder = Recorder()
-        async with calling(unguarded(), make_socket=recorder) as outgoing:
-            return (await failing(outgoing, Call("POST", url))).kind, recorder.sockets
-
-    assert asyncio.run(call()) == ("refused", [])
+    recorder = Recorder()
+    async with calling(unguarded(), make_socket=recorder) as outgoing:
+        assert ((await failing(outgoing, Call("POST", url))).kind, recorder.sockets) == ("refused", [])
 
 
 @pytest.mark.parametrize("url", BROKEN)
-def test_what_is_no_url_is_a_bad_field_and_never_looked_up(url: str) -> None:
+async def test_what_is_no_url_is_a_bad_field_and_never_looked_up(url: str) -> None:
     with pytest.raises(InvalidField) as refused:
         unguarded().check_url(url, "url")
     assert refused.value.field == "url"
 
-    async def call() -> tuple[str, list[tuple[str, int]], list[str]]:
-        recorder, names = Recorder(), Table()
-        async with calling(unguarded(), names, make_socket=recorder) as outgoing:
-            return (await failing(outgoing, Call("POST", url))).kind, recorder.sockets, names.asked
-
-    assert asyncio.run(call()) == ("refused", [], [])
+    recorder, names = Recorder(), Table()
+    async with calling(unguarded(), names, make_socket=recorder) as outgoing:
+        assert ((await failing(outgoing, Call("POST", url))).kind, recorder.sockets, names.asked) == ("refused", [], [])
 
 
 def redirected(location: str, egress: Egress) -> tuple[str, list[str], list[str]]:
@@ -134,42 +128,36 @@ def test_the_redirects_of_the_table_are_really_followed_without_the_guard() -> N
     assert redirected("http://link.example/", unguarded()) == ("connect", ["169.254.169.254"], ["link.example"])
 
 
-def test_a_redirect_back_to_the_server_itself_by_its_address_is_refused() -> None:
+async def test_a_redirect_back_to_the_server_itself_by_its_address_is_refused() -> None:
     """The name is open, its address is not: the very same server."""
 
-    async def run() -> tuple[str, int]:
-        calls = 0
+    calls = 0
 
-        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            nonlocal calls
-            await reader.readuntil(b"\r\n\r\n")
-            calls += 1
-            writer.write(b"HTTP/1.1 308 X\r\nLocation: http://127.0.0.1:%d/\r\nContent-Length: 0\r\n\r\n" % port)
-            await writer.drain()
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal calls
+        await reader.readuntil(b"\r\n\r\n")
+        calls += 1
+        writer.write(b"HTTP/1.1 308 X\r\nLocation: http://127.0.0.1:%d/\r\nContent-Length: 0\r\n\r\n" % port)
+        await writer.drain()
 
-        async with (
-            serving(talk) as port,
-            calling(Egress(["start.example"]), Table({"start.example": ["127.0.0.1"]}), follow_redirects=3) as outgoing,
-        ):
-            failed = await failing(outgoing, Call("POST", f"http://start.example:{port}/"))
-        return failed.kind, calls
-
-    assert asyncio.run(run()) == ("refused", 1)
+    async with (
+        serving(talk) as port,
+        calling(Egress(["start.example"]), Table({"start.example": ["127.0.0.1"]}), follow_redirects=3) as outgoing,
+    ):
+        failed = await failing(outgoing, Call("POST", f"http://start.example:{port}/"))
+    assert (failed.kind, calls) == ("refused", 1)
 
 
-def test_an_answer_that_changes_between_check_and_connect_gains_nothing() -> None:
-    async def run() -> tuple[list[str], str, list[tuple[str, int]]]:
-        recorder = Recorder()
-        names = Table({"rebind.example": [[PUBLIC], ["127.0.0.1"]]})
-        egress = Egress()
-        egress.check_url("http://rebind.example/")
-        checked = [str(address) for address in await names.addresses("rebind.example")]  # somebody checks: public
-        egress.check_address(checked[0], 80, "rebind.example")
-        async with calling(egress, names, make_socket=recorder) as outgoing:
-            failed = await failing(outgoing, Call("POST", "http://rebind.example/"))
-        return checked, failed.kind, recorder.sockets
-
-    assert asyncio.run(run()) == ([PUBLIC], "refused", [])
+async def test_an_answer_that_changes_between_check_and_connect_gains_nothing() -> None:
+    recorder = Recorder()
+    names = Table({"rebind.example": [[PUBLIC], ["127.0.0.1"]]})
+    egress = Egress()
+    egress.check_url("http://rebind.example/")
+    checked = [str(address) for address in await names.addresses("rebind.example")]  # somebody checks: public
+    egress.check_address(checked[0], 80, "rebind.example")
+    async with calling(egress, names, make_socket=recorder) as outgoing:
+        failed = await failing(outgoing, Call("POST", "http://rebind.example/"))
+    assert (checked, failed.kind, recorder.sockets) == ([PUBLIC], "refused", [])
 
 
 def test_of_several_addresses_only_those_that_may_be_called_are_tried() -> None:
@@ -181,29 +169,23 @@ def test_an_answer_that_is_no_numeric_address_is_never_handed_to_the_system() ->
     assert asyncio.run(attempt("http://odd.example/", ["localhost"], unguarded()))[:2] == ("refused", [])
 
 
-def test_a_refused_name_does_not_tell_its_address() -> None:
-    async def run() -> str:
-        async with calling(Egress(), Table({"intranet.example": ["10.11.12.13"]})) as outgoing:
-            return (await failing(outgoing, Call("POST", "http://intranet.example"))).message
-
-    message = asyncio.run(run())
+async def test_a_refused_name_does_not_tell_its_address() -> None:
+    async with calling(Egress(), Table({"intranet.example": ["10.11.12.13"]})) as outgoing:
+        message = (await failing(outgoing, Call("POST", "http://intranet.example"))).message
     assert message == "http://intranet.example: intranet.example may not be called there: it is a private address"
 
 
-def test_spellings_of_loopback_reach_a_real_server_when_it_is_allowed() -> None:
+async def test_spellings_of_loopback_reach_a_real_server_when_it_is_allowed() -> None:
     """That the guard is what refuses: all of these are loopback for real."""
     loopback = [url for url, meant in LITERALS if meant == "127.0.0.1" and urlsplit(url).scheme == "http"]
 
-    async def run() -> set[int]:
-        statuses: set[int] = set()
-        async with (
-            serving(saying(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")) as port,
-            calling(Egress(["127.0.0.0/8"])) as outgoing,
-        ):
-            for url in loopback:
-                if not url.endswith(":6379/"):
-                    statuses.add((await outgoing.call(Call("POST", f"{url[:-1]}:{port}/"))).status)
-        return statuses
-
     assert len(loopback) >= 20
-    assert asyncio.run(run()) == {204}
+    statuses: set[int] = set()
+    async with (
+        serving(saying(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")) as port,
+        calling(Egress(["127.0.0.0/8"])) as outgoing,
+    ):
+        for url in loopback:
+            if not url.endswith(":6379/"):
+                statuses.add((await outgoing.call(Call("POST", f"{url[:-1]}:{port}/"))).status)
+    assert statuses == {204}

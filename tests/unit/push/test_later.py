@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 
@@ -17,31 +16,25 @@ from .egress_kit import saying, serving
 OK = b"HTTP/1.1 204 No Content\r\n\r\n"
 
 
-def test_the_first_call_waits_until_the_client_is_there() -> None:
-    async def run() -> int:
-        async with serving(saying(OK)) as port:
-            later = LazyOutgoing(Egress(["127.0.0.0/8"]), user_agent="x")
-            later.soon()
-            answer = await later.call(Call("POST", f"http://127.0.0.1:{port}/"))
-            await later.stop()
-            return answer.status
-
-    assert asyncio.run(run()) == 204
-
-
-def test_it_can_be_stopped_at_any_time_and_calls_nobody_then() -> None:
-    async def run() -> str:
-        never = LazyOutgoing(Egress())
-        await never.stop()
-        later = LazyOutgoing(Egress(["127.0.0.0/8"]))
+async def test_the_first_call_waits_until_the_client_is_there() -> None:
+    async with serving(saying(OK)) as port:
+        later = LazyOutgoing(Egress(["127.0.0.0/8"]), user_agent="x")
         later.soon()
+        answer = await later.call(Call("POST", f"http://127.0.0.1:{port}/"))
         await later.stop()
-        await later.stop()
-        with pytest.raises(CallFailed) as failed:
-            await later.call(Call("POST", "http://127.0.0.1:1/"))
-        return failed.value.message
+        assert answer.status == 204
 
-    assert asyncio.run(run()) == STOPPING
+
+async def test_it_can_be_stopped_at_any_time_and_calls_nobody_then() -> None:
+    never = LazyOutgoing(Egress())
+    await never.stop()
+    later = LazyOutgoing(Egress(["127.0.0.0/8"]))
+    later.soon()
+    await later.stop()
+    await later.stop()
+    with pytest.raises(CallFailed) as failed:
+        await later.call(Call("POST", "http://127.0.0.1:1/"))
+    assert failed.value.message == STOPPING
 
 
 def test_a_server_loads_no_http_client_before_it_serves() -> None:

@@ -21,7 +21,7 @@ from dueline.push.egress import Egress
 from dueline.push.outgoing import AddressInfo, plain_socket
 
 from .egress_kit import Table, calling, failing, serving
-from .push_kit import MINUTE, SECOND, World, answer, run
+from .push_kit import MINUTE, SECOND, World, answer, running
 
 LOOPBACK = Egress(["127.0.0.0/8"])
 WORK_MS = 75 * SECOND
@@ -61,8 +61,8 @@ async def states(world: World, *ids: str) -> list[str]:
 
 
 @pytest.mark.parametrize("processes", [1, 3])
-def test_a_spring_worker_that_takes_75_seconds_works_once_and_is_acknowledged(processes: int) -> None:
-    async def main(world: World) -> None:
+async def test_a_spring_worker_that_takes_75_seconds_works_once_and_is_acknowledged(processes: int) -> None:
+    async with running(processes=processes) as world:
         begun = give_spring_workers(world)
         await add(world, "slow", "next")
         for _ in range(7 * 60):
@@ -70,33 +70,31 @@ def test_a_spring_worker_that_takes_75_seconds_works_once_and_is_acknowledged(pr
         assert begun == ["http://one:1/hf/delay_queue/work"] * 2
         assert await states(world, "slow", "next") == ["done", "done"]
 
-    run(main, processes=processes)
+
+async def test_it_is_called_again_when_the_connection_broke(world: World) -> None:
+    give_spring_workers(world)
+    begun: list[str] = []
+
+    async def call(call: Call) -> Answer:
+        begun.append(call.url)
+        if len(begun) == 1:
+            raise CallFailed("protocol", "the connection ended before the answer did")
+        return answer()
+
+    world.target.call = call  # pyright: ignore[reportAttributeAccessIssue]
+    await add(world, "one")
+    await world.advance(SECOND)
+    assert begun == ["http://one:1/hf/delay_queue/work", "http://two:2/hf/delay_queue/work"]
+    assert await states(world, "one") == ["done"]
 
 
-def test_it_is_called_again_when_the_connection_broke() -> None:
-    async def main(world: World) -> None:
-        give_spring_workers(world)
-        begun: list[str] = []
-
-        async def call(call: Call) -> Answer:
-            begun.append(call.url)
-            if len(begun) == 1:
-                raise CallFailed("protocol", "the connection ended before the answer did")
-            return answer()
-
-        world.target.call = call  # pyright: ignore[reportAttributeAccessIssue]
-        await add(world, "one")
-        await world.advance(SECOND)
-        assert begun == ["http://one:1/hf/delay_queue/work", "http://two:2/hf/delay_queue/work"]
-        assert await states(world, "one") == ["done"]
-
-    run(main)
-
-
-def test_it_is_called_again_by_another_server_when_the_calling_one_died() -> None:
+async def test_it_is_called_again_by_another_server_when_the_calling_one_died() -> None:
     """To the others a server that died is one that extends its leases no more."""
 
-    async def main(world: World) -> None:
+    async def gone(*_: Any) -> Any:
+        raise StoreDown
+
+    async with running(processes=2) as world:
         begun = give_spring_workers(world)
         await add(world, "one")
         await world.advance(20 * SECOND)
@@ -108,13 +106,8 @@ def test_it_is_called_again_by_another_server_when_the_calling_one_died() -> Non
         await world.advance(WORK_MS)
         assert await states(world, "one") == ["done"]
 
-    async def gone(*_: Any) -> Any:
-        raise StoreDown
 
-    run(main, processes=2)
-
-
-def test_an_answer_is_waited_for_as_long_as_the_connection_lives() -> None:
+async def test_an_answer_is_waited_for_as_long_as_the_connection_lives() -> None:
     """Longer than it may take to connect, which is what is bounded."""
     connected, answers = asyncio.Event(), asyncio.Event()
 
@@ -125,45 +118,36 @@ def test_an_answer_is_waited_for_as_long_as_the_connection_lives() -> None:
         writer.write(OK)
         await writer.drain()
 
-    async def main() -> Answer:
-        async with serving(talk) as port, calling(LOOPBACK, reach_s=0.05) as outgoing:
-            url = f"http://127.0.0.1:{port}/"
-            calls = [asyncio.create_task(outgoing.call(Call("POST", url, timeout_ms=None))) for _ in range(2)]
-            await connected.wait()
-            done, _ = await asyncio.wait(calls, timeout=0.3)
-            assert not done
-            answers.set()
-            first, _ = await asyncio.gather(*calls)
-            return first
-
-    assert asyncio.run(main()).excerpt == "accepted"
+    async with serving(talk) as port, calling(LOOPBACK, reach_s=0.05) as outgoing:
+        url = f"http://127.0.0.1:{port}/"
+        calls = [asyncio.create_task(outgoing.call(Call("POST", url, timeout_ms=None))) for _ in range(2)]
+        await connected.wait()
+        done, _ = await asyncio.wait(calls, timeout=0.3)
+        assert not done
+        answers.set()
+        first, _ = await asyncio.gather(*calls)
+        assert first.excerpt == "accepted"
 
 
-def test_a_call_that_reaches_nobody_ends_although_it_has_no_time_limit() -> None:
+async def test_a_call_that_reaches_nobody_ends_although_it_has_no_time_limit() -> None:
     class Hangs(Table):
         async def addresses(self, host: str) -> Any:
             await asyncio.Event().wait()
 
-    async def main() -> CallFailed:
-        async with calling(Egress(), Hangs(), reach_s=0.05) as outgoing:
-            return await failing(outgoing, Call("POST", "http://hangs.test/", timeout_ms=None))
-
-    assert asyncio.run(main()).kind == "connect"
+    async with calling(Egress(), Hangs(), reach_s=0.05) as outgoing:
+        assert (await failing(outgoing, Call("POST", "http://hangs.test/", timeout_ms=None))).kind == "connect"
 
 
-def test_a_broken_connection_ends_the_call() -> None:
+async def test_a_broken_connection_ends_the_call() -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.transport.abort()
 
-    async def main() -> CallFailed:
-        async with serving(talk) as port, calling(LOOPBACK) as outgoing:
-            return await failing(outgoing, Call("POST", f"http://127.0.0.1:{port}/", timeout_ms=None))
-
-    assert asyncio.run(main()).kind == "protocol"
+    async with serving(talk) as port, calling(LOOPBACK) as outgoing:
+        assert (await failing(outgoing, Call("POST", f"http://127.0.0.1:{port}/", timeout_ms=None))).kind == "protocol"
 
 
-def test_a_host_that_vanishes_is_noticed_by_probes_of_the_connection() -> None:
+async def test_a_host_that_vanishes_is_noticed_by_probes_of_the_connection() -> None:
     made: list[socket.socket] = []
 
     def make(info: AddressInfo) -> socket.socket:
@@ -181,8 +165,5 @@ def test_a_host_that_vanishes_is_noticed_by_probes_of_the_connection() -> None:
         writer.write(OK)
         await writer.drain()
 
-    async def main() -> Answer:
-        async with serving(talk) as port, calling(LOOPBACK, make_socket=make) as outgoing:
-            return await outgoing.call(Call("POST", f"http://127.0.0.1:{port}/", timeout_ms=None))
-
-    assert asyncio.run(main()).status == 200
+    async with serving(talk) as port, calling(LOOPBACK, make_socket=make) as outgoing:
+        assert (await outgoing.call(Call("POST", f"http://127.0.0.1:{port}/", timeout_ms=None))).status == 200

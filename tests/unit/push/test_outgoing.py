@@ -98,52 +98,43 @@ def test_a_call_goes_out_as_it_was_written_and_its_answer_comes_back(run: Run[An
     }
 
 
-def test_a_call_without_a_body_has_none_and_one_of_four_mebibytes_arrives_whole(run: Run[Any]) -> None:
-    async def both() -> list[int]:
-        sizes: list[int] = []
+async def test_a_call_without_a_body_has_none_and_one_of_four_mebibytes_arrives_whole() -> None:
+    sizes: list[int] = []
 
-        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            while True:
-                sizes.append(len((await request_of(reader))[2]))
-                writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            sizes.append(len((await request_of(reader))[2]))
+            writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
 
-        async with serving(talk) as port, calling(LOOPBACK) as outgoing:
-            for body in (b"", b"x" * (4 << 20)):
-                await outgoing.call(Call("POST", f"http://127.0.0.1:{port}/", body=body))
-        return sizes
-
-    assert run(both()) == [0, 4 << 20]
+    async with serving(talk) as port, calling(LOOPBACK) as outgoing:
+        for body in (b"", b"x" * (4 << 20)):
+            await outgoing.call(Call("POST", f"http://127.0.0.1:{port}/", body=body))
+    assert sizes == [0, 4 << 20]
 
 
-def test_calls_to_one_host_share_a_connection_and_calls_to_another_name_do_not(run: Run[Any]) -> None:
-    async def three() -> list[int]:
-        names = Table({"one.example": ["127.0.0.1"], "two.example": ["127.0.0.1"]})
-        async with serving(echo) as port, calling(LOOPBACK, names) as outgoing:
-            answers = [await outgoing.call(Call("POST", f"http://{n}.example:{port}/")) for n in ("one", "one", "two")]
-        return [json.loads(answer.excerpt)[3] for answer in answers]
-
-    first, second, third = run(three())
+async def test_calls_to_one_host_share_a_connection_and_calls_to_another_name_do_not() -> None:
+    names = Table({"one.example": ["127.0.0.1"], "two.example": ["127.0.0.1"]})
+    async with serving(echo) as port, calling(LOOPBACK, names) as outgoing:
+        answers = [await outgoing.call(Call("POST", f"http://{n}.example:{port}/")) for n in ("one", "one", "two")]
+    first, second, third = [json.loads(answer.excerpt)[3] for answer in answers]
     assert first == second != third
 
 
-def test_a_name_is_looked_up_once_for_calls_that_follow_each_other(run: Run[Any]) -> None:
-    async def twice() -> list[str]:
-        names = Table({"one.example": ["127.0.0.1"]})
-        async with (
-            serving(saying(b"HTTP/1.1 204 X\r\nConnection: close\r\n\r\n")) as port,
-            calling(LOOPBACK, names) as outgoing,
-        ):
-            for _ in range(2):
-                await outgoing.call(Call("POST", f"http://one.example:{port}/"))
-        return names.asked
-
-    assert run(twice()) == ["one.example"]
+async def test_a_name_is_looked_up_once_for_calls_that_follow_each_other() -> None:
+    names = Table({"one.example": ["127.0.0.1"]})
+    async with (
+        serving(saying(b"HTTP/1.1 204 X\r\nConnection: close\r\n\r\n")) as port,
+        calling(LOOPBACK, names) as outgoing,
+    ):
+        for _ in range(2):
+            await outgoing.call(Call("POST", f"http://one.example:{port}/"))
+    assert names.asked == ["one.example"]
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_is_an_answer_and_nobody_goes_there(run: Run[Any], status: int) -> None:
+async def test_a_redirect_is_an_answer_and_nobody_goes_there(status: int) -> None:
     location = b"http://127.0.0.1:1/elsewhere"
-    answer = run(asked(saying(b"HTTP/1.1 %d X\r\nLocation: %b\r\nContent-Length: 0\r\n\r\n" % (status, location))))
+    answer = await asked(saying(b"HTTP/1.1 %d X\r\nLocation: %b\r\nContent-Length: 0\r\n\r\n" % (status, location)))
     assert (answer.status, answer.headers["location"]) == (status, location.decode())
 
 
@@ -194,21 +185,18 @@ def test_a_get_follows_every_redirect() -> None:
     assert (answer.status, [first for first, _, _ in seen]) == (200, ["GET /start", "GET /end"])
 
 
-def test_redirects_are_followed_as_often_as_allowed_and_the_last_one_is_the_answer() -> None:
-    async def run() -> tuple[int, int]:
-        calls = 0
+async def test_redirects_are_followed_as_often_as_allowed_and_the_last_one_is_the_answer() -> None:
+    calls = 0
 
-        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            nonlocal calls
-            await request_of(reader)
-            calls += 1
-            writer.write(b"HTTP/1.1 307 X\r\nLocation: /again\r\nConnection: close\r\n\r\n")
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal calls
+        await request_of(reader)
+        calls += 1
+        writer.write(b"HTTP/1.1 307 X\r\nLocation: /again\r\nConnection: close\r\n\r\n")
 
-        async with serving(talk) as port, calling(LOOPBACK, follow_redirects=3) as outgoing:
-            answer = await outgoing.call(Call("POST", f"http://127.0.0.1:{port}/"))
-        return answer.status, calls
-
-    assert asyncio.run(run()) == (307, 4)
+    async with serving(talk) as port, calling(LOOPBACK, follow_redirects=3) as outgoing:
+        answer = await outgoing.call(Call("POST", f"http://127.0.0.1:{port}/"))
+    assert (answer.status, calls) == (307, 4)
 
 
 async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -237,8 +225,8 @@ def dripping(head: bytes, drop: bytes) -> Talk:
     ],
     ids=["silence", "slow headers", "slow body", "slow chunks", "only 100 Continue"],
 )
-def test_a_target_that_does_not_come_to_an_end_is_cut_off(run: Run[Any], talk: Talk) -> None:
-    result = run(asked(talk, timeout_ms=300))
+async def test_a_target_that_does_not_come_to_an_end_is_cut_off(talk: Talk) -> None:
+    result = await asked(talk, timeout_ms=300)
     # A head without end may reach the limit for headers first; either way it is over.
     assert told(result) in [("timeout", "no complete answer in time"), ("protocol", "the answer is not HTTP")]
 
@@ -263,30 +251,25 @@ def flooding(head: bytes, flood: bytes) -> Talk:
     ],
     ids=["100 Continue", "early hints", "a chunk's extension"],
 )
-def test_a_target_that_never_stops_talking_beside_its_answer_is_cut_off_long_before_its_time(
-    run: Run[Any], talk: Talk
-) -> None:
-    assert told(run(asked(talk, timeout_ms=3_600_000))) == ("protocol", "the connection ended before the answer did")
+async def test_a_target_that_never_stops_talking_beside_its_answer_is_cut_off_long_before_its_time(talk: Talk) -> None:
+    assert told(await asked(talk, timeout_ms=3_600_000)) == ("protocol", "the connection ended before the answer did")
 
 
-def test_what_an_answer_may_weigh_is_counted_anew_for_each_on_a_connection(run: Run[Any]) -> None:
-    async def many() -> set[int]:
-        body = b"x" * READ_BYTES
-        answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+async def test_what_an_answer_may_weigh_is_counted_anew_for_each_on_a_connection() -> None:
+    body = b"x" * READ_BYTES
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
 
-        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            seen.add(writer.get_extra_info("peername")[1])
-            while True:
-                await reader.readuntil(b"\r\n\r\n")
-                writer.write(answer)
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.add(writer.get_extra_info("peername")[1])
+        while True:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answer)
 
-        seen: set[int] = set()
-        async with serving(talk) as port, calling(LOOPBACK) as outgoing:
-            for _ in range(40):
-                assert (await outgoing.call(Call("GET", f"http://127.0.0.1:{port}/"))).status == 200
-        return seen
-
-    assert len(run(many())) == 1
+    seen: set[int] = set()
+    async with serving(talk) as port, calling(LOOPBACK) as outgoing:
+        for _ in range(40):
+            assert (await outgoing.call(Call("GET", f"http://127.0.0.1:{port}/"))).status == 200
+    assert len(seen) == 1
 
 
 def test_a_giant_answer_is_cut_and_its_connection_closed(run: Run[Any]) -> None:
@@ -312,37 +295,34 @@ def test_a_giant_answer_is_cut_and_its_connection_closed(run: Run[Any]) -> None:
     assert (answer.status, answer.excerpt, closed) == (200, "x" * EXCERPT_BYTES, True)
 
 
-def test_an_answer_that_just_fits_is_read_whole_and_its_connection_used_again(run: Run[Any]) -> None:
-    async def twice() -> list[int]:
-        peers: list[int] = []
+async def test_an_answer_that_just_fits_is_read_whole_and_its_connection_used_again() -> None:
+    peers: list[int] = []
 
-        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            while True:
-                await request_of(reader)
-                peers.append(writer.get_extra_info("peername")[1])
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % READ_BYTES + b"x" * READ_BYTES)
-                await writer.drain()
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await request_of(reader)
+            peers.append(writer.get_extra_info("peername")[1])
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % READ_BYTES + b"x" * READ_BYTES)
+            await writer.drain()
 
-        async with serving(talk) as port, calling(LOOPBACK) as outgoing:
-            for _ in range(2):
-                await outgoing.call(Call("POST", f"http://127.0.0.1:{port}/"))
-        return peers
-
-    first, second = run(twice())
+    async with serving(talk) as port, calling(LOOPBACK) as outgoing:
+        for _ in range(2):
+            await outgoing.call(Call("POST", f"http://127.0.0.1:{port}/"))
+    first, second = peers
     assert first == second
 
 
-def test_a_packed_answer_is_never_unpacked(run: Run[Any]) -> None:
+async def test_a_packed_answer_is_never_unpacked() -> None:
     bomb = gzip.compress(b"\0" * (8 << 20))
     assert len(bomb) < READ_BYTES
     head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb)
-    answer = run(asked(saying(head + bomb)))
+    answer = await asked(saying(head + bomb))
     assert (answer.status, answer.excerpt) == (200, f"({len(bomb)} bytes, packed)")
 
 
-def test_an_excerpt_is_text_whatever_came(run: Run[Any]) -> None:
+async def test_an_excerpt_is_text_whatever_came() -> None:
     head = b"HTTP/1.1 500 Oh\r\nX-Odd: \xff\r\nConnection: close\r\n\r\n"
-    answer = run(asked(saying(head + b"caf\xc3\xa9 \xff" + "€".encode() * 2000)))
+    answer = await asked(saying(head + b"caf\xc3\xa9 \xff" + "€".encode() * 2000))
     assert answer.excerpt.startswith("café \ufffd€€")
     assert answer.excerpt.endswith("€")
     assert len(answer.excerpt.encode()) <= EXCERPT_BYTES + 4
@@ -369,54 +349,48 @@ def test_an_excerpt_is_text_whatever_came(run: Run[Any]) -> None:
     ],
     ids=lambda value: repr(value[:40]) if isinstance(value, bytes) else None,
 )
-def test_what_is_no_whole_answer_is_a_failure_with_a_name(run: Run[Any], said: bytes, message: str) -> None:
-    assert told(run(asked(saying(said)))) == ("protocol", message)
+async def test_what_is_no_whole_answer_is_a_failure_with_a_name(said: bytes, message: str) -> None:
+    assert told(await asked(saying(said))) == ("protocol", message)
 
 
-def test_a_reset_connection_is_a_failure_with_a_name(run: Run[Any]) -> None:
+async def test_a_reset_connection_is_a_failure_with_a_name() -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         linger_nothing = b"\x01\0\0\0\0\0\0\0"
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_nothing)
         writer.transport.abort()
 
-    assert told(run(asked(talk))) == ("protocol", "the connection ended before the answer did")
+    assert told(await asked(talk)) == ("protocol", "the connection ended before the answer did")
 
 
-def test_a_closed_port_and_a_silent_one_are_told_alike(run: Run[Any]) -> None:
+async def test_a_closed_port_and_a_silent_one_are_told_alike() -> None:
     """A listener whose queue is full lets a connect hang, as a firewall that drops does."""
 
-    async def both() -> list[tuple[str, str]]:
-        closed = socket.create_server(("127.0.0.1", 0))
-        closed_port = closed.getsockname()[1]
-        closed.close()
-        full = socket.create_server(("127.0.0.1", 0), backlog=0)
-        address = full.getsockname()
-        fillers = [socket.socket() for _ in range(4)]
-        try:
-            for filler in fillers:
-                filler.setblocking(False)
-                filler.connect_ex(address)
-            results: list[tuple[str, str]] = []
-            async with calling(LOOPBACK, connect_timeout_s=0.2) as outgoing:
-                for port, timeout_ms in ((closed_port, 30_000), (address[1], 30_000), (address[1], 100)):
-                    results.append(
-                        told(await failing(outgoing, Call("GET", f"http://127.0.0.1:{port}/", timeout_ms=timeout_ms)))
-                    )
-            return results
-        finally:
-            for each in (full, *fillers):
-                each.close()
-
-    assert run(both()) == [("connect", "cannot connect to 127.0.0.1")] * 3
+    closed = socket.create_server(("127.0.0.1", 0))
+    closed_port = closed.getsockname()[1]
+    closed.close()
+    full = socket.create_server(("127.0.0.1", 0), backlog=0)
+    address = full.getsockname()
+    fillers = [socket.socket() for _ in range(4)]
+    try:
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex(address)
+        results: list[tuple[str, str]] = []
+        async with calling(LOOPBACK, connect_timeout_s=0.2) as outgoing:
+            for port, timeout_ms in ((closed_port, 30_000), (address[1], 30_000), (address[1], 100)):
+                results.append(
+                    told(await failing(outgoing, Call("GET", f"http://127.0.0.1:{port}/", timeout_ms=timeout_ms)))
+                )
+        assert results == [("connect", "cannot connect to 127.0.0.1")] * 3
+    finally:
+        for each in (full, *fillers):
+            each.close()
 
 
-def test_a_name_without_an_address_is_told_as_such(run: Run[Any]) -> None:
-    async def one() -> CallFailed:
-        async with calling(LOOPBACK) as outgoing:
-            return await failing(outgoing, Call("POST", "http://nowhere.example/a?token=secret"))
-
-    failed = run(one())
+async def test_a_name_without_an_address_is_told_as_such() -> None:
+    async with calling(LOOPBACK) as outgoing:
+        failed = await failing(outgoing, Call("POST", "http://nowhere.example/a?token=secret"))
     assert (failed.kind, failed.message) == (
         "resolve",
         "http://nowhere.example/a: nowhere.example has no address",
@@ -436,103 +410,92 @@ def test_a_name_without_an_address_is_told_as_such(run: Run[Any]) -> None:
         Call("", "http://127.0.0.1:1/"),
     ],
 )
-def test_a_call_that_cannot_be_written_is_not_connected(run: Run[Any], call: Call) -> None:
-    async def one() -> tuple[str, str, list[tuple[str, int]]]:
-        recorder = Recorder()
-        async with calling(LOOPBACK, make_socket=recorder) as outgoing:
-            return *told(await failing(outgoing, call)), recorder.sockets
-
-    assert run(one()) == ("protocol", "the call cannot be written as HTTP", [])
-
-
-def test_a_call_that_is_cancelled_stays_cancelled(run: Run[Any]) -> None:
-    async def one() -> bool:
-        reached = asyncio.Event()
-
-        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            reached.set()
-            await asyncio.Event().wait()
-
-        async with serving(talk) as port, calling(LOOPBACK) as outgoing:
-            task = asyncio.create_task(outgoing.call(Call("POST", f"http://127.0.0.1:{port}/")))
-            await reached.wait()
-            task.cancel()
-            await asyncio.wait([task])
-            return task.cancelled()
-
-    assert run(one())
+async def test_a_call_that_cannot_be_written_is_not_connected(call: Call) -> None:
+    recorder = Recorder()
+    async with calling(LOOPBACK, make_socket=recorder) as outgoing:
+        assert (*told(await failing(outgoing, call)), recorder.sockets) == (
+            "protocol",
+            "the call cannot be written as HTTP",
+            [],
+        )
 
 
-def test_neither_proxies_nor_cookies_come_from_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_that_is_cancelled_stays_cancelled() -> None:
+    reached = asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    async with serving(talk) as port, calling(LOOPBACK) as outgoing:
+        task = asyncio.create_task(outgoing.call(Call("POST", f"http://127.0.0.1:{port}/")))
+        await reached.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+
+async def test_neither_proxies_nor_cookies_come_from_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1/")
     monkeypatch.delenv("no_proxy", raising=False)
 
-    async def twice() -> list[str]:
-        seen: list[str] = []
+    seen: list[str] = []
 
-        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            while True:
-                _, headers, _ = await request_of(reader)
-                seen.append(headers.get("Cookie", "none"))
-                writer.write(b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b; Path=/\r\nContent-Length: 0\r\n\r\n")
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            _, headers, _ = await request_of(reader)
+            seen.append(headers.get("Cookie", "none"))
+            writer.write(b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b; Path=/\r\nContent-Length: 0\r\n\r\n")
 
-        names = Table({"one.example": ["127.0.0.1"]})
-        async with serving(talk) as port, calling(LOOPBACK, names) as outgoing:
-            for _ in range(2):
-                await outgoing.call(Call("POST", f"http://one.example:{port}/"))
-        return seen
-
-    assert asyncio.run(twice()) == ["none", "none"]
+    names = Table({"one.example": ["127.0.0.1"]})
+    async with serving(talk) as port, calling(LOOPBACK, names) as outgoing:
+        for _ in range(2):
+            await outgoing.call(Call("POST", f"http://one.example:{port}/"))
+    assert seen == ["none", "none"]
 
 
-def test_a_hanging_host_does_not_use_up_the_places_of_another(run: Run[Any]) -> None:
-    async def both() -> tuple[int, list[str]]:
-        names = Table({"slow.example": ["127.0.0.1"], "fast.example": ["127.0.0.1"]})
-        hanging_now = asyncio.Semaphore(0)
+async def test_a_hanging_host_does_not_use_up_the_places_of_another() -> None:
+    names = Table({"slow.example": ["127.0.0.1"], "fast.example": ["127.0.0.1"]})
+    hanging_now = asyncio.Semaphore(0)
 
-        async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            hanging_now.release()
-            await silence(reader, writer)
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        hanging_now.release()
+        await silence(reader, writer)
 
-        async with (
-            serving(hang) as slow,
-            serving(saying(b"HTTP/1.1 204 X\r\n\r\n")) as fast,
-            calling(LOOPBACK, names, max_per_host=2) as outgoing,
-        ):
-            call = Call("POST", f"http://slow.example:{slow}/", timeout_ms=60_000)
-            hanging = [asyncio.create_task(failing(outgoing, call)) for _ in range(8)]
-            for _ in range(2):
-                await hanging_now.acquire()
-            answer = await outgoing.call(Call("POST", f"http://fast.example:{fast}/", timeout_ms=10_000))
-            await outgoing.stop()  # fails those that hang and those that wait for a place; it cancels nobody's task
-            return answer.status, sorted([(await task).kind for task in hanging])
-
-    assert run(both()) == (204, ["connect"] * 6 + ["protocol"] * 2)
-
-
-def test_start_and_stop_can_be_called_twice_and_in_any_order(run: Run[Any]) -> None:
-    async def any_order() -> list[str]:
-        outgoing = Outgoing(LOOPBACK, Table())
-        await outgoing.stop()
-        before = await failing(outgoing, Call("POST", "http://127.0.0.1:1/"))
-        await outgoing.start()
-        await outgoing.start()
-        await outgoing.stop()
-        await outgoing.stop()
-        after = await failing(outgoing, Call("POST", "http://127.0.0.1:1/"))
-        return [before.message, after.message]
-
-    assert run(any_order()) == ["the server is stopping"] * 2
+    async with (
+        serving(hang) as slow,
+        serving(saying(b"HTTP/1.1 204 X\r\n\r\n")) as fast,
+        calling(LOOPBACK, names, max_per_host=2) as outgoing,
+    ):
+        call = Call("POST", f"http://slow.example:{slow}/", timeout_ms=60_000)
+        hanging = [asyncio.create_task(failing(outgoing, call)) for _ in range(8)]
+        for _ in range(2):
+            await hanging_now.acquire()
+        answer = await outgoing.call(Call("POST", f"http://fast.example:{fast}/", timeout_ms=10_000))
+        await outgoing.stop()  # fails those that hang and those that wait for a place; it cancels nobody's task
+        assert (answer.status, sorted([(await task).kind for task in hanging])) == (
+            204,
+            ["connect"] * 6 + ["protocol"] * 2,
+        )
 
 
-def test_the_socket_of_a_call_is_the_one_that_was_judged(run: Run[Any]) -> None:
+async def test_start_and_stop_can_be_called_twice_and_in_any_order() -> None:
+    outgoing = Outgoing(LOOPBACK, Table())
+    await outgoing.stop()
+    before = await failing(outgoing, Call("POST", "http://127.0.0.1:1/"))
+    await outgoing.start()
+    await outgoing.start()
+    await outgoing.stop()
+    await outgoing.stop()
+    after = await failing(outgoing, Call("POST", "http://127.0.0.1:1/"))
+    assert [before.message, after.message] == ["the server is stopping"] * 2
+
+
+async def test_the_socket_of_a_call_is_the_one_that_was_judged() -> None:
     """Without a call around it, the choke point still judges, and no name helps."""
 
-    async def one() -> None:
-        outgoing = Outgoing(Egress(["open.example"]), Table(), make_socket=plain_socket)
-        info = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", 80))
-        with pytest.raises(PermissionError):
-            outgoing._socket(info)
-
-    run(one())
+    outgoing = Outgoing(Egress(["open.example"]), Table(), make_socket=plain_socket)
+    info = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", 80))
+    with pytest.raises(PermissionError):
+        outgoing._socket(info)

@@ -33,7 +33,7 @@ def test_localhost_is_known_to_every_system() -> None:
     assert addresses
 
 
-def test_a_look_up_that_hangs_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_look_up_that_hangs_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     free = threading.Event()
 
     def look_up(host: str, *_: Any, **__: Any) -> list[Any]:
@@ -43,17 +43,14 @@ def test_a_look_up_that_hangs_holds_up_no_other(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
 
-    async def run() -> tuple[list[str], list[list[str]]]:
-        names = SystemNames()
-        hanging = [asyncio.create_task(names.addresses("hangs.example")) for _ in range(20)]
-        await asyncio.sleep(0)  # all of them have begun
-        try:
-            other = list(await asyncio.wait_for(names.addresses("other.example"), 20))
-        finally:
-            free.set()
-        return other, [list(found) for found in await asyncio.gather(*hanging)]
-
-    assert asyncio.run(run()) == (["192.0.2.1"], [["192.0.2.1"]] * 20)
+    names = SystemNames()
+    hanging = [asyncio.create_task(names.addresses("hangs.example")) for _ in range(20)]
+    await asyncio.sleep(0)  # all of them have begun
+    try:
+        other = list(await asyncio.wait_for(names.addresses("other.example"), 20))
+    finally:
+        free.set()
+    assert (other, [list(found) for found in await asyncio.gather(*hanging)]) == (["192.0.2.1"], [["192.0.2.1"]] * 20)
 
 
 class Hanging:
@@ -78,99 +75,84 @@ async def answered(names: SystemNames, host: str) -> list[str]:
     return list(await asyncio.wait_for(names.addresses(host), 20))
 
 
-def test_look_ups_of_one_name_are_one_and_take_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_look_ups_of_one_name_are_one_and_take_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     system = Hanging(monkeypatch)
 
-    async def run() -> None:
-        names = SystemNames(max_threads=2, reserved=0)
-        hanging = [asyncio.create_task(names.addresses("hangs.example")) for _ in range(50)]
-        await asyncio.sleep(0)
-        hanging.pop().cancel()  # one who goes away does not end it for the others
-        assert await answered(names, "other.example") == ["192.0.2.1"]
-        system.free.set()
-        assert await asyncio.gather(*hanging) == [["192.0.2.1"]] * 49
-        assert await answered(names, "hangs.example") == ["192.0.2.1"]
-
-    asyncio.run(run())
+    names = SystemNames(max_threads=2, reserved=0)
+    hanging = [asyncio.create_task(names.addresses("hangs.example")) for _ in range(50)]
+    await asyncio.sleep(0)
+    hanging.pop().cancel()  # one who goes away does not end it for the others
+    assert await answered(names, "other.example") == ["192.0.2.1"]
+    system.free.set()
+    assert await asyncio.gather(*hanging) == [["192.0.2.1"]] * 49
+    assert await answered(names, "hangs.example") == ["192.0.2.1"]
     assert sorted(system.asked) == ["hangs.example", "hangs.example", "other.example"]
 
 
-def test_many_names_that_hang_hold_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_names_that_hang_hold_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first is a name that nobody asked for before, the second one that answered before all threads were taken."""
     system = Hanging(monkeypatch)
 
-    async def run() -> None:
-        names = SystemNames()
-        assert await answered(names, "known.example") == ["192.0.2.1"]
-        hanging = [asyncio.create_task(names.addresses(f"hangs{n}.example")) for n in range(100)]
-        await asyncio.sleep(0)
-        assert await answered(names, "new.example") == ["192.0.2.1"]
-        hanging += [asyncio.create_task(names.addresses(f"hangs{n}.example")) for n in range(100, 300)]
-        await asyncio.sleep(0)
-        late = asyncio.create_task(names.addresses("late.example"))
-        assert await answered(names, "known.example") == ["192.0.2.1"]
-        assert "late.example" not in system.asked, "there is no thread for it: this test would show nothing"
-        system.free.set()
-        assert await asyncio.gather(late, *hanging) == [["192.0.2.1"]] * 301
-
-    asyncio.run(run())
+    names = SystemNames()
+    assert await answered(names, "known.example") == ["192.0.2.1"]
+    hanging = [asyncio.create_task(names.addresses(f"hangs{n}.example")) for n in range(100)]
+    await asyncio.sleep(0)
+    assert await answered(names, "new.example") == ["192.0.2.1"]
+    hanging += [asyncio.create_task(names.addresses(f"hangs{n}.example")) for n in range(100, 300)]
+    await asyncio.sleep(0)
+    late = asyncio.create_task(names.addresses("late.example"))
+    assert await answered(names, "known.example") == ["192.0.2.1"]
+    assert "late.example" not in system.asked, "there is no thread for it: this test would show nothing"
+    system.free.set()
+    assert await asyncio.gather(late, *hanging) == [["192.0.2.1"]] * 301
 
 
-def test_a_name_that_failed_last_time_has_no_reserved_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_name_that_failed_last_time_has_no_reserved_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     system = Hanging(monkeypatch)
 
-    async def run() -> None:
-        names = SystemNames(max_threads=1, reserved=1)
-        assert await answered(names, "name.example") == ["192.0.2.1"]
-        system.failing = True
-        with pytest.raises(OSError):
-            await answered(names, "name.example")
-        system.failing = False
-        hanging = asyncio.create_task(names.addresses("hangs.example"))
-        await asyncio.sleep(0)
-        waiting = asyncio.create_task(names.addresses("name.example"))
-        await asyncio.wait([waiting], timeout=0.2)
-        assert not waiting.done()
-        system.free.set()
-        assert await asyncio.gather(waiting, hanging) == [["192.0.2.1"]] * 2
-
-    asyncio.run(run())
+    names = SystemNames(max_threads=1, reserved=1)
+    assert await answered(names, "name.example") == ["192.0.2.1"]
+    system.failing = True
+    with pytest.raises(OSError):
+        await answered(names, "name.example")
+    system.failing = False
+    hanging = asyncio.create_task(names.addresses("hangs.example"))
+    await asyncio.sleep(0)
+    waiting = asyncio.create_task(names.addresses("name.example"))
+    await asyncio.wait([waiting], timeout=0.2)
+    assert not waiting.done()
+    system.free.set()
+    assert await asyncio.gather(waiting, hanging) == [["192.0.2.1"]] * 2
 
 
-def test_a_name_that_nobody_waits_for_any_more_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_name_that_nobody_waits_for_any_more_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     system = Hanging(monkeypatch)
 
-    async def run() -> None:
-        names = SystemNames(max_threads=1, reserved=0)
-        hanging = asyncio.create_task(names.addresses("hangs.example"))
-        left = asyncio.create_task(names.addresses("left.example"))
-        last = asyncio.create_task(names.addresses("last.example"))
-        await asyncio.sleep(0)
-        left.cancel()
-        await asyncio.sleep(0)
-        system.free.set()
-        assert await asyncio.gather(hanging, last) == [["192.0.2.1"]] * 2
-
-    asyncio.run(run())
+    names = SystemNames(max_threads=1, reserved=0)
+    hanging = asyncio.create_task(names.addresses("hangs.example"))
+    left = asyncio.create_task(names.addresses("left.example"))
+    last = asyncio.create_task(names.addresses("last.example"))
+    await asyncio.sleep(0)
+    left.cancel()
+    await asyncio.sleep(0)
+    system.free.set()
+    assert await asyncio.gather(hanging, last) == [["192.0.2.1"]] * 2
     assert system.asked == ["hangs.example", "last.example"]
 
 
-def test_a_system_without_threads_fails_the_look_up_and_not_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_system_without_threads_fails_the_look_up_and_not_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     Hanging(monkeypatch)
     start = threading.Thread.start
 
     def no_thread(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    async def run() -> None:
-        names = SystemNames(max_threads=1, reserved=0)
-        monkeypatch.setattr(threading.Thread, "start", no_thread)
-        with pytest.raises(OSError):
-            await answered(names, "a.example")
-        monkeypatch.setattr(threading.Thread, "start", start)
-        assert await answered(names, "a.example") == ["192.0.2.1"]
-
-    asyncio.run(run())
+    names = SystemNames(max_threads=1, reserved=0)
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    with pytest.raises(OSError):
+        await answered(names, "a.example")
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert await answered(names, "a.example") == ["192.0.2.1"]
 
 
 def test_the_process_can_end_while_a_look_up_hangs() -> None:
@@ -187,15 +169,12 @@ def test_a_failure_is_an_os_error_whatever_the_name_is(monkeypatch: pytest.Monke
             asyncio.run(SystemNames().addresses(host))
 
 
-def test_a_name_without_addresses_is_a_failure_too() -> None:
+async def test_a_name_without_addresses_is_a_failure_too() -> None:
     class Nothing:
         async def addresses(self, host: str) -> list[str]:
             return []
 
         async def stop(self) -> None: ...
 
-    async def run() -> None:
-        with pytest.raises(OSError):
-            await ForAiohttp(Nothing()).resolve("empty.example", 80)
-
-    asyncio.run(run())
+    with pytest.raises(OSError):
+        await ForAiohttp(Nothing()).resolve("empty.example", 80)

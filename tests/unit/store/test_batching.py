@@ -68,193 +68,160 @@ def names(number: int, prefix: str = "n") -> list[str]:
     return [f"{prefix}{n}" for n in range(number)]
 
 
-def test_what_arrives_while_a_call_is_under_way_joins_the_next_one() -> None:
-    async def play() -> None:
-        store = Store()
-        calls = [asyncio.ensure_future(store.batcher.call(["a"]))]
-        await store.settled()
-        calls += [asyncio.ensure_future(store.batcher.call([name])) for name in ("b", "c", "d")]
-        await store.settled()
-        assert store.seen == [["a"]]
-        store.answer(0)
-        await store.settled()
-        assert store.seen == [["a"], ["b", "c", "d"]]
-        store.answer(0)
-        assert await asyncio.gather(*calls) == [["A"], ["B"], ["C"], ["D"]]
-        assert store.idle == 1
-
-    played(play())
+async def test_what_arrives_while_a_call_is_under_way_joins_the_next_one() -> None:
+    store = Store()
+    calls = [asyncio.ensure_future(store.batcher.call(["a"]))]
+    await store.settled()
+    calls += [asyncio.ensure_future(store.batcher.call([name])) for name in ("b", "c", "d")]
+    await store.settled()
+    assert store.seen == [["a"]]
+    store.answer(0)
+    await store.settled()
+    assert store.seen == [["a"], ["b", "c", "d"]]
+    store.answer(0)
+    assert await asyncio.gather(*calls) == [["A"], ["B"], ["C"], ["D"]]
+    assert store.idle == 1
 
 
 @pytest.mark.parametrize(
     ("lanes", "waiting", "second"), [(2, SECOND_LANE_JOBS, True), (2, SECOND_LANE_JOBS - 1, False), (1, 40, False)]
 )
-def test_a_second_call_leaves_only_when_enough_wait_for_it(lanes: int, waiting: int, second: bool) -> None:
-    async def play() -> None:
-        store = Store(lanes)
-        calls = [asyncio.ensure_future(store.batcher.call(["first"]))]
-        await store.settled()
-        calls += [asyncio.ensure_future(store.batcher.call([name])) for name in names(waiting)]
-        await store.settled()
-        assert (1 in store.flying) is second
-        while store.flying:
-            store.answer(max(store.flying))
-            await store.settled()
-        assert await asyncio.gather(*calls) == [["FIRST"], *([name.upper()] for name in names(waiting))]
-        assert store.idle == 1
-
-    played(play())
-
-
-def test_a_lane_that_is_left_alone_takes_all_that_waits() -> None:
-    async def play() -> None:
-        store = Store(2)
-        calls = [asyncio.ensure_future(store.batcher.call([name])) for name in ("first", *names(40))]
-        await store.settled()
-        calls += [asyncio.ensure_future(store.batcher.call([name])) for name in names(40, "m")]
-        await store.settled()
-        calls += [asyncio.ensure_future(store.batcher.call([name])) for name in names(3, "late")]
-        await store.settled()
-        assert len(store.flying) == 2
-        store.answer(0)
-        await store.settled()
-        assert store.seen[-1] != names(3, "late"), "three are too few for a lane beside another one"
-        store.answer(1)
-        await store.settled()
-        assert store.seen[-1] == names(3, "late")
+async def test_a_second_call_leaves_only_when_enough_wait_for_it(lanes: int, waiting: int, second: bool) -> None:
+    store = Store(lanes)
+    calls = [asyncio.ensure_future(store.batcher.call(["first"]))]
+    await store.settled()
+    calls += [asyncio.ensure_future(store.batcher.call([name])) for name in names(waiting)]
+    await store.settled()
+    assert (1 in store.flying) is second
+    while store.flying:
         store.answer(max(store.flying))
-        await asyncio.gather(*calls)
-
-    played(play())
-
-
-def test_a_call_of_an_id_that_is_in_flight_waits_for_it_and_holds_up_what_came_later() -> None:
-    async def play() -> None:
-        store = Store(2)
-        calls = [asyncio.ensure_future(store.batcher.call(["same"]))]
         await store.settled()
-        calls += [asyncio.ensure_future(store.batcher.call([name])) for name in ("same", *names(40))]
-        calls.append(asyncio.ensure_future(store.batcher.call([*names(3, "many"), "same"])))
+    assert await asyncio.gather(*calls) == [["FIRST"], *([name.upper()] for name in names(waiting))]
+    assert store.idle == 1
+
+
+async def test_a_lane_that_is_left_alone_takes_all_that_waits() -> None:
+    store = Store(2)
+    calls = [asyncio.ensure_future(store.batcher.call([name])) for name in ("first", *names(40))]
+    await store.settled()
+    calls += [asyncio.ensure_future(store.batcher.call([name])) for name in names(40, "m")]
+    await store.settled()
+    calls += [asyncio.ensure_future(store.batcher.call([name])) for name in names(3, "late")]
+    await store.settled()
+    assert len(store.flying) == 2
+    store.answer(0)
+    await store.settled()
+    assert store.seen[-1] != names(3, "late"), "three are too few for a lane beside another one"
+    store.answer(1)
+    await store.settled()
+    assert store.seen[-1] == names(3, "late")
+    store.answer(max(store.flying))
+    await asyncio.gather(*calls)
+
+
+async def test_a_call_of_an_id_that_is_in_flight_waits_for_it_and_holds_up_what_came_later() -> None:
+    store = Store(2)
+    calls = [asyncio.ensure_future(store.batcher.call(["same"]))]
+    await store.settled()
+    calls += [asyncio.ensure_future(store.batcher.call([name])) for name in ("same", *names(40))]
+    calls.append(asyncio.ensure_future(store.batcher.call([*names(3, "many"), "same"])))
+    await store.settled()
+    assert store.seen == [["same"]]
+    store.answer(0)
+    await store.settled()
+    assert store.seen[1] == ["same", *names(40)]
+    store.answer(0)
+    await store.settled()
+    assert store.seen[2] == [*names(3, "many"), "same"]
+    store.answer(0)
+    await asyncio.gather(*calls)
+
+
+async def test_a_call_that_failed_fails_those_who_were_in_it_and_no_others() -> None:
+    store = Store(2)
+    calls = [asyncio.ensure_future(store.batcher.call(["first"]))]
+    await store.settled()
+    calls += [asyncio.ensure_future(store.batcher.call([name])) for name in names(20)]
+    await store.settled()
+    store.answer(1, OSError("cut"))
+    store.answer(0)
+    await store.settled()
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert outcomes[0] == ["FIRST"]
+    assert {type(outcome) for outcome in outcomes[1:]} == {OSError}
+    assert store.idle == 1
+
+
+async def test_many_jobs_in_one_call_are_taken_apart_and_put_together_again() -> None:
+    store = Store(2)
+    many = names(2 * BATCH_JOBS + 7)
+    call = asyncio.ensure_future(store.batcher.call(many))
+    await store.settled()
+    while store.flying:
+        store.answer(min(store.flying))
         await store.settled()
-        assert store.seen == [["same"]]
-        store.answer(0)
-        await store.settled()
-        assert store.seen[1] == ["same", *names(40)]
-        store.answer(0)
-        await store.settled()
-        assert store.seen[2] == [*names(3, "many"), "same"]
-        store.answer(0)
-        await asyncio.gather(*calls)
-
-    played(play())
+    assert await call == [name.upper() for name in many]
+    assert sorted(map(len, store.seen)) == [7, BATCH_JOBS, BATCH_JOBS]
 
 
-def test_a_call_that_failed_fails_those_who_were_in_it_and_no_others() -> None:
-    async def play() -> None:
-        store = Store(2)
-        calls = [asyncio.ensure_future(store.batcher.call(["first"]))]
-        await store.settled()
-        calls += [asyncio.ensure_future(store.batcher.call([name])) for name in names(20)]
-        await store.settled()
-        store.answer(1, OSError("cut"))
-        store.answer(0)
-        await store.settled()
-        outcomes = await asyncio.gather(*calls, return_exceptions=True)
-        assert outcomes[0] == ["FIRST"]
-        assert {type(outcome) for outcome in outcomes[1:]} == {OSError}
-        assert store.idle == 1
-
-    played(play())
+async def test_a_call_for_nothing_is_answered_too() -> None:
+    store = Store(2)
+    call = asyncio.ensure_future(store.batcher.call([]))
+    await store.settled()
+    store.answer(0)
+    assert await call == []
 
 
-def test_many_jobs_in_one_call_are_taken_apart_and_put_together_again() -> None:
-    async def play() -> None:
-        store = Store(2)
-        many = names(2 * BATCH_JOBS + 7)
-        call = asyncio.ensure_future(store.batcher.call(many))
-        await store.settled()
-        while store.flying:
-            store.answer(min(store.flying))
-            await store.settled()
-        assert await call == [name.upper() for name in many]
-        assert sorted(map(len, store.seen)) == [7, BATCH_JOBS, BATCH_JOBS]
-
-    played(play())
-
-
-def test_a_call_for_nothing_is_answered_too() -> None:
-    async def play() -> None:
-        store = Store(2)
-        call = asyncio.ensure_future(store.batcher.call([]))
-        await store.settled()
-        store.answer(0)
-        assert await call == []
-
-    played(play())
-
-
-def test_more_than_may_wait_is_refused() -> None:
-    async def play() -> None:
-        store = Store(2, Limits(max_queued_jobs=10))
-        calls = [asyncio.ensure_future(store.batcher.call(["first"]))]
-        await store.settled()
-        calls += [asyncio.ensure_future(store.batcher.call([name])) for name in names(9)]
-        await store.settled()
-        with pytest.raises(RateLimited):
-            store.batcher.call(["one too many"])
-        await store.answer_all(calls)
-
-    played(play())
+async def test_more_than_may_wait_is_refused() -> None:
+    store = Store(2, Limits(max_queued_jobs=10))
+    calls = [asyncio.ensure_future(store.batcher.call(["first"]))]
+    await store.settled()
+    calls += [asyncio.ensure_future(store.batcher.call([name])) for name in names(9)]
+    await store.settled()
+    with pytest.raises(RateLimited):
+        store.batcher.call(["one too many"])
+    await store.answer_all(calls)
 
 
 @pytest.mark.parametrize("limits", [Limits(max_queued_jobs=1000), Limits(max_queued_bytes=5000)], ids=["jobs", "bytes"])
-def test_large_calls_that_flood_the_queue_leave_room_for_small_ones(limits: Limits) -> None:
-    async def play() -> None:
-        store = Store(2, limits)
-        calls = [asyncio.ensure_future(store.batcher.call(["first"]))]
-        await store.settled()
-        for flooder in range(10, 60):
-            with contextlib.suppress(RateLimited):
-                calls.append(asyncio.ensure_future(store.batcher.call([f"{flooder}-{n}" for n in range(100, 200)])))
-        assert 5 < len(calls) < 51
-        calls += [asyncio.ensure_future(store.batcher.call([name])) for name in names(32)]
-        await store.answer_all(calls)
-
-    played(play())
+async def test_large_calls_that_flood_the_queue_leave_room_for_small_ones(limits: Limits) -> None:
+    store = Store(2, limits)
+    calls = [asyncio.ensure_future(store.batcher.call(["first"]))]
+    await store.settled()
+    for flooder in range(10, 60):
+        with contextlib.suppress(RateLimited):
+            calls.append(asyncio.ensure_future(store.batcher.call([f"{flooder}-{n}" for n in range(100, 200)])))
+    assert 5 < len(calls) < 51
+    calls += [asyncio.ensure_future(store.batcher.call([name])) for name in names(32)]
+    await store.answer_all(calls)
 
 
-def test_a_call_that_is_larger_than_the_queue_is_taken_when_nothing_waits() -> None:
-    async def play() -> None:
-        store = Store(1, Limits(max_queued_jobs=10))
-        call = asyncio.ensure_future(store.batcher.call(names(50)))
-        with pytest.raises(RateLimited):
-            store.batcher.call(["one more"])
-        await store.answer_all([call])
-
-    played(play())
+async def test_a_call_that_is_larger_than_the_queue_is_taken_when_nothing_waits() -> None:
+    store = Store(1, Limits(max_queued_jobs=10))
+    call = asyncio.ensure_future(store.batcher.call(names(50)))
+    with pytest.raises(RateLimited):
+        store.batcher.call(["one more"])
+    await store.answer_all([call])
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_comes_in_whatever_order_everybody_gets_his_own_answer(seed: int) -> None:
-    async def play() -> None:
-        draw, store = random.Random(seed), Store(2)
-        calls: list[tuple[list[str], asyncio.Future[list[str]]]] = []
-        for _ in range(300):
-            items = draw.sample(names(60), draw.choice((1, 1, 1, 1, 5, 30)))
-            calls.append((items, asyncio.ensure_future(store.batcher.call(items))))
-            for _ in range(draw.choice((0, 0, 1, 3))):
-                await asyncio.sleep(0)
-            if store.flying and draw.random() < 0.3:
-                lane = draw.choice(list(store.flying))
-                if not store.flying[lane][1].done():
-                    store.answer(lane)
+async def test_whatever_comes_in_whatever_order_everybody_gets_his_own_answer(seed: int) -> None:
+    draw, store = random.Random(seed), Store(2)
+    calls: list[tuple[list[str], asyncio.Future[list[str]]]] = []
+    for _ in range(300):
+        items = draw.sample(names(60), draw.choice((1, 1, 1, 1, 5, 30)))
+        calls.append((items, asyncio.ensure_future(store.batcher.call(items))))
+        for _ in range(draw.choice((0, 0, 1, 3))):
+            await asyncio.sleep(0)
+        if store.flying and draw.random() < 0.3:
+            lane = draw.choice(list(store.flying))
+            if not store.flying[lane][1].done():
+                store.answer(lane)
+    await store.settled()
+    while store.flying:
+        for _, answered in store.flying.values():
+            if not answered.done():
+                answered.set_result(None)
         await store.settled()
-        while store.flying:
-            for _, answered in store.flying.values():
-                if not answered.done():
-                    answered.set_result(None)
-            await store.settled()
-        assert all(call.done() for _, call in calls), "nobody is forgotten"
-        assert [await call for _, call in calls] == [[item.upper() for item in items] for items, _ in calls]
-
-    played(play())
+    assert all(call.done() for _, call in calls), "nobody is forgotten"
+    assert [await call for _, call in calls] == [[item.upper() for item in items] for items, _ in calls]

@@ -19,26 +19,25 @@ def loop_factory() -> LoopFactory:
 
 
 @pytest.mark.parametrize("how", ["closed under it", "gone"])
-def test_a_write_on_a_dead_connection_loses_the_link_and_the_next_call_has_a_new_one(tmp_path: Path, how: str) -> None:
-    async def scenario() -> list[object]:
-        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            while await reader.read(65536):
-                writer.write(b"+OK\r\n")
+async def test_a_write_on_a_dead_connection_loses_the_link_and_the_next_call_has_a_new_one(
+    tmp_path: Path, how: str
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(65536):
+            writer.write(b"+OK\r\n")
 
-        server = await asyncio.start_unix_server(answer, tmp_path / "s")
-        link = SingleLink(f"unix://{tmp_path / 's'}?lib_name=&lib_version=")
-        await link.start()
-        found: list[object] = [await link.call("", "PING")]
-        assert link._connection is not None
-        if how == "gone":
-            link._connection._writer = None
-        else:
-            link._connection._writer.transport.abort()  # the link hears of it in a later turn of the loop
-        with pytest.raises(LinkLost):
-            await link.call("", "PING")
-        found.append(await link.call("", "PING"))
-        await link.stop()
-        server.close()
-        return found
-
-    assert uvloop.run(scenario()) == [b"OK", b"OK"]
+    server = await asyncio.start_unix_server(answer, tmp_path / "s")
+    link = SingleLink(f"unix://{tmp_path / 's'}?lib_name=&lib_version=")
+    await link.start()
+    found: list[object] = [await link.call("", "PING")]
+    assert link._connection is not None
+    if how == "gone":
+        link._connection._writer = None
+    else:
+        link._connection._writer.transport.abort()  # the link hears of it in a later turn of the loop
+    with pytest.raises(LinkLost):
+        await link.call("", "PING")
+    found.append(await link.call("", "PING"))
+    await link.stop()
+    server.close()
+    assert found == [b"OK", b"OK"]

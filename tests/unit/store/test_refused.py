@@ -121,13 +121,10 @@ def test_a_call_that_had_left_is_tried_on_when_the_store_then_refuses(clock: Clo
 
 
 @pytest.mark.parametrize("url", ["unix:///nowhere/v.sock", "redis://127.0.0.1:1", "redis://localhost:1"])
-def test_the_link_says_that_nobody_takes_connections(url: str) -> None:
-    async def scenario() -> LinkLost:
-        link = SingleLink(url)
-        with pytest.raises(LinkLost) as lost:
-            await link.call("k", "PING")
-        await link.stop()
-        return lost.value
-
-    lost = asyncio.run(scenario())
+async def test_the_link_says_that_nobody_takes_connections(url: str) -> None:
+    link = SingleLink(url)
+    with pytest.raises(LinkLost) as lost:
+        await link.call("k", "PING")
+    await link.stop()
+    lost = lost.value
     assert (lost.refused, lost.written) == (True, False)

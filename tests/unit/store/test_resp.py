@@ -85,14 +85,13 @@ def test_a_command_has_the_bytes_that_redis_py_makes(args: tuple[Any, ...]) -> N
     assert command(args) == b"".join(Connection().pack_command(*args))
 
 
-@RUNS
-def test_replies_reach_their_calls_in_order_however_they_are_cut(run: Run, tmp_path: Path) -> None:
+async def test_replies_reach_their_calls_in_order_however_they_are_cut(tmp_path: Path) -> None:
     said = b"*3\r\n:1\r\n$4\r\n\x00\r\n\xff\r\n$-1\r\n" + b"+OK\r\n" + b"-NOSCRIPT No matching script.\r\n" + b":7\r\n"
     for size in (1, 7, len(said)):
         pieces = [said[at : at + size] for at in range(0, len(said), size)]
         place = tmp_path / str(size)
         place.mkdir()
-        assert run(against(place, pieces, 4, all_of(4))) == [
+        assert await against(place, pieces, 4, all_of(4)) == [
             [1, b"\x00\r\n\xff", None],
             b"OK",
             (NoScriptError, "No matching script."),
@@ -100,55 +99,46 @@ def test_replies_reach_their_calls_in_order_however_they_are_cut(run: Run, tmp_p
         ]
 
 
-@RUNS
-def test_calls_without_a_reply_are_lost_when_the_store_hangs_up(run: Run, tmp_path: Path) -> None:
-    assert run(against(tmp_path, [b"+OK\r\n$5\r\nhal"], 3, all_of(3))) == [b"OK", ("lost", True), ("lost", True)]
+async def test_calls_without_a_reply_are_lost_when_the_store_hangs_up(tmp_path: Path) -> None:
+    assert await against(tmp_path, [b"+OK\r\n$5\r\nhal"], 3, all_of(3)) == [b"OK", ("lost", True), ("lost", True)]
 
 
-@RUNS
-def test_a_store_that_loads_answers_its_call_and_one_that_refuses_the_connection_loses_it(
-    run: Run, tmp_path: Path
-) -> None:
+async def test_a_store_that_loads_answers_its_call_and_one_that_refuses_the_connection_loses_it(tmp_path: Path) -> None:
     loading = [b"-LOADING it is loading\r\n"]
-    assert run(against(tmp_path, loading, 1, all_of(1))) == [(BusyLoadingError, "it is loading")]
+    assert await against(tmp_path, loading, 1, all_of(1)) == [(BusyLoadingError, "it is loading")]
     refused = tmp_path / "refused"
     refused.mkdir()
     said = [b"+OK\r\n-NOAUTH Authentication required.\r\n+OK\r\n"]
-    assert run(against(refused, said, 3, all_of(3))) == [b"OK", ("lost", True), ("lost", True)]
+    assert await against(refused, said, 3, all_of(3)) == [b"OK", ("lost", True), ("lost", True)]
 
 
-@RUNS
 @pytest.mark.parametrize("said", [b"+OK\r\n+twice\r\n", b"+OK\r\nHTTP/1.1 200\r\n"], ids=["too many", "no RESP"])
-def test_what_no_call_asked_for_ends_the_connection_and_the_next_call_has_a_new_one(
-    run: Run, said: bytes, tmp_path: Path
+async def test_what_no_call_asked_for_ends_the_connection_and_the_next_call_has_a_new_one(
+    said: bytes, tmp_path: Path
 ) -> None:
     async def ask(link: SingleLink) -> Any:
         first = await link.call("", "X")
         return first, link._connection, await link.call("", "X")
 
-    assert run(against(tmp_path, [said], 1, ask)) == (b"OK", None, b"OK")
+    assert await against(tmp_path, [said], 1, ask) == (b"OK", None, b"OK")
 
 
-@RUNS
-def test_calls_over_tls_are_answered(run: Run, tmp_path: Path) -> None:
+async def test_calls_over_tls_are_answered(tmp_path: Path) -> None:
     authority = trustme.CA()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("localhost").configure_cert(context)
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
 
-    async def scenario() -> list[object]:
-        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            while await reader.read(65536):
-                writer.write(b"$3\r\nTLS\r\n")
-            writer.close()
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(65536):
+            writer.write(b"$3\r\nTLS\r\n")
+        writer.close()
 
-        server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
-        port = server.sockets[0].getsockname()[1]
-        link = SingleLink(f"rediss://localhost:{port}?lib_name=&lib_version=&ssl_ca_certs={tmp_path / 'ca.pem'}")
-        await link.start()
-        found = [await link.call("", "X"), await link.call("", "X")]
-        await link.stop()
-        server.close()
-        return found
-
-    assert run(scenario()) == [b"TLS", b"TLS"]
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
+    port = server.sockets[0].getsockname()[1]
+    link = SingleLink(f"rediss://localhost:{port}?lib_name=&lib_version=&ssl_ca_certs={tmp_path / 'ca.pem'}")
+    await link.start()
+    found = [await link.call("", "X"), await link.call("", "X")]
+    await link.stop()
+    server.close()
+    assert found == [b"TLS", b"TLS"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -107,32 +106,25 @@ def test_the_scraper_chooses_the_format() -> None:
     assert (modern_type.split(";")[0], b"# EOF" in modern) == ("application/openmetrics-text", True)
 
 
-def test_siblings_tell_each_other_and_a_dead_one_is_left_out(tmp_path: Path) -> None:
-    async def run() -> list[list[str]]:
-        all = [Siblings(tmp_path, n, lambda n=n: [SENDS.samples({(f"t{n}",): n})]) for n in range(3)]
-        for one in all:
-            await one.start()
-        (tmp_path / "worker-9.sock").touch()  # left by a worker that was killed
-        heard = [await one.others() for one in all]
-        for one in all:
-            await one.stop()
-        return [
-            [topic for snapshot in snapshots for samples in snapshot for (topic,) in samples.numbers]
-            for snapshots in heard
-        ]
-
-    assert asyncio.run(run()) == [["t1", "t2"], ["t0", "t2"], ["t0", "t1"]]
+async def test_siblings_tell_each_other_and_a_dead_one_is_left_out(tmp_path: Path) -> None:
+    all = [Siblings(tmp_path, n, lambda n=n: [SENDS.samples({(f"t{n}",): n})]) for n in range(3)]
+    for one in all:
+        await one.start()
+    (tmp_path / "worker-9.sock").touch()  # left by a worker that was killed
+    heard = [await one.others() for one in all]
+    for one in all:
+        await one.stop()
+    assert [
+        [topic for snapshot in snapshots for samples in snapshot for (topic,) in samples.numbers] for snapshots in heard
+    ] == [["t1", "t2"], ["t0", "t2"], ["t0", "t1"]]
     assert [path.name for path in tmp_path.iterdir()] == ["worker-9.sock"]
 
 
-def test_a_server_without_workers_has_no_siblings() -> None:
-    async def run() -> list[list[Samples]]:
-        alone = Siblings(None, 0, list)
-        await alone.start()
-        await alone.stop()
-        return await alone.others()
-
-    assert asyncio.run(run()) == []
+async def test_a_server_without_workers_has_no_siblings() -> None:
+    alone = Siblings(None, 0, list)
+    await alone.start()
+    await alone.stop()
+    assert await alone.others() == []
 
 
 def test_the_plain_text_of_a_worker_is_what_the_library_writes() -> None:

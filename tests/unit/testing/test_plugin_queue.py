@@ -258,7 +258,7 @@ def test_leases_are_kept_while_a_coroutine_sleeps_for_hours(dueline_queue: Virtu
     assert [(run.attempt, run.outcome) for run in dueline_queue.recorder.handled()] == [(1, "done")]
 
 
-def test_a_test_that_is_a_coroutine_uses_the_async_forms(dueline_queue: VirtualQueue) -> None:
+async def test_a_test_that_is_a_coroutine_uses_the_async_forms(dueline_queue: VirtualQueue) -> None:
     worker = Worker(NOBODY)
 
     @worker.handles("functions")
@@ -271,14 +271,11 @@ def test_a_test_that_is_a_coroutine_uses_the_async_forms(dueline_queue: VirtualQ
 
     dueline_queue.work(worker)
 
-    async def test() -> None:
-        client = dueline_queue.async_client
-        await client.send("functions", 1, delay="1d")
-        await function.asend(5, delay="1d")
-        assert await client.pull("empty", wait="20s") == ()
-        await dueline_queue.clock.async_advance("2d")
-
-    asyncio.run(test())
+    client = dueline_queue.async_client
+    await client.send("functions", 1, delay="1d")
+    await function.asend(5, delay="1d")
+    assert await client.pull("empty", wait="20s") == ()
+    await dueline_queue.clock.async_advance("2d")
     assert sorted(runs(dueline_queue.recorder)) == [
         ("coroutines", 2, "done"),
         ("coroutines", 6, "done"),

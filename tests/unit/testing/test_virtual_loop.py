@@ -144,15 +144,12 @@ def test_real_sockets_are_answered_before_time_passes(loop: VirtualLoop) -> None
         other.join()
 
 
-def test_threads_and_other_loops_may_wait_at_the_same_time(loop: VirtualLoop) -> None:
-    async def many() -> list[float]:
-        async def one(seconds: float) -> float:
-            work = begin(loop, asyncio.sleep(seconds, seconds))
-            return await asyncio.to_thread(loop.wait_for, work)
+async def test_threads_and_other_loops_may_wait_at_the_same_time(loop: VirtualLoop) -> None:
+    async def one(seconds: float) -> float:
+        work = begin(loop, asyncio.sleep(seconds, seconds))
+        return await asyncio.to_thread(loop.wait_for, work)
 
-        return await asyncio.gather(*(one(seconds) for seconds in (3, 1, 2)))
-
-    assert asyncio.run(many()) == [3, 1, 2]
+    assert await asyncio.gather(*(one(seconds) for seconds in (3, 1, 2))) == [3, 1, 2]
     assert loop.time() >= 3
 
 

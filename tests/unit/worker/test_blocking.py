@@ -21,70 +21,61 @@ class Order(msgspec.Struct):
     order: int
 
 
-def test_every_blocking_call_of_a_handle_names_its_own_awaitable_form() -> None:
-    async def run() -> None:
-        async with lab() as here:
+async def test_every_blocking_call_of_a_handle_names_its_own_awaitable_form() -> None:
+    async with lab() as here:
 
-            @here.worker.handles("t")
-            async def handle(order: Order) -> None: ...
+        @here.worker.handles("t")
+        async def handle(order: Order) -> None: ...
 
-            blocking: dict[str, Callable[[], object]] = {
-                "asend": lambda: handle.send({"order": 1}),
-                "aat": lambda: handle.at("2030-01-01T08:00:00Z", {"order": 1}),
-                "acancel": lambda: handle.cancel("a"),
-                "areschedule": lambda: handle.reschedule("a", delay="1h"),
-            }
-            for instead, call in blocking.items():
-                with pytest.raises(RuntimeError, match=f"`await {instead}"):
-                    call()
-
-    asyncio.run(run())
+        blocking: dict[str, Callable[[], object]] = {
+            "asend": lambda: handle.send({"order": 1}),
+            "aat": lambda: handle.at("2030-01-01T08:00:00Z", {"order": 1}),
+            "acancel": lambda: handle.cancel("a"),
+            "areschedule": lambda: handle.reschedule("a", delay="1h"),
+        }
+        for instead, call in blocking.items():
+            with pytest.raises(RuntimeError, match=f"`await {instead}"):
+                call()
 
 
-def test_a_blocking_extend_in_a_coroutine_is_refused_and_names_the_other_one_wherever_it_runs() -> None:
-    async def run() -> None:
-        async with lab() as here:
+async def test_a_blocking_extend_in_a_coroutine_is_refused_and_names_the_other_one_wherever_it_runs() -> None:
+    async with lab() as here:
 
-            async def extends(order: Order, context: Context) -> None:
-                context.extend("10m")
+        async def extends(order: Order, context: Context) -> None:
+            context.extend("10m")
 
-            in_the_loop = here.worker.handles("t", max_attempts=1)(extends)
-            in_a_thread = here.worker.handles("u", mode="thread", max_attempts=1)(extends)
-            await here.worker.start()
-            for handle in (in_the_loop, in_a_thread):
-                await handle.asend({"order": 1}, id="a")
-                job = await here.ended("a", handle.topic)
-                assert (job.state, job.attempts) == ("dead", 1)
-                assert "use `await context.aextend(...)`" in (job.last_error or "")
-
-    asyncio.run(run())
-
-
-def test_a_coroutine_that_runs_in_a_thread_extends_its_lease_in_the_loop_of_the_worker() -> None:
-    async def run() -> None:
-        async with lab() as here:
-            loops: list[asyncio.AbstractEventLoop] = []
-            longer: list[bool] = []
-            extended = here.queue.extend
-
-            async def watched(jobs: Any, lease_ms: int) -> list[Outcome]:
-                loops.append(asyncio.get_running_loop())
-                return await extended(jobs, lease_ms)
-
-            here.queue.extend = watched  # type: ignore[method-assign]
-
-            @here.worker.handles("t", mode="thread", max_attempts=1)
-            async def handle(order: Order, context: Context) -> None:
-                before = context.lease_until_ms
-                await context.aextend("10m")
-                longer.append(context.lease_until_ms - before > 500_000)
-
-            await here.worker.start()
+        in_the_loop = here.worker.handles("t", max_attempts=1)(extends)
+        in_a_thread = here.worker.handles("u", mode="thread", max_attempts=1)(extends)
+        await here.worker.start()
+        for handle in (in_the_loop, in_a_thread):
             await handle.asend({"order": 1}, id="a")
-            assert (await here.ended("a")).state == "done"
-            assert (loops, longer) == ([asyncio.get_running_loop()], [True])
+            job = await here.ended("a", handle.topic)
+            assert (job.state, job.attempts) == ("dead", 1)
+            assert "use `await context.aextend(...)`" in (job.last_error or "")
 
-    asyncio.run(run())
+
+async def test_a_coroutine_that_runs_in_a_thread_extends_its_lease_in_the_loop_of_the_worker() -> None:
+    async with lab() as here:
+        loops: list[asyncio.AbstractEventLoop] = []
+        longer: list[bool] = []
+        extended = here.queue.extend
+
+        async def watched(jobs: Any, lease_ms: int) -> list[Outcome]:
+            loops.append(asyncio.get_running_loop())
+            return await extended(jobs, lease_ms)
+
+        here.queue.extend = watched  # type: ignore[method-assign]
+
+        @here.worker.handles("t", mode="thread", max_attempts=1)
+        async def handle(order: Order, context: Context) -> None:
+            before = context.lease_until_ms
+            await context.aextend("10m")
+            longer.append(context.lease_until_ms - before > 500_000)
+
+        await here.worker.start()
+        await handle.asend({"order": 1}, id="a")
+        assert (await here.ended("a")).state == "done"
+        assert (loops, longer) == ([asyncio.get_running_loop()], [True])
 
 
 def test_in_the_time_of_a_test_a_coroutine_is_told_the_same_and_a_function_waits_for_a_late_store() -> None:

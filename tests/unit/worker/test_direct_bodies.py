@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from msgspec import Raw
 
@@ -30,24 +28,20 @@ def nested(depth: int) -> Raw:
         (nested(100_000), "bad_json", "The body is nested deeper than 64."),
     ],
 )
-def test_what_is_not_json_for_every_reader_is_refused_and_nothing_is_stored(body: Raw, code: str, message: str) -> None:
-    async def run() -> None:
-        async with lab() as here:
-            for merge in (None, "group"):
-                with pytest.raises(InvalidRequest) as refused:
-                    await here.queue.send("t", body, merge=merge)
-                assert (refused.value.code, refused.value.status) == (code, 400)
-                assert refused.value.message.startswith(message)
-            assert await here.queue.pull(["t"], 10) == ()
-
-    asyncio.run(run())
+async def test_what_is_not_json_for_every_reader_is_refused_and_nothing_is_stored(
+    body: Raw, code: str, message: str
+) -> None:
+    async with lab() as here:
+        for merge in (None, "group"):
+            with pytest.raises(InvalidRequest) as refused:
+                await here.queue.send("t", body, merge=merge)
+            assert (refused.value.code, refused.value.status) == (code, 400)
+            assert refused.value.message.startswith(message)
+        assert await here.queue.pull(["t"], 10) == ()
 
 
 @pytest.mark.parametrize("body", [nested(64), nested(63), BRACKETS_IN_A_TEXT, Raw(b"[" + b"[]," * 99 + b"[]]")])
-def test_json_that_a_server_takes_is_kept_byte_for_byte(body: Raw) -> None:
-    async def run() -> None:
-        async with lab() as here:
-            await here.queue.send("t", body, id="a")
-            assert bytes((await here.queue.get("t", "a")).body) == bytes(body)
-
-    asyncio.run(run())
+async def test_json_that_a_server_takes_is_kept_byte_for_byte(body: Raw) -> None:
+    async with lab() as here:
+        await here.queue.send("t", body, id="a")
+        assert bytes((await here.queue.get("t", "a")).body) == bytes(body)

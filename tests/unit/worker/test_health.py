@@ -57,107 +57,98 @@ def address() -> str:
     return f"127.0.0.1:{free_port()}"
 
 
-def test_a_worker_is_ready_from_its_start_to_its_stop(address: str) -> None:
-    async def run() -> None:
-        async with lab(health=address) as here:
+async def test_a_worker_is_ready_from_its_start_to_its_stop(address: str) -> None:
+    async with lab(health=address) as here:
 
-            @here.worker.on_startup
-            async def starting() -> None:
-                assert await get(address, "/healthz") == (200, b'{"alive":true}')
-                assert await ready(address) == (503, ["starting"])
+        @here.worker.on_startup
+        async def starting() -> None:
+            assert await get(address, "/healthz") == (200, b'{"alive":true}')
+            assert await ready(address) == (503, ["starting"])
 
-            @here.worker.on_shutdown
-            async def stopping() -> None:
-                assert await get(address, "/healthz") == (200, b'{"alive":true}')
-                seen.append(await ready(address))
+        @here.worker.on_shutdown
+        async def stopping() -> None:
+            assert await get(address, "/healthz") == (200, b'{"alive":true}')
+            seen.append(await ready(address))
 
-            seen: list[Any] = []
-            here.worker.handles("t")(print)
-            await here.worker.start()
-            assert await ready(address) == (200, [])
-            await here.worker.stop()
-            assert seen == [(503, ["draining"])]
-            with pytest.raises(OSError, match=r"refused|111"):
-                await get(address, "/healthz")
-            await here.worker.start()
-            assert await ready(address) == (200, []), "the port is free again"
-
-    asyncio.run(run())
+        seen: list[Any] = []
+        here.worker.handles("t")(print)
+        await here.worker.start()
+        assert await ready(address) == (200, [])
+        await here.worker.stop()
+        assert seen == [(503, ["draining"])]
+        with pytest.raises(OSError, match=r"refused|111"):
+            await get(address, "/healthz")
+        await here.worker.start()
+        assert await ready(address) == (200, []), "the port is free again"
 
 
-def test_a_worker_that_cannot_pull_is_not_ready_and_says_why(address: str) -> None:
-    async def run() -> None:
-        async with lab(health=address) as here:
-            here.worker.handles("t")(print)
-            pull, down, failed = here.queue.pull, asyncio.Event(), asyncio.Event()
+async def test_a_worker_that_cannot_pull_is_not_ready_and_says_why(address: str) -> None:
+    async with lab(health=address) as here:
+        here.worker.handles("t")(print)
+        pull, down, failed = here.queue.pull, asyncio.Event(), asyncio.Event()
 
-            async def away(*args: Any, **options: Any) -> Any:
-                if down.is_set():
-                    failed.set()
-                    raise Unavailable("store_down", "the store is away")
-                return await pull(*args, **options)
+        async def away(*args: Any, **options: Any) -> Any:
+            if down.is_set():
+                failed.set()
+                raise Unavailable("store_down", "the store is away")
+            return await pull(*args, **options)
 
-            down.set()
-            here.queue.pull = away
-            await here.worker.start()
-            await failed.wait()
-            assert await ready(address) == (503, ["queue"])
-            assert b"the store is away" in (await get(address, "/readyz"))[1]
-            down.clear()
-            async with asyncio.timeout(20):
-                while (await ready(address)) != (200, []):
-                    await here.queue.send("t", "wake")  # a pull that gets something has ended
-
-    asyncio.run(run())
+        down.set()
+        here.queue.pull = away
+        await here.worker.start()
+        await failed.wait()
+        assert await ready(address) == (503, ["queue"])
+        assert b"the store is away" in (await get(address, "/readyz"))[1]
+        down.clear()
+        async with asyncio.timeout(20):
+            while (await ready(address)) != (200, []):
+                await here.queue.send("t", "wake")  # a pull that gets something has ended
 
 
-def test_jobs_are_counted_by_how_they_ended_and_timed(address: str) -> None:
-    async def run() -> dict[str, float]:
-        async with lab(health=address, lease="1s") as here:
-            begun: asyncio.Queue[str] = asyncio.Queue()
-            ended: asyncio.Queue[str] = asyncio.Queue()
+async def test_jobs_are_counted_by_how_they_ended_and_timed(address: str) -> None:
+    async with lab(health=address, lease="1s") as here:
+        begun: asyncio.Queue[str] = asyncio.Queue()
+        ended: asyncio.Queue[str] = asyncio.Queue()
 
-            @here.worker.handles("t")
-            async def handle(body: str) -> None:
-                if body == "failed":
-                    raise ValueError(body)
-                if body == "discarded":
-                    raise Discard
-                if body == "snoozed":
-                    raise Snooze("1h")
-                if body != "done":
-                    begun.put_nowait(body)
-                    try:
-                        await asyncio.Event().wait()
-                    finally:
-                        ended.put_nowait(body)
+        @here.worker.handles("t")
+        async def handle(body: str) -> None:
+            if body == "failed":
+                raise ValueError(body)
+            if body == "discarded":
+                raise Discard
+            if body == "snoozed":
+                raise Snooze("1h")
+            if body != "done":
+                begun.put_nowait(body)
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    ended.put_nowait(body)
 
-            await here.worker.start()
-            for body, state in {"done": "done", "discarded": "dead", "failed": "dead", "snoozed": "scheduled"}.items():
-                await handle.asend(body, id=body, max_attempts=2, retry=["1ms"])
-                await here.until(body, state)
-            await handle.asend("lost", id="lost")
-            await begun.get()
-            assert metrics((await get(address, "/metrics"))[1])["dueline_worker_jobs_in_flight t"] == 1
-            await here.queue.cancel("t", "lost")  # heard of when the lease is extended
-            assert await ended.get() == "lost"
-            await handle.asend("given_back", id="given_back")
-            await begun.get()
-            await here.worker.stop(0)
-            await here.queue.cancel("t", "given_back")
-            await here.worker.start()  # the metrics are those of the worker, not of one run
-            return metrics((await get(address, "/metrics"))[1])
-
-    assert asyncio.run(run()) == {
-        "dueline_worker_jobs_total done t": 1,
-        "dueline_worker_jobs_total discarded t": 1,
-        "dueline_worker_jobs_total failed t": 2,
-        "dueline_worker_jobs_total snoozed t": 1,
-        "dueline_worker_jobs_total lost t": 1,
-        "dueline_worker_jobs_total given_back t": 1,
-        "dueline_worker_jobs_in_flight t": 0,
-        "dueline_worker_job_duration_seconds_count t": 7,
-    }
+        await here.worker.start()
+        for body, state in {"done": "done", "discarded": "dead", "failed": "dead", "snoozed": "scheduled"}.items():
+            await handle.asend(body, id=body, max_attempts=2, retry=["1ms"])
+            await here.until(body, state)
+        await handle.asend("lost", id="lost")
+        await begun.get()
+        assert metrics((await get(address, "/metrics"))[1])["dueline_worker_jobs_in_flight t"] == 1
+        await here.queue.cancel("t", "lost")  # heard of when the lease is extended
+        assert await ended.get() == "lost"
+        await handle.asend("given_back", id="given_back")
+        await begun.get()
+        await here.worker.stop(0)
+        await here.queue.cancel("t", "given_back")
+        await here.worker.start()  # the metrics are those of the worker, not of one run
+        assert metrics((await get(address, "/metrics"))[1]) == {
+            "dueline_worker_jobs_total done t": 1,
+            "dueline_worker_jobs_total discarded t": 1,
+            "dueline_worker_jobs_total failed t": 2,
+            "dueline_worker_jobs_total snoozed t": 1,
+            "dueline_worker_jobs_total lost t": 1,
+            "dueline_worker_jobs_total given_back t": 1,
+            "dueline_worker_jobs_in_flight t": 0,
+            "dueline_worker_job_duration_seconds_count t": 7,
+        }
 
 
 @pytest.mark.parametrize(
@@ -171,41 +162,37 @@ def test_jobs_are_counted_by_how_they_ended_and_timed(address: str) -> None:
         (b"\r\n\r\n", b"HTTP/1.1 405 "),
     ],
 )
-def test_whatever_is_asked_the_worker_goes_on(address: str, request_: bytes, answer: bytes) -> None:
-    async def run() -> None:
-        async with lab(health=address) as here:
-            here.worker.handles("t")(print)
-            await here.worker.start()
-            try:
-                assert (await raw(address, request_)).startswith(answer)
-            except ConnectionResetError:
-                assert answer == b""
-            head = await raw(address, b"HEAD /healthz HTTP/1.1\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 200 ")
-            assert head.endswith(b"\r\n\r\n"), "no body"
-
-    asyncio.run(run())
+async def test_whatever_is_asked_the_worker_goes_on(address: str, request_: bytes, answer: bytes) -> None:
+    async with lab(health=address) as here:
+        here.worker.handles("t")(print)
+        await here.worker.start()
+        try:
+            assert (await raw(address, request_)).startswith(answer)
+        except ConnectionResetError:
+            assert answer == b""
+        head = await raw(address, b"HEAD /healthz HTTP/1.1\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 ")
+        assert head.endswith(b"\r\n\r\n"), "no body"
 
 
-def test_silent_connections_are_bounded_and_end_with_the_worker(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_connections_are_bounded_and_end_with_the_worker(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(health, "HEAD_S", 1000.0)
 
-    async def run() -> None:
-        async with lab(health=address) as here:
-            here.worker.handles("t")(print)
-            await here.worker.start()
-            host, port = address.rsplit(":", 1)
-            silent = [await asyncio.open_connection(host, int(port)) for _ in range(health.MAX_CONNECTIONS)]
-            reader, writer = await asyncio.open_connection(host, int(port))
-            assert await reader.read() == b"", "one too many"
+    async with lab(health=address) as here:
+        here.worker.handles("t")(print)
+        await here.worker.start()
+        host, port = address.rsplit(":", 1)
+        silent = [await asyncio.open_connection(host, int(port)) for _ in range(health.MAX_CONNECTIONS)]
+        reader, writer = await asyncio.open_connection(host, int(port))
+        assert await reader.read() == b"", "one too many"
+        writer.close()
+        await here.worker.stop(0)
+        for reader, writer in silent:
+            with suppress(ConnectionResetError):
+                assert await reader.read() == b""
             writer.close()
-            await here.worker.stop(0)
-            for reader, writer in silent:
-                with suppress(ConnectionResetError):
-                    assert await reader.read() == b""
-                writer.close()
-
-    asyncio.run(asyncio.wait_for(run(), 20))
 
 
 @pytest.mark.parametrize("text", ["9280", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:70000", "", ":9280", "http://a:1"])
@@ -214,17 +201,14 @@ def test_an_address_that_is_none_is_refused_at_once(text: str) -> None:
         Worker(health=text)
 
 
-def test_an_address_that_is_taken_keeps_the_worker_from_starting(address: str) -> None:
-    async def run() -> None:
-        host, port = address.rsplit(":", 1)
-        taken = await asyncio.start_server(lambda *_: None, host, int(port))
-        async with taken, lab(health=address) as here:
-            here.worker.handles("t")(print)
-            with pytest.raises(ValueError, match=f"health: cannot listen on {address}: Address already in use"):
-                await here.worker.start()
-            assert here.queue.pulls == []
-
-    asyncio.run(run())
+async def test_an_address_that_is_taken_keeps_the_worker_from_starting(address: str) -> None:
+    host, port = address.rsplit(":", 1)
+    taken = await asyncio.start_server(lambda *_: None, host, int(port))
+    async with taken, lab(health=address) as here:
+        here.worker.handles("t")(print)
+        with pytest.raises(ValueError, match=f"health: cannot listen on {address}: Address already in use"):
+            await here.worker.start()
+        assert here.queue.pulls == []
 
 
 def test_a_worker_in_a_test_opens_no_port(dueline_queue: VirtualQueue, address: str) -> None:

@@ -123,15 +123,12 @@ def test_a_child_does_not_run_the_handler_of_another_topic() -> None:
         handler_at(HandlerLocation(__name__, "Task"), "z")
 
 
-def test_threads_and_coroutines_need_not_be_found_again() -> None:
-    async def run() -> None:
-        worker = Worker(NOWHERE)
-        for topic in "ab":
+async def test_threads_and_coroutines_need_not_be_found_again() -> None:
+    worker = Worker(NOWHERE)
+    for topic in "ab":
 
-            @worker.handles(topic)
-            async def handle(n: int) -> None: ...
+        @worker.handles(topic)
+        async def handle(n: int) -> None: ...
 
-        await worker.start()
-        await worker.stop(0)
-
-    asyncio.run(run())
+    await worker.start()
+    await worker.stop(0)

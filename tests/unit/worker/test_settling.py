@@ -23,78 +23,69 @@ TOO_FAR = "delay_ms must be 0 to 316224000000, is"
         (Verdict(Ending.FAILED, -5), "the handler's retry was refused: delay_ms Expected `int` >= 0"),
     ],
 )
-def test_an_ending_that_the_queue_refuses_is_a_failure_that_says_so(ending: Any, error: str) -> None:
+async def test_an_ending_that_the_queue_refuses_is_a_failure_that_says_so(ending: Any, error: str) -> None:
     async def spoken(context: Context, call_next: CallNext) -> Verdict | None:
         return ending if isinstance(ending, Verdict) else await call_next(context)
 
-    async def run() -> None:
-        async with lab(middleware=[spoken]) as here:
+    async with lab(middleware=[spoken]) as here:
 
-            @here.worker.handles("t", retry=["1h"])
-            async def handle(n: int) -> Any:
-                return ending
+        @here.worker.handles("t", retry=["1h"])
+        async def handle(n: int) -> Any:
+            return ending
 
-            await here.worker.start()
-            await handle.asend(1, id="a")
-            job = await here.until("a", "scheduled", "dead")
-            assert (job.state, job.attempts) == ("scheduled", 1)
-            assert job.last_error == error
-            assert 3_500_000 < job.due_at_ms - job.created_at_ms < 3_700_000, "by the retry policy"
-
-    asyncio.run(run())
+        await here.worker.start()
+        await handle.asend(1, id="a")
+        job = await here.until("a", "scheduled", "dead")
+        assert (job.state, job.attempts) == ("scheduled", 1)
+        assert job.last_error == error
+        assert 3_500_000 < job.due_at_ms - job.created_at_ms < 3_700_000, "by the retry policy"
 
 
-def test_a_text_that_no_queue_takes_is_made_one_that_it_does() -> None:
-    async def run() -> None:
-        async with lab() as here:
+async def test_a_text_that_no_queue_takes_is_made_one_that_it_does() -> None:
+    async with lab() as here:
 
-            @here.worker.handles("t")
-            async def handle(n: int) -> None:
-                raise Snooze("1h", "half a \ud800 character" * 200)
+        @here.worker.handles("t")
+        async def handle(n: int) -> None:
+            raise Snooze("1h", "half a \ud800 character" * 200)
 
-            await here.worker.start()
-            await handle.asend(1, id="a")
-            job = await here.until("a", "scheduled", "dead")
-            assert (job.state, job.attempts) == ("scheduled", 0)
-            assert len(job.last_error or "") == 1024
-            assert (job.last_error or "").endswith("half a ? character")
-
-    asyncio.run(run())
+        await here.worker.start()
+        await handle.asend(1, id="a")
+        job = await here.until("a", "scheduled", "dead")
+        assert (job.state, job.attempts) == ("scheduled", 0)
+        assert len(job.last_error or "") == 1024
+        assert (job.last_error or "").endswith("half a ? character")
 
 
 @pytest.mark.parametrize("ending", [None, Retry(delay="1h"), asyncio.CancelledError()])
-def test_nothing_is_said_of_a_job_whose_lease_is_lost(
+async def test_nothing_is_said_of_a_job_whose_lease_is_lost(
     ending: BaseException | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def run() -> None:
-        async with lab(lease="1s") as here:
-            running, ended = asyncio.Event(), asyncio.Event()
-            said: list[Any] = []
+    async with lab(lease="1s") as here:
+        running, ended = asyncio.Event(), asyncio.Event()
+        said: list[Any] = []
 
-            async def heard(*args: Any) -> list[Outcome]:
-                said.append(args)
-                return []
+        async def heard(*args: Any) -> list[Outcome]:
+            said.append(args)
+            return []
 
-            here.queue.ack = here.queue.release = heard  # type: ignore[method-assign,assignment]
+        here.queue.ack = here.queue.release = heard  # type: ignore[method-assign,assignment]
 
-            @here.worker.handles("t")
-            async def handle(n: int) -> None:
-                running.set()
-                try:
-                    await asyncio.Event().wait()
-                except asyncio.CancelledError:
-                    ended.set()
-                    if ending is not None:
-                        raise ending from None
+        @here.worker.handles("t")
+        async def handle(n: int) -> None:
+            running.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                ended.set()
+                if ending is not None:
+                    raise ending from None
 
-            await here.worker.start()
-            await handle.asend(1, id="a")
-            async with asyncio.timeout(WITHIN_S):
-                await running.wait()
-                await handle.acancel("a")
-                await ended.wait()
-            await here.worker.stop("5s")
-            assert said == []
-            assert "t a: the lease is lost, the outcome is dropped" in caplog.text
-
-    asyncio.run(run())
+        await here.worker.start()
+        await handle.asend(1, id="a")
+        async with asyncio.timeout(WITHIN_S):
+            await running.wait()
+            await handle.acancel("a")
+            await ended.wait()
+        await here.worker.stop("5s")
+        assert said == []
+        assert "t a: the lease is lost, the outcome is dropped" in caplog.text
