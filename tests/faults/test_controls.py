@@ -5,7 +5,6 @@ A blind test is worse than none. The same load and the same checker judge the cr
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 
 import pytest
@@ -19,37 +18,34 @@ from . import broken
 from .broken import served
 
 
-def judged(store: broken.Sound, jobs: int = 400) -> Report:
-    async def run() -> Report:
-        recorder = Recorder()
-        async with served(store) as address:
-            plan = Plan(
-                topics=(f"a-{uuid.uuid4().hex}", f"b-{uuid.uuid4().hex}"),
-                max_delay_ms=120,
-                lease_ms=(80, 150),
-                wait_ms=60,
-                pause_ms=8.0,
-                max_jobs=jobs,
-                plain_share=0.5,
-                stale_share=1.0,
-                conflict_share=0.1,
-                few_attempts_share=0.5,
-            )
-            load = Load(plan, [address], recorder, seed=3)
-            await load.start()
-            await load.acknowledged_reaches(jobs - 20, 10)
-            await load.stop_sending()
-            await load.drained(3.0)
-            await load.stop()
-            final = await load.dump()
-            assert load.bugs == []
-        return check(recorder.events, final)
-
-    return asyncio.run(run())
+async def judged(store: broken.Sound, jobs: int = 400) -> Report:
+    recorder = Recorder()
+    async with served(store) as address:
+        plan = Plan(
+            topics=(f"a-{uuid.uuid4().hex}", f"b-{uuid.uuid4().hex}"),
+            max_delay_ms=120,
+            lease_ms=(80, 150),
+            wait_ms=60,
+            pause_ms=8.0,
+            max_jobs=jobs,
+            plain_share=0.5,
+            stale_share=1.0,
+            conflict_share=0.1,
+            few_attempts_share=0.5,
+        )
+        load = Load(plan, [address], recorder, seed=3)
+        await load.start()
+        await load.acknowledged_reaches(jobs - 20, 10)
+        await load.stop_sending()
+        await load.drained(3.0)
+        await load.stop()
+        final = await load.dump()
+        assert load.bugs == []
+    return check(recorder.events, final)
 
 
-def test_a_sound_server_is_found_sound(private_valkey: PrivateValkey) -> None:
-    report = judged(broken.Sound(private_valkey.url), jobs=800)
+async def test_a_sound_server_is_found_sound(private_valkey: PrivateValkey) -> None:
+    report = await judged(broken.Sound(private_valkey.url), jobs=800)
     assert report.violations == ()
     assert (report.left, report.unknown) == (0, 0)
     assert report.deliveries > report.sends_ok > 700
@@ -72,7 +68,7 @@ def test_a_sound_server_is_found_sound(private_valkey: PrivateValkey) -> None:
         (broken.TakesAnyBody, Kind.CONFLICT_ACCEPTED),
     ],
 )
-def test_a_server_that_breaks_a_promise_is_found_out(
+async def test_a_server_that_breaks_a_promise_is_found_out(
     store: type[broken.Sound], kind: Kind, private_valkey: PrivateValkey
 ) -> None:
-    assert judged(store(private_valkey.url)).count(kind) > 0
+    assert (await judged(store(private_valkey.url))).count(kind) > 0

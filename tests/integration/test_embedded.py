@@ -116,12 +116,8 @@ async def test_a_second_server_on_the_folder_is_refused_at_once_and_told_the_pid
     first = Host(tmp_path)
     hosts.append(first)
     assert first.says()[0] == "ready"
-
-    async def second() -> None:
-        await EmbeddedStore(tmp_path).start()
-
     with pytest.raises(FolderInUse, match=rf"pid {first.process.pid};"):
-        await second()
+        await EmbeddedStore(tmp_path).start()
 
 
 def test_killing_the_server_ends_its_store(tmp_path: Path, hosts: list[Host]) -> None:
@@ -167,27 +163,23 @@ def test_an_orphan_that_never_ends_is_named_and_the_server_refuses(tmp_path: Pat
     wait_gone(int(pid))
 
 
-@pytest.mark.parametrize("policy", [asyncio.DefaultEventLoopPolicy, uvloop.EventLoopPolicy])
-def test_a_killed_store_is_started_again_with_all_its_data(tmp_path: Path, policy: type) -> None:
-    async def run() -> tuple[str | None, bool, int]:
-        store = EmbeddedStore(tmp_path)
-        await store.start()
-        try:
-            first = store.pid
-            assert first is not None
-            async with await with_store(store) as valkey:
-                await valkey.set("kept", "yes")
-            os.kill(first, signal.SIGKILL)
-            async with asyncio.timeout(30):
-                await store.until(StoreState.DOWN)
-                await store.until_ready()
-            async with await with_store(store) as valkey:
-                return await valkey.get("kept"), store.pid == first, store.status.restarts
-        finally:
-            await store.stop()
-
-    with asyncio.Runner(loop_factory=policy().new_event_loop) as runner:
-        assert runner.run(run()) == ("yes", False, 1)
+@pytest.mark.parametrize("loop_factory", [None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+async def test_a_killed_store_is_started_again_with_all_its_data(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path)
+    await store.start()
+    try:
+        first = store.pid
+        assert first is not None
+        async with await with_store(store) as valkey:
+            await valkey.set("kept", "yes")
+        os.kill(first, signal.SIGKILL)
+        async with asyncio.timeout(30):
+            await store.until(StoreState.DOWN)
+            await store.until_ready()
+        async with await with_store(store) as valkey:
+            assert (await valkey.get("kept"), store.pid == first, store.status.restarts) == ("yes", False, 1)
+    finally:
+        await store.stop()
 
 
 async def test_a_data_path_too_long_for_a_socket_gets_its_socket_in_the_runtime_folder(tmp_path: Path) -> None:
@@ -228,39 +220,32 @@ def damage(data: Path) -> None:
     part.write_bytes(content[:at] + b"@@" + content[at + 2 :])
 
 
-def test_a_damaged_file_is_explained_once_and_not_restarted_for_ever(tmp_path: Path) -> None:
-    async def run() -> EmbeddedStore:
-        store = EmbeddedStore(tmp_path)
+async def test_a_damaged_file_is_explained_once_and_not_restarted_for_ever(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path)
+    await store.start()
+    async with await with_store(store) as valkey:
+        for number in range(10):
+            await valkey.set(f"key-{number}", "x" * 100)
+    await store.stop()
+    damage(tmp_path)
+    store = EmbeddedStore(tmp_path)
+    with pytest.raises(EmbeddedError, match=r"damaged.*--fix"):
         await store.start()
-        async with await with_store(store) as valkey:
-            for number in range(10):
-                await valkey.set(f"key-{number}", "x" * 100)
-        await store.stop()
-        damage(tmp_path)
-        store = EmbeddedStore(tmp_path)
-        with pytest.raises(EmbeddedError, match=r"damaged.*--fix"):
-            await store.start()
-        assert store.status.state is StoreState.FAILED
-        return store
-
-    store = asyncio.run(run())
+    assert store.status.state is StoreState.FAILED
     # The commands of the hint are exact: run as printed, they make the folder startable once the loss is accepted.
     command = store.status.detail.rsplit("accept that), run: ", 1)[1]
-    assert subprocess.run(["bash", "-c", command], input="y\n", text=True, capture_output=True).returncode == 0
-
-    async def again() -> str | None:
-        with pytest.raises(EmbeddedError, match="dueline store accept"):
-            await EmbeddedStore(tmp_path).start()
-        accept(tmp_path)
-        store = EmbeddedStore(tmp_path)
-        await store.start()
-        try:
-            async with await with_store(store) as valkey:
-                return await valkey.get("key-0")
-        finally:
-            await store.stop()
-
-    assert asyncio.run(again()) == "x" * 100
+    repaired = await asyncio.to_thread(subprocess.run, ["bash", "-c", command], input=b"y\n", capture_output=True)
+    assert repaired.returncode == 0
+    with pytest.raises(EmbeddedError, match="dueline store accept"):
+        await EmbeddedStore(tmp_path).start()
+    accept(tmp_path)
+    store = EmbeddedStore(tmp_path)
+    await store.start()
+    try:
+        async with await with_store(store) as valkey:
+            assert await valkey.get("key-0") == "x" * 100
+    finally:
+        await store.stop()
 
 
 async def test_damage_found_at_a_restart_fails_instead_of_restarting(tmp_path: Path) -> None:
@@ -330,28 +315,17 @@ async def _fill(disk: Path) -> None:
 
 
 async def test_a_store_that_cannot_run_is_refused_with_its_own_words(tmp_path: Path) -> None:
-    async def run() -> None:
-        await EmbeddedStore(tmp_path, overrides={"appendfsync": "perhaps"}).start()
-
     with pytest.raises(EmbeddedError, match="ended at start"):
-        await run()
-
-    async def no_program() -> None:
-        await EmbeddedStore(tmp_path, binary=tmp_path / "nothing").start()
-
+        await EmbeddedStore(tmp_path, overrides={"appendfsync": "perhaps"}).start()
     with pytest.raises(EmbeddedError, match=r"store\.binary"):
-        await no_program()
+        await EmbeddedStore(tmp_path, binary=tmp_path / "nothing").start()
 
 
 async def test_a_folder_with_other_peoples_files_is_neither_taken_nor_closed_to_them(tmp_path: Path) -> None:
     (tmp_path / "theirs").touch()
     tmp_path.chmod(0o755)
-
-    async def run() -> None:
-        await EmbeddedStore(tmp_path).start()
-
     with pytest.raises(EmbeddedError, match="a folder of its own"):
-        await run()
+        await EmbeddedStore(tmp_path).start()
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
 
 

@@ -73,22 +73,19 @@ async def test_both_keys_go_thirty_days_after_the_last_report(server: PrivateVal
         assert all(29 * DAY_MS < left <= 30 * DAY_MS for left in first + next_day)
 
 
-def test_memories_of_processes_that_are_gone_are_forgotten(server: PrivateValkey) -> None:
-    async def run() -> tuple[int, int]:
-        async with Desk(server.url) as desk:
+async def test_memories_of_processes_that_are_gone_are_forgotten(server: PrivateValkey) -> None:
+    async with Desk(server.url) as desk:
+        await desk.report()
+        now_ms = desk.store.now_ms()
+        for number in range(100):
+            age_ms = 3_700_000 if number < 90 else 0
+            memory = b"n" * 8 + (now_ms - age_ms).to_bytes(6, "big")
+            await desk.client.hset(STATE, f"c:gone{number}", memory)
+        before = await desk.client.hlen(STATE)
+        for _ in range(5):
             await desk.report()
-            now_ms = desk.store.now_ms()
-            for number in range(100):
-                age_ms = 3_700_000 if number < 90 else 0
-                memory = b"n" * 8 + (now_ms - age_ms).to_bytes(6, "big")
-                await desk.client.hset(STATE, f"c:gone{number}", memory)
-            before = await desk.client.hlen(STATE)
-            for _ in range(5):
-                await desk.report()
-            return before, await desk.client.hlen(STATE)
-
-    before, after = asyncio.run(run())
-    assert (before, after) == (105, 16)  # n f o x and its own memory; then hc too, and the ten young ones
+        # n f o x and its own memory; then hc too, and the ten young ones
+        assert (before, await desk.client.hlen(STATE)) == (105, 16)
 
 
 async def test_a_clock_that_jumped_counts_nothing(server: PrivateValkey) -> None:
@@ -112,18 +109,14 @@ DAMAGE: list[tuple[tuple[Any, ...], str]] = [
 
 
 @pytest.mark.parametrize(("damage", "fault"), DAMAGE, ids=[" ".join(map(str, each[0][:2])) for each in DAMAGE])
-def test_fsck_finds_nothing_and_then_what_was_damaged(
+async def test_fsck_finds_nothing_and_then_what_was_damaged(
     server: PrivateValkey, damage: tuple[Any, ...], fault: str
 ) -> None:
-    async def run() -> tuple[list[str], list[str]]:
-        async with Desk(server.url) as desk:
-            await desk.report("a")
-            await desk.report("b", ok=False)
-            whole = await desk.findings()
-            await desk.client.execute_command(*damage)
-            return whole, await desk.findings()
-
-    whole, damaged = asyncio.run(run())
-    assert whole == []
-    assert f"ns/t/0: push: {fault}" in damaged
-    assert len(damaged) == len(set(damaged))
+    async with Desk(server.url) as desk:
+        await desk.report("a")
+        await desk.report("b", ok=False)
+        assert await desk.findings() == []
+        await desk.client.execute_command(*damage)
+        damaged = await desk.findings()
+        assert f"ns/t/0: push: {fault}" in damaged
+        assert len(damaged) == len(set(damaged))

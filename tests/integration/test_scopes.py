@@ -112,29 +112,27 @@ async def test_a_drained_namespace_may_change_its_scope_and_change_it_back(tmp_p
     assert await served(namespace_ids, pull) == ["a"]
 
 
-def test_of_two_servers_that_disagree_the_one_that_cannot_see_the_jobs_is_not_ready(tmp_path: Path) -> None:
+async def test_of_two_servers_that_disagree_the_one_that_cannot_see_the_jobs_is_not_ready(tmp_path: Path) -> None:
     """Both start, since the namespace is empty; the first job tells them apart at the next look at the store."""
 
-    async def run() -> list[dict[str, str]]:
-        store = PrivateValkey()
-        store.start()
-        namespace_ids = ServerProcess(tmp_path, env=NAMESPACE_IDS, store_url=store.url)
-        plain = ServerProcess(tmp_path, env=PLAIN, store_url=store.url)
-        try:
-            await namespace_ids.start()
-            await plain.start()
-            sender, other = Connection(*namespace_ids.address), Connection(*plain.address)
-            await send(sender)
-            async with asyncio.timeout(30):
-                while (answer := await other.request("GET", "/readyz")).status == 200:  # noqa: ASYNC110
-                    await asyncio.sleep(0.1)
-            assert (await sender.request("GET", "/readyz")).status == 200
-            sender.close()
-            other.close()
-            return answer.json()["reasons"]
-        finally:
-            await namespace_ids.stop()
-            await plain.stop()
-            store.stop()
-
-    assert [reason["message"] for reason in asyncio.run(run())] == [NEEDS_NAMESPACE.removeprefix("dueline: ")]
+    store = PrivateValkey()
+    store.start()
+    namespace_ids = ServerProcess(tmp_path, env=NAMESPACE_IDS, store_url=store.url)
+    plain = ServerProcess(tmp_path, env=PLAIN, store_url=store.url)
+    try:
+        await namespace_ids.start()
+        await plain.start()
+        sender, other = Connection(*namespace_ids.address), Connection(*plain.address)
+        await send(sender)
+        async with asyncio.timeout(30):
+            while (answer := await other.request("GET", "/readyz")).status == 200:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+        assert (await sender.request("GET", "/readyz")).status == 200
+        sender.close()
+        other.close()
+        reasons = [reason["message"] for reason in answer.json()["reasons"]]
+        assert reasons == [NEEDS_NAMESPACE.removeprefix("dueline: ")]
+    finally:
+        await namespace_ids.stop()
+        await plain.stop()
+        store.stop()

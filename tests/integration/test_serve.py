@@ -220,25 +220,23 @@ async def test_a_damaged_store_ends_the_server_with_the_repair_hint(tmp_path: Pa
     assert (code, "damaged" in words, "--fix" in words) == (1, True, True)
 
 
-def test_an_external_store_is_named_without_its_password_and_is_standard(tmp_path: Path) -> None:
-    async def run() -> tuple[str, Any]:
-        store = EmbeddedStore(tmp_path / "external")
-        await store.start()
-        await store._link.call("CONFIG", "SET", "requirepass", "hunter2")
-        server = ServerProcess(tmp_path, store_url=f"{store.url}?password=hunter2")
-        try:
-            await server.start()
-            connection = Connection(*server.address)
-            info = (await connection.request("GET", "/v1/info")).json()
-            connection.close()
-            await server.stop()
-            return "\n".join(server.output), (info["durability"], info["store"])
-        finally:
-            await store.stop()
-
-    output, (durability, store) = asyncio.run(run())
-    assert "hunter2" not in output + store
-    assert (durability, "appendfsync always" in store, "durability standard" in output) == ("standard", True, True)
+async def test_an_external_store_is_named_without_its_password_and_is_standard(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path / "external")
+    await store.start()
+    await store._link.call("CONFIG", "SET", "requirepass", "hunter2")
+    server = ServerProcess(tmp_path, store_url=f"{store.url}?password=hunter2")
+    try:
+        await server.start()
+        connection = Connection(*server.address)
+        info = (await connection.request("GET", "/v1/info")).json()
+        connection.close()
+        await server.stop()
+    finally:
+        await store.stop()
+    output = "\n".join(server.output)
+    assert "hunter2" not in output + info["store"]
+    assert "appendfsync always" in info["store"]
+    assert (info["durability"], "durability standard" in output) == ("standard", True)
 
 
 async def test_readiness_turns_red_when_eviction_is_switched_on_later(tmp_path: Path) -> None:

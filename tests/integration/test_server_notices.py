@@ -81,8 +81,8 @@ async def send(connection: Connection, topic: str = "t") -> tuple[int, Any]:
     return answer.status, answer.json()
 
 
-def test_refused_sends_of_a_full_store_are_logged_once_a_minute(tmp_path: Path) -> None:
-    async def check(connection: Connection, store: redis.asyncio.Redis, heard: Any) -> None:
+async def test_refused_sends_of_a_full_store_are_logged_once_a_minute(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (connection, store, heard, logged):
         assert (await send(connection))[0] == 201
         await store.config_set("maxmemory", "1")
         assert [(await send(connection))[0] for _ in range(3)] == [507] * 3
@@ -93,9 +93,7 @@ def test_refused_sends_of_a_full_store_are_logged_once_a_minute(tmp_path: Path) 
             "t",
             "store_full",
         )
-
-    lines = served(tmp_path, check)
-    assert len([line for line in lines if line["event"] == "a send was refused"]) == 1
+    assert len([line for line in logged() if line["event"] == "a send was refused"]) == 1
 
 
 async def test_a_store_that_may_delete_jobs_is_logged_and_gets_no_sends_until_it_is_mended(tmp_path: Path) -> None:

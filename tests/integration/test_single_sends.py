@@ -201,24 +201,26 @@ async def test_a_request_that_is_lost_is_sent_again(valkey: PrivateValkey, ways:
         assert (ways[-1], sent.result) == ("stored", "created")
 
 
+async def pulled(url: str, namespace: str) -> list[str]:
+    queue = connect(url, namespace)
+    jobs = await queue.pull(["t"], max=10)
+    await queue.close()
+    return [job.id for job in jobs]
+
+
 @pytest.mark.parametrize("options", [{"on_conflict": "replace"}, {}], ids=["replace", "plain"])
-def test_a_job_that_was_done_before_its_reply_was_repeated_is_not_made_again(
+async def test_a_job_that_was_done_before_its_reply_was_repeated_is_not_made_again(
     options: Any, valkey: PrivateValkey, ways: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The reply is lost, and a consumer is through with the job before the sender asks again."""
 
-    async def play(proxy: FaultProxy, queue: SyncQueue) -> None:
+    async with proxied(valkey) as (proxy, queue):
         done: list[str] = []
+        namespace = Path(str(proxy.address)).parent.name
 
         def consume(_: float) -> None:
-            async def work() -> None:
-                own = connect(valkey.url, queue_namespace)
-                done.extend(job.id for job in await own.pull(["t"], max=10))
-                await own.close()
+            done.extend(asyncio.run(pulled(valkey.url, namespace)))
 
-            asyncio.run(work())
-
-        queue_namespace = Path(str(proxy.address)).parent.name
         for id in ("first", "second"):
             await asyncio.to_thread(queue.cancel, "t", id)
         monkeypatch.setattr("dueline.store.valkey.single_sends.sleep", consume)
@@ -227,8 +229,6 @@ def test_a_job_that_was_done_before_its_reply_was_repeated_is_not_made_again(
         assert done == ["x"], "the first try had stored it, and it was delivered"
         assert (sent.result, ways[-1]) == ("created", "stored")
         assert (await asyncio.to_thread(queue.get, "t", "x")).state == "leased", "still the one that was delivered"
-
-    through_a_proxy(valkey, play)
 
 
 async def test_a_repeat_that_finds_a_store_without_scripts_brings_its_own(

@@ -44,7 +44,7 @@ class Exchange:
         return Answer(start["status"], headers, body["body"])
 
 
-def ask(
+async def ask(
     method: str,
     path: str,
     chunks: list[bytes] | None = None,
@@ -52,27 +52,24 @@ def ask(
     limit: int = 1000,
     between: Callable[[Probe, Exchange], Awaitable[None]] | None = None,
 ) -> tuple[Exchange, Probe]:
-    async def scenario() -> tuple[Exchange, Probe]:
-        probe = Probe()
-        app = AsgiApp(Router([probe]), max_body_bytes=limit)
-        exchange = Exchange(method, path, chunks or [b""], headers or {})
-        call = asyncio.ensure_future(app(exchange.scope, exchange.messages.get, exchange.send))
-        if between is not None:
-            await between(probe, exchange)
-        await asyncio.wait_for(asyncio.gather(call, return_exceptions=True), 5)
-        return exchange, probe
-
-    return asyncio.run(scenario())
+    probe = Probe()
+    app = AsgiApp(Router([probe]), max_body_bytes=limit)
+    exchange = Exchange(method, path, chunks or [b""], headers or {})
+    call = asyncio.ensure_future(app(exchange.scope, exchange.messages.get, exchange.send))
+    if between is not None:
+        await between(probe, exchange)
+    await asyncio.wait_for(asyncio.gather(call, return_exceptions=True), 5)
+    return exchange, probe
 
 
-def test_a_request_arrives_whole() -> None:
-    exchange, _ = ask("POST", "/things/a%2Fb?q=1", [b"he", b"llo"], {"X-A": "1"})
+async def test_a_request_arrives_whole() -> None:
+    exchange, _ = await ask("POST", "/things/a%2Fb?q=1", [b"he", b"llo"], {"X-A": "1"})
     shown = exchange.answer().json()
     assert (shown["params"], shown["query"], shown["body"], shown["headers"]) == (["a/b"], "q=1", "hello", {"x-a": "1"})
 
 
-def test_head_has_a_length_and_no_body() -> None:
-    answer = ask("HEAD", "/refused")[0].answer()
+async def test_head_has_a_length_and_no_body() -> None:
+    answer = (await ask("HEAD", "/refused"))[0].answer()
     assert (answer.status, answer.body) == (400, b"")
     assert int(answer.headers["content-length"]) > 0
 
@@ -81,24 +78,24 @@ def test_head_has_a_length_and_no_body() -> None:
     ("chunks", "headers"),
     [([b"x" * 600, b"x" * 600], {}), ([b""], {"content-length": "1001"}), ([b""], {"content-length": "9" * 30})],
 )
-def test_a_body_over_the_limit_is_refused(chunks: list[bytes], headers: dict[str, str]) -> None:
-    exchange, probe = ask("POST", "/echo", chunks, headers)
+async def test_a_body_over_the_limit_is_refused(chunks: list[bytes], headers: dict[str, str]) -> None:
+    exchange, probe = await ask("POST", "/echo", chunks, headers)
     assert_error(exchange.answer(), 413, "body_too_large")
     assert probe.seen == []
 
 
-def test_both_length_headers_are_refused() -> None:
-    exchange, _ = ask("POST", "/echo", [b"x"], {"content-length": "1", "transfer-encoding": "chunked"})
+async def test_both_length_headers_are_refused() -> None:
+    exchange, _ = await ask("POST", "/echo", [b"x"], {"content-length": "1", "transfer-encoding": "chunked"})
     assert_error(exchange.answer(), 400, "bad_request")
 
 
-def test_a_client_that_leaves_cancels_its_parked_handler() -> None:
+async def test_a_client_that_leaves_cancels_its_parked_handler() -> None:
     async def leave(probe: Probe, exchange: Exchange) -> None:
         await probe.parked.wait()
         exchange.messages.put_nowait({"type": "http.disconnect"})
         await probe.cancelled.wait()
 
-    exchange, _ = ask("GET", "/park", between=leave)
+    exchange, _ = await ask("GET", "/park", between=leave)
     assert exchange.sent == []
 
 
@@ -111,14 +108,14 @@ async def test_a_client_that_leaves_while_it_sends_reaches_no_handler() -> None:
     assert (exchange.sent, probe.seen) == ([], [])
 
 
-def test_an_answer_that_cannot_be_written_counts_as_undelivered() -> None:
+async def test_an_answer_that_cannot_be_written_counts_as_undelivered() -> None:
     async def vanish(probe: Probe, exchange: Exchange) -> None:
         await probe.parked.wait()
         exchange.gone = True
         probe.release.set()
         await probe.undelivered.wait()
 
-    ask("GET", "/park", between=vanish)
+    await ask("GET", "/park", between=vanish)
 
 
 async def test_the_lifespan_runs_the_hooks() -> None:

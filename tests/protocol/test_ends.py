@@ -96,17 +96,15 @@ async def test_a_front_may_be_drained_twice_and_before_it_was_started() -> None:
     await front.drain(1)
 
 
-def test_the_front_also_runs_on_the_standard_loop() -> None:
-    async def scenario() -> None:
-        async with site(FrontLimits()) as running:
-            client = await running.client()
-            assert (await client.ask(OK)).status == 200
-            await client.send(PARK)
-            await running.probe.parked.wait()
-            client.reset()
-            await running.probe.cancelled.wait()
-
-    asyncio.run(scenario())
+@pytest.mark.parametrize("loop_factory", [None], ids=["asyncio"])
+async def test_the_front_also_runs_on_the_standard_loop() -> None:
+    async with site(FrontLimits()) as running:
+        client = await running.client()
+        assert (await client.ask(OK)).status == 200
+        await client.send(PARK)
+        await running.probe.parked.wait()
+        client.reset()
+        await running.probe.cancelled.wait()
 
 
 async def test_tls_carries_the_same_protocol() -> None:

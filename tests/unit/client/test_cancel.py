@@ -10,6 +10,7 @@ import pytest
 from dueline import AlreadyDone, NotFound, Outcome, Worker
 from dueline.client.api import Api
 from dueline.testing.queue import VirtualQueue
+from dueline.worker import Handle
 
 
 def ended(queue: VirtualQueue) -> VirtualQueue:
@@ -52,11 +53,12 @@ def test_a_handle_may_cancel_what_is_gone_already(dueline_queue: VirtualQueue) -
     assert {id: told(handle.cancel(id, missing_ok=True)) for id in EXPECTED} == EXPECTED
     with pytest.raises(NotFound):
         handle.cancel("never")
+    again = {id: asyncio.run(_cancelled(handle, id)) for id in EXPECTED}
+    assert again == EXPECTED, "what was cancelled before is cancelled"
 
-    async def cancelled() -> dict[str, Any]:
-        return {id: told(await handle.acancel(id, missing_ok=True)) for id in EXPECTED}
 
-    assert asyncio.run(cancelled()) == EXPECTED, "what was cancelled before is cancelled"
+async def _cancelled(handle: Handle[..., Any], id: str) -> Any:
+    return told(await handle.acancel(id, missing_ok=True))
 
 
 def test_a_wrong_address_is_not_taken_for_a_job_that_is_gone() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -8,7 +9,8 @@ from .kit import Api
 
 
 @pytest.fixture
-def api() -> Iterator[Api]:
-    api = Api()
+def api(loop_runner: asyncio.Runner) -> Iterator[Api]:
+    """Blocking calls (`api.post`) for plain tests, `await api.ask` for async ones: both in the loop of the test."""
+    api = Api(runner=loop_runner)
     yield api
     api.close()

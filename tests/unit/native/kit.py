@@ -73,9 +73,9 @@ class Reply:
 class Api:
     """A whole server without a transport. Calls run to their end, one after the other."""
 
-    def __init__(self, limits: Limits = Limits()) -> None:
+    def __init__(self, limits: Limits = Limits(), runner: asyncio.Runner | None = None) -> None:
         self.clock = VirtualClock(START_MS)
-        self.runner = asyncio.Runner()
+        self.runner = runner or asyncio.Runner()
         self.store = MemoryStore(self.clock)
         self.engine = Engine(self.store, limits)
         self.router = Router([NativeDialect(DialectSettings(), DialectContext(self.engine, info, push_rules()))])

@@ -14,10 +14,6 @@ from .kit import HELD_FIELDS, START_MS, Api, assert_error, assert_refusal, until
 T = "/v1/topics/t"
 
 
-async def count_tasks() -> int:
-    return len(asyncio.all_tasks())
-
-
 def jobs(*pairs: tuple[str, str], **fields: object) -> dict[str, object]:
     return {"jobs": [{"id": id, "lease": lease, **fields} for id, lease in pairs]}
 
@@ -95,40 +91,30 @@ def test_several_topics_are_pulled_in_order_of_priority(api: Api) -> None:
     assert_error(api.post("/v1/pull", {"topics": ["a", "a"]}), 400, "invalid_field", "topics")
 
 
-def test_a_waiting_pull_gets_what_is_sent_meanwhile(api: Api) -> None:
-    async def scenario() -> None:
-        waiting = asyncio.create_task(api.ask("POST", T + "/pull", b'{"wait_ms":60000}'))
-        await until(lambda: api.engine.waiters > 0)
-        await api.ask("POST", T + "/jobs", b'{"id":"a","body":1}')
-        assert [job["id"] for job in (await waiting).json["jobs"]] == ["a"]
-
-    api.run(scenario())
+async def test_a_waiting_pull_gets_what_is_sent_meanwhile(api: Api) -> None:
+    waiting = asyncio.create_task(api.ask("POST", T + "/pull", b'{"wait_ms":60000}'))
+    await until(lambda: api.engine.waiters > 0)
+    await api.ask("POST", T + "/jobs", b'{"id":"a","body":1}')
+    assert [job["id"] for job in (await waiting).json["jobs"]] == ["a"]
 
 
-def test_a_cancelled_wait_leaves_no_lease_behind(api: Api) -> None:
-    async def scenario() -> None:
-        waiting = asyncio.create_task(api.ask("POST", T + "/pull", b'{"wait_ms":60000}'))
-        await until(lambda: api.engine.waiters > 0)
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-
-    api.run(scenario())
-    api.send()
-    assert [job["attempt"] for job in api.pull()] == [1]
+async def test_a_cancelled_wait_leaves_no_lease_behind(api: Api) -> None:
+    waiting = asyncio.create_task(api.ask("POST", T + "/pull", b'{"wait_ms":60000}'))
+    await until(lambda: api.engine.waiters > 0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await api.ask("POST", T + "/jobs", b'{"id":"a","body":1}')
+    assert [job["attempt"] for job in (await api.ask("POST", T + "/pull")).json["jobs"]] == [1]
 
 
-def test_an_answer_that_was_not_delivered_gives_its_jobs_back_at_no_cost(api: Api) -> None:
-    api.send()
-
-    async def scenario() -> None:
-        reply = await api.ask("POST", T + "/pull")
-        assert reply.undelivered is not None
-        reply.undelivered()
-        await until(lambda: len(asyncio.all_tasks()) == tasks)
-
-    tasks = api.run(count_tasks())
-    api.run(scenario())
-    [held] = api.pull()
+async def test_an_answer_that_was_not_delivered_gives_its_jobs_back_at_no_cost(api: Api) -> None:
+    await api.ask("POST", T + "/jobs", b'{"id":"a","body":1}')
+    tasks = len(asyncio.all_tasks())
+    reply = await api.ask("POST", T + "/pull")
+    assert reply.undelivered is not None
+    reply.undelivered()
+    await until(lambda: len(asyncio.all_tasks()) == tasks)
+    [held] = (await api.ask("POST", T + "/pull")).json["jobs"]
     assert (held["attempt"], held["delivery"]) == (1, 2)
 
 

@@ -366,7 +366,7 @@ def test_the_server_s_own_namespace_is_nobody_s(api: Api) -> None:
     assert_error(api.post("/v1/topics/push-targets/pull", {}, namespace=own), 400, "invalid_field", "namespace")
 
 
-def test_a_token_of_one_namespace_needs_no_header_and_reaches_no_other(api: Api) -> None:
+async def test_a_token_of_one_namespace_needs_no_header_and_reaches_no_other(api: Api) -> None:
     from dueline.dialects.http import Request
 
     from .kit import Reply
@@ -376,7 +376,7 @@ def test_a_token_of_one_namespace_needs_no_header_and_reaches_no_other(api: Api)
         request = Request("POST", JOBS, "", {**JSON, **headers}, b'{"id":"a","body":1}', ("t",), "mine")
         return Reply(await api.router.respond(found, request))
 
-    assert api.run(ask({})).status == 201
-    assert api.run(ask({"dueline-namespace": "mine"})).status == 200
-    assert_error(api.run(ask({"dueline-namespace": "other"})), 403, "forbidden")
-    assert api.get(JOBS + "/a", **{"dueline-namespace": "mine"}).status == 200
+    assert (await ask({})).status == 201
+    assert (await ask({"dueline-namespace": "mine"})).status == 200
+    assert_error(await ask({"dueline-namespace": "other"}), 403, "forbidden")
+    assert (await api.ask("GET", JOBS + "/a", headers={"dueline-namespace": "mine"})).status == 200

@@ -94,38 +94,33 @@ async def test_what_is_no_url_is_a_bad_field_and_never_looked_up(url: str) -> No
         assert ((await failing(outgoing, Call("POST", url))).kind, recorder.sockets, names.asked) == ("refused", [], [])
 
 
-def redirected(location: str, egress: Egress) -> tuple[str, list[str], list[str]]:
+async def redirected(location: str, egress: Egress) -> tuple[str, list[str], list[str]]:
     """Call a server that is allowed by its name and that sends us on to `location`."""
 
-    async def run() -> tuple[str, list[str], list[str]]:
-        told = location.encode("utf-8")
-        async with serving(
-            saying(b"HTTP/1.1 307 Away\r\nLocation: " + told + b"\r\nContent-Length: 0\r\n\r\n")
-        ) as port:
-            recorder = Recorder([port])
-            names = Table({"start.example": ["127.0.0.1"]} | {host_of(u): a for u, a in RESOLVED + NAMES})
-            async with calling(egress, names, make_socket=recorder, follow_redirects=3) as outgoing:
-                failed = await failing(outgoing, Call("POST", f"http://start.example:{port}/hook", body=b"{}"))
-        return failed.kind, [address for address, _ in recorder.sockets], names.asked[1:]
-
-    return asyncio.run(run())
+    told = location.encode("utf-8")
+    async with serving(saying(b"HTTP/1.1 307 Away\r\nLocation: " + told + b"\r\nContent-Length: 0\r\n\r\n")) as port:
+        recorder = Recorder([port])
+        names = Table({"start.example": ["127.0.0.1"]} | {host_of(u): a for u, a in RESOLVED + NAMES})
+        async with calling(egress, names, make_socket=recorder, follow_redirects=3) as outgoing:
+            failed = await failing(outgoing, Call("POST", f"http://start.example:{port}/hook", body=b"{}"))
+    return failed.kind, [address for address, _ in recorder.sockets], names.asked[1:]
 
 
 @pytest.mark.parametrize(("location", "meant"), LITERALS)
-def test_a_redirect_to_an_address_is_refused_as_a_call_is(location: str, meant: str) -> None:
-    assert redirected(location, Egress(["start.example"])) == ("refused", [], [])
+async def test_a_redirect_to_an_address_is_refused_as_a_call_is(location: str, meant: str) -> None:
+    assert await redirected(location, Egress(["start.example"])) == ("refused", [], [])
 
 
 @pytest.mark.parametrize("location", [url for url, _ in RESOLVED + NAMES])
-def test_a_redirect_to_a_name_is_refused_as_a_call_is(location: str) -> None:
-    kind, sockets, asked = redirected(location, Egress(["start.example"]))
+async def test_a_redirect_to_a_name_is_refused_as_a_call_is(location: str) -> None:
+    kind, sockets, asked = await redirected(location, Egress(["start.example"]))
     unasked = location in {url for url, _ in NAMES}
     assert (kind, sockets, asked) == ("refused", [], [] if unasked else [host_of(location)])
 
 
-def test_the_redirects_of_the_table_are_really_followed_without_the_guard() -> None:
-    assert redirected("http://0x7f.1:1/", unguarded()) == ("connect", ["127.0.0.1"], [])
-    assert redirected("http://link.example/", unguarded()) == ("connect", ["169.254.169.254"], ["link.example"])
+async def test_the_redirects_of_the_table_are_really_followed_without_the_guard() -> None:
+    assert await redirected("http://0x7f.1:1/", unguarded()) == ("connect", ["127.0.0.1"], [])
+    assert await redirected("http://link.example/", unguarded()) == ("connect", ["169.254.169.254"], ["link.example"])
 
 
 async def test_a_redirect_back_to_the_server_itself_by_its_address_is_refused() -> None:

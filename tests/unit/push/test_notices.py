@@ -11,7 +11,7 @@ from dueline.push.discovery import Instance
 from dueline.telemetry.notices import Notices
 from dueline.telemetry.push_notices import PushNotices
 
-from .push_kit import MINUTE, NS, SECOND, World, run, running
+from .push_kit import MINUTE, NS, SECOND, World, running
 
 REASON = "http://internal.test/hook: internal.test may not be called there: it is a private address"
 
@@ -39,23 +39,19 @@ async def test_nobody_is_missed_while_no_job_waits_or_somebody_is_there() -> Non
         assert (await world.state("a"), world.processes[0].told.nobodies) == ("done", [])
 
 
-def test_a_refused_call_and_an_absence_are_logged_once_a_minute_and_name_the_setting() -> None:
+async def test_a_refused_call_and_an_absence_are_logged_once_a_minute_and_name_the_setting(world: World) -> None:
     now_s = 0.0
     with capture_logs() as lines:
         noticed = PushNotices(Notices("dueline.push", lambda: now_s))
-
-        async def main(world: World) -> None:
-            world.target.default = CallFailed("refused", REASON)
-            await world.push_to(breaker=None)
-            await world.send("a")
-            [attempt] = await world.log()
-            for _ in range(3):
-                noticed.called(NS, "t", attempt, "refused")
-                noticed.nobody(NS, "u", "no instance")
-                noticed.refused_at_send("10.0.0.1 is a private address")
-            noticed.called(NS, "t", attempt, None)
-
-        run(main)
+        world.target.default = CallFailed("refused", REASON)
+        await world.push_to(breaker=None)
+        await world.send("a")
+        [attempt] = await world.log()
+        for _ in range(3):
+            noticed.called(NS, "t", attempt, "refused")
+            noticed.nobody(NS, "u", "no instance")
+            noticed.refused_at_send("10.0.0.1 is a private address")
+        noticed.called(NS, "t", attempt, None)
         first: list[Any] = list(lines)
         now_s = 60.0
         noticed.refused_at_send("10.0.0.2 is a private address")

@@ -68,18 +68,15 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
         await writer.drain()
 
 
-def test_a_call_goes_out_as_it_was_written_and_its_answer_comes_back(run: Run[Any]) -> None:
-    async def both() -> tuple[Answer, int]:
-        async with serving(echo) as port, calling(LOOPBACK, user_agent="dueline/test") as outgoing:
-            call = Call(
-                "Patch",
-                f"http://127.0.0.1:{port}/a%2Fb?x=%7e&y=1+2#part",
-                (("Content-Type", "text/plain"), ("X-One", "ä"), ("Host", "evil"), ("Content-Length", "9999")),
-                b"hello",
-            )
-            return await outgoing.call(call), port
-
-    answer, port = run(both())
+async def test_a_call_goes_out_as_it_was_written_and_its_answer_comes_back() -> None:
+    async with serving(echo) as port, calling(LOOPBACK, user_agent="dueline/test") as outgoing:
+        call = Call(
+            "Patch",
+            f"http://127.0.0.1:{port}/a%2Fb?x=%7e&y=1+2#part",
+            (("Content-Type", "text/plain"), ("X-One", "ä"), ("Host", "evil"), ("Content-Length", "9999")),
+            b"hello",
+        )
+        answer = await outgoing.call(call)
     first, headers, body, _ = json.loads(answer.excerpt)
     assert (answer.status, answer.headers["x-two"], first, body) == (
         201,
@@ -272,27 +269,23 @@ async def test_what_an_answer_may_weigh_is_counted_anew_for_each_on_a_connection
     assert len(seen) == 1
 
 
-def test_a_giant_answer_is_cut_and_its_connection_closed(run: Run[Any]) -> None:
-    async def whole() -> tuple[Answer, bool]:
-        closed = asyncio.Event()
+async def test_a_giant_answer_is_cut_and_its_connection_closed() -> None:
+    closed = asyncio.Event()
 
-        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n")
-            try:
-                while True:
-                    writer.write(b"x" * 65536)
-                    await writer.drain()
-            except ConnectionError:
-                closed.set()
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n")
+        try:
+            while True:
+                writer.write(b"x" * 65536)
+                await writer.drain()
+        except ConnectionError:
+            closed.set()
 
-        async with serving(talk) as port, calling(LOOPBACK) as outgoing:
-            answer = await outgoing.call(Call("POST", f"http://127.0.0.1:{port}/"))
-            await asyncio.wait_for(closed.wait(), 30)
-            return answer, closed.is_set()
-
-    answer, closed = run(whole())
-    assert (answer.status, answer.excerpt, closed) == (200, "x" * EXCERPT_BYTES, True)
+    async with serving(talk) as port, calling(LOOPBACK) as outgoing:
+        answer = await outgoing.call(Call("POST", f"http://127.0.0.1:{port}/"))
+        await asyncio.wait_for(closed.wait(), 30)
+        assert (answer.status, answer.excerpt) == (200, "x" * EXCERPT_BYTES)
 
 
 async def test_an_answer_that_just_fits_is_read_whole_and_its_connection_used_again() -> None:
