@@ -1,4 +1,4 @@
-"""A1, A2: the append-only file cut short, overwritten in the middle, and with one bit of a body turned.
+"""The append-only file cut short, overwritten in the middle, and with one bit of a body turned.
 
 Every operation notes how long the file was when it was answered, so that for any cut the exact state is known: that
 after the last operation which lies in the file whole. One script is one unit; half of one is never seen.

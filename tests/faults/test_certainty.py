@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,8 +16,9 @@ from dueline.engine.job import BodyKind, Partition
 from dueline.engine.limits import Limits
 from dueline.engine.policy import JobPolicy
 from dueline.engine.store import Code, Credit, OnConflict, Pull, Ref, SendItem
+from dueline.store.valkey.clock import StoreClock
 from dueline.store.valkey.link import LinkLost
-from dueline.store.valkey.store import ValkeyStore
+from tests.kit.tapped_store import TappedStore
 from tests.kit.valkey import PrivateValkey
 
 LINE = Partition("default", "sure")
@@ -34,16 +36,26 @@ def item(id: str, **policy: Any) -> SendItem:
     return SendItem(id, b"x", BodyKind.TEXT, 0, None, told, None, OnConflict.REJECT, OnConflict.REJECT, 7)
 
 
+class Skew:
+    """How far the clock of this process is ahead of what the store expects."""
+
+    def __init__(self) -> None:
+        self.ms = 0
+
+    def clock(self) -> StoreClock:
+        return StoreClock(monotonic=lambda: time.monotonic() + self.ms / 1000)
+
+
 class Late:
     """The next script call of a store is done but its answer is lost; its repeat runs `late_ms` after it was sent."""
 
-    def __init__(self, store: ValkeyStore, late_ms: int, then: Exception | None = None) -> None:
+    def __init__(self, store: TappedStore, late_ms: int, then: Exception | None = None) -> None:
         self.calls = 0
-        self._through = store._link.call
+        self._through = store.link.call
         self._store = store
         self._late_ms = late_ms
         self._then = then
-        store._link.call = self  # type: ignore[method-assign, assignment]
+        store.link.call = self  # type: ignore[method-assign]
 
     async def __call__(self, key: str, *args: Any) -> Any:
         if args[0] not in ("EVALSHA", "EVAL"):
@@ -65,8 +77,8 @@ class Late:
 
 
 @asynccontextmanager
-async def started(server: PrivateValkey, prefix: str, **options: Any) -> AsyncIterator[ValkeyStore]:
-    store = ValkeyStore(server.url, prefix=prefix, **options)
+async def started(server: PrivateValkey, prefix: str, **options: Any) -> AsyncIterator[TappedStore]:
+    store = TappedStore(server.url, prefix=prefix, **options)
     await store.start()
     try:
         yield store
@@ -76,7 +88,7 @@ async def started(server: PrivateValkey, prefix: str, **options: Any) -> AsyncIt
 
 def run(server: PrivateValkey, scenario: Any, prefix: str, **options: Any) -> None:
     async def whole() -> None:
-        store = ValkeyStore(server.url, prefix=prefix, **options)
+        store = TappedStore(server.url, prefix=prefix, **options)
         await store.start()
         try:
             await scenario(store)
@@ -109,13 +121,15 @@ async def test_an_ack_whose_repeat_comes_late_is_told_that_it_was_done(server: P
 async def test_a_refusal_after_a_lost_answer_is_unknown_and_never_certainly_not_done(
     server: PrivateValkey, refusal: Exception
 ) -> None:
-    async with started(server, f"refused-{type(refusal).__name__}") as store:
+    skew = Skew()
+    async with started(server, f"refused-{type(refusal).__name__}", store_clock=skew.clock()) as store:
         if isinstance(refusal, ClockStep):
+            await store.read(LINE, ["a"])  # now it knows the time
             Late(store, 0)
-            store.clock._offset_ms = (store.clock._offset_ms or 0) + HOUR_MS
+            skew.ms = HOUR_MS
             with pytest.raises(ClockStep):
                 await store.send(LINE, [item("a")])
-            store.clock._offset_ms -= HOUR_MS
+            skew.ms = 0
             assert await store.read(LINE, ["a"]) == [None]
             return
         await store.send(LINE, [item("before")])  # now a send is one script call
@@ -128,28 +142,28 @@ async def test_a_refusal_after_a_lost_answer_is_unknown_and_never_certainly_not_
 
 async def test_a_refusal_of_the_first_try_is_certain(server: PrivateValkey) -> None:
     async with started(server, "first-try") as store:
-        through = store._link.call
+        through = store.link.call
 
         async def full(key: str, *args: Any) -> Any:
             raise OutOfMemoryError("OOM command not allowed")
 
-        store._link.call = full  # type: ignore[method-assign, assignment]
+        store.link.call = full  # type: ignore[method-assign]
         with pytest.raises(StoreFull):
             await store.send(LINE, [item("a")])
-        store._link.call = through  # type: ignore[method-assign]
+        store.link.call = through  # type: ignore[method-assign]
         assert await store.read(LINE, ["a"]) == [None]
 
 
 async def test_a_clock_that_jumped_changes_nothing(server: PrivateValkey) -> None:
-    async with started(server, "jumped") as store:
+    skew = Skew()
+    async with started(server, "jumped", store_clock=skew.clock()) as store:
         await store.send(LINE, [item("kept")])
-        assert store.clock._offset_ms is not None
         for step_ms in (HOUR_MS, -HOUR_MS):
-            store.clock._offset_ms += step_ms
+            skew.ms = step_ms
             for call in (store.send(LINE, [item("new")]), store.pull(LINE, Pull((Credit(1, None),), 1_000))):
                 with pytest.raises(ClockStep):
                     await call
-            store.clock._offset_ms -= step_ms
+            skew.ms = 0
         assert store.clock.steps >= 1
         stats = await store.stats(LINE)
         assert (stats.ready, stats.leased) == (1, 0)
@@ -161,7 +175,7 @@ async def test_a_way_that_takes_too_long_for_the_clock_is_given_up_when_patience
 
     async with started(server, "slow-way", patience_s=0.2) as store:
         await store.send(LINE, [item("before")])
-        through, calls = store._link.call, 0
+        through, calls = store.link.call, 0
 
         async def late(key: str, *args: Any) -> Any:
             nonlocal calls
@@ -173,18 +187,18 @@ async def test_a_way_that_takes_too_long_for_the_clock_is_given_up_when_patience
                 store.clock.observe = lambda *_: True  # type: ignore[method-assign]
             return await through(key, *args)
 
-        store._link.call = late  # type: ignore[method-assign, assignment]
+        store.link.call = late  # type: ignore[method-assign]
         with pytest.raises(StoreDown, match="too long"):
             await asyncio.wait_for(store.send(LINE, [item("a")]), 20)
         assert calls > 1, "it was tried again"
-        store._link.call = through  # type: ignore[method-assign]
+        store.link.call = through  # type: ignore[method-assign]
         assert await store.read(LINE, ["a"]) == [None]
 
 
 async def test_a_call_in_parts_is_unknown_when_only_some_parts_were_done(server: PrivateValkey) -> None:
     async with started(server, "parts", patience_s=0.2) as store:
         await store.send(LINE, [item("before")])  # now a send is one script call
-        through = store._link.call
+        through = store.link.call
         calls = 0
 
         async def second_fails(key: str, *args: Any) -> Any:
@@ -194,17 +208,17 @@ async def test_a_call_in_parts_is_unknown_when_only_some_parts_were_done(server:
                 raise LinkLost("gone", written=False)
             return await through(key, *args)
 
-        store._link.call = second_fails  # type: ignore[method-assign, assignment]
+        store.link.call = second_fails  # type: ignore[method-assign]
         with pytest.raises(UnknownOutcome):
             await store.send(LINE, [item("a"), item("a")])
-        store._link.call = through  # type: ignore[method-assign]
+        store.link.call = through  # type: ignore[method-assign]
         [job] = await store.read(LINE, ["a"])
         assert job is not None
 
         async def down(key: str, *args: Any) -> Any:
             raise LinkLost("gone", written=False)
 
-        store._link.call = down  # type: ignore[method-assign, assignment]
+        store.link.call = down  # type: ignore[method-assign]
         with pytest.raises(StoreDown):
             await store.send(LINE, [item("b"), item("b")])
 

@@ -1,4 +1,4 @@
-"""D1: the disk is full. Nothing acknowledged is lost, readiness says so, and it goes on by itself when there is room.
+"""The disk is full. Nothing acknowledged is lost, readiness says so, and it goes on by itself when there is room.
 
 The first line of defence, which refuses sends while little room is left, is switched off here, so that the disk really
 fills: then the store ends rather than acknowledge what it cannot keep.

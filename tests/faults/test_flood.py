@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from dueline.store.valkey.store import ValkeyStore
 from tools.faults.connection import Connection
 
+from ..kit.tapped_store import TappedStore
 from ..kit.valkey import PrivateValkey
 from .broken import served
 
@@ -22,16 +22,16 @@ async def send(address: tuple[str, int], body_bytes: int) -> int:
 
 
 async def test_a_quiet_sender_is_not_refused_on_a_flooded_topic(private_valkey: PrivateValkey) -> None:
-    store = ValkeyStore(private_valkey.url, prefix="flood")
+    store = TappedStore(private_valkey.url, prefix="flood")
     async with served(store) as address, asyncio.timeout(30):
         assert await send(address, 10) == 201
-        through, held = store._link.call, asyncio.Event()
+        through, held = store.link.call, asyncio.Event()
 
         async def slow(key: str, *args: Any) -> Any:
             await held.wait()
             return await through(key, *args)
 
-        store._link.call = slow  # type: ignore[method-assign, assignment]
+        store.link.call = slow  # type: ignore[method-assign]
         try:
             floods = [asyncio.ensure_future(send(address, 250_000)) for _ in range(100)]
             await asyncio.wait(floods, return_when=asyncio.FIRST_COMPLETED)  # the first that is refused

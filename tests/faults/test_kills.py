@@ -1,4 +1,4 @@
-"""K1, K2, K3: kill -9 of the server, of its store, of both, of the whole process group, at random instants under load.
+"""Kill -9 of the server, of its store, of both, of the whole process group, at random instants under load.
 
 Short forms of `python -m tools.faults.crash`: the same run, fewer rounds.
 """

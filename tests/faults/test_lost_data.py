@@ -55,11 +55,9 @@ async def kill(store: EmbeddedStore) -> None:
     for task in store._tasks:
         task.cancel()
     await asyncio.gather(*store._tasks, return_exceptions=True)
-    store._tasks = []
     assert store._child is not None
     store._child.kill()
     store._child.wait()
-    store._child = None
     await store._link.close()
     store._lock.free()
 

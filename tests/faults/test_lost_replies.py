@@ -1,4 +1,4 @@
-"""N4: the connection to the store is cut at every byte between a script's request and the end of its reply.
+"""The connection to the store is cut at every byte between a script's request and the end of its reply.
 
 The script ran (or did not), nobody knows; the store layer asks again. Nothing of that may be visible: the answer and
 the whole state of the partition must be those of a run in which nothing broke.

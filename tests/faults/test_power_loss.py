@@ -1,4 +1,4 @@
-"""K5: power loss. A shim in the store records how much of the append-only file was really synced; after a kill -9 the
+"""Power loss. A shim in the store records how much of the append-only file was really synced; after a kill -9 the
 file is cut to that length, which is what a disk would hold after the plug was pulled.
 
 With `appendfsync always` (ours) nothing acknowledged is lost. With `everysec` some is, and the test must see it: that

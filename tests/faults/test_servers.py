@@ -1,4 +1,4 @@
-"""Several servers on one store (promise 7), one of them paused (P1), and clients that go away at any moment (X1)."""
+"""Several servers on one store, one of them paused, and clients that go away at any moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""M1, M3, P3: a store that is full, that forgets scripts and connections, that stands still.
+"""A store that is full, that forgets scripts and connections, that stands still.
 
 One real `dueline serve` on a private store of ours, whose settings the tests change at run time.
 """

@@ -28,6 +28,7 @@ from dueline.store.valkey.fsck import fsck
 from dueline.store.valkey.store import ValkeyStore
 from tests.integration.test_interleavings import run_once
 from tests.kit.orders import next_order
+from tests.kit.tapped_store import TappedStore
 from tests.kit.valkey import PrivateValkey
 
 pytestmark = pytest.mark.slow
@@ -38,7 +39,7 @@ LEASE_MS = 77_000
 SAMPLE = 40
 MOST_FORKS = 40
 
-Worker = Callable[[ValkeyStore], Awaitable[None]]
+Worker = Callable[[TappedStore], Awaitable[None]]
 
 
 class Killed(Exception):
@@ -56,7 +57,7 @@ KNOWN: dict[str, TopicEntry] = {}  # by the prefix of a run: what both processes
 
 
 def made(partitions: int) -> Worker:
-    async def work(store: ValkeyStore) -> None:
+    async def work(store: TappedStore) -> None:
         await Engine(store).set_topic(NS, TOPIC, TopicPatch(TopicPolicy(lease_ms=LEASE_MS), partitions))
         entry = await store.directory.topic(NS, TOPIC)
         assert entry is not None
@@ -65,18 +66,18 @@ def made(partitions: int) -> Worker:
     return work
 
 
-def one_at_a_time(store: ValkeyStore) -> None:
+def one_at_a_time(store: TappedStore) -> None:
     """Lines are told side by side; here one after the other, because a gate holds one call of a process."""
-    lock, gated = asyncio.Lock(), store._link.call
+    lock, gated = asyncio.Lock(), store.link.call
 
     async def call(*args: Any) -> Any:
         async with lock:
             return await gated(*args)
 
-    store._link.call = call  # type: ignore[method-assign]
+    store.link.call = call  # type: ignore[method-assign]
 
 
-async def delete(store: ValkeyStore) -> None:
+async def delete(store: TappedStore) -> None:
     """The calls that change something; what is looked at before is only for the answer."""
     one_at_a_time(store)
     engine, entry = Engine(store), KNOWN[store.prefix]
@@ -86,7 +87,7 @@ async def delete(store: ValkeyStore) -> None:
 def delete_and_die(after: int) -> Worker:
     """Dead after its `after` changing calls."""
 
-    async def work(store: ValkeyStore) -> None:
+    async def work(store: TappedStore) -> None:
         left = after
 
         def mortal(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
@@ -114,7 +115,7 @@ async def send(engine: Engine) -> None:
     await engine._registrar.stop()
 
 
-async def send_knowing(store: ValkeyStore) -> None:
+async def send_knowing(store: TappedStore) -> None:
     """By a process that has the config and has registered the topic."""
     one_at_a_time(store)
     engine = Engine(store)
@@ -123,7 +124,7 @@ async def send_knowing(store: ValkeyStore) -> None:
     await send(engine)
 
 
-async def send_anew(store: ValkeyStore) -> None:
+async def send_anew(store: TappedStore) -> None:
     one_at_a_time(store)
     await send(Engine(store))
 

@@ -18,6 +18,7 @@ from dueline.engine.store import Credit, OnConflict, Pull, Ref, SendItem
 from dueline.store.valkey.fsck import fsck
 from dueline.store.valkey.store import ValkeyStore
 from tests.kit.orders import next_order
+from tests.kit.tapped_store import TappedStore
 from tests.kit.valkey import PrivateValkey
 
 A, B, ANYWHERE = (Partition("jobs", topic, 0, True) for topic in ("a", "b", ""))
@@ -34,14 +35,14 @@ class Gate:
     """One caller: its own store (process), whose every call waits to be let through."""
 
     def __init__(self, url: str, prefix: str) -> None:
-        self.store = ValkeyStore(url, prefix=prefix, clock=lambda: 1_700_000_000_000)
+        self.store = TappedStore(url, prefix=prefix, clock=lambda: 1_700_000_000_000)
         self.waiting: asyncio.Future[None] | None = None
         self.changed = asyncio.Event()
         self.task: asyncio.Task[Any] | None = None
 
     async def start(self, call: Call) -> None:
         await self.store.start()
-        through = self.store._link.call
+        through = self.store.link.call
 
         async def gated(*args: Any) -> Any:
             self.waiting = asyncio.get_running_loop().create_future()
@@ -50,7 +51,7 @@ class Gate:
             self.waiting = None
             return await through(*args)
 
-        self.store._link.call = gated  # type: ignore[method-assign]
+        self.store.link.call = gated  # type: ignore[method-assign]
         self.task = asyncio.ensure_future(call(self.store))
         self.task.add_done_callback(lambda _: self.changed.set())
 

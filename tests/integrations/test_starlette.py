@@ -235,7 +235,6 @@ def _once() -> Any:
 
 def test_refusals_of_the_mount_are_errors_of_the_client(tmp_path: Path) -> None:
     server = MountedServer(data=tmp_path / "data", env={})
-    server._insecure = False
 
     async def stranger(scope: Any, receive: Any, send: Any) -> None:
         await server({**scope, "client": ("192.0.2.1", 1)} if scope["type"] == "http" else scope, receive, send)

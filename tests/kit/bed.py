@@ -273,10 +273,8 @@ def another(bed: Bed) -> Bed:
     """A second process on the same store, partition and clock. In memory there is only one: it shares the store
     itself."""
     store: Any = bed.store
-    other = memory_bed() if bed.kind == "memory" else valkey_bed(bed.kind, store.url)
+    other = Bed("memory", lambda _: store) if bed.kind == "memory" else valkey_bed(bed.kind, store.url)
     other.clock, other.partition = bed.clock, bed.partition
-    if bed.kind == "memory":
-        other._make = lambda clock: store
     return other
 
 

@@ -45,7 +45,8 @@ async def test_a_process_with_the_config_of_a_deleted_topic_sends_to_a_new_one(w
 
 async def test_a_process_finds_jobs_of_a_topic_that_was_made_anew_with_other_partitions(world: World) -> None:
     await world.engine.set_topic(NS, "mail", TopicPatch(POLICY))
-    other = await other_process(world)
+    other, third = await other_process(world), Engine(world.store, timer=world.timer)
+    await third.topic(NS, "mail")  # it knows one partition, and hears of no change
     await world.engine.delete_topic(NS, "mail")
     await world.engine.set_topic(NS, "mail", TopicPatch(POLICY, partitions=8))
     names = [f"j{number}" for number in range(20)]
@@ -54,8 +55,6 @@ async def test_a_process_finds_jobs_of_a_topic_that_was_made_anew_with_other_par
     await world.advance(2_000)
     assert [(await other.get(NS, "mail", name)).id for name in names] == names
     held = await world.engine.pull(Pull(NS, ("mail",), 100, None, 0))
-    third = Engine(world.store, timer=world.timer)
-    third._topics.apply((NS, "mail"), None).listed = True  # it knows one partition
     done = await third.ack(NS, "mail", [Ref(one.id, one.lease) for one in held])
     assert {one.code.name for one in done} == {"OK"}
 

@@ -15,7 +15,6 @@ from dueline.engine.ids import new_id, partition_of
 from dueline.engine.job import BodyKind, Partition, State
 from dueline.engine.policy import AT_ONCE, Backoff, JobPolicy, Ladder, TopicPolicy
 from dueline.engine.store import OnConflict, SendItem, SendOutcome
-from dueline.engine.topics import Topic
 
 
 def a_send(id: str | None = "a", body: bytes = b"1", **options: Any) -> Send:
@@ -250,15 +249,15 @@ async def test_a_policy_that_is_read_while_a_topic_is_registered_counts_for_the_
     await world.send("t", "a")
     topic = world.engine._topics.known(NS, "t")
     assert topic is not None
-    listed = world.engine._registrar.listed
+    register = world.store.directory.register
 
-    async def listed_meanwhile(topic: Topic) -> None:
-        world.engine._registrar.listed = listed  # type: ignore[method-assign]
-        await listed(topic)
+    async def registered_meanwhile(topics: Sequence[tuple[str, str]]) -> None:
+        world.store.directory.register = register  # type: ignore[method-assign]
+        await register(topics)
         await world.engine.set_topic(NS, "t", TopicPatch(TopicPolicy(max_attempts=3)))
 
     topic.registered_until_s = 0.0
-    world.engine._registrar.listed = listed_meanwhile  # type: ignore[method-assign]
+    world.store.directory.register = registered_meanwhile  # type: ignore[method-assign]
     if many:
         await world.engine.send_many(NS, "t", [a_send("x")])
     else:

@@ -98,6 +98,23 @@ class DjangoSettings:
         self.ended.append(topic)
 
 
+class LiveTable(StaticResolver):
+    """Services that come and go: it looks into its table at every call."""
+
+    def __init__(self, table: Mapping[str, Sequence[Instance]]) -> None:
+        super().__init__({})
+        self._live = table
+
+    def knows(self, service: str) -> bool:
+        return service.lower() in self._live
+
+    async def instances(self, service: str, fresh: bool = False) -> Sequence[Instance]:
+        return await StaticResolver(self._live).instances(service, fresh)
+
+    async def services(self) -> Mapping[str, Sequence[Instance]]:
+        return await StaticResolver(self._live).services()
+
+
 class Process:
     """One server process as far as push goes."""
 
@@ -105,7 +122,7 @@ class Process:
         self.engine = Engine(store, timer=timer)
         self.told = DjangoSettings()
         self.couriers: dict[str, Courier] = {
-            "http": HttpCourier(StaticResolver(table), store.now_ms),
+            "http": HttpCourier(LiveTable(table), store.now_ms),
             "carried": CarriedCourier(store.now_ms),
         }
         means = PushContext(self.engine, target, self.couriers, Hosts(2), timer, self.told)
@@ -124,13 +141,13 @@ class World:
         self.timer = VirtualTimer(self.clock)
         self.store = MemoryStore(self.clock)
         self.target = Target(self.clock)
-        self._table = dict(table or {})
+        self.table = dict(table or {})
         self.events = SharedEvents()
         self.processes = [self.process() for _ in range(processes)]
         self.complaints: list[dict[str, Any]] = []
 
     def process(self) -> Process:
-        process = Process(self.store, self.timer, self.target, self._table)
+        process = Process(self.store, self.timer, self.target, self.table)
         self.events.engines.append(process.engine)
         self.store.events = self.events
         return process

@@ -483,7 +483,7 @@ async def test_a_breaker_that_cannot_be_read_is_asked_for_ever_less_often(world:
 
 async def test_a_courier_with_a_bug_costs_its_job_a_rung_and_is_told_of(world: World) -> None:
     await world.push_to(retry=Ladder((SECOND,)))
-    courier: Any = world.manager._means.couriers["http"]  # pyright: ignore[reportPrivateUsage]
+    courier: Any = world.processes[0].couriers["http"]
     real = courier.judge
 
     def judge(*_: object) -> Verdict:

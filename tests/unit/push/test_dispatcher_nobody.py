@@ -14,7 +14,7 @@ from .push_kit import HOUR, MINUTE, NS, SECOND, URL, World, settled
 
 def looks_of(world: World) -> list[str]:
     """The topics for which somebody was looked for, one entry a look."""
-    courier: Any = world.manager._means.couriers["http"]  # pyright: ignore[reportPrivateUsage]
+    courier: Any = world.processes[0].couriers["http"]
     real, looks = courier.somebody, []
 
     async def somebody(pushing: Pushing) -> bool:
@@ -27,8 +27,7 @@ def looks_of(world: World) -> list[str]:
 
 def appear(world: World, *urls: str) -> None:
     """From now on the service billing runs there."""
-    courier: Any = world.manager._means.couriers["http"]  # pyright: ignore[reportPrivateUsage]
-    courier._resolver._table["billing"] = tuple(Instance(url) for url in urls)
+    world.table["billing"] = tuple(Instance(url) for url in urls)
 
 
 async def test_a_service_without_instances_is_waited_for_and_costs_no_attempt(world: World) -> None:
@@ -102,7 +101,7 @@ async def test_another_service_is_tried_by_the_next_pull_and_not_looked_for_firs
 
 
 async def test_a_look_that_was_about_the_target_before_does_not_hold_up_the_new_one(world: World) -> None:
-    courier: Any = world.manager._means.couriers["http"]  # pyright: ignore[reportPrivateUsage]
+    courier: Any = world.processes[0].couriers["http"]
     looking, told = asyncio.Event(), asyncio.Event()
 
     async def somebody(_: Pushing) -> bool:

@@ -32,7 +32,7 @@ async def test_a_write_on_a_dead_connection_loses_the_link_and_the_next_call_has
     found: list[object] = [await link.call("", "PING")]
     assert link._connection is not None
     if how == "gone":
-        link._connection._writer = None
+        await link._connection.disconnect(nowait=True)
     else:
         link._connection._writer.transport.abort()  # the link hears of it in a later turn of the loop
     with pytest.raises(LinkLost):

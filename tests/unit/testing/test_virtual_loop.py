@@ -17,8 +17,13 @@ DAY_S = 86_400.0
 
 
 @pytest.fixture
-def loop() -> Iterator[VirtualLoop]:
-    loop = VirtualLoop(grace_s=0.05)
+def grace_s() -> float:
+    return 0.05
+
+
+@pytest.fixture
+def loop(grace_s: float) -> Iterator[VirtualLoop]:
+    loop = VirtualLoop(grace_s)
     loop.start()
     yield loop
     loop.end()
@@ -120,12 +125,12 @@ def test_the_loop_cannot_wait_for_itself(loop: VirtualLoop) -> None:
         loop.wait_for(begin(loop, wrong()))
 
 
+@pytest.mark.parametrize("grace_s", [20.0], ids=[""])
 def test_real_sockets_are_answered_before_time_passes(loop: VirtualLoop) -> None:
     near, far = socket.socketpair()
     near.setblocking(False)
     idle = threading.Event()
     loop.attentive = lambda: idle.set() is None  # asked when nothing is left to do but to let time pass
-    loop._grace_s = 20.0
 
     async def ask() -> tuple[bytes, float]:
         async with asyncio.timeout(1):

@@ -44,9 +44,10 @@ class Calls:
         patience_s: float,
         lua_patch: Patch | None,
         on_call: Callable[[str, float], None] | None,
+        store_clock: StoreClock | None = None,
     ) -> None:
         self.link = link
-        self.clock = StoreClock()
+        self.clock = store_clock or StoreClock()
         self.events: Events | None = None
         self.repeat_every = 0
         self.reconnects = 0

@@ -42,10 +42,11 @@ from ...engine.store import (
 from . import appends, codec, requests
 from .batching import Batcher, together
 from .calls import Calls, WrongStore
+from .clock import StoreClock
 from .directory import ValkeyDirectory, announced_change
 from .id_lookup import MOVED, MOVES, IdLookup
 from .keys import changes_channel, partition_keys
-from .link import LinkLost, link_for
+from .link import Link, LinkLost, link_for
 from .push_log import ValkeyPushLog
 from .scripts import Patch
 from .single_sends import SingleSends
@@ -58,7 +59,7 @@ LANES = {"send": 2}  # calls in flight per partition, if they all use the same c
 
 
 class ValkeyStore:
-    """`clock` (the time to pass to every script), `lua_patch` and `repeat_every` are for tests."""
+    """For tests: `clock` (the time to pass to every script), `lua_patch`, `repeat_every`, `link` and `store_clock`."""
 
     def __init__(
         self,
@@ -71,14 +72,16 @@ class ValkeyStore:
         reply_timeout_s: float = 2.5,
         lua_patch: Patch | None = None,
         on_call: Callable[[str, float], None] | None = None,
+        link: Link | None = None,
+        store_clock: StoreClock | None = None,
     ) -> None:
         self.url = url
         self.prefix = prefix
         self.limits = limits
         self._reply_timeout_s = reply_timeout_s
         self._patience_s = patience_s
-        self._link = link_for(url, reply_timeout_s)
-        self._calls = Calls(self._link, prefix, clock, patience_s, lua_patch, on_call)
+        self._link = link or link_for(url, reply_timeout_s)
+        self._calls = Calls(self._link, prefix, clock, patience_s, lua_patch, on_call, store_clock)
         self.directory = ValkeyDirectory(self._calls.directory, self._registered)
         self.pushes = ValkeyPushLog(self._calls.once, prefix, limits)
         self.clock = self._calls.clock
