@@ -28,6 +28,20 @@ def test_nothing_depends_on_a_place_outside_the_repository() -> None:
     assert [name for name, text in texts().items() if outside.search(text)] == []
 
 
+def test_every_document_that_is_named_is_in_the_repository() -> None:
+    """Links of pages, files such as docs/push.md in code and comments, and numbered rules that only others have."""
+    missing: list[str] = []
+    for name, text in texts().items():
+        here = (ROOT / name).parent
+        links = re.findall(r"\]\(([^)\s:#]+)(?:#[^)]*)?\)", text) if name.endswith(".md") else []
+        missing += [f"{name} links to {link}" for link in links if not (here / link).exists()]
+        pages = re.findall(r"[\w./-]*\w\.md\b", text)
+        places = (here, ROOT, ROOT / "docs", ROOT / "docs" / "dialects")
+        missing += [f"{name} names {page}" for page in pages if not any((place / page).exists() for place in places)]
+        missing += [f"{name} names {number}" for number in re.findall(r"\b(?:rule|section|promise) \d+\b", text)]
+    assert missing == []
+
+
 def test_no_package_index_is_named() -> None:
     hosts = re.compile(
         "|".join(("pypi" + r"\.org", "pythonhosted" + r"\.org", "npmjs" + r"\.(?:org|com)", "crates" + r"\.io"))
