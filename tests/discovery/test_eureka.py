@@ -54,21 +54,6 @@ def resolver(registry_and_resolver: tuple[Registry, EurekaResolver]) -> EurekaRe
     return registry_and_resolver[1]
 
 
-def with_registry(work: Callable[[Registry, EurekaResolver], Awaitable[None]], **options: int | bool) -> None:
-    async def main() -> None:
-        registry = Registry()
-        await registry.start()
-        resolver = EurekaResolver(registry.url, **options)  # type: ignore[arg-type]
-        await resolver.start()
-        try:
-            await work(registry, resolver)
-        finally:
-            await resolver.stop()
-            await registry.stop()
-
-    asyncio.run(main())
-
-
 async def registered(registry: Registry, name: str, tasks: str | None, port: int = 9024) -> SpringApp:
     app = SpringApp(name)
     app.port = port

@@ -6,8 +6,9 @@ import asyncio
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,15 +40,11 @@ async def serving(data: Path, **options: Any) -> AsyncIterator[ServerProcess]:
         await server.kill()
 
 
+@dataclass(frozen=True)
 class Rig:
-    """Servers that several tests share: they live in one event loop, in which the tests run one after the other."""
+    """Servers that several tests share. They live in one event loop, in which the tests run one after the other."""
 
-    def __init__(self, runner: asyncio.Runner, servers: list[ServerProcess]) -> None:
-        self.servers = servers
-        self._runner = runner
-
-    def run(self, test: Coroutine[Any, Any, None]) -> None:
-        self._runner.run(test)
+    servers: list[ServerProcess]
 
 
 @contextmanager
@@ -64,7 +61,7 @@ def shared_servers(number: int, store_url: str, runner: asyncio.Runner) -> Itera
 
         try:
             runner.run(start())
-            yield Rig(runner, servers)
+            yield Rig(servers)
         finally:
             runner.run(kill())
 

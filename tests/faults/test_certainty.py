@@ -86,18 +86,6 @@ async def started(server: PrivateValkey, prefix: str, **options: Any) -> AsyncIt
         await store.stop()
 
 
-def run(server: PrivateValkey, scenario: Any, prefix: str, **options: Any) -> None:
-    async def whole() -> None:
-        store = TappedStore(server.url, prefix=prefix, **options)
-        await store.start()
-        try:
-            await scenario(store)
-        finally:
-            await store.stop()
-
-    asyncio.run(whole())
-
-
 async def test_a_pull_whose_repeat_comes_late_is_not_done_twice(server: PrivateValkey) -> None:
     async with started(server, "late-pull") as store:
         await store.send(LINE, [item(f"j{n}", max_attempts=1) for n in range(3)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -90,31 +90,6 @@ def rig(kind: type[Any], rigs: Callable[[type[Any]], Rig]) -> Rig:
     rig = rigs(kind)
     rig.proxy.heal()
     return rig
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Runs a test on a rig. One server and one event loop for all tests of a kind of client."""
-    runner = asyncio.Runner()
-    rigs: dict[type[Any], tuple[Any, Rig]] = {}
-
-    def do(kind: type[Any], test: Callable[[Rig], Awaitable[None]]) -> None:
-        if kind not in rigs:
-            context = rigged(kind, tmp_path_factory.mktemp("faults") / "data")
-            rigs[kind] = (context, runner.run(context.__aenter__()))
-        rig = rigs[kind][1]
-        rig.proxy.heal()
-        runner.run(_awaited(test(rig)))
-
-    yield do
-    for context, _ in rigs.values():
-        runner.run(context.__aexit__(None, None, None))
-    runner.close()
-
-
-async def _awaited(made: Awaitable[None]) -> None:
-    async with asyncio.timeout(60):
-        await made
 
 
 @both

@@ -7,7 +7,7 @@ import json
 import re
 import signal
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -82,22 +82,6 @@ async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
     """A server with default options; a test that needs others opens `serving(...)`."""
     async with serving(tmp_path) as lab:
         yield lab
-
-
-def with_lab(
-    folder: Path, test: Callable[[Lab], Coroutine[Any, Any, None]], *args: str, env: dict[str, str] | None = None
-) -> None:
-    async def body() -> None:
-        async with Hook() as hook:
-            server = ServerProcess(folder / "data", args=args, env={**ALLOW, **(env or {})})
-            await server.start()
-            try:
-                async with asyncio.timeout(60):
-                    await test(Lab(server, hook))
-            finally:
-                await server.stop()
-
-    asyncio.run(body())
 
 
 async def test_delivered_retried_given_up_and_told_in_the_log(lab: Lab) -> None:

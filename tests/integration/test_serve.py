@@ -9,7 +9,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -34,21 +34,6 @@ async def started(server: ServerProcess) -> AsyncIterator[tuple[ServerProcess, C
     finally:
         connection.close()
         await server.stop()
-
-
-def serving(server: ServerProcess, check: Callable[[ServerProcess, Connection], Awaitable[Any]]) -> Any:
-    """Run `check` against a started server."""
-
-    async def run() -> Any:
-        await server.start()
-        connection = Connection(*server.address)
-        try:
-            return await check(server, connection)
-        finally:
-            connection.close()
-            await server.stop()
-
-    return asyncio.run(run())
 
 
 def refused(*args: str, **env: str) -> tuple[int, str]:

@@ -19,7 +19,6 @@ WITHIN_S = 30.0
 
 Heard = Callable[[str], Awaitable[dict[str, Any]]]
 Logged = Callable[[], list[dict[str, Any]]]
-Check = Callable[[Connection, redis.asyncio.Redis, Callable[[str], Awaitable[dict[str, Any]]]], Awaitable[None]]
 
 
 @asynccontextmanager
@@ -43,33 +42,6 @@ async def serving(tmp_path: Path, **env: str) -> AsyncIterator[tuple[Connection,
             connection.close()
             await store.aclose()
             await server.stop()
-
-
-def served(tmp_path: Path, check: Check, **env: str) -> list[dict[str, Any]]:
-    """Run `check` against a server on a store of its own; all that the server logged. `heard` waits for an event."""
-
-    async def run(valkey: PrivateValkey) -> list[dict[str, Any]]:
-        server = ServerProcess(tmp_path, store_url=valkey.url, env=env)
-        store = redis.asyncio.Redis.from_url(valkey.url)
-        await server.start()
-        connection = Connection(*server.address)
-
-        async def heard(event: str) -> dict[str, Any]:
-            async with asyncio.timeout(WITHIN_S):
-                while not (found := [line for line in logged(server) if line["event"] == event]):  # noqa: ASYNC110
-                    await asyncio.sleep(0.05)
-            return found[0]
-
-        try:
-            await check(connection, store, heard)
-        finally:
-            connection.close()
-            await store.aclose()
-            await server.stop()
-        return logged(server)
-
-    with PrivateValkey() as valkey:
-        return asyncio.run(run(valkey))
 
 
 def logged(server: ServerProcess) -> list[dict[str, Any]]:

@@ -163,23 +163,6 @@ async def proxied(valkey: PrivateValkey) -> AsyncIterator[tuple[FaultProxy, Sync
             await proxy.stop()
 
 
-def through_a_proxy(valkey: PrivateValkey, play: Any) -> None:
-    async def run(folder: Path) -> None:
-        proxy = FaultProxy(Path(valkey.url.removeprefix("unix://")), folder / "p.sock")
-        await proxy.start()
-        try:
-            with SyncQueue(f"unix://{folder}/p.sock", namespace=folder.name) as queue:
-                await asyncio.to_thread(queue.send, "t", 0, id="first")
-                await asyncio.to_thread(queue.send, "t", 0, id="second")
-                await play(proxy, queue)
-                await asyncio.to_thread(queue.close)
-        finally:
-            await proxy.stop()
-
-    with short_folder() as folder:
-        asyncio.run(run(folder))
-
-
 @pytest.mark.parametrize("after_bytes", [0, 1, 20])
 async def test_a_reply_that_is_lost_leaves_the_job_there_once(
     after_bytes: int, valkey: PrivateValkey, ways: list[str]

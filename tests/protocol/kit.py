@@ -7,7 +7,7 @@ import contextlib
 import json
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -157,22 +157,6 @@ async def site(
         for client in running.clients:
             client.close()
         await front.drain(1)
-
-
-def run(
-    scenario: Callable[[Site], Awaitable[None]],
-    limits: FrontLimits = FrontLimits(),
-    browser_rules: BrowserRules | None = None,
-) -> None:
-    """Run a scenario against a fresh front, on the loop that `dueline serve` uses: with a task and without one."""
-    import uvloop
-
-    async def whole(taskless: bool) -> None:
-        async with site(limits, taskless=taskless, browser_rules=browser_rules) as running:
-            await asyncio.wait_for(scenario(running), 20)
-
-    for taskless in (False, True):
-        uvloop.run(whole(taskless))
 
 
 def assert_error(answer: Answer, status: int, code: str) -> None:

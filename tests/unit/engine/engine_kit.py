@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,7 +19,7 @@ from dueline.store.memory import MemoryStore
 from dueline.testing.clock import VirtualClock
 from dueline.testing.timer import VirtualTimer, settled
 
-__all__ = ["NS", "ToldStore", "VirtualTimer", "World", "ids", "run", "running", "settled"]
+__all__ = ["NS", "ToldStore", "VirtualTimer", "World", "ids", "running", "settled"]
 
 NS = "default"
 
@@ -95,21 +95,6 @@ async def running(**options: Any) -> AsyncIterator[World]:
         if world.store.gate is not None:
             world.store.gate.set()
         await world.engine.stop()
-
-
-def run(test: Callable[[World], Coroutine[Any, Any, None]], **options: Any) -> None:
-    """Run one test body in a world of its own; the engine is stopped whatever happens."""
-
-    async def body() -> None:
-        world = World(**options)
-        try:
-            await asyncio.wait_for(test(world), 20)
-        finally:
-            if world.store.gate is not None:
-                world.store.gate.set()
-            await world.engine.stop()
-
-    asyncio.run(body())
 
 
 def ids(jobs: list[LeasedJob]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from engine_kit import NS, ToldStore, VirtualTimer, World, ids, run, running, settled
+from engine_kit import NS, ToldStore, VirtualTimer, World, ids, running, settled
 from msgspec.structs import replace
 
 from dueline.engine.commands import MergeInto, Send, TopicPatch
@@ -137,10 +137,6 @@ class ForgetfulStore(ToldStore):
     async def list(self, partition: Partition, query: Query) -> Page:
         self.lists += 1
         return await super().list(partition, query)
-
-
-def run_forgetful(test: Any) -> None:
-    run(test, store=ForgetfulStore)
 
 
 async def test_a_crash_between_the_send_and_the_purge_doubles_nothing() -> None:

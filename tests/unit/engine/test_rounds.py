@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -46,21 +46,6 @@ async def running(work: Work) -> AsyncIterator[None]:
         await work.rounds.stop()
     assert asyncio.all_tasks() == {asyncio.current_task()}
     assert work.timer.sleeping == []
-
-
-def run(work: Work, test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Nothing may be left over at the end, neither a task nor a timer."""
-
-    async def body() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: work.complaints.append(context))
-        try:
-            await asyncio.wait_for(test(), 20)
-        finally:
-            await work.rounds.stop()
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-        assert work.timer.sleeping == []
-
-    asyncio.run(body())
 
 
 async def test_a_round_says_when_the_next_one_is_and_a_wake_up_brings_it_forward() -> None:

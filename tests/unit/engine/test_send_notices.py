@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 import pytest
-from engine_kit import NS, World, run
+from engine_kit import NS, World
 from structlog.testing import capture_logs
 
 from dueline.engine.commands import Send
@@ -27,21 +27,6 @@ def partitions(world: World) -> Iterator[Lines]:
         world.engine.watch_sends(notices)
         yield lines
         notices.stop()
-
-
-def watched(test: Callable[[World, Lines], Awaitable[None]]) -> None:
-    """A world whose sends are watched, and the partitions that are logged."""
-
-    async def body(world: World) -> None:
-        with capture_logs() as partitions:
-            notices = SendNotices(world.engine, Notices("dueline.server", world.timer.time), world.timer)
-            world.engine.watch_sends(notices)
-            try:
-                await test(world, partitions)
-            finally:
-                notices.stop()
-
-    run(body)
 
 
 def job(id: str) -> Send:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -210,22 +210,3 @@ async def running(**options: Any) -> AsyncIterator[World]:
     rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     assert not rest
     assert not world.complaints, world.complaints
-
-
-def run(test: Callable[[World], Coroutine[Any, Any, None]], **options: Any) -> None:
-    """Run a test in a world of its own. Nothing may be left over and no error go unseen."""
-
-    async def body() -> None:
-        world = World(**options)
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: world.complaints.append(context))
-        try:
-            await world.start()
-            await asyncio.wait_for(test(world), 20)
-        finally:
-            for process in world.processes:
-                await process.stop()
-        rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        assert not rest
-        assert not world.complaints, world.complaints
-
-    asyncio.run(body())

@@ -6,8 +6,7 @@ import asyncio
 import gzip
 import json
 import socket
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import uvloop
@@ -19,18 +18,11 @@ from tests.kit.async_tests import LoopFactory
 from .egress_kit import Recorder, Table, Talk, calling, failing, saying, serving
 
 LOOPBACK = Egress(["127.0.0.0/8"])
-T = TypeVar("T")
-Run = Callable[[Awaitable[T]], T]
 
 
 @pytest.fixture(params=[None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def loop_factory(request: pytest.FixtureRequest) -> LoopFactory | None:
     return request.param
-
-
-@pytest.fixture(params=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
-    return asyncio.run if request.param == "asyncio" else uvloop.run
 
 
 async def asked(talk: Talk, timeout_ms: int = 30_000, **options: Any) -> Answer | CallFailed:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Coroutine, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 
@@ -58,10 +57,6 @@ class Store:
         """Until nothing moves by itself any more."""
         for _ in range(20):
             await asyncio.sleep(0)
-
-
-def played(play: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(play, 20))
 
 
 def names(number: int, prefix: str = "n") -> list[str]:

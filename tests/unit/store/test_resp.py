@@ -18,9 +18,6 @@ from dueline.store.valkey.link import LinkLost, SingleLink
 from dueline.store.valkey.resp import command
 from tests.kit.async_tests import LoopFactory
 
-RUNS = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-Run = Callable[[Any], Any]
-
 
 @pytest.fixture(params=[None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def loop_factory(request: pytest.FixtureRequest) -> LoopFactory | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -50,20 +50,6 @@ async def proxy(upper: Upper, tmp_path: Path) -> AsyncIterator[FaultProxy]:
     yield proxy
     await proxy.stop()
     await proxy.stop()
-
-
-def with_proxy(tmp_path: Path, steps: Callable[[Upper, FaultProxy], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with Upper(tmp_path / "up.sock") as upper:
-            proxy = FaultProxy(upper.path, tmp_path / "proxy.sock")
-            await proxy.start()
-            try:
-                await asyncio.wait_for(steps(upper, proxy), 10)
-            finally:
-                await proxy.stop()
-                await proxy.stop()
-
-    asyncio.run(run())
 
 
 async def dial(proxy: FaultProxy):
