@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -77,21 +76,22 @@ JOBS: dict[str, dict[str, Any]] = {
 }
 
 
+async def sent(url: str, job: dict[str, Any]) -> Any:
+    """What the queue at `url` answers to a send, or its error."""
+    queue: Queue = connect(url, namespace="jobs")
+    try:
+        return plain([msgspec.structs.asdict(one) for one in await queue.send_many("t", [NewJob(**job)])])
+    except DuelineApiError as refused:
+        return words(refused)
+    finally:
+        await queue.close()
+
+
 @pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
-def test_a_job_is_taken_or_refused_in_the_same_words_with_and_without_a_server(
+async def test_a_job_is_taken_or_refused_in_the_same_words_with_and_without_a_server(
     job: dict[str, Any], server: str, valkey: PrivateValkey
 ) -> None:
-    async def sent(url: str) -> Any:
-        queue: Queue = connect(url, namespace="jobs")
-        try:
-            return plain([msgspec.structs.asdict(one) for one in await queue.send_many("t", [NewJob(**job)])])
-        except DuelineApiError as refused:
-            return words(refused)
-        finally:
-            await queue.close()
-
-    over_http, direct = (asyncio.run(sent(url)) for url in (server, valkey.url))
-    assert over_http == direct
+    assert await sent(server, job) == await sent(valkey.url, job)
 
 
 CALLS: dict[str, calls.Call[Any]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -74,76 +74,58 @@ async def process(server: PrivateValkey, round_s: float, **options: Any) -> Asyn
         await store.stop()
 
 
-def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(test())
-
-
 @pytest.fixture
 def server() -> Any:
     with PrivateValkey() as server:
         yield server
 
 
-def test_changes_of_one_process_reach_the_other_by_announcement(server: PrivateValkey) -> None:
-    async def test() -> None:
-        async with process(server, NEVER_S) as (one, _), process(server, NEVER_S) as (other, configs):
-            await one.set_push(NS, "t", TARGET)
-            await configs.until(lambda of: (found := of.get("t")) is not None and found.push == TARGET)
-            await one.pause_push(NS, "t")
-            await configs.until(
-                lambda of: (found := of["t"]) is not None and found.push is not None and found.push.paused
-            )
-            await one.set_topic(NS, "mail", TopicPatch(TopicPolicy(on_dead=OnDead("x"), lease_ms=5_000)))
-            await configs.until(lambda of: of.get("mail") is not None)
-            await one.send(NS, "mail", Send("a", b"1", BodyKind.JSON))
-            [job] = await other.pull(Pull(NS, ("mail",), 1))
-            assert job.lease_until_ms - other.store.now_ms() <= 5_000
-            await one.delete_topic(NS, "t")
-            await configs.until(lambda of: of["t"] is None)
-
-    run(test)
+async def test_changes_of_one_process_reach_the_other_by_announcement(server: PrivateValkey) -> None:
+    async with process(server, NEVER_S) as (one, _), process(server, NEVER_S) as (other, configs):
+        await one.set_push(NS, "t", TARGET)
+        await configs.until(lambda of: (found := of.get("t")) is not None and found.push == TARGET)
+        await one.pause_push(NS, "t")
+        await configs.until(lambda of: (found := of["t"]) is not None and found.push is not None and found.push.paused)
+        await one.set_topic(NS, "mail", TopicPatch(TopicPolicy(on_dead=OnDead("x"), lease_ms=5_000)))
+        await configs.until(lambda of: of.get("mail") is not None)
+        await one.send(NS, "mail", Send("a", b"1", BodyKind.JSON))
+        [job] = await other.pull(Pull(NS, ("mail",), 1))
+        assert job.lease_until_ms - other.store.now_ms() <= 5_000
+        await one.delete_topic(NS, "t")
+        await configs.until(lambda of: of["t"] is None)
 
 
 @pytest.mark.parametrize("change", ["target", "on_dead", "deletion"])
-def test_lost_announcements_are_made_up_for_at_the_next_check(change: str, server: PrivateValkey) -> None:
-    async def test() -> None:
-        async with two_processes(server, 0.2) as (one, _, configs):
-            await one.set_push(NS, "t", TARGET)
-            await configs.until(lambda of: of.get("t") is not None)
-            if change == "target":
-                await one.remove_push(NS, "t")
-                await configs.until(lambda of: (found := of["t"]) is not None and found.push is None)
-            elif change == "on_dead":
-                await one.set_topic(NS, "t", TopicPatch(TopicPolicy(on_dead=OnDead("x"))))
-                await configs.until(lambda of: (found := of["t"]) is not None and found.policy.on_dead == OnDead("x"))
-            else:
-                await one.delete_topic(NS, "t")
-                await configs.until(lambda of: of["t"] is None)
-
-    run(test)
+async def test_lost_announcements_are_made_up_for_at_the_next_check(change: str, server: PrivateValkey) -> None:
+    async with two_processes(server, 0.2) as (one, _, configs):
+        await one.set_push(NS, "t", TARGET)
+        await configs.until(lambda of: of.get("t") is not None)
+        if change == "target":
+            await one.remove_push(NS, "t")
+            await configs.until(lambda of: (found := of["t"]) is not None and found.push is None)
+        elif change == "on_dead":
+            await one.set_topic(NS, "t", TopicPatch(TopicPolicy(on_dead=OnDead("x"))))
+            await configs.until(lambda of: (found := of["t"]) is not None and found.policy.on_dead == OnDead("x"))
+        else:
+            await one.delete_topic(NS, "t")
+            await configs.until(lambda of: of["t"] is None)
 
 
-def test_what_was_announced_while_the_connection_was_cut_is_read_after_it_is_back(server: PrivateValkey) -> None:
-    async def test() -> None:
-        async with two_processes(server, NEVER_S) as (one, _, configs):
-            await one.set_push(NS, "t", TARGET)
-            with redis.Redis.from_url(server.url) as admin:
-                admin.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
-            await configs.until(lambda of: of.get("t") is not None)
-
-    run(test)
+async def test_what_was_announced_while_the_connection_was_cut_is_read_after_it_is_back(server: PrivateValkey) -> None:
+    async with two_processes(server, NEVER_S) as (one, _, configs):
+        await one.set_push(NS, "t", TARGET)
+        with redis.Redis.from_url(server.url) as admin:
+            admin.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        await configs.until(lambda of: of.get("t") is not None)
 
 
-def test_a_pull_learns_of_a_policy_whose_announcement_was_lost(server: PrivateValkey) -> None:
-    async def test() -> None:
-        async with two_processes(server, NEVER_S) as (one, other, _):
-            await other.send(NS, "mail", Send(None, b"1", BodyKind.JSON))
-            await one.set_topic(NS, "mail", TopicPatch(TopicPolicy(lease_ms=5_000)))
-            async with asyncio.timeout(10):
-                while True:  # each pull returns the version; the topic is read at most once a second
-                    [job] = await other.pull(Pull(NS, ("mail",), 1))
-                    if job.lease_until_ms - other.store.now_ms() <= 5_000:
-                        return
-                    await one.send(NS, "mail", Send(None, b"1", BodyKind.JSON))
-
-    run(test)
+async def test_a_pull_learns_of_a_policy_whose_announcement_was_lost(server: PrivateValkey) -> None:
+    async with two_processes(server, NEVER_S) as (one, other, _):
+        await other.send(NS, "mail", Send(None, b"1", BodyKind.JSON))
+        await one.set_topic(NS, "mail", TopicPatch(TopicPolicy(lease_ms=5_000)))
+        async with asyncio.timeout(10):
+            while True:  # each pull returns the version; the topic is read at most once a second
+                [job] = await other.pull(Pull(NS, ("mail",), 1))
+                if job.lease_until_ms - other.store.now_ms() <= 5_000:
+                    return
+                await one.send(NS, "mail", Send(None, b"1", BodyKind.JSON))

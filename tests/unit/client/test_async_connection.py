@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -15,18 +16,16 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 Server = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-def run(server: Server, scenario: Callable[[AsyncConnection], Awaitable[None]]) -> None:
-    async def main() -> None:
-        listener = await asyncio.start_server(server, "127.0.0.1", 0)
-        connection = await connect("127.0.0.1", listener.sockets[0].getsockname()[1])
-        try:
-            async with asyncio.timeout(20):
-                await scenario(connection)
-        finally:
-            connection.abort()
-            listener.close()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def connected(server: Server) -> AsyncIterator[AsyncConnection]:
+    """A connection to a server that answers with `server`."""
+    listener = await asyncio.start_server(server, "127.0.0.1", 0)
+    connection = await connect("127.0.0.1", listener.sockets[0].getsockname()[1])
+    try:
+        yield connection
+    finally:
+        connection.abort()
+        listener.close()
 
 
 async def cancelled(connection: AsyncConnection) -> asyncio.Task[object]:
@@ -38,7 +37,7 @@ async def cancelled(connection: AsyncConnection) -> asyncio.Task[object]:
 
 
 @pytest.mark.parametrize("at", ["before it leaves", "after it leaves"])
-def test_an_answer_on_its_way_when_the_exchange_is_cancelled_still_arrives(at: str) -> None:
+async def test_an_answer_on_its_way_when_the_exchange_is_cancelled_still_arrives(at: str) -> None:
     answered = asyncio.Event()
 
     async def server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -49,7 +48,7 @@ def test_an_answer_on_its_way_when_the_exchange_is_cancelled_still_arrives(at: s
         await writer.drain()
         answered.set()
 
-    async def scenario(connection: AsyncConnection) -> None:
+    async with connected(server) as connection:
         exchange = await cancelled(connection)
         if at == "before it leaves":
             await answered.wait()
@@ -60,14 +59,12 @@ def test_an_answer_on_its_way_when_the_exchange_is_cancelled_still_arrives(at: s
         assert response.body == b"ok"
         assert exchange.cancelled()
 
-    run(server, scenario)
 
-
-def test_an_answer_that_arrives_in_the_same_turn_as_the_cancellation_is_not_lost() -> None:
+async def test_an_answer_that_arrives_in_the_same_turn_as_the_cancellation_is_not_lost() -> None:
     async def server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
-    async def scenario(connection: AsyncConnection) -> None:
+    async with connected(server) as connection:
         exchange = asyncio.ensure_future(connection.exchange(REQUEST))
         await asyncio.sleep(0)
         connection.data_received(ANSWER)
@@ -78,28 +75,22 @@ def test_an_answer_that_arrives_in_the_same_turn_as_the_cancellation_is_not_lost
         assert response is not None
         assert response.body == b"ok"
 
-    run(server, scenario)
 
-
-def test_a_server_that_ends_the_connection_leaves_no_answer() -> None:
+async def test_a_server_that_ends_the_connection_leaves_no_answer() -> None:
     async def server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
 
-    async def scenario(connection: AsyncConnection) -> None:
+    async with connected(server) as connection:
         await cancelled(connection)
         with pytest.raises(ConnectionResetError):
             await connection.leave(10)
 
-    run(server, scenario)
 
-
-def test_a_server_that_says_nothing_is_waited_for_only_so_long() -> None:
+async def test_a_server_that_says_nothing_is_waited_for_only_so_long() -> None:
     async def server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()
 
-    async def scenario(connection: AsyncConnection) -> None:
+    async with connected(server) as connection:
         await cancelled(connection)
         assert await connection.leave(0.01) is None
-
-    run(server, scenario)
