@@ -270,6 +270,7 @@ class App:
             store=self.store_text(),
             limits=limits,
             clock_offset_ms=round(self.store.clock.offset_ms),
+            auth="none",
         )
 
     def store_text(self) -> str:

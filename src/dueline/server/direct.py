@@ -57,4 +57,5 @@ class DirectApi(NativeApi):
             store=store_words(self._name, self._facts),
             limits=msgspec.structs.asdict(self._engine.limits),
             clock_offset_ms=round(self._store.clock.offset_ms),
+            auth="none",
         )
