@@ -277,7 +277,7 @@ class Topic(msgspec.Struct, frozen=True):
     paused_until_ms: int | None = None
     partitions: int = 1
     policy: dict[str, Any] = {}
-    version: int = 0
+    version: int | None = None
     push: bool = False
 
 
@@ -382,7 +382,7 @@ class Info(msgspec.Struct, frozen=True):
     store: str = ""
     limits: dict[str, int] = {}
     clock_offset_ms: int = 0
-    auth: str = "none"
+    auth: str | None = None
 
 
 class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -9,6 +9,7 @@ from typing import Annotated, Any, cast
 
 import msgspec
 import typer
+from msgspec import UNSET
 
 from ..api.requests import Merge
 from ..client import NewJob, calls
@@ -122,8 +123,8 @@ def send(
         at_ms=when.get("at_ms"),
         body=raw,
         body_base64=encoded,
-        lease_ms=lease,
-        ttl_ms=ttl,
+        lease_ms=UNSET if lease is None else lease,
+        ttl_ms=UNSET if ttl is None else ttl,
         max_attempts=msgspec.UNSET if max_attempts is None else max_attempts,
         on_conflict=conflict,
         tags=tuple(tag or ()),

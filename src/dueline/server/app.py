@@ -238,6 +238,7 @@ class App:
             store=self.store_text(),
             limits=limits,
             clock_offset_ms=round(self.store.clock.offset_ms),
+            auth="none",
         )
 
     def store_text(self) -> str:

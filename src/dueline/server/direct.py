@@ -45,6 +45,7 @@ class DirectApi(NativeApi):
             store=store_words(self._name, self._access.facts),
             limits=msgspec.structs.asdict(self._engine.limits),
             clock_offset_ms=round(self._access.store.clock.offset_ms),
+            auth="none",
         )
 
 

@@ -44,7 +44,7 @@ CODES = {
 
 
 def info() -> Info:
-    return Info("0.1.0", "", "fsync", "memory", {"max_body_bytes": 262144}, 0)
+    return Info("0.1.0", "", "fsync", "memory", {"max_body_bytes": 262144}, 0, "none")
 
 
 def push_rules() -> PushRules:
