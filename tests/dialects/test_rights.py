@@ -7,6 +7,7 @@ from dueline.config.settings import Settings
 from dueline.dialects.http import Browser, Route
 from dueline.dialects.youzan.decode import COMMANDS
 from dueline.rights import Right
+from dueline.runtime.places import ExternalStore
 from dueline.server.app import App
 
 TABLE = """
@@ -101,7 +102,7 @@ def lines_of(route: Route) -> list[str]:
 
 
 def served() -> list[Route]:
-    [front] = App(Settings(), "unix:///nowhere", lambda: None).fronts
+    [front] = App(Settings(), ExternalStore("unix:///nowhere")).fronts
     return front.router.routes()
 
 

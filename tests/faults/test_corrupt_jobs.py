@@ -40,9 +40,16 @@ def harm(data: Path, needle: bytes, bits: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def rig() -> Iterator[Rig]:
+def loop_runner() -> Iterator[asyncio.Runner]:
+    """One loop for all tests of this file, because they share a server."""
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture(scope="module")
+def rig(loop_runner: asyncio.Runner) -> Iterator[Rig]:
     """A server with a topic for each harm: a bit of its job `bad` is turned, its job `good` is as it was."""
-    with short_folder() as folder, asyncio.Runner() as runner:
+    with short_folder() as folder:
         server = ServerProcess(folder / "data")
 
         async def start() -> None:
@@ -59,10 +66,10 @@ def rig() -> Iterator[Rig]:
             await server.start()
 
         try:
-            runner.run(start())
-            yield Rig(runner, [server])
+            loop_runner.run(start())
+            yield Rig([server])
         finally:
-            runner.run(server.kill())
+            loop_runner.run(server.kill())
 
 
 @pytest.mark.parametrize("name", HARMS)

@@ -18,6 +18,7 @@ from msgspec import Raw
 from dueline import AsyncClient, Client, DuelineApiError, NewJob, new_job
 from dueline.api.requests import Merge
 from dueline.client.address import address_of
+from dueline.client.async_connection import AsyncConnection
 from dueline.client.calls import Leased, json_body
 from dueline.client.patience import Patience
 from dueline.engine.errors import StoreDown, UnknownOutcome
@@ -240,30 +241,21 @@ async def test_a_pull_that_waits_gets_what_comes_and_one_that_is_cancelled_takes
             await queue.ack(came)
 
 
-async def test_an_answer_that_was_on_its_way_when_a_pull_was_left_is_given_back_uncounted(server: str) -> None:
+async def test_an_answer_that_was_on_its_way_when_a_pull_was_left_is_given_back_uncounted(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The server has answered and the worker has not read it: the worst moment to stop."""
-
     async with opened(server, namespace="left") as queue:
         await queue.send("t", 1, id="a", max_attempts=1)
-        at_answer = asyncio.Event()
-        read = asyncio.StreamReader.read
-
-        async def slow(reader: asyncio.StreamReader, n: int = -1) -> bytes:
-            if not at_answer.is_set():
-                await reader._wait_for_data("test")  # type: ignore[attr-defined]
-                at_answer.set()
-                await asyncio.Event().wait()
-            return await read(reader, n)
-
-        asyncio.StreamReader.read = slow  # type: ignore[method-assign]
-        try:
-            pulling = asyncio.create_task(queue.pull(["t"], 1, 300_000, 10_000))
-            await at_answer.wait()
-            assert (await queue.get("t", "a")).state == "leased"
-            pulling.cancel()
-            await asyncio.gather(pulling, return_exceptions=True)
-        finally:
-            asyncio.StreamReader.read = read  # type: ignore[method-assign]
+        read, unread = AsyncConnection.data_received, asyncio.Queue[tuple[AsyncConnection, bytes]]()
+        monkeypatch.setattr(AsyncConnection, "data_received", lambda *answer: unread.put_nowait(answer))
+        pulling = asyncio.create_task(queue.pull(["t"], 1, 300_000, 10_000))
+        answer = await unread.get()
+        monkeypatch.undo()
+        assert (await queue.get("t", "a")).state == "leased"
+        pulling.cancel()
+        asyncio.get_running_loop().call_soon(read, *answer)
+        await asyncio.gather(pulling, return_exceptions=True)
         job = await queue.get("t", "a")
         assert (job.state, job.attempts) == ("ready", 0)
 

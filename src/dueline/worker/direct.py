@@ -70,7 +70,7 @@ class DirectQueue(ClientQueue):
 
     async def start(self) -> None:
         """Connect, retrying while the store is unreachable or loading its data. Raises ServerFault if the store cannot
-        be used, Unavailable when the retries are exhausted."""
+        be used or the queue is closed meanwhile, Unavailable when the retries are exhausted."""
         if self._runtime is not None:
             return
         starting = self._starting
@@ -82,7 +82,7 @@ class DirectQueue(ClientQueue):
         except asyncio.CancelledError:
             if not starting.cancelled():
                 raise
-            raise Unavailable("draining", "the queue was closed before it was connected; nothing was done") from None
+            raise ServerFault("draining", "the queue was closed before it was connected; nothing was done") from None
 
     async def _start(self) -> None:
         tries = Tries(self._patience, calls.info(), 0.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator
 from typing import Any
 
 from engine_kit import NS, ToldStore, ids, settled
@@ -20,6 +20,7 @@ from dueline.engine.topic_changes import ROUND_S
 from dueline.engine.topics import TopicConfig
 from dueline.testing.clock import VirtualClock
 from dueline.testing.timer import VirtualTimer
+from tests.kit.async_tests import async_fixture
 from tests.kit.events import SharedEvents
 
 TARGET = PushTarget(url="https://example.test/hook")
@@ -85,18 +86,16 @@ class TwoProcesses:
         return job
 
 
-def run(test: Callable[[TwoProcesses], Coroutine[Any, Any, None]]) -> None:
-    async def body() -> None:
-        two = TwoProcesses()
-        two.engine.follow_topics(two.configs)
-        await settled()
-        try:
-            await asyncio.wait_for(test(two), 20)
-        finally:
-            await two.engine.stop()
-            await two.other.stop()
-
-    asyncio.run(body())
+@async_fixture
+async def two() -> AsyncIterator[TwoProcesses]:
+    two = TwoProcesses()
+    two.engine.follow_topics(two.configs)
+    await settled()
+    try:
+        yield two
+    finally:
+        await two.engine.stop()
+        await two.other.stop()
 
 
 async def send(engine: Engine, topic: str, *names: str) -> None:
