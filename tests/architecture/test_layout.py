@@ -7,6 +7,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -80,11 +81,17 @@ def package_of(path: Path) -> str:
     return "" if parts == ("__init__.py",) else parts[0].removesuffix(".py")
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
 def imports(path: Path) -> set[str]:
     """Every module a file imports, at its top or later, with relative names made absolute."""
     package = ("dueline", *path.relative_to(SOURCE).parts[:-1])
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -174,7 +181,7 @@ def test_metric_names_stand_in_the_table_only() -> None:
         f"{named(path)}: {node.value}"
         for path in modules()
         if path != SOURCE / "metrics" / "table.py"
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         if re.fullmatch(r"dueline_\w+", node.value) and node.value not in NOT_METRICS
     }
@@ -185,7 +192,7 @@ def test_metrics_are_declared_in_the_table_or_by_a_dialect() -> None:
     declaring = {
         named(path)
         for path in modules()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Metric", "MetricGroup")
     }
     dialects = {named(path) for path in SOURCE.glob("dialects/*/metrics.py")}
@@ -204,7 +211,7 @@ def test_only_the_runtime_opens_and_checks_a_store() -> None:
         f"{path.relative_to(SOURCE)}:{node.lineno} {node.func.id}"
         for path in modules()
         if package_of(path) not in ("runtime", "store")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
     ]
     assert calls == []

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 RUNNERS = ("run", "run_until_complete")  # asyncio.run, uvloop.run, Runner.run, a kit's own
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(TESTS.rglob("*.py")):
-        yield path.relative_to(TESTS).as_posix(), ast.parse(path.read_text())
+@cache
+def modules() -> list[tuple[str, ast.Module]]:
+    """Every module of the tests, parsed."""
+    return [(path.relative_to(TESTS).as_posix(), ast.parse(path.read_text())) for path in sorted(TESTS.rglob("*.py"))]
 
 
 def own_statements(node: ast.AST) -> Iterator[ast.AST]:

@@ -14,7 +14,7 @@ import pytest
 from .served import served
 from .test_readme import ROOT, execute
 
-WAYS = [pytest.param(True, id="without curl")]
+WAYS = [pytest.param(True, id="without curl", marks=[pytest.mark.slow] if shutil.which("curl") else [])]
 if shutil.which("curl"):
     WAYS.append(pytest.param(False, id="with curl"))
 

@@ -2,7 +2,8 @@
 
 A `json` block after a `sh` block is what it answers: the names of all fields must be the same, at every depth.
 
-Pages that use curl are also executed with the stand-in of `curl.py`, which is the only one on a machine without curl.
+On a machine without curl, pages that use it are executed with the stand-in of `curl.py`. Where curl is installed, that
+is a slow test.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def ways() -> list[Any]:
     """The pages, each with the commands of this machine and, where it asks by curl, with the stand-in."""
     found = [pytest.param(name, False, id=name) for name in PAGES if name not in READ_IN_TURN or uses_curl(name)]
     found += [
-        pytest.param(name, True, id=f"{name} without curl")
+        pytest.param(name, True, id=f"{name} without curl", marks=[pytest.mark.slow] if shutil.which("curl") else [])
         for name in PAGES
         if name not in READ_IN_TURN and uses_curl(name)
     ]
