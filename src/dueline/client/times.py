@@ -15,6 +15,7 @@ Duration = str | int | float | timedelta
 Moment = datetime | str
 
 _ONE_MS = timedelta(milliseconds=1)
+_NUMBERS = (int, float)
 
 
 def duration_ms(value: Duration, name: str = "delay") -> int:
@@ -26,7 +27,7 @@ def duration_ms(value: Duration, name: str = "delay") -> int:
             raise ValueError(f"{name}: {wrong}") from None
     if isinstance(value, timedelta):
         ms = -(-value // _ONE_MS)
-    elif isinstance(value, bool) or not isinstance(value, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
+    elif isinstance(value, bool) or not isinstance(value, _NUMBERS):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"{name}: a duration is a text, a number of seconds or a timedelta, not {type(value).__name__}")
     elif not isfinite(value):
         raise ValueError(f"{name}: {value} is not a duration")
