@@ -90,17 +90,26 @@ _OPTIONS = frozenset(SendOptions.__annotations__)
 
 def new_job(body: Any = None, **options: Unpack[SendOptions]) -> NewJob:
     """One job for `send_many`. Raises TypeError or ValueError that names the argument."""
+    fields = body_fields(body)
+    if options:
+        _add_send_options(fields, options)
+    if not fields.get("id") and "merge" not in fields:
+        fields["id"] = new_id()
+    return NewJob(**fields)
+
+
+def _add_send_options(fields: dict[str, Any], options: SendOptions) -> None:
     if not options.keys() <= _OPTIONS:
         raise TypeError(f"a job has no option {', '.join(sorted(options.keys() - _OPTIONS))}")
-    fields = body_fields(body)
     add_options(fields, cast("Mapping[str, Any]", options))
     for name in ("lease_ms", "ttl_ms"):  # null in the API means none at all; here it means the topic's
         if fields.get(name, 0) is None:
             del fields[name]
-    id, merge = options.get("id"), options.get("merge")
-    if merge is None:
-        return NewJob(id or new_id(), on_conflict=options.get("on_conflict"), **fields)
-    return NewJob(id, on_conflict=options.get("on_conflict"), merge=_merge(merge), **fields)
+    fields["id"] = options.get("id")
+    fields["on_conflict"] = options.get("on_conflict")
+    merge = options.get("merge")
+    if merge is not None:
+        fields["merge"] = _merge(merge)
 
 
 def _merge(merge: str | MergeOptions) -> Merge:

@@ -7,7 +7,7 @@ an aware datetime or an RFC 3339 text with an offset. Fractions of a millisecond
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from math import isfinite
+from math import ceil, isfinite
 
 from ..durations import EPOCH, parse_duration
 
@@ -32,7 +32,7 @@ def duration_ms(value: Duration, name: str = "delay") -> int:
     elif not isfinite(value):
         raise ValueError(f"{name}: {value} is not a duration")
     else:
-        ms = _up(value * 1000)
+        ms = ceil(value * 1000)
     if ms < 0:
         raise ValueError(f"{name}: a duration cannot be negative")
     return ms
@@ -50,8 +50,3 @@ def moment_ms(value: Moment, name: str = "at") -> int:
     if value.utcoffset() is None:
         raise ValueError(f"{name}: a time without a UTC offset is ambiguous: add a time zone")
     return max(0, -((EPOCH - value) // _ONE_MS))
-
-
-def _up(ms: float) -> int:
-    whole = int(ms)
-    return whole if whole == ms else whole + 1
