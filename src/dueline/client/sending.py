@@ -99,9 +99,10 @@ def new_job(body: Any = None, **options: Unpack[SendOptions]) -> NewJob:
 
 
 def _add_send_options(fields: dict[str, Any], options: SendOptions) -> None:
+    """Add the options of a send to the fields of a request. Raises TypeError or ValueError that names the option."""
     if not options.keys() <= _OPTIONS:
         raise TypeError(f"a job has no option {', '.join(sorted(options.keys() - _OPTIONS))}")
-    add_options(fields, cast("Mapping[str, Any]", options))
+    _add_job_fields(fields, cast("Mapping[str, Any]", options))
     for name in ("lease_ms", "ttl_ms"):  # null in the API means none at all; here it means the topic's
         if fields.get(name, 0) is None:
             del fields[name]
@@ -136,7 +137,7 @@ def merge_fields(merge: MergePolicy | MergeOptions) -> dict[str, Any]:
 def job_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     """The policy and times among the options, as the fields of a request; other options are left out."""
     fields: dict[str, Any] = {}
-    add_options(fields, options)
+    _add_job_fields(fields, options)
     return fields
 
 
@@ -145,8 +146,8 @@ def time_fields(delay: Duration | None, at: Moment | None) -> dict[str, Any]:
     return job_fields({"delay": delay, "at": at})
 
 
-def add_options(fields: dict[str, Any], options: Mapping[str, Any]) -> None:
-    """Add `job_fields` to the fields of a request."""
+def _add_job_fields(fields: dict[str, Any], options: Mapping[str, Any]) -> None:
+    """Add the policy and times among the options to the fields of a request; other options are left out."""
     if options.get("delay") is not None and options.get("at") is not None:
         raise ValueError("give delay or at, not both")
     for name, value in with_attempts(options).items():

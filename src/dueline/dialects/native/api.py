@@ -43,8 +43,8 @@ class NativeApi:
         """The reply to a caller in this process, for a refusal, too. `request` is the struct of the operation, or what
         has the same JSON."""
         try:
-            request = self.checked(operation, request)
-            return await self.handlers[operation](caller_of(namespace), request, *params)
+            caller, request = caller_of(namespace), self.checked(operation, request)
+            return await self.handlers[operation](caller, request, *params)
         except DuelineError as error:
             complete(error, params, request)
             return encode.refused(error)
