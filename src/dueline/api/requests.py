@@ -101,7 +101,7 @@ class NewJob(Request, frozen=True):
     on_conflict: Conflict | None = None
     merge: Merge | None = None
     tags: Tags | None = ()
-    headers: Headers | None = {}
+    headers: Headers | None = None
 
 
 NewJobs = Annotated[list[NewJob], Meta(max_length=MAX_ITEMS)]

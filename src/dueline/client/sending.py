@@ -90,17 +90,27 @@ _OPTIONS = frozenset(SendOptions.__annotations__)
 
 def new_job(body: Any = None, **options: Unpack[SendOptions]) -> NewJob:
     """One job for `send_many`. Raises TypeError or ValueError that names the argument."""
+    fields = body_fields(body)
+    if options:
+        _add_send_options(fields, options)
+    if not fields.get("id") and "merge" not in fields:
+        fields["id"] = new_id()
+    return NewJob(**fields)
+
+
+def _add_send_options(fields: dict[str, Any], options: SendOptions) -> None:
+    """Add the options of a send to the fields of a request. Raises TypeError or ValueError that names the option."""
     if not options.keys() <= _OPTIONS:
         raise TypeError(f"a job has no option {', '.join(sorted(options.keys() - _OPTIONS))}")
-    fields = job_fields(cast("Mapping[str, Any]", options))
-    fields.update(body_fields(body))
+    _add_job_fields(fields, cast("Mapping[str, Any]", options))
     for name in ("lease_ms", "ttl_ms"):  # null in the API means none at all; here it means the topic's
         if fields.get(name, 0) is None:
             del fields[name]
-    id, merge = options.get("id"), options.get("merge")
-    if merge is None:
-        return NewJob(id=id or new_id(), on_conflict=options.get("on_conflict"), **fields)
-    return NewJob(id=id, on_conflict=options.get("on_conflict"), merge=_merge(merge), **fields)
+    fields["id"] = options.get("id")
+    fields["on_conflict"] = options.get("on_conflict")
+    merge = options.get("merge")
+    if merge is not None:
+        fields["merge"] = _merge(merge)
 
 
 def _merge(merge: str | MergeOptions) -> Merge:
@@ -126,22 +136,54 @@ def merge_fields(merge: MergePolicy | MergeOptions) -> dict[str, Any]:
 
 def job_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     """The policy and times among the options, as the fields of a request; other options are left out."""
-    fields = time_fields(options.get("delay"), options.get("at"))
-    for name, value in with_attempts(options).items():
-        make = _FIELDS.get(name)
-        if make is not None:
-            make(fields, value)
+    fields: dict[str, Any] = {}
+    _add_job_fields(fields, options)
     return fields
 
 
+def time_fields(delay: Duration | None, at: Moment | None) -> dict[str, Any]:
+    """At most one time, as the fields of a request."""
+    return job_fields({"delay": delay, "at": at})
+
+
+def _add_job_fields(fields: dict[str, Any], options: Mapping[str, Any]) -> None:
+    """Add the policy and times among the options to the fields of a request; other options are left out."""
+    if options.get("delay") is not None and options.get("at") is not None:
+        raise ValueError("give delay or at, not both")
+    for name, value in with_attempts(options).items():
+        add = _FIELDS.get(name)
+        if add is not None:
+            add(fields, value)
+
+
+def _delay(fields: dict[str, Any], value: Duration | None) -> None:
+    """A text is sent unchanged, so that the server sees its full precision."""
+    if value is not None:
+        ms = duration_ms(value)
+        if isinstance(value, str):
+            fields["delay"] = value
+        else:
+            fields["delay_ms"] = ms
+
+
+def _at(fields: dict[str, Any], value: Moment | None) -> None:
+    """A text is sent unchanged, so that the server sees its full precision."""
+    if isinstance(value, str):
+        fields["at"] = value
+    elif value is not None:
+        fields["at_ms"] = moment_ms(value)
+
+
 def _span(name: str) -> Callable[[dict[str, Any], Any], None]:
-    def make(fields: dict[str, Any], value: Any) -> None:
+    def add(fields: dict[str, Any], value: Any) -> None:
         fields[f"{name}_ms"] = None if value is None else duration_ms(value, name)
 
-    return make
+    return add
 
 
 _FIELDS: dict[str, Callable[[dict[str, Any], Any], None]] = {
+    "delay": _delay,
+    "at": _at,
     "lease": _span("lease"),
     "ttl": _span("ttl"),
     "max_attempts": lambda fields, value: fields.update(max_attempts=value),
@@ -149,18 +191,6 @@ _FIELDS: dict[str, Callable[[dict[str, Any], Any], None]] = {
     "tags": lambda fields, value: fields.update(tags=_tags(value)),
     "headers": lambda fields, value: fields.update(headers=dict(value)),
 }
-
-
-def time_fields(delay: Duration | None, at: Moment | None) -> dict[str, Any]:
-    """At most one time. A text is sent unchanged, so that the server sees its full precision."""
-    if delay is not None and at is not None:
-        raise ValueError("give delay or at, not both")
-    if delay is not None:
-        ms = duration_ms(delay)
-        return {"delay": delay} if isinstance(delay, str) else {"delay_ms": ms}
-    if at is not None:
-        return {"at": at} if isinstance(at, str) else {"at_ms": moment_ms(at)}
-    return {}
 
 
 def with_attempts(options: Mapping[str, Any]) -> Mapping[str, Any]:

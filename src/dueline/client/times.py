@@ -7,7 +7,7 @@ an aware datetime or an RFC 3339 text with an offset. Fractions of a millisecond
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from math import isfinite
+from math import ceil, isfinite
 
 from ..durations import EPOCH, parse_duration
 
@@ -15,6 +15,7 @@ Duration = str | int | float | timedelta
 Moment = datetime | str
 
 _ONE_MS = timedelta(milliseconds=1)
+_NUMBERS = (int, float)
 
 
 def duration_ms(value: Duration, name: str = "delay") -> int:
@@ -26,12 +27,12 @@ def duration_ms(value: Duration, name: str = "delay") -> int:
             raise ValueError(f"{name}: {wrong}") from None
     if isinstance(value, timedelta):
         ms = -(-value // _ONE_MS)
-    elif isinstance(value, bool) or not isinstance(value, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
+    elif isinstance(value, bool) or not isinstance(value, _NUMBERS):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"{name}: a duration is a text, a number of seconds or a timedelta, not {type(value).__name__}")
     elif not isfinite(value):
         raise ValueError(f"{name}: {value} is not a duration")
     else:
-        ms = _up(value * 1000)
+        ms = ceil(value * 1000)
     if ms < 0:
         raise ValueError(f"{name}: a duration cannot be negative")
     return ms
@@ -49,8 +50,3 @@ def moment_ms(value: Moment, name: str = "at") -> int:
     if value.utcoffset() is None:
         raise ValueError(f"{name}: a time without a UTC offset is ambiguous: add a time zone")
     return max(0, -((EPOCH - value) // _ONE_MS))
-
-
-def _up(ms: float) -> int:
-    whole = int(ms)
-    return whole if whole == ms else whole + 1

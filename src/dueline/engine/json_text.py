@@ -13,7 +13,7 @@ MAX_DEPTH = 64
 _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _ONE_BRACKET = bytes.maketrans(b"{}", b"[]")
 _NOT_BRACKETS = bytes(b for b in range(256) if b not in b"[]{}")
-_json = msgspec.json.decode
+_json = msgspec.json.Decoder().decode
 
 
 def check_json(raw: bytes) -> None:

@@ -27,6 +27,7 @@ from .topics import Topic
 
 T = TypeVar("T")
 _head = struct.Struct(">BqqI").pack
+_TOO_LATE_MS = LAST_MS + 1
 
 
 class _Written(msgspec.Struct, array_like=True):
@@ -115,8 +116,8 @@ def _fingerprint(command: Send, options: bytes) -> int:
     delay_ms, at_ms = command.delay_ms, command.at_ms
     head = _head(
         command.kind,
-        -1 if delay_ms is None else min(delay_ms, LAST_MS + 1),
-        -1 if at_ms is None else min(at_ms, LAST_MS + 1),
+        -1 if delay_ms is None else min(delay_ms, _TOO_LATE_MS),
+        -1 if at_ms is None else min(at_ms, _TOO_LATE_MS),
         len(options),
     )
     return int.from_bytes(blake2b(b"".join((head, options, command.body)), digest_size=8).digest(), "big")

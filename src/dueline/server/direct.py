@@ -6,9 +6,6 @@ form here, not against the egress rules, and nothing is called.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import Any
-
 import msgspec
 
 from .._version import __version__
@@ -17,6 +14,7 @@ from ..api.operations import READY
 from ..api.reply import Reply
 from ..dialects.contract import PushRules
 from ..dialects.native.api import NativeApi
+from ..dialects.native.wire import Caller
 from ..engine.engine import Engine
 from ..push.forwarded import check_target_headers
 from ..push.signing import check_secret, masked
@@ -30,13 +28,9 @@ class DirectApi(NativeApi):
     def __init__(self, engine: Engine, access: StoreAccess, name: str) -> None:
         rules = PushRules(headers=check_target_headers, secret=check_secret, mask=masked)
         super().__init__(engine, self._info, rules)
+        self.handlers[READY.name] = _ready
         self._access = access
         self._name = name
-
-    def answer(self, operation: str, namespace: str | None, params: tuple[str, ...], request: Any) -> Awaitable[Reply]:
-        if operation == READY.name:
-            return _ready()
-        return super().answer(operation, namespace, params, request)
 
     def _info(self) -> Info:
         return Info(
@@ -49,5 +43,5 @@ class DirectApi(NativeApi):
         )
 
 
-async def _ready() -> Reply:
+async def _ready(_caller: Caller, _request: None) -> Reply:
     return Reply(Readiness(True))

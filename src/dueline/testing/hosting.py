@@ -32,7 +32,7 @@ def patient_queue(api: NativeApi, namespace: str, longest_wait_ms: int) -> Clien
         if not call.wait_ms:
             return await api.answer(call.operation, namespace, call.params, call.request)
         request = msgspec.structs.replace(api.checked(call.operation, call.request), wait_ms=longest_wait_ms)
-        return await api.call(call.operation, caller_of(namespace), call.params, request)
+        return await api.handlers[call.operation](caller_of(namespace), request, *call.params)
 
     return ClientQueue(InProcessClient(ask, UNJITTERED), namespace=namespace)
 

@@ -1,12 +1,12 @@
-"""The native API without a transport: `call(operation, request) -> reply`.
+"""The native API without a transport: one handler per operation, from a request struct to a reply.
 
-HTTP (`dialect`) reads the request struct from bytes and writes the reply. A client in the same process calls `answer`
-with the struct itself. Handlers, checks and errors are the same.
+HTTP (`dialect`) reads the struct from bytes and writes the reply. A client in the same process calls `answer` with the
+struct itself. Handlers, checks and errors are the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ...api.answers import Info, Sent
@@ -21,7 +21,10 @@ from ..contract import PushRules
 from . import decode, encode
 from .handlers import NativeHandlers
 from .push_handlers import PushHandlers
-from .wire import Caller, as_written, caller_of, checked, plain_name
+from .wire import as_written, caller_of, checked, plain_name
+
+Handle = Callable[..., Coroutine[Any, Any, Reply]]
+"""handle(caller, request struct, *placeholders of the path). Raises DuelineError, to be completed by `complete`."""
 
 SendNow = Callable[[Partition, SendItem, int], SendOutcome | None]
 
@@ -32,27 +35,18 @@ class NativeApi:
     def __init__(self, engine: Engine, info: Callable[[], Info], rules: PushRules = PushRules()) -> None:
         handlers, pushes = NativeHandlers(engine, info, rules), PushHandlers(engine, rules)
         self._engine = engine
-        self._handlers = {one.name: getattr(pushes if one.group == PUSH else handlers, one.name) for one in OPERATIONS}
+        self.handlers: dict[str, Handle] = {
+            one.name: getattr(pushes if one.group == PUSH else handlers, one.name) for one in OPERATIONS
+        }
 
-    async def call(self, operation: str, caller: Caller, params: tuple[str, ...], request: Any) -> Reply:
-        """The reply to a request struct that has been checked. Raises DuelineError."""
-        try:
-            return await self._handlers[operation](caller, request, *params)
-        except DuelineError as error:
-            _complete(error, params, request)
-            raise
-
-    def answer(self, operation: str, namespace: str | None, params: tuple[str, ...], request: Any) -> Awaitable[Reply]:
+    async def answer(self, operation: str, namespace: str | None, params: tuple[str, ...], request: Any) -> Reply:
         """The reply to a caller in this process, for a refusal, too. `request` is the struct of the operation, or what
         has the same JSON."""
-        return self._answer(operation, namespace, params, request)
-
-    async def _answer(self, operation: str, namespace: str | None, params: tuple[str, ...], request: Any) -> Reply:
         try:
             caller, request = caller_of(namespace), self.checked(operation, request)
-            return await self._handlers[operation](caller, request, *params)
+            return await self.handlers[operation](caller, request, *params)
         except DuelineError as error:
-            _complete(error, params, request)
+            complete(error, params, request)
             return encode.refused(error)
 
     def checked(self, operation: str, request: Any) -> Any:
@@ -72,7 +66,7 @@ class NativeApi:
         return None if sent is None else encode.sent(sent)
 
 
-def _complete(error: DuelineError, params: tuple[str, ...], request: Any) -> None:
+def complete(error: DuelineError, params: tuple[str, ...], request: Any) -> None:
     """Add what only the request knows: the field as it was written, and the id of the job."""
     if isinstance(error, InvalidField):
         as_written(request, error)

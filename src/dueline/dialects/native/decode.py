@@ -47,10 +47,7 @@ def send(job: r.NewJob) -> commands.Send:
     if job.merge is not None and job.merge.item_id is not None and NAME.fullmatch(job.merge.item_id) is None:
         raise InvalidField(NOT_A_NAME, "merge.item_id")
     body, kind = _body(job)
-    if job.delay_ms is None and job.delay is None and job.at is None and job.at_ms is None:
-        delay_ms = at_ms = None
-    else:
-        delay_ms, at_ms = when(job)
+    delay_ms, at_ms = when(job)
     return commands.Send(
         job.id,
         body,

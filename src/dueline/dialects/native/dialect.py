@@ -10,7 +10,7 @@ from ..contract import Dialect, DialectContext
 from ..http import Handler, Request, Response, Route, TokenPlace
 from ..settings import DialectSettings
 from . import encode
-from .api import NativeApi
+from .api import Handle, NativeApi, complete
 from .wire import caller_of, reader
 
 OFTEN = frozenset({"send", "ack", "release", "extend"})  # the calls of every job that do not park
@@ -25,7 +25,7 @@ class NativeDialect(Dialect):
             Route(
                 one.method,
                 one.pattern,
-                _handler(api, one),
+                _handler(one, api.handlers[one.name]),
                 one.name,
                 one.right,
                 TokenPlace.HEADER,
@@ -43,12 +43,17 @@ class NativeDialect(Dialect):
         return encode.response(encode.refused(error))
 
 
-def _handler(api: NativeApi, operation: Operation) -> Handler:
-    """The handler of a route: read the request struct, call the API, write the reply."""
-    name, call, read = operation.name, api.call, reader(operation)
+def _handler(operation: Operation, handle: Handle) -> Handler:
+    """The handler of a route: read the request struct, handle it, write the reply."""
+    read = reader(operation)
 
-    async def handle(request: Request) -> Response:
+    async def respond(request: Request) -> Response:
         caller = caller_of(request.headers.get("dueline-namespace"), request.namespace)
-        return encode.response(await call(name, caller, request.params, read(request)))
+        asked = read(request)
+        try:
+            return encode.response(await handle(caller, asked, *request.params))
+        except DuelineError as error:
+            complete(error, request.params, asked)
+            raise
 
-    return handle
+    return respond

@@ -59,7 +59,7 @@ _NULL = Raw(b"null")
 
 def sent(value: commands.Sent) -> a.Sent:
     return a.Sent(
-        value.id, value.topic, value.result, value.state.value, value.due_at_ms, value.version, value.items_count
+        value.id, value.topic, value.result, str(value.state), value.due_at_ms, value.version, value.items_count
     )
 
 
