@@ -1,8 +1,8 @@
 """The load generator, in its own process. It shares the cores with the server, so it does as little as possible.
 
-It uses raw non-blocking sockets and epoll, makes requests with one `%` on a template, and delimits answers by their
-Content-Length without parsing them. Each connection is a generator: it yields a request's bytes and is sent the whole
-answer; the loop below only moves bytes. Standard library only, started with `-S -E`: no site packages, no project code.
+What a connection asks is in `dueline.load_generator`. Here it becomes HTTP, on raw non-blocking sockets and epoll:
+requests get one of three heads, and answers are delimited by their Content-Length without parsing their heads. Started
+with `-S -E`, without site packages: it imports the standard library and that module.
 
     python -S -E load.py '{"work": "send", "port": 9277, ...}'       the keys are those of `Orders` in loading.py
     prints one line of JSON: the work done after the warm-up and its seconds, the total work, its own CPU time,
@@ -12,54 +12,41 @@ answer; the loop below only moves bytes. Standard library only, started with `-S
 from __future__ import annotations
 
 import json
+import os
 import random
 import select
 import socket
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-Talk = Generator[bytes, bytes, None]
-"""One connection's conversation: yields requests, is sent whole answers."""
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "src"))
+from dueline.load_generator import (
+    LEASE_MS,
+    Answer,
+    Conversation,
+    NewJobs,
+    Tally,
+    consumes,
+    lives,
+    new_ids,
+    same_jobs,
+    sends,
+    text_body,
+)
+
+Orders = dict[str, Any]
+Notes = dict[str, Any]
 
 READ_BYTES = 64 * 1024
 PATIENCE_S = 30.0
 
 
-class Tally:
-    """What all connections together have done. `quota` is how many may still start (None: any number)."""
-
-    def __init__(self, quota: int | None) -> None:
-        self.done = 0
-        self.errors = 0
-        self.first_error = ""
-        self.quota = quota
-        self.notes: dict[str, Any] = {}
-        self._made = random.getrandbits(64) << 64  # ids of two generators never collide
-
-    def next_id(self) -> int:
-        self._made += 1
-        return self._made
-
-    def take(self, count: int) -> int:
-        """How many of `count` may start."""
-        if self.quota is None:
-            return count
-        count = min(count, self.quota)
-        self.quota -= count
-        return count
-
-    def failed(self, answer: bytes) -> None:
-        self.errors += 1
-        if not self.first_error:
-            self.first_error = answer[:400].decode("latin-1")
+# --- bytes ----------------------------------------------------------------------------------------------------------
 
 
-# --- conversations --------------------------------------------------------------------------------------------------
-
-
-def head(orders: dict[str, Any], path: str) -> bytes:
+def head(orders: Orders, path: str) -> bytes:
     """The head of a POST, with a placeholder for the length."""
     host = f"127.0.0.1:{orders['port']}"
     lines = (f"POST {path} HTTP/1.1", f"Host: {host}", "Content-Type: application/json", "Content-Length: ")
@@ -70,104 +57,77 @@ def fixed(head: bytes, body: bytes) -> bytes:
     return head + b"%d\r\n\r\n" % len(body) + body
 
 
-def delays(orders: dict[str, Any]) -> Callable[[], int]:
+class Http:
+    """Requests and answers of the native API as bytes."""
+
+    def __init__(self, orders: Orders) -> None:
+        paths = {"send": "jobs", "pull": "pull", "ack": "ack"}
+        self._heads = {name: head(orders, f"/v1/topics/{orders['topic']}/{path}") for name, path in paths.items()}
+
+    def request(self, operation: str, body: bytes) -> bytes:
+        return self._heads[operation] + b"%d\r\n\r\n" % len(body) + body
+
+    def answer(self, data: bytes) -> Answer | None:
+        """None: it is not complete."""
+        end = data.find(b"\r\n\r\n")
+        at = data.find(b"ontent-length: ", 0, end)
+        if end < 0 or (at >= 0 and len(data) < end + 4 + int(data[at + 15 : data.find(b"\r", at)])):
+            return None
+        return int(data[9:12]), data[end + 4 :]
+
+
+class OtherTopics(Http):
+    """One request each to one topic after another."""
+
+    def __init__(self, orders: Orders) -> None:
+        super().__init__(orders)
+        self._orders, self._next_id = orders, new_ids()
+
+    def request(self, operation: str, body: bytes) -> bytes:
+        topic = f"{self._orders['topic']}-{self._next_id() & 0xFFFFFFFF}"
+        return fixed(head(self._orders, f"/v1/topics/{topic}/jobs"), body)
+
+
+class Resp:
+    """The base: what `redis-benchmark -t set` sends, whatever the request is."""
+
+    def __init__(self, orders: Orders) -> None:
+        pass
+
+    def request(self, operation: str, body: bytes) -> bytes:
+        return b"*3\r\n$3\r\nSET\r\n$16\r\nkey:000000000000\r\n$3\r\nxxx\r\n"
+
+    def answer(self, data: bytes) -> Answer | None:
+        return (200 if data == b"+OK\r\n" else 500, data) if data.endswith(b"\r\n") else None
+
+
+# --- conversations --------------------------------------------------------------------------------------------------
+
+
+def delays(orders: Orders) -> Callable[[], int]:
     """The delay of the next job in ms: fixed, or drawn from the range."""
     low, high = orders["delay_ms"]
     return (lambda: low) if low == high else (lambda: random.randrange(low, high))
 
 
-def sends(orders: dict[str, Any], tally: Tally) -> Talk:
-    """One job per call."""
-    body = b'{"id":"%032x","delay_ms":%11d,"body":"' + b"x" * (orders["body_bytes"] - 2) + b'"}'
-    request = fixed(head(orders, f"/v1/topics/{orders['topic']}/jobs"), body % (0, 0)).replace(body % (0, 0), body)
-    delay = delays(orders)
-    while tally.take(1):
-        answer = yield request % (tally.next_id(), delay())
-        if answer[9:12] == b"201":
-            tally.done += 1
-        else:
-            tally.failed(answer)
-
-
-def lives(orders: dict[str, Any], tally: Tally) -> Talk:
-    """Send, pull and ack, one job each. The pulled job may be another connection's; each life still has one of each."""
-    topic = f"/v1/topics/{orders['topic']}"
-    body = b'{"id":"%032x","body":"' + b"x" * (orders["body_bytes"] - 2) + b'"}'
-    send = fixed(head(orders, topic + "/jobs"), body % 0).replace(body % 0, body)
-    pull = fixed(head(orders, topic + "/pull"), b'{"max":1}')
-    ack_head = head(orders, topic + "/ack")
-    tally.notes.setdefault("empty_pulls", 0)
-    while tally.take(1):
-        answer = yield send % tally.next_id()
-        if answer[9:12] != b"201":
-            tally.failed(answer)
-            continue
-        while True:
-            answer = yield pull
-            at = answer.find(b'{"id":"')
-            if at >= 0 or answer[9:12] != b"200":
-                break
-            tally.notes["empty_pulls"] += 1
-        if at < 0:
-            tally.failed(answer)
-            continue
-        id = answer[at + 7 : answer.find(b'"', at + 7)]
-        at = answer.find(b'"lease":"') + 9
-        lease = answer[at : answer.find(b'"', at)]
-        answer = yield fixed(ack_head, b'{"jobs":[{"id":"%b","lease":"%b"}]}' % (id, lease))
-        if answer[9:12] == b"200":
-            tally.done += 1
-        else:
-            tally.failed(answer)
-
-
-def bulk(orders: dict[str, Any], tally: Tally) -> Talk:
-    """Many jobs per call. Ids and bodies have one shape, or vary as the orders specify."""
-    make = one_shape(orders, tally) if orders["id"] == "hex" and orders["body_bytes"] else many_shapes(orders, tally)
-    first = head(orders, f"/v1/topics/{orders['topic']}/jobs")
-    while count := tally.take(orders["jobs_per_call"]):
-        answer = yield fixed(first, make(count))
-        if answer[9:12] == b"201" and answer.count(b'"result":"created"') == count:
-            tally.done += count
-        else:
-            tally.failed(answer)
-
-
-def one_shape(orders: dict[str, Any], tally: Tally) -> Callable[[int], bytes]:
-    """Hex ids of 32 characters and one body, so that a whole call is one `%`."""
-    one = b'{"id":"%032x","delay_ms":%d,"body":"' + b"x" * (orders["body_bytes"] - 2) + b'"}'
-    delay = delays(orders)
-    templates: dict[int, bytes] = {}
-
-    def make(count: int) -> bytes:
-        template = templates.get(count)
-        if template is None:
-            template = templates[count] = b"[" + b",".join([one] * count) + b"]"
-        return template % tuple(value for _ in range(count) for value in (tally.next_id(), delay()))
-
-    return make
-
-
-def many_shapes(orders: dict[str, Any], tally: Tally) -> Callable[[int], bytes]:
+def many_shapes(orders: Orders, sizes: Notes) -> NewJobs:
     """Bodies of every length in the range and ids of every length 8..40 (or hex), to average out allocator steps."""
     low, high = orders["body_range"]
-    delay, hexadecimal = delays(orders), orders["id"] == "hex"
-    sizes = tally.notes
-    sizes.setdefault("body_bytes", 0)
-    sizes.setdefault("id_bytes", 0)
+    next_id, delay, hexadecimal = new_ids(), delays(orders), orders["id"] == "hex"
+    sizes.update(body_bytes=0, id_bytes=0)
 
-    def make(count: int) -> bytes:
+    def new_jobs(count: int) -> bytes:
         jobs: list[bytes] = []
         for _ in range(count):
-            number = tally.next_id()
+            number = next_id()
             id = b"%032x" % number if hexadecimal else text_id(number)
             size = random.randint(low, high)
             sizes["body_bytes"] += size
             sizes["id_bytes"] += len(id)
-            jobs.append(b'{"id":"%b","delay_ms":%d,"body":"%b"}' % (id, delay(), b"x" * (size - 2)))
+            jobs.append(b'{"id":"%b","delay_ms":%d,"body":%b}' % (id, delay(), text_body(size)))
         return b"[" + b",".join(jobs) + b"]"
 
-    return make
+    return new_jobs
 
 
 def text_id(number: int) -> bytes:
@@ -181,79 +141,50 @@ def text_id(number: int) -> bytes:
     return (text[:length] if len(text) >= length else text + "-" * (length - len(text))).encode()
 
 
-def topics(orders: dict[str, Any], tally: Tally) -> Talk:
-    """One job each into one topic after another."""
-    body = b'{"delay_ms":%d,"body":"x"}' % orders["delay_ms"][0]
-    while tally.take(1):
-        path = f"/v1/topics/{orders['topic']}-{tally.next_id() & 0xFFFFFFFF}/jobs"
-        answer = yield fixed(head(orders, path), body)
-        if answer[9:12] == b"201":
-            tally.done += 1
-        else:
-            tally.failed(answer)
+def late_jobs(orders: Orders, tally: Tally, notes: Notes) -> Conversation:
+    """Consume until the quota is used up. Records how late each job was.
 
-
-def consumers(orders: dict[str, Any], tally: Tally) -> Talk:
-    """Long-poll and ack the jobs received, until the quota is used up. Records how late each job was.
-
-    script_ms: the script's time minus the due time; a lease ends `lease_ms` after the script's now, rounded up.
+    script_ms: the script's time minus the due time; a lease ends `LEASE_MS` after the script's now, rounded up.
     client_us: our time at the answer minus the due time; the store is on this machine, so the clocks agree.
     """
-    topic, lease_ms = f"/v1/topics/{orders['topic']}", 30_000
-    asked = b'{"max":%d,"wait_ms":%d,"lease_ms":%d}' % (orders["jobs_per_call"], 2_000, lease_ms)
-    pull, ack_head = fixed(head(orders, topic + "/pull"), asked), head(orders, topic + "/ack")
-    script_ms: list[int] = tally.notes.setdefault("script_ms", [])
-    client_us: list[int] = tally.notes.setdefault("client_us", [])
-    while tally.quota:
-        answer = yield pull
-        now_us = time.time_ns() // 1000
-        if answer[9:12] != b"200":
-            tally.failed(answer)
-            continue
-        jobs = json.loads(answer[answer.find(b"\r\n\r\n") + 4 :])["jobs"]
-        if not jobs:
-            continue
-        tally.take(len(jobs))
+    script_ms: list[int] = notes.setdefault("script_ms", [])
+    client_us: list[int] = notes.setdefault("client_us", [])
+
+    def arrived(jobs: list[Any], at_ns: int, _: int) -> None:
+        tally.done += tally.take(len(jobs))
         for job in jobs:
-            script_ms.append(job["lease_until_ms"] - lease_ms - job["due_at_ms"])
-            client_us.append(now_us - job["due_at_ms"] * 1000)
-        leases = ",".join(f'{{"id":"{job["id"]}","lease":"{job["lease"]}"}}' for job in jobs)
-        answer = yield fixed(ack_head, b'{"jobs":[%b]}' % leases.encode())
-        if answer[9:12] == b"200":
-            tally.done += len(jobs)
-        else:
-            tally.failed(answer)
+            script_ms.append(job["lease_until_ms"] - LEASE_MS - job["due_at_ms"])
+            client_us.append(at_ns // 1000 - job["due_at_ms"] * 1000)
+
+    return consumes(tally, orders["jobs_per_call"], lambda: bool(tally.quota), arrived)
 
 
-def sets(orders: dict[str, Any], tally: Tally) -> Talk:
-    """The base: what `redis-benchmark -t set` sends."""
-    request = b"*3\r\n$3\r\nSET\r\n$16\r\nkey:000000000000\r\n$3\r\nxxx\r\n"
+def sets(tally: Tally) -> Conversation:
+    """Its own loop, not `sends`, because it is the base of ratios and so must cost as little as possible."""
     while tally.take(1):
-        answer = yield request
-        if answer == b"+OK\r\n":
+        status, text = yield "set", b""
+        if status == 200:
             tally.done += 1
         else:
-            tally.failed(answer)
+            tally.refuse(1, status, text)
 
 
-WORK: dict[str, Callable[[dict[str, Any], Tally], Talk]] = {
-    "send": sends, "life": lives, "bulk": bulk, "topics": topics, "consume": consumers, "set": sets,
-}  # fmt: skip
+def conversations(orders: Orders, tally: Tally, notes: Notes) -> Callable[[], Conversation]:
+    """Makes the conversation of one more connection."""
+    work, body_bytes = orders["work"], orders["body_bytes"]
+    if work == "set":
+        return lambda: sets(tally)
+    if work == "life":
+        due_now = same_jobs(body_bytes, lambda: 0)
+        return lambda: lives(due_now, tally, 0, PATIENCE_S)
+    if work == "consume":
+        return lambda: late_jobs(orders, tally, notes)
+    is_one_shape = orders["id"] == "hex" and body_bytes
+    new_jobs = same_jobs(body_bytes, delays(orders)) if is_one_shape else many_shapes(orders, notes)
+    return lambda: sends(new_jobs, tally, orders["jobs_per_call"] if work == "bulk" else 1)
 
 
 # --- the loop -------------------------------------------------------------------------------------------------------
-
-
-def is_whole_http(data: bytes) -> bool:
-    end = data.find(b"\r\n\r\n")
-    at = data.find(b"ontent-length: ", 0, end)
-    if at < 0:
-        return end >= 0
-    return len(data) >= end + 4 + int(data[at + 15 : data.find(b"\r", at)])
-
-
-def is_whole_resp(data: bytes) -> bool:
-    return data.endswith(b"\r\n")
 
 
 class Connection:
@@ -261,15 +192,15 @@ class Connection:
 
     __slots__ = ("answered", "recv", "rest", "send", "sock")
 
-    def __init__(self, sock: socket.socket, talk: Talk) -> None:
+    def __init__(self, sock: socket.socket, conversation: Conversation) -> None:
         self.sock = sock
         self.recv = sock.recv
         self.send = sock.send
-        self.answered = talk.send
+        self.answered = conversation.send
         self.rest = b""
 
 
-def connect(orders: dict[str, Any]) -> socket.socket:
+def connect(orders: Orders) -> socket.socket:
     if orders["socket"]:
         sock = socket.socket(socket.AF_UNIX)
         sock.connect(orders["socket"])
@@ -288,36 +219,37 @@ def push(connection: Connection, request: bytes) -> None:
         connection.sock.setblocking(False)
 
 
-def run(orders: dict[str, Any]) -> dict[str, Any]:
+def run(orders: Orders) -> dict[str, Any]:
     """Run all connections at once, for a time or until the quota is done. The first `warm_s` are not counted."""
-    tally = Tally(orders["count"])
-    is_whole = is_whole_resp if orders["work"] == "set" else is_whole_http
+    tally, notes = Tally(orders["count"]), Notes()
+    begin = conversations(orders, tally, notes)
+    wire = {"set": Resp, "topics": OtherTopics}.get(orders["work"], Http)(orders)
     poller, open_connections = select.epoll(), dict[int, Connection]()
     socks = [connect(orders) for _ in range(orders["connections"])]
     begun_s = time.perf_counter()
     for sock in socks:
         sock.setblocking(False)
-        talk = WORK[orders["work"]](orders, tally)
-        connection = Connection(sock, talk)
-        request = next(talk, None)
+        conversation = begin()
+        connection = Connection(sock, conversation)
+        request = next(conversation, None)
         if request is None:
             continue
         open_connections[sock.fileno()] = connection
         poller.register(sock, select.EPOLLIN)
-        push(connection, request)
+        push(connection, wire.request(*request))
     done_before, from_s, cold = 0, begun_s, orders["warm_s"] > 0
-    for now_s in turns(poller, open_connections, is_whole, tally):
+    for now_s in turns(poller, open_connections, wire, tally):
         if cold and now_s - begun_s >= orders["warm_s"]:
             done_before, from_s, cold = tally.done, now_s, False
         if orders["seconds"] and not cold and now_s - from_s >= orders["seconds"]:
             break
     seconds = time.perf_counter() - from_s
     result = {"done": tally.done - done_before, "seconds": seconds, "in_all": tally.done, "cpu_s": time.process_time()}
-    return {**result, "errors": tally.errors, "first_error": tally.first_error, "notes": tally.notes}
+    return {**result, "errors": tally.errors, "first_error": tally.first_error, "notes": notes}
 
 
 def turns(
-    poller: select.epoll, open_connections: dict[int, Connection], is_whole: Callable[[bytes], bool], tally: Tally
+    poller: select.epoll, open_connections: dict[int, Connection], wire: Http | Resp, tally: Tally
 ) -> Iterator[float]:
     """Move bytes and yield the time after every turn of the loop. Ends when all conversations have ended."""
     heard_s = time.perf_counter()
@@ -325,25 +257,26 @@ def turns(
         events = poller.poll(PATIENCE_S)
         now_s = time.perf_counter()
         if not events and now_s - heard_s >= PATIENCE_S:
-            tally.failed(b"no answer for %d s" % PATIENCE_S)
+            tally.refuse(0, 0, b"no answer for %d s" % PATIENCE_S)
             return
         heard_s = now_s
         for fd, _ in events:
             connection = open_connections[fd]
             data = connection.recv(READ_BYTES)
             if not data:
-                tally.failed(b"the server closed the connection")
+                tally.refuse(0, 0, b"the server closed the connection")
                 del open_connections[fd]
                 poller.unregister(fd)
                 continue
             if connection.rest:
                 data = connection.rest + data
-            if not is_whole(data):
+            answer = wire.answer(data)
+            if answer is None:
                 connection.rest = data
                 continue
             connection.rest = b""
             try:
-                push(connection, connection.answered(data))
+                push(connection, wire.request(*connection.answered(answer)))
             except StopIteration:
                 del open_connections[fd]
                 poller.unregister(fd)

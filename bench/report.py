@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dueline.cli.bench_load import nearest_rank
+from dueline.load_generator import nearest_rank
 
 RESULTS = Path(__file__).with_name("results")
 

@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "metrics": set(),
     "parent_death": set(),
     "lease_renewal": {"engine.timer"},  # the type only
+    "load_generator": set(),
     "api": {"durations", "bounds", "rights"},
     "engine": {"durations", "bounds", "metrics"},
     "store": {"engine", "parent_death", "_version"},
@@ -51,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "cli": {
         *("api", "bounds", "client", "config", "server", "runtime", "store", "engine", "worker", "_version"),
-        *("dialects.table", "dialects.spec"),
+        *("dialects.table", "dialects.spec", "load_generator"),
     },
     "exfe": {"engine", "_version"},
     "integrations": {"client", "worker", "server", "dialects", "config", "runtime", "_version"},
@@ -65,6 +66,7 @@ MAY_USE = {
     "rights": set(),
     "metrics": {"msgspec"},
     "lease_renewal": set(),
+    "load_generator": set(),
     "parent_death": set(),
     "api": {"msgspec"},
     "engine": {"msgspec"},

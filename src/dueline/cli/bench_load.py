@@ -4,6 +4,8 @@
     roundtrip   each connection repeatedly sends, pulls and acks one job
     lateness    jobs with spread due times and waiting long polls: how late jobs arrive, and whether any is early
 
+What a connection asks is in `load_generator`; here are the driver on asyncio, the pace of due times, and the results.
+
 Whether a job is early does not depend on two clocks. It is early if it arrives less than its delay after its send
 began, both measured on this process's monotonic clock.
 """
@@ -11,21 +13,32 @@ began, both measured on this process's monotonic clock.
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from ..api import answers as r
-from ..client import Lease, NewJob, calls
+from ..load_generator import (
+    WAIT_MS,
+    Conversation,
+    Tally,
+    consumes,
+    lives,
+    nearest_rank,
+    new_ids,
+    same_jobs,
+    sends,
+    text_body,
+)
 from .bench_target import Target, TargetConnection
 
 Progress = Callable[[int], None]
+HOUR_MS = 3_600_000
 LEAD_MS = 1_000  # between the first send and the first due time of a lateness run
-PULL_MAX = 100
-POLL_MS = 2_000
+JOBS_PER_CALL = 100
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -59,34 +72,28 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     lost: int | None = None
 
 
-class Tally:
-    """The running counts of a measurement."""
+class TimedTally(Tally):
+    """A tally that keeps the time of every step and reports progress."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, jobs: int, progress: Progress) -> None:
+        super().__init__(jobs)
         self.times_ms: list[float] = []
-        self.done = 0
-        self.refused = 0
         self._progress = progress
+
+    def finish(self, jobs: int, begun_s: float) -> None:
+        self.add(jobs, (time.perf_counter() - begun_s) * 1000)
 
     def add(self, jobs: int, took_ms: float) -> None:
         self.done += jobs
         self.times_ms.append(took_ms)
         self._progress(self.done + self.refused)
 
-    def refuse(self, jobs: int) -> None:
-        self.refused += jobs
+    def refuse(self, jobs: int, status: int, text: bytes) -> None:
+        super().refuse(jobs, status, text)
         self._progress(self.done + self.refused)
 
 
-def nearest_rank(sorted_ms: Sequence[float], part: float) -> float:
-    """The smallest value that is at least as large as `part` of all values; 0 if there are none."""
-    if not sorted_ms:
-        return 0.0
-    rank = max(1, -(-len(sorted_ms) * round(part * 1000) // 1000))
-    return sorted_ms[min(rank, len(sorted_ms)) - 1]
-
-
-def measured(bench: str, plan: Plan, tally: Tally, seconds: float) -> Measured:
+def measured(bench: str, plan: Plan, tally: TimedTally, seconds: float) -> Measured:
     ordered = sorted(tally.times_ms)
     return Measured(
         bench=bench,
@@ -106,52 +113,15 @@ def measured(bench: str, plan: Plan, tally: Tally, seconds: float) -> Measured:
 
 async def run_send(target: Target, plan: Plan, progress: Progress) -> Measured:
     """Send jobs that are due in an hour, so that only sending is measured."""
-    tally = Tally(progress)
-    left = iter(range(0, plan.jobs, plan.batch))
-    body = body_of(plan.body_bytes)
-
-    async def sender(connection: TargetConnection) -> None:
-        for first in left:
-            many = [_job(body, 3_600_000) for _ in range(min(plan.batch, plan.jobs - first))]
-            call = calls.send(plan.topic, many[0]) if plan.batch == 1 else calls.send_many(plan.topic, many)
-            begun = time.perf_counter()
-            status, _ = await connection.ask(target.request(call))
-            if 200 <= status < 300:
-                tally.add(len(many), (time.perf_counter() - begun) * 1000)
-            else:
-                tally.refuse(len(many))
-
-    seconds = await _on_connections(target, plan.connections, sender)
+    tally, new_jobs = TimedTally(plan.jobs, progress), same_jobs(plan.body_bytes, lambda: HOUR_MS)
+    seconds = await _on_connections(target, plan, lambda: sends(new_jobs, tally, plan.batch))
     return measured("send", plan, tally, seconds)
 
 
 async def run_roundtrip(target: Target, plan: Plan, progress: Progress) -> Measured:
     """Every connection repeatedly sends one job, pulls one (its own or another's) and acks it."""
-    tally = Tally(progress)
-    left = iter(range(plan.jobs))
-    body = body_of(plan.body_bytes)
-    pull = target.request(calls.pull([plan.topic], 1, 30_000, POLL_MS))
-
-    async def worker(connection: TargetConnection) -> None:
-        for _ in left:
-            begun = time.perf_counter()
-            status, _raw = await connection.ask(target.request(calls.send(plan.topic, _job(body, 0))))
-            if status != 201:
-                tally.refuse(1)
-                continue
-            status, raw = await connection.ask(pull)
-            leased = msgspec.json.decode(raw, type=r.LeasedJobs).jobs if status == 200 else ()
-            if not leased:
-                tally.refuse(1)
-                continue
-            ack = calls.ack(plan.topic, [Lease(job.id, job.lease) for job in leased])
-            status, _raw = await connection.ask(target.request(ack))
-            if status == 200:
-                tally.add(1, (time.perf_counter() - begun) * 1000)
-            else:
-                tally.refuse(1)
-
-    seconds = await _on_connections(target, plan.connections, worker)
+    tally, new_jobs = TimedTally(plan.jobs, progress), same_jobs(plan.body_bytes, lambda: 0)
+    seconds = await _on_connections(target, plan, lambda: lives(new_jobs, tally, WAIT_MS, patience_s=0.0))
     return measured("roundtrip", plan, tally, seconds)
 
 
@@ -160,103 +130,95 @@ class LatenessRun:
 
     def __init__(self, target: Target, plan: Plan, progress: Progress) -> None:
         self._target, self._plan = target, plan
-        self._tally = Tally(progress)
+        self._tally = TimedTally(plan.jobs, progress)
         self._not_before_ns: dict[str, int] = {}
         self._seen: set[str] = set()
         self._sent = 0
         self._sending = True
         self._last_due_ms = 0
-        self._last_s = 0.0
+        self._last_ms = self._last_s = 0.0  # when the last job arrived
         self._early = self._duplicates = 0
 
     async def run(self) -> Measured:
         begun = time.perf_counter()
-        polls = [asyncio.create_task(self._connected(self._poll)) for _ in range(self._plan.connections)]
+        sender, *others = [await self._target.connect() for _ in range(self._plan.connections + 1)]
+        polls = [asyncio.create_task(self._poll(connection)) for connection in others]
         try:
-            await self._connected(self._send_all)
+            await self._send_all(sender)
             self._sending = False
             await asyncio.gather(*polls)
         finally:
             for poll in polls:
                 poll.cancel()
             await asyncio.gather(*polls, return_exceptions=True)
+            for connection in (sender, *others):
+                connection.close()
         found = measured("lateness", self._plan, self._tally, max(self._last_s - begun, 0.0))
         lost = self._sent - len(self._seen)
         return msgspec.structs.replace(found, early=self._early, duplicates=self._duplicates, lost=lost)
 
-    async def _connected(self, work: Callable[[TargetConnection], Awaitable[None]]) -> None:
-        connection = await self._target.connect()
-        try:
-            await work(connection)
-        finally:
-            connection.close()
-
     async def _send_all(self, connection: TargetConnection) -> None:
         """Send all jobs, in batches that stay ahead of the due times by at least the lead."""
-        plan, body = self._plan, body_of(self._plan.body_bytes)
+        plan, body, next_id = self._plan, Raw(text_body(self._plan.body_bytes)), new_ids()
         origin = time.perf_counter()
-        for first in range(0, plan.jobs, 100):
-            due_s = [number / plan.rate_per_s for number in range(first, min(first + 100, plan.jobs))]
+        for first in range(0, plan.jobs, JOBS_PER_CALL):
+            due_s = [number / plan.rate_per_s for number in range(first, min(first + JOBS_PER_CALL, plan.jobs))]
             ahead_s = due_s[0] - (time.perf_counter() - origin)
             if ahead_s > 2 * LEAD_MS / 1000:
                 await asyncio.sleep(ahead_s - 2 * LEAD_MS / 1000)
             passed_ms = (time.perf_counter() - origin) * 1000
-            jobs = [_job(body, max(0, round(LEAD_MS + at * 1000 - passed_ms))) for at in due_s]
+            delays_ms = {f"{next_id():032x}": max(0, round(LEAD_MS + at * 1000 - passed_ms)) for at in due_s}
             begun_ns = time.monotonic_ns()
-            for job in jobs:
-                self._not_before_ns[job.id or ""] = begun_ns + (job.delay_ms or 0) * 1_000_000
-            status, raw = await connection.ask(self._target.request(calls.send_many(plan.topic, jobs)))
+            self._not_before_ns |= {id: begun_ns + delay_ms * 1_000_000 for id, delay_ms in delays_ms.items()}
+            jobs = [{"id": id, "delay_ms": delay_ms, "body": body} for id, delay_ms in delays_ms.items()]
+            status, text = await connection.ask(plan.topic, "send", msgspec.json.encode(jobs))
             if not 200 <= status < 300:
-                self._tally.refuse(len(jobs))
+                self._tally.refuse(len(jobs), status, text)
                 continue
-            results = msgspec.json.decode(raw, type=r.SentMany).results
+            results = msgspec.json.decode(text, type=r.SentMany).results
             taken = [item for item in results if item.error is None]
             self._sent += len(taken)
             self._last_due_ms = max([self._last_due_ms, *(item.due_at_ms or 0 for item in taken)])
 
     async def _poll(self, connection: TargetConnection) -> None:
-        """Pull and ack until every accepted job has arrived, or until none arrives long after the last due time."""
-        pull = self._target.request(calls.pull([self._plan.topic], PULL_MAX, 30_000, POLL_MS))
-        while self._sending or len(self._seen) < self._sent:
-            status, raw = await connection.ask(pull)
-            at_ns, at_ms = time.monotonic_ns(), time.time_ns() / 1e6
-            leased = msgspec.json.decode(raw, type=r.LeasedJobs).jobs if status == 200 else ()
-            if not leased and not self._sending and at_ms > self._last_due_ms + 2 * POLL_MS:
-                return
-            for job in leased:
-                self._arrived(job, at_ns, at_ms)
-            if leased:
-                ack = calls.ack(self._plan.topic, [Lease(job.id, job.lease) for job in leased])
-                await connection.ask(self._target.request(ack))
+        talk = consumes(self._tally, JOBS_PER_CALL, self._expects_more, self._arrived)
+        await _converse(connection, self._plan.topic, talk)
 
-    def _arrived(self, job: r.LeasedJob, at_ns: int, at_ms: float) -> None:
-        if job.id in self._seen:
-            self._duplicates += 1
+    def _expects_more(self) -> bool:
+        """Until every accepted job has arrived, or none arrives for long after the last due time."""
+        is_late = time.time() * 1000 > max(self._last_due_ms, self._last_ms) + 2 * WAIT_MS
+        return self._sending or (len(self._seen) < self._sent and not is_late)
+
+    def _arrived(self, jobs: list[Any], at_ns: int, monotonic_ns: int) -> None:
+        self._last_ms, self._last_s = at_ns / 1e6, time.perf_counter()
+        for job in jobs:
+            id = job["id"]
+            if id in self._seen:
+                self._duplicates += 1
+                continue
+            self._seen.add(id)
+            self._early += monotonic_ns < self._not_before_ns.get(id, 0)
+            self._tally.add(1, self._last_ms - job["due_at_ms"])
+
+
+async def _converse(connection: TargetConnection, topic: str, talk: Conversation) -> None:
+    """Ask what the conversation yields, until it ends."""
+    request = next(talk, None)
+    while request is not None:
+        answer = await connection.ask(topic, *request)
+        try:
+            request = talk.send(answer)
+        except StopIteration:
             return
-        self._seen.add(job.id)
-        self._last_s = time.perf_counter()
-        self._early += at_ns < self._not_before_ns.get(job.id, 0)
-        self._tally.add(1, at_ms - job.due_at_ms)
 
 
-async def _on_connections(
-    target: Target, connections: int, work: Callable[[TargetConnection], Awaitable[None]]
-) -> float:
-    """Run `work` on every connection concurrently. Returns the seconds it took, without the time to connect."""
-    opened = [await target.connect() for _ in range(connections)]
+async def _on_connections(target: Target, plan: Plan, talk: Callable[[], Conversation]) -> float:
+    """Hold a conversation on every connection at once. Returns the seconds it took, without the time to connect."""
+    opened = [await target.connect() for _ in range(plan.connections)]
     try:
         begun = time.perf_counter()
-        await asyncio.gather(*(work(connection) for connection in opened))
+        await asyncio.gather(*(_converse(connection, plan.topic, talk()) for connection in opened))
         return time.perf_counter() - begun
     finally:
         for connection in opened:
             connection.close()
-
-
-def body_of(size_bytes: int) -> Raw:
-    """A JSON string of exactly this many bytes, including its two quotes."""
-    return Raw(b'"' + b"x" * max(size_bytes - 2, 0) + b'"')
-
-
-def _job(body: Raw, delay_ms: int) -> NewJob:
-    return NewJob(id=secrets.token_hex(16), body=body, delay_ms=delay_ms)

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
-from ..client.address import address_of
+from msgspec import Raw
+
+from ..client.address import Address, address_of
 from ..client.async_connection import AsyncConnection, connect
 from ..client.calls import Call
 from ..client.connection import secured
+from ..load_generator import Answer
 
 
 class TargetConnection(Protocol):
     """Answers requests one at a time."""
 
-    async def ask(self, request: Any) -> tuple[int, bytes]:
-        """Status and body. Raises OSError when the connection ends first."""
+    async def ask(self, topic: str, operation: str, body: bytes) -> Answer:
+        """Raises OSError when the connection ends first."""
         ...
 
     def close(self) -> None: ...
 
 
 class Target(Protocol):
-    """The target of the load. `request` builds the argument for `ask`, which may be used many times."""
+    """The target of the load."""
 
     async def connect(self) -> TargetConnection: ...
-    def request(self, call: Call[Any]) -> Any: ...
 
 
 class ServerTarget:
@@ -35,20 +37,19 @@ class ServerTarget:
 
     async def connect(self) -> ServerConnection:
         address = self._address
-        return ServerConnection(await connect(address.host, address.port, secured(None) if address.secure else None))
-
-    def request(self, call: Call[Any]) -> bytes:
-        return self._address.request(call)
+        connection = await connect(address.host, address.port, secured(None) if address.secure else None)
+        return ServerConnection(connection, address)
 
 
 class ServerConnection:
     """One keep-alive connection."""
 
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
+    def __init__(self, connection: AsyncConnection, address: Address) -> None:
+        self._connection, self._address = connection, address
 
-    async def ask(self, request: bytes) -> tuple[int, bytes]:
-        response = await self._connection.exchange(request)
+    async def ask(self, topic: str, operation: str, body: bytes) -> Answer:
+        call = Call(operation, object, (topic,), Raw(body))
+        response = await self._connection.exchange(self._address.request(call))
         return response.status, response.body
 
     def close(self) -> None:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from msgspec import Raw
+
 from ..api.reply import Reply
 from ..client import Client, Patience
 from ..client.address import shown
@@ -63,11 +65,8 @@ class StoreTarget:
     async def connect(self) -> StoreTarget:
         return self
 
-    def request(self, call: Call[Any]) -> Call[Any]:
-        return call
-
-    async def ask(self, request: Call[Any]) -> tuple[int, bytes]:
-        reply = await self._client.answer(request)
+    async def ask(self, topic: str, operation: str, body: bytes) -> tuple[int, bytes]:
+        reply = await self._client.answer(Call(operation, object, (topic,), Raw(body)))
         return reply.status, reply.json
 
     def close(self) -> None:
