@@ -167,6 +167,13 @@ def test_a_dialect_is_named_only_in_its_package_and_in_the_table() -> None:
     assert (offenders, needless) == ([], [])
 
 
+def test_every_dialect_has_a_page_and_tests() -> None:
+    names = [spec.name for spec in DIALECTS if issubclass(spec.settings, ForeignSettings)]
+    pages = [f"docs/dialects/{name}.md" for name in names]
+    tests = [f"tests/dialects/{name}/test_cases.py" for name in names]
+    assert [path for path in (*pages, *tests) if not (ROOT / path).exists()] == []
+
+
 def test_settings_and_command_line_load_no_handlers_of_a_dialect() -> None:
     code = "import sys, dueline.cli.main, dueline.config.load; print(*(m for m in sys.modules if 'dialects' in m))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

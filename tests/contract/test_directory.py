@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
+from dueline.engine.directory import CHANGES, Hint, TopicEntry
 from dueline.engine.job import Partition
 from dueline.engine.limits import LAST_MS
-from dueline.engine.store import CHANGES, Code, Control, Hint, Merge, StalePolicy, TopicEntry
+from dueline.engine.store import Code, Control, Merge, StalePolicy
 from tests.kit.bed import Bed, item
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from dueline.config.settings import Settings
 from dueline.dialects.http import Browser, Route
+from dueline.dialects.settings import ForeignSettings
+from dueline.dialects.table import DIALECTS
 from dueline.runtime.places import ExternalStore
 from dueline.server.app import App
 
@@ -20,6 +22,7 @@ JSON = {"Content-Type": "application/json"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 ALLOW = {"DUELINE_PUSH__ALLOW": "127.0.0.0/8"}
 SERVICE = "aHR0cDovLzEyNy4wLjAuMS94"  # http://127.0.0.1/x
+FOREIGN = {spec.name for spec in DIALECTS if issubclass(spec.settings, ForeignSettings)}
 SENDS: dict[str, tuple[str, str, bytes, Mapping[str, str]]] = {
     "default": ("POST", "/v1/topics/t/jobs", b'{"body": 1}', JSON),
     "camellia": ("POST", "/camellia/delayQueue/sendMsg", b"topic=t&msg=m&delayMillis=9999", FORM),
@@ -93,7 +96,7 @@ def own(port: int) -> list[dict[str, str]]:
 
 
 async def test_every_route_of_every_dialect_refuses_pages_from_elsewhere_and_answers_the_rest(running: Served) -> None:
-    assert {route.name.split("_")[0] for _, _, route in routes()} >= {"camellia", "ouqiang", "youzan", "spring", "exfe"}
+    assert {route.name.split("_")[0] for _, _, route in routes()} >= FOREIGN, "a route is named after its dialect"
     port = running.server.port
     for method, path, route in routes():
         for headers in foreign(port):
@@ -108,6 +111,10 @@ async def test_every_route_of_every_dialect_refuses_pages_from_elsewhere_and_ans
                 continue
             answer = await ask(running, method, path, **headers)
             assert answer.status != 403, (method, path, headers, answer)
+
+
+def test_there_is_a_send_of_every_dialect() -> None:
+    assert SENDS.keys() == FOREIGN | {"default"}, "add a send of the dialect to SENDS, by its namespace"
 
 
 async def test_a_refused_send_stores_nothing_in_any_dialect(tmp_path: Path) -> None:

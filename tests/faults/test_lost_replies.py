@@ -16,8 +16,8 @@ import msgspec
 import pytest
 import redis
 
+from dueline.engine.directory import Hint
 from dueline.engine.job import Partition
-from dueline.engine.store import Hint
 from dueline.store.valkey.scripts import load_scripts
 from tools.faults.proxy import Cut, FaultProxy
 

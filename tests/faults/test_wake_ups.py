@@ -12,8 +12,9 @@ import uuid
 import pytest
 import redis
 
+from dueline.engine.directory import TopicChange
 from dueline.engine.job import Partition
-from dueline.engine.store import Credit, Pull, TopicChange
+from dueline.engine.store import Credit, Pull
 from dueline.store.valkey.store import ValkeyStore
 
 from ..kit.bed import item

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 
 from dueline.engine.commands import Pull, Send, TopicPatch
+from dueline.engine.directory import TopicEntry
 from dueline.engine.engine import Engine
 from dueline.engine.errors import TopicNotEmpty
 from dueline.engine.ids import partition_of
 from dueline.engine.job import BodyKind
 from dueline.engine.policy import TopicPolicy
-from dueline.engine.store import TopicEntry
 from dueline.store.valkey.fsck import fsck
 from dueline.store.valkey.store import ValkeyStore
 from tests.integration.test_interleavings import run_once

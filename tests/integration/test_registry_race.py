@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from dueline.engine.commands import Send
+from dueline.engine.directory import TopicEntry
 from dueline.engine.engine import Engine
 from dueline.engine.job import BodyKind, Partition
-from dueline.engine.store import TopicEntry
 from dueline.store.valkey.fsck import fsck
 from dueline.store.valkey.store import ValkeyStore
 from tests.integration.test_interleavings import Call, run_once

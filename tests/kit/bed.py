@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any
 from zlib import crc32
 
+from dueline.engine.directory import TopicChange
 from dueline.engine.job import BodyKind, Job, LeasedJob, Partition, State
 from dueline.engine.policy import AT_ONCE, JobPolicy
 from dueline.engine.store import (
@@ -41,7 +42,6 @@ from dueline.engine.store import (
     SendOutcome,
     Stats,
     Store,
-    TopicChange,
 )
 from dueline.store.memory import MemoryStore
 

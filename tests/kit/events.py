@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dueline.engine.directory import TopicChange
 from dueline.engine.engine import Engine
 from dueline.engine.job import Partition
-from dueline.engine.store import TopicChange
 
 
 class SharedEvents:

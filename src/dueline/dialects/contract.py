@@ -60,8 +60,8 @@ class DialectContext(msgspec.Struct, frozen=True):
 
 
 class DialectMetrics:
-    """The metrics of a dialect; this one has none. Siblings exchange snapshots, so `page` sees those of all processes.
-    A snapshot may hold metrics that `page` replaces."""
+    """The metrics of a dialect; this one has none. To add some, `snapshot` is enough. Siblings exchange snapshots, so
+    `page` sees those of all processes. A snapshot may hold metrics that `page` replaces."""
 
     def snapshot(self) -> list[Samples]:
         """The metrics of this process."""
@@ -79,7 +79,7 @@ class DialectMetrics:
 class Dialect(ABC):
     """One wire protocol. It may also be a SpaceOwner or a PathSpeller (dialects.http)."""
 
-    metrics = DialectMetrics()
+    metrics = DialectMetrics()  # a dialect with metrics of its own sets `self.metrics` in its constructor
 
     @abstractmethod
     def routes(self) -> Sequence[Route]:

@@ -25,7 +25,7 @@ class Request(msgspec.Struct):
     headers: Mapping[str, str]
     body: bytes
     params: tuple[str, ...] = ()  # the percent-decoded {placeholders} of the route, in order
-    namespace: str | None = None  # set by the caller's token, if there is one
+    namespace: str | None = None  # set by the caller's token, if there is one; only `native` reads it
 
 
 class Response(msgspec.Struct):

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from .directory import Hint
 from .job import Partition
 from .metrics import EngineMetrics
 from .registrar import Registrar
 from .rounds import Rounds
-from .store import Hint, Store
+from .store import Store
 from .timer import Timer
 
 ROUND_S = 30.0  # check at least this often, because other processes may have left hints

@@ -14,12 +14,13 @@ from msgspec.structs import replace
 
 from .checks import Checks, within
 from .commands import TopicPatch, TopicView
+from .directory import DIRECTORY_PAGE, TopicEntry
 from .errors import Conflict, InvalidField, NotFound, VersionMismatch
 from .limits import INTERNAL_NAMESPACE, LAST_MS
 from .on_dead import check_on_dead
 from .policy import with_worker
 from .push_target import limits_of
-from .store import DIRECTORY_PAGE, Control, Stats, Store, TopicEntry
+from .store import Control, Stats, Store
 from .topic_changes import TopicChanges
 from .topics import Topic, TopicConfig, Topics, pack_config, unpack_config
 from .waiters import Waiters

@@ -17,9 +17,10 @@ import asyncio
 from .bulk import BulkCalls
 from .commands import Filter
 from .control import TopicControl
+from .directory import TopicEntry
 from .errors import NotFound, TopicNotEmpty
 from .job import State
-from .store import Store, TopicEntry
+from .store import Store
 from .topic_changes import TopicChanges
 from .topics import Topic, Topics, unpack_config
 

@@ -22,6 +22,7 @@ from .cleaner import ROUND_S, Cleaner
 from .commands import Bulk, Filter, Patch, Pull, Send, Sent, TopicPatch, TopicView
 from .control import TopicControl
 from .deletion import TopicDeletion
+from .directory import TopicChange
 from .errors import Draining, DuelineError
 from .forwarder import Forwarder
 from .job import ENDED, LIVE, Job, LeasedJob, Partition, State
@@ -33,20 +34,7 @@ from .push_control import PushControl
 from .push_target import Pushing, PushTarget
 from .registrar import IDLE_MS, Registrar
 from .sender import Sender, SendWatch
-from .store import (
-    Code,
-    Extend,
-    Outcome,
-    Page,
-    Query,
-    Ref,
-    Release,
-    SendItem,
-    SendOutcome,
-    Spare,
-    Store,
-    TopicChange,
-)
+from .store import Code, Extend, Outcome, Page, Query, Ref, Release, SendItem, SendOutcome, Spare, Store
 from .timer import LoopTimer, Timer
 from .topic_changes import TopicChanges, TopicListener
 from .topics import Topic, Topics

@@ -6,10 +6,11 @@ from msgspec.structs import replace
 
 from .checks import Checks, within
 from .control import TopicControl
+from .directory import DIRECTORY_PAGE
 from .errors import NotFound
 from .push_checks import check_spread, check_target
 from .push_target import Pushing, PushTarget
-from .store import DIRECTORY_PAGE, Store
+from .store import Store
 from .topics import TopicConfig, unpack_config
 
 PAGES = 20  # directory calls for one page of targets

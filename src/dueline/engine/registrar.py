@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from .directory import TopicEntry
 from .job import Partition
-from .store import Store, TopicEntry
+from .store import Store
 from .topics import Topic, Topics
 
 USE_S = 600.0

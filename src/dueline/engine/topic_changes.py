@@ -19,9 +19,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from .directory import CHANGES, DIRECTORY_PAGE, TopicChange, TopicEntry
 from .errors import NotFound
 from .rounds import Rounds
-from .store import CHANGES, DIRECTORY_PAGE, Store, TopicChange, TopicEntry
+from .store import Store
 from .timer import Timer
 from .topics import Topic, TopicConfig, Topics, unpack_config
 

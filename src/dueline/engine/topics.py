@@ -14,13 +14,14 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from .checks import Checks, conflict_rule
+from .directory import TopicEntry
 from .errors import InvalidField
 from .ids import partition_of
 from .job import Partition
 from .metrics import EngineMetrics, TopicMetrics, Word
 from .policy import JobPolicy, MergePolicy, OnDead, StoredRetry, TopicPolicy, attempts_allowed, stored_retry
 from .push_target import PushTarget, StoredTarget, loaded_target, retry_of, stored_target
-from .store import Code, OnConflict, Outcome, Store, TopicEntry
+from .store import Code, OnConflict, Outcome, Store
 
 DEFAULT_LEASE_MS = 30_000
 DEFAULTS = JobPolicy()

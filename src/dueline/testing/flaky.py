@@ -17,13 +17,13 @@ from typing import TypeVar
 
 import msgspec
 
+from ..engine.directory import Directory
 from ..engine.errors import StoreDown, UnknownOutcome
 from ..engine.job import Job, Partition
 from ..engine.push_log import PushLog
 from ..engine.store import (
     CleanOutcome,
     Control,
-    Directory,
     Edit,
     Events,
     Extend,

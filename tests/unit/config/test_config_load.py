@@ -124,7 +124,7 @@ def test_settings_survive_the_way_to_a_worker() -> None:
 
 
 def test_the_docs_page_is_the_table() -> None:
-    assert Path("docs/config.md").read_text() == page()
+    assert Path("docs/config.md").read_text() == page(), "run `make docs`"
 
 
 def test_push_and_discovery_are_read_as_the_design_writes_them(tmp_path: Path) -> None:

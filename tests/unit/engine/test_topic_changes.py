@@ -9,13 +9,13 @@ from typing import Any
 from engine_kit import NS, ToldStore, ids, settled
 
 from dueline.engine.commands import Pull, Send, TopicPatch
+from dueline.engine.directory import CHANGES, TopicEntry
 from dueline.engine.engine import Engine
 from dueline.engine.errors import StoreDown
 from dueline.engine.ids import partition_of
 from dueline.engine.job import BodyKind, LeasedJob
 from dueline.engine.policy import OnDead, TopicPolicy
 from dueline.engine.push_target import PushTarget
-from dueline.engine.store import CHANGES, TopicEntry
 from dueline.engine.topic_changes import ROUND_S
 from dueline.engine.topics import TopicConfig
 from dueline.testing.clock import VirtualClock

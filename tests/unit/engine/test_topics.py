@@ -6,13 +6,14 @@ import pytest
 from engine_kit import NS, World, running, settled
 
 from dueline.engine.commands import Send, TopicPatch
+from dueline.engine.directory import TopicEntry
 from dueline.engine.engine import Engine
 from dueline.engine.errors import InvalidField, NotFound, StoreDown
 from dueline.engine.ids import partition_of
 from dueline.engine.job import BodyKind, Partition, Reason
 from dueline.engine.limits import LAST_MS
 from dueline.engine.policy import AT_ONCE, Backoff, Ladder, MergePolicy, TopicPolicy
-from dueline.engine.store import Control, Release, TopicEntry
+from dueline.engine.store import Control, Release
 from dueline.engine.topics import TopicConfig, pack_config, unpack_config
 
 FULL = TopicPolicy(

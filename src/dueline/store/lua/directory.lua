@@ -54,7 +54,7 @@ local function last_removed()
   return stored and #stored == 6 and struct.unpack('>I6', stored) or 0
 end
 
--- Counts and announces a change of a topic. The counter is the version of an entry like any other's (engine.store.CHANGES),
+-- Counts and announces a change of a topic. The counter is the version of an entry like any other's (engine.directory.CHANGES),
 -- so a process that missed the announcement sees that the number has grown.
 local CHANGES = 'dueline.internal\0push-targets'
 local function announce(name, version)

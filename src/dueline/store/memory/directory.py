@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from ...engine.store import CHANGES, DIRECTORY_PAGE, Hint, TopicChange, TopicEntry
+from ...engine.directory import CHANGES, DIRECTORY_PAGE, Hint, TopicChange, TopicEntry
 
 
 class MemoryDirectory:

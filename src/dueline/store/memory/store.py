@@ -16,6 +16,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from ...engine.directory import TopicChange
 from ...engine.job import BodyKind, Job, LeasedJob, Partition, Reason, State
 from ...engine.limits import PULL_BYTES
 from ...engine.store import (
@@ -40,7 +41,6 @@ from ...engine.store import (
     Spare,
     StalePolicy,
     Stats,
-    TopicChange,
 )
 from . import groups, holders
 from .change import NOT_FOUND, Change

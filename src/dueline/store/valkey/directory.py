@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from ...engine.store import DIRECTORY_PAGE, Hint, TopicChange, TopicEntry
+from ...engine.directory import DIRECTORY_PAGE, Hint, TopicChange, TopicEntry
 from .codec import pack_numbers, unpack_numbers
 from .keys import partition_name, partition_named, topic_name
 

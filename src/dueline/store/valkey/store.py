@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from ...engine.errors import StoreDown, Unavailable
 from ...engine.job import Job, Partition, Reason, State
-from ...engine.limits import LAST_MS, PULL_BYTES, Limits
+from ...engine.limits import PULL_BYTES, Limits
 from ...engine.store import (
     CleanOutcome,
     Control,
@@ -375,13 +375,7 @@ class ValkeyStore:
 
     async def stats(self, partition: Partition, bands_ms: Sequence[int] = ()) -> Stats:
         now_ms, n, _ = await self._calls.look("stats", partition, codec.pack_numbers(list(bands_ms)))
-        reasons = {reason.value: count for reason, count in zip(Reason, n[6:10], strict=True)}
-        return Stats(
-            scheduled=n[0], ready=n[1], leased=n[2], done=n[3], dead=sum(n[6:10]), cancelled=n[4], broken=n[5],
-            next_due_at_ms=None if n[10] < 0 else n[10], oldest_ready_at_ms=None if n[11] < 0 else n[11],
-            paused_until_ms=None if n[12] < 0 else min(n[12], LAST_MS), waiting=bool(n[13]), dead_by_reason=reasons,
-            now_ms=now_ms, bands=tuple(n[14:]) if bands_ms else (),
-        )  # fmt: skip
+        return codec.decode_stats(n, now_ms, with_bands=bool(bands_ms))
 
     async def _control(self, partition: Partition, *numbers: float) -> bool:
         async with self._alone("control", partition):
