@@ -16,7 +16,7 @@ from dueline.engine.job import Partition
 from dueline.engine.store import Credit, Pull, TopicChange
 from dueline.store.valkey.store import ValkeyStore
 
-from ..kit.bed import item
+from ..kit.store import item
 from ..kit.valkey import PrivateValkey
 
 
