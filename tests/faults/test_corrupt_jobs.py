@@ -14,7 +14,7 @@ import pytest
 from dueline.testing.process import ServerProcess
 from tools.faults.connection import Connection
 
-from .kit import Rig, short_folder
+from .kit import ServersKit, short_folder
 
 # What is sent, the stored bytes that are harmed, the bits that are turned in their first byte.
 HARMS: dict[str, tuple[dict[str, Any], bytes, int]] = {
@@ -40,7 +40,7 @@ def harm(data: Path, needle: bytes, bits: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def rig() -> Iterator[Rig]:
+def kit() -> Iterator[ServersKit]:
     """A server with a topic for each harm: a bit of its job `bad` is turned, its job `good` is as it was."""
     with short_folder() as folder, asyncio.Runner() as runner:
         server = ServerProcess(folder / "data")
@@ -60,16 +60,16 @@ def rig() -> Iterator[Rig]:
 
         try:
             runner.run(start())
-            yield Rig(runner, [server])
+            yield ServersKit(runner, [server])
         finally:
             runner.run(server.kill())
 
 
 @pytest.mark.parametrize("name", HARMS)
-async def test_a_job_with_a_turned_bit_is_shown_in_valid_answers_and_not_delivered(rig: Rig, name: str) -> None:
+async def test_a_job_with_a_turned_bit_is_shown_in_valid_answers_and_not_delivered(kit: ServersKit, name: str) -> None:
     jobs = jobs_of([*HARMS].index(name))
 
-    http = Connection(*rig.servers[0].address)
+    http = Connection(*kit.servers[0].address)
 
     async def read(path: str) -> Any:
         answer = await http.request("GET", path)
@@ -92,11 +92,11 @@ async def test_a_job_with_a_turned_bit_is_shown_in_valid_answers_and_not_deliver
     http.close()
 
 
-async def test_headers_with_a_turned_bit_are_left_out_of_answers_that_stay_valid(rig: Rig) -> None:
+async def test_headers_with_a_turned_bit_are_left_out_of_answers_that_stay_valid(kit: ServersKit) -> None:
     """No checksum covers headers, so the job itself goes on."""
     jobs = jobs_of(len(HARMS))
 
-    http = Connection(*rig.servers[0].address)
+    http = Connection(*kit.servers[0].address)
     shown = (await http.request("GET", f"{jobs}/bad")).json()
     pulled = (await http.request("POST", jobs.replace("/jobs", "/pull"), b'{"max":10}')).json()["jobs"]
     [bad] = [job for job in pulled if job["id"] == "bad"]

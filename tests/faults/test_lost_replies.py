@@ -102,7 +102,7 @@ async def whole_state(kit: StoreKit) -> Any:
     return await kit.stats(), sorted(jobs, key=lambda job: job.id)
 
 
-class Rig:
+class ProxyKit:
     """One real store, the proxy before it, and a kit that reaches it only through the proxy."""
 
     def __init__(self, server: PrivateValkey, folder: Path) -> None:
@@ -110,7 +110,7 @@ class Rig:
         self.store_kit = valkey_kit("valkey", f"unix://{folder / 'p.sock'}")
         self.turn = 0
 
-    async def __aenter__(self) -> Rig:
+    async def __aenter__(self) -> ProxyKit:
         await self.proxy.start()
         await self.store_kit.__aenter__()
         return self
@@ -149,37 +149,37 @@ async def test_a_reply_cut_at_any_byte_changes_nothing_that_anybody_can_see(
     operation, prepare, act = OPERATIONS[name]
     marker = load_scripts()[operation].sha.encode()
 
-    async with Rig(private_valkey, folder) as rig:
-        await rig.play(prepare, act, None)  # from now on the store knows every script of this play
+    async with ProxyKit(private_valkey, folder) as kit:
+        await kit.play(prepare, act, None)  # from now on the store knows every script of this play
         probe = Cut(marker, 1 << 30)
-        expected = await rig.play(prepare, act, probe)
+        expected = await kit.play(prepare, act, probe)
         assert probe.answered_bytes > 0, "the script's reply was not seen: this test shows nothing"
         for after in points(probe.answered_bytes):
             cut = Cut(marker, after)
-            seen = await rig.play(prepare, act, cut)
+            seen = await kit.play(prepare, act, cut)
             assert cut.fired.is_set(), after
             assert seen == expected, f"cut after {after} of {probe.answered_bytes} bytes of the reply"
         for after in (0, 1, 40, 120):
             cut = Cut(marker, after, up=True)
-            seen = await rig.play(prepare, act, cut)
+            seen = await kit.play(prepare, act, cut)
             assert seen == expected, f"cut after {after} bytes of the request"
         for after in (0, 3, 60):
             redis.from_url(private_valkey.url).script_flush()
-            seen = await rig.play(prepare, act, Cut(marker, after))
+            seen = await kit.play(prepare, act, Cut(marker, after))
             assert seen == expected, f"scripts flushed, then cut after {after} bytes"
 
 
 async def test_hints_whose_taker_never_heard_of_them_come_back(private_valkey: PrivateValkey, folder: Path) -> None:
     """Taking is not repeatable and need not be: a hint is only moved ahead, so a lost answer costs its hold."""
 
-    async with Rig(private_valkey, folder) as rig:
-        directory = rig.store_kit.store.directory
-        await directory.note([Hint(rig.store_kit.partition, rig.store_kit.clock() - 1)])
-        rig.proxy.arm(Cut(load_scripts()["directory"].sha.encode(), 0))
+    async with ProxyKit(private_valkey, folder) as kit:
+        directory = kit.store_kit.store.directory
+        await directory.note([Hint(kit.store_kit.partition, kit.store_kit.clock() - 1)])
+        kit.proxy.arm(Cut(load_scripts()["directory"].sha.encode(), 0))
         first, _ = await directory.take(100, 1000)
-        rig.store_kit.clock.advance(1001)
+        kit.store_kit.clock.advance(1001)
         again, _ = await directory.take(100, 1000)
-        assert rig.store_kit.partition in {hint.partition for hint in (*first, *again)}
+        assert kit.store_kit.partition in {hint.partition for hint in (*first, *again)}
 
 
 async def test_a_store_that_forgets_its_last_reply_is_noticed(private_valkey: PrivateValkey, folder: Path) -> None:
@@ -188,9 +188,9 @@ async def test_a_store_that_forgets_its_last_reply_is_noticed(private_valkey: Pr
     def forgetful(name: str, source: str) -> str:
         return source.replace("'c:' .. caller", "'c:' .. nonce .. 'never'") if name == "lib/head" else source
 
-    async with Rig(private_valkey, folder) as rig:
-        rig.store_kit = valkey_kit("valkey", f"unix://{folder / 'p.sock'}", lua_patch=forgetful)
-        await rig.store_kit.__aenter__()
+    async with ProxyKit(private_valkey, folder) as kit:
+        kit.store_kit = valkey_kit("valkey", f"unix://{folder / 'p.sock'}", lua_patch=forgetful)
+        await kit.store_kit.__aenter__()
         marker = load_scripts(forgetful)["pull"].sha.encode()
-        expected = await rig.play(two_sent, pulled, None)
-        assert await rig.play(two_sent, pulled, Cut(marker, 0)) != expected
+        expected = await kit.play(two_sent, pulled, None)
+        assert await kit.play(two_sent, pulled, Cut(marker, 0)) != expected
