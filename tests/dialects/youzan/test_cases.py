@@ -10,7 +10,7 @@ import asyncio
 import json
 import time
 
-from ..crowd import Consumed, YouzanWords, consumed, sent, two_servers
+from ..callers import Consumed, YouzanWords, consumed, sent, two_servers
 from ..kit import NOWHERE, now_ms
 from .kit import NOTHING, Youzan, done, refused
 
