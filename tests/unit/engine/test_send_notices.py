@@ -58,9 +58,9 @@ async def test_it_is_told_once_a_minute_while_jobs_are_sent_and_costs_nothing_wh
     looks: list[str] = []
     stats = kit.store.stats
 
-    async def counted(line: Any, *args: Any) -> Any:
-        looks.append(line.topic)
-        return await stats(line, *args)
+    async def counted(partition: Any, *args: Any) -> Any:
+        looks.append(partition.topic)
+        return await stats(partition, *args)
 
     kit.store.stats = counted
     for number in range(100):
