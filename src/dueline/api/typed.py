@@ -48,7 +48,7 @@ def decode_as(annotation: Any, text: bytes) -> Any:
     """Decode JSON text as `annotation`; raises ValueError and TypeError as `decoder_of` does. Decoders of hashable
     types are cached."""
     try:
-        decode = _kept(annotation)
+        decode = _cached(annotation)
     except TypeError:
         decode = decoder_of(annotation)
     try:
@@ -57,7 +57,7 @@ def decode_as(annotation: Any, text: bytes) -> Any:
         raise msgspec.DecodeError("it is nested too deeply") from None
 
 
-_kept = lru_cache(256)(decoder_of)
+_cached = lru_cache(256)(decoder_of)
 
 
 def _foreign(annotation: Any) -> Iterator[Any]:

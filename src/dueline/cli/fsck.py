@@ -78,8 +78,8 @@ def show(printer: Printer, report: Report) -> None:
     for number, finding in enumerate(findings[:SHOWN], 1):
         made.add(number, finding)
     style = "bold red" if findings else "green"
-    said = Text(f"{report.jobs} jobs in {report.partitions} partitions read, {len(findings)} findings", style=style)
-    printer.result(msgspec.json.encode(report), Group(made, said) if findings else said, rows="findings")
+    summary = Text(f"{report.jobs} jobs in {report.partitions} partitions read, {len(findings)} findings", style=style)
+    printer.result(msgspec.json.encode(report), Group(made, summary) if findings else summary, rows="findings")
     if len(findings) > SHOWN:
         printer.note(f"the first {SHOWN} are shown; -o jsonl has all")
     if findings:

@@ -60,7 +60,7 @@ def load(
     values: dict[str, tuple[Any, str]] = {}
     if file is not None:
         values.update(_from_file(file, table))
-    theirs = {path: told for one in foreign for path, told in one.values.items()}
+    theirs = {path: value for one in foreign for path, value in one.values.items()}
     for path, (value, origin) in theirs.items():
         values[path] = (_convert(table[path], value, origin, strict=True), origin)
     values.update(_from_env(env or {}, table))
@@ -89,13 +89,13 @@ def load(
 def wants_json(env: Mapping[str, str], file: Path | None) -> bool:
     """Whether the log is configured as JSON, even if the rest of the configuration is unusable. Errors about the
     configuration are then JSON, too."""
-    told: Any = env.get("DUELINE_LOG__FORMAT")
-    if told is None and file is not None:
+    log_format: Any = env.get("DUELINE_LOG__FORMAT")
+    if log_format is None and file is not None:
         try:
-            told = tomllib.loads(file.read_text(encoding="utf-8"))["log"]["format"]
+            log_format = tomllib.loads(file.read_text(encoding="utf-8"))["log"]["format"]
         except (OSError, ValueError, RecursionError, LookupError, TypeError):
             pass
-    return told == "json"
+    return log_format == "json"
 
 
 def _share_port(values: dict[str, tuple[Any, str]], path: str) -> None:

@@ -210,20 +210,20 @@ class Sender:
         return error
 
     def _answer(self, topic: Topic, id: str, result: SendOutcome) -> Sent | DuelineError:
-        said = RESULTS.get(result.code)
+        result_name = RESULTS.get(result.code)
         sent = topic.metrics.sent
-        if said is None:
+        if result_name is None:
             sent["refused"] += 1
             if result.code is Code.ELSEWHERE:
                 return IdExists(f'the id is used in the topic "{result.elsewhere}"', "id")
             return refusal(result.code) or DuelineError()
-        sent[said] += 1
+        sent[result_name] += 1
         if self.watch is not None:
             self.watch.stored(topic.namespace, topic.name, result.due_at_ms)
         group = result.group
         if group is None:
-            return Sent(id, topic.name, said, result.state, result.due_at_ms, result.version)
-        return Sent(group, topic.name, said, result.state, result.due_at_ms, result.version, result.items_count)
+            return Sent(id, topic.name, result_name, result.state, result.due_at_ms, result.version)
+        return Sent(group, topic.name, result_name, result.state, result.due_at_ms, result.version, result.items_count)
 
 
 def _placed(item: SendItem, topic: Topic) -> SendItem:

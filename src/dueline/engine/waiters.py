@@ -309,7 +309,7 @@ class Waiters:
         try:
             return await waiter.future
         except asyncio.CancelledError:
-            self._gone(waiter)
+            self._remove(waiter)
             raise
         finally:
             self.count -= 1
@@ -366,7 +366,7 @@ class Waiters:
             if waiter.until_s is None or queue.alarm.is_due() or not queue.is_known(waiter.until_s):
                 waiter.untried.append(queue)
 
-    def _gone(self, waiter: Waiter) -> None:
+    def _remove(self, waiter: Waiter) -> None:
         """The caller was cancelled. Release the jobs it has; a call in flight releases its own."""
         waiter.leave()
         if not waiter.future.cancelled():

@@ -266,7 +266,7 @@ class Outgoing:
 def _connection_traces() -> aiohttp.TraceConfig:
     """Tell the trip when its connection is established, because a call that times out earlier failed to connect."""
 
-    async def stands(session: aiohttp.ClientSession, context: SimpleNamespace, params: object) -> None:
+    async def on_connected(session: aiohttp.ClientSession, context: SimpleNamespace, params: object) -> None:
         trip = _trip.get()
         if trip is not None:
             trip.connected = True
@@ -274,8 +274,8 @@ def _connection_traces() -> aiohttp.TraceConfig:
                 trip.reaching.reschedule(None)
 
     traces = aiohttp.TraceConfig()
-    traces.on_connection_create_end.append(stands)
-    traces.on_connection_reuseconn.append(stands)
+    traces.on_connection_create_end.append(on_connected)
+    traces.on_connection_reuseconn.append(on_connected)
     return traces
 
 

@@ -37,8 +37,8 @@ def signed(secrets: Sequence[str], id: str, timestamp_s: int, body: bytes) -> tu
     headers = [("webhook-id", id), ("webhook-timestamp", str(timestamp_s))]
     if secrets:
         text = b"%s.%d." % (id.encode(), timestamp_s) + body
-        marks = (hmac.digest(_key(secret), text, "sha256") for secret in secrets)
-        value = " ".join("v1," + base64.b64encode(mark).decode("ascii") for mark in marks)
+        digests = (hmac.digest(_key(secret), text, "sha256") for secret in secrets)
+        value = " ".join("v1," + base64.b64encode(digest).decode("ascii") for digest in digests)
         headers.append(("webhook-signature", value))
     return tuple(headers)
 

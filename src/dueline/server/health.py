@@ -55,7 +55,7 @@ class Health:
         self.up = False
         self.full = False
         self.changed: Callable[[Sequence[Reason]], None] | None = None  # called when the reasons change
-        self._told: list[Reason] = []
+        self._reported: list[Reason] = []
         self._access = access
         self._access.looked = self._looked
         self._durability = durability
@@ -165,17 +165,17 @@ class Health:
         """Log changes of readiness since the last call. `_looked` logs a store that is down."""
         if self.phase is Phase.DRAINING:
             return
-        before, self._told = self._told, self.reasons()
-        if self._told == before:
+        before, self._reported = self._reported, self.reasons()
+        if self._reported == before:
             return
         codes = {reason.code for reason in before}
-        for reason in self._told if self.up else ():
+        for reason in self._reported if self.up else ():
             if reason.code not in codes:
                 self._log.warning("the server is not ready", reason=reason.code, detail=reason.message)
-        if self.up and not self._told:
+        if self.up and not self._reported:
             self._log.info("the server is ready again")
         if self.changed is not None:
-            self.changed(self._told)
+            self.changed(self._reported)
 
     async def _watch(self) -> None:
         while True:

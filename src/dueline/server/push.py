@@ -38,18 +38,20 @@ def refusal(settings: Settings) -> str | None:
 
 
 def egress_of(settings: Settings) -> Egress:
-    told = settings.push
-    return Egress(told.allow, told.ports, told.deny_names)
+    push = settings.push
+    return Egress(push.allow, push.ports, push.deny_names)
 
 
 def resolver_of(settings: Settings) -> Resolver:
-    told = settings.discovery
+    discovery = settings.discovery
     table = StaticResolver(
-        {name: tuple(instance_at(one.url, one.tasks) for one in some) for name, some in told.static.items()}
+        {name: tuple(instance_at(one.url, one.tasks) for one in some) for name, some in discovery.static.items()}
     )
-    if told.eureka.url is None:
+    if discovery.eureka.url is None:
         return table
-    return ResolverChain(table, EurekaResolver(told.eureka.url, told.eureka.prefer_ip, told.eureka.refresh_ms))
+    return ResolverChain(
+        table, EurekaResolver(discovery.eureka.url, discovery.eureka.prefer_ip, discovery.eureka.refresh_ms)
+    )
 
 
 class Push:
@@ -63,16 +65,16 @@ class Push:
         watch: Watch = Unwatched(),
         denied: Callable[[str], None] = lambda reason: None,
     ) -> None:
-        told = settings.push
+        push = settings.push
         self._egress = egress_of(settings)
         self._denied = denied
         self.rules = PushRules(self.check_url, check_target_headers, check_secret, masked)
-        self._enabled = told.enabled
+        self._enabled = push.enabled
         self.resolver = resolver_of(settings)
         self._outgoing = LazyOutgoing(
             self._egress,
-            follow_redirects=told.follow_redirects,
-            user_agent=told.user_agent or f"dueline/{__version__}",
+            follow_redirects=push.follow_redirects,
+            user_agent=push.user_agent or f"dueline/{__version__}",
             max_per_host=0,  # each target has its own limit, over all processes
         )
         now_ms = engine.store.now_ms
@@ -85,7 +87,7 @@ class Push:
                 engine=engine,
                 caller=self._outgoing,
                 couriers=self.couriers,
-                hosts=Hosts(told.per_host),
+                hosts=Hosts(push.per_host),
                 watch=watch,
                 soon=self._outgoing.soon,
             )

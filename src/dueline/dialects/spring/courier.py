@@ -53,12 +53,16 @@ class SpringCourier:
         return parts is not None and bool(await self._workers(*parts))
 
     async def calls(self, pushing: Pushing, job: LeasedJob) -> Sequence[Call]:
-        told = dict(unpack_headers(job.headers))
-        parts = (told[APP], told[TYPE]) if APP in told and TYPE in told else parts_of(pushing.topic)
+        job_headers = dict(unpack_headers(job.headers))
+        parts = (
+            (job_headers[APP], job_headers[TYPE])
+            if APP in job_headers and TYPE in job_headers
+            else parts_of(pushing.topic)
+        )
         workers = await self._workers(*parts) if parts is not None else ()
         if parts is None or not workers:
             return ()
-        body = msgspec.json.encode(work_of(job, told, *parts))
+        body = msgspec.json.encode(work_of(job, job_headers, *parts))
         headers = (("Content-Type", CONTENT_TYPE),)
         timeout_ms = pushing.target.timeout_ms
         return [Call("POST", one.url + PATH, headers, body, timeout_ms) for one in workers]
@@ -84,10 +88,10 @@ def workers_of(instances: Sequence[Instance], type: str) -> list[Instance]:
     return [one for one in instances if one.tasks is not None and type in one.tasks]
 
 
-def work_of(job: LeasedJob, told: dict[str, str], app: str, type: str) -> Work:
+def work_of(job: LeasedJob, job_headers: dict[str, str], app: str, type: str) -> Work:
     """The job in the Spring queue's format: as it was added there, or converted if another protocol sent it."""
-    time = told.get(TIME, "")
+    time = job_headers.get(TIME, "")
     if not _TIME.fullmatch(time):
         return Work(job.id, type, job.due_at_ms, text_of(job), app)
-    params = None if told.get(PARAMS) == NO_PARAMS else text_of(job)
+    params = None if job_headers.get(PARAMS) == NO_PARAMS else text_of(job)
     return Work(task_id_of(job.id), type, int(time), params, app)

@@ -37,7 +37,7 @@ class SpringHandlers:
 
     async def add(self, request: Request) -> Response:
         decode.check_content_type(request.headers)
-        job = decode.asked(request.body)
+        job = decode.parse(request.body)
         group = group_of(job.app_name, job.task_type)
         command = self._command(job)
         _check_names(job, group)

@@ -197,7 +197,7 @@ class Calls:
         if self.events is not None:
             self.events.unlisted(partition)
 
-    def lone_words(
+    def single_send_words(
         self, partition: Partition, policy_version: int, with_source: bool
     ) -> tuple[tuple[Any, ...], str, tuple[str, ...]]:
         """The arguments of a single_send.lua call outside this loop: those before the times, the caller, and those

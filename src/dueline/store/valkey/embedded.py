@@ -32,7 +32,7 @@ import structlog
 from ...parent_death import ends_with_parent
 from . import embedded_files as files
 from .child_exit import exit_of
-from .embedded_extent import DataLost, ExtentKeeper, accepted_loss
+from .embedded_extent import DataLost, ExtentRecord, accepted_loss
 from .embedded_files import EmbeddedError
 from .embedded_link import Link, Loading, NotThere
 from .embedded_lock import ORPHAN_WAIT_S, FolderInUse, FolderLock
@@ -120,7 +120,7 @@ class EmbeddedStore:
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
         self._log = log or structlog.get_logger("dueline.store")
-        self._keeper = ExtentKeeper(self.data, self._link, self._log)
+        self._extent = ExtentRecord(self.data, self._link, self._log)
 
     @property
     def socket(self) -> Path:
@@ -188,7 +188,7 @@ class EmbeddedStore:
             if self._child.poll() is None and self.status.state is StoreState.READY:
                 await self._rewrite_if_worth(STOP_REWRITE_S)
             if await self._end_child() == 0:  # otherwise the last write may be torn
-                await self._keeper.note_stopped()
+                await self._extent.note_stopped()
         await self._link.close()
         if self._lock.held:  # otherwise another server may own the folder
             files.tidy(self.data)
@@ -212,7 +212,7 @@ class EmbeddedStore:
 
     def _spawn(self) -> None:
         """Start the child. Raises DataLost if data is missing in the folder."""
-        self._keeper.check()
+        self._extent.check()
         self._check_space()
         overrides = {**self._overrides, "maxmemory": self._maxmemory()}
         config, _ = files.prepare(self.data, overrides)
@@ -248,7 +248,7 @@ class EmbeddedStore:
             except NotThere:
                 pass
             else:
-                await self._keeper.note_loaded()
+                await self._extent.note_loaded()
                 self._become(StoreState.READY, pid=child.pid)
                 return True
             await asyncio.sleep(wait_s)
@@ -348,13 +348,13 @@ class EmbeddedStore:
             await asyncio.sleep(NOTE_EVERY_S)
             if self.status.state is not StoreState.READY:
                 continue
-            await self._keeper.note_synced()
-            if self._keeper.missing_bytes != self.status.missing_bytes:
-                self.status = msgspec.structs.replace(self.status, missing_bytes=self._keeper.missing_bytes)
+            await self._extent.note_synced()
+            if self._extent.missing_bytes != self.status.missing_bytes:
+                self.status = msgspec.structs.replace(self.status, missing_bytes=self._extent.missing_bytes)
                 self._tell()
 
     def _tell_accepted_loss(self) -> None:
-        noted = self._keeper.noted
+        noted = self._extent.noted
         self.status = msgspec.structs.replace(
             self.status, lost_bytes=noted.lost_bytes, accepted_at_ms=noted.accepted_at_ms
         )

@@ -56,7 +56,7 @@ class DataLost(Exception):
         )
 
 
-class ExtentKeeper:
+class ExtentRecord:
     """Keeps the record of one running store. `missing_bytes`: recorded bytes that vanished while the store runs."""
 
     def __init__(self, data: Path, link: Link, log: Any) -> None:

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.module_loading import import_string
 
 from .....worker import Worker
-from ...settings import told
+from ...settings import current
 
 
 class Command(BaseCommand):
@@ -22,7 +22,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        path = options["worker"] or told().worker
+        path = options["worker"] or current().worker
         if path is None:
             raise CommandError("name the worker, like shop.tasks.worker, or set DUELINE['WORKER']")
         try:
