@@ -192,7 +192,7 @@ def _refusal(error: Exception, body: bytes = b"") -> DuelineError:
 
 
 def _unpaired_surrogate(body: bytes) -> InvalidField | None:
-    """A precise error for a body whose only fault is a unpaired surrogate, which the decoder reports as malformed or
+    """A precise error for a body whose only fault is an unpaired surrogate, which the decoder reports as malformed or
     truncated. None if the fault is another one.
 
     Escaped backslashes are removed first, so that every remaining backslash begins an escape. Then each surrogate
