@@ -25,9 +25,9 @@ from dueline.engine.push_target import PushTarget
 from dueline.push.discovery.static import StaticResolver
 from dueline.push.dispatcher import PushContext
 from dueline.push.hosts import Hosts
+from dueline.push.http_couriers import HttpCourier
 from dueline.push.manager import PushManager
 from dueline.push.outgoing import Answer, Call, CallFailed
-from dueline.push.web import HttpCourier
 from dueline.store.memory import MemoryStore
 from dueline.testing.clock import VirtualClock
 from dueline.testing.timer import VirtualTimer

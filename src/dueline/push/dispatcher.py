@@ -39,8 +39,8 @@ from .call import Answer, Call
 from .courier import Courier, Outcome, Verdict
 from .delivery import Delivery, settle
 from .hosts import Hosts
+from .observer import NullObserver, PushObserver
 from .reports import Reports
-from .watch import Unwatched, Watch
 
 LONG_S = 3600.0
 NOBODY_S = 1.0  # between two looks for an available instance
@@ -65,7 +65,7 @@ class PushContext(msgspec.Struct, frozen=True):
     couriers: Mapping[str, Courier]
     hosts: Hosts
     timer: Timer = LoopTimer()
-    watch: Watch = Unwatched()
+    watch: PushObserver = NullObserver()
     soon: Callable[[], None] = lambda: None  # called when a dispatcher starts, because calls may follow
 
 

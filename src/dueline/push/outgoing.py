@@ -35,9 +35,9 @@ from ..engine.errors import EgressRefused, InvalidField
 from ..engine.push_target import is_credential
 from .call import STOPPING, Answer, Call, CallFailed, Kind
 from .egress import Destination, Egress, shown
-from .forwarded import FRAMING, is_header
-from .pool import count
+from .header_rules import FRAMING, is_header
 from .resolver import ForAiohttp, Names, SystemNames
+from .response_limit import count
 
 CONNECT_TIMEOUT_S = 5.0
 REACH_S = 30.0  # time to connect, for a call without a time limit

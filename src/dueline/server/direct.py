@@ -18,7 +18,7 @@ from ..api.reply import Reply
 from ..dialects.contract import PushRules
 from ..dialects.native.api import NativeApi
 from ..engine.engine import Engine
-from ..push.forwarded import check_target_headers
+from ..push.header_rules import check_target_headers
 from ..push.signing import check_secret, masked
 from ..runtime.access import StoreAccess
 from ..runtime.facts import store_words

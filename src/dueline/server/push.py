@@ -17,13 +17,13 @@ from ..push.discovery.eureka import EurekaMissing, EurekaResolver
 from ..push.discovery.static import StaticResolver, instance_at
 from ..push.dispatcher import PushContext
 from ..push.egress import Egress
-from ..push.forwarded import check_target_headers
+from ..push.header_rules import check_target_headers
 from ..push.hosts import Hosts
+from ..push.http_couriers import CarriedCourier, HttpCourier
 from ..push.lazy_outgoing import LazyOutgoing
 from ..push.manager import PushManager
+from ..push.observer import NullObserver, PushObserver
 from ..push.signing import check_secret, masked
-from ..push.watch import Unwatched, Watch
-from ..push.web import CarriedCourier, HttpCourier
 
 LAST_CALLS_S = 1.0  # for releasing jobs after the drain
 
@@ -62,7 +62,7 @@ class Push:
         self,
         settings: Settings,
         engine: Engine,
-        watch: Watch = Unwatched(),
+        watch: PushObserver = NullObserver(),
         denied: Callable[[str], None] = lambda reason: None,
     ) -> None:
         push = settings.push
