@@ -11,7 +11,7 @@ import pytest
 
 from dueline.config.settings import Settings
 from dueline.dialects.http import Browser, Route
-from dueline.runtime.places import ExternalStore
+from dueline.runtime.locations import ExternalStore
 from dueline.server.app import App
 
 from .kit import Answer, Client, Runner, Served, serve

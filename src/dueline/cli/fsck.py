@@ -89,7 +89,7 @@ def show(printer: Printer, report: Report) -> None:
 async def _run(check: Check, store: str | None, folder: Path | None, prefix: str, progress: Progress) -> Report:
     """Check a running store, or start the store of a data folder for the duration of the check."""
     from ..config.settings import Store
-    from ..runtime.places import place_of
+    from ..runtime.locations import place_of
 
     place = place_of(Store(url=store) if folder is None else Store(data=str(folder)))
     try:

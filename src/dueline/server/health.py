@@ -21,7 +21,7 @@ import structlog
 
 from ..engine.errors import DuelineError, Unavailable
 from ..runtime.access import StoreAccess
-from ..runtime.facts import Facts, full_text, is_full, refusals
+from ..runtime.probe import StoreFacts, full_text, is_full, refusals
 from ..store.valkey.embedded import Status, StoreState
 from ..store.valkey.embedded_extent import accepted_loss
 from ..store.valkey.store import WrongStore
@@ -51,7 +51,7 @@ class Health:
 
     def __init__(self, access: StoreAccess, durability: str) -> None:
         self.phase = Phase.STARTING
-        self.facts: Facts | None = None
+        self.facts: StoreFacts | None = None
         self.up = False
         self.full = False
         self.changed: Callable[[Sequence[Reason]], None] | None = None  # called when the reasons change
@@ -77,10 +77,10 @@ class Health:
     def _embedded(self) -> Status | None:
         return self._access.place.status
 
-    def _looked(self, found: Facts | Unavailable) -> None:
+    def _looked(self, found: StoreFacts | Unavailable) -> None:
         """Keep what a query of the store found, and log whether it serves."""
         before = self._trouble
-        if isinstance(found, Facts):
+        if isinstance(found, StoreFacts):
             self._judge_memory(found)
             self.facts = found
             self._trouble = None
@@ -93,7 +93,7 @@ class Health:
         elif before is not None and not is_first and before.code != "starting" and self._trouble is None:
             self._log.info("the store serves again")
 
-    def _judge_memory(self, facts: Facts) -> None:
+    def _judge_memory(self, facts: StoreFacts) -> None:
         """Record and log whether the store is full. The embedded store's supervisor logs a full disk."""
         embedded = self._embedded()
         was_full = self.full
@@ -142,7 +142,7 @@ class Health:
             found.append(Reason("store_full", full_text(self.facts)))
         return found
 
-    def _about(self, facts: Facts) -> list[Reason]:
+    def _about(self, facts: StoreFacts) -> list[Reason]:
         found = [Reason(code, sentence) for code, sentence in refusals(facts)]
         if self._durability == "fsync" and not (facts.aof and facts.aof_ok):
             found.append(Reason("not_durable", "the store does not write its append-only file"))

@@ -27,7 +27,7 @@ from ..client.patience import Patience, Tries
 from ..engine.engine import Engine
 from ..engine.errors import Unavailable as StoreUnavailable
 from ..runtime.access import NAMESPACE_IDS, StoreAccess
-from ..runtime.places import ExternalStore, FolderStore, Place
+from ..runtime.locations import ExternalStore, FolderStore, StoreLocation
 from ..runtime.runtime import Runtime
 from ..server.direct import DirectApi
 from ..store.valkey.embedded import EmbeddedError
@@ -102,7 +102,7 @@ class DirectQueue(ClientQueue):
         self._api = DirectApi(engine, access, shown(self._url))
         self._access, self._runtime = access, runtime
 
-    def _place(self) -> Place:
+    def _place(self) -> StoreLocation:
         if not self._url.startswith(EMBEDDED):
             return ExternalStore(self._url)
         return FolderStore(self._folder, any_thread=self._any_thread, log=_Log())

@@ -15,7 +15,7 @@ from ..config.settings import Store
 from ..store.valkey.embedded import EmbeddedStore, FolderInUse, Status
 
 
-class Place(Protocol):
+class StoreLocation(Protocol):
     """`url` is known before `start`. `status` is that of an embedded store, None for any other."""
 
     @property
