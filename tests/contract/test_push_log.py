@@ -10,7 +10,7 @@ import pytest
 from dueline.engine.errors import InvalidField
 from dueline.engine.limits import LAST_MS
 from dueline.engine.push_log import Attempt, TargetState
-from dueline.store.attempts import KEPT
+from dueline.store.push_log_limits import KEPT
 from dueline.store.valkey.keys import push_keys, pushed_topic
 from tests.kit.store import StoreKit, another
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from .checks import Checks, at_place
 from .commands import Send, Sent
 from .errors import DuelineError, IdExists, StoreDown, StoreFull, Unavailable, UnknownOutcome
+from .fan_out import Batch, error_for, split
 from .ids import new_id
 from .job import Partition
 from .limits import BATCH_BYTES, BATCH_JOBS
@@ -18,7 +19,6 @@ from .merging import group_id
 from .registrar import Registrar
 from .replies import RESULTS, refusal
 from .sending import send_item
-from .spreading import Batch, error_for, split
 from .store import Code, SendItem, SendOutcome, StalePolicy, Store
 from .timer import Timer
 from .topics import Topic, Topics

@@ -17,9 +17,9 @@ from dueline.engine.errors import (
     UnknownOutcome,
     VersionMismatch,
 )
+from dueline.engine.fan_out import PartialOutcome
 from dueline.engine.job import Job, Partition, Reason, State
 from dueline.engine.policy import AT_ONCE, Backoff, JobPolicy, Ladder, TopicPolicy
-from dueline.engine.spreading import PartialOutcome
 from dueline.engine.store import Code, Edit, Outcome, Page, Query, Ref, Release
 
 

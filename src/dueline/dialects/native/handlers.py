@@ -16,8 +16,8 @@ from ...api.reply import Reply
 from ...engine import commands
 from ...engine.engine import Engine
 from ...engine.errors import BadRequest, DuelineError, NotFound
+from ...engine.fan_out import PartialOutcome, error_for
 from ...engine.replies import refusal
-from ...engine.spreading import PartialOutcome, error_for
 from ...engine.store import Outcome
 from ..contract import PushRules
 from . import decode, encode

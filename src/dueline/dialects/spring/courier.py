@@ -23,7 +23,7 @@ from ...push.discovery import SETTINGS, Instance, Resolver
 from ...push.verdict import ABORT, GONE, judged
 from ..body import text_of
 from .groups import parts_of
-from .stored import APP, NO_PARAMS, PARAMS, TIME, TYPE, task_id_of
+from .job_format import APP, NO_PARAMS, PARAMS, TIME, TYPE, task_id_of
 
 PATH = "/hf/delay_queue/work"
 CONTENT_TYPE = "application/json;charset=UTF-8"

@@ -20,8 +20,8 @@ from ...push.discovery import Resolver
 from ..http import Request, Response
 from . import decode, encode
 from .groups import Groups, group_of
+from .job_format import APP, NO_PARAMS, PARAMS, TIME, TYPE, stored_id
 from .settings import SpringSettings
-from .stored import APP, NO_PARAMS, PARAMS, TIME, TYPE, stored_id
 
 
 class SpringHandlers:
