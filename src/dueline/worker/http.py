@@ -1,4 +1,4 @@
-"""A queue over HTTP. `AsyncClient` makes the calls, `parked` the waiting pulls."""
+"""A queue over HTTP. `AsyncClient` makes the calls, `WaitingPulls` the waiting pulls."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 queue's own call (`POST {instance}/hf/delay_queue/work`).
 
 A topic is a group of one application and one type, both encoded in its name (`groups.parts_of`). Jobs added by the
-Spring queue's protocol also have them in their headers (`stored`), which take precedence. Only instances that name
+Spring queue's protocol also have them in their headers (`job_format`), which take precedence. Only instances that name
 exactly this type in their metadata are called. 200 is a success. After any other answer the next instance is called,
 then the retry policy applies.
 """
