@@ -1,8 +1,7 @@
 """The three operations: decode, call the engine, encode.
 
-A job is added to the topic of its group (`groups`), with the fields that its delivery must repeat (`job_format`;
-`courier`
-reads them). So it can be read, rescheduled, cancelled and pulled like any other job.
+A job is added to the topic of its group (`groups`), with the fields that its delivery must repeat (`job_format`; read
+by `courier`). So it can be read, rescheduled, cancelled and pulled like any other job.
 """
 
 from __future__ import annotations
