@@ -28,7 +28,7 @@ PULL_EXAMPLES = (
 @connected
 def pull(
     session: Session,
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Several: in order of priority.")],
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="One or more, in order of priority.")],
     max: Annotated[int, typer.Option("--max", "-n", help="At most this many jobs.")] = 1,
     lease: Annotated[
         int | None, typer.Option("--lease", parser=duration, metavar="DURATION", help="How long the jobs are leased.")

@@ -63,7 +63,7 @@ def work(
     namespace: Namespace = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Work on jobs until SIGTERM or Ctrl-C. Unfinished jobs are given back.
+    """Run handlers for due jobs until SIGTERM or Ctrl-C. Unfinished jobs are given back.
 
     If the command exits with 0, the job is done; with 65, it is dead (rejected); with any other code, it is retried by
     its retry policy. The command gets DUELINE_JOB_ID, DUELINE_TOPIC, DUELINE_ATTEMPT and other variables.

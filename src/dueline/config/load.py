@@ -123,10 +123,14 @@ def check(settings: Settings, foreign_names: Mapping[str, str] = MappingProxyTyp
             raise ConfigError(f"{path}.{wrong.field}: {wrong.message}") from None
     for name in settings.server.hosts:
         if not HOST_NAME.fullmatch(name):
-            raise ConfigError(f"server.hosts: {name!r} is not a name such as queue.corp or *.corp, without a port")
+            raise ConfigError(
+                f"server.hosts: must be a name without a port, such as queue.corp or *.corp, not {name!r}"
+            )
     for origin in settings.server.origins:
         if not ORIGIN.fullmatch(origin):
-            raise ConfigError(f"server.origins: {origin!r} is not an origin such as https://queue.corp, without a path")
+            raise ConfigError(
+                f"server.origins: must be an origin without a path, like https://queue.corp, not {origin!r}"
+            )
     url = settings.store.url
     if url is not None:
         scheme = url.split("://", 1)[0]
@@ -140,7 +144,7 @@ def check(settings: Settings, foreign_names: Mapping[str, str] = MappingProxyTyp
     elif settings.store.durability not in (None, "fsync"):
         raise ConfigError(f'store.durability: the embedded store is "fsync", not "{settings.store.durability}"')
     if settings.limits.max_body_bytes > settings.limits.max_request_bytes:
-        raise ConfigError("limits.max_body_bytes: is more than limits.max_request_bytes")
+        raise ConfigError("limits.max_body_bytes: must not be more than limits.max_request_bytes")
 
 
 def _check_reach(settings: Settings, listen: str, path: str) -> None:

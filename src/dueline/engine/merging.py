@@ -26,9 +26,9 @@ _DEFAULTS = MergePolicy()
 def merge_of(command: Send, into: MergeInto, topic: Topic, checks: Checks) -> Merge:
     """Check a send's merge options and resolve them: the send's own, else the topic's, else the defaults."""
     if command.id is not None:
-        raise InvalidField("a merge group gets its id from the server; an item may have merge.item_id", "id")
+        raise InvalidField("the server generates the id of a merge group; use merge.item_id for an item", "id")
     if (command.on_conflict, command.on_ended, command.on_overdue) != (None, None, None):
-        raise InvalidField("needs an id, and a send with merge has none", "on_conflict")
+        raise InvalidField("cannot be combined with merge, because such a send has no id", "on_conflict")
     check_name(into.key, "merge.key")
     if into.item_id is not None:
         check_name(into.item_id, "merge.item_id")

@@ -209,7 +209,7 @@ class PartitionQueue:
             waiter.proceed(self, filled=unused == 0, more=pulled.more)
 
     def _plan(self, pulled: PullOutcome) -> None:
-        """Decide when to ask again, from the answer. A wake-up that came during the call may be newer than it."""
+        """Decide from the answer when to ask again. A wake-up that came during the call may be newer."""
         now_s = self._owner.timer.time()
         extra_s = 0.0 if pulled.on_duty else self._owner.off_duty_s
         if pulled.more:

@@ -72,7 +72,9 @@ class Dueline(ContextWorker):
 
 
 def _work_command(extension: Dueline) -> click.Command:
-    @click.command("dueline-work", help="Work on jobs until SIGTERM or Ctrl-C. Unfinished jobs are given back.")
+    @click.command(
+        "dueline-work", help="Run handlers for due jobs until SIGTERM or Ctrl-C. Unfinished jobs are given back."
+    )
     def work() -> None:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
         if not extension.topics:

@@ -48,9 +48,9 @@ def check_secret(secret: str, field: str = "secrets") -> str:
     try:
         size = len(_key(secret))
     except ValueError:
-        raise InvalidField(f"must be {PREFIX} and base64", field) from None
+        raise InvalidField(f"must be {PREFIX} followed by base64", field) from None
     if not LEAST_BYTES <= size <= MOST_BYTES:
-        raise InvalidField(f"must have {LEAST_BYTES} to {MOST_BYTES} bytes in its base64, has {size}", field)
+        raise InvalidField(f"must decode to {LEAST_BYTES} to {MOST_BYTES} bytes, has {size}", field)
     return secret
 
 

@@ -24,7 +24,9 @@ class StoreLocation(Protocol):
     def status(self) -> Status | None: ...
 
     async def start(self) -> None:
-        """Start the store's process, if that is done here; again has no effect. Raises FolderInUse or EmbeddedError."""
+        """Start the store's process if this location starts it. A second call has no effect.
+
+        Raises FolderInUse or EmbeddedError."""
         ...
 
     async def stop(self) -> None:

@@ -89,9 +89,9 @@ class Health:
         self.up = self._trouble is None
         is_first = before is not None and before.code == "starting" and self._embedded() is None
         if (before is None or is_first) and self._trouble is not None:
-            self._log.warning("the store does not serve", reason=self._trouble.code, detail=self._trouble.message)
+            self._log.warning("the store is unavailable", reason=self._trouble.code, detail=self._trouble.message)
         elif before is not None and not is_first and before.code != "starting" and self._trouble is None:
-            self._log.info("the store serves again")
+            self._log.info("the store is available again")
 
     def _judge_memory(self, facts: StoreFacts) -> None:
         """Record and log whether the store is full. The embedded store's supervisor logs a full disk."""
@@ -159,7 +159,7 @@ class Health:
         except WrongStore as error:
             self._wrong = Reason("store_down", str(error))
         except DuelineError:
-            pass  # the store does not serve (`_looked`), or the connection was just lost: the next query reports it
+            pass  # the store is unavailable (`_looked`), or the connection was just lost: the next query reports it
 
     def _tell(self) -> None:
         """Log changes of readiness since the last call. `_looked` logs a store that is down."""

@@ -58,7 +58,7 @@ class PushHandlers:
     async def remove_push(self, caller: Caller, _: object, topic: str) -> Reply:
         namespace = caller.namespace
         if (await self._engine.push_target(namespace, topic)).courier != HTTP:
-            raise InvalidField("the server needs the target of this topic; pause it instead", "topic")
+            raise InvalidField("the server needs this target, so it cannot be removed; pause it instead", "topic")
         await self._engine.remove_push(namespace, topic)
         return Reply(a.PushRemoved(topic))
 
@@ -172,7 +172,7 @@ class PushHandlers:
 
 
 def state_of(target: PushTarget, fares: TargetState, view: TopicView, now_ms: int) -> a.TargetState:
-    """The state of a target: what happens to a due job now. A paused topic delivers nothing either."""
+    """What happens to a due job of this target now. The target of a paused topic is shown as paused."""
     if target.paused or view.paused:
         return "paused"
     if target.breaker is None or fares.failures < target.breaker.failures or not fares.open_until_ms:

@@ -82,4 +82,6 @@ def _check_names(job: decode.ParsedRequest, group: str) -> None:
     try:
         check_name(group, "taskType")
     except InvalidField as error:
-        raise InvalidField(f"the name that appName and taskType make together: {error.message}", "taskType") from None
+        raise InvalidField(
+            f"appName and taskType together make an invalid topic name: {error.message}", "taskType"
+        ) from None

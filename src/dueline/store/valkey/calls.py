@@ -192,7 +192,7 @@ class Calls:
         return answer
 
     def found_unlisted(self, partition: Partition) -> None:
-        """The store reports that a partition's topic is not registered."""
+        """Note the store's report that a partition's topic is not registered."""
         self.unlisted.setdefault((partition.namespace, partition.topic), set()).add(partition)
         if self.events is not None:
             self.events.unlisted(partition)

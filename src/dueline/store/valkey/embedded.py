@@ -301,7 +301,7 @@ class EmbeddedStore:
                 self._log.error("the store cannot be started", error=str(error))
                 continue
             if await self._until_ready():
-                self._log.info("the store serves again", restarts=self.status.restarts)
+                self._log.info("the store is available again", restarts=self.status.restarts)
 
     def _damaged(self) -> str:
         return f"the append-only file in {self.data} is damaged; {files.repair_hint(self.data, self.binary)}"
@@ -313,7 +313,7 @@ class EmbeddedStore:
 
     async def _until_room(self, code: int) -> None:
         self._become(StoreState.DISK_FULL, f"the disk of {self.data} is full, or takes no writes")
-        self._log.error("the disk takes no writes: the store ended rather than lose a job", exit=code)
+        self._log.error("the disk refuses writes: the store exited to avoid losing jobs", exit=code)
         needed = min(RESTART_FREE_BYTES, self._min_free_bytes)
         while self._free_bytes() < needed:  # noqa: ASYNC110 - a file system sends no event when it has space
             await asyncio.sleep(1.0)
