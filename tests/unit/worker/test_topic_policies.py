@@ -117,7 +117,7 @@ async def test_a_worker_that_may_not_set_the_policy_says_so_and_works_on(
             assert (await kit.ended(id)).max_attempts == 3
         assert asked == ["t"]
         [warning] = warnings(caplog)
-        assert warning.startswith("the policy of t could not be set, only jobs sent through its handler have it: ")
+        assert warning.startswith("the policy of t could not be set; only jobs sent through its handler get it: ")
 
 
 async def test_a_worker_whose_queue_is_away_starts_and_sets_the_policy_when_it_is_back(
