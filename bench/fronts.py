@@ -12,7 +12,7 @@ from typing import Any
 
 from dueline.config.settings import Settings, Store
 from dueline.dialects.http import Request
-from dueline.runtime.places import ExternalStore
+from dueline.runtime.locations import ExternalStore
 from dueline.server.app import App
 from dueline.server.asgi import AsgiApp
 from dueline.server.head import Headers, join_headers

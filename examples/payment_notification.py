@@ -25,9 +25,9 @@ from dueline.engine.push_target import PushTarget
 from dueline.push.discovery.static import StaticResolver
 from dueline.push.dispatcher import PushContext
 from dueline.push.hosts import Hosts
+from dueline.push.http_couriers import HttpCourier
 from dueline.push.manager import PushManager
 from dueline.push.outgoing import Answer, Call, CallFailed
-from dueline.push.web import HttpCourier
 from dueline.store.memory import MemoryStore
 from dueline.testing.clock import VirtualClock
 from dueline.testing.timer import VirtualTimer
@@ -91,10 +91,10 @@ async def run() -> list[str]:
     lines = [f"ladder {' '.join(duration_text(wait_ms) for wait_ms in LADDER.waits_ms)}"]
     for merchant, calls in merchants.calls.items():
         lines += ["", merchant]
-        lines += [f"  {number}  {told_time(at_ms)}  {answer}" for number, (at_ms, answer) in enumerate(calls, 1)]
+        lines += [f"  {number}  {clock_time(at_ms)}  {answer}" for number, (at_ms, answer) in enumerate(calls, 1)]
         view = await engine.topic(NAMESPACE, merchant)
         live = view.scheduled + view.ready + view.leased
-        lines.append("  still trying" if live else f"  {'told' if calls[-1][1] == '200' else 'given up'}")
+        lines.append("  still trying" if live else f"  {'notified' if calls[-1][1] == '200' else 'given up'}")
     failed = await engine.topic(NAMESPACE, FAILED)
     lines += ["", f"{FAILED}: {failed.ready}"]
 
@@ -103,7 +103,7 @@ async def run() -> list[str]:
     return lines
 
 
-def told_time(ms: int) -> str:
+def clock_time(ms: int) -> str:
     """Hours, minutes and seconds since the payment."""
     seconds, rest_ms = divmod(ms, 1000)
     assert rest_ms == 0, "to the second"

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.kit.async_tests import async_fixture
-from tests.kit.bed import KINDS, Bed
-from tests.kit.fixtures import make_bed, private_cluster, private_valkey
+from tests.kit.fixtures import make_kit, private_cluster, private_valkey
+from tests.kit.store import KINDS, StoreKit
 
 __all__ = ["private_cluster", "private_valkey"]
 
 
 @async_fixture(params=KINDS)
-async def bed(request: pytest.FixtureRequest) -> AsyncIterator[Bed]:
-    async with make_bed(request.param, request) as bed:
-        yield bed
+async def kit(request: pytest.FixtureRequest) -> AsyncIterator[StoreKit]:
+    async with make_kit(request.param, request) as kit:
+        yield kit

@@ -8,7 +8,7 @@ import pytest
 
 from dueline.engine.job import BodyKind, State
 from dueline.engine.store import Code
-from tests.kit.bed import Bed, item
+from tests.kit.store import StoreKit, item
 
 HEX = "0123456789abcdef0123456789abcdef"
 RAW = "0123456789abcdef"
@@ -61,42 +61,42 @@ TRICKY_IDS = [
 ]
 
 
-async def test_no_two_ids_are_confused(bed: Bed) -> None:
+async def test_no_two_ids_are_confused(kit: StoreKit) -> None:
     assert len(set(TRICKY_IDS)) == len(TRICKY_IDS)
-    sent = await bed.send_many([item(id, body=f"{n}".encode(), tags=("t",)) for n, id in enumerate(TRICKY_IDS)])
+    sent = await kit.send_many([item(id, body=f"{n}".encode(), tags=("t",)) for n, id in enumerate(TRICKY_IDS)])
     assert [result.code for result in sent] == [Code.CREATED] * len(TRICKY_IDS)
-    jobs = await bed.store.read(bed.partition, TRICKY_IDS)
+    jobs = await kit.store.read(kit.partition, TRICKY_IDS)
     assert [job and (job.id, job.body) for job in jobs] == [(id, f"{n}".encode()) for n, id in enumerate(TRICKY_IDS)]
-    assert await bed.listed_ids(state=State.READY, limit=10) == TRICKY_IDS
-    assert sorted(await bed.listed_ids(tag="t", limit=10)) == sorted(TRICKY_IDS)
-    assert await bed.pull_ids() == TRICKY_IDS
+    assert await kit.listed_ids(state=State.READY, limit=10) == TRICKY_IDS
+    assert sorted(await kit.listed_ids(tag="t", limit=10)) == sorted(TRICKY_IDS)
+    assert await kit.pull_ids() == TRICKY_IDS
 
 
 @pytest.mark.parametrize("id", TRICKY_IDS, ids=lambda id: ascii(id)[:30])
-async def test_every_id_lives_a_whole_life(bed: Bed, id: str) -> None:
-    await bed.send(id, max_attempts=2, ttl_ms=1_000, tags=("t",))
-    await bed.fire(id)
-    held = await bed.pull_one()
+async def test_every_id_lives_a_whole_life(kit: StoreKit, id: str) -> None:
+    await kit.send(id, max_attempts=2, ttl_ms=1_000, tags=("t",))
+    await kit.fire(id)
+    held = await kit.pull_one()
     assert held.id == id
-    await bed.extend(id, held.lease, 40_000)
-    await bed.release(id, held.lease)
-    held = await bed.pull_one()
-    assert (await bed.release(id, held.lease)).code is Code.DEAD
-    assert [(key, done.code) for key, done in await bed.revive(id)] == [(id, Code.OK)]
-    held = await bed.pull_one()
-    assert await bed.ack(id, held.lease) is Code.OK
-    assert [job.id for job in await bed.listed(state=State.DONE)] == [id]
-    assert await bed.purge(id) == [(id, Code.OK)]
-    assert await bed.read(id) is None
+    await kit.extend(id, held.lease, 40_000)
+    await kit.release(id, held.lease)
+    held = await kit.pull_one()
+    assert (await kit.release(id, held.lease)).code is Code.DEAD
+    assert [(key, done.code) for key, done in await kit.revive(id)] == [(id, Code.OK)]
+    held = await kit.pull_one()
+    assert await kit.ack(id, held.lease) is Code.OK
+    assert [job.id for job in await kit.listed(state=State.DONE)] == [id]
+    assert await kit.purge(id) == [(id, Code.OK)]
+    assert await kit.read(id) is None
 
 
 @pytest.mark.parametrize("topic", ["a/1", "x}y", "{x}", "%7B", "a b", "ü", "*", "a\nb", "t:1", "", "x" * 255])
-async def test_odd_topic_names_are_partitions_of_their_own(bed: Bed, topic: str) -> None:
-    partition = type(bed.partition)(bed.partition.namespace + bed.partition.topic, topic)
-    near = type(bed.partition)(bed.partition.namespace + bed.partition.topic, topic + "}")
-    await bed.store.send(partition, [item("a", body=b"1")])
-    await bed.store.send(near, [item("a", body=b"2")])
-    (job,) = await bed.store.read(partition, ["a"])
+async def test_odd_topic_names_are_partitions_of_their_own(kit: StoreKit, topic: str) -> None:
+    partition = type(kit.partition)(kit.partition.namespace + kit.partition.topic, topic)
+    near = type(kit.partition)(kit.partition.namespace + kit.partition.topic, topic + "}")
+    await kit.store.send(partition, [item("a", body=b"1")])
+    await kit.store.send(near, [item("a", body=b"2")])
+    (job,) = await kit.store.read(partition, ["a"])
     assert job is not None
     assert (job.topic, job.body) == (topic, b"1")
 
@@ -106,44 +106,44 @@ EVERY_BYTE = bytes(range(256))
 
 @pytest.mark.parametrize("kind", list(BodyKind))
 @pytest.mark.parametrize("body", [b"", b"\0", EVERY_BYTE, EVERY_BYTE[::-1] * 3, "né".encode(), b"{}"], ids=repr)
-async def test_every_body_comes_back_byte_for_byte(bed: Bed, kind: BodyKind, body: bytes) -> None:
-    await bed.send("a", body=body, kind=kind, headers=EVERY_BYTE, max_attempts=1)
-    job = await bed.job("a")
+async def test_every_body_comes_back_byte_for_byte(kit: StoreKit, kind: BodyKind, body: bytes) -> None:
+    await kit.send("a", body=body, kind=kind, headers=EVERY_BYTE, max_attempts=1)
+    job = await kit.job("a")
     assert (job.body, job.kind, job.headers) == (body, kind, EVERY_BYTE)
-    held = await bed.pull_one()
+    held = await kit.pull_one()
     assert (held.body, held.kind, held.headers) == (body, kind, EVERY_BYTE)
-    await bed.release("a", held.lease)
-    dead = await bed.job("a")
+    await kit.release("a", held.lease)
+    dead = await kit.job("a")
     assert (dead.state, dead.body) == (State.DEAD, body)
 
 
-async def test_a_body_of_a_mebibyte_travels(bed: Bed) -> None:
+async def test_a_body_of_a_mebibyte_travels(kit: StoreKit) -> None:
     body = EVERY_BYTE * 4_096
     assert len(body) == 1 << 20
-    await bed.send_many([item("small"), item("big", body=body), item("last")])
-    held = await bed.pull()
+    await kit.send_many([item("small"), item("big", body=body), item("last")])
+    held = await kit.pull()
     assert [one.id for one in held] == ["small", "big", "last"]
     assert held[1].body == body
-    assert (await bed.job("big")).body == body
+    assert (await kit.job("big")).body == body
 
 
-async def test_a_read_without_bodies_has_none(bed: Bed) -> None:
-    await bed.send("a", headers=b"h")
-    job = await bed.read("a", body=False)
+async def test_a_read_without_bodies_has_none(kit: StoreKit) -> None:
+    await kit.send("a", headers=b"h")
+    job = await kit.read("a", body=False)
     assert job is not None
     assert (job.body, job.headers) == (None, b"h")
 
 
-async def test_many_tags_of_odd_text_come_back_in_order(bed: Bed) -> None:
+async def test_many_tags_of_odd_text_come_back_in_order(kit: StoreKit) -> None:
     tags = ("z", "a", "ü" * 32, "with space", "{brace}", "1")
-    await bed.send("a", tags=tags)
-    assert (await bed.job("a")).tags == tags
+    await kit.send("a", tags=tags)
+    assert (await kit.job("a")).tags == tags
     for tag in tags:
-        assert await bed.listed_ids(tag=tag) == ["a"]
+        assert await kit.listed_ids(tag=tag) == ["a"]
 
 
-async def test_errors_of_odd_text_come_back(bed: Bed) -> None:
-    await bed.send("a")
-    held = await bed.pull_one()
-    await bed.release("a", held.lease, error="naïve\n\0 👩‍🚀")
-    assert (await bed.job("a")).last_error == "naïve\n\0 👩‍🚀"
+async def test_errors_of_odd_text_come_back(kit: StoreKit) -> None:
+    await kit.send("a")
+    held = await kit.pull_one()
+    await kit.release("a", held.lease, error="naïve\n\0 👩‍🚀")
+    assert (await kit.job("a")).last_error == "naïve\n\0 👩‍🚀"

@@ -9,7 +9,7 @@ import pytest
 
 from dueline.engine.job import BodyKind, Item, State
 from dueline.engine.store import Code, Merge, MergeUpdate, OnConflict, SendOutcome, Spare
-from tests.kit.bed import Bed, item
+from tests.kit.store import StoreKit, item
 
 _numbers = itertools.count()
 
@@ -20,44 +20,44 @@ def merging(body: str, key: str = "key", *, group: str | None = None, **words: A
     return item(group or f"group-{next(_numbers)}", body=body.encode(), merge=Merge(key, **own), **words)
 
 
-async def put(bed: Bed, body: str, key: str = "key", **words: Any) -> SendOutcome:
-    return (await bed.send_many([merging(body, key, **words)]))[0]
+async def put(kit: StoreKit, body: str, key: str = "key", **words: Any) -> SendOutcome:
+    return (await kit.send_many([merging(body, key, **words)]))[0]
 
 
 def bodies(job: Any) -> list[str]:
     return [one.body.decode() for one in job.items]
 
 
-async def test_sends_of_one_key_come_in_one_delivery_in_send_order(bed: Bed) -> None:
-    opened = await put(bed, "1", group="g", delay_ms=100)
-    assert opened == SendOutcome(Code.CREATED, State.SCHEDULED, bed.clock.now_ms + 100, 1, None, "g", 1)
-    assert await put(bed, "2", delay_ms=900) == SendOutcome(
-        Code.APPENDED, State.SCHEDULED, bed.clock.now_ms + 100, 1, None, "g", 2
+async def test_sends_of_one_key_come_in_one_delivery_in_send_order(kit: StoreKit) -> None:
+    opened = await put(kit, "1", group="g", delay_ms=100)
+    assert opened == SendOutcome(Code.CREATED, State.SCHEDULED, kit.clock.now_ms + 100, 1, None, "g", 1)
+    assert await put(kit, "2", delay_ms=900) == SendOutcome(
+        Code.APPENDED, State.SCHEDULED, kit.clock.now_ms + 100, 1, None, "g", 2
     )
-    await put(bed, "3", item_id="three", kind=BodyKind.BYTES)
-    await bed.advance(100)
-    held = await bed.pull_one()
+    await put(kit, "3", item_id="three", kind=BodyKind.BYTES)
+    await kit.advance(100)
+    held = await kit.pull_one()
     assert (held.id, held.merge_key, held.body, held.kind) == ("g", "key", b"", BodyKind.JSON)
     assert held.items == (
         Item(b"1", BodyKind.TEXT),
         Item(b"2", BodyKind.TEXT),
         Item(b"3", BodyKind.BYTES, "three"),
     )
-    assert await bed.pull() == []
+    assert await kit.pull() == []
 
 
-async def test_keys_keep_apart_also_when_one_begins_like_the_other(bed: Bed) -> None:
+async def test_keys_keep_apart_also_when_one_begins_like_the_other(kit: StoreKit) -> None:
     keys = ["a", "a\0", "a\0b", "ab", "é", "a\x01"]
     for key in keys:
-        await put(bed, f"{key}!", key)
-        await put(bed, f"{key}?", key)
-    assert {held.merge_key: bodies(held) for held in await bed.pull()} == {key: [f"{key}!", f"{key}?"] for key in keys}
+        await put(kit, f"{key}!", key)
+        await put(kit, f"{key}?", key)
+    assert {held.merge_key: bodies(held) for held in await kit.pull()} == {key: [f"{key}!", f"{key}?"] for key in keys}
     for key in keys:
-        assert [job.merge_key for job in await bed.listed(merge_key=key)] == [key]
+        assert [job.merge_key for job in await kit.listed(merge_key=key)] == [key]
 
 
-async def test_one_call_may_carry_sends_of_many_keys_and_plain_ones(bed: Bed) -> None:
-    sent = await bed.send_many(
+async def test_one_call_may_carry_sends_of_many_keys_and_plain_ones(kit: StoreKit) -> None:
+    sent = await kit.send_many(
         [merging("1", "a", group="ga"), item("p"), merging("2", "b", group="gb"), merging("3", "a"), item("q")]
     )
     assert [(one.code, one.group, one.items_count) for one in sent] == [
@@ -67,7 +67,7 @@ async def test_one_call_may_carry_sends_of_many_keys_and_plain_ones(bed: Bed) ->
         (Code.APPENDED, "ga", 2),
         (Code.CREATED, None, 0),
     ]
-    assert {held.id: held.items and bodies(held) for held in await bed.pull()} == {
+    assert {held.id: held.items and bodies(held) for held in await kit.pull()} == {
         "ga": ["1", "3"],
         "gb": ["2"],
         "p": None,
@@ -75,18 +75,18 @@ async def test_one_call_may_carry_sends_of_many_keys_and_plain_ones(bed: Bed) ->
     }
 
 
-async def test_a_quiet_time_begins_anew_with_each_send_up_to_the_longest_wait(bed: Bed) -> None:
-    began_ms = bed.clock.now_ms
+async def test_a_quiet_time_begins_anew_with_each_send_up_to_the_longest_wait(kit: StoreKit) -> None:
+    began_ms = kit.clock.now_ms
     words = {"quiet_ms": 100, "max_wait_ms": 250}
-    assert (await put(bed, "1", **words)).due_at_ms == began_ms + 100
-    await bed.advance(90)
-    assert (await put(bed, "2", **words)).due_at_ms == began_ms + 190
-    await bed.advance(90)
-    assert (await put(bed, "3", quiet_ms=100, max_wait_ms=9_999)).due_at_ms == began_ms + 250
-    await bed.advance(69)
-    assert await bed.pull() == []
-    await bed.advance(1)
-    assert bodies(await bed.pull_one()) == ["1", "2", "3"]
+    assert (await put(kit, "1", **words)).due_at_ms == began_ms + 100
+    await kit.advance(90)
+    assert (await put(kit, "2", **words)).due_at_ms == began_ms + 190
+    await kit.advance(90)
+    assert (await put(kit, "3", quiet_ms=100, max_wait_ms=9_999)).due_at_ms == began_ms + 250
+    await kit.advance(69)
+    assert await kit.pull() == []
+    await kit.advance(1)
+    assert bodies(await kit.pull_one()) == ["1", "2", "3"]
 
 
 @pytest.mark.parametrize(
@@ -99,135 +99,135 @@ async def test_a_quiet_time_begins_anew_with_each_send_up_to_the_longest_wait(be
     ],
 )
 async def test_a_fixed_time_stays_or_follows_the_newest_send(
-    bed: Bed, update: MergeUpdate, second_ms: int, due_ms: int
+    kit: StoreKit, update: MergeUpdate, second_ms: int, due_ms: int
 ) -> None:
-    began_ms = bed.clock.now_ms
-    await put(bed, "1", group="g", delay_ms=100)
-    sent = await put(bed, "2", at_ms=began_ms + second_ms, update=update)
+    began_ms = kit.clock.now_ms
+    await put(kit, "1", group="g", delay_ms=100)
+    sent = await put(kit, "2", at_ms=began_ms + second_ms, update=update)
     assert sent.due_at_ms == began_ms + due_ms
-    assert (await bed.job("g")).due_at_ms == began_ms + due_ms
-    await bed.advance(due_ms - 1)
-    assert await bed.pull() == []
-    await bed.advance(1)
-    assert bodies(await bed.pull_one()) == ["1", "2"]
+    assert (await kit.job("g")).due_at_ms == began_ms + due_ms
+    await kit.advance(due_ms - 1)
+    assert await kit.pull() == []
+    await kit.advance(1)
+    assert bodies(await kit.pull_one()) == ["1", "2"]
 
 
-async def test_the_ttl_counts_from_where_the_last_append_moved_the_group(bed: Bed) -> None:
-    began_ms = bed.clock.now_ms
-    await put(bed, "1", group="g", delay_ms=100, ttl_ms=50)
-    await put(bed, "2", delay_ms=300, update=MergeUpdate.ALWAYS)
-    await bed.advance(200)
-    job = await bed.job("g")
+async def test_the_ttl_counts_from_where_the_last_append_moved_the_group(kit: StoreKit) -> None:
+    began_ms = kit.clock.now_ms
+    await put(kit, "1", group="g", delay_ms=100, ttl_ms=50)
+    await put(kit, "2", delay_ms=300, update=MergeUpdate.ALWAYS)
+    await kit.advance(200)
+    job = await kit.job("g")
     assert (job.state, job.due_at_ms, job.expires_at_ms) == (State.SCHEDULED, began_ms + 300, began_ms + 350)
-    await bed.advance(150)
-    assert await bed.state("g") is State.DEAD
+    await kit.advance(150)
+    assert await kit.state("g") is State.DEAD
 
 
-async def test_a_group_that_expired_takes_nothing_more_and_keeps_what_it_has(bed: Bed) -> None:
-    await put(bed, "1", group="old", ttl_ms=50)
-    await bed.advance(50)
-    assert (await put(bed, "2", group="new")).code is Code.CREATED
-    dead = await bed.job("old")
+async def test_a_group_that_expired_takes_nothing_more_and_keeps_what_it_has(kit: StoreKit) -> None:
+    await put(kit, "1", group="old", ttl_ms=50)
+    await kit.advance(50)
+    assert (await put(kit, "2", group="new")).code is Code.CREATED
+    dead = await kit.job("old")
     assert (dead.state, bodies(dead)) == (State.DEAD, ["1"])
-    await bed.revive("old")
-    assert (await put(bed, "3")).group == "new"
-    assert {held.id: bodies(held) for held in await bed.pull()} == {"old": ["1"], "new": ["2", "3"]}
+    await kit.revive("old")
+    assert (await put(kit, "3")).group == "new"
+    assert {held.id: bodies(held) for held in await kit.pull()} == {"old": ["1"], "new": ["2", "3"]}
 
 
-async def test_a_full_group_is_due_at_once_and_the_next_send_opens_another(bed: Bed) -> None:
-    now_ms = bed.clock.now_ms
-    await put(bed, "1", group="g", delay_ms=1_000, max_items=2)
-    assert await put(bed, "2", delay_ms=1_000) == SendOutcome(Code.APPENDED, State.READY, now_ms, 1, None, "g", 2)
-    assert (await put(bed, "3", group="h", delay_ms=1_000)).code is Code.CREATED
-    assert [(held.id, bodies(held)) for held in await bed.pull()] == [("g", ["1", "2"])]
+async def test_a_full_group_is_due_at_once_and_the_next_send_opens_another(kit: StoreKit) -> None:
+    now_ms = kit.clock.now_ms
+    await put(kit, "1", group="g", delay_ms=1_000, max_items=2)
+    assert await put(kit, "2", delay_ms=1_000) == SendOutcome(Code.APPENDED, State.READY, now_ms, 1, None, "g", 2)
+    assert (await put(kit, "3", group="h", delay_ms=1_000)).code is Code.CREATED
+    assert [(held.id, bodies(held)) for held in await kit.pull()] == [("g", ["1", "2"])]
 
 
-async def test_a_group_of_one_item_is_never_open(bed: Bed) -> None:
+async def test_a_group_of_one_item_is_never_open(kit: StoreKit) -> None:
     for body in "12":
-        assert (await put(bed, body, delay_ms=1_000, max_items=1)).state is State.READY
-    assert [bodies(held) for held in await bed.pull()] == [["1"], ["2"]]
+        assert (await put(kit, body, delay_ms=1_000, max_items=1)).state is State.READY
+    assert [bodies(held) for held in await kit.pull()] == [["1"], ["2"]]
 
 
-async def test_an_item_that_does_not_fit_flushes_the_group_and_opens_the_next(bed: Bed) -> None:
-    now_ms = bed.clock.now_ms
-    await put(bed, "123", group="g", delay_ms=1_000, max_bytes=5)
-    assert (await put(bed, "45", max_bytes=5)).state is State.SCHEDULED
-    assert await put(bed, "6", group="h", delay_ms=700, max_bytes=5) == SendOutcome(
+async def test_an_item_that_does_not_fit_flushes_the_group_and_opens_the_next(kit: StoreKit) -> None:
+    now_ms = kit.clock.now_ms
+    await put(kit, "123", group="g", delay_ms=1_000, max_bytes=5)
+    assert (await put(kit, "45", max_bytes=5)).state is State.SCHEDULED
+    assert await put(kit, "6", group="h", delay_ms=700, max_bytes=5) == SendOutcome(
         Code.CREATED, State.SCHEDULED, now_ms + 700, 4, None, "h", 1
     )
-    assert [(held.id, bodies(held)) for held in await bed.pull()] == [("g", ["123", "45"])]
+    assert [(held.id, bodies(held)) for held in await kit.pull()] == [("g", ["123", "45"])]
 
 
-async def test_the_first_pull_closes_a_group_for_ever(bed: Bed) -> None:
-    await put(bed, "1", group="g")
-    held = await bed.pull_one()
-    assert (await put(bed, "2", group="h", delay_ms=1_000)).code is Code.CREATED
-    assert await bed.ack("g", held.lease) is Code.OK
-    assert (await put(bed, "3")).group == "h"
-    job = await bed.job("h")
+async def test_the_first_pull_closes_a_group_for_ever(kit: StoreKit) -> None:
+    await put(kit, "1", group="g")
+    held = await kit.pull_one()
+    assert (await put(kit, "2", group="h", delay_ms=1_000)).code is Code.CREATED
+    assert await kit.ack("g", held.lease) is Code.OK
+    assert (await put(kit, "3")).group == "h"
+    job = await kit.job("h")
     assert (bodies(job), job.merge_key, job.body) == (["2", "3"], "key", None)
 
 
-async def test_what_the_opening_send_said_is_what_the_group_is(bed: Bed) -> None:
-    await put(bed, "1", group="g", tags=("t",), headers=b"h", max_attempts=3, ttl_ms=70, delay_ms=5)
-    await put(bed, "2", tags=("u",), headers=b"x", max_attempts=9, ttl_ms=7)
-    job = await bed.job("g")
+async def test_what_the_opening_send_said_is_what_the_group_is(kit: StoreKit) -> None:
+    await put(kit, "1", group="g", tags=("t",), headers=b"h", max_attempts=3, ttl_ms=70, delay_ms=5)
+    await put(kit, "2", tags=("u",), headers=b"x", max_attempts=9, ttl_ms=7)
+    job = await kit.job("g")
     assert (job.tags, job.headers, job.policy.max_attempts, job.ttl_ms) == (("t",), b"h", 3, 70)
-    assert await bed.listed_ids(tag="t") == ["g"]
-    assert await bed.listed_ids(tag="u") == []
+    assert await kit.listed_ids(tag="t") == ["g"]
+    assert await kit.listed_ids(tag="u") == []
 
 
-async def test_an_append_is_a_change_of_the_group_but_no_new_version(bed: Bed) -> None:
-    await put(bed, "1", group="g", delay_ms=1_000)
-    before = await bed.job("g")
-    await bed.advance(7)
-    await put(bed, "2")
-    after = await bed.job("g")
+async def test_an_append_is_a_change_of_the_group_but_no_new_version(kit: StoreKit) -> None:
+    await put(kit, "1", group="g", delay_ms=1_000)
+    before = await kit.job("g")
+    await kit.advance(7)
+    await put(kit, "2")
+    after = await kit.job("g")
     assert (after.created_at_ms, after.updated_at_ms) == (before.created_at_ms, before.updated_at_ms + 7)
     assert after.version == before.version
 
 
-async def test_an_item_with_an_id_is_taken_once(bed: Bed) -> None:
-    now_ms = bed.clock.now_ms
-    await put(bed, "1", group="g", delay_ms=1_000, item_id="x")
-    assert await put(bed, "again", item_id="x") == SendOutcome(
+async def test_an_item_with_an_id_is_taken_once(kit: StoreKit) -> None:
+    now_ms = kit.clock.now_ms
+    await put(kit, "1", group="g", delay_ms=1_000, item_id="x")
+    assert await put(kit, "again", item_id="x") == SendOutcome(
         Code.KEPT, State.SCHEDULED, now_ms + 1_000, 1, None, "g", 1
     )
-    assert (await put(bed, "of another key", "other", item_id="x")).code is Code.CREATED
-    assert bodies(await bed.job("g")) == ["1"]
+    assert (await put(kit, "of another key", "other", item_id="x")).code is Code.CREATED
+    assert bodies(await kit.job("g")) == ["1"]
 
 
-async def test_an_items_id_is_known_as_long_as_its_group_is_readable(bed: Bed) -> None:
-    await put(bed, "1", group="g", item_id="x", retain_ms=100)
-    held = await bed.pull_one()
-    kept = await put(bed, "again", item_id="x")
+async def test_an_items_id_is_known_as_long_as_its_group_is_readable(kit: StoreKit) -> None:
+    await put(kit, "1", group="g", item_id="x", retain_ms=100)
+    held = await kit.pull_one()
+    kept = await put(kit, "again", item_id="x")
     assert (kept.code, kept.state, kept.group, kept.items_count) == (Code.KEPT, State.LEASED, "g", 1)
-    await bed.ack("g", held.lease)
-    kept = await put(bed, "again", item_id="x")
+    await kit.ack("g", held.lease)
+    kept = await put(kit, "again", item_id="x")
     assert (kept.code, kept.state, kept.group, kept.items_count) == (Code.KEPT, State.DONE, "g", 0)
-    await bed.advance(100)
-    assert (await put(bed, "2", group="h", item_id="x", delay_ms=900)).code is Code.CREATED
-    await bed.clean()
-    assert (await put(bed, "again", item_id="x")).group == "h"
+    await kit.advance(100)
+    assert (await put(kit, "2", group="h", item_id="x", delay_ms=900)).code is Code.CREATED
+    await kit.clean()
+    assert (await put(kit, "again", item_id="x")).group == "h"
 
 
-async def test_two_items_of_one_id_in_one_call_are_one(bed: Bed) -> None:
-    sent = await bed.send_many([merging(body, item_id="x", delay_ms=9) for body in "12"])
+async def test_two_items_of_one_id_in_one_call_are_one(kit: StoreKit) -> None:
+    sent = await kit.send_many([merging(body, item_id="x", delay_ms=9) for body in "12"])
     assert [one.code for one in sent] == [Code.CREATED, Code.KEPT]
     assert sent[1].group == sent[0].group
 
 
-async def test_an_ended_group_has_its_key_but_no_items_and_a_dead_one_has_both(bed: Bed) -> None:
-    await put(bed, "1", "a", group="a")
-    await put(bed, "1", "b", group="b")
-    await put(bed, "1", "c", group="c", max_attempts=1)
-    await put(bed, "1", "d", group="d", keep_body=True)
-    held = {held.id: held for held in await bed.pull()}
-    await bed.ack("a", held["a"].lease)
-    await bed.cancel("b")
-    await bed.release("c", held["c"].lease)
-    await bed.ack("d", held["d"].lease)
-    jobs = [await bed.job(id) for id in "abcd"]
+async def test_an_ended_group_has_its_key_but_no_items_and_a_dead_one_has_both(kit: StoreKit) -> None:
+    await put(kit, "1", "a", group="a")
+    await put(kit, "1", "b", group="b")
+    await put(kit, "1", "c", group="c", max_attempts=1)
+    await put(kit, "1", "d", group="d", keep_body=True)
+    held = {held.id: held for held in await kit.pull()}
+    await kit.ack("a", held["a"].lease)
+    await kit.cancel("b")
+    await kit.release("c", held["c"].lease)
+    await kit.ack("d", held["d"].lease)
+    jobs = [await kit.job(id) for id in "abcd"]
     assert [(job.state, job.merge_key, job.items and bodies(job)) for job in jobs] == [
         (State.DONE, "a", None),
         (State.CANCELLED, "b", None),
@@ -235,101 +235,101 @@ async def test_an_ended_group_has_its_key_but_no_items_and_a_dead_one_has_both(b
         (State.DONE, "d", ["1"]),
     ]
     for job in jobs:
-        assert (await bed.read(job.id, body=False)) == type(job)(
+        assert (await kit.read(job.id, body=False)) == type(job)(
             **{name: getattr(job, name) for name in job.__struct_fields__} | {"items": None}
         )
 
 
-async def test_the_live_groups_of_a_key_are_listed_in_the_order_they_were_opened(bed: Bed) -> None:
+async def test_the_live_groups_of_a_key_are_listed_in_the_order_they_were_opened(kit: StoreKit) -> None:
     for place, id in enumerate("zyxw"):
-        await put(bed, id, group=id, max_items=1, delay_ms=place)
-    await put(bed, "open", group="a", delay_ms=1_000)
-    await put(bed, "other", "other key")
-    held = await bed.pull(2, lease_ms=50)
-    await bed.ack(held[0].id, held[0].lease)
-    assert await bed.listed_ids(merge_key="key", limit=2) == ["y", "x", "w", "a"]
-    assert await bed.listed_ids(merge_key="ke") == []
-    assert [job.items for job in await bed.listed(merge_key="key")] == [None] * 4
+        await put(kit, id, group=id, max_items=1, delay_ms=place)
+    await put(kit, "open", group="a", delay_ms=1_000)
+    await put(kit, "other", "other key")
+    held = await kit.pull(2, lease_ms=50)
+    await kit.ack(held[0].id, held[0].lease)
+    assert await kit.listed_ids(merge_key="key", limit=2) == ["y", "x", "w", "a"]
+    assert await kit.listed_ids(merge_key="ke") == []
+    assert [job.items for job in await kit.listed(merge_key="key")] == [None] * 4
 
 
-async def test_a_group_that_time_ended_is_no_live_group_of_its_key(bed: Bed) -> None:
-    await put(bed, "1", group="g", ttl_ms=5)
-    assert await bed.listed_ids(merge_key="key") == ["g"]
-    await bed.advance(5)
-    assert await bed.listed_ids(merge_key="key") == []
+async def test_a_group_that_time_ended_is_no_live_group_of_its_key(kit: StoreKit) -> None:
+    await put(kit, "1", group="g", ttl_ms=5)
+    assert await kit.listed_ids(merge_key="key") == ["g"]
+    await kit.advance(5)
+    assert await kit.listed_ids(merge_key="key") == []
 
 
-async def test_cancel_spares_a_leased_one_if_asked_to(bed: Bed) -> None:
-    await bed.send_many([item("held"), item("waits", delay_ms=9)])
-    await bed.pull(1, lease_ms=100)
-    assert await bed.cancel("held", spare=Spare.LEASED) is Code.JOB_LEASED
-    assert await bed.cancel("waits", spare=Spare.LEASED) is Code.OK
-    assert await bed.state("held") is State.LEASED
-    await bed.advance(100)
-    assert await bed.cancel("held", spare=Spare.LEASED) is Code.OK
+async def test_cancel_spares_a_leased_one_if_asked_to(kit: StoreKit) -> None:
+    await kit.send_many([item("held"), item("waits", delay_ms=9)])
+    await kit.pull(1, lease_ms=100)
+    assert await kit.cancel("held", spare=Spare.LEASED) is Code.JOB_LEASED
+    assert await kit.cancel("waits", spare=Spare.LEASED) is Code.OK
+    assert await kit.state("held") is State.LEASED
+    await kit.advance(100)
+    assert await kit.cancel("held", spare=Spare.LEASED) is Code.OK
 
 
-async def test_an_open_group_can_be_moved_fired_and_tagged_and_stays_open(bed: Bed) -> None:
-    await put(bed, "1", group="g", delay_ms=1_000)
-    await bed.edit("g", delay_ms=500, tags=("t",), headers=b"h", body=b"no", kind=BodyKind.TEXT)
-    assert (await put(bed, "2")).group == "g"
-    await bed.fire("g")
-    assert (await put(bed, "3")).group == "g"
-    held = await bed.pull_one()
+async def test_an_open_group_can_be_moved_fired_and_tagged_and_stays_open(kit: StoreKit) -> None:
+    await put(kit, "1", group="g", delay_ms=1_000)
+    await kit.edit("g", delay_ms=500, tags=("t",), headers=b"h", body=b"no", kind=BodyKind.TEXT)
+    assert (await put(kit, "2")).group == "g"
+    await kit.fire("g")
+    assert (await put(kit, "3")).group == "g"
+    held = await kit.pull_one()
     assert (bodies(held), held.tags, held.headers) == (["1", "2", "3"], ("t",), b"h")
 
 
-async def test_a_cancelled_open_group_is_closed(bed: Bed) -> None:
-    await put(bed, "1", group="g", delay_ms=1_000)
-    await bed.cancel("g")
-    assert (await put(bed, "2")).code is Code.CREATED
+async def test_a_cancelled_open_group_is_closed(kit: StoreKit) -> None:
+    await put(kit, "1", group="g", delay_ms=1_000)
+    await kit.cancel("g")
+    assert (await put(kit, "2")).code is Code.CREATED
 
 
-async def test_a_plain_send_that_replaces_a_group_takes_its_id_and_its_items_are_gone(bed: Bed) -> None:
-    await put(bed, "1", group="g", item_id="x", delay_ms=1_000)
-    assert (await bed.send("g", on_live=OnConflict.REPLACE)).code is Code.REPLACED
-    job = await bed.job("g")
+async def test_a_plain_send_that_replaces_a_group_takes_its_id_and_its_items_are_gone(kit: StoreKit) -> None:
+    await put(kit, "1", group="g", item_id="x", delay_ms=1_000)
+    assert (await kit.send("g", on_live=OnConflict.REPLACE)).code is Code.REPLACED
+    job = await kit.job("g")
     assert (job.body, job.items, job.merge_key) == (b"body", None, None)
-    assert (await put(bed, "2", group="h", item_id="x")).code is Code.CREATED
-    assert await bed.listed_ids(merge_key="key") == ["h"]
+    assert (await put(kit, "2", group="h", item_id="x")).code is Code.CREATED
+    assert await kit.listed_ids(merge_key="key") == ["h"]
 
 
-async def test_a_group_is_not_opened_under_an_id_that_is_taken(bed: Bed) -> None:
-    await bed.send("g", delay_ms=1_000)
-    await put(bed, "123", group="open", delay_ms=1_000, max_bytes=3)
-    assert (await put(bed, "4", group="g")).code is Code.ID_EXISTS
-    assert [(await bed.job(id)).state for id in ("g", "open")] == [State.SCHEDULED] * 2
-    assert (await bed.job("g")).body == b"body"
+async def test_a_group_is_not_opened_under_an_id_that_is_taken(kit: StoreKit) -> None:
+    await kit.send("g", delay_ms=1_000)
+    await put(kit, "123", group="open", delay_ms=1_000, max_bytes=3)
+    assert (await put(kit, "4", group="g")).code is Code.ID_EXISTS
+    assert [(await kit.job(id)).state for id in ("g", "open")] == [State.SCHEDULED] * 2
+    assert (await kit.job("g")).body == b"body"
 
 
-async def test_a_thousand_items_are_delivered_at_once_and_leave_nothing(bed: Bed) -> None:
+async def test_a_thousand_items_are_delivered_at_once_and_leave_nothing(kit: StoreKit) -> None:
     sends = [merging(f"{n}", item_id=f"{n}", delay_ms=1_000, retain_ms=0) for n in range(1_001)]
-    sent = await bed.send_many(sends)
+    sent = await kit.send_many(sends)
     assert [one.code for one in sent] == [Code.CREATED] + [Code.APPENDED] * 999 + [Code.CREATED]
-    held = await bed.pull_one()
+    held = await kit.pull_one()
     assert bodies(held) == [f"{n}" for n in range(1_000)]
-    assert await bed.ack(held.id, held.lease) is Code.OK
-    assert (await put(bed, "again", item_id="7")).code is Code.APPENDED
+    assert await kit.ack(held.id, held.lease) is Code.OK
+    assert (await put(kit, "again", item_id="7")).code is Code.APPENDED
 
 
-async def test_a_pull_counts_the_items_of_groups_into_its_bytes(bed: Bed) -> None:
+async def test_a_pull_counts_the_items_of_groups_into_its_bytes(kit: StoreKit) -> None:
     for key in "abcde":
-        await bed.send_many([merging("x" * 100_000, key, max_bytes=1 << 20) for _ in range(3)])
-    assert len((await bed.pulled()).jobs) == 3
-    assert len(await bed.pull()) == 2
+        await kit.send_many([merging("x" * 100_000, key, max_bytes=1 << 20) for _ in range(3)])
+    assert len((await kit.pulled()).jobs) == 3
+    assert len(await kit.pull()) == 2
 
 
-async def test_a_full_group_that_waits_takes_no_more_and_keeps_its_time(bed: Bed) -> None:
-    due_ms = bed.clock.now_ms + 1_000
+async def test_a_full_group_that_waits_takes_no_more_and_keeps_its_time(kit: StoreKit) -> None:
+    due_ms = kit.clock.now_ms + 1_000
     words = {"delay_ms": 1_000, "max_items": 2, "max_bytes": 10, "waits_when_full": True}
-    await put(bed, "1", group="full", **words)
-    filled = await put(bed, "2", **words)
+    await put(kit, "1", group="full", **words)
+    filled = await put(kit, "2", **words)
     assert (filled.group, filled.state, filled.due_at_ms, filled.items_count) == ("full", State.SCHEDULED, due_ms, 2)
-    await put(bed, "3", group="heavy", **words)
-    assert (await put(bed, "a long one", group="next", **words)).group == "next"  # it does not fit beside the third
-    assert await bed.pull() == []
-    await bed.advance(1_000)
-    assert {held.id: bodies(held) for held in await bed.pull()} == {
+    await put(kit, "3", group="heavy", **words)
+    assert (await put(kit, "a long one", group="next", **words)).group == "next"  # it does not fit beside the third
+    assert await kit.pull() == []
+    await kit.advance(1_000)
+    assert {held.id: bodies(held) for held in await kit.pull()} == {
         "full": ["1", "2"],
         "heavy": ["3"],
         "next": ["a long one"],

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dueline.engine.job import BodyKind, LeasedJob, State
 from dueline.engine.store import Code, Credit, Pull
-from tests.kit.bed import Bed, item
+from tests.kit.store import StoreKit, item
 
 
-async def test_a_held_job_carries_everything(bed: Bed) -> None:
-    created_ms = bed.clock.now_ms
-    await bed.send("a", body=b"\x00\xff", kind=BodyKind.BYTES, delay_ms=10, tags=("t",), headers=b"h", max_attempts=4)
-    await bed.advance(13)
-    held = await bed.pull_one(lease_ms=500)
+async def test_a_held_job_carries_everything(kit: StoreKit) -> None:
+    created_ms = kit.clock.now_ms
+    await kit.send("a", body=b"\x00\xff", kind=BodyKind.BYTES, delay_ms=10, tags=("t",), headers=b"h", max_attempts=4)
+    await kit.advance(13)
+    held = await kit.pull_one(lease_ms=500)
     assert held == LeasedJob(
         id="a",
-        topic=bed.partition.topic,
+        topic=kit.partition.topic,
         body=b"\x00\xff",
         kind=BodyKind.BYTES,
         headers=b"h",
@@ -23,101 +23,101 @@ async def test_a_held_job_carries_everything(bed: Bed) -> None:
         delivery=1,
         max_attempts=4,
         lease=held.lease,
-        lease_until_ms=bed.clock.now_ms + 500,
+        lease_until_ms=kit.clock.now_ms + 500,
         due_at_ms=created_ms + 10,
         created_at_ms=created_ms,
         late_ms=3,
     )
-    job = await bed.job("a")
+    job = await kit.job("a")
     assert (job.state, job.lease_until_ms, job.due_at_ms) == (State.LEASED, held.lease_until_ms, created_ms + 10)
-    assert (job.deliveries, job.attempts, job.updated_at_ms) == (1, 1, bed.clock.now_ms)
+    assert (job.deliveries, job.attempts, job.updated_at_ms) == (1, 1, kit.clock.now_ms)
 
 
-async def test_a_held_job_tells_its_ttl_and_when_it_was_first_due_also_after_a_release(bed: Bed) -> None:
-    created_ms = bed.clock.now_ms
-    await bed.send("a", delay_ms=10, ttl_ms=5_000)
-    await bed.advance(10)
-    held = await bed.pull_one()
+async def test_a_held_job_tells_its_ttl_and_when_it_was_first_due_also_after_a_release(kit: StoreKit) -> None:
+    created_ms = kit.clock.now_ms
+    await kit.send("a", delay_ms=10, ttl_ms=5_000)
+    await kit.advance(10)
+    held = await kit.pull_one()
     assert (held.expires_at_ms, held.ttl_ms, held.first_due_at_ms) == (created_ms + 5_010, 5_000, created_ms + 10)
-    await bed.advance(7)
-    await bed.release("a", held.lease, delay_ms=0)
-    again = await bed.pull_one()
+    await kit.advance(7)
+    await kit.release("a", held.lease, delay_ms=0)
+    again = await kit.pull_one()
     assert (again.due_at_ms, again.first_due_at_ms) == (created_ms + 17, created_ms + 10)
-    job = await bed.job("a")
+    job = await kit.job("a")
     assert (job.ttl_ms, job.expires_at_ms, job.first_due_at_ms) == (5_000, created_ms + 5_010, created_ms + 10)
 
 
-async def test_a_job_without_a_limit_of_attempts_says_so(bed: Bed) -> None:
-    await bed.send("a", max_attempts=None)
-    assert (await bed.pull_one()).max_attempts is None
+async def test_a_job_without_a_limit_of_attempts_says_so(kit: StoreKit) -> None:
+    await kit.send("a", max_attempts=None)
+    assert (await kit.pull_one()).max_attempts is None
 
 
-async def test_nothing_is_delivered_before_its_due_millisecond(bed: Bed) -> None:
-    await bed.send("a", delay_ms=100)
-    assert await bed.pull_ids() == []
-    await bed.advance(99)
-    assert (await bed.pull_ids(), await bed.state("a")) == ([], State.SCHEDULED)
-    await bed.advance(1)
-    assert await bed.state("a") is State.READY
-    assert await bed.pull_ids() == ["a"]
+async def test_nothing_is_delivered_before_its_due_millisecond(kit: StoreKit) -> None:
+    await kit.send("a", delay_ms=100)
+    assert await kit.pull_ids() == []
+    await kit.advance(99)
+    assert (await kit.pull_ids(), await kit.state("a")) == ([], State.SCHEDULED)
+    await kit.advance(1)
+    assert await kit.state("a") is State.READY
+    assert await kit.pull_ids() == ["a"]
 
 
-async def test_order_is_by_due_time_then_by_send_order(bed: Bed) -> None:
+async def test_order_is_by_due_time_then_by_send_order(kit: StoreKit) -> None:
     sends = [("z", 5), ("b", 3), ("a", 5), ("y", 3), ("m", 0), ("c", 3)]
     for id, delay_ms in sends:
-        await bed.send(id, delay_ms=delay_ms)
-    await bed.advance(10)
-    assert await bed.pull_ids() == ["m", "b", "y", "c", "z", "a"]
+        await kit.send(id, delay_ms=delay_ms)
+    await kit.advance(10)
+    assert await kit.pull_ids() == ["m", "b", "y", "c", "z", "a"]
 
 
-async def test_jobs_of_one_millisecond_come_in_send_order_across_calls(bed: Bed) -> None:
-    at_ms = bed.clock.now_ms + 50
+async def test_jobs_of_one_millisecond_come_in_send_order_across_calls(kit: StoreKit) -> None:
+    at_ms = kit.clock.now_ms + 50
     ids = [f"{n * 37 % 101:03}" for n in range(101)]
     for start in range(0, 101, 10):
-        await bed.send_many([item(id, at_ms=at_ms) for id in ids[start : start + 10]])
-        await bed.advance(1)
-    await bed.advance(100)
+        await kit.send_many([item(id, at_ms=at_ms) for id in ids[start : start + 10]])
+        await kit.advance(1)
+    await kit.advance(100)
     got: list[str] = []
-    while batch := await bed.pull_ids(7):
+    while batch := await kit.pull_ids(7):
         got += batch
     assert got == ids
 
 
-async def test_an_over_lease_stands_at_its_deadline_among_the_due(bed: Bed) -> None:
-    await bed.send("lost")
-    await bed.send("equal", delay_ms=20)
-    await bed.send("early", delay_ms=10)
-    await bed.send("late", delay_ms=30)
-    assert await bed.pull_ids(1, lease_ms=20) == ["lost"]
-    await bed.advance(40)
-    assert await bed.pull_ids() == ["early", "lost", "equal", "late"]
+async def test_an_over_lease_stands_at_its_deadline_among_the_due(kit: StoreKit) -> None:
+    await kit.send("lost")
+    await kit.send("equal", delay_ms=20)
+    await kit.send("early", delay_ms=10)
+    await kit.send("late", delay_ms=30)
+    assert await kit.pull_ids(1, lease_ms=20) == ["lost"]
+    await kit.advance(40)
+    assert await kit.pull_ids() == ["early", "lost", "equal", "late"]
 
 
-async def test_a_leased_job_is_given_to_nobody_else_until_its_lease_is_over(bed: Bed) -> None:
-    await bed.send("a")
-    first = await bed.pull_one(lease_ms=100)
-    await bed.advance(99)
-    assert await bed.pull_ids() == []
-    await bed.advance(1)
-    bed.calm()
-    pulled = await bed.pulled()
+async def test_a_leased_job_is_given_to_nobody_else_until_its_lease_is_over(kit: StoreKit) -> None:
+    await kit.send("a")
+    first = await kit.pull_one(lease_ms=100)
+    await kit.advance(99)
+    assert await kit.pull_ids() == []
+    await kit.advance(1)
+    kit.calm()
+    pulled = await kit.pulled()
     assert [(held.attempt, held.delivery, held.late_ms) for held in pulled.jobs] == [(2, 2, 0)]
     assert pulled.leases_lost == 1
     assert pulled.jobs[0].lease != first.lease
 
 
-async def test_the_lease_is_the_pulls_else_the_jobs_else_the_default(bed: Bed) -> None:
-    await bed.send_many([item("own", lease_ms=700), item("none"), item("asked", lease_ms=700)])
-    now_ms = bed.clock.now_ms
-    first = await bed.store.pull(bed.partition, Pull((Credit(2, None), Credit(1, 50)), 900))
+async def test_the_lease_is_the_pulls_else_the_jobs_else_the_default(kit: StoreKit) -> None:
+    await kit.send_many([item("own", lease_ms=700), item("none"), item("asked", lease_ms=700)])
+    now_ms = kit.clock.now_ms
+    first = await kit.store.pull(kit.partition, Pull((Credit(2, None), Credit(1, 50)), 900))
     assert [held.lease_until_ms - now_ms for held in first.jobs] == [700, 900, 50]
 
 
-async def test_credits_of_several_waiters_are_filled_in_their_order(bed: Bed) -> None:
-    await bed.send_many([item(f"{n}") for n in range(5)])
+async def test_credits_of_several_waiters_are_filled_in_their_order(kit: StoreKit) -> None:
+    await kit.send_many([item(f"{n}") for n in range(5)])
     credits = (Credit(2, 100), Credit(1, 200), Credit(1, 300), Credit(9, 400))
-    pulled = await bed.store.pull(bed.partition, Pull(credits, 900))
-    now_ms = bed.clock.now_ms
+    pulled = await kit.store.pull(kit.partition, Pull(credits, 900))
+    now_ms = kit.clock.now_ms
     assert [(held.id, held.lease_until_ms - now_ms) for held in pulled.jobs] == [
         ("0", 100),
         ("1", 100),
@@ -127,68 +127,68 @@ async def test_credits_of_several_waiters_are_filled_in_their_order(bed: Bed) ->
     ]
 
 
-async def test_a_pull_takes_no_more_than_asked(bed: Bed) -> None:
-    await bed.send_many([item(f"{n}") for n in range(5)])
-    assert await bed.pull_ids(2) == ["0", "1"]
-    stats = await bed.stats()
+async def test_a_pull_takes_no_more_than_asked(kit: StoreKit) -> None:
+    await kit.send_many([item(f"{n}") for n in range(5)])
+    assert await kit.pull_ids(2) == ["0", "1"]
+    stats = await kit.stats()
     assert (stats.ready, stats.leased) == (3, 2)
 
 
-async def test_an_empty_partition_promises_nothing(bed: Bed) -> None:
-    pulled = await bed.pulled()
-    assert (pulled.jobs, pulled.next_ms, pulled.more, pulled.now_ms) == ([], None, False, bed.clock.now_ms)
+async def test_an_empty_partition_promises_nothing(kit: StoreKit) -> None:
+    pulled = await kit.pulled()
+    assert (pulled.jobs, pulled.next_ms, pulled.more, pulled.now_ms) == ([], None, False, kit.clock.now_ms)
 
 
-async def test_the_next_time_is_the_earlier_of_first_due_and_first_deadline(bed: Bed) -> None:
-    now_ms = bed.clock.now_ms
-    await bed.send_many([item("now"), item("soon", delay_ms=500), item("late", delay_ms=9_000)])
-    assert (await bed.pulled(lease_ms=2_000)).next_ms == now_ms + 500
-    await bed.advance(500)
-    assert (await bed.pulled(lease_ms=9_000)).next_ms == now_ms + 2_000
+async def test_the_next_time_is_the_earlier_of_first_due_and_first_deadline(kit: StoreKit) -> None:
+    now_ms = kit.clock.now_ms
+    await kit.send_many([item("now"), item("soon", delay_ms=500), item("late", delay_ms=9_000)])
+    assert (await kit.pulled(lease_ms=2_000)).next_ms == now_ms + 500
+    await kit.advance(500)
+    assert (await kit.pulled(lease_ms=9_000)).next_ms == now_ms + 2_000
 
 
-async def test_what_is_left_over_can_be_had_at_once(bed: Bed) -> None:
-    await bed.send_many([item("a"), item("b")])
-    pulled = await bed.pulled(1)
+async def test_what_is_left_over_can_be_had_at_once(kit: StoreKit) -> None:
+    await kit.send_many([item("a"), item("b")])
+    pulled = await kit.pulled(1)
     assert pulled.next_ms is not None
-    assert pulled.next_ms <= bed.clock.now_ms
+    assert pulled.next_ms <= kit.clock.now_ms
 
 
-async def test_bodies_beyond_the_bound_of_one_pull_come_in_the_following_ones(bed: Bed) -> None:
-    await bed.send_many([item(f"{n}", body=bytes([n]) * 600_000) for n in range(3)])
-    bed.calm()
-    pulled = await bed.pulled()
+async def test_bodies_beyond_the_bound_of_one_pull_come_in_the_following_ones(kit: StoreKit) -> None:
+    await kit.send_many([item(f"{n}", body=bytes([n]) * 600_000) for n in range(3)])
+    kit.calm()
+    pulled = await kit.pulled()
     assert (len(pulled.jobs) < 3, pulled.more) == (True, True)
-    rest = await bed.pull()
+    rest = await kit.pull()
     assert [held.body[:1] for held in [*pulled.jobs, *rest]] == [b"\0", b"\1", b"\2"]
 
 
-async def test_expired_jobs_in_front_do_not_hide_the_living(bed: Bed) -> None:
-    await bed.send_many([item(f"x{n}", ttl_ms=5) for n in range(300)])
-    await bed.send("alive", delay_ms=5)
-    await bed.advance(10)
-    assert await bed.pull_ids() == ["alive"]
-    await bed.clean()
-    assert (await bed.stats()).dead_by_reason["expired"] == 300
+async def test_expired_jobs_in_front_do_not_hide_the_living(kit: StoreKit) -> None:
+    await kit.send_many([item(f"x{n}", ttl_ms=5) for n in range(300)])
+    await kit.send("alive", delay_ms=5)
+    await kit.advance(10)
+    assert await kit.pull_ids() == ["alive"]
+    await kit.clean()
+    assert (await kit.stats()).dead_by_reason["expired"] == 300
 
 
-async def test_an_in_flight_limit_holds_jobs_back_until_a_place_is_free(bed: Bed) -> None:
-    await bed.control(max_in_flight=2)
-    await bed.send_many([item(f"{n}") for n in range(4)])
-    pulled = await bed.pulled(lease_ms=1_000)
+async def test_an_in_flight_limit_holds_jobs_back_until_a_place_is_free(kit: StoreKit) -> None:
+    await kit.control(max_in_flight=2)
+    await kit.send_many([item(f"{n}") for n in range(4)])
+    pulled = await kit.pulled(lease_ms=1_000)
     assert [held.id for held in pulled.jobs] == ["0", "1"]
-    assert pulled.next_ms == bed.clock.now_ms + 1_000
-    assert await bed.pull_ids() == []
-    assert await bed.ack("0", pulled.jobs[0].lease) is Code.OK
-    assert await bed.pull_ids() == ["2"]
-    await bed.control(max_in_flight=0)
-    assert await bed.pull_ids() == ["3"]
+    assert pulled.next_ms == kit.clock.now_ms + 1_000
+    assert await kit.pull_ids() == []
+    assert await kit.ack("0", pulled.jobs[0].lease) is Code.OK
+    assert await kit.pull_ids() == ["2"]
+    await kit.control(max_in_flight=0)
+    assert await kit.pull_ids() == ["3"]
 
 
-async def test_an_over_lease_frees_its_place(bed: Bed) -> None:
-    await bed.control(max_in_flight=1)
-    await bed.send_many([item("a"), item("b")])
-    assert await bed.pull_ids(lease_ms=100) == ["a"]
-    await bed.advance(100)
-    assert await bed.pull_ids() == ["b"]
-    assert await bed.state("a") is State.READY
+async def test_an_over_lease_frees_its_place(kit: StoreKit) -> None:
+    await kit.control(max_in_flight=1)
+    await kit.send_many([item("a"), item("b")])
+    assert await kit.pull_ids(lease_ms=100) == ["a"]
+    await kit.advance(100)
+    assert await kit.pull_ids() == ["b"]
+    assert await kit.state("a") is State.READY

@@ -10,15 +10,15 @@ from dueline.engine.job import BodyKind, Job, State
 from dueline.engine.limits import LAST_MS
 from dueline.engine.policy import Backoff, JobPolicy, Ladder
 from dueline.engine.store import Code, OnConflict, SendOutcome, StalePolicy
-from tests.kit.bed import Bed, item
+from tests.kit.store import StoreKit, item
 
 KEEP, REJECT, REPLACE = OnConflict.KEEP, OnConflict.REJECT, OnConflict.REPLACE
 
 
-async def test_a_sent_job_reads_back_whole(bed: Bed) -> None:
+async def test_a_sent_job_reads_back_whole(kit: StoreKit) -> None:
     policy = JobPolicy(5_000, 3, 1_000, 2_000, Ladder((10, 20)), keep_body=True)
-    now_ms = bed.clock.now_ms
-    sent = await bed.send(
+    now_ms = kit.clock.now_ms
+    sent = await kit.send(
         "a",
         body=b'{"x": 1}',
         kind=BodyKind.JSON,
@@ -29,9 +29,9 @@ async def test_a_sent_job_reads_back_whole(bed: Bed) -> None:
         headers=b"h",
     )
     assert sent == SendOutcome(Code.CREATED, State.SCHEDULED, now_ms + 70, sent.version)
-    assert await bed.job("a") == Job(
+    assert await kit.job("a") == Job(
         id="a",
-        topic=bed.partition.topic,
+        topic=kit.partition.topic,
         state=State.SCHEDULED,
         reason=None,
         body=b'{"x": 1}',
@@ -65,201 +65,201 @@ async def test_a_sent_job_reads_back_whole(bed: Bed) -> None:
         JobPolicy(lease_ms=7 * 86_400_000, dead_retain_ms=3650 * 86_400_000),
     ],
 )
-async def test_every_policy_comes_back_as_it_was_given(bed: Bed, policy: JobPolicy) -> None:
-    await bed.send("a", policy=policy)
-    assert (await bed.job("a")).policy == policy
+async def test_every_policy_comes_back_as_it_was_given(kit: StoreKit, policy: JobPolicy) -> None:
+    await kit.send("a", policy=policy)
+    assert (await kit.job("a")).policy == policy
 
 
-async def test_more_policies_than_a_partition_interns_all_come_back(bed: Bed) -> None:
+async def test_more_policies_than_a_partition_interns_all_come_back(kit: StoreKit) -> None:
     policies = [JobPolicy(lease_ms=1000 + n) for n in range(300)]
-    await bed.send_many([item(f"j{n}", policy=policy) for n, policy in enumerate(policies)])
-    jobs = await bed.store.read(bed.partition, [f"j{n}" for n in range(300)])
+    await kit.send_many([item(f"j{n}", policy=policy) for n, policy in enumerate(policies)])
+    jobs = await kit.store.read(kit.partition, [f"j{n}" for n in range(300)])
     assert [job and job.policy for job in jobs] == policies
 
 
-async def test_a_send_without_a_delay_is_ready_at_once(bed: Bed) -> None:
-    sent = await bed.send("a")
-    assert (sent.code, sent.state, sent.due_at_ms) == (Code.CREATED, State.READY, bed.clock.now_ms)
+async def test_a_send_without_a_delay_is_ready_at_once(kit: StoreKit) -> None:
+    sent = await kit.send("a")
+    assert (sent.code, sent.state, sent.due_at_ms) == (Code.CREATED, State.READY, kit.clock.now_ms)
 
 
-async def test_a_past_time_means_now_and_a_far_one_is_clamped(bed: Bed) -> None:
-    assert (await bed.send("past", at_ms=1)).due_at_ms == bed.clock.now_ms
-    assert (await bed.send("far", at_ms=LAST_MS + 10**13)).due_at_ms == LAST_MS
-    assert (await bed.send("later", at_ms=bed.clock.now_ms + 5)).due_at_ms == bed.clock.now_ms + 5
+async def test_a_past_time_means_now_and_a_far_one_is_clamped(kit: StoreKit) -> None:
+    assert (await kit.send("past", at_ms=1)).due_at_ms == kit.clock.now_ms
+    assert (await kit.send("far", at_ms=LAST_MS + 10**13)).due_at_ms == LAST_MS
+    assert (await kit.send("later", at_ms=kit.clock.now_ms + 5)).due_at_ms == kit.clock.now_ms + 5
 
 
-async def test_versions_grow_with_every_send_of_the_partition(bed: Bed) -> None:
-    versions = [(await bed.send(id)).version for id in ("a", "b", "c")]
+async def test_versions_grow_with_every_send_of_the_partition(kit: StoreKit) -> None:
+    versions = [(await kit.send(id)).version for id in ("a", "b", "c")]
     assert versions == sorted(set(versions))
 
 
 @pytest.mark.parametrize("rule", [REJECT, KEEP])
-async def test_the_same_request_again_is_kept(bed: Bed, rule: OnConflict) -> None:
-    first = await bed.send("a", delay_ms=100, on_live=rule)
-    before = await bed.job("a")
-    await bed.advance(10)
-    again = await bed.send("a", delay_ms=100, on_live=rule)
+async def test_the_same_request_again_is_kept(kit: StoreKit, rule: OnConflict) -> None:
+    first = await kit.send("a", delay_ms=100, on_live=rule)
+    before = await kit.job("a")
+    await kit.advance(10)
+    again = await kit.send("a", delay_ms=100, on_live=rule)
     assert again == SendOutcome(Code.KEPT, State.SCHEDULED, first.due_at_ms, first.version)
-    assert await bed.job("a") == before
+    assert await kit.job("a") == before
 
 
-async def test_the_same_request_is_kept_also_after_an_edit_of_the_job(bed: Bed) -> None:
-    await bed.send("a", delay_ms=100)
-    edited = await bed.edit("a", body=b"other")
-    again = await bed.send("a", delay_ms=100)
+async def test_the_same_request_is_kept_also_after_an_edit_of_the_job(kit: StoreKit) -> None:
+    await kit.send("a", delay_ms=100)
+    edited = await kit.edit("a", body=b"other")
+    again = await kit.send("a", delay_ms=100)
     assert (again.code, again.version) == (Code.KEPT, edited.version)
-    assert (await bed.job("a")).body == b"other"
+    assert (await kit.job("a")).body == b"other"
 
 
-async def test_another_request_under_a_taken_id_is_refused_and_changes_nothing(bed: Bed) -> None:
-    first = await bed.send("a", delay_ms=100)
-    before = await bed.job("a")
-    refused = await bed.send("a", delay_ms=5)
+async def test_another_request_under_a_taken_id_is_refused_and_changes_nothing(kit: StoreKit) -> None:
+    first = await kit.send("a", delay_ms=100)
+    before = await kit.job("a")
+    refused = await kit.send("a", delay_ms=5)
     assert refused == SendOutcome(Code.ID_EXISTS, State.SCHEDULED, first.due_at_ms, first.version)
-    assert await bed.job("a") == before
+    assert await kit.job("a") == before
 
 
-async def test_keep_answers_with_the_job_that_is_there(bed: Bed) -> None:
-    first = await bed.send("a", delay_ms=100)
-    kept = await bed.send("a", body=b"other", on_live=KEEP)
+async def test_keep_answers_with_the_job_that_is_there(kit: StoreKit) -> None:
+    first = await kit.send("a", delay_ms=100)
+    kept = await kit.send("a", body=b"other", on_live=KEEP)
     assert kept == SendOutcome(Code.KEPT, State.SCHEDULED, first.due_at_ms, first.version)
 
 
-async def test_replace_makes_a_new_job_and_ends_a_running_lease(bed: Bed) -> None:
-    await bed.send("a", body=b"old", tags=("old",), ttl_ms=50)
-    held = await bed.pull_one()
-    await bed.advance(5)
-    sent = await bed.send("a", body=b"new", delay_ms=10, on_live=REPLACE)
-    assert (sent.code, sent.state, sent.due_at_ms) == (Code.REPLACED, State.SCHEDULED, bed.clock.now_ms + 10)
-    job = await bed.job("a")
+async def test_replace_makes_a_new_job_and_ends_a_running_lease(kit: StoreKit) -> None:
+    await kit.send("a", body=b"old", tags=("old",), ttl_ms=50)
+    held = await kit.pull_one()
+    await kit.advance(5)
+    sent = await kit.send("a", body=b"new", delay_ms=10, on_live=REPLACE)
+    assert (sent.code, sent.state, sent.due_at_ms) == (Code.REPLACED, State.SCHEDULED, kit.clock.now_ms + 10)
+    job = await kit.job("a")
     assert (job.body, job.tags, job.deliveries, job.expires_at_ms) == (b"new", (), 0, None)
-    assert (job.created_at_ms, job.version) == (bed.clock.now_ms, sent.version)
-    assert await bed.ack("a", held.lease) is Code.LEASE_LOST
-    assert (await bed.extend("a", held.lease, 1000)).code is Code.LEASE_LOST
-    assert (await bed.release("a", held.lease)).code is Code.LEASE_LOST
-    assert await bed.pull_ids() == []
-    await bed.advance(10)
-    again = await bed.pull_one()
+    assert (job.created_at_ms, job.version) == (kit.clock.now_ms, sent.version)
+    assert await kit.ack("a", held.lease) is Code.LEASE_LOST
+    assert (await kit.extend("a", held.lease, 1000)).code is Code.LEASE_LOST
+    assert (await kit.release("a", held.lease)).code is Code.LEASE_LOST
+    assert await kit.pull_ids() == []
+    await kit.advance(10)
+    again = await kit.pull_one()
     assert (again.body, again.attempt, again.delivery) == (b"new", 1, 1)
 
 
-async def test_replaced_jobs_stand_behind_those_of_the_same_millisecond(bed: Bed) -> None:
+async def test_replaced_jobs_stand_behind_those_of_the_same_millisecond(kit: StoreKit) -> None:
     for id in ("a", "b"):
-        await bed.send(id)
-    await bed.send("a", on_live=REPLACE)
-    assert await bed.pull_ids() == ["b", "a"]
+        await kit.send(id)
+    await kit.send("a", on_live=REPLACE)
+    assert await kit.pull_ids() == ["b", "a"]
 
 
-async def test_an_ended_id_stays_taken_while_its_record_is_readable(bed: Bed) -> None:
-    await bed.send("a", retain_ms=1_000)
-    await bed.ack("a")
-    kept = await bed.send("a", retain_ms=1_000)
+async def test_an_ended_id_stays_taken_while_its_record_is_readable(kit: StoreKit) -> None:
+    await kit.send("a", retain_ms=1_000)
+    await kit.ack("a")
+    kept = await kit.send("a", retain_ms=1_000)
     assert (kept.code, kept.state) == (Code.KEPT, State.DONE)
-    assert (await bed.send("a", body=b"other")).code is Code.ID_EXISTS
-    assert (await bed.send("a", body=b"other", on_live=KEEP)).code is Code.KEPT
-    await bed.advance(999)
-    assert (await bed.send("a", body=b"other")).code is Code.ID_EXISTS
-    await bed.advance(1)
-    assert (await bed.send("a", body=b"other")).code is Code.CREATED
+    assert (await kit.send("a", body=b"other")).code is Code.ID_EXISTS
+    assert (await kit.send("a", body=b"other", on_live=KEEP)).code is Code.KEPT
+    await kit.advance(999)
+    assert (await kit.send("a", body=b"other")).code is Code.ID_EXISTS
+    await kit.advance(1)
+    assert (await kit.send("a", body=b"other")).code is Code.CREATED
 
 
-async def test_what_to_do_with_an_ended_id_is_its_own_choice(bed: Bed) -> None:
-    await bed.send("a")
-    assert (await bed.send("a", body=b"other", on_live=REJECT, on_ended=REPLACE)).code is Code.ID_EXISTS
-    await bed.cancel("a")
-    replaced = await bed.send("a", body=b"other", on_live=REJECT, on_ended=REPLACE)
+async def test_what_to_do_with_an_ended_id_is_its_own_choice(kit: StoreKit) -> None:
+    await kit.send("a")
+    assert (await kit.send("a", body=b"other", on_live=REJECT, on_ended=REPLACE)).code is Code.ID_EXISTS
+    await kit.cancel("a")
+    replaced = await kit.send("a", body=b"other", on_live=REJECT, on_ended=REPLACE)
     assert (replaced.code, replaced.state) == (Code.REPLACED, State.READY)
-    stats = await bed.stats()
+    stats = await kit.stats()
     assert (stats.ready, stats.cancelled) == (1, 0)
 
 
-async def test_what_to_do_with_an_overdue_id_is_its_own_choice(bed: Bed) -> None:
+async def test_what_to_do_with_an_overdue_id_is_its_own_choice(kit: StoreKit) -> None:
     """Overdue: leased, and its ttl is over. Nobody else gets it any more, but its holder may still ack it."""
-    await bed.send("a", ttl_ms=10)
-    first = await bed.pull_one(lease_ms=1_000)
+    await kit.send("a", ttl_ms=10)
+    first = await kit.pull_one(lease_ms=1_000)
     choice: dict[str, Any] = {"body": b"new", "on_live": KEEP, "on_ended": REPLACE}
-    assert (await bed.send("a", **choice, on_overdue=REPLACE)).code is Code.KEPT  # not overdue yet
-    await bed.advance(10)
-    assert (await bed.send("a", **choice)).code is Code.KEPT  # not said: as any live one
-    assert (await bed.send("a", **choice, on_overdue=REJECT)).code is Code.ID_EXISTS
-    replaced = await bed.send("a", **choice, on_overdue=REPLACE)
+    assert (await kit.send("a", **choice, on_overdue=REPLACE)).code is Code.KEPT  # not overdue yet
+    await kit.advance(10)
+    assert (await kit.send("a", **choice)).code is Code.KEPT  # not said: as any live one
+    assert (await kit.send("a", **choice, on_overdue=REJECT)).code is Code.ID_EXISTS
+    replaced = await kit.send("a", **choice, on_overdue=REPLACE)
     assert (replaced.code, replaced.state) == (Code.REPLACED, State.READY)
-    assert await bed.ack("a", first.lease) is Code.LEASE_LOST
-    again = await bed.pull_one()
+    assert await kit.ack("a", first.lease) is Code.LEASE_LOST
+    again = await kit.pull_one()
     assert (again.body, again.delivery) == (b"new", 1)
 
 
-async def test_a_job_that_waits_or_is_held_in_its_time_is_not_overdue(bed: Bed) -> None:
+async def test_a_job_that_waits_or_is_held_in_its_time_is_not_overdue(kit: StoreKit) -> None:
     choice: dict[str, Any] = {"body": b"new", "on_live": KEEP, "on_overdue": REPLACE}
     for id, ttl_ms in (("held", 1_000), ("held-for-ever", None)):
-        await bed.send(id, ttl_ms=ttl_ms)
-    assert len(await bed.pull(2, lease_ms=1_000)) == 2
-    await bed.send("waits", delay_ms=10, ttl_ms=1_000)
-    await bed.advance(999)
+        await kit.send(id, ttl_ms=ttl_ms)
+    assert len(await kit.pull(2, lease_ms=1_000)) == 2
+    await kit.send("waits", delay_ms=10, ttl_ms=1_000)
+    await kit.advance(999)
     for id in ("held", "held-for-ever", "waits"):
-        assert (await bed.send(id, **choice)).code is Code.KEPT
-    await bed.send("expired", ttl_ms=1, dead_retain_ms=10_000)
-    await bed.advance(1)
-    assert (await bed.send("expired", **choice)).code is Code.KEPT  # ended: the rule for ended ones
+        assert (await kit.send(id, **choice)).code is Code.KEPT
+    await kit.send("expired", ttl_ms=1, dead_retain_ms=10_000)
+    await kit.advance(1)
+    assert (await kit.send("expired", **choice)).code is Code.KEPT  # ended: the rule for ended ones
 
 
-async def test_a_dead_id_can_be_replaced_and_leaves_the_dead(bed: Bed) -> None:
-    await bed.make_dead("a")
-    assert (await bed.send("a", on_live=REPLACE)).code is Code.REPLACED
-    stats = await bed.stats()
+async def test_a_dead_id_can_be_replaced_and_leaves_the_dead(kit: StoreKit) -> None:
+    await kit.make_dead("a")
+    assert (await kit.send("a", on_live=REPLACE)).code is Code.REPLACED
+    stats = await kit.stats()
     assert (stats.ready, stats.dead, stats.dead_by_reason["exhausted"]) == (1, 0, 0)
-    assert (await bed.pull_one()).delivery == 1
+    assert (await kit.pull_one()).delivery == 1
 
 
-async def test_jobs_of_one_call_with_the_same_id_meet_each_other(bed: Bed) -> None:
-    results = await bed.send_many(
+async def test_jobs_of_one_call_with_the_same_id_meet_each_other(kit: StoreKit) -> None:
+    results = await kit.send_many(
         [item("a", body=b"1"), item("a", body=b"1"), item("a", body=b"2"), item("a", body=b"3", on_live=REPLACE)]
     )
     assert [result.code for result in results] == [Code.CREATED, Code.KEPT, Code.ID_EXISTS, Code.REPLACED]
-    assert [held.body for held in await bed.pull()] == [b"3"]
-    stats = await bed.stats()
+    assert [held.body for held in await kit.pull()] == [b"3"]
+    stats = await kit.stats()
     assert (stats.ready, stats.leased) == (0, 1)
 
 
-async def test_a_thousand_jobs_go_in_and_out_in_one_call_each_in_send_order(bed: Bed) -> None:
+async def test_a_thousand_jobs_go_in_and_out_in_one_call_each_in_send_order(kit: StoreKit) -> None:
     ids = [f"{n * 7919 % 1000}" for n in range(1000)]
-    sent = await bed.send_many([item(id) for id in ids])
+    sent = await kit.send_many([item(id) for id in ids])
     assert [result.code for result in sent] == [Code.CREATED] * 1000
-    held = await bed.pull(1000)
+    held = await kit.pull(1000)
     assert [one.id for one in held] == ids
     assert len({one.lease for one in held}) == 1000
 
 
-async def test_ids_of_many_bytes_are_held(bed: Bed) -> None:
+async def test_ids_of_many_bytes_are_held(kit: StoreKit) -> None:
     long = "\N{GRINNING FACE}" * 200
-    await bed.send("first")
-    assert (await bed.send(long)).code is Code.CREATED
-    assert [held.id for held in await bed.pull()] == ["first", long]
+    await kit.send("first")
+    assert (await kit.send(long)).code is Code.CREATED
+    assert [held.id for held in await kit.pull()] == ["first", long]
 
 
-async def test_the_largest_policy_version_can_be_sent_with(bed: Bed) -> None:
+async def test_the_largest_policy_version_can_be_sent_with(kit: StoreKit) -> None:
     largest = 2**40
-    await bed.control(policy_version=largest)
+    await kit.control(policy_version=largest)
     for id in ("a", "b", "c"):
-        assert [result.code for result in await bed.store.send(bed.partition, [item(id)], largest)] == [Code.CREATED]
+        assert [result.code for result in await kit.store.send(kit.partition, [item(id)], largest)] == [Code.CREATED]
     with pytest.raises(StalePolicy):
-        await bed.store.send(bed.partition, [item("d")], largest - 1)
+        await kit.store.send(kit.partition, [item("d")], largest - 1)
 
 
-async def test_a_send_with_an_older_policy_version_does_nothing(bed: Bed) -> None:
-    await bed.control(policy_version=3)
+async def test_a_send_with_an_older_policy_version_does_nothing(kit: StoreKit) -> None:
+    await kit.control(policy_version=3)
     with pytest.raises(StalePolicy) as caught:
-        await bed.store.send(bed.partition, [item("a")], 2)
+        await kit.store.send(kit.partition, [item("a")], 2)
     assert caught.value.version == 3
-    assert await bed.read("a") is None
-    assert [result.code for result in await bed.store.send(bed.partition, [item("a")], 3)] == [Code.CREATED]
-    assert [result.code for result in await bed.store.send(bed.partition, [item("b")], 4)] == [Code.CREATED]
+    assert await kit.read("a") is None
+    assert [result.code for result in await kit.store.send(kit.partition, [item("a")], 3)] == [Code.CREATED]
+    assert [result.code for result in await kit.store.send(kit.partition, [item("b")], 4)] == [Code.CREATED]
 
 
-async def test_partitions_do_not_see_each_other(bed: Bed) -> None:
-    other = type(bed.partition)(bed.partition.namespace, bed.partition.topic, number=1)
-    await bed.send("a", body=b"0")
-    sent = await bed.store.send(other, [item("a", body=b"1")])
+async def test_partitions_do_not_see_each_other(kit: StoreKit) -> None:
+    other = type(kit.partition)(kit.partition.namespace, kit.partition.topic, number=1)
+    await kit.send("a", body=b"0")
+    sent = await kit.store.send(other, [item("a", body=b"1")])
     assert sent[0].code is Code.CREATED
-    assert [held.body for held in await bed.pull()] == [b"0"]
-    assert (await bed.store.stats(other)).ready == 1
+    assert [held.body for held in await kit.pull()] == [b"0"]
+    assert (await kit.store.stats(other)).ready == 1

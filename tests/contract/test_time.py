@@ -7,122 +7,122 @@ from typing import Any
 
 from dueline.engine.job import Partition, Reason, State
 from dueline.engine.store import Code, Credit, OnConflict, Pull
-from tests.kit.bed import Bed, item, valkey_store
+from tests.kit.store import StoreKit, item, valkey_store
 from tests.kit.valkey import PrivateValkey
 
 
-async def test_a_job_expires_its_ttl_after_its_due_time(bed: Bed) -> None:
-    await bed.send("a", delay_ms=100, ttl_ms=50)
-    expires_ms = bed.clock.now_ms + 150
-    await bed.advance(149)
-    assert await bed.state("a") is State.READY
-    await bed.advance(3)
-    job = await bed.job("a")
+async def test_a_job_expires_its_ttl_after_its_due_time(kit: StoreKit) -> None:
+    await kit.send("a", delay_ms=100, ttl_ms=50)
+    expires_ms = kit.clock.now_ms + 150
+    await kit.advance(149)
+    assert await kit.state("a") is State.READY
+    await kit.advance(3)
+    job = await kit.job("a")
     assert (job.state, job.reason, job.body) == (State.DEAD, Reason.EXPIRED, b"body")
     assert (job.ended_at_ms, job.updated_at_ms, job.expires_at_ms) == (expires_ms, expires_ms, expires_ms)
-    assert await bed.pull_ids() == []
-    assert await bed.ack("a") is Code.ALREADY_DONE
-    assert await bed.cancel("a") is Code.ALREADY_DONE
-    assert (await bed.edit("a", delay_ms=5)).code is Code.ALREADY_DONE
+    assert await kit.pull_ids() == []
+    assert await kit.ack("a") is Code.ALREADY_DONE
+    assert await kit.cancel("a") is Code.ALREADY_DONE
+    assert (await kit.edit("a", delay_ms=5)).code is Code.ALREADY_DONE
 
 
-async def test_a_leased_job_does_not_expire_before_its_lease_ends(bed: Bed) -> None:
-    await bed.send_many([item("acked", ttl_ms=10), item("lost", ttl_ms=10), item("released", ttl_ms=10)])
-    held = {one.id: one.lease for one in await bed.pull(lease_ms=100)}
-    deadline_ms = bed.clock.now_ms + 100
-    await bed.advance(50)
-    assert await bed.state("acked") is State.LEASED
-    assert await bed.ack("acked", held["acked"]) is Code.OK
-    released = await bed.release("released", held["released"], delay_ms=0)
+async def test_a_leased_job_does_not_expire_before_its_lease_ends(kit: StoreKit) -> None:
+    await kit.send_many([item("acked", ttl_ms=10), item("lost", ttl_ms=10), item("released", ttl_ms=10)])
+    held = {one.id: one.lease for one in await kit.pull(lease_ms=100)}
+    deadline_ms = kit.clock.now_ms + 100
+    await kit.advance(50)
+    assert await kit.state("acked") is State.LEASED
+    assert await kit.ack("acked", held["acked"]) is Code.OK
+    released = await kit.release("released", held["released"], delay_ms=0)
     assert (released.code, released.reason) == (Code.DEAD, Reason.EXPIRED)
-    assert (await bed.job("released")).ended_at_ms == bed.clock.now_ms
-    await bed.advance(51)
-    lost = await bed.job("lost")
+    assert (await kit.job("released")).ended_at_ms == kit.clock.now_ms
+    await kit.advance(51)
+    lost = await kit.job("lost")
     assert (lost.state, lost.reason, lost.ended_at_ms) == (State.DEAD, Reason.EXPIRED, deadline_ms)
-    assert await bed.ack("lost", held["lost"]) is Code.LEASE_LOST
+    assert await kit.ack("lost", held["lost"]) is Code.LEASE_LOST
 
 
-async def test_a_lost_lease_whose_job_expires_later_dies_then(bed: Bed) -> None:
-    await bed.send("a", ttl_ms=100)
-    expires_ms = bed.clock.now_ms + 100
-    await bed.pull_one(lease_ms=30)
-    await bed.advance(50)
-    assert await bed.state("a") is State.READY
-    await bed.advance(60)
-    job = await bed.job("a")
+async def test_a_lost_lease_whose_job_expires_later_dies_then(kit: StoreKit) -> None:
+    await kit.send("a", ttl_ms=100)
+    expires_ms = kit.clock.now_ms + 100
+    await kit.pull_one(lease_ms=30)
+    await kit.advance(50)
+    assert await kit.state("a") is State.READY
+    await kit.advance(60)
+    job = await kit.job("a")
     assert (job.reason, job.ended_at_ms) == (Reason.EXPIRED, expires_ms)
 
 
-async def test_a_retry_wait_does_not_move_the_expiry_and_ends_with_it(bed: Bed) -> None:
-    await bed.send("a", ttl_ms=100)
-    expires_ms = bed.clock.now_ms + 100
-    held = await bed.pull_one()
-    await bed.advance(10)
-    await bed.release("a", held.lease, delay_ms=5_000)
-    assert (await bed.job("a")).expires_at_ms == expires_ms
-    await bed.advance(90)
-    job = await bed.job("a")
+async def test_a_retry_wait_does_not_move_the_expiry_and_ends_with_it(kit: StoreKit) -> None:
+    await kit.send("a", ttl_ms=100)
+    expires_ms = kit.clock.now_ms + 100
+    held = await kit.pull_one()
+    await kit.advance(10)
+    await kit.release("a", held.lease, delay_ms=5_000)
+    assert (await kit.job("a")).expires_at_ms == expires_ms
+    await kit.advance(90)
+    job = await kit.job("a")
     assert (job.state, job.reason, job.ended_at_ms) == (State.DEAD, Reason.EXPIRED, expires_ms)
-    await bed.advance(5_000)
-    assert await bed.pull_ids() == []
+    await kit.advance(5_000)
+    assert await kit.pull_ids() == []
 
 
-async def test_exhausted_comes_before_expired(bed: Bed) -> None:
-    await bed.send("a", ttl_ms=10, max_attempts=1)
-    await bed.pull_one(lease_ms=20)
-    await bed.advance(30)
-    assert (await bed.job("a")).reason is Reason.EXHAUSTED
+async def test_exhausted_comes_before_expired(kit: StoreKit) -> None:
+    await kit.send("a", ttl_ms=10, max_attempts=1)
+    await kit.pull_one(lease_ms=20)
+    await kit.advance(30)
+    assert (await kit.job("a")).reason is Reason.EXHAUSTED
 
 
-async def test_done_and_cancelled_jobs_are_gone_after_their_retention(bed: Bed) -> None:
-    await bed.send_many([item("done", retain_ms=100), item("cancelled", retain_ms=100, tags=("t",))])
-    held = next(one for one in await bed.pull() if one.id == "done")
-    await bed.ack("done", held.lease)
-    await bed.cancel("cancelled")
-    await bed.advance(99)
-    assert (await bed.state("done"), await bed.state("cancelled")) == (State.DONE, State.CANCELLED)
-    await bed.advance(1)
-    assert (await bed.read("done"), await bed.read("cancelled")) == (None, None)
-    assert await bed.ack("done", held.lease) is Code.NOT_FOUND
-    assert await bed.cancel("cancelled") is Code.NOT_FOUND
-    assert await bed.purge("done") == [("done", Code.NOT_FOUND)]
+async def test_done_and_cancelled_jobs_are_gone_after_their_retention(kit: StoreKit) -> None:
+    await kit.send_many([item("done", retain_ms=100), item("cancelled", retain_ms=100, tags=("t",))])
+    held = next(one for one in await kit.pull() if one.id == "done")
+    await kit.ack("done", held.lease)
+    await kit.cancel("cancelled")
+    await kit.advance(99)
+    assert (await kit.state("done"), await kit.state("cancelled")) == (State.DONE, State.CANCELLED)
+    await kit.advance(1)
+    assert (await kit.read("done"), await kit.read("cancelled")) == (None, None)
+    assert await kit.ack("done", held.lease) is Code.NOT_FOUND
+    assert await kit.cancel("cancelled") is Code.NOT_FOUND
+    assert await kit.purge("done") == [("done", Code.NOT_FOUND)]
 
 
-async def test_without_retention_nothing_is_left_at_once(bed: Bed) -> None:
-    await bed.send_many([item("done", retain_ms=0), item("cancelled", retain_ms=0, delay_ms=9)])
-    held = await bed.pull_one()
-    assert await bed.ack("done", held.lease) is Code.OK
-    assert await bed.cancel("cancelled") is Code.OK
-    assert (await bed.read("done"), await bed.read("cancelled")) == (None, None)
-    assert await bed.ack("done", held.lease) is Code.NOT_FOUND
-    stats = await bed.stats()
+async def test_without_retention_nothing_is_left_at_once(kit: StoreKit) -> None:
+    await kit.send_many([item("done", retain_ms=0), item("cancelled", retain_ms=0, delay_ms=9)])
+    held = await kit.pull_one()
+    assert await kit.ack("done", held.lease) is Code.OK
+    assert await kit.cancel("cancelled") is Code.OK
+    assert (await kit.read("done"), await kit.read("cancelled")) == (None, None)
+    assert await kit.ack("done", held.lease) is Code.NOT_FOUND
+    stats = await kit.stats()
     assert (stats.done, stats.cancelled, stats.ready, stats.scheduled) == (0, 0, 0, 0)
 
 
-async def test_dead_jobs_have_a_retention_of_their_own_from_their_death(bed: Bed) -> None:
-    await bed.make_dead("exhausted", retain_ms=0, dead_retain_ms=1_000)
-    await bed.send("expired", ttl_ms=10, retain_ms=0, dead_retain_ms=1_000)
-    await bed.advance(999)
-    assert await bed.state("exhausted") is State.DEAD
-    await bed.advance(1)
-    assert await bed.read("exhausted") is None
-    assert (await bed.job("expired")).retain_until_ms == bed.clock.now_ms + 10
-    await bed.advance(10)
-    assert await bed.read("expired") is None
-    assert (await bed.revive("expired"))[0][1].code is Code.NOT_FOUND
+async def test_dead_jobs_have_a_retention_of_their_own_from_their_death(kit: StoreKit) -> None:
+    await kit.make_dead("exhausted", retain_ms=0, dead_retain_ms=1_000)
+    await kit.send("expired", ttl_ms=10, retain_ms=0, dead_retain_ms=1_000)
+    await kit.advance(999)
+    assert await kit.state("exhausted") is State.DEAD
+    await kit.advance(1)
+    assert await kit.read("exhausted") is None
+    assert (await kit.job("expired")).retain_until_ms == kit.clock.now_ms + 10
+    await kit.advance(10)
+    assert await kit.read("expired") is None
+    assert (await kit.revive("expired"))[0][1].code is Code.NOT_FOUND
 
 
-async def test_a_job_that_died_and_was_forgotten_unseen_is_gone(bed: Bed) -> None:
-    await bed.send("lease", max_attempts=1, dead_retain_ms=20)
-    await bed.pull(1)
-    await bed.send("ttl", ttl_ms=10, dead_retain_ms=20)
-    await bed.send("none", ttl_ms=10, dead_retain_ms=0)
-    bed.clock.advance(100_000)
-    assert [await bed.read(id) for id in ("ttl", "lease", "none")] == [None] * 3
-    assert (await bed.send("ttl")).code is Code.CREATED
-    assert (await bed.send("lease", on_live=OnConflict.REPLACE)).code is Code.CREATED
-    assert await bed.cancel("none") is Code.NOT_FOUND
-    assert await bed.pull_ids() == ["ttl", "lease"]
+async def test_a_job_that_died_and_was_forgotten_unseen_is_gone(kit: StoreKit) -> None:
+    await kit.send("lease", max_attempts=1, dead_retain_ms=20)
+    await kit.pull(1)
+    await kit.send("ttl", ttl_ms=10, dead_retain_ms=20)
+    await kit.send("none", ttl_ms=10, dead_retain_ms=0)
+    kit.clock.advance(100_000)
+    assert [await kit.read(id) for id in ("ttl", "lease", "none")] == [None] * 3
+    assert (await kit.send("ttl")).code is Code.CREATED
+    assert (await kit.send("lease", on_live=OnConflict.REPLACE)).code is Code.CREATED
+    assert await kit.cancel("none") is Code.NOT_FOUND
+    assert await kit.pull_ids() == ["ttl", "lease"]
 
 
 def near(next_ms: int | None, at_ms: int) -> bool:
@@ -130,9 +130,9 @@ def near(next_ms: int | None, at_ms: int) -> bool:
     return next_ms is not None and at_ms <= next_ms < at_ms + 10_000
 
 
-async def test_clean_up_writes_down_what_is_true_already_and_says_when_to_come_back(bed: Bed) -> None:
-    bed.calm()
-    await bed.send_many(
+async def test_clean_up_writes_down_what_is_true_already_and_says_when_to_come_back(kit: StoreKit) -> None:
+    kit.calm()
+    await kit.send_many(
         [
             item("expired", ttl_ms=10),
             item("exhausted", max_attempts=1),
@@ -141,58 +141,58 @@ async def test_clean_up_writes_down_what_is_true_already_and_says_when_to_come_b
             item("alive", delay_ms=1_000),
         ]
     )
-    held = {one.id: one.lease for one in await bed.pull(lease_ms=20)}
-    await bed.cancel("expired")
-    await bed.purge("expired")
-    await bed.send("expired", ttl_ms=10)
-    await bed.ack("done", held["done"])
-    await bed.release("dead", held["dead"])
-    start_ms = bed.clock.now_ms
-    bed.clock.advance(5)
-    nothing = await bed.store.clean(bed.partition)
+    held = {one.id: one.lease for one in await kit.pull(lease_ms=20)}
+    await kit.cancel("expired")
+    await kit.purge("expired")
+    await kit.send("expired", ttl_ms=10)
+    await kit.ack("done", held["done"])
+    await kit.release("dead", held["dead"])
+    start_ms = kit.clock.now_ms
+    kit.clock.advance(5)
+    nothing = await kit.store.clean(kit.partition)
     assert (nothing.expired, nothing.exhausted, nothing.purged, nothing.dead_trimmed) == (0, 0, 0, 0)
     assert (near(nothing.next_ms, start_ms + 10), nothing.more) == (True, False)
-    bed.clock.advance(100)
+    kit.clock.advance(100)
     ids = ["expired", "exhausted", "done", "dead", "alive"]
-    before = await bed.store.read(bed.partition, ids)
-    cleaned = await bed.store.clean(bed.partition)
+    before = await kit.store.read(kit.partition, ids)
+    cleaned = await kit.store.clean(kit.partition)
     assert (cleaned.expired, cleaned.exhausted, cleaned.purged, cleaned.dead_trimmed) == (1, 1, 0, 0)
     assert (near(cleaned.next_ms, start_ms + 500), cleaned.more) == (True, False)
-    assert await bed.store.read(bed.partition, ids) == before
-    bed.clock.advance(400)
-    cleaned = await bed.store.clean(bed.partition)
+    assert await kit.store.read(kit.partition, ids) == before
+    kit.clock.advance(400)
+    cleaned = await kit.store.clean(kit.partition)
     assert (cleaned.expired, cleaned.exhausted, cleaned.purged, cleaned.dead_trimmed) == (0, 0, 1, 1)
 
 
-async def test_clean_up_works_in_bounded_steps(bed: Bed) -> None:
-    bed.calm()
-    await bed.send_many([item(f"{n}", ttl_ms=10, dead_retain_ms=10) for n in range(450)])
-    bed.clock.advance(50)
+async def test_clean_up_works_in_bounded_steps(kit: StoreKit) -> None:
+    kit.calm()
+    await kit.send_many([item(f"{n}", ttl_ms=10, dead_retain_ms=10) for n in range(450)])
+    kit.clock.advance(50)
     steps = 0
-    while (cleaned := await bed.store.clean(bed.partition, 100)).more:
+    while (cleaned := await kit.store.clean(kit.partition, 100)).more:
         steps += 1
         assert steps < 100
     assert steps >= 3
     assert cleaned.next_ms is None
-    assert (await bed.stats()).dead == 0
+    assert (await kit.stats()).dead == 0
 
 
-async def test_work_for_the_cleaner_is_noted_before_it_is_due(bed: Bed) -> None:
-    await bed.send("a", ttl_ms=10)
-    assert bed.events.notes
-    partition, at_ms = bed.events.notes[-1]
-    assert partition == bed.partition
-    assert at_ms >= bed.clock.now_ms + 10
-    await bed.store.agenda_noted(bed.partition, at_ms)
-    bed.events.notes.clear()
-    await bed.send("b", ttl_ms=10)
-    assert bed.events.notes == []
+async def test_work_for_the_cleaner_is_noted_before_it_is_due(kit: StoreKit) -> None:
+    await kit.send("a", ttl_ms=10)
+    assert kit.events.notes
+    partition, at_ms = kit.events.notes[-1]
+    assert partition == kit.partition
+    assert at_ms >= kit.clock.now_ms + 10
+    await kit.store.agenda_noted(kit.partition, at_ms)
+    kit.events.notes.clear()
+    await kit.send("b", ttl_ms=10)
+    assert kit.events.notes == []
 
 
-async def test_plain_jobs_make_no_work_for_the_cleaner(bed: Bed) -> None:
-    await bed.send_many([item("a"), item("b", delay_ms=100)])
-    await bed.pull(1)
-    assert bed.events.notes == []
+async def test_plain_jobs_make_no_work_for_the_cleaner(kit: StoreKit) -> None:
+    await kit.send_many([item("a"), item("b", delay_ms=100)])
+    await kit.pull(1)
+    assert kit.events.notes == []
 
 
 def floored(name: str, source: str) -> str:

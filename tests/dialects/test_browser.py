@@ -13,7 +13,7 @@ from dueline.config.settings import Settings
 from dueline.dialects.http import Browser, Route
 from dueline.dialects.settings import ForeignSettings
 from dueline.dialects.table import DIALECTS
-from dueline.runtime.places import ExternalStore
+from dueline.runtime.locations import ExternalStore
 from dueline.server.app import App
 
 from .kit import Answer, Client, Runner, Served, serve

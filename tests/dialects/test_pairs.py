@@ -14,10 +14,10 @@ from typing import Any, Protocol
 
 import pytest
 
-from .camellia.lab import Camellia
+from .camellia.kit import Camellia
 from .kit import Client, Runner, Served, serve
-from .ouqiang.lab import Ouqiang
-from .youzan.lab import Youzan
+from .ouqiang.kit import Ouqiang
+from .youzan.kit import Youzan
 
 WAIT_MS = 20_000
 OPTIONS = {f"DUELINE_DIALECTS__{name}__NAMESPACE": "default" for name in ("CAMELLIA", "OUQIANG", "YOUZAN")}

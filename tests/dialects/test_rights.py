@@ -7,7 +7,7 @@ from dueline.config.settings import Settings
 from dueline.dialects.http import Browser, Route
 from dueline.dialects.youzan.decode import COMMANDS
 from dueline.rights import Right
-from dueline.runtime.places import ExternalStore
+from dueline.runtime.locations import ExternalStore
 from dueline.server.app import App
 
 TABLE = """

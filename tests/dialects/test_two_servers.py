@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from .crowd import (
+from .callers import (
     CamelliaWords,
     Consumed,
     OuqiangWords,

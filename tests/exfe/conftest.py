@@ -10,7 +10,7 @@ import pytest
 from tests.kit.fixtures import private_valkey
 from tests.kit.valkey import PrivateValkey
 
-from .lab import Lab
+from .kit import ExfeKit
 
 __all__ = ["private_valkey"]
 
@@ -18,7 +18,7 @@ _numbers = itertools.count()
 
 
 @pytest.fixture
-def lab(private_valkey: PrivateValkey) -> Iterator[Lab]:
-    lab = Lab(private_valkey.url, f"p{next(_numbers)}")
-    yield lab
-    lab.close()
+def kit(private_valkey: PrivateValkey) -> Iterator[ExfeKit]:
+    kit = ExfeKit(private_valkey.url, f"p{next(_numbers)}")
+    yield kit
+    kit.close()

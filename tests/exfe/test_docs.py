@@ -8,15 +8,15 @@ from typing import Any
 
 from dueline.exfe import ExfeQueue
 
-from .lab import Lab
+from .kit import ExfeKit
 
 PAGE = Path(__file__).parents[2] / "docs" / "dialects" / "exfe-redis.md"
 
 
-def test_the_program_of_the_page_delivers_both_tasks_and_then_waits(lab: Lab) -> None:
+def test_the_program_of_the_page_delivers_both_tasks_and_then_waits(kit: ExfeKit) -> None:
     (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    scope: dict[str, Any] = {"url": lab.url}
-    exec(program.replace('prefix="mail"', f'prefix="{lab.prefix}"'), scope)
+    scope: dict[str, Any] = {"url": kit.url}
+    exec(program.replace('prefix="mail"', f'prefix="{kit.prefix}"'), scope)
     queue: ExfeQueue = scope["queue"]
     handled: list[Any] = []
 
@@ -29,5 +29,5 @@ def test_the_program_of_the_page_delivers_both_tasks_and_then_waits(lab: Lab) ->
     queue.push("new", "{}", ontime=1)
     scope["work_once"](lambda tasks, data: handled.append((tasks, data)))
     assert handled == ["failed", ([b'{"to": 789}', b'{"to": 790}'], {b"lang": b"en"}), ([b"{}"], {})]
-    assert lab.state() == {}
+    assert kit.state() == {}
     queue.close()

@@ -8,24 +8,24 @@ import pytest
 
 from dueline.exfe import ExfeQueue, Locked
 
-from .lab import LONG, Lab, state_of
+from .kit import LONG, ExfeKit, state_of
 from .original import Original
 
 
-def test_the_original_takes_what_the_library_pushed(lab: Lab) -> None:
-    ours, theirs = lab.queue(), Original(lab.raw, lab.prefix, LONG)
+def test_the_original_takes_what_the_library_pushed(kit: ExfeKit) -> None:
+    ours, theirs = kit.queue(), Original(kit.raw, kit.prefix, LONG)
     ours.push("k", "one", {"a": "1"}, 1000, "once")
     ours.push("k", "two", {"b": "2"}, 2000, "once")
     assert theirs.schedule(999) == (1, "")
     assert theirs.schedule(1000) == (0, "k")
     assert theirs.get("k", 2, "theirs", 1000) == ["one", "two"]
-    assert lab.raw.hgetall(lab.names.data("k")) == {"a": "1", "b": "2"}
+    assert kit.raw.hgetall(kit.names.data("k")) == {"a": "1", "b": "2"}
     theirs.complete("k", 2)
-    assert lab.state() == {}
+    assert kit.state() == {}
 
 
-def test_the_library_takes_what_the_original_pushed(lab: Lab) -> None:
-    ours, theirs = lab.queue(), Original(lab.raw, lab.prefix, LONG)
+def test_the_library_takes_what_the_original_pushed(kit: ExfeKit) -> None:
+    ours, theirs = kit.queue(), Original(kit.raw, kit.prefix, LONG)
     theirs.push("k", "one", {"a": "1"}, 1000, "once")
     theirs.push("k", "two", {"b": "2"}, 2000, "always")
     assert ours.schedule(1000) == (1000, "")
@@ -33,11 +33,11 @@ def test_the_library_takes_what_the_original_pushed(lab: Lab) -> None:
     assert ours.get("k", 2) == [b"one", b"two"]
     assert ours.data("k") == {b"a": b"1", b"b": b"2"}
     assert ours.complete("k", 2) is True
-    assert lab.state() == {}
+    assert kit.state() == {}
 
 
-def test_each_respects_the_others_lock(lab: Lab) -> None:
-    ours, theirs = lab.queue(), Original(lab.raw, lab.prefix, LONG)
+def test_each_respects_the_others_lock(kit: ExfeKit) -> None:
+    ours, theirs = kit.queue(), Original(kit.raw, kit.prefix, LONG)
     ours.push("k", "one", None, 1000, "once")
     assert theirs.get("k", 1, "theirs", 1000) == ["one"]
     with pytest.raises(Locked):
@@ -49,9 +49,9 @@ def test_each_respects_the_others_lock(lab: Lab) -> None:
     assert theirs.get("k", 1, "theirs", 1700) == ["one"]
 
 
-def test_each_hears_the_others_pushes(lab: Lab) -> None:
-    ours, theirs = lab.queue(), Original(lab.raw, lab.prefix, LONG)
-    ear = lab.ear()
+def test_each_hears_the_others_pushes(kit: ExfeKit) -> None:
+    ours, theirs = kit.queue(), Original(kit.raw, kit.prefix, LONG)
+    ear = kit.ear()
     ours.schedule(0)
     theirs.push("k", "one", {}, 1000, "once")
     assert ours.wait(60) is True
@@ -60,8 +60,8 @@ def test_each_hears_the_others_pushes(lab: Lab) -> None:
     ear.close()
 
 
-def test_a_retry_of_the_library_is_scheduled_by_the_original_and_back(lab: Lab) -> None:
-    ours, theirs = lab.queue(), Original(lab.raw, lab.prefix, LONG)
+def test_a_retry_of_the_library_is_scheduled_by_the_original_and_back(kit: ExfeKit) -> None:
+    ours, theirs = kit.queue(), Original(kit.raw, kit.prefix, LONG)
     theirs.push("k", "one", {}, 1000, "once")
     ours.get("k", 1, now=1000)
     ours.release("k", 1100)
@@ -74,11 +74,11 @@ def test_a_retry_of_the_library_is_scheduled_by_the_original_and_back(lab: Lab) 
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_life_without_accidents_leaves_the_same_objects_as_the_originals(lab: Lab, seed: int) -> None:
+def test_a_life_without_accidents_leaves_the_same_objects_as_the_originals(kit: ExfeKit, seed: int) -> None:
     """Random actions in the order of the documented worker loop, side by side on two prefixes: equal after each."""
     dice = random.Random(seed)
-    other = lab.prefix + "-original"
-    ours, theirs = lab.queue(timeout=LONG), Original(lab.raw, other, LONG)
+    other = kit.prefix + "-original"
+    ours, theirs = kit.queue(timeout=LONG), Original(kit.raw, other, LONG)
     now, held = 1000, dict[str, int]()
     for step in range(120):
         now += dice.choice((0, 1, 2))
@@ -106,8 +106,8 @@ def test_a_life_without_accidents_leaves_the_same_objects_as_the_originals(lab: 
                 assert tasks is not None
                 assert ours.get(due, number, f"r{step}", now=now) == [task.encode() for task in tasks]
                 held[due] = len(tasks)
-        assert _unstarted(state_of(lab.raw, lab.prefix)) == _unstarted(state_of(lab.raw, other))
-    lab.raw.delete(*lab.raw.scan_iter(f"{other}:*"))
+        assert _unstarted(state_of(kit.raw, kit.prefix)) == _unstarted(state_of(kit.raw, other))
+    kit.raw.delete(*kit.raw.scan_iter(f"{other}:*"))
 
 
 def _unstarted(state: dict[str, object]) -> dict[str, object]:
@@ -115,9 +115,9 @@ def _unstarted(state: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in state.items() if not name.endswith(":start")}
 
 
-def test_what_the_original_still_destroys_is_its_own_doing(lab: Lab) -> None:
+def test_what_the_original_still_destroys_is_its_own_doing(kit: ExfeKit) -> None:
     """A note for those who share a Redis: an original's schedule purges under a lock, the library's never."""
-    ours, theirs = lab.queue(), Original(lab.raw, lab.prefix, LONG)
+    ours, theirs = kit.queue(), Original(kit.raw, kit.prefix, LONG)
 
     def locked_and_pushed(worker: ExfeQueue) -> None:
         worker.push("k", "one", None, 1000, "once")
@@ -127,6 +127,6 @@ def test_what_the_original_still_destroys_is_its_own_doing(lab: Lab) -> None:
     locked_and_pushed(ours)
     for now in (1001, 1006, 1011):
         assert ours.schedule(now)[1] == ""
-    assert lab.state()["queue:k"] == ["one", "two"]
+    assert kit.state()["queue:k"] == ["one", "two"]
     assert [theirs.schedule(now) for now in (1001, 1006)] == [(0, "k"), (-1, "")]
-    assert "queue:k" not in lab.state()
+    assert "queue:k" not in kit.state()

@@ -41,14 +41,14 @@ async def serving(data: Path, **options: Any) -> AsyncIterator[ServerProcess]:
 
 
 @dataclass(frozen=True)
-class Rig:
+class ServersKit:
     """Servers that several tests share. They live in one event loop, in which the tests run one after the other."""
 
     servers: list[ServerProcess]
 
 
 @contextmanager
-def shared_servers(number: int, store_url: str, runner: asyncio.Runner) -> Iterator[Rig]:
+def shared_servers(number: int, store_url: str, runner: asyncio.Runner) -> Iterator[ServersKit]:
     """That many servers on one store."""
     with short_folder() as folder:
         servers = [ServerProcess(folder / str(n), store_url=store_url) for n in range(number)]
@@ -61,7 +61,7 @@ def shared_servers(number: int, store_url: str, runner: asyncio.Runner) -> Itera
 
         try:
             runner.run(start())
-            yield Rig(servers)
+            yield ServersKit(servers)
         finally:
             runner.run(kill())
 

@@ -22,7 +22,7 @@ from dueline.store.valkey.embedded import EmbeddedError, EmbeddedStore
 from dueline.store.valkey.store import ValkeyStore
 from tools.faults.store_check import findings_at
 
-from ..kit.bed import item
+from ..kit.store import item
 from .kit import append_only_file, cut
 
 CUTS = 24

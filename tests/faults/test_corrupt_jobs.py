@@ -14,7 +14,7 @@ import pytest
 from dueline.testing.process import ServerProcess
 from tools.faults.connection import Connection
 
-from .kit import Rig, short_folder
+from .kit import ServersKit, short_folder
 
 # What is sent, the stored bytes that are harmed, the bits that are turned in their first byte.
 HARMS: dict[str, tuple[dict[str, Any], bytes, int]] = {
@@ -47,7 +47,7 @@ def loop_runner() -> Iterator[asyncio.Runner]:
 
 
 @pytest.fixture(scope="module")
-def rig(loop_runner: asyncio.Runner) -> Iterator[Rig]:
+def kit(loop_runner: asyncio.Runner) -> Iterator[ServersKit]:
     """A server with a topic for each harm: a bit of its job `bad` is turned, its job `good` is as it was."""
     with short_folder() as folder:
         server = ServerProcess(folder / "data")
@@ -67,16 +67,16 @@ def rig(loop_runner: asyncio.Runner) -> Iterator[Rig]:
 
         try:
             loop_runner.run(start())
-            yield Rig([server])
+            yield ServersKit([server])
         finally:
             loop_runner.run(server.kill())
 
 
 @pytest.mark.parametrize("name", HARMS)
-async def test_a_job_with_a_turned_bit_is_shown_in_valid_answers_and_not_delivered(rig: Rig, name: str) -> None:
+async def test_a_job_with_a_turned_bit_is_shown_in_valid_answers_and_not_delivered(kit: ServersKit, name: str) -> None:
     jobs = jobs_of([*HARMS].index(name))
 
-    http = Connection(*rig.servers[0].address)
+    http = Connection(*kit.servers[0].address)
 
     async def read(path: str) -> Any:
         answer = await http.request("GET", path)
@@ -99,11 +99,11 @@ async def test_a_job_with_a_turned_bit_is_shown_in_valid_answers_and_not_deliver
     http.close()
 
 
-async def test_headers_with_a_turned_bit_are_left_out_of_answers_that_stay_valid(rig: Rig) -> None:
+async def test_headers_with_a_turned_bit_are_left_out_of_answers_that_stay_valid(kit: ServersKit) -> None:
     """No checksum covers headers, so the job itself goes on."""
     jobs = jobs_of(len(HARMS))
 
-    http = Connection(*rig.servers[0].address)
+    http = Connection(*kit.servers[0].address)
     shown = (await http.request("GET", f"{jobs}/bad")).json()
     pulled = (await http.request("POST", jobs.replace("/jobs", "/pull"), b'{"max":10}')).json()["jobs"]
     [bad] = [job for job in pulled if job["id"] == "bad"]

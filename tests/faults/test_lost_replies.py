@@ -21,117 +21,117 @@ from dueline.engine.job import Partition
 from dueline.store.valkey.scripts import load_scripts
 from tools.faults.proxy import Cut, FaultProxy
 
-from ..kit.bed import Bed, valkey_bed
+from ..kit.store import StoreKit, valkey_kit
 from ..kit.valkey import PrivateValkey
 
-Act = Callable[[Bed, Any], Awaitable[Any]]
+Act = Callable[[StoreKit, Any], Awaitable[Any]]
 
 
-async def two_leased(bed: Bed) -> Any:
-    await bed.send("a", max_attempts=3)
-    await bed.send("b", max_attempts=3)
-    return {held.id: held.lease for held in await bed.pull()}
+async def two_leased(kit: StoreKit) -> Any:
+    await kit.send("a", max_attempts=3)
+    await kit.send("b", max_attempts=3)
+    return {held.id: held.lease for held in await kit.pull()}
 
 
-async def two_sent(bed: Bed) -> Any:
-    await bed.send("a", tags=("red",))
-    await bed.send("b", delay_ms=50)
+async def two_sent(kit: StoreKit) -> Any:
+    await kit.send("a", tags=("red",))
+    await kit.send("b", delay_ms=50)
 
 
-async def one_dead(bed: Bed) -> Any:
-    await bed.make_dead("a")
+async def one_dead(kit: StoreKit) -> Any:
+    await kit.make_dead("a")
 
 
-async def one_exhausted_by_time(bed: Bed) -> Any:
-    await bed.send("a", max_attempts=1)
-    await bed.pull(lease_ms=10)
-    bed.clock.advance(20)
+async def one_exhausted_by_time(kit: StoreKit) -> Any:
+    await kit.send("a", max_attempts=1)
+    await kit.pull(lease_ms=10)
+    kit.clock.advance(20)
 
 
-async def pulled(bed: Bed, _: Any) -> Any:
-    return [(h.id, h.attempt, h.delivery, h.body) for h in (await bed.pulled(10)).jobs]
+async def pulled(kit: StoreKit, _: Any) -> Any:
+    return [(h.id, h.attempt, h.delivery, h.body) for h in (await kit.pulled(10)).jobs]
 
 
-async def noted(bed: Bed, _: Any) -> Any:
+async def noted(kit: StoreKit, _: Any) -> Any:
     """What may be repeated in the directory: register and note."""
-    directory = bed.store.directory
-    await directory.register([(bed.partition.namespace, bed.partition.topic)])
-    await directory.note([Hint(bed.partition, bed.clock() - 1)])
-    entry = await directory.topic(bed.partition.namespace, bed.partition.topic)
+    directory = kit.store.directory
+    await directory.register([(kit.partition.namespace, kit.partition.topic)])
+    await directory.note([Hint(kit.partition, kit.clock() - 1)])
+    entry = await directory.topic(kit.partition.namespace, kit.partition.topic)
     return entry is not None
 
 
-OPERATIONS: dict[str, tuple[str, Callable[[Bed], Awaitable[Any]], Act]] = {
-    "a single send": ("single_send", two_sent, lambda bed, _: bed.send("c", body=b"third", delay_ms=7)),
-    "a send": ("send", two_sent, lambda bed, _: bed.send("c", body=b"third", delay_ms=7, tags=("red",))),
-    "a send with replace": ("send", two_leased, lambda bed, _: bed.send("a", body=b"new", on_live=2)),
+OPERATIONS: dict[str, tuple[str, Callable[[StoreKit], Awaitable[Any]], Act]] = {
+    "a single send": ("single_send", two_sent, lambda kit, _: kit.send("c", body=b"third", delay_ms=7)),
+    "a send": ("send", two_sent, lambda kit, _: kit.send("c", body=b"third", delay_ms=7, tags=("red",))),
+    "a send with replace": ("send", two_leased, lambda kit, _: kit.send("a", body=b"new", on_live=2)),
     "a pull": ("pull", two_sent, pulled),
-    "an ack": ("ack", two_leased, lambda bed, tokens: bed.ack("a", tokens["a"])),
+    "an ack": ("ack", two_leased, lambda kit, tokens: kit.ack("a", tokens["a"])),
     "an ack that keeps no tombstone": (
         "ack",
-        lambda bed: two_leased_without_tombstone(bed),
-        lambda bed, tokens: bed.ack("a", tokens["a"]),
+        lambda kit: two_leased_without_tombstone(kit),
+        lambda kit, tokens: kit.ack("a", tokens["a"]),
     ),
-    "a release": ("release", two_leased, lambda bed, tokens: bed.release("a", tokens["a"], delay_ms=30)),
-    "an uncounted release": ("release", two_leased, lambda bed, tokens: bed.release("a", tokens["a"], count=False)),
-    "an extend": ("extend", two_leased, lambda bed, tokens: bed.extend("a", tokens["a"], 90_000)),
-    "a cancel": ("cancel", two_sent, lambda bed, _: bed.cancel("a")),
-    "an edit": ("edit", two_sent, lambda bed, _: bed.edit("b", delay_ms=500, body=b"edited")),
-    "a read": ("read", two_sent, lambda bed, _: bed.state("a")),
-    "a list": ("list", two_sent, lambda bed, _: bed.listed_ids(tag="red")),
-    "a pause": ("control", two_sent, lambda bed, _: bed.control(pause_until_ms=bed.clock() + 1000)),
-    "a revive": ("dead", one_dead, lambda bed, _: revived(bed)),
-    "a clean-up": ("clean", one_exhausted_by_time, lambda bed, _: bed.clean()),
+    "a release": ("release", two_leased, lambda kit, tokens: kit.release("a", tokens["a"], delay_ms=30)),
+    "an uncounted release": ("release", two_leased, lambda kit, tokens: kit.release("a", tokens["a"], count=False)),
+    "an extend": ("extend", two_leased, lambda kit, tokens: kit.extend("a", tokens["a"], 90_000)),
+    "a cancel": ("cancel", two_sent, lambda kit, _: kit.cancel("a")),
+    "an edit": ("edit", two_sent, lambda kit, _: kit.edit("b", delay_ms=500, body=b"edited")),
+    "a read": ("read", two_sent, lambda kit, _: kit.state("a")),
+    "a list": ("list", two_sent, lambda kit, _: kit.listed_ids(tag="red")),
+    "a pause": ("control", two_sent, lambda kit, _: kit.control(pause_until_ms=kit.clock() + 1000)),
+    "a revive": ("dead", one_dead, lambda kit, _: revived(kit)),
+    "a clean-up": ("clean", one_exhausted_by_time, lambda kit, _: kit.clean()),
     "directory hints": ("directory", two_sent, noted),
 }
 
 
-async def two_leased_without_tombstone(bed: Bed) -> Any:
-    await bed.send("a", retain_ms=0)
-    await bed.send("b", retain_ms=0)
-    return {held.id: held.lease for held in await bed.pull()}
+async def two_leased_without_tombstone(kit: StoreKit) -> Any:
+    await kit.send("a", retain_ms=0)
+    await kit.send("b", retain_ms=0)
+    return {held.id: held.lease for held in await kit.pull()}
 
 
-async def revived(bed: Bed) -> Any:
-    return [(id, done.code, done.at_ms) for id, done in await bed.revive("a")]
+async def revived(kit: StoreKit) -> Any:
+    return [(id, done.code, done.at_ms) for id, done in await kit.revive("a")]
 
 
-async def whole_state(bed: Bed) -> Any:
+async def whole_state(kit: StoreKit) -> Any:
     """Everything a caller can see of the partition, but for its name."""
-    jobs = [msgspec.structs.replace(job, topic="") for job in await bed.listed(body=True)]
-    return await bed.stats(), sorted(jobs, key=lambda job: job.id)
+    jobs = [msgspec.structs.replace(job, topic="") for job in await kit.listed(body=True)]
+    return await kit.stats(), sorted(jobs, key=lambda job: job.id)
 
 
-class Rig:
-    """One real store, the proxy before it, and a bed that reaches it only through the proxy."""
+class ProxyKit:
+    """One real store, the proxy before it, and a kit that reaches it only through the proxy."""
 
     def __init__(self, server: PrivateValkey, folder: Path) -> None:
         self.proxy = FaultProxy(Path(server.url.removeprefix("unix://")), folder / "p.sock")
-        self.bed = valkey_bed("valkey", f"unix://{folder / 'p.sock'}")
+        self.store_kit = valkey_kit("valkey", f"unix://{folder / 'p.sock'}")
         self.turn = 0
 
-    async def __aenter__(self) -> Rig:
+    async def __aenter__(self) -> ProxyKit:
         await self.proxy.start()
-        await self.bed.__aenter__()
+        await self.store_kit.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.bed.__aexit__(None, None, None)
+        await self.store_kit.__aexit__(None, None, None)
         await self.proxy.stop()
 
-    async def play(self, prepare: Callable[[Bed], Awaitable[Any]], act: Act, cut: Cut | None) -> tuple[Any, Any]:
+    async def play(self, prepare: Callable[[StoreKit], Awaitable[Any]], act: Act, cut: Cut | None) -> tuple[Any, Any]:
         """Prepare a fresh partition, do the act with the cut armed, and look at all of it."""
         self.turn += 1
-        start_ms = self.bed.clock()
-        self.bed.partition = Partition("ns", f"{uuid.uuid4().hex}-{self.turn}")
-        prepared = await prepare(self.bed)
+        start_ms = self.store_kit.clock()
+        self.store_kit.partition = Partition("ns", f"{uuid.uuid4().hex}-{self.turn}")
+        prepared = await prepare(self.store_kit)
         if cut is not None:
             self.proxy.arm(cut)
-        answer = await asyncio.wait_for(act(self.bed, prepared), 20)
+        answer = await asyncio.wait_for(act(self.store_kit, prepared), 20)
         self.proxy.disarm()
-        state = await whole_state(self.bed)
-        assert self.bed.clock() >= start_ms
-        self.bed.clock.now_ms = start_ms
+        state = await whole_state(self.store_kit)
+        assert self.store_kit.clock() >= start_ms
+        self.store_kit.clock.now_ms = start_ms
         return answer, state
 
 
@@ -149,37 +149,37 @@ async def test_a_reply_cut_at_any_byte_changes_nothing_that_anybody_can_see(
     operation, prepare, act = OPERATIONS[name]
     marker = load_scripts()[operation].sha.encode()
 
-    async with Rig(private_valkey, folder) as rig:
-        await rig.play(prepare, act, None)  # from now on the store knows every script of this play
+    async with ProxyKit(private_valkey, folder) as kit:
+        await kit.play(prepare, act, None)  # from now on the store knows every script of this play
         probe = Cut(marker, 1 << 30)
-        expected = await rig.play(prepare, act, probe)
+        expected = await kit.play(prepare, act, probe)
         assert probe.answered_bytes > 0, "the script's reply was not seen: this test shows nothing"
         for after in points(probe.answered_bytes):
             cut = Cut(marker, after)
-            seen = await rig.play(prepare, act, cut)
+            seen = await kit.play(prepare, act, cut)
             assert cut.fired.is_set(), after
             assert seen == expected, f"cut after {after} of {probe.answered_bytes} bytes of the reply"
         for after in (0, 1, 40, 120):
             cut = Cut(marker, after, up=True)
-            seen = await rig.play(prepare, act, cut)
+            seen = await kit.play(prepare, act, cut)
             assert seen == expected, f"cut after {after} bytes of the request"
         for after in (0, 3, 60):
             redis.from_url(private_valkey.url).script_flush()
-            seen = await rig.play(prepare, act, Cut(marker, after))
+            seen = await kit.play(prepare, act, Cut(marker, after))
             assert seen == expected, f"scripts flushed, then cut after {after} bytes"
 
 
 async def test_hints_whose_taker_never_heard_of_them_come_back(private_valkey: PrivateValkey, folder: Path) -> None:
     """Taking is not repeatable and need not be: a hint is only moved ahead, so a lost answer costs its hold."""
 
-    async with Rig(private_valkey, folder) as rig:
-        directory = rig.bed.store.directory
-        await directory.note([Hint(rig.bed.partition, rig.bed.clock() - 1)])
-        rig.proxy.arm(Cut(load_scripts()["directory"].sha.encode(), 0))
+    async with ProxyKit(private_valkey, folder) as kit:
+        directory = kit.store_kit.store.directory
+        await directory.note([Hint(kit.store_kit.partition, kit.store_kit.clock() - 1)])
+        kit.proxy.arm(Cut(load_scripts()["directory"].sha.encode(), 0))
         first, _ = await directory.take(100, 1000)
-        rig.bed.clock.advance(1001)
+        kit.store_kit.clock.advance(1001)
         again, _ = await directory.take(100, 1000)
-        assert rig.bed.partition in {hint.partition for hint in (*first, *again)}
+        assert kit.store_kit.partition in {hint.partition for hint in (*first, *again)}
 
 
 async def test_a_store_that_forgets_its_last_reply_is_noticed(private_valkey: PrivateValkey, folder: Path) -> None:
@@ -188,9 +188,9 @@ async def test_a_store_that_forgets_its_last_reply_is_noticed(private_valkey: Pr
     def forgetful(name: str, source: str) -> str:
         return source.replace("'c:' .. caller", "'c:' .. nonce .. 'never'") if name == "lib/head" else source
 
-    async with Rig(private_valkey, folder) as rig:
-        rig.bed = valkey_bed("valkey", f"unix://{folder / 'p.sock'}", lua_patch=forgetful)
-        await rig.bed.__aenter__()
+    async with ProxyKit(private_valkey, folder) as kit:
+        kit.store_kit = valkey_kit("valkey", f"unix://{folder / 'p.sock'}", lua_patch=forgetful)
+        await kit.store_kit.__aenter__()
         marker = load_scripts(forgetful)["pull"].sha.encode()
-        expected = await rig.play(two_sent, pulled, None)
-        assert await rig.play(two_sent, pulled, Cut(marker, 0)) != expected
+        expected = await kit.play(two_sent, pulled, None)
+        assert await kit.play(two_sent, pulled, Cut(marker, 0)) != expected

@@ -20,7 +20,7 @@ from tools.faults.load import Load, Plan
 from tools.faults.recording_client import Job, RecordingClient
 
 from ..kit.valkey import PrivateValkey
-from .kit import Rig, shared_servers
+from .kit import ServersKit, shared_servers
 
 TOGETHER = 10_000
 
@@ -33,15 +33,15 @@ def loop_runner() -> Iterator[asyncio.Runner]:
 
 
 @pytest.fixture(scope="module")
-def rig(private_valkey: PrivateValkey, loop_runner: asyncio.Runner) -> Iterator[Rig]:
+def kit(private_valkey: PrivateValkey, loop_runner: asyncio.Runner) -> Iterator[ServersKit]:
     """Two servers on one store."""
-    with shared_servers(2, private_valkey.url, loop_runner) as rig:
-        yield rig
+    with shared_servers(2, private_valkey.url, loop_runner) as kit:
+        yield kit
 
 
-async def test_two_servers_deliver_ten_thousand_jobs_due_together_once_each(rig: Rig) -> None:
+async def test_two_servers_deliver_ten_thousand_jobs_due_together_once_each(kit: ServersKit) -> None:
     recorder = Recorder()
-    servers = rig.servers
+    servers = kit.servers
     producer = RecordingClient("producer", *servers[0].address, recorder, timeout_s=20)
     info = (await Connection(*servers[0].address).request("GET", "/v1/info")).json()
     now_ms = int(time.time() * 1000) + info["clock_offset_ms"]
@@ -70,10 +70,10 @@ async def test_two_servers_deliver_ten_thousand_jobs_due_together_once_each(rig:
 
 
 async def test_a_poll_parked_on_one_server_is_woken_by_a_send_on_the_other_and_a_paused_server_is_fenced(
-    rig: Rig,
+    kit: ServersKit,
 ) -> None:
     recorder = Recorder()
-    one, two = rig.servers
+    one, two = kit.servers
     first = RecordingClient("first", *one.address, recorder, timeout_s=20)
     second = RecordingClient("second", *two.address, recorder, timeout_s=20)
     sender = RecordingClient("sender", *one.address, recorder)
@@ -124,12 +124,12 @@ async def until_parked(address: tuple[str, int], topic: str, polls: int = 1) -> 
     http.close()
 
 
-async def test_clients_that_go_away_at_any_moment_leave_nothing_behind(rig: Rig) -> None:
+async def test_clients_that_go_away_at_any_moment_leave_nothing_behind(kit: ServersKit) -> None:
     """Clients hang up in the middle of calls, beside a load whose every answer is checked to be its own."""
 
     recorder = Recorder()
     plan = Plan(topics=("storm-a", "storm-b"), max_delay_ms=200, lease_ms=(300, 500), wait_ms=200)
-    server = rig.servers[0]
+    server = kit.servers[0]
     fds_before = open_files(server.pid)
     load = Load(plan, [server.address], recorder, seed=6)
     await load.start()
@@ -151,9 +151,9 @@ async def test_clients_that_go_away_at_any_moment_leave_nothing_behind(rig: Rig)
             await asyncio.sleep(0.05)
 
 
-async def test_a_poll_whose_client_is_gone_takes_no_job(rig: Rig) -> None:
+async def test_a_poll_whose_client_is_gone_takes_no_job(kit: ServersKit) -> None:
     recorder = Recorder()
-    server = rig.servers[1]
+    server = kit.servers[1]
     sender = RecordingClient("sender", *server.address, recorder)
     gone = [Connection(*server.address) for _ in range(60)]
     wish = b'{"max":1,"lease_ms":600000,"wait_ms":60000}'

@@ -21,7 +21,7 @@ from tools.faults.recording_client import Job, RecordingClient
 from tools.faults.store_check import findings_at
 
 from ..kit.valkey import PrivateValkey
-from .kit import Rig, shared_servers
+from .kit import ServersKit, shared_servers
 
 PLAN = Plan(topics=("flush-a", "flush-b"), max_delay_ms=300, lease_ms=(300, 500), wait_ms=200)
 
@@ -40,14 +40,14 @@ def loop_runner() -> Iterator[asyncio.Runner]:
 
 
 @pytest.fixture(scope="module")
-def rig(own_valkey: PrivateValkey, loop_runner: asyncio.Runner) -> Iterator[Rig]:
-    with shared_servers(1, own_valkey.url, loop_runner) as rig:
-        yield rig
+def kit(own_valkey: PrivateValkey, loop_runner: asyncio.Runner) -> Iterator[ServersKit]:
+    with shared_servers(1, own_valkey.url, loop_runner) as kit:
+        yield kit
 
 
 @asynccontextmanager
-async def loaded(rig: Rig, plan: Plan, recorder: Recorder) -> AsyncIterator[Load]:
-    load = Load(plan, [rig.servers[0].address], recorder, seed=9)
+async def loaded(kit: ServersKit, plan: Plan, recorder: Recorder) -> AsyncIterator[Load]:
+    load = Load(plan, [kit.servers[0].address], recorder, seed=9)
     try:
         await load.start()
         await load.acknowledged_reaches(50)
@@ -71,10 +71,10 @@ async def ended_well(load: Load, recorder: Recorder, valkey: PrivateValkey) -> R
 
 
 async def test_forgotten_scripts_and_killed_connections_are_invisible_to_callers(
-    rig: Rig, own_valkey: PrivateValkey
+    kit: ServersKit, own_valkey: PrivateValkey
 ) -> None:
     recorder, operator = Recorder(), redis.from_url(own_valkey.url)
-    async with loaded(rig, PLAN, recorder) as load:
+    async with loaded(kit, PLAN, recorder) as load:
         killed = 0
         for turn in range(30):
             began_ns = recorder.now_ns()
@@ -91,10 +91,10 @@ async def test_forgotten_scripts_and_killed_connections_are_invisible_to_callers
     assert report.under_way > 0, "nothing was under way when connections were killed: this test shows nothing"
 
 
-async def test_a_full_store_refuses_sends_and_drains(rig: Rig, own_valkey: PrivateValkey) -> None:
+async def test_a_full_store_refuses_sends_and_drains(kit: ServersKit, own_valkey: PrivateValkey) -> None:
     recorder, operator = Recorder(), redis.from_url(own_valkey.url)
     plan = Plan(topics=("full",), consumers=0, max_delay_ms=0, pause_ms=0.5, body_bytes=6000, wild=False)
-    server = rig.servers[0]
+    server = kit.servers[0]
     operator.config_set("maxmemory", int(operator.info("memory")["used_memory"]) + 3_000_000)
     load = Load(plan, [server.address], recorder, seed=4)
     await load.start()
@@ -115,12 +115,12 @@ async def test_a_full_store_refuses_sends_and_drains(rig: Rig, own_valkey: Priva
 
 
 async def test_a_store_that_stands_still_leaves_unknowns_and_no_contradiction(
-    rig: Rig, own_valkey: PrivateValkey
+    kit: ServersKit, own_valkey: PrivateValkey
 ) -> None:
     recorder = Recorder()
     pid = int(redis.from_url(own_valkey.url).info("server")["process_id"])
     impatient = Plan(topics=("still-a", "still-b"), max_delay_ms=300, lease_ms=(300, 500), wait_ms=200, timeout_s=0.5)
-    async with loaded(rig, impatient, recorder) as load:
+    async with loaded(kit, impatient, recorder) as load:
         for _ in range(2):
             began_ns = recorder.now_ns()
             os.kill(pid, signal.SIGSTOP)

@@ -17,7 +17,7 @@ from dueline.engine.job import Partition
 from dueline.engine.store import Credit, Pull
 from dueline.store.valkey.store import ValkeyStore
 
-from ..kit.bed import item
+from ..kit.store import item
 from ..kit.valkey import PrivateValkey
 
 

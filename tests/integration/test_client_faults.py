@@ -20,7 +20,7 @@ from tools.faults.proxy import Cut, FaultProxy
 from .shells import QUICK, both
 
 
-class Rig:
+class ClientKit:
     """A real server behind a proxy that breaks connections, and a client of either kind that talks through it."""
 
     def __init__(self, kind: type[Any], server: ServerProcess, proxy: FaultProxy, direct: AsyncClient) -> None:
@@ -45,14 +45,14 @@ class Rig:
 
 
 @asynccontextmanager
-async def rigged(kind: type[Any], data: Path) -> AsyncIterator[Rig]:
+async def client_kit(kind: type[Any], data: Path) -> AsyncIterator[ClientKit]:
     server = ServerProcess(data)
     await server.start()
     proxy = FaultProxy(server.address)
     await proxy.start()
     try:
         async with AsyncClient(f"http://127.0.0.1:{server.port}") as direct:
-            yield Rig(kind, server, proxy, direct)
+            yield ClientKit(kind, server, proxy, direct)
     finally:
         await proxy.stop()
         await server.stop()
@@ -66,17 +66,19 @@ def loop_runner() -> Iterator[asyncio.Runner]:
 
 
 @pytest.fixture(scope="module")
-def rigs(loop_runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[type[Any]], Rig]]:
+def kits(
+    loop_runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[type[Any]], ClientKit]]:
     """One server for all tests of a kind of client, started when the first of them asks for it."""
-    stack, started = AsyncExitStack(), dict[type[Any], Rig]()
+    stack, started = AsyncExitStack(), dict[type[Any], ClientKit]()
 
-    def rig_of(kind: type[Any]) -> Rig:
+    def kit_of(kind: type[Any]) -> ClientKit:
         if kind not in started:
-            rig = rigged(kind, tmp_path_factory.mktemp("faults") / "data")
-            started[kind] = loop_runner.run(stack.enter_async_context(rig))
+            kit = client_kit(kind, tmp_path_factory.mktemp("faults") / "data")
+            started[kind] = loop_runner.run(stack.enter_async_context(kit))
         return started[kind]
 
-    yield rig_of
+    yield kit_of
     loop_runner.run(stack.aclose())
 
 
@@ -86,10 +88,10 @@ def kind() -> type[Any]:
 
 
 @pytest.fixture
-def rig(kind: type[Any], rigs: Callable[[type[Any]], Rig]) -> Rig:
-    rig = rigs(kind)
-    rig.proxy.heal()
-    return rig
+def kit(kind: type[Any], kits: Callable[[type[Any]], ClientKit]) -> ClientKit:
+    kit = kits(kind)
+    kit.proxy.heal()
+    return kit
 
 
 @both
@@ -100,104 +102,106 @@ def rig(kind: type[Any], rigs: Callable[[type[Any]], Rig]) -> Rig:
 )
 @pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
 async def test_a_send_whose_connection_breaks_anywhere_is_stored_once(
-    up: bool, after_bytes: int, reset: bool, rig: Rig
+    up: bool, after_bytes: int, reset: bool, kit: ClientKit
 ) -> None:
     topic = f"cut-{up}-{after_bytes}-{reset}"
-    client = rig.client()
-    cut = rig.proxy.arm(Cut(b'"id":"one"', after_bytes, up=up, reset=reset))
-    sent = await rig.ask(client, "send", topic, {"n": 1}, id="one", delay="1h")
+    client = kit.client()
+    cut = kit.proxy.arm(Cut(b'"id":"one"', after_bytes, up=up, reset=reset))
+    sent = await kit.ask(client, "send", topic, {"n": 1}, id="one", delay="1h")
     assert cut.fired.is_set()
     assert (sent.id, sent.result) == ("one", "created" if up else "kept")
-    assert await rig.stored(topic) == ["one"]
+    assert await kit.stored(topic) == ["one"]
 
 
 @both
-async def test_many_jobs_without_ids_whose_answer_is_lost_are_stored_once(rig: Rig) -> None:
+async def test_many_jobs_without_ids_whose_answer_is_lost_are_stored_once(kit: ClientKit) -> None:
     jobs = [
         NewJob(body=json_body("first of many"), delay="1h"),
         NewJob(body=json_body(2), delay="1h"),
         NewJob(body=json_body(3), merge=Merge("k", quiet_ms=3_600_000)),
     ]
-    cut = rig.proxy.arm(Cut(b"first of many", 0))
-    sent = await rig.ask(rig.client(), "send_many", "many", jobs)
+    cut = kit.proxy.arm(Cut(b"first of many", 0))
+    sent = await kit.ask(kit.client(), "send_many", "many", jobs)
     assert cut.fired.is_set()
     assert [(item.result, item.items_count) for item in sent] == [("kept", None), ("kept", None), ("kept", 1)]
-    assert sorted(await rig.stored("many")) == sorted(item.id for item in sent)
+    assert sorted(await kit.stored("many")) == sorted(item.id for item in sent)
 
 
 @both
-async def test_an_ack_whose_answer_is_lost_is_done_and_known_to_be(rig: Rig) -> None:
-    client = rig.client()
-    await rig.ask(client, "send", "ack", 1, id="a")
-    [held] = await rig.ask(client, "pull", "ack")
-    rig.proxy.arm(Cut(held.lease.encode(), 0))
-    assert (await rig.ask(client, "ack", held)).result == "acked"
-    assert (rig.proxy.cuts > 0, await rig.stored("ack")) == (True, [])
+async def test_an_ack_whose_answer_is_lost_is_done_and_known_to_be(kit: ClientKit) -> None:
+    client = kit.client()
+    await kit.ask(client, "send", "ack", 1, id="a")
+    [held] = await kit.ask(client, "pull", "ack")
+    kit.proxy.arm(Cut(held.lease.encode(), 0))
+    assert (await kit.ask(client, "ack", held)).result == "acked"
+    assert (kit.proxy.cuts > 0, await kit.stored("ack")) == (True, [])
 
 
 @both
-async def test_a_release_whose_answer_is_lost_is_done_and_said_to_be_unknown(rig: Rig) -> None:
-    client = rig.client()
-    await rig.ask(client, "send", "release", 1, id="a")
-    [held] = await rig.ask(client, "pull", "release")
-    rig.proxy.arm(Cut(held.lease.encode(), 0))
+async def test_a_release_whose_answer_is_lost_is_done_and_said_to_be_unknown(kit: ClientKit) -> None:
+    client = kit.client()
+    await kit.ask(client, "send", "release", 1, id="a")
+    [held] = await kit.ask(client, "pull", "release")
+    kit.proxy.arm(Cut(held.lease.encode(), 0))
     with pytest.raises(errors.UnknownOutcome, match="may have been done"):
-        await rig.ask(client, "release", held, delay="1h")
-    assert (await rig.direct.get("release", "a")).state == "scheduled"
+        await kit.ask(client, "release", held, delay="1h")
+    assert (await kit.direct.get("release", "a")).state == "scheduled"
 
 
 @both
-async def test_while_nobody_lets_connections_in_a_call_is_tried_again(rig: Rig) -> None:
-    client = rig.client()
-    rig.proxy.refusing = True
-    sending = asyncio.create_task(rig.ask(client, "send", "refused", 1, id="a"))
+async def test_while_nobody_lets_connections_in_a_call_is_tried_again(kit: ClientKit) -> None:
+    client = kit.client()
+    kit.proxy.refusing = True
+    sending = asyncio.create_task(kit.ask(client, "send", "refused", 1, id="a"))
     assert not (await asyncio.wait({sending}, timeout=0.1))[0]
-    rig.proxy.heal()
+    kit.proxy.heal()
     assert (await sending).result == "created"
 
 
 @both
 @pytest.mark.parametrize("way", ["up", "down"])
-async def test_a_call_that_is_swallowed_ends_in_time_and_the_next_one_has_a_new_connection(way: str, rig: Rig) -> None:
-    client = rig.client(timeout_s=0.3, patience=Patience(deadline_s=0))
+async def test_a_call_that_is_swallowed_ends_in_time_and_the_next_one_has_a_new_connection(
+    way: str, kit: ClientKit
+) -> None:
+    client = kit.client(timeout_s=0.3, patience=Patience(deadline_s=0))
     topic = f"swallowed-{way}"
-    await rig.ask(client, "send", topic, 1, id="a", delay="1h")
-    getattr(rig.proxy, way).black_hole = True
+    await kit.ask(client, "send", topic, 1, id="a", delay="1h")
+    getattr(kit.proxy, way).black_hole = True
     with pytest.raises(errors.UnknownOutcome):
-        await rig.ask(client, "send", topic, 2, id="b", delay="1h")
-    rig.proxy.heal()
-    sent = await rig.ask(client, "send", topic, 2, id="b", delay="1h")
+        await kit.ask(client, "send", topic, 2, id="b", delay="1h")
+    kit.proxy.heal()
+    sent = await kit.ask(client, "send", topic, 2, id="b", delay="1h")
     assert sent.result == ("created" if way == "up" else "kept")
-    assert sorted(await rig.stored(topic)) == ["a", "b"]
+    assert sorted(await kit.stored(topic)) == ["a", "b"]
 
 
 @both
-async def test_an_answer_that_only_trickles_ends_in_time(rig: Rig) -> None:
-    client = rig.client(timeout_s=0.5, patience=Patience(deadline_s=0))
-    rig.proxy.down.slice_bytes, rig.proxy.down.latency_ms = 1, 50
+async def test_an_answer_that_only_trickles_ends_in_time(kit: ClientKit) -> None:
+    client = kit.client(timeout_s=0.5, patience=Patience(deadline_s=0))
+    kit.proxy.down.slice_bytes, kit.proxy.down.latency_ms = 1, 50
     with pytest.raises(errors.UnknownOutcome, match=r"within 0\.5 s"):
-        await rig.ask(client, "send", "trickle", 1, id="a")
+        await kit.ask(client, "send", "trickle", 1, id="a")
 
 
 @both
-async def test_a_server_that_is_killed_between_request_and_answer_has_stored_the_job_once(rig: Rig) -> None:
-    client = rig.client(timeout_s=30)
-    rig.proxy.down.black_hole = True
-    sending = asyncio.create_task(rig.ask(client, "send", "killed", {"n": 1}, id="one", delay="1h"))
+async def test_a_server_that_is_killed_between_request_and_answer_has_stored_the_job_once(kit: ClientKit) -> None:
+    client = kit.client(timeout_s=30)
+    kit.proxy.down.black_hole = True
+    sending = asyncio.create_task(kit.ask(client, "send", "killed", {"n": 1}, id="one", delay="1h"))
     async with asyncio.timeout(20):
-        while await rig.stored("killed") != ["one"]:  # noqa: ASYNC110
+        while await kit.stored("killed") != ["one"]:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     assert not sending.done()
-    await rig.server.kill()
-    rig.proxy.heal()
-    await rig.server.start()
-    assert ((await sending).result, await rig.stored("killed")) == ("kept", ["one"])
+    await kit.server.kill()
+    kit.proxy.heal()
+    await kit.server.start()
+    assert ((await sending).result, await kit.stored("killed")) == ("kept", ["one"])
 
 
-async def test_cancelled_calls_leave_no_connection_behind_that_answers_another_call(rig: Rig) -> None:
-    client = rig.client(max_connections=4)
-    rig.proxy.down.latency_ms = 2
-    rig.proxy.down.jitter_ms = 4
+async def test_cancelled_calls_leave_no_connection_behind_that_answers_another_call(kit: ClientKit) -> None:
+    client = kit.client(max_connections=4)
+    kit.proxy.down.latency_ms = 2
+    kit.proxy.down.jitter_ms = 4
     for turn in range(10):
         tasks = [asyncio.create_task(client.get("none", f"{turn}-{n}")) for n in range(4)]
         await asyncio.wait(tasks, timeout=0.004)

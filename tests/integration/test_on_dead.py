@@ -11,66 +11,66 @@ from aiohttp import web
 
 from tests.kit.hook import ReceivedCall
 
-from .test_push import Lab, serving
+from .test_push import PushKit, serving
 
 T = "/v1/topics/t"
 X = "/v1/topics/x"
 
 
-async def route(lab: Lab, **on_dead: str) -> None:
+async def route(kit: PushKit, **on_dead: str) -> None:
     """Say where the dead of t go."""
-    status, answer = await lab.ask("PUT", T, {"on_dead": on_dead})
+    status, answer = await kit.ask("PUT", T, {"on_dead": on_dead})
     assert status in (200, 201), answer
 
 
-async def counts(lab: Lab, topic: str) -> dict[str, int]:
-    status, answer = await lab.ask("GET", f"/v1/topics/{topic}")
+async def counts(kit: PushKit, topic: str) -> dict[str, int]:
+    status, answer = await kit.ask("GET", f"/v1/topics/{topic}")
     return answer["counts"] if status == 200 else {}
 
 
-async def until_sent_on(lab: Lab, number: int) -> None:
+async def until_sent_on(kit: PushKit, number: int) -> None:
     """Until nothing is dead in t and so many jobs are in x. Only the server's own answers tell."""
     async with asyncio.timeout(45):
-        while (await counts(lab, "t")).get("dead") != 0 or (await counts(lab, "x")).get("ready") != number:  # noqa: ASYNC110
+        while (await counts(kit, "t")).get("dead") != 0 or (await counts(kit, "x")).get("ready") != number:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
 
-async def dead_ids(lab: Lab) -> list[str]:
+async def dead_ids(kit: PushKit) -> list[str]:
     """Whose deaths are told in x, and why."""
     found: list[str] = []
     while True:
-        _, answer = await lab.ask("POST", X + "/pull", {"max": 500})
+        _, answer = await kit.ask("POST", X + "/pull", {"max": 500})
         if not answer["jobs"]:
             return sorted(found)
         found += [job["headers"]["Dueline-Dead-Id"] for job in answer["jobs"]]
 
 
-async def let_die(lab: Lab, number: int) -> None:
+async def let_die(kit: PushKit, number: int) -> None:
     jobs = [{"id": f"j{place:04}", "body": place, "max_attempts": 1} for place in range(number)]
-    await lab.ask("POST", T + "/jobs", jobs)
+    await kit.ask("POST", T + "/jobs", jobs)
     held: list[dict[str, Any]] = []
     while len(held) < number:
-        _, answer = await lab.ask("POST", T + "/pull", {"max": 500})
+        _, answer = await kit.ask("POST", T + "/pull", {"max": 500})
         held += answer["jobs"]
     given_back = [{"id": job["id"], "lease": job["lease"], "error": "no"} for job in held]
-    status, answer = await lab.ask("POST", T + "/release", {"jobs": given_back})
+    status, answer = await kit.ask("POST", T + "/release", {"jobs": given_back})
     assert status == 200, answer
     assert {one["result"] for one in answer["results"]} == {"dead"}
 
 
 async def test_a_job_that_its_target_refuses_is_told_to_a_url(tmp_path: Path) -> None:
-    async with serving(tmp_path) as lab:
+    async with serving(tmp_path) as kit:
 
         async def answer(came: ReceivedCall) -> web.Response:
             return web.Response(status=410 if came.path == "/hook" else 200)
 
-        lab.hook.answer = answer
-        alarm = lab.hook.url.replace("/hook", "/alarm")
-        await route(lab, url=alarm)
-        await lab.push_to()
-        await lab.send("a", headers={"X-Trace": "7"}, tags=["red"])
-        await lab.hook.arrived(2)
-        told = lab.hook.came[1]
+        kit.hook.answer = answer
+        alarm = kit.hook.url.replace("/hook", "/alarm")
+        await route(kit, url=alarm)
+        await kit.push_to()
+        await kit.send("a", headers={"X-Trace": "7"}, tags=["red"])
+        await kit.hook.arrived(2)
+        told = kit.hook.came[1]
         assert (told.method, told.path, json.loads(told.body)) == ("POST", "/alarm", {"n": "a"})
         assert told.headers["content-type"] == "application/json"
         ours = {name: value for name, value in told.headers.items() if name.startswith(("dueline-dead-", "x-trace"))}
@@ -83,43 +83,43 @@ async def test_a_job_that_its_target_refuses_is_told_to_a_url(tmp_path: Path) ->
             "dueline-dead-hops": "1",
         }
         assert not {"dueline-url", "dueline-method"} & set(told.headers)
-        await lab.until(told.id, "done", "dueline.on-dead")
-        assert (await lab.job("a")).get("error", {}).get("code") == "not_found"
+        await kit.until(told.id, "done", "dueline.on-dead")
+        assert (await kit.job("a")).get("error", {}).get("code") == "not_found"
 
 
 async def test_a_url_that_may_not_be_called_is_refused_and_nothing_is_set(tmp_path: Path) -> None:
-    async with serving(tmp_path) as lab:
-        status, answer = await lab.ask("PUT", T, {"on_dead": {"url": "http://10.1.2.3/"}})
+    async with serving(tmp_path) as kit:
+        status, answer = await kit.ask("PUT", T, {"on_dead": {"url": "http://10.1.2.3/"}})
         assert (status, answer["error"]["code"], answer["error"]["field"]) == (403, "egress_refused", "on_dead.url")
-        assert (await lab.ask("GET", T))[0] == 404
+        assert (await kit.ask("GET", T))[0] == 404
 
 
 async def test_jobs_that_time_has_ended_are_sent_on(tmp_path: Path) -> None:
-    async with serving(tmp_path) as lab:
-        await route(lab, topic="x")
-        await lab.send("expired", ttl_ms=1)
-        await lab.send("left", max_attempts=1, delay_ms=1)
+    async with serving(tmp_path) as kit:
+        await route(kit, topic="x")
+        await kit.send("expired", ttl_ms=1)
+        await kit.send("left", max_attempts=1, delay_ms=1)
         async with asyncio.timeout(20):
-            while not (await lab.ask("POST", T + "/pull", {"max": 9, "lease_ms": 1, "wait_ms": 1000}))[1]["jobs"]:
+            while not (await kit.ask("POST", T + "/pull", {"max": 9, "lease_ms": 1, "wait_ms": 1000}))[1]["jobs"]:
                 pass
-        await lab.ask("POST", T + "/pull", {"wait_ms": 50})  # nobody has to ask, but asking is quicker than clean-up
-        await until_sent_on(lab, 2)
-        assert await dead_ids(lab) == ["expired", "left"]
+        await kit.ask("POST", T + "/pull", {"wait_ms": 50})  # nobody has to ask, but asking is quicker than clean-up
+        await until_sent_on(kit, 2)
+        assert await dead_ids(kit) == ["expired", "left"]
 
 
 async def test_a_server_that_is_killed_while_it_sends_on_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    async with serving(tmp_path) as lab:
-        await route(lab, topic="x")
-        await let_die(lab, 400)
-        await lab.server.kill()
-        await lab.server.start()
-        await until_sent_on(lab, 400)
-        assert await dead_ids(lab) == [f"j{place:04}" for place in range(400)]
+    async with serving(tmp_path) as kit:
+        await route(kit, topic="x")
+        await let_die(kit, 400)
+        await kit.server.kill()
+        await kit.server.start()
+        await until_sent_on(kit, 400)
+        assert await dead_ids(kit) == [f"j{place:04}" for place in range(400)]
 
 
 async def test_two_workers_send_each_job_on_once(tmp_path: Path) -> None:
-    async with serving(tmp_path, "--workers", "2") as lab:
-        await route(lab, topic="x")
-        await let_die(lab, 300)
-        await until_sent_on(lab, 300)
-        assert await dead_ids(lab) == [f"j{place:04}" for place in range(300)]
+    async with serving(tmp_path, "--workers", "2") as kit:
+        await route(kit, topic="x")
+        await let_die(kit, 300)
+        await until_sent_on(kit, 300)
+        assert await dead_ids(kit) == [f"j{place:04}" for place in range(300)]

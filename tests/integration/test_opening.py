@@ -21,7 +21,7 @@ from dueline.engine.engine import Engine
 from dueline.engine.errors import Unavailable
 from dueline.integrations.mounted import MountedServer
 from dueline.runtime.access import StoreAccess
-from dueline.runtime.places import FolderStore, Place
+from dueline.runtime.locations import FolderStore, StoreLocation
 from dueline.runtime.runtime import Runtime
 from dueline.server.app import StartRefused
 from dueline.store.valkey.embedded import EmbeddedStore, StoreState
@@ -253,7 +253,7 @@ async def test_a_cancelled_start_leaves_nothing_running(tmp_path: Path) -> None:
     assert (states[0], states[-1]) == (StoreState.READY, StoreState.STOPPED)
 
 
-def state_of(place: Place) -> StoreState | None:
+def state_of(place: StoreLocation) -> StoreState | None:
     return None if place.status is None else place.status.state
 
 

@@ -25,7 +25,7 @@ ALLOW = {"DUELINE_PUSH__ALLOW": "127.0.0.0/8"}
 SECRETS = tuple("whsec_" + b64encode(word * 8).decode() for word in (b"old", b"new"))
 
 
-class Lab:
+class PushKit:
     """A server, its target, and calls by the native API."""
 
     def __init__(self, server: ServerProcess, hook: Hook) -> None:
@@ -67,24 +67,24 @@ class Lab:
 
 
 @asynccontextmanager
-async def serving(folder: Path, *args: str, env: dict[str, str] | None = None) -> AsyncIterator[Lab]:
+async def serving(folder: Path, *args: str, env: dict[str, str] | None = None) -> AsyncIterator[PushKit]:
     async with Hook() as hook:
         server = ServerProcess(folder / "data", args=args, env={**ALLOW, **(env or {})})
         await server.start()
         try:
-            yield Lab(server, hook)
+            yield PushKit(server, hook)
         finally:
             await server.stop()
 
 
 @async_fixture
-async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
+async def kit(tmp_path: Path) -> AsyncIterator[PushKit]:
     """A server with default options; a test that needs others opens `serving(...)`."""
-    async with serving(tmp_path) as lab:
-        yield lab
+    async with serving(tmp_path) as kit:
+        yield kit
 
 
-async def test_delivered_retried_given_up_and_told_in_the_log(lab: Lab) -> None:
+async def test_delivered_retried_given_up_and_told_in_the_log(kit: PushKit) -> None:
     replies = {
         "fine": [web.Response(status=204)],
         "again": [web.Response(status=500, text="not yet"), web.Response(status=200)],
@@ -97,156 +97,156 @@ async def test_delivered_retried_given_up_and_told_in_the_log(lab: Lab) -> None:
     async def answer(came: ReceivedCall) -> web.Response:
         return replies[came.id].pop(0)
 
-    lab.hook.answer = answer
-    await lab.push_to(retry={"ladder": ["50ms", "60s"]})
+    kit.hook.answer = answer
+    await kit.push_to(retry={"ladder": ["50ms", "60s"]})
     for id in replies:
-        await lab.send(id)
-    done = [await lab.until(id, "done") for id in ("fine", "again", "later", "moved")]
+        await kit.send(id)
+    done = [await kit.until(id, "done") for id in ("fine", "again", "later", "moved")]
     assert [job["attempts"] for job in done] == [1, 2, 2, 2]
-    dead = [await lab.until(id, "dead") for id in ("never", "abort")]
+    dead = [await kit.until(id, "dead") for id in ("never", "abort")]
     assert [(job["reason"], job["attempts"], job["last_error"]) for job in dead] == [
         ("rejected", 1, "answered 410: gone"),
         ("rejected", 1, "answered 400, Dueline-Abort: unknown order"),
     ]
-    log = await lab.attempts(query="?id=again")
+    log = await kit.attempts(query="?id=again")
     assert [(one["attempt"], one["status"], one["error"], one["excerpt"]) for one in log] == [
         (2, 200, None, None),
         (1, 500, "answered 500", "not yet"),
     ]
-    assert len(await lab.attempts()) == 9
-    _, page = await lab.ask("GET", "/v1/topics/t/push")
+    assert len(await kit.attempts()) == 9
+    _, page = await kit.ask("GET", "/v1/topics/t/push")
     assert (page["state"], page["in_flight"]) == ("ok", 0)
 
 
-async def test_a_call_is_signed_by_both_secrets_and_its_id_is_the_same_over_retries(lab: Lab) -> None:
+async def test_a_call_is_signed_by_both_secrets_and_its_id_is_the_same_over_retries(kit: PushKit) -> None:
     statuses = [500, 200]
 
     async def answer(came: ReceivedCall) -> web.Response:
         return web.Response(status=statuses.pop(0))
 
-    lab.hook.answer = answer
-    await lab.push_to(secrets=list(SECRETS), retry={"ladder": ["10ms"]})
-    await lab.send("order:7")
-    await lab.hook.arrived(2)
-    for came in lab.hook.came:
+    kit.hook.answer = answer
+    await kit.push_to(secrets=list(SECRETS), retry={"ladder": ["10ms"]})
+    await kit.send("order:7")
+    await kit.hook.arrived(2)
+    for came in kit.hook.came:
         for secret in SECRETS:
             assert Webhook(secret).verify(came.body, came.headers) == {"n": "order:7"}
-    assert len({came.headers["webhook-id"] for came in lab.hook.came}) == 1
-    assert [came.headers["dueline-attempt"] for came in lab.hook.came] == ["1", "2"]
-    assert lab.hook.came[0].headers["user-agent"].startswith("dueline/")
+    assert len({came.headers["webhook-id"] for came in kit.hook.came}) == 1
+    assert [came.headers["dueline-attempt"] for came in kit.hook.came] == ["1", "2"]
+    assert kit.hook.came[0].headers["user-agent"].startswith("dueline/")
 
 
-async def test_a_group_arrives_as_one_array(lab: Lab) -> None:
-    await lab.push_to()
+async def test_a_group_arrives_as_one_array(kit: PushKit) -> None:
+    await kit.push_to()
     for number in range(3):
         merge = {"key": "k", "max_items": 3, "quiet_ms": 60_000}
-        status, answer = await lab.ask("POST", "/v1/topics/t/jobs", {"body": {"n": number}, "merge": merge})
+        status, answer = await kit.ask("POST", "/v1/topics/t/jobs", {"body": {"n": number}, "merge": merge})
         assert status in (200, 201), answer
-    await lab.hook.arrived(1)
-    assert json.loads(lab.hook.came[0].body) == [{"n": 0}, {"n": 1}, {"n": 2}]
-    assert lab.hook.came[0].headers["content-type"] == "application/json"
+    await kit.hook.arrived(1)
+    assert json.loads(kit.hook.came[0].body) == [{"n": 0}, {"n": 1}, {"n": 2}]
+    assert kit.hook.came[0].headers["content-type"] == "application/json"
 
 
 async def test_two_workers_share_one_place(tmp_path: Path) -> None:
-    async with serving(tmp_path, "--workers", "2") as lab:
+    async with serving(tmp_path, "--workers", "2") as kit:
 
         async def answer(came: ReceivedCall) -> web.Response:
             await asyncio.sleep(0.005)  # long enough that two at once would meet
             return web.Response()
 
-        lab.hook.answer = answer
-        await lab.push_to("one", concurrency=1)
+        kit.hook.answer = answer
+        await kit.push_to("one", concurrency=1)
         for number in range(60):
-            await lab.send(f"j{number}", "one")
-        await lab.hook.arrived(60)
-        assert lab.hook.most == 1
-        assert sorted(came.id for came in lab.hook.came) == sorted(f"j{number}" for number in range(60))
+            await kit.send(f"j{number}", "one")
+        await kit.hook.arrived(60)
+        assert kit.hook.most == 1
+        assert sorted(came.id for came in kit.hook.came) == sorted(f"j{number}" for number in range(60))
 
 
 async def test_a_pause_is_heard_by_every_worker_long_before_they_would_look(tmp_path: Path) -> None:
-    async with serving(tmp_path, "--workers", "2") as lab:
-        await lab.push_to("paused")
-        await lab.push_to("other")
-        assert (await lab.ask("POST", "/v1/topics/paused/push/pause"))[0] == 200
+    async with serving(tmp_path, "--workers", "2") as kit:
+        await kit.push_to("paused")
+        await kit.push_to("other")
+        assert (await kit.ask("POST", "/v1/topics/paused/push/pause"))[0] == 200
         rounds = 0
         async with asyncio.timeout(15):  # the look is every 30 s
             while True:
                 ids = [f"{rounds}.{place}" for place in range(6)]
                 for id in ids:
-                    await lab.send(id, "paused")
-                    await lab.send(f"other.{id}", "other")
+                    await kit.send(id, "paused")
+                    await kit.send(f"other.{id}", "other")
                 rounds += 1
                 for id in ids:
-                    await lab.until(f"other.{id}", "done", "other")
-                states = [(await lab.job(id, "paused"))["state"] for id in ids]
+                    await kit.until(f"other.{id}", "done", "other")
+                states = [(await kit.job(id, "paused"))["state"] for id in ids]
                 if states == ["ready"] * 6:
                     break
-        assert (await lab.ask("POST", "/v1/topics/paused/push/resume"))[0] == 200
-        await lab.hook.arrived(12 * rounds)
+        assert (await kit.ask("POST", "/v1/topics/paused/push/resume"))[0] == 200
+        await kit.hook.arrived(12 * rounds)
 
 
-async def test_a_job_whose_call_was_under_way_at_a_kill_is_called_again_and_nothing_is_lost(lab: Lab) -> None:
+async def test_a_job_whose_call_was_under_way_at_a_kill_is_called_again_and_nothing_is_lost(kit: PushKit) -> None:
     held = asyncio.Event()
 
     async def answer(came: ReceivedCall) -> web.Response:
-        if len(lab.hook.came) <= 8:
+        if len(kit.hook.came) <= 8:
             await held.wait()
         return web.Response()
 
-    lab.hook.answer = answer
-    await lab.push_to(concurrency=8, timeout_ms=2_000)  # the lease is 7 s
+    kit.hook.answer = answer
+    await kit.push_to(concurrency=8, timeout_ms=2_000)  # the lease is 7 s
     for number in range(30):
-        await lab.send(f"j{number}")
-    await lab.hook.arrived(8)
-    await lab.server.kill_group()
-    cut = {came.id for came in lab.hook.came}
+        await kit.send(f"j{number}")
+    await kit.hook.arrived(8)
+    await kit.server.kill_group()
+    cut = {came.id for came in kit.hook.came}
     held.set()
-    await lab.server.start()
+    await kit.server.start()
     for number in range(30):
-        await lab.until(f"j{number}", "done")
-    calls = [came.id for came in lab.hook.came]
+        await kit.until(f"j{number}", "done")
+    calls = [came.id for came in kit.hook.came]
     assert set(calls) == {f"j{number}" for number in range(30)}
     assert {id for id in calls if calls.count(id) > 1} <= cut
-    attempts = {id: came.headers["dueline-attempt"] for came in lab.hook.came for id in [came.id]}
+    attempts = {id: came.headers["dueline-attempt"] for came in kit.hook.came for id in [came.id]}
     assert all(attempts[id] == "2" for id in cut)
 
 
 async def test_sigterm_lets_quick_calls_end_and_gives_slow_ones_back_uncounted(tmp_path: Path) -> None:
-    async with serving(tmp_path, env={"DUELINE_SERVER__DRAIN_MS": "1000"}) as lab:
+    async with serving(tmp_path, env={"DUELINE_SERVER__DRAIN_MS": "1000"}) as kit:
         quick, slow = asyncio.Event(), asyncio.Event()
 
         async def answer(came: ReceivedCall) -> web.Response:
             await (quick if came.id == "quick" else slow).wait()
             return web.Response()
 
-        lab.hook.answer = answer
-        await lab.push_to(concurrency=3)
+        kit.hook.answer = answer
+        await kit.push_to(concurrency=3)
         for id in ("quick", "slow1", "slow2", "waiting"):
-            await lab.send(id, max_attempts=1)
-        await lab.hook.arrived(3)
-        lab.server.signal(signal.SIGTERM)
+            await kit.send(id, max_attempts=1)
+        await kit.hook.arrived(3)
+        kit.server.signal(signal.SIGTERM)
         quick.set()
-        assert await lab.server.ended(timeout_s=10) == 0
+        assert await kit.server.ended(timeout_s=10) == 0
         slow.set()
-        await lab.server.start()
-        jobs = {id: await lab.until(id, "done") for id in ("slow1", "slow2", "waiting")}
+        await kit.server.start()
+        jobs = {id: await kit.until(id, "done") for id in ("slow1", "slow2", "waiting")}
         assert {id: job["attempts"] for id, job in jobs.items()} == {"slow1": 1, "slow2": 1, "waiting": 1}
-        assert [came.id for came in lab.hook.came].count("quick") == 1
-        deliveries = {came.id: came.headers["dueline-delivery"] for came in lab.hook.came}
+        assert [came.id for came in kit.hook.came].count("quick") == 1
+        deliveries = {came.id: came.headers["dueline-delivery"] for came in kit.hook.came}
         assert deliveries == {"quick": "1", "slow1": "2", "slow2": "2", "waiting": "1"}
 
 
-async def test_an_address_that_is_not_allowed_any_more_is_refused_at_once_and_at_the_connect(lab: Lab) -> None:
-    await lab.push_to(retry={"ladder": ["1h"]})
-    await lab.server.stop()
-    lab.server.env["DUELINE_PUSH__ALLOW"] = "127.0.0.2/32"
-    await lab.server.start()
-    status, answer = await lab.ask("PUT", "/v1/topics/u/push", {"url": lab.hook.url})
+async def test_an_address_that_is_not_allowed_any_more_is_refused_at_once_and_at_the_connect(kit: PushKit) -> None:
+    await kit.push_to(retry={"ladder": ["1h"]})
+    await kit.server.stop()
+    kit.server.env["DUELINE_PUSH__ALLOW"] = "127.0.0.2/32"
+    await kit.server.start()
+    status, answer = await kit.ask("PUT", "/v1/topics/u/push", {"url": kit.hook.url})
     assert (status, answer["error"]["code"], answer["error"]["field"]) == (403, "egress_refused", "url")
-    await lab.send("j")
-    job = await lab.until("j", "scheduled")
-    assert (job["attempts"], lab.hook.came) == (1, [])
-    [attempt] = await lab.attempts()
+    await kit.send("j")
+    job = await kit.until("j", "scheduled")
+    assert (job["attempts"], kit.hook.came) == (1, [])
+    [attempt] = await kit.attempts()
     assert (attempt["status"], attempt["error"]) == (None, job["last_error"])
     assert "127.0.0.1" in job["last_error"]
 
@@ -260,11 +260,11 @@ async def test_a_bad_allow_list_stops_the_server_with_the_name_of_the_key(tmp_pa
         await server.stop()
 
 
-async def test_figures_tell_calls_by_class(lab: Lab) -> None:
-    await lab.push_to()
-    await lab.send("j")
-    await lab.until("j", "done")
-    connection = Connection(*lab.server.address)
+async def test_figures_tell_calls_by_class(kit: PushKit) -> None:
+    await kit.push_to()
+    await kit.send("j")
+    await kit.until("j", "done")
+    connection = Connection(*kit.server.address)
     page = (await connection.request("GET", "/metrics", b"", timeout_s=20)).body.decode()
     connection.close()
     [line] = re.findall(r"^dueline_push_requests_total\{.*", page, re.MULTILINE)

@@ -22,8 +22,8 @@ from dueline.engine.job import BodyKind, Partition
 from dueline.store.valkey.fsck import fsck
 from dueline.store.valkey.store import ValkeyStore
 from tests.integration.test_interleavings import Call, run_once
-from tests.kit.bed import Recorder, item
 from tests.kit.orders import next_order
+from tests.kit.store import Recorder, item
 from tests.kit.valkey import PrivateValkey
 
 pytestmark = pytest.mark.slow

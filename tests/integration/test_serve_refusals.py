@@ -94,7 +94,7 @@ def test_a_server_whose_store_refuses_connections_says_so_and_serves_when_it_is_
     valkey, port = PrivateValkey(port=free_port()), free_port()
     store = f"redis://127.0.0.1:{valkey.port}"
     with serving("--store", store, "--workers", workers, "--listen", f"127.0.0.1:{port}") as server:
-        line = heard(server, "the store does not serve")
+        line = heard(server, "the store is unavailable")
         assert (line.get("level"), line.get("reason")) == ("warning", "store_down")
         assert "refused" in line["detail"]
         assert "nothing was done: the store does not answer: cannot reach the store" in sent(port)

@@ -33,7 +33,7 @@ from dueline.worker import SyncQueue, connect
 from tools.faults.proxy import Cut, FaultProxy
 
 from ..faults.kit import short_folder
-from ..kit.bed import item
+from ..kit.store import item
 from ..kit.valkey import PrivateValkey
 
 LONE = load_scripts()["single_send"].sha.encode()

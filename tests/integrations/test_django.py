@@ -32,7 +32,7 @@ if not settings.configured:
     django.setup()
 
 from dueline.integrations.django import DjangoWorker, client, send_on_commit
-from dueline.integrations.django.settings import DjangoSettings, told
+from dueline.integrations.django.settings import DjangoSettings, current
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def shop() -> tuple[DjangoWorker, object]:
 
 
 def test_the_setting_is_checked_and_names_what_is_wrong() -> None:
-    assert told() == DjangoSettings(url="http://127.0.0.1:1", namespace="shop")
+    assert current() == DjangoSettings(url="http://127.0.0.1:1", namespace="shop")
     assert client().url == "http://127.0.0.1:1"
     first = client()
     assert client() is first
@@ -79,9 +79,9 @@ def test_the_setting_is_checked_and_names_what_is_wrong() -> None:
         ("http://127.0.0.1:1", "dictionary"),
     ):
         with override_settings(DUELINE=wrong), pytest.raises(ImproperlyConfigured, match=message):
-            told()
+            current()
     with override_settings(DUELINE=None):
-        assert told() == DjangoSettings()
+        assert current() == DjangoSettings()
 
 
 def test_a_job_is_sent_when_the_transaction_is_committed_and_not_when_it_is_rolled_back(

@@ -1,1 +1,1 @@
-"""What the tests stand on: private stores, a clock they own, and a bed for one store under test."""
+"""What the tests stand on: private stores, a clock they own, and a kit for one store under test."""

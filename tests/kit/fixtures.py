@@ -1,4 +1,4 @@
-"""Session fixtures for the private stores, and beds on them; conftests import what they want."""
+"""Session fixtures for the private stores, and kits on them; conftests import what they want."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from .bed import Bed, memory_bed, valkey_bed
+from .store import StoreKit, memory_kit, valkey_kit
 from .valkey import PrivateCluster, PrivateValkey
 
 
@@ -27,9 +27,9 @@ def private_cluster() -> Iterator[PrivateCluster]:
         cluster.stop()
 
 
-def make_bed(kind: str, request: pytest.FixtureRequest, **options: Any) -> Bed:
-    """A bed of this kind; starts the server it needs at the first use in the session."""
+def make_kit(kind: str, request: pytest.FixtureRequest, **options: Any) -> StoreKit:
+    """A kit of this kind; starts the server it needs at the first use in the session."""
     if kind == "memory":
-        return memory_bed()
+        return memory_kit()
     server = request.getfixturevalue("private_cluster" if kind == "cluster" else "private_valkey")
-    return valkey_bed(kind, server.url, **options)
+    return valkey_kit(kind, server.url, **options)

@@ -13,7 +13,7 @@ from dueline.engine.job import BodyKind, Reason, State
 from dueline.engine.limits import LAST_MS
 from dueline.engine.policy import AT_ONCE, Backoff, JobPolicy, Ladder
 from dueline.engine.store import Credit, Edit, OnConflict, Pull, Revive, SendItem, Spare
-from tests.kit.bed import item
+from tests.kit.store import item
 
 from .twins import IDS, Bench, Lease, Twins
 

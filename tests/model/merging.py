@@ -27,7 +27,7 @@ from dueline.engine.store import (
     SendItem,
     Spare,
 )
-from tests.kit.bed import item
+from tests.kit.store import item
 
 from .machine import Ground, Life
 from .sleepers import Sleepers

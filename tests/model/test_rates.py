@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from dueline.engine.store import Credit, OnConflict, Pull
-from tests.kit.bed import item
+from tests.kit.store import item
 from tests.kit.valkey import PrivateValkey
 
 from .machine import POLICIES, Life, Programme, machine_settings

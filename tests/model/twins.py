@@ -37,8 +37,8 @@ from dueline.engine.store import (
 )
 from dueline.store.memory import MemoryStore
 from dueline.store.valkey import fsck
-from tests.kit.bed import Recorder, valkey_store
 from tests.kit.clock import Clock
+from tests.kit.store import Recorder, valkey_store
 
 IDS = ("a", "0123456789abcdef0123456789abcdef", "")
 NEVER = "no-such-lease"

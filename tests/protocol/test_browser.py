@@ -6,7 +6,7 @@ import pytest
 
 from dueline.config.settings import Server, Settings
 from dueline.dialects.http import PUBLIC, Browser, Request, Response, Route
-from dueline.runtime.places import ExternalStore
+from dueline.runtime.locations import ExternalStore
 from dueline.server.app import App
 from dueline.server.asgi import AsgiApp
 from dueline.server.browser import MAX_KNOWN_HOSTS, BrowserRules

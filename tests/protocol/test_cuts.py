@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dueline.server.front import Front
-from dueline.server.reading import Exchange, Reader
+from dueline.server.request_reader import Exchange, Reader
 from dueline.server.router import Router
 
 from .kit import Probe

@@ -9,7 +9,7 @@ import pytest
 
 from dueline.server.connection import MAX_AHEAD_BYTES, Connection
 from dueline.server.front import FrontLimits
-from dueline.server.places import PLACES
+from dueline.server.pipelining import PLACES
 
 from .kit import OK, OpenSite, Site, assert_error
 

@@ -21,7 +21,7 @@ from dueline.dialects.table import DIALECTS
 from dueline.engine.engine import Engine
 from dueline.engine.limits import Limits
 from dueline.server.front import Front, FrontLimits
-from dueline.server.reading import Exchange, Reader
+from dueline.server.request_reader import Exchange, Reader
 from dueline.server.router import Router
 from dueline.store.memory import MemoryStore
 from dueline.testing.clock import VirtualClock

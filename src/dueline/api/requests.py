@@ -225,7 +225,7 @@ class PurgeJobs(Request, frozen=True, kw_only=True):
 
 
 class PauseTopic(Request, frozen=True, kw_only=True):
-    """Until a time, or until resumed."""
+    """Pause until a time, or until resumed."""
 
     until_ms: Ms | None = None
 

@@ -37,7 +37,7 @@ def decoder_of(annotation: Any) -> Decode:
             pass
     for kind in foreign:
         if not _is_model(kind) and not _can_be_json(kind):
-            raise TypeError(f"JSON cannot be read as {getattr(kind, '__qualname__', kind)} in it")
+            raise TypeError(f"it contains {getattr(kind, '__qualname__', kind)}, which JSON cannot be decoded to")
     try:
         return msgspec.json.Decoder(annotation, dec_hook=_validated).decode
     except NotImplementedError as unknown:
@@ -48,7 +48,7 @@ def decode_as(annotation: Any, text: bytes) -> Any:
     """Decode JSON text as `annotation`; raises ValueError and TypeError as `decoder_of` does. Decoders of hashable
     types are cached."""
     try:
-        decode = _kept(annotation)
+        decode = _cached(annotation)
     except TypeError:
         decode = decoder_of(annotation)
     try:
@@ -57,7 +57,7 @@ def decode_as(annotation: Any, text: bytes) -> Any:
         raise msgspec.DecodeError("it is nested too deeply") from None
 
 
-_kept = lru_cache(256)(decoder_of)
+_cached = lru_cache(256)(decoder_of)
 
 
 def _foreign(annotation: Any) -> Iterator[Any]:

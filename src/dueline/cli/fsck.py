@@ -78,8 +78,8 @@ def show(printer: Printer, report: Report) -> None:
     for number, finding in enumerate(findings[:SHOWN], 1):
         made.add(number, finding)
     style = "bold red" if findings else "green"
-    said = Text(f"{report.jobs} jobs in {report.partitions} partitions read, {len(findings)} findings", style=style)
-    printer.result(msgspec.json.encode(report), Group(made, said) if findings else said, rows="findings")
+    summary = Text(f"{report.jobs} jobs in {report.partitions} partitions read, {len(findings)} findings", style=style)
+    printer.result(msgspec.json.encode(report), Group(made, summary) if findings else summary, rows="findings")
     if len(findings) > SHOWN:
         printer.note(f"the first {SHOWN} are shown; -o jsonl has all")
     if findings:
@@ -89,7 +89,7 @@ def show(printer: Printer, report: Report) -> None:
 async def _run(check: Check, store: str | None, folder: Path | None, prefix: str, progress: Progress) -> Report:
     """Check a running store, or start the store of a data folder for the duration of the check."""
     from ..config.settings import Store
-    from ..runtime.places import place_of
+    from ..runtime.locations import place_of
 
     place = place_of(Store(url=store) if folder is None else Store(data=str(folder)))
     try:

@@ -28,7 +28,7 @@ PULL_EXAMPLES = (
 @connected
 def pull(
     session: Session,
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Several: in order of priority.")],
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="One or more, in order of priority.")],
     max: Annotated[int, typer.Option("--max", "-n", help="At most this many jobs.")] = 1,
     lease: Annotated[
         int | None, typer.Option("--lease", parser=duration, metavar="DURATION", help="How long the jobs are leased.")
@@ -40,15 +40,15 @@ def pull(
 ) -> None:
     """Lease due jobs; prints an empty list if nothing is due."""
     answer = session.call(calls.pull(topics, max, lease, wait or 0))
-    held = answer.value.jobs
-    session.printer.result(answer.raw, tables.held(held, now_ms()), rows="jobs")
-    if not held:
+    jobs = answer.value.jobs
+    session.printer.result(answer.raw, tables.leased(jobs, now_ms()), rows="jobs")
+    if not jobs:
         session.printer.note("nothing is due")
     if not ack:
         return
     # Print first: if the output fails, the job stays leased and is redelivered.
     failed: typer.Exit | None = None
-    for topic, group in itertools.groupby(sorted(held, key=lambda job: job.topic), key=lambda job: job.topic):
+    for topic, group in itertools.groupby(sorted(jobs, key=lambda job: job.topic), key=lambda job: job.topic):
         done = session.call(calls.ack(topic, [Lease(job.id, job.lease) for job in group]))
         for outcome in done.value.results:
             if outcome.error is not None:

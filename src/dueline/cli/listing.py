@@ -26,7 +26,8 @@ def list_jobs(
     session: Session,
     topic: Topic,
     state: Annotated[
-        str | None, typer.Option("--state", metavar="scheduled|ready|leased|done|dead|cancelled", help="Only these.")
+        str | None,
+        typer.Option("--state", metavar="scheduled|ready|leased|done|dead|cancelled", help="Only jobs in this state."),
     ] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="Only jobs with this tag.")] = None,
     merge_key: Annotated[str | None, typer.Option("--merge-key", help="Only the groups of this key.")] = None,

@@ -97,7 +97,9 @@ def set_push(
             target.pop(other, None)
     if new_secret is not None:
         target["secrets"] = [write_secret(new_secret), *(target.get("secrets") or [])][:MAX_SECRETS]
-    answer = session.call(calls.set_push(topic, {name: value for name, value in target.items() if said(name, value)}))
+    answer = session.call(
+        calls.set_push(topic, {name: value for name, value in target.items() if is_sent(name, value)})
+    )
     session.printer.result(answer.raw, push_table(topic, answer.value))
 
 
@@ -190,7 +192,7 @@ def _read(path: Path) -> str:
         raise typer.BadParameter(f"cannot read {path}: {wrong}") from wrong
 
 
-def said(name: str, value: Any) -> bool:
+def is_sent(name: str, value: Any) -> bool:
     """Whether to send a value. Null means the default and is not sent, except where it means "none"."""
     return value is not None or name == "breaker"
 

@@ -30,7 +30,7 @@ SERVE_EXAMPLES = (
 def _serve(
     listen: Annotated[
         str | None,
-        typer.Option("--listen", metavar="HOST:PORT", show_default="127.0.0.1:9277", help="Where to listen."),
+        typer.Option("--listen", metavar="HOST:PORT", show_default="127.0.0.1:9277", help="Address to listen on."),
     ] = None,
     data: Annotated[
         str | None,

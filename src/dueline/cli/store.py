@@ -41,13 +41,13 @@ def accept(
         raise typer.Exit(FAILURE) from in_use
     try:
         extents.check(folder)
-        missing_bytes, aside, said = 0, None, Text("nothing is missing", style="green")
+        missing_bytes, aside, summary = 0, None, Text("nothing is missing", style="green")
     except extents.DataLost as lost:
         confirm(printer, f"Data is missing in {folder}: {lost.what}. Accept that its jobs are lost?", yes)
         missing_bytes, aside = lost.missing_bytes, extents.accept(folder)
         kept = f"\nfiles that the store cannot read were moved to {aside}" if aside is not None else ""
-        said = Text(f"accepted: {lost.what}{kept}", style="yellow")
+        summary = Text(f"accepted: {lost.what}{kept}", style="yellow")
     finally:
         lock.free()
     moved_to = None if aside is None else str(aside)
-    printer.result(msgspec.json.encode({"accepted_bytes": missing_bytes, "moved_to": moved_to}), said)
+    printer.result(msgspec.json.encode({"accepted_bytes": missing_bytes, "moved_to": moved_to}), summary)

@@ -177,7 +177,7 @@ def job(value: r.Job, now_ms: int) -> Table:
     )
 
 
-def held(jobs: Sequence[r.LeasedJob], now_ms: int) -> Listing:
+def leased(jobs: Sequence[r.LeasedJob], now_ms: int) -> Listing:
     """Pulled jobs, with their topics if there are several."""
     several = len({job.topic for job in jobs}) > 1
     made = Listing(

@@ -57,7 +57,9 @@ def topic(
     session: Session,
     topic: Topic,
     action: Annotated[str | None, typer.Argument(metavar="set|pause|resume")] = None,
-    values: Annotated[list[str] | None, typer.Argument(metavar="K=V", help="For set; K=null: server default.")] = None,
+    values: Annotated[
+        list[str] | None, typer.Argument(metavar="K=V", help="For set; K=null restores the server default.")
+    ] = None,
     until: Annotated[
         int | None, typer.Option("--until", parser=time_ms, metavar="TIME", help="For pause: resume at this time.")
     ] = None,

@@ -118,5 +118,5 @@ def filter_of(
     state: str | None, tag: str | None, due_after_ms: int | None, due_before_ms: int | None
 ) -> dict[str, Any]:
     """A bulk call's filter, with the given conditions only."""
-    said = {"state": state, "tag": tag, "due_after_ms": due_after_ms, "due_before_ms": due_before_ms}
-    return {name: value for name, value in said.items() if value is not None}
+    fields = {"state": state, "tag": tag, "due_after_ms": due_after_ms, "due_before_ms": due_before_ms}
+    return {name: value for name, value in fields.items() if value is not None}

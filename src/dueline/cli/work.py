@@ -63,7 +63,7 @@ def work(
     namespace: Namespace = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Work on jobs until SIGTERM or Ctrl-C. Unfinished jobs are given back.
+    """Run handlers for due jobs until SIGTERM or Ctrl-C. Unfinished jobs are given back.
 
     If the command exits with 0, the job is done; with 65, it is dead (rejected); with any other code, it is retried by
     its retry policy. The command gets DUELINE_JOB_ID, DUELINE_TOPIC, DUELINE_ATTEMPT and other variables.
@@ -79,8 +79,10 @@ def work(
             )
         worker = _named(target)
         worker.join_queue(None, None, token, keep=True)  # DUELINE_TOKEN_FILE; the worker reads the other variables
-        said = {name: value for name, value in (("url", url), ("namespace", namespace)) if _typed(context, name)}
-        worker.join_queue(said.get("url"), said.get("namespace"), token if _typed(context, "token_file") else None)
+        options = {name: value for name, value in (("url", url), ("namespace", namespace)) if _typed(context, name)}
+        worker.join_queue(
+            options.get("url"), options.get("namespace"), token if _typed(context, "token_file") else None
+        )
     try:
         if health is not None:
             worker.show_health(health)

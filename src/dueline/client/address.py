@@ -106,8 +106,8 @@ def shown(url: str) -> str:
     place = re.split(r"[?#]", rest, maxsplit=1)[0]
     if not at:
         return place
-    scheme, mark, _ = hidden.partition("://")
-    return f"{scheme}{mark}***@{place}" if mark else f"***@{place}"
+    scheme, separator, _ = hidden.partition("://")
+    return f"{scheme}{separator}***@{place}" if separator else f"***@{place}"
 
 
 def header_value(text: str | None, name: str) -> str | None:

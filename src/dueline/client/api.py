@@ -282,13 +282,13 @@ class Api(TopicApi):
 def _filter(
     state: State | None, tag: str | None, due_after: Moment | None, due_before: Moment | None
 ) -> dict[str, Any]:
-    said = {
+    fields = {
         "state": state,
         "tag": tag,
         "due_after_ms": None if due_after is None else moment_ms(due_after, "due_after"),
         "due_before_ms": None if due_before is None else moment_ms(due_before, "due_before"),
     }
-    return {name: value for name, value in said.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _jobs(page: r.JobPage) -> Sequence[r.Job]:

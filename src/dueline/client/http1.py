@@ -82,7 +82,7 @@ class ResponseReader:
         return Response(self._status, self._headers, bytes(self._body), reusable)
 
     def _step(self) -> bool:
-        """Parse one more element; False when bytes are missing. Back at HEAD, the answer is complete."""
+        """Parse one more element. Returns False if more bytes are needed. At HEAD again, the answer is complete."""
         if self._at is _At.HEAD:
             return self._read_head()
         if self._at is _At.CLOSE:

@@ -119,7 +119,7 @@ def _merge(merge: str | MergeOptions) -> Merge:
         return Merge(merge, item_id=new_id())
     unknown = merge.keys() - {*MergePolicy.__annotations__, *MergeOptions.__annotations__}
     if unknown or "key" not in merge:
-        raise TypeError(f"merge: no {', '.join(sorted(unknown)) or 'key'}")
+        raise TypeError(f"merge has no option {', '.join(sorted(unknown))}" if unknown else "merge needs a key")
     return Merge(key=merge["key"], item_id=merge.get("item_id") or new_id(), **merge_fields(merge))
 
 
@@ -201,7 +201,7 @@ def with_attempts(options: Mapping[str, Any]) -> Mapping[str, Any]:
     if retries < 0:
         raise ValueError("retry: a number of retries must be at least 0")
     if "max_attempts" in options:
-        raise ValueError(f"retry={retries} is max_attempts={retries + 1}: give one of them")
+        raise ValueError(f"retry={retries} means max_attempts={retries + 1}: give only one of them")
     others = {name: value for name, value in options.items() if name != "retry"}
     return {**others, "max_attempts": retries + 1}
 

@@ -65,11 +65,11 @@ class TopicApi:
         policy: dict[str, Any] = {
             f"{name}_ms": duration_ms(value, name) for name, value in durations.items() if value is not None
         }
-        told = {"max_attempts": max_attempts, "retry": retry}
-        said = with_attempts({name: value for name, value in told.items() if value is not None})
+        retry_fields = {"max_attempts": max_attempts, "retry": retry}
+        retry_policy = with_attempts({name: value for name, value in retry_fields.items() if value is not None})
         others = {
-            "max_attempts": said.get("max_attempts"),
-            "retry": retry_rule(said.get("retry")),
+            "max_attempts": retry_policy.get("max_attempts"),
+            "retry": retry_rule(retry_policy.get("retry")),
             "on_conflict": on_conflict,
             "max_body_bytes": max_body_bytes,
             "merge": None if merge is None else merge_fields(merge),
@@ -132,7 +132,7 @@ class TopicApi:
 
         This replaces the whole target: omitted fields get their defaults. `breaker`: `{"failures", "open_ms"}`, or
         False for none. A masked secret, as `push` shows it, keeps the stored one."""
-        said = {
+        retry_policy = {
             "url": url,
             "service": service,
             "method": http_method,
@@ -146,7 +146,7 @@ class TopicApi:
             "secrets": list(secrets) or None,
             "paused": paused or None,
         }
-        target = {name: value for name, value in said.items() if value is not None}
+        target = {name: value for name, value in retry_policy.items() if value is not None}
         return calls.set_push(topic, {**target, "breaker": None} if breaker is False else target)
 
     @method

@@ -60,7 +60,7 @@ def load(
     values: dict[str, tuple[Any, str]] = {}
     if file is not None:
         values.update(_from_file(file, table))
-    theirs = {path: told for one in foreign for path, told in one.values.items()}
+    theirs = {path: value for one in foreign for path, value in one.values.items()}
     for path, (value, origin) in theirs.items():
         values[path] = (_convert(table[path], value, origin, strict=True), origin)
     values.update(_from_env(env or {}, table))
@@ -89,13 +89,13 @@ def load(
 def wants_json(env: Mapping[str, str], file: Path | None) -> bool:
     """Whether the log is configured as JSON, even if the rest of the configuration is unusable. Errors about the
     configuration are then JSON, too."""
-    told: Any = env.get("DUELINE_LOG__FORMAT")
-    if told is None and file is not None:
+    log_format: Any = env.get("DUELINE_LOG__FORMAT")
+    if log_format is None and file is not None:
         try:
-            told = tomllib.loads(file.read_text(encoding="utf-8"))["log"]["format"]
+            log_format = tomllib.loads(file.read_text(encoding="utf-8"))["log"]["format"]
         except (OSError, ValueError, RecursionError, LookupError, TypeError):
             pass
-    return told == "json"
+    return log_format == "json"
 
 
 def _share_port(values: dict[str, tuple[Any, str]], path: str) -> None:
@@ -123,10 +123,14 @@ def check(settings: Settings, foreign_names: Mapping[str, str] = MappingProxyTyp
             raise ConfigError(f"{path}.{wrong.field}: {wrong.message}") from None
     for name in settings.server.hosts:
         if not HOST_NAME.fullmatch(name):
-            raise ConfigError(f"server.hosts: {name!r} is not a name such as queue.corp or *.corp, without a port")
+            raise ConfigError(
+                f"server.hosts: must be a name without a port, such as queue.corp or *.corp, not {name!r}"
+            )
     for origin in settings.server.origins:
         if not ORIGIN.fullmatch(origin):
-            raise ConfigError(f"server.origins: {origin!r} is not an origin such as https://queue.corp, without a path")
+            raise ConfigError(
+                f"server.origins: must be an origin without a path, like https://queue.corp, not {origin!r}"
+            )
     url = settings.store.url
     if url is not None:
         scheme = url.split("://", 1)[0]
@@ -140,7 +144,7 @@ def check(settings: Settings, foreign_names: Mapping[str, str] = MappingProxyTyp
     elif settings.store.durability not in (None, "fsync"):
         raise ConfigError(f'store.durability: the embedded store is "fsync", not "{settings.store.durability}"')
     if settings.limits.max_body_bytes > settings.limits.max_request_bytes:
-        raise ConfigError("limits.max_body_bytes: is more than limits.max_request_bytes")
+        raise ConfigError("limits.max_body_bytes: must not be more than limits.max_request_bytes")
 
 
 def _check_reach(settings: Settings, listen: str, path: str) -> None:

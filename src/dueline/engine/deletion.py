@@ -57,15 +57,15 @@ class TopicDeletion:
             topic = self._topics.apply((namespace, name), entry)
             for state in FORGOTTEN:
                 await self._bulk.purge(topic, Filter(state=state), dry_run=False)
-            if await self._taken_out(entry, topic):
+            if await self._remove(entry, topic):
                 if unpack_config(entry.config).push is not None:
                     await self._store.pushes.reset(namespace, name)
                 self._changes.tell((namespace, name), entry.version, None)
                 return
         raise TopicNotEmpty("the topic is in use, or it holds broken jobs; `dueline fsck` lists those")
 
-    async def _taken_out(self, entry: TopicEntry, topic: Topic) -> bool:
-        """Remove the topic. False: it was used in the meantime, and its partitions have their config again."""
+    async def _remove(self, entry: TopicEntry, topic: Topic) -> bool:
+        """Remove the topic. Returns False if it was used in the meantime; its partitions then get their config back."""
         partitions = topic.partitions
         for partition in partitions:
             if not await self._store.retire(partition, True):

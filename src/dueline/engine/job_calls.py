@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from .checks import Checks, cut_error, within
 from .commands import Patch
 from .errors import AlreadyDone, InvalidField, JobLeased, NotFound, UnknownOutcome, VersionMismatch
+from .fan_out import over_partitions
 from .job import ENDED, Job, Partition, State
 from .limits import check_name
 from .metrics import Word, succeeded
 from .patching import changes_policy, edit_of, patched_policy
 from .replies import refusal
-from .spreading import over_partitions
 from .store import Code, Edit, Extend, Outcome, Page, Purge, Query, Ref, Release, Revive, Spare, Store
 from .topics import Topic, Topics
 

@@ -20,34 +20,34 @@ from .policy import MergePolicy
 from .store import Merge, MergeUpdate
 from .topics import Topic
 
-_NONE_SAID = MergePolicy()
+_DEFAULTS = MergePolicy()
 
 
 def merge_of(command: Send, into: MergeInto, topic: Topic, checks: Checks) -> Merge:
     """Check a send's merge options and resolve them: the send's own, else the topic's, else the defaults."""
     if command.id is not None:
-        raise InvalidField("a merge group gets its id from the server; an item may have merge.item_id", "id")
+        raise InvalidField("the server generates the id of a merge group; use merge.item_id for an item", "id")
     if (command.on_conflict, command.on_ended, command.on_overdue) != (None, None, None):
-        raise InvalidField("needs an id, and a send with merge has none", "on_conflict")
+        raise InvalidField("cannot be combined with merge, because such a send has no id", "on_conflict")
     check_name(into.key, "merge.key")
     if into.item_id is not None:
         check_name(into.item_id, "merge.item_id")
-    said = topic.config.policy.merge or _NONE_SAID
+    policy = topic.config.policy.merge or _DEFAULTS
     timed = command.delay_ms is not None or command.at_ms is not None
     quiet_ms, max_wait_ms = into.quiet_ms, into.max_wait_ms
     if quiet_ms is UNSET:
-        quiet_ms = None if timed else said.quiet_ms
+        quiet_ms = None if timed else policy.quiet_ms
     elif quiet_ms is not None and timed:
         raise InvalidField("give a quiet time or a fixed one (delay, at), not both", "merge.quiet_ms")
     if max_wait_ms is UNSET:
-        max_wait_ms = said.max_wait_ms
+        max_wait_ms = policy.max_wait_ms
     # A configured number of items makes a full group due at once. The product's own bound does not: a group with a
     # fixed time is never early.
-    wished = said.max_items if into.max_items is UNSET else into.max_items
+    wished = policy.max_items if into.max_items is UNSET else into.max_items
     max_items = MAX_GROUP_ITEMS if wished is None else wished
     update = into.update
     if update is UNSET:
-        update = MergeUpdate.ONCE if said.update is None else MergeUpdate[said.update.upper()]
+        update = MergeUpdate.ONCE if policy.update is None else MergeUpdate[policy.update.upper()]
     checks.merge(quiet_ms, max_wait_ms, max_items)
     waits = quiet_ms is None and wished is None
     return Merge(into.key, quiet_ms, max_wait_ms, max_items, _max_bytes(command, topic), update, into.item_id, waits)

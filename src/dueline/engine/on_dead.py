@@ -51,7 +51,7 @@ def check_on_dead(topic: str, policy: TopicPolicy) -> None:
     if on_dead.topic is not None:
         check_name(on_dead.topic, "on_dead.topic")
         if on_dead.topic == topic:
-            raise InvalidField("is the topic itself", "on_dead.topic")
+            raise InvalidField("must not be the topic itself", "on_dead.topic")
         if on_dead.topic == ON_DEAD_TOPIC:
             raise InvalidField("is reserved: give a url", "on_dead.topic")
     if on_dead.url is not None:

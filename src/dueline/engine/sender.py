@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from .checks import Checks, at_place
 from .commands import Send, Sent
 from .errors import DuelineError, IdExists, StoreDown, StoreFull, Unavailable, UnknownOutcome
+from .fan_out import Batch, error_for, split
 from .ids import new_id
 from .job import Partition
 from .limits import BATCH_BYTES, BATCH_JOBS
@@ -18,7 +19,6 @@ from .merging import group_id
 from .registrar import Registrar
 from .replies import RESULTS, refusal
 from .sending import send_item
-from .spreading import Batch, error_for, split
 from .store import Code, SendItem, SendOutcome, StalePolicy, Store
 from .timer import Timer
 from .topics import Topic, Topics
@@ -210,20 +210,20 @@ class Sender:
         return error
 
     def _answer(self, topic: Topic, id: str, result: SendOutcome) -> Sent | DuelineError:
-        said = RESULTS.get(result.code)
+        result_name = RESULTS.get(result.code)
         sent = topic.metrics.sent
-        if said is None:
+        if result_name is None:
             sent["refused"] += 1
             if result.code is Code.ELSEWHERE:
                 return IdExists(f'the id is used in the topic "{result.elsewhere}"', "id")
             return refusal(result.code) or DuelineError()
-        sent[said] += 1
+        sent[result_name] += 1
         if self.watch is not None:
             self.watch.stored(topic.namespace, topic.name, result.due_at_ms)
         group = result.group
         if group is None:
-            return Sent(id, topic.name, said, result.state, result.due_at_ms, result.version)
-        return Sent(group, topic.name, said, result.state, result.due_at_ms, result.version, result.items_count)
+            return Sent(id, topic.name, result_name, result.state, result.due_at_ms, result.version)
+        return Sent(group, topic.name, result_name, result.state, result.due_at_ms, result.version, result.items_count)
 
 
 def _placed(item: SendItem, topic: Topic) -> SendItem:

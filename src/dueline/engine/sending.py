@@ -30,7 +30,7 @@ _head = struct.Struct(">BqqI").pack
 _TOO_LATE_MS = LAST_MS + 1
 
 
-class _Written(msgspec.Struct, array_like=True):
+class _Fingerprint(msgspec.Struct, array_like=True):
     """The options of a request as given, for its fingerprint. "At once" is encoded as None, so that fingerprints of
     already stored jobs stay valid; `unset` distinguishes it from an option that was not given."""
 
@@ -96,7 +96,7 @@ def _written(command: Send) -> bytes:
         | (command.retry is UNSET) << 3
     )
     return msgspec.msgpack.encode(
-        _Written(
+        _Fingerprint(
             _known(command.lease_ms),
             _known(command.ttl_ms),
             _known(command.max_attempts),

@@ -52,7 +52,7 @@ class TopicChanges:
         self._round_s = round_s
         self._listeners: list[TopicListener] = []
         self._announced: dict[Key, int] = {}  # topics to read, with the announced version
-        self._versions: dict[Key, int] = {}  # of the configs that listeners were told; older ones are ignored
+        self._versions: dict[Key, int] = {}  # of the configs that listeners have; older ones are ignored
         self._number = -1  # of the last change that is read or in `_announced`
         self._check_at_s = 0.0
         self._missed = False  # announcements were missed, so every topic is read
@@ -106,7 +106,7 @@ class TopicChanges:
         while self._announced and not self._rounds.stopping:
             batch = dict(list(self._announced.items())[:AT_ONCE])
             await asyncio.gather(
-                *(self._read(key) for key, version in batch.items() if not self._is_told(key, version))
+                *(self._read(key) for key, version in batch.items() if not self._is_known(key, version))
             )
             for key, version in batch.items():
                 if self._announced.get(key) == version:
@@ -141,7 +141,7 @@ class TopicChanges:
             raise
         self._announced.update(dict.fromkeys(unseen, 0))
 
-    def _is_told(self, key: Key, version: int) -> bool:
+    def _is_known(self, key: Key, version: int) -> bool:
         """Whether this is a change of our own, or one that was read already."""
         return 0 < version <= self._versions.get(key, 0)
 
@@ -151,15 +151,15 @@ class TopicChanges:
     async def _apply(self, key: Key, entry: TopicEntry | None) -> None:
         if self._topics.known(*key) is not None:
             self._topics.apply(key, entry)
-        told = self._versions.get(key, 0)
+        known = self._versions.get(key, 0)
         if entry is None or not entry.version:
-            self.tell(key, told, None)
+            self.tell(key, known, None)
             return
         config = unpack_config(entry.config)
-        if config.push is None or entry.version <= told or self.tell_partitions is None:
+        if config.push is None or entry.version <= known or self.tell_partitions is None:
             self.tell(key, entry.version, config)
             return
         try:
             await self.tell_partitions(*key)
         except NotFound:
-            self.tell(key, told, None)  # it was deleted in the meantime
+            self.tell(key, known, None)  # it was deleted in the meantime

@@ -230,7 +230,7 @@ class Topics:
         """Stands for all topics of a namespace with `namespace_ids`, for callers that know only ids. Not a real
         topic."""
         if not self.has_namespace_ids(namespace):
-            raise InvalidField("ids of this namespace are only known together with their topic", "topic")
+            raise InvalidField("ids of this namespace are unique only within a topic: name the topic", "topic")
         return Topic(namespace, "", True, self._metrics, self._checks.limits.max_body_bytes, label=BY_ID)
 
     def has_namespace_ids(self, namespace: str) -> bool:

@@ -209,7 +209,7 @@ class PartitionQueue:
             waiter.proceed(self, filled=unused == 0, more=pulled.more)
 
     def _plan(self, pulled: PullOutcome) -> None:
-        """Decide when to ask again, from the answer. A wake-up that came during the call may be newer than it."""
+        """Decide from the answer when to ask again. A wake-up that came during the call may be newer."""
         now_s = self._owner.timer.time()
         extra_s = 0.0 if pulled.on_duty else self._owner.off_duty_s
         if pulled.more:
@@ -309,7 +309,7 @@ class Waiters:
         try:
             return await waiter.future
         except asyncio.CancelledError:
-            self._gone(waiter)
+            self._remove(waiter)
             raise
         finally:
             self.count -= 1
@@ -366,7 +366,7 @@ class Waiters:
             if waiter.until_s is None or queue.alarm.is_due() or not queue.is_known(waiter.until_s):
                 waiter.untried.append(queue)
 
-    def _gone(self, waiter: Waiter) -> None:
+    def _remove(self, waiter: Waiter) -> None:
         """The caller was cancelled. Release the jobs it has; a call in flight releases its own."""
         waiter.leave()
         if not waiter.future.cancelled():

@@ -27,7 +27,7 @@ class Listener:
         """Subscribe if needed, and drop the messages received so far. Raises StoreDown or Loading."""
         if self._connection is not None:
             try:
-                self._said(self._connection, 0)
+                self._read(self._connection, 0)
                 return
             except LOST:
                 self.close()
@@ -39,7 +39,7 @@ class Listener:
         if self._connection is None:
             self._connection = self._subscribe()
         try:
-            return self._said(self._connection, timeout_s)
+            return self._read(self._connection, timeout_s)
         except LOST:
             self.close()
             return True
@@ -66,7 +66,7 @@ class Listener:
         connection.disconnect()  # a subscribed connection must not serve commands
         self._link.give_back(connection)
 
-    def _said(self, connection: redis.Connection, timeout_s: float) -> bool:
+    def _read(self, connection: redis.Connection, timeout_s: float) -> bool:
         if not connection.can_read(timeout_s):
             return False
         for _ in range(DRAIN_AT_MOST):

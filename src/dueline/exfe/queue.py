@@ -65,7 +65,7 @@ class ExfeQueue:
         """
         names = self.objects
         if not key or key.endswith(names.ENDINGS):
-            raise Invalid(f"invalid key: {key!r} is empty or ends like another queue's object", "key")
+            raise Invalid(f"invalid key: {key!r} is empty or ends with a reserved suffix", "key")
         pairs: list[Word] = []
         for field, value in (data or {}).items():
             pairs += (field, value)

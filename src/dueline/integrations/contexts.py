@@ -30,11 +30,11 @@ class ContextWorker(Worker):
 
     def _add(self, handler: Handler) -> None:
         if handler.mode != "process":
-            handler = msgspec.structs.replace(handler, call=surrounded(handler.call, self._surround))
+            handler = msgspec.structs.replace(handler, call=in_context(handler.call, self._surround))
         super()._add(handler)
 
 
-def surrounded(call: Callable[..., Any], surround: Surround) -> Callable[..., Any]:
+def in_context(call: Callable[..., Any], surround: Surround) -> Callable[..., Any]:
     """The function or coroutine function, wrapped so that each call runs in a new context from `surround`."""
     if inspect.iscoroutinefunction(call):
 

@@ -57,13 +57,13 @@ class Dueline(ContextWorker):
     def client(self) -> Client:
         """The HTTP client of the current application; each has its own. Its DUELINE_URL must be a server's URL."""
         app: Any = current_app
-        kept: dict[str, Client] = app.extensions.setdefault("dueline_clients", {})
-        if "client" not in kept:
+        cache: dict[str, Client] = app.extensions.setdefault("dueline_clients", {})
+        if "client" not in cache:
             config = app.config
-            kept["client"] = Client(
+            cache["client"] = Client(
                 config.get("DUELINE_URL"), config.get("DUELINE_NAMESPACE"), config.get("DUELINE_TOKEN")
             )
-        return kept["client"]
+        return cache["client"]
 
     def _context(self) -> AbstractContextManager[Any]:
         if self._app is None:
@@ -72,7 +72,9 @@ class Dueline(ContextWorker):
 
 
 def _work_command(extension: Dueline) -> click.Command:
-    @click.command("dueline-work", help="Work on jobs until SIGTERM or Ctrl-C. Unfinished jobs are given back.")
+    @click.command(
+        "dueline-work", help="Run handlers for due jobs until SIGTERM or Ctrl-C. Unfinished jobs are given back."
+    )
     def work() -> None:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
         if not extension.topics:

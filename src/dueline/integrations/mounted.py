@@ -29,7 +29,7 @@ import structlog
 from ..config.load import load
 from ..config.settings import Settings
 from ..dialects.http import Response, plain_error
-from ..runtime.places import place_of
+from ..runtime.locations import place_of
 from ..server.app import App
 from ..server.asgi import AsgiApp, Message, Receive, Send, write_answer
 from ..server.browser import BrowserRules

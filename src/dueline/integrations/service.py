@@ -28,12 +28,12 @@ def run(*parts: Part, main: Coroutine[Any, Any, object] | None = None) -> None:
 async def serve(*parts: Part, main: Coroutine[Any, Any, object] | None = None) -> None:
     """`run` for an event loop in the main thread. Raises what `main` raises."""
     loop = asyncio.get_running_loop()
-    told, up = asyncio.Event(), asyncio.Event()
+    stopping, up = asyncio.Event(), asyncio.Event()
     starting = asyncio.timeout(None)  # a signal ends it, because a part may be waiting for an unavailable queue
 
     def end() -> None:
-        if not told.is_set():
-            told.set()
+        if not stopping.is_set():
+            stopping.set()
             if not up.is_set():
                 starting.reschedule(loop.time())
             return
@@ -55,7 +55,7 @@ async def serve(*parts: Part, main: Coroutine[Any, Any, object] | None = None) -
                 if not starting.expired():
                     raise
                 return
-            await _until(told, main)
+            await _until(stopping, main)
     finally:
         if main is not None:
             main.close()  # it never began if a part failed to start
@@ -63,12 +63,12 @@ async def serve(*parts: Part, main: Coroutine[Any, Any, object] | None = None) -
             loop.remove_signal_handler(number)
 
 
-async def _until(told: asyncio.Event, main: Coroutine[Any, Any, object] | None) -> None:
+async def _until(stopping: asyncio.Event, main: Coroutine[Any, Any, object] | None) -> None:
     if main is None:
-        await told.wait()
+        await stopping.wait()
         return
     work = asyncio.ensure_future(main)
-    waiting = asyncio.ensure_future(told.wait())
+    waiting = asyncio.ensure_future(stopping.wait())
     try:
         await asyncio.wait((work, waiting), return_when=asyncio.FIRST_COMPLETED)
         if work.done():

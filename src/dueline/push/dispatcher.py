@@ -39,8 +39,8 @@ from .call import Answer, Call
 from .courier import Courier, Outcome, Verdict
 from .delivery import Delivery, settle
 from .hosts import Hosts
+from .observer import NullObserver, PushObserver
 from .reports import Reports
-from .watch import Unwatched, Watch
 
 LONG_S = 3600.0
 NOBODY_S = 1.0  # between two looks for an available instance
@@ -65,26 +65,26 @@ class PushContext(msgspec.Struct, frozen=True):
     couriers: Mapping[str, Courier]
     hosts: Hosts
     timer: Timer = LoopTimer()
-    watch: Watch = Unwatched()
+    watch: PushObserver = NullObserver()
     soon: Callable[[], None] = lambda: None  # called when a dispatcher starts, because calls may follow
 
 
 class Dispatcher:
     """Use `start`, `stop`, and `retarget` when the topic's target has changed."""
 
-    def __init__(self, pushing: Pushing, means: PushContext) -> None:
+    def __init__(self, pushing: Pushing, context: PushContext) -> None:
         self.pushing = pushing
-        self._means = means
-        self._engine = means.engine
-        self._timer = means.timer
+        self._context = context
+        self._engine = context.engine
+        self._timer = context.timer
         self._name = (pushing.namespace, pushing.topic)
-        self._reports = Reports(means.engine.store.pushes, *self._name, means.timer, self.nudge)
-        self._renewals = LeaseRenewals[LeaseRenewal[LeasedJob]](self._extend, DuelineError, means.timer)
+        self._reports = Reports(context.engine.store.pushes, *self._name, context.timer, self.nudge)
+        self._renewals = LeaseRenewals[LeaseRenewal[LeasedJob]](self._extend, DuelineError, context.timer)
         self._running: dict[asyncio.Task[None], LeaseRenewal[LeasedJob]] = {}
         self._calling: set[asyncio.Task[None]] = set()  # those that can still be aborted
         self._parked: asyncio.Task[list[LeasedJob]] | None = None
         back_off = (FIRST_BACK_OFF_S, LAST_BACK_OFF_S)
-        self._rounds = Rounds(self._step, means.timer, f"the dispatcher failed: {'/'.join(self._name)}", back_off)
+        self._rounds = Rounds(self._step, context.timer, f"the dispatcher failed: {'/'.join(self._name)}", back_off)
         self._loaded = False
         self._nobody_until_s = 0.0
         self._looks: int | None = None  # since a job found no instance; None when none has
@@ -95,15 +95,15 @@ class Dispatcher:
         return len(self._running)
 
     def start(self) -> None:
-        self._means.soon()
-        self._means.watch.paused(*self._name, self.pushing.target.paused)
+        self._context.soon()
+        self._context.watch.paused(*self._name, self.pushing.target.paused)
         self._rounds.start()
 
     def retarget(self, pushing: Pushing) -> None:
         """Push to this target from now on. Calls in progress are not interrupted."""
         before, self.pushing = self.pushing.target, pushing
         now = pushing.target
-        self._means.watch.paused(*self._name, now.paused)
+        self._context.watch.paused(*self._name, now.paused)
         if before.address != now.address:
             self._loaded = False  # the breaker's state belongs to the previous target
             self._nobody_until_s = 0.0
@@ -132,7 +132,7 @@ class Dispatcher:
                 alarm.cancel()
         await self._renewals.stop()
         await self._reports.stop()
-        self._means.watch.gone(*self._name)
+        self._context.watch.gone(*self._name)
 
     def hurry(self) -> None:
         """Abort the calls in progress; their jobs are released."""
@@ -184,7 +184,7 @@ class Dispatcher:
     def _nobody(self, pushing: Pushing, looks: int) -> None:
         """Pull nothing until an instance is available."""
         self._looks, self._nobody_until_s = looks, self._timer.time() + NOBODY_S
-        self._means.watch.nobody(*self._name, self._courier.nobody(pushing))
+        self._context.watch.nobody(*self._name, self._courier.nobody(pushing))
 
     async def _waited_for(self) -> bool:
         """Whether a job could be pushed now; True when that cannot be determined."""
@@ -208,7 +208,7 @@ class Dispatcher:
 
     @property
     def _courier(self) -> Courier:
-        return self._means.couriers[self.pushing.target.courier]
+        return self._context.couriers[self.pushing.target.courier]
 
     @property
     def _topic(self) -> tuple[str, tuple[str, ...]]:
@@ -256,7 +256,7 @@ class Dispatcher:
         self._running[task] = renewal
         self._calling.add(task)
         task.add_done_callback(self._ended)
-        self._means.watch.in_flight(*self._name, len(self._running))
+        self._context.watch.in_flight(*self._name, len(self._running))
 
     async def _extend(self, renewals: Sequence[LeaseRenewal[LeasedJob]]) -> None:
         items = [Extend(renewal.job.id, renewal.job.lease, renewal.lease_ms) for renewal in renewals]
@@ -267,7 +267,7 @@ class Dispatcher:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._renewals.remove(self._running.pop(task))
         self._calling.discard(task)
-        self._means.watch.in_flight(*self._name, len(self._running))
+        self._context.watch.in_flight(*self._name, len(self._running))
         if not task.cancelled() and (error := task.exception()) is not None:
             self._complain("a push failed", error)
         self.nudge()
@@ -275,8 +275,8 @@ class Dispatcher:
     async def _push(self, pushing: Pushing, renewal: LeaseRenewal[LeasedJob]) -> None:
         task = asyncio.current_task()
         assert task is not None
-        courier = self._means.couriers[pushing.target.courier]
-        delivery = Delivery(pushing, renewal.job, courier, self._means.caller, self._means.hosts, self._report)
+        courier = self._context.couriers[pushing.target.courier]
+        delivery = Delivery(pushing, renewal.job, courier, self._context.caller, self._context.hosts, self._report)
         try:
             verdict = await delivery.run(self._engine.store.now_ms)
         except asyncio.CancelledError:
@@ -292,7 +292,7 @@ class Dispatcher:
 
     def _report(self, attempt: Attempt, failure: str | None) -> None:
         self._reports.add(attempt, self._breaker)
-        self._means.watch.called(*self._name, attempt, failure)
+        self._context.watch.called(*self._name, attempt, failure)
 
     async def _settle(self, renewal: LeaseRenewal[LeasedJob], verdict: Verdict) -> None:
         """Apply the verdict, retrying until the store answers."""

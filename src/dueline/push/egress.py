@@ -238,7 +238,9 @@ def _canonical_name(host: str, field: str) -> str:
     if not _NAME.fullmatch(host):
         raise InvalidField("has an invalid host name", field)
     if len(host) > MAX_HOST_CHARS or max(map(len, host.split("."))) > MAX_LABEL_CHARS:
-        raise InvalidField(f"has a host longer than {MAX_HOST_CHARS} or a part longer than {MAX_LABEL_CHARS}", field)
+        raise InvalidField(
+            f"has a host longer than {MAX_HOST_CHARS} or a label longer than {MAX_LABEL_CHARS} characters", field
+        )
     return host
 
 

@@ -19,9 +19,9 @@ Name = tuple[str, str]
 class PushManager:
     """Use `start` and `stop`."""
 
-    def __init__(self, means: PushContext) -> None:
-        self._means = means
-        self._engine = means.engine
+    def __init__(self, context: PushContext) -> None:
+        self._context = context
+        self._engine = context.engine
         self._dispatchers: dict[Name, Dispatcher] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self._stopping = False
@@ -42,11 +42,11 @@ class PushManager:
         name = (namespace, topic)
         target = None if config is None else config.push
         dispatcher = self._dispatchers.get(name)
-        if target is None or target.courier not in self._means.couriers:
+        if target is None or target.courier not in self._context.couriers:
             if dispatcher is not None:
                 self._dismiss(name, dispatcher)
         elif dispatcher is None:
-            self._dispatchers[name] = Dispatcher(Pushing(*name, version, target), self._means)
+            self._dispatchers[name] = Dispatcher(Pushing(*name, version, target), self._context)
             self._dispatchers[name].start()
         elif dispatcher.pushing.version < version:
             dispatcher.retarget(Pushing(*name, version, target))

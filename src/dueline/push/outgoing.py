@@ -35,9 +35,9 @@ from ..engine.errors import EgressRefused, InvalidField
 from ..engine.push_target import is_credential
 from .call import STOPPING, Answer, Call, CallFailed, Kind
 from .egress import Destination, Egress, shown
-from .forwarded import FRAMING, is_header
-from .pool import count
+from .header_rules import FRAMING, is_header
 from .resolver import ForAiohttp, Names, SystemNames
+from .response_limit import count
 
 CONNECT_TIMEOUT_S = 5.0
 REACH_S = 30.0  # time to connect, for a call without a time limit
@@ -266,7 +266,7 @@ class Outgoing:
 def _connection_traces() -> aiohttp.TraceConfig:
     """Tell the trip when its connection is established, because a call that times out earlier failed to connect."""
 
-    async def stands(session: aiohttp.ClientSession, context: SimpleNamespace, params: object) -> None:
+    async def on_connected(session: aiohttp.ClientSession, context: SimpleNamespace, params: object) -> None:
         trip = _trip.get()
         if trip is not None:
             trip.connected = True
@@ -274,8 +274,8 @@ def _connection_traces() -> aiohttp.TraceConfig:
                 trip.reaching.reschedule(None)
 
     traces = aiohttp.TraceConfig()
-    traces.on_connection_create_end.append(stands)
-    traces.on_connection_reuseconn.append(stands)
+    traces.on_connection_create_end.append(on_connected)
+    traces.on_connection_reuseconn.append(on_connected)
     return traces
 
 

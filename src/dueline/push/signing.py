@@ -37,8 +37,8 @@ def signed(secrets: Sequence[str], id: str, timestamp_s: int, body: bytes) -> tu
     headers = [("webhook-id", id), ("webhook-timestamp", str(timestamp_s))]
     if secrets:
         text = b"%s.%d." % (id.encode(), timestamp_s) + body
-        marks = (hmac.digest(_key(secret), text, "sha256") for secret in secrets)
-        value = " ".join("v1," + base64.b64encode(mark).decode("ascii") for mark in marks)
+        digests = (hmac.digest(_key(secret), text, "sha256") for secret in secrets)
+        value = " ".join("v1," + base64.b64encode(digest).decode("ascii") for digest in digests)
         headers.append(("webhook-signature", value))
     return tuple(headers)
 
@@ -48,9 +48,9 @@ def check_secret(secret: str, field: str = "secrets") -> str:
     try:
         size = len(_key(secret))
     except ValueError:
-        raise InvalidField(f"must be {PREFIX} and base64", field) from None
+        raise InvalidField(f"must be {PREFIX} followed by base64", field) from None
     if not LEAST_BYTES <= size <= MOST_BYTES:
-        raise InvalidField(f"must have {LEAST_BYTES} to {MOST_BYTES} bytes in its base64, has {size}", field)
+        raise InvalidField(f"must decode to {LEAST_BYTES} to {MOST_BYTES} bytes, has {size}", field)
     return secret
 
 

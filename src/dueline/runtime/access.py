@@ -24,8 +24,8 @@ from ..engine.errors import StoreFull, Unavailable
 from ..engine.limits import Limits
 from ..store.valkey.scopes import Clash, check_scopes
 from ..store.valkey.store import ValkeyStore, WrongStore
-from .facts import Facts, Probe, refusals
-from .places import Place
+from .locations import StoreLocation
+from .probe import Probe, StoreFacts, refusals
 
 NAMESPACE_IDS = namespaces_with_own_ids(Dialects())
 """Namespaces with namespace-scoped ids, for programs without settings: as a server has it by default."""
@@ -40,7 +40,7 @@ class StoreAccess:
 
     def __init__(
         self,
-        place: Place,
+        place: StoreLocation,
         pause: Pause,
         *,
         prefix: str = "dueline",
@@ -50,8 +50,8 @@ class StoreAccess:
     ) -> None:
         self.place = place
         self.store = ValkeyStore(place.url, prefix=prefix, limits=limits, on_call=on_call)
-        self.facts: Facts | None = None
-        self.looked: Callable[[Facts | Unavailable], None] | None = None
+        self.facts: StoreFacts | None = None
+        self.looked: Callable[[StoreFacts | Unavailable], None] | None = None
         self._pause = pause
         self._namespace_ids = namespace_ids
         self._probe = Probe(place.url, prefix)
@@ -79,7 +79,7 @@ class StoreAccess:
         finally:
             await self.place.stop()
 
-    async def look(self) -> Facts:
+    async def look(self) -> StoreFacts:
         """Ask the store what it is. Raises StoreDown or Loading."""
         try:
             found = await self._probe.facts()

@@ -31,8 +31,8 @@ from ..engine.limits import INTERNAL_NAMESPACE
 from ..metrics import table
 from ..metrics.metric import Samples, merge
 from ..runtime.access import StoreAccess
-from ..runtime.facts import store_words
-from ..runtime.places import Place
+from ..runtime.locations import StoreLocation
+from ..runtime.probe import store_words
 from ..runtime.runtime import Runtime
 from ..store.valkey.store import WrongStore
 from ..telemetry import samples
@@ -68,7 +68,7 @@ class App:
     """A server with the store at `place`. `folder` holds the sockets over which the worker processes of one server
     exchange metrics."""
 
-    def __init__(self, settings: Settings, place: Place, index: int = 0, folder: Path | None = None) -> None:
+    def __init__(self, settings: Settings, place: StoreLocation, index: int = 0, folder: Path | None = None) -> None:
         self.settings = settings
         self.durability = durability_of(settings)
         self.http = HttpMetrics()

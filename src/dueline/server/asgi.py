@@ -90,7 +90,7 @@ class AsgiApp:
         if body is None:
             error = BodyTooLarge(f"The body has more than {limit} bytes.")
             return self._router.failed(found, request, error)
-        if isinstance(body, Gone):
+        if isinstance(body, ClientGone):
             return None
         request.body = body
         if not found.route.parks:
@@ -135,18 +135,18 @@ class AsgiApp:
                 return
 
 
-class Gone:
+class ClientGone:
     """The client disconnected while it was sending its body."""
 
 
-async def _read(receive: Receive, limit: int) -> bytes | Gone | None:
+async def _read(receive: Receive, limit: int) -> bytes | ClientGone | None:
     """The whole body; None when it is larger than the limit."""
     chunks: list[bytes] = []
     size = 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            return Gone()
+            return ClientGone()
         chunk: bytes = message.get("body", b"")
         size += len(chunk)
         if size > limit:

@@ -65,8 +65,8 @@ class BrowserRules:
             return None
         if route.browser is Browser.ANY_LINK and origin is None and headers.get(b"sec-fetch-dest") == b"document":
             return None
-        told = f"Origin {_shown(origin)}" if origin is not None else f"Sec-Fetch-Site {_shown(site or b'')}"
-        return _refused(f"A page of another site made this request ({told}). Add its origin to server.origins.")
+        header = f"Origin {_shown(origin)}" if origin is not None else f"Sec-Fetch-Site {_shown(site or b'')}"
+        return _refused(f"A page of another site made this request ({header}). Add its origin to server.origins.")
 
     def _is_own_host(self, host: bytes) -> bool:
         found = _HOST.fullmatch(host.decode("latin-1"))

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..dialects.http import Response, plain_error
 from ..engine.errors import RateLimited
 from .deadlines import NEVER
-from .reading import MALFORMED, NO_REQUEST, Exchange, Reader
+from .request_reader import MALFORMED, NO_REQUEST, Exchange, Reader
 from .router import internal_error
 
 if TYPE_CHECKING:

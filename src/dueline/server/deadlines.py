@@ -26,7 +26,7 @@ class Watched(Protocol):
 
 
 class Deadlines:
-    """Calls `overdue` up to one grain after the deadline, never before it."""
+    """Calls `overdue` at most one slot (`grain_s`) after the deadline, never before it."""
 
     def __init__(self, grain_s: float) -> None:
         self._grain_s = grain_s

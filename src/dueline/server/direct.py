@@ -16,10 +16,10 @@ from ..dialects.contract import PushRules
 from ..dialects.native.api import NativeApi
 from ..dialects.native.wire import Caller
 from ..engine.engine import Engine
-from ..push.forwarded import check_target_headers
+from ..push.header_rules import check_target_headers
 from ..push.signing import check_secret, masked
 from ..runtime.access import StoreAccess
-from ..runtime.facts import store_words
+from ..runtime.probe import store_words
 
 
 class DirectApi(NativeApi):

@@ -25,8 +25,8 @@ from ..dialects.http import Response
 from .browser import BrowserRules
 from .connection import Connection
 from .deadlines import Deadlines
-from .places import Places
-from .reading import KnownHead
+from .pipelining import PipelineLimit
+from .request_reader import KnownHead
 from .router import Router
 
 Answered = Callable[[str, str, int, float], None]
@@ -77,7 +77,7 @@ class Front:
             limits.linger_timeout_s,
         )
         self.deadlines = Deadlines(grain_s=min(1.0, max(0.01, shortest_s / 4)))
-        self.places = Places()
+        self.places = PipelineLimit()
         self.answered = answered
         self._tls = tls
         self._servers: list[asyncio.Server] = []

@@ -21,7 +21,7 @@ import structlog
 
 from ..engine.errors import DuelineError, Unavailable
 from ..runtime.access import StoreAccess
-from ..runtime.facts import Facts, full_text, is_full, refusals
+from ..runtime.probe import StoreFacts, full_text, is_full, refusals
 from ..store.valkey.embedded import Status, StoreState
 from ..store.valkey.embedded_extent import accepted_loss
 from ..store.valkey.store import WrongStore
@@ -51,11 +51,11 @@ class Health:
 
     def __init__(self, access: StoreAccess, durability: str) -> None:
         self.phase = Phase.STARTING
-        self.facts: Facts | None = None
+        self.facts: StoreFacts | None = None
         self.up = False
         self.full = False
         self.changed: Callable[[Sequence[Reason]], None] | None = None  # called when the reasons change
-        self._told: list[Reason] = []
+        self._reported: list[Reason] = []
         self._access = access
         self._access.looked = self._looked
         self._durability = durability
@@ -77,10 +77,10 @@ class Health:
     def _embedded(self) -> Status | None:
         return self._access.place.status
 
-    def _looked(self, found: Facts | Unavailable) -> None:
+    def _looked(self, found: StoreFacts | Unavailable) -> None:
         """Keep what a query of the store found, and log whether it serves."""
         before = self._trouble
-        if isinstance(found, Facts):
+        if isinstance(found, StoreFacts):
             self._judge_memory(found)
             self.facts = found
             self._trouble = None
@@ -89,11 +89,11 @@ class Health:
         self.up = self._trouble is None
         is_first = before is not None and before.code == "starting" and self._embedded() is None
         if (before is None or is_first) and self._trouble is not None:
-            self._log.warning("the store does not serve", reason=self._trouble.code, detail=self._trouble.message)
+            self._log.warning("the store is unavailable", reason=self._trouble.code, detail=self._trouble.message)
         elif before is not None and not is_first and before.code != "starting" and self._trouble is None:
-            self._log.info("the store serves again")
+            self._log.info("the store is available again")
 
-    def _judge_memory(self, facts: Facts) -> None:
+    def _judge_memory(self, facts: StoreFacts) -> None:
         """Record and log whether the store is full. The embedded store's supervisor logs a full disk."""
         embedded = self._embedded()
         was_full = self.full
@@ -142,7 +142,7 @@ class Health:
             found.append(Reason("store_full", full_text(self.facts)))
         return found
 
-    def _about(self, facts: Facts) -> list[Reason]:
+    def _about(self, facts: StoreFacts) -> list[Reason]:
         found = [Reason(code, sentence) for code, sentence in refusals(facts)]
         if self._durability == "fsync" and not (facts.aof and facts.aof_ok):
             found.append(Reason("not_durable", "the store does not write its append-only file"))
@@ -159,23 +159,23 @@ class Health:
         except WrongStore as error:
             self._wrong = Reason("store_down", str(error))
         except DuelineError:
-            pass  # the store does not serve (`_looked`), or the connection was just lost: the next query reports it
+            pass  # the store is unavailable (`_looked`), or the connection was just lost: the next query reports it
 
     def _tell(self) -> None:
         """Log changes of readiness since the last call. `_looked` logs a store that is down."""
         if self.phase is Phase.DRAINING:
             return
-        before, self._told = self._told, self.reasons()
-        if self._told == before:
+        before, self._reported = self._reported, self.reasons()
+        if self._reported == before:
             return
         codes = {reason.code for reason in before}
-        for reason in self._told if self.up else ():
+        for reason in self._reported if self.up else ():
             if reason.code not in codes:
                 self._log.warning("the server is not ready", reason=reason.code, detail=reason.message)
-        if self.up and not self._told:
+        if self.up and not self._reported:
             self._log.info("the server is ready again")
         if self.changed is not None:
-            self.changed(self._told)
+            self.changed(self._reported)
 
     async def _watch(self) -> None:
         while True:

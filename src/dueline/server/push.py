@@ -17,13 +17,13 @@ from ..push.discovery.eureka import EurekaMissing, EurekaResolver
 from ..push.discovery.static import StaticResolver, instance_at
 from ..push.dispatcher import PushContext
 from ..push.egress import Egress
-from ..push.forwarded import check_target_headers
+from ..push.header_rules import check_target_headers
 from ..push.hosts import Hosts
+from ..push.http_couriers import CarriedCourier, HttpCourier
 from ..push.lazy_outgoing import LazyOutgoing
 from ..push.manager import PushManager
+from ..push.observer import NullObserver, PushObserver
 from ..push.signing import check_secret, masked
-from ..push.watch import Unwatched, Watch
-from ..push.web import CarriedCourier, HttpCourier
 
 LAST_CALLS_S = 1.0  # for releasing jobs after the drain
 
@@ -38,18 +38,20 @@ def refusal(settings: Settings) -> str | None:
 
 
 def egress_of(settings: Settings) -> Egress:
-    told = settings.push
-    return Egress(told.allow, told.ports, told.deny_names)
+    push = settings.push
+    return Egress(push.allow, push.ports, push.deny_names)
 
 
 def resolver_of(settings: Settings) -> Resolver:
-    told = settings.discovery
+    discovery = settings.discovery
     table = StaticResolver(
-        {name: tuple(instance_at(one.url, one.tasks) for one in some) for name, some in told.static.items()}
+        {name: tuple(instance_at(one.url, one.tasks) for one in some) for name, some in discovery.static.items()}
     )
-    if told.eureka.url is None:
+    if discovery.eureka.url is None:
         return table
-    return ResolverChain(table, EurekaResolver(told.eureka.url, told.eureka.prefer_ip, told.eureka.refresh_ms))
+    return ResolverChain(
+        table, EurekaResolver(discovery.eureka.url, discovery.eureka.prefer_ip, discovery.eureka.refresh_ms)
+    )
 
 
 class Push:
@@ -60,19 +62,19 @@ class Push:
         self,
         settings: Settings,
         engine: Engine,
-        watch: Watch = Unwatched(),
+        watch: PushObserver = NullObserver(),
         denied: Callable[[str], None] = lambda reason: None,
     ) -> None:
-        told = settings.push
+        push = settings.push
         self._egress = egress_of(settings)
         self._denied = denied
         self.rules = PushRules(self.check_url, check_target_headers, check_secret, masked)
-        self._enabled = told.enabled
+        self._enabled = push.enabled
         self.resolver = resolver_of(settings)
         self._outgoing = LazyOutgoing(
             self._egress,
-            follow_redirects=told.follow_redirects,
-            user_agent=told.user_agent or f"dueline/{__version__}",
+            follow_redirects=push.follow_redirects,
+            user_agent=push.user_agent or f"dueline/{__version__}",
             max_per_host=0,  # each target has its own limit, over all processes
         )
         now_ms = engine.store.now_ms
@@ -85,7 +87,7 @@ class Push:
                 engine=engine,
                 caller=self._outgoing,
                 couriers=self.couriers,
-                hosts=Hosts(told.per_host),
+                hosts=Hosts(push.per_host),
                 watch=watch,
                 soon=self._outgoing.soon,
             )

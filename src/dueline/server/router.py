@@ -144,13 +144,13 @@ class Router:
         """The route for another spelling of a path. On a dialect's own listener it may redirect to a path that does not
         exist either."""
         for dialect in self._spellers:
-            meant = dialect.respelled(path)
-            if meant == path:
+            spelling = dialect.respelled(path)
+            if spelling == path:
                 continue
-            node = self._exact.get(meant)
+            node = self._exact.get(spelling)
             found = self._nowhere(path) if node is None else self._at(node, method, ())
             if found.dialect is dialect:
-                return Found(_moving(found.route, dialect, meant), dialect)
+                return Found(_moving(found.route, dialect, spelling), dialect)
         return None
 
     def _nowhere(self, path: str) -> Found:

@@ -28,7 +28,7 @@ import structlog
 
 from .._version import __version__
 from ..config.settings import Settings
-from ..runtime.places import ExternalStore, Place, place_of
+from ..runtime.locations import ExternalStore, StoreLocation, place_of
 from ..store.valkey.embedded import EmbeddedError, EmbeddedStore, FolderInUse, Status, StoreState
 from ..store.valkey.embedded_files import make_private, runtime_folder
 from ..telemetry import logs
@@ -118,7 +118,7 @@ async def _serve_alone(settings: Settings, listeners: list[socket.socket]) -> in
         await unless(signals.stop, app.open())
         if not signals.stop.is_set():
             announce_ready(settings, listeners)
-            await _until_told(signals, place)
+            await _until_stop(signals, place)
         return _verdict(settings, place)
     except (FolderInUse, EmbeddedError, StartRefused) as error:
         return _refuse(settings, str(error))
@@ -150,7 +150,7 @@ async def _serve_with_workers(settings: Settings, listeners: list[socket.socket]
                 await unless(signals.stop, _until_serving(starting, workers))
             if not signals.stop.is_set():
                 announce_ready(settings, listeners)
-                await _until_told(signals, place, workers)
+                await _until_stop(signals, place, workers)
             if workers.refused is not None and workers.refused.done():
                 return _refuse(settings, workers.refused.result())
             return _verdict(settings, place)
@@ -257,7 +257,7 @@ def _read_status(folder: Path) -> Status:
 # --- shared -------------------------------------------------------------------------------------------------------
 
 
-async def _until_told(signals: Signals, place: Place, workers: Workers | None = None) -> None:
+async def _until_stop(signals: Signals, place: StoreLocation, workers: Workers | None = None) -> None:
     """Wait for a signal, or until the store or a worker has failed for good."""
     waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(signals.stop.wait())]
     if isinstance(place, EmbeddedStore):
@@ -269,7 +269,7 @@ async def _until_told(signals: Signals, place: Place, workers: Workers | None = 
         future.cancel() if future is not getattr(workers, "refused", None) else None
 
 
-def _verdict(settings: Settings, place: Place) -> int:
+def _verdict(settings: Settings, place: StoreLocation) -> int:
     status = place.status
     return 0 if status is None or status.state is not StoreState.FAILED else _refuse(settings, status.detail)
 

@@ -42,14 +42,14 @@ class SystemRoutes:
         self._document: bytes | None = None
 
     def routes(self) -> Sequence[Route]:
-        told = (
+        always = (
             Route("GET", "/healthz", self.healthz, "healthz", *PUBLIC),
             Route("GET", "/readyz", self.readyz, "readyz", *PUBLIC),
             Route("GET", "/metrics", self.metrics, "metrics", Right.READ, TokenPlace.HEADER),
         )
         if not self._documents:
-            return told
-        return (*told, Route("GET", "/openapi.json", self.openapi, "openapi", *PUBLIC), *docs_routes())
+            return always
+        return (*always, Route("GET", "/openapi.json", self.openapi, "openapi", *PUBLIC), *docs_routes())
 
     def failed(self, request: Request, error: DuelineError) -> Response:
         return encode.response(encode.refused(error))

@@ -98,10 +98,10 @@ class Workers:
         delay_s = BACK_OFF_S[0]
         while True:
             born_s = asyncio.get_running_loop().time()
-            said = await self._life(worker)
+            last_line = await self._life(worker)
             worker.ready.clear()
-            if said.startswith("refused ") and self.refused is not None and not self.refused.done():
-                self.refused.set_result(said.removeprefix("refused "))
+            if last_line.startswith("refused ") and self.refused is not None and not self.refused.done():
+                self.refused.set_result(last_line.removeprefix("refused "))
                 return
             if asyncio.get_running_loop().time() - born_s > STEADY_S:
                 delay_s = BACK_OFF_S[0]
@@ -132,15 +132,15 @@ class Workers:
         """Run one process to its end. Returns the last line it reported."""
         orders = Orders(self._settings, self._store_url, worker.index, str(self._folder))
         worker.child, reading = self._spawn()
-        said = ""
+        last_line = ""
 
-        def heard(line: str) -> None:
-            nonlocal said
-            said = line
+        def on_line(line: str) -> None:
+            nonlocal last_line
+            last_line = line
             if line == "ready":
                 worker.ready.set()
 
-        listening = asyncio.create_task(_lines(reading, heard))
+        listening = asyncio.create_task(_lines(reading, on_line))
         try:
             assert worker.child.stdin is not None
             try:
@@ -152,14 +152,14 @@ class Workers:
             await listening
         finally:
             listening.cancel()
-        return said
+        return last_line
 
 
 _MAIN = "import sys; from dueline.server.serve import work; sys.exit(work(*map(int, sys.argv[1:])))"
 
 
-async def _lines(descriptor: int, heard: Callable[[str], None]) -> None:
-    """Call `heard` with every line written to a pipe, until its writer closes it."""
+async def _lines(descriptor: int, on_line: Callable[[str], None]) -> None:
+    """Call `on_line` with every line written to a pipe, until its writer closes it."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     transport, _ = await loop.connect_read_pipe(
@@ -167,7 +167,7 @@ async def _lines(descriptor: int, heard: Callable[[str], None]) -> None:
     )
     try:
         while line := await reader.readline():
-            heard(line.decode(errors="replace").rstrip("\n"))
+            on_line(line.decode(errors="replace").rstrip("\n"))
     finally:
         transport.close()
 

@@ -10,7 +10,7 @@ OPENED_BY = "push.allow"  # the setting that opens addresses; push.ports and pus
 
 
 class PushNotices(PushMetrics):
-    """Push metrics that also log failures. A `push.watch.Watch`."""
+    """Push metrics that also log failures. A `push.observer.Watch`."""
 
     def __init__(self, notices: Notices) -> None:
         super().__init__()

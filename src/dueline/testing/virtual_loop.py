@@ -57,7 +57,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._waits: list[Wait] = []
         self._outside = 0  # calls of run_in_executor that have not returned
         self._errands: deque[Callable[[], None]] = deque()
-        self._news = threading.Condition()  # notified about new errands and finished waits
+        self._changed = threading.Condition()  # notified about new errands and finished waits
         self._here = threading.local()  # .busy: this thread is running an errand
         self._grace_s = grace_s
         self._owner = threading.current_thread()
@@ -147,13 +147,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         reached.result()
 
     def _next_errand(self, reached: Future[None], errands: bool) -> Callable[[], None] | None:
-        with self._news:
-            self._news.wait_for(lambda: reached.done() or (errands and self._errands))
+        with self._changed:
+            self._changed.wait_for(lambda: reached.done() or (errands and self._errands))
             return None if reached.done() else self._errands.popleft()
 
     def _tell(self, _: object = None) -> None:
-        with self._news:
-            self._news.notify_all()
+        with self._changed:
+            self._changed.notify_all()
 
     def _went_on(self, reached: Future[None]) -> None:
         """A thread no longer waits. If its wait is not over, it left because of an exception."""
@@ -202,15 +202,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
         def drop(_: object) -> None:
             """It was cancelled before it started: remove it."""
-            with self._news:
+            with self._changed:
                 if errand in self._errands:
                     self._errands.remove(errand)
                     self._outside -= 1
 
         result.add_done_callback(drop)
-        with self._news:
+        with self._changed:
             self._errands.append(errand)
-            self._news.notify_all()
+            self._changed.notify_all()
         return result
 
     def _turn(self) -> None:

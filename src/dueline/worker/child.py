@@ -111,13 +111,13 @@ class _Parent:
         """Read the parent's messages; exit when the parent does."""
         while True:
             try:
-                kind, *said = self._pipe.hear()
+                kind, *values = self._pipe.hear()
             except EOFError:
                 os._exit(0)
             if kind == "job":
-                self.jobs.put((said[0], said[1]))
+                self.jobs.put((values[0], values[1]))
             elif kind == "extended":
-                self._extended.put((said[0], said[1]))
+                self._extended.put((values[0], values[1]))
             else:
                 self.stopping = True
 

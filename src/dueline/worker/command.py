@@ -76,10 +76,10 @@ class Command:
             self._running.discard(program)
         self._judge(code, "" if code == 0 else await program.last_words())
 
-    def _judge(self, code: int, said: str) -> None:
+    def _judge(self, code: int, stderr: str) -> None:
         if code == 0:
             return
-        reason = bounded(f"{_ended(code)}\n{said}".rstrip())
+        reason = bounded(f"{_ended(code)}\n{stderr}".rstrip())
         if code == EX_DATAERR:
             raise Discard(reason)
         if self._stopping:
@@ -111,7 +111,7 @@ class _Program(asyncio.SubprocessProtocol):
         loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = loop.create_future()
         self._hushed: asyncio.Future[None] = loop.create_future()  # its stderr is closed
-        self._said = b""
+        self._stderr = b""
         self._transport: asyncio.SubprocessTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -122,7 +122,7 @@ class _Program(asyncio.SubprocessProtocol):
         """Forward its stderr, and keep the end of it."""
         sys.stderr.buffer.write(data)
         sys.stderr.buffer.flush()
-        self._said = (self._said + data)[-MAX_ERROR_BYTES:]
+        self._stderr = (self._stderr + data)[-MAX_ERROR_BYTES:]
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if fd == _STDERR and not self._hushed.done():
@@ -156,7 +156,7 @@ class _Program(asyncio.SubprocessProtocol):
         """The end of its stderr. The program has already ended: its exit code counts even if this wait is cut short."""
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait({self._hushed}, timeout=LAST_WORDS_S)
-        return self._said.decode(errors="replace")
+        return self._stderr.decode(errors="replace")
 
     def signal(self, number: int) -> None:
         """Signal its process group."""

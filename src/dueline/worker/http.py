@@ -1,4 +1,4 @@
-"""A queue over HTTP. `AsyncClient` makes the calls, `parked` the waiting pulls."""
+"""A queue over HTTP. `AsyncClient` makes the calls, `WaitingPulls` the waiting pulls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..client.async_client import AsyncClient
 from ..client.client import DEFAULT_TIMEOUT_S
 from ..client.patience import Patience
 from .client_queue import ClientQueue
-from .parked import parked_pulls
+from .waiting_pulls import parked_pulls
 
 
 class HttpQueue(ClientQueue):

@@ -27,7 +27,7 @@ log = logging.getLogger("dueline.worker")
 
 
 class Lane:
-    """Places and their pull loop. `begin` is called with each job; `leave` frees its place. `left_alone` and
+    """Places and their pull loop. `begin` is called with each job; `leave` frees its place. `abandoned` and
     `came_back` report abandoned threads."""
 
     def __init__(
@@ -82,7 +82,7 @@ class Lane:
         self.busy -= 1
         self._look()
 
-    def left_alone(self) -> None:
+    def abandoned(self) -> None:
         """A thread was abandoned: it still runs although its job is over."""
         self.alone += 1
         if self.alone > self.places:

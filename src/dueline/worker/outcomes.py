@@ -129,9 +129,9 @@ def summary(error: str | None) -> str:
     return lines[0] if len(lines) == 1 else f"{lines[0]}: {lines[-1]}"
 
 
-def _reason(said: Retry | Discard) -> str:
+def _reason(raised: Retry | Discard) -> str:
     """The reason as text; with `raise Retry(...) from error`, the traceback of that error."""
-    cause = said.__cause__
+    cause = raised.__cause__
     if cause is None:
-        return bounded(str(said))
-    return bounded(f"{error_text(cause)}\n{said}" if said.reason else error_text(cause))
+        return bounded(str(raised))
+    return bounded(f"{error_text(cause)}\n{raised}" if raised.reason else error_text(cause))

@@ -26,12 +26,12 @@ def _packed(message: Message) -> bytes:
 
 
 class WorkersEnd:
-    """The worker's end; it belongs to the event loop that created it. `heard` is called with each message. `broken` is
-    called once, from the loop, when no more messages will come, but not after `close`."""
+    """The worker's end; it belongs to the event loop that created it. `received` is called with each message. `broken`
+    is called once, from the loop, when no more messages will come, but not after `close`."""
 
-    def __init__(self, sock: socket.socket, heard: Callable[[Message], None], broken: Callable[[], None]) -> None:
+    def __init__(self, sock: socket.socket, received: Callable[[Message], None], broken: Callable[[], None]) -> None:
         self._sock = sock
-        self._heard = heard
+        self._received = received
         self._broken = broken
         self._loop = asyncio.get_running_loop()
         self._in = bytearray()
@@ -80,7 +80,7 @@ class WorkersEnd:
             return
         self._in += came
         while self._sock.fileno() >= 0 and (message := self._next()) is not None:
-            self._heard(message)
+            self._received(message)
 
     def _next(self) -> Message | None:
         if len(self._in) < _LENGTH.size:

@@ -112,7 +112,7 @@ class _Child:
         self._process = _spawn.Process(target=child_main, args=(theirs, settings), name="dueline-child")
         with theirs:
             self._process.start()
-        self._pipe = WorkersEnd(ours, self._heard, self._end)
+        self._pipe = WorkersEnd(ours, self._receive, self._end)
         self._lease: JobLease | None = None
         self._answer: asyncio.Future[Verdict] | None = None
         self._begun: Callable[[], None] | None = None
@@ -133,16 +133,16 @@ class _Child:
             self._process.kill()
             self._end()
 
-    def _heard(self, message: Message) -> None:
-        kind, *said = message
+    def _receive(self, message: Message) -> None:
+        kind, *values = message
         if kind == "extend":
-            self._spawn(self._extend(said[0]))
+            self._spawn(self._extend(values[0]))
         elif kind == "begun":
             assert self._begun is not None
             self.has_begun = True
             self._begun()
         elif self._answer is not None and not self._answer.done():
-            self._answer.set_result(Verdict(Ending(said[0]), said[1], said[2]))
+            self._answer.set_result(Verdict(Ending(values[0]), values[1], values[2]))
 
     async def _extend(self, lease_ms: int | None) -> None:
         lease = self._lease

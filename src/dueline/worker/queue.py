@@ -122,7 +122,7 @@ def resolved(url: str | None) -> str:
     if scheme != "embedded":
         split(url)
     elif not url[len(EMBEDDED) :]:
-        raise ValueError("name the folder of the embedded store, like embedded:./dueline-data")
+        raise ValueError("name the folder of the embedded store, such as embedded:./dueline-data")
     return url
 
 

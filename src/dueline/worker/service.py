@@ -108,19 +108,19 @@ class SpringService:
             return
         if scope["type"] != "http":
             raise RuntimeError(f"only HTTP is served here, not {scope['type']}")
-        status, said = _refusal(scope["method"], scope["path"]) or await self._taken(await _body(receive))
-        headers = [(b"content-type", b"text/plain;charset=UTF-8"), (b"content-length", str(len(said)).encode())]
+        status, answer = _refusal(scope["method"], scope["path"]) or await self._taken(await _body(receive))
+        headers = [(b"content-type", b"text/plain;charset=UTF-8"), (b"content-length", str(len(answer)).encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": said})
+        await send({"type": "http.response.body", "body": answer})
 
     def wsgi(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
         """The same for WSGI."""
         method, path = environ["REQUEST_METHOD"], environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
-        status, said = _refusal(method, path) or self.take(_wsgi_body(environ))
+        status, answer = _refusal(method, path) or self.take(_wsgi_body(environ))
         phrase = HTTPStatus(status).phrase
-        headers = [("Content-Type", "text/plain;charset=UTF-8"), ("Content-Length", str(len(said)))]
+        headers = [("Content-Type", "text/plain;charset=UTF-8"), ("Content-Length", str(len(answer)))]
         start_response(f"{status} {phrase}", headers)
-        return [said]
+        return [answer]
 
     async def _taken(self, body: bytes | None) -> Answer:
         """`take` in a thread, because tasks may block; coroutines get an event loop of their own."""

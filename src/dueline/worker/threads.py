@@ -21,7 +21,7 @@ Work = Callable[[], Any]
 class Watch(Protocol):
     """Counts the abandoned threads."""
 
-    def left_alone(self) -> None: ...
+    def abandoned(self) -> None: ...
     def came_back(self) -> None: ...
 
 
@@ -38,7 +38,7 @@ class Threads:
         thread = self._idle.pop() if self._idle else _Thread()
         answer: asyncio.Future[Any] = loop.create_future()
 
-        def told(result: Any, error: BaseException | None) -> None:
+        def report(result: Any, error: BaseException | None) -> None:
             if answer.cancelled():
                 watch.came_back()
             if self._stopped:
@@ -56,12 +56,12 @@ class Threads:
                 answer.set_exception(error)
 
         context = contextvars.copy_context()
-        thread.begin(lambda: context.run(work), functools.partial(_tell, loop, told))
+        thread.begin(lambda: context.run(work), functools.partial(_tell, loop, report))
         try:
             return await answer
         except asyncio.CancelledError:
             if answer.cancelled():
-                watch.left_alone()
+                watch.abandoned()
             raise
 
     def stop(self) -> None:
@@ -95,8 +95,10 @@ class _Thread:
             del given, work, tell, result, error  # an idle thread keeps nothing alive
 
 
-def _tell(loop: asyncio.AbstractEventLoop, told: Callable[..., None], result: Any, error: BaseException | None) -> None:
+def _tell(
+    loop: asyncio.AbstractEventLoop, report: Callable[..., None], result: Any, error: BaseException | None
+) -> None:
     try:
-        loop.call_soon_threadsafe(told, result, error)
+        loop.call_soon_threadsafe(report, result, error)
     except RuntimeError:
         pass  # the loop is closed, so nothing waits for the result

@@ -87,7 +87,7 @@ class TopicPolicies:
             policy = await queue.propose_policy(topic, wanted)
         except _REFUSED as refused:
             log.warning(
-                "the policy of %s could not be set, only jobs sent through its handler have it: %s", topic, refused
+                "the policy of %s could not be set; only jobs sent through its handler get it: %s", topic, refused
             )
             answered[topic] = wanted
             return

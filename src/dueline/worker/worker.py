@@ -83,7 +83,7 @@ class Worker:
         self._url = url
         self._namespace = namespace
         self._token = token
-        self._given = queue
+        self._queue_or_url = queue
         self._places = {"async": concurrency, "thread": threads, "process": processes or os.cpu_count() or 1}
         if min(self._places.values()) < 1:
             raise ValueError("concurrency, threads and processes must be at least 1")
@@ -196,11 +196,11 @@ class Worker:
 
     async def _start_until(self, ending: asyncio.Event) -> None:
         """Start, or give up when `ending` is set, because connecting to an unavailable queue may take long."""
-        starting, told = asyncio.ensure_future(self.start()), asyncio.ensure_future(ending.wait())
+        starting, stop = asyncio.ensure_future(self.start()), asyncio.ensure_future(ending.wait())
         try:
-            done, _ = await asyncio.wait({starting, told}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            told.cancel()
+            stop.cancel()
             while not starting.done():  # it gets a moment to clean up; a clean-up that takes longer is cancelled too
                 starting.cancel()
                 await asyncio.wait({starting}, timeout=LET_GO_S)
@@ -230,7 +230,7 @@ class Worker:
         if self._host is None:
             for handler in (one for several in self._handlers.values() for one in several if one.mode == "process"):
                 check_location(handler)
-        given = self._given if self._host is None else self._host.queue
+        given = self._queue_or_url if self._host is None else self._host.queue
         # The thread of this loop lasts as long as the worker, so it may start an embedded store.
         queue = given or connect(self._url, self._namespace, self._token, any_thread=True)
         runner = Runner(queue, self._handlers, self._settings(), self._metrics)
@@ -255,8 +255,8 @@ class Worker:
         runner, queue = self._runner, self._queue
         if runner is None or queue is None:
             return
-        for told in self._on_stop:
-            told()
+        for callback in self._on_stop:
+            callback()
         if self._proposal is not None:
             self._proposal.cancel()
         try:
@@ -272,7 +272,7 @@ class Worker:
             if self._health is not None:
                 self._health.stop()
             self._runner = self._queue = self._loop = None
-            if self._given is None and self._host is None:
+            if self._queue_or_url is None and self._host is None:
                 await queue.close()
 
     async def _call(self, function: Callable[[], Any]) -> Any:
@@ -305,9 +305,9 @@ class Worker:
         trouble = self._runner.trouble
         return [] if trouble is None else [Reason("queue", f"jobs cannot be pulled: {trouble}")]
 
-    def on_stop(self, told: Callable[[], None]) -> None:
+    def on_stop(self, callback: Callable[[], None]) -> None:
         """Call this function when a stop begins, before the grace period."""
-        self._on_stop.append(told)
+        self._on_stop.append(callback)
 
     async def __aenter__(self) -> Worker:
         await self.start()
@@ -357,8 +357,8 @@ class Worker:
             if loop is asyncio.get_running_loop():
                 return await ask(queue)
             return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(ask(queue), loop))
-        if self._given is not None:
-            return await ask(self._given)
+        if self._queue_or_url is not None:
+            return await ask(self._queue_or_url)
         return await asyncio.wrap_future(self._sync().submit(ask))
 
     def join_queue(self, url: str | None, namespace: str | None, token: str | None, keep: bool = False) -> None:
@@ -369,7 +369,7 @@ class Worker:
         self._url, self._namespace, self._token = (a or b for a, b in zip(first, second, strict=True))
 
     def _sync(self) -> SyncQueue:
-        if self._given is not None:
+        if self._queue_or_url is not None:
             raise RuntimeError("this worker's queue belongs to an event loop: start the worker, or use the async form")
         if self._outside is None:
             self._outside = SyncQueue(self._url, self._namespace, self._token)

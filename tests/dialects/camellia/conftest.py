@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from ..kit import Runner, serve
-from .lab import Camellia
+from .kit import Camellia
 
 # Lowered so that a case takes seconds: end-life-msg-expire-millis, monitor-interval-seconds. All else is as documented.
 RETAIN_MS, WINDOW_MS = 8_000, 3_000

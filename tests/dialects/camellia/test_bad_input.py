@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote_from_bytes, urlencode
 
 from ..kit import now_ms
-from .lab import BASE, FORM, SUCCESS, Camellia, failed, framework_page, refused, shown
+from .kit import BASE, FORM, SUCCESS, Camellia, failed, framework_page, refused, shown
 
 LAST_MS = 253_402_300_799_999  # of the year 9999
 TEN_YEARS_MS = 10 * 366 * 86_400_000

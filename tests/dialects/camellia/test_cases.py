@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 from ..kit import now_ms
 from .conftest import RETAIN_MS
-from .lab import BASE, ID, MS, SUCCESS, Camellia, after, failed, framework_page, ids, refused, shown
+from .kit import BASE, ID, MS, SUCCESS, Camellia, after, failed, framework_page, ids, refused, shown
 
 
 async def test_case_001_a_delayed_message_waits_with_the_documented_defaults(camellia: Camellia) -> None:

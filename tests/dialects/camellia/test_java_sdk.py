@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from ..kit import Client
-from .lab import Camellia
+from .kit import Camellia
 
 
 class JavaSdk:

@@ -15,7 +15,7 @@ from dueline.server.listeners import addresses
 from dueline.testing.process import free_port
 
 from ..kit import Served, now_ms, serve
-from .lab import BASE, SUCCESS, Camellia, framework_page, ids, shown
+from .kit import BASE, SUCCESS, Camellia, framework_page, ids, shown
 
 WINDOW_MS = 4_000
 

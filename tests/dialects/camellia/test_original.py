@@ -21,7 +21,7 @@ from dueline.metrics.table import PROCESS_CPU
 from dueline.store.memory import MemoryStore
 from dueline.testing.clock import VirtualClock
 
-from .lab import BASE, FORM, SUCCESS, Camellia, failed, overdue, shown
+from .kit import BASE, FORM, SUCCESS, Camellia, failed, overdue, shown
 
 TEXT_TYPE, JSON_TYPE = "text/plain;charset=UTF-8", "application/json"
 LONGEST_MS = (1 << 63) - 1

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from ..kit import now_ms
 from .conftest import WINDOW_MS
-from .lab import BASE, SUCCESS, Camellia, failed, ids, overdue, shown
+from .kit import BASE, SUCCESS, Camellia, failed, ids, overdue, shown
 
 
 async def test_nothing_is_delivered_before_its_trigger_time(camellia: Camellia) -> None:

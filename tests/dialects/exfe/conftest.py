@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from ..kit import Runner, serve
-from .lab import Exfe, Services
+from .kit import Exfe, Services
 
 ALLOW = {"DUELINE_PUSH__ALLOW": "127.0.0.0/8"}  # the services of the tests are on this machine
 QUICK = {**ALLOW, "DUELINE_DIALECTS__EXFE__RETRY": "1s, 1s, 1s"}  # the ladder, for those who wait for it

@@ -16,7 +16,7 @@ from aiohttp import web
 from dueline.dialects.exfe.decode import merges
 
 from ..kit import now_ms
-from .lab import Exfe, ReceivedCall, encoded, in_s, path
+from .kit import Exfe, ReceivedCall, encoded, in_s, path
 
 PLAIN = "text/plain; charset=utf-8"
 

@@ -13,7 +13,7 @@ from dueline.testing.process import ServerProcess
 
 from ...kit.valkey import PrivateValkey
 from ..kit import NOWHERE, Served, now_ms
-from .lab import ADDED, DONE, Ouqiang, refused
+from .kit import ADDED, DONE, Ouqiang, refused
 
 UNREADABLE = refused("解析json失败")
 DELAY, TTR = refused("delay 取值范围1 - (2^31 - 1)"), refused("ttr 取值范围1 - 86400")

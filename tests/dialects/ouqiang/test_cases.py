@@ -15,7 +15,7 @@ from dueline.testing.process import free_port
 
 from ..kit import NOWHERE, Served, now_ms, serve
 from .conftest import HOLD_MS, OPTIONS
-from .lab import ADDED, DONE, Ouqiang, refused
+from .kit import ADDED, DONE, Ouqiang, refused
 
 BODY = '{"u":1}'
 

@@ -20,7 +20,7 @@ from dueline.testing.process import free_port
 from ...integration.served import typed
 from ...kit.valkey import PrivateValkey
 from ..kit import NOWHERE, Served, now_ms, serve
-from .lab import DONE, Ouqiang
+from .kit import DONE, Ouqiang
 
 SAMPLE = """\ufeff; a comment
 bind_address = 127.0.0.1:5920   ; http server监听地址

@@ -13,7 +13,7 @@ import pytest
 
 from ..kit import NOWHERE, Answer, Client, now_ms
 from .conftest import HOLD_MS
-from .lab import Ouqiang
+from .kit import Ouqiang
 
 AGENT = "Guzzle/5.3.1 curl/7.52.1 PHP/7.0.33"
 

@@ -7,7 +7,7 @@ import pytest
 from tests.kit.eureka import Registry
 
 from ..kit import Runner, serve
-from .lab import Spring
+from .kit import Spring
 
 ALLOW = {"DUELINE_PUSH__ALLOW": "127.0.0.0/8"}  # the applications of the tests are on this machine
 

@@ -10,7 +10,7 @@ from dueline.dialects.http import Request
 from dueline.dialects.spring.encode import failed
 from dueline.engine import errors
 
-from .lab import refused
+from .kit import refused
 
 REQUEST = Request("POST", "/job/add", "", {}, b"")
 

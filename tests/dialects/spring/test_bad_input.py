@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from ..kit import NOWHERE, now_ms
-from .lab import JSON, Spring, refused
+from .kit import JSON, Spring, refused
 
 NOT_JSON = (
     b"", b" ", b"{", b"{}x", b"{} {}", b"{'taskId':'1'}", b'{"taskId":"1",}', b'{"taskId":NaN}', b'{"delayTime":01}',

@@ -17,7 +17,7 @@ from aiohttp import web
 from tests.kit.spring_app import Work
 
 from ..kit import NOWHERE, now_ms
-from .lab import JSON, WORK, Spring, refused
+from .kit import JSON, WORK, Spring, refused
 
 
 async def test_case_001_a_job_reaches_the_application_when_its_time_has_come_with_the_same_five_fields(

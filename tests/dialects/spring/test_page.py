@@ -12,7 +12,7 @@ from tests.integration.test_readme import type_all
 from tests.kit.spring_app import SpringApp
 
 from ..kit import serve
-from .lab import Spring
+from .kit import Spring
 
 PAGES = Path(__file__).parents[3] / "docs"
 

@@ -23,7 +23,7 @@ from tests.kit.valkey import PrivateValkey
 
 from ..kit import NOWHERE, Served, now_ms, serve
 from .conftest import ALLOW, options
-from .lab import Spring, refused
+from .kit import Spring, refused
 
 
 @asynccontextmanager

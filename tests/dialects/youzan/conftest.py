@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from ..kit import Runner, serve
-from .lab import Youzan
+from .kit import Youzan
 
 
 @pytest.fixture(scope="session")

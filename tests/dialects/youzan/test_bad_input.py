@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..kit import NOWHERE, now_ms, serve
-from .lab import NOTHING, Youzan, done, refused
+from .kit import NOTHING, Youzan, done, refused
 
 NOT_AN_OBJECT = (
     b"", b" ", b"null", b"{", b"[]", b'"add"', b"1", b"true", b"NaN", b"{} x", b"{}{}", b"{'command':'pop'}",

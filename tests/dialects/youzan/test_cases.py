@@ -10,9 +10,9 @@ import asyncio
 import json
 import time
 
-from ..crowd import Consumed, YouzanWords, consumed, sent, two_servers
+from ..callers import Consumed, YouzanWords, consumed, sent, two_servers
 from ..kit import NOWHERE, now_ms
-from .lab import NOTHING, Youzan, done, refused
+from .kit import NOTHING, Youzan, done, refused
 
 BODY = '{"a":1}'
 LONG_S = 20.0

@@ -251,8 +251,8 @@ def test_a_number_of_retries_is_one_attempt_more() -> None:
         ({"retry": -1}, ValueError, "retry: a number of retries must be at least 0"),
         ({"retry": True}, TypeError, "retry: "),
         ({"retry": "3"}, TypeError, "retry: "),
-        ({"retry": 3, "max_attempts": 4}, ValueError, "retry=3 is max_attempts=4: give one of them"),
-        ({"retry": 3, "max_attempts": None}, ValueError, "give one of them"),
+        ({"retry": 3, "max_attempts": 4}, ValueError, "retry=3 means max_attempts=4: give only one of them"),
+        ({"retry": 3, "max_attempts": None}, ValueError, "give only one of them"),
     ],
 )
 def test_a_number_of_retries_that_cannot_be_meant_is_refused(options: Any, kind: type[Exception], wrong: str) -> None:

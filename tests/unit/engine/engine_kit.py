@@ -19,12 +19,12 @@ from dueline.store.memory import MemoryStore
 from dueline.testing.clock import VirtualClock
 from dueline.testing.timer import VirtualTimer, settled
 
-__all__ = ["NS", "ToldStore", "VirtualTimer", "World", "ids", "running", "settled"]
+__all__ = ["NS", "EngineKit", "RecordingStore", "VirtualTimer", "ids", "running", "settled"]
 
 NS = "default"
 
 
-class ToldStore(MemoryStore):
+class RecordingStore(MemoryStore):
     """The reference store, with a record of its pulls, a gate to hold them, and failures on demand."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
@@ -61,17 +61,17 @@ class ToldStore(MemoryStore):
         return pulled
 
 
-class World:
+class EngineKit:
     """One engine, its store and its time."""
 
-    def __init__(self, limits: Limits = Limits(), store: type[ToldStore] = ToldStore, **options: Any) -> None:
+    def __init__(self, limits: Limits = Limits(), store: type[RecordingStore] = RecordingStore, **options: Any) -> None:
         self.clock = VirtualClock()
         self.timer = VirtualTimer(self.clock)
         self.store = store(self.clock)
         self.engine = Engine(self.store, limits, timer=self.timer, **options)
 
     async def send(self, topic: str, id: str, delay_ms: int | None = None, **options: Any) -> int:
-        """The due time, counted from the start of the world."""
+        """The due time, counted from the kit's start."""
         command = Send(id, b'"body"', BodyKind.JSON, delay_ms=delay_ms, **options)
         sent = await self.engine.send(NS, topic, command)
         return sent.due_at_ms - self.timer.start_ms
@@ -86,15 +86,15 @@ class World:
 
 
 @asynccontextmanager
-async def running(**options: Any) -> AsyncIterator[World]:
-    """A world whose engine is stopped whatever happens."""
-    world = World(**options)
+async def running(**options: Any) -> AsyncIterator[EngineKit]:
+    """A kit whose engine is stopped whatever happens."""
+    kit = EngineKit(**options)
     try:
-        yield world
+        yield kit
     finally:
-        if world.store.gate is not None:
-            world.store.gate.set()
-        await world.engine.stop()
+        if kit.store.gate is not None:
+            kit.store.gate.set()
+        await kit.engine.stop()
 
 
 def ids(jobs: list[LeasedJob]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from engine_kit import NS, World
+from engine_kit import NS, EngineKit
 
 from dueline.engine.commands import Filter, Patch, Pull, Send, TopicPatch
 from dueline.engine.engine import Engine
@@ -70,16 +70,16 @@ REFUSED_SENDS = [
 
 @pytest.mark.parametrize(("command", "code", "field"), REFUSED_SENDS)
 async def test_a_send_beyond_a_limit_is_refused_and_leaves_no_trace(
-    command: Send, code: str, field: str, world: World
+    command: Send, code: str, field: str, kit: EngineKit
 ) -> None:
     with pytest.raises(DuelineError) as one:
-        await world.engine.send(NS, "mail", command)
+        await kit.engine.send(NS, "mail", command)
     with pytest.raises(DuelineError) as many:
-        await world.engine.send_many(NS, "mail", [a_send("ok"), command])
+        await kit.engine.send_many(NS, "mail", [a_send("ok"), command])
     assert (one.value.code, one.value.field) == (code, field)
     assert (many.value.code, many.value.field) == (code, f"[1].{field}")
-    assert await world.engine.topics(NS, "", 10) == ([], None)
-    assert (await world.engine.list(NS, "mail", Query())).jobs == []
+    assert await kit.engine.topics(NS, "", 10) == ([], None)
+    assert (await kit.engine.list(NS, "mail", Query())).jobs == []
 
 
 ACCEPTED_SENDS = [
@@ -99,8 +99,8 @@ ACCEPTED_SENDS = [
 
 
 @pytest.mark.parametrize("command", ACCEPTED_SENDS)
-async def test_a_send_at_a_limit_is_taken(command: Send, world: World) -> None:
-    assert (await world.engine.send(NS, "mail", command)).result == "created"
+async def test_a_send_at_a_limit_is_taken(command: Send, kit: EngineKit) -> None:
+    assert (await kit.engine.send(NS, "mail", command)).result == "created"
 
 
 Call = Callable[[Engine], Awaitable[object]]
@@ -159,15 +159,15 @@ REFUSED_CALLS: list[tuple[Call, str, str | None]] = [
 
 @pytest.mark.parametrize(("call", "code", "field"), REFUSED_CALLS)
 async def test_a_call_beyond_a_limit_is_refused_with_its_field(
-    call: Call, code: str, field: str | None, world: World
+    call: Call, code: str, field: str | None, kit: EngineKit
 ) -> None:
     with pytest.raises(DuelineError) as refused:
-        await call(world.engine)
+        await call(kit.engine)
     assert (refused.value.code, refused.value.field) == (code, field)
 
 
-async def test_an_error_text_is_cut_and_not_refused(world: World) -> None:
-    await world.send("mail", "a")
-    [job] = await world.pull("mail")
-    await world.engine.release(NS, "mail", [Release("a", job.lease, error="é" * 600)])
-    assert (await world.engine.get(NS, "mail", "a")).last_error == "é" * 512
+async def test_an_error_text_is_cut_and_not_refused(kit: EngineKit) -> None:
+    await kit.send("mail", "a")
+    [job] = await kit.pull("mail")
+    await kit.engine.release(NS, "mail", [Release("a", job.lease, error="é" * 600)])
+    assert (await kit.engine.get(NS, "mail", "a")).last_error == "é" * 512

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from engine_kit import NS, World
+from engine_kit import NS, EngineKit
 
 from dueline.engine.commands import Bulk, Filter, Patch, TopicPatch
 from dueline.engine.errors import (
@@ -17,27 +17,27 @@ from dueline.engine.errors import (
     UnknownOutcome,
     VersionMismatch,
 )
+from dueline.engine.fan_out import PartialOutcome
 from dueline.engine.job import Job, Partition, Reason, State
 from dueline.engine.policy import AT_ONCE, Backoff, JobPolicy, Ladder, TopicPolicy
-from dueline.engine.spreading import PartialOutcome
 from dueline.engine.store import Code, Edit, Outcome, Page, Query, Ref, Release
 
 
-async def kill(world: World, topic: str, *ids: str, **options: Any) -> None:
+async def kill(kit: EngineKit, topic: str, *ids: str, **options: Any) -> None:
     """Make dead jobs."""
     for id in ids:
-        await world.send(topic, id, **options)
-    jobs = await world.pull(topic, max=len(ids))
-    await world.engine.release(NS, topic, [Release(job.id, job.lease, dead=Reason.REJECTED) for job in jobs])
+        await kit.send(topic, id, **options)
+    jobs = await kit.pull(topic, max=len(ids))
+    await kit.engine.release(NS, topic, [Release(job.id, job.lease, dead=Reason.REJECTED) for job in jobs])
 
 
-async def test_a_patch_moves_and_edits_and_answers_with_the_job_after(world: World) -> None:
-    await world.send("mail", "a", 1_000, ttl_ms=500)
-    before = await world.engine.get(NS, "mail", "a")
+async def test_a_patch_moves_and_edits_and_answers_with_the_job_after(kit: EngineKit) -> None:
+    await kit.send("mail", "a", 1_000, ttl_ms=500)
+    before = await kit.engine.get(NS, "mail", "a")
     patch = Patch("a", delay_ms=50, body=b"new", tags=("x",), headers=(("h", "1"),), max_attempts=3)
-    job = await world.engine.patch(NS, "mail", patch)
+    job = await kit.engine.patch(NS, "mail", patch)
     assert (job.due_at_ms, job.body, job.tags, job.headers) == (
-        world.clock.now_ms + 50,
+        kit.clock.now_ms + 50,
         b"new",
         ("x",),
         b'{"h":"1"}',
@@ -46,10 +46,10 @@ async def test_a_patch_moves_and_edits_and_answers_with_the_job_after(world: Wor
     assert job.version > before.version
 
 
-async def test_a_patch_takes_away_what_is_said_to_be_none(world: World) -> None:
-    await world.send("mail", "a", ttl_ms=500, tags=("x",), headers=(("h", "1"),), lease_ms=9, max_attempts=2)
+async def test_a_patch_takes_away_what_is_said_to_be_none(kit: EngineKit) -> None:
+    await kit.send("mail", "a", ttl_ms=500, tags=("x",), headers=(("h", "1"),), lease_ms=9, max_attempts=2)
     patch = Patch("a", ttl_ms=None, tags=(), headers=(), lease_ms=None, max_attempts=None)
-    job = await world.engine.patch(NS, "mail", patch)
+    job = await kit.engine.patch(NS, "mail", patch)
     assert (job.expires_at_ms, job.tags, job.headers, job.policy) == (None, (), b"", JobPolicy(max_attempts=None))
 
 
@@ -66,35 +66,35 @@ async def test_a_patch_takes_away_what_is_said_to_be_none(world: World) -> None:
     ],
 )
 async def test_a_patched_ladder_decides_the_attempts_unless_the_job_has_its_own(
-    sent: dict[str, Any], patch: dict[str, Any], expected: int, world: World
+    sent: dict[str, Any], patch: dict[str, Any], expected: int, kit: EngineKit
 ) -> None:
-    await world.send("mail", "a", **sent)
-    assert (await world.engine.patch(NS, "mail", Patch("a", **patch))).policy.max_attempts == expected
+    await kit.send("mail", "a", **sent)
+    assert (await kit.engine.patch(NS, "mail", Patch("a", **patch))).policy.max_attempts == expected
 
 
 @pytest.mark.parametrize("option", [{"delay_ms": 5}, {"max_attempts": 5}])
-async def test_a_patch_is_refused_as_the_state_says(option: dict[str, Any], world: World) -> None:
+async def test_a_patch_is_refused_as_the_state_says(option: dict[str, Any], kit: EngineKit) -> None:
     with pytest.raises(NotFound):
-        await world.engine.patch(NS, "mail", Patch("a", **option))
-    await world.send("mail", "a")
-    version = (await world.engine.get(NS, "mail", "a")).version
+        await kit.engine.patch(NS, "mail", Patch("a", **option))
+    await kit.send("mail", "a")
+    version = (await kit.engine.get(NS, "mail", "a")).version
     with pytest.raises(VersionMismatch):
-        await world.engine.patch(NS, "mail", Patch("a", version=version + 1, **option))
-    [job] = await world.pull("mail")
+        await kit.engine.patch(NS, "mail", Patch("a", version=version + 1, **option))
+    [job] = await kit.pull("mail")
     with pytest.raises(JobLeased):
-        await world.engine.patch(NS, "mail", Patch("a", **option))
-    await world.engine.ack(NS, "mail", [Ref("a", job.lease)])
+        await kit.engine.patch(NS, "mail", Patch("a", **option))
+    await kit.engine.ack(NS, "mail", [Ref("a", job.lease)])
     with pytest.raises(AlreadyDone):
-        await world.engine.patch(NS, "mail", Patch("a", **option))
+        await kit.engine.patch(NS, "mail", Patch("a", **option))
 
 
 @pytest.mark.parametrize("with_version", [False, True])
 async def test_a_patch_of_the_policy_that_meets_another_change_is_made_again_unless_a_version_was_given(
-    with_version: bool, world: World
+    with_version: bool, kit: EngineKit
 ) -> None:
-    await world.send("mail", "a", 1_000)
-    version = (await world.engine.get(NS, "mail", "a")).version
-    real = world.store.edit
+    await kit.send("mail", "a", 1_000)
+    version = (await kit.engine.get(NS, "mail", "a")).version
+    real = kit.store.edit
     raced: list[Outcome] = []
 
     async def racing(partition: Partition, items: Any) -> list[Outcome]:
@@ -102,121 +102,121 @@ async def test_a_patch_of_the_policy_that_meets_another_change_is_made_again_unl
             raced.extend(await real(partition, [Edit("a", body=b"other")]))
         return await real(partition, items)
 
-    world.store.edit = racing  # type: ignore[method-assign]
+    kit.store.edit = racing  # type: ignore[method-assign]
     patch = Patch("a", max_attempts=3, version=version if with_version else None)
     if with_version:
         with pytest.raises(VersionMismatch):
-            await world.engine.patch(NS, "mail", patch)
+            await kit.engine.patch(NS, "mail", patch)
     else:
-        job = await world.engine.patch(NS, "mail", patch)
+        job = await kit.engine.patch(NS, "mail", patch)
         assert (job.body, job.policy.max_attempts) == (b"other", 3)
 
 
-async def test_a_patched_job_that_ends_before_it_can_be_read_is_not_called_missing(world: World) -> None:
-    await world.send("mail", "a", 1_000)
+async def test_a_patched_job_that_ends_before_it_can_be_read_is_not_called_missing(kit: EngineKit) -> None:
+    await kit.send("mail", "a", 1_000)
 
     async def nothing(partition: Partition, ids: Any, body: bool = True) -> list[Job | None]:
         return [None]
 
-    world.store.read = nothing  # type: ignore[method-assign]
+    kit.store.read = nothing  # type: ignore[method-assign]
     with pytest.raises(UnknownOutcome):
-        await world.engine.patch(NS, "mail", Patch("a", delay_ms=5))
+        await kit.engine.patch(NS, "mail", Patch("a", delay_ms=5))
 
 
-async def test_a_list_walks_all_partitions_page_by_page(world: World) -> None:
-    await world.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=16))
+async def test_a_list_walks_all_partitions_page_by_page(kit: EngineKit) -> None:
+    await kit.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=16))
     sent = {f"job{number}" for number in range(60)}
     for id in sent:
-        await world.send("namespace_ids", id)
+        await kit.send("namespace_ids", id)
     seen: list[str] = []
     cursor: bytes | None = b""
     while cursor is not None:
-        page = await world.engine.list(NS, "namespace_ids", Query(cursor=cursor, limit=7))
+        page = await kit.engine.list(NS, "namespace_ids", Query(cursor=cursor, limit=7))
         assert len(page.jobs) <= 7
         seen += [job.id for job in page.jobs]
         cursor = page.cursor
     assert (len(seen), set(seen)) == (60, sent)
 
 
-async def test_revive_and_purge_answer_for_each_id_in_order(world: World) -> None:
-    await kill(world, "mail", "a", "b")
-    await world.send("mail", "live")
-    revived = await world.engine.revive(
+async def test_revive_and_purge_answer_for_each_id_in_order(kit: EngineKit) -> None:
+    await kill(kit, "mail", "a", "b")
+    await kit.send("mail", "live")
+    revived = await kit.engine.revive(
         NS, "mail", ["none", "a", "live"], delay_ms=10, max_attempts=2, set_max_attempts=True
     )
     assert [done.code for done in revived] == [Code.NOT_FOUND, Code.OK, Code.NOT_FOUND]
-    job = await world.engine.get(NS, "mail", "a")
+    job = await kit.engine.get(NS, "mail", "a")
     assert (job.state, job.attempts, job.policy.max_attempts) == (State.SCHEDULED, 0, 2)
-    purged = await world.engine.purge(NS, "mail", ["b", "live"])
+    purged = await kit.engine.purge(NS, "mail", ["b", "live"])
     assert [done.code for done in purged] == [Code.OK, Code.NOT_FOUND]
-    metrics = world.engine.metrics.of(NS, "mail")
+    metrics = kit.engine.metrics.of(NS, "mail")
     assert (metrics.revived, metrics.purged, metrics.dead["rejected"]) == (1, 1, 2)
 
 
-async def test_a_bulk_cancel_takes_what_matches_and_a_dry_run_takes_nothing(world: World) -> None:
-    await world.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=4))
+async def test_a_bulk_cancel_takes_what_matches_and_a_dry_run_takes_nothing(kit: EngineKit) -> None:
+    await kit.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=4))
     for number in range(700):
-        await world.send("namespace_ids", f"x{number}", 1_000 + number, tags=("x",))
-    await world.send("namespace_ids", "ready", tags=("x",))
-    await world.send("namespace_ids", "held", tags=("x",))
-    await world.send("namespace_ids", "other", 1_000)
-    await world.pull("namespace_ids")
+        await kit.send("namespace_ids", f"x{number}", 1_000 + number, tags=("x",))
+    await kit.send("namespace_ids", "ready", tags=("x",))
+    await kit.send("namespace_ids", "held", tags=("x",))
+    await kit.send("namespace_ids", "other", 1_000)
+    await kit.pull("namespace_ids")
     which = Filter(tag="x")
-    assert await world.engine.cancel_matching(NS, "namespace_ids", which, True) == Bulk(702, 0, True)
-    assert await world.engine.cancel_matching(NS, "namespace_ids", which, False) == Bulk(702, 702, False)
-    view = await world.engine.topic(NS, "namespace_ids")
+    assert await kit.engine.cancel_matching(NS, "namespace_ids", which, True) == Bulk(702, 0, True)
+    assert await kit.engine.cancel_matching(NS, "namespace_ids", which, False) == Bulk(702, 702, False)
+    view = await kit.engine.topic(NS, "namespace_ids")
     assert (view.scheduled, view.ready, view.leased, view.cancelled) == (1, 0, 0, 702)
-    assert await world.engine.cancel_matching(NS, "namespace_ids", Filter(), False) == Bulk(1, 1, False)
+    assert await kit.engine.cancel_matching(NS, "namespace_ids", Filter(), False) == Bulk(1, 1, False)
 
 
-async def test_a_bulk_cancel_by_state_and_time_leaves_the_rest(world: World) -> None:
+async def test_a_bulk_cancel_by_state_and_time_leaves_the_rest(kit: EngineKit) -> None:
     for number in range(10):
-        await world.send("mail", f"job{number}", number * 1_000)
-    start = world.timer.start_ms
+        await kit.send("mail", f"job{number}", number * 1_000)
+    start = kit.timer.start_ms
     which = Filter(state=State.SCHEDULED, due_after_ms=start + 3_000, due_before_ms=start + 6_000)
-    assert await world.engine.cancel_matching(NS, "mail", which, False) == Bulk(3, 3, False)
-    page = await world.engine.list(NS, "mail", Query(state=State.CANCELLED))
+    assert await kit.engine.cancel_matching(NS, "mail", which, False) == Bulk(3, 3, False)
+    page = await kit.engine.list(NS, "mail", Query(state=State.CANCELLED))
     assert sorted(job.id for job in page.jobs) == ["job3", "job4", "job5"]
 
 
-async def test_a_bulk_call_stops_after_its_time_and_the_next_one_goes_on(world: World) -> None:
+async def test_a_bulk_call_stops_after_its_time_and_the_next_one_goes_on(kit: EngineKit) -> None:
     for number in range(1_200):
-        await world.send("mail", f"job{number}", 60_000)
-    real = world.store.list
+        await kit.send("mail", f"job{number}", 60_000)
+    real = kit.store.list
 
     async def slow(partition: Partition, query: Query) -> Page:
-        await world.advance(1_100)
+        await kit.advance(1_100)
         return await real(partition, query)
 
-    world.store.list = slow  # type: ignore[method-assign]
-    first = await world.engine.cancel_matching(NS, "mail", Filter(state=State.SCHEDULED), False)
+    kit.store.list = slow  # type: ignore[method-assign]
+    first = await kit.engine.cancel_matching(NS, "mail", Filter(state=State.SCHEDULED), False)
     assert (first.complete, first.changed) == (False, 1_000)
-    second = await world.engine.cancel_matching(NS, "mail", Filter(state=State.SCHEDULED), False)
+    second = await kit.engine.cancel_matching(NS, "mail", Filter(state=State.SCHEDULED), False)
     assert (second.complete, second.changed) == (True, 200)
 
 
-async def test_a_job_that_changed_after_it_was_listed_is_judged_again(world: World) -> None:
-    await world.send("mail", "a")
-    await world.send("mail", "b")
-    real = world.store.cancel
+async def test_a_job_that_changed_after_it_was_listed_is_judged_again(kit: EngineKit) -> None:
+    await kit.send("mail", "a")
+    await kit.send("mail", "b")
+    real = kit.store.cancel
 
     async def racing(partition: Partition, ids: Any, forget: bool = False) -> list[Outcome]:
-        await world.engine.ack(NS, "mail", [Ref("a")])
+        await kit.engine.ack(NS, "mail", [Ref("a")])
         return await real(partition, ids, forget)
 
-    world.store.cancel = racing  # type: ignore[method-assign]
-    assert await world.engine.cancel_matching(NS, "mail", Filter(state=State.READY), False) == Bulk(2, 1, False)
-    assert (await world.engine.get(NS, "mail", "a")).state is State.DONE
+    kit.store.cancel = racing  # type: ignore[method-assign]
+    assert await kit.engine.cancel_matching(NS, "mail", Filter(state=State.READY), False) == Bulk(2, 1, False)
+    assert (await kit.engine.get(NS, "mail", "a")).state is State.DONE
 
 
-async def test_bulk_revive_and_purge_mean_the_dead(world: World) -> None:
-    await kill(world, "mail", "a", "b", tags=("x",))
-    await kill(world, "mail", "c")
-    await world.send("mail", "live", 60_000, tags=("x",))
-    assert await world.engine.revive_matching(NS, "mail", Filter(tag="x"), True) == Bulk(2, 0, True)
-    assert await world.engine.revive_matching(NS, "mail", Filter(tag="x"), False, delay_ms=5) == Bulk(2, 2, False)
-    assert await world.engine.purge_matching(NS, "mail", Filter(), False) == Bulk(1, 1, False)
-    page = await world.engine.list(NS, "mail", Query())
+async def test_bulk_revive_and_purge_mean_the_dead(kit: EngineKit) -> None:
+    await kill(kit, "mail", "a", "b", tags=("x",))
+    await kill(kit, "mail", "c")
+    await kit.send("mail", "live", 60_000, tags=("x",))
+    assert await kit.engine.revive_matching(NS, "mail", Filter(tag="x"), True) == Bulk(2, 0, True)
+    assert await kit.engine.revive_matching(NS, "mail", Filter(tag="x"), False, delay_ms=5) == Bulk(2, 2, False)
+    assert await kit.engine.purge_matching(NS, "mail", Filter(), False) == Bulk(1, 1, False)
+    page = await kit.engine.list(NS, "mail", Query())
     assert {job.id: job.state for job in page.jobs} == {
         "a": State.SCHEDULED,
         "b": State.SCHEDULED,
@@ -224,26 +224,26 @@ async def test_bulk_revive_and_purge_mean_the_dead(world: World) -> None:
     }
 
 
-async def test_a_release_without_a_delay_is_given_a_jitter_draw(world: World) -> None:
+async def test_a_release_without_a_delay_is_given_a_jitter_draw(kit: EngineKit) -> None:
     waits: set[int] = set()
     for number in range(20):
-        await world.send("mail", f"job{number}", retry=Backoff(100_000, jitter=1.0))
-        [job] = await world.pull("mail")
-        [done] = await world.engine.release(NS, "mail", [Release(job.id, job.lease)])
-        waits.add(done.at_ms - world.clock.now_ms)
+        await kit.send("mail", f"job{number}", retry=Backoff(100_000, jitter=1.0))
+        [job] = await kit.pull("mail")
+        [done] = await kit.engine.release(NS, "mail", [Release(job.id, job.lease)])
+        waits.add(done.at_ms - kit.clock.now_ms)
     assert len(waits) > 5
     assert max(waits) <= 100_000
 
 
-async def test_calls_over_partitions_answer_in_order(world: World) -> None:
-    await world.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=8))
+async def test_calls_over_partitions_answer_in_order(kit: EngineKit) -> None:
+    await kit.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=8))
     for number in range(30):
-        await world.send("namespace_ids", f"job{number}")
-    jobs = await world.pull("namespace_ids", max=30)
+        await kit.send("namespace_ids", f"job{number}")
+    jobs = await kit.pull("namespace_ids", max=30)
     refs = [Ref(job.id, job.lease) for job in jobs]
     refs[7] = Ref("none", "t")
     refs[11] = Ref(refs[11].id, "stale")
-    results = await world.engine.ack(NS, "namespace_ids", refs)
+    results = await kit.engine.ack(NS, "namespace_ids", refs)
     expected = [Code.OK] * 30
     expected[7], expected[11] = Code.NOT_FOUND, Code.LEASE_LOST
     assert [done.code for done in results] == expected
@@ -251,13 +251,13 @@ async def test_calls_over_partitions_answer_in_order(world: World) -> None:
 
 @pytest.mark.parametrize("failure", [StoreDown, UnknownOutcome])
 async def test_when_one_of_several_partitions_fails_the_results_of_the_others_are_known(
-    failure: type[DuelineError], world: World
+    failure: type[DuelineError], kit: EngineKit
 ) -> None:
-    await world.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=8))
+    await kit.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=8))
     ids = [f"job{number}" for number in range(50)]
     for id in ids:
-        await world.send("namespace_ids", id)
-    real = world.store.cancel
+        await kit.send("namespace_ids", id)
+    real = kit.store.cancel
     lost: list[str] = []
 
     async def failing(partition: Partition, some: Any, *words: Any) -> list[Outcome]:
@@ -266,9 +266,9 @@ async def test_when_one_of_several_partitions_fails_the_results_of_the_others_ar
             raise failure
         return await real(partition, some, *words)
 
-    world.store.cancel = failing  # type: ignore[method-assign]
+    kit.store.cancel = failing  # type: ignore[method-assign]
     with pytest.raises(PartialOutcome) as raised:
-        await world.engine.cancel(NS, "namespace_ids", ids)
+        await kit.engine.cancel(NS, "namespace_ids", ids)
     assert raised.value.done is None
     for id, result in zip(ids, raised.value.results, strict=True):
         if id in lost:
@@ -278,4 +278,4 @@ async def test_when_one_of_several_partitions_fails_the_results_of_the_others_ar
             assert isinstance(result, Outcome)
             assert result.code is Code.OK
     assert lost
-    assert world.engine.metrics.of(NS, "namespace_ids").cancelled == 50 - len(lost)
+    assert kit.engine.metrics.of(NS, "namespace_ids").cancelled == 50 - len(lost)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from engine_kit import NS, ToldStore, VirtualTimer, World, ids, running, settled
+from engine_kit import NS, EngineKit, RecordingStore, VirtualTimer, ids, running, settled
 from msgspec.structs import replace
 
 from dueline.engine.commands import MergeInto, Send, TopicPatch
@@ -21,24 +21,24 @@ from dueline.engine.store import Outcome, Page, Purge, Query, Ref, Release
 ROUND_MS = int(ROUND_S * 1000)
 
 
-async def route(world: World, topic: str, *, to: str | None = None, url: str | None = None) -> None:
+async def route(kit: EngineKit, topic: str, *, to: str | None = None, url: str | None = None) -> None:
     """Say where the dead of a topic go."""
     policy = TopicPolicy(on_dead=OnDead(to, url))
-    await world.engine.set_topic(NS, topic, TopicPatch(policy))
+    await kit.engine.set_topic(NS, topic, TopicPatch(policy))
     await settled()
 
 
-async def reject(world: World, topic: str = "t", **words: Any) -> LeasedJob:
+async def reject(kit: EngineKit, topic: str = "t", **words: Any) -> LeasedJob:
     """Let the first job of a topic die now."""
-    (held,) = await world.pull(topic)
+    (held,) = await kit.pull(topic)
     release = Release(held.id, held.lease, **{"dead": Reason.REJECTED, "error": "no such order", **words})
-    await world.engine.release(NS, topic, [release])
+    await kit.engine.release(NS, topic, [release])
     await settled()
     return held
 
 
-async def jobs(world: World, topic: str, **query: Any) -> list[Job]:
-    page = await world.store.list(Partition(NS, topic), Query(limit=500, body=True, **query))
+async def jobs(kit: EngineKit, topic: str, **query: Any) -> list[Job]:
+    page = await kit.store.list(Partition(NS, topic), Query(limit=500, body=True, **query))
     return page.jobs
 
 
@@ -52,77 +52,77 @@ def died(topic: str, id: str, reason: str, error: str | None = None, hops: int =
     return told if error is None else {**told, "Dueline-Dead-Error": error}
 
 
-async def test_a_rejected_job_goes_to_the_other_topic_and_is_gone_from_its_own(world: World) -> None:
-    await world.engine.start()
-    await route(world, "t", to="x")
+async def test_a_rejected_job_goes_to_the_other_topic_and_is_gone_from_its_own(kit: EngineKit) -> None:
+    await kit.engine.start()
+    await route(kit, "t", to="x")
     command = Send("a", b'{"n": 1}', BodyKind.JSON, tags=("red",), headers=(("X-Trace", "7"),))
-    await world.engine.send(NS, "t", command)
-    await reject(world, error="no such\norder")
-    (sent,) = await jobs(world, "x")
-    assert await jobs(world, "t") == []
+    await kit.engine.send(NS, "t", command)
+    await reject(kit, error="no such\norder")
+    (sent,) = await jobs(kit, "x")
+    assert await jobs(kit, "t") == []
     assert (sent.body, sent.kind, sent.tags, sent.state) == (b'{"n": 1}', BodyKind.JSON, ("red",), State.READY)
     assert headers(sent) == {"X-Trace": "7", **died("t", "a", "rejected", "no such order")}
 
 
-async def test_a_job_without_attempts_left_is_sent_on_also_when_its_consumer_just_vanished(world: World) -> None:
-    await world.engine.start()
-    await route(world, "t", to="x")
-    await world.send("t", "released", max_attempts=1)
-    await reject(world, dead=None, error="out of paper")
-    await world.send("t", "left", max_attempts=1)
-    assert ids(await world.pull("t", lease_ms=1000)) == ["left"]
-    await world.advance(30_000)
-    assert [headers(job) for job in await jobs(world, "x")] == [
+async def test_a_job_without_attempts_left_is_sent_on_also_when_its_consumer_just_vanished(kit: EngineKit) -> None:
+    await kit.engine.start()
+    await route(kit, "t", to="x")
+    await kit.send("t", "released", max_attempts=1)
+    await reject(kit, dead=None, error="out of paper")
+    await kit.send("t", "left", max_attempts=1)
+    assert ids(await kit.pull("t", lease_ms=1000)) == ["left"]
+    await kit.advance(30_000)
+    assert [headers(job) for job in await jobs(kit, "x")] == [
         died("t", "released", "exhausted", "out of paper"),
         died("t", "left", "exhausted"),
     ]
-    assert await jobs(world, "t") == []
+    assert await jobs(kit, "t") == []
 
 
-async def test_an_expired_job_is_sent_on_without_anybody_asking_for_it(world: World) -> None:
-    await world.engine.start()
-    await route(world, "t", to="x")
-    await world.send("t", "a", ttl_ms=5000)
-    await world.advance(60_000)
-    assert [headers(job) for job in await jobs(world, "x")] == [died("t", "a", "expired")]
+async def test_an_expired_job_is_sent_on_without_anybody_asking_for_it(kit: EngineKit) -> None:
+    await kit.engine.start()
+    await route(kit, "t", to="x")
+    await kit.send("t", "a", ttl_ms=5000)
+    await kit.advance(60_000)
+    assert [headers(job) for job in await jobs(kit, "x")] == [died("t", "a", "expired")]
 
 
-async def test_jobs_that_were_dead_before_are_sent_on_when_the_policy_is_set(world: World) -> None:
-    await world.engine.start()
+async def test_jobs_that_were_dead_before_are_sent_on_when_the_policy_is_set(kit: EngineKit) -> None:
+    await kit.engine.start()
     for id in "abc":
-        await world.send("t", id)
-        await reject(world)
-    assert len(await jobs(world, "t", state=State.DEAD)) == 3
-    await route(world, "t", to="x")
-    assert [headers(job)["Dueline-Dead-Id"] for job in await jobs(world, "x")] == ["a", "b", "c"]
-    assert await jobs(world, "t") == []
+        await kit.send("t", id)
+        await reject(kit)
+    assert len(await jobs(kit, "t", state=State.DEAD)) == 3
+    await route(kit, "t", to="x")
+    assert [headers(job)["Dueline-Dead-Id"] for job in await jobs(kit, "x")] == ["a", "b", "c"]
+    assert await jobs(kit, "t") == []
 
 
-async def test_a_death_whose_process_died_is_found_by_another_one_within_a_round(world: World) -> None:
-    other = Engine(world.store, timer=world.timer)
+async def test_a_death_whose_process_died_is_found_by_another_one_within_a_round(kit: EngineKit) -> None:
+    other = Engine(kit.store, timer=kit.timer)
     await other.start()
     await settled()
-    await route(world, "t", to="x")  # `world.engine` never started: it sees the death and does nothing about it
-    await world.advance(ROUND_MS)
-    await world.send("t", "a")
-    await reject(world)
-    assert await jobs(world, "x") == []
-    await world.advance(ROUND_MS)
-    assert len(await jobs(world, "x")) == 1
+    await route(kit, "t", to="x")  # `kit.engine` never started: it sees the death and does nothing about it
+    await kit.advance(ROUND_MS)
+    await kit.send("t", "a")
+    await reject(kit)
+    assert await jobs(kit, "x") == []
+    await kit.advance(ROUND_MS)
+    assert len(await jobs(kit, "x")) == 1
     await other.stop()
 
 
-async def test_a_process_finds_at_its_start_what_others_left(world: World) -> None:
-    await route(world, "t", to="x")
-    await world.send("t", "a")
-    await reject(world)
-    assert await jobs(world, "x") == []
-    await world.engine.start()
+async def test_a_process_finds_at_its_start_what_others_left(kit: EngineKit) -> None:
+    await route(kit, "t", to="x")
+    await kit.send("t", "a")
+    await reject(kit)
+    assert await jobs(kit, "x") == []
+    await kit.engine.start()
     await settled()
-    assert len(await jobs(world, "x")) == 1
+    assert len(await jobs(kit, "x")) == 1
 
 
-class ForgetfulStore(ToldStore):
+class ForgetfulStore(RecordingStore):
     """A store that loses the connection before some of the purges."""
 
     lost_purges = 0
@@ -140,56 +140,56 @@ class ForgetfulStore(ToldStore):
 
 
 async def test_a_crash_between_the_send_and_the_purge_doubles_nothing() -> None:
-    async with running(store=ForgetfulStore) as world:
-        store: Any = world.store
-        await world.engine.start()
-        await route(world, "t", to="x")
+    async with running(store=ForgetfulStore) as kit:
+        store: Any = kit.store
+        await kit.engine.start()
+        await route(kit, "t", to="x")
         store.lost_purges = 1
-        await world.send("t", "a")
-        await reject(world)
-        assert (len(await jobs(world, "x")), len(await jobs(world, "t"))) == (1, 1)
-        (held,) = await world.pull("x")
-        await world.engine.ack(NS, "x", [Ref(held.id, held.lease)])
-        await world.advance(REMEMBER_MS // 2)
-        assert await jobs(world, "t") == []
-        assert [job.state for job in await jobs(world, "x")] == [State.DONE]
+        await kit.send("t", "a")
+        await reject(kit)
+        assert (len(await jobs(kit, "x")), len(await jobs(kit, "t"))) == (1, 1)
+        (held,) = await kit.pull("x")
+        await kit.engine.ack(NS, "x", [Ref(held.id, held.lease)])
+        await kit.advance(REMEMBER_MS // 2)
+        assert await jobs(kit, "t") == []
+        assert [job.state for job in await jobs(kit, "x")] == [State.DONE]
 
 
-async def test_two_processes_that_see_the_same_death_send_it_on_once(world: World) -> None:
-    other = Engine(world.store, timer=world.timer)
-    await route(world, "t", to="x")
+async def test_two_processes_that_see_the_same_death_send_it_on_once(kit: EngineKit) -> None:
+    other = Engine(kit.store, timer=kit.timer)
+    await route(kit, "t", to="x")
     for number in range(50):
-        await world.send("t", f"j{number}")
-        await reject(world)
-    await world.engine.start()
+        await kit.send("t", f"j{number}")
+        await reject(kit)
+    await kit.engine.start()
     await other.start()
     await settled()
-    await world.advance(1000)
-    assert len(await jobs(world, "x")) == 50
-    assert await jobs(world, "t") == []
+    await kit.advance(1000)
+    assert len(await jobs(kit, "x")) == 50
+    assert await jobs(kit, "t") == []
     await other.stop()
 
 
-async def test_each_death_of_a_revived_job_is_another_one(world: World) -> None:
-    await world.send("t", "a")
-    await reject(world)
-    await route(world, "t", to="x")
-    await world.engine.start()
+async def test_each_death_of_a_revived_job_is_another_one(kit: EngineKit) -> None:
+    await kit.send("t", "a")
+    await reject(kit)
+    await route(kit, "t", to="x")
+    await kit.engine.start()
     await settled()
-    await world.send("t", "a")
-    await world.advance(1000)
-    await reject(world)
-    assert len({job.id for job in await jobs(world, "x")}) == 2
+    await kit.send("t", "a")
+    await kit.advance(1000)
+    await reject(kit)
+    assert len({job.id for job in await jobs(kit, "x")}) == 2
 
 
-async def test_a_chain_tells_the_last_death_and_where_the_job_came_from(world: World) -> None:
-    await world.engine.start()
-    await route(world, "t", to="x")
-    await route(world, "x", to="y")
-    await world.send("t", "a")
-    await reject(world)
-    second = await reject(world, "x", error="still not")
-    (sent,) = await jobs(world, "y")
+async def test_a_chain_tells_the_last_death_and_where_the_job_came_from(kit: EngineKit) -> None:
+    await kit.engine.start()
+    await route(kit, "t", to="x")
+    await route(kit, "x", to="y")
+    await kit.send("t", "a")
+    await reject(kit)
+    second = await reject(kit, "x", error="still not")
+    (sent,) = await jobs(kit, "y")
     assert headers(sent) == {
         **died("x", second.id, "rejected", "still not", hops=2),
         "Dueline-Dead-First-Topic": "t",
@@ -197,81 +197,81 @@ async def test_a_chain_tells_the_last_death_and_where_the_job_came_from(world: W
     }
 
 
-async def test_a_ring_ends_and_its_job_is_kept_dead(world: World) -> None:
-    await world.engine.start()
-    await route(world, "t", to="x")
-    await route(world, "x", to="t")
-    await world.send("t", "a")
+async def test_a_ring_ends_and_its_job_is_kept_dead(kit: EngineKit) -> None:
+    await kit.engine.start()
+    await route(kit, "t", to="x")
+    await route(kit, "x", to="t")
+    await kit.send("t", "a")
     for hop in range(MAX_HOPS + 1):
-        await reject(world, "tx"[hop % 2])
-    await world.advance(3 * ROUND_MS)
-    left = await jobs(world, "t") + await jobs(world, "x")
+        await reject(kit, "tx"[hop % 2])
+    await kit.advance(3 * ROUND_MS)
+    left = await jobs(kit, "t") + await jobs(kit, "x")
     assert [(job.topic, job.state, headers(job)["Dueline-Dead-Hops"]) for job in left] == [
         ("x", State.DEAD, str(MAX_HOPS))
     ]
 
 
 async def test_what_the_other_topic_does_not_take_stays_and_holds_up_nothing() -> None:
-    async with running(store=ForgetfulStore) as world:
-        store: Any = world.store
-        await world.engine.start()
-        await world.engine.set_topic(NS, "x", TopicPatch(TopicPolicy(max_body_bytes=10)))
-        await route(world, "t", to="x")
-        await world.engine.send(NS, "t", Send("large", b"x" * 11, BodyKind.BYTES))
-        await reject(world)
-        await world.send("t", "small")
-        await reject(world)
-        await world.advance(ROUND_MS)
-        assert [job.id for job in await jobs(world, "t")] == ["large"]
-        assert [headers(job)["Dueline-Dead-Id"] for job in await jobs(world, "x")] == ["small"]
+    async with running(store=ForgetfulStore) as kit:
+        store: Any = kit.store
+        await kit.engine.start()
+        await kit.engine.set_topic(NS, "x", TopicPatch(TopicPolicy(max_body_bytes=10)))
+        await route(kit, "t", to="x")
+        await kit.engine.send(NS, "t", Send("large", b"x" * 11, BodyKind.BYTES))
+        await reject(kit)
+        await kit.send("t", "small")
+        await reject(kit)
+        await kit.advance(ROUND_MS)
+        assert [job.id for job in await jobs(kit, "t")] == ["large"]
+        assert [headers(job)["Dueline-Dead-Id"] for job in await jobs(kit, "x")] == ["small"]
         store.lists = 0
         for number in range(20):
-            await world.send("t", f"j{number}")
-            await reject(world)
+            await kit.send("t", f"j{number}")
+            await reject(kit)
         assert store.lists <= 2  # deaths beside a job that cannot go on are looked at once a round
-        await world.advance(2 * ROUND_MS)
-        assert len(await jobs(world, "x")) == 21
+        await kit.advance(2 * ROUND_MS)
+        assert len(await jobs(kit, "x")) == 21
 
 
-async def test_a_job_whose_body_is_broken_stays(world: World) -> None:
-    await world.engine.start()
-    await route(world, "t", to="x")
-    await world.send("t", "a")
-    await reject(world, dead=Reason.CORRUPT)
-    await world.advance(ROUND_MS)
-    assert (len(await jobs(world, "t")), await jobs(world, "x")) == (1, [])
+async def test_a_job_whose_body_is_broken_stays(kit: EngineKit) -> None:
+    await kit.engine.start()
+    await route(kit, "t", to="x")
+    await kit.send("t", "a")
+    await reject(kit, dead=Reason.CORRUPT)
+    await kit.advance(ROUND_MS)
+    assert (len(await jobs(kit, "t")), await jobs(kit, "x")) == (1, [])
 
 
-async def test_as_many_headers_as_a_job_may_have_leave_room_for_ours(world: World) -> None:
-    await world.engine.start()
-    await route(world, "t", to="x")
+async def test_as_many_headers_as_a_job_may_have_leave_room_for_ours(kit: EngineKit) -> None:
+    await kit.engine.start()
+    await route(kit, "t", to="x")
     own = {f"x-{number}": "y" * 240 for number in range(32)}
     own |= {"dueline-dead-topic": "a lie", "x-0": "z"}
     own.pop("x-31")
-    await world.engine.send(NS, "t", Send("a", b"1", BodyKind.JSON, headers=tuple(own.items())))
-    await reject(world, error="e" * 2000)
-    (sent,) = await jobs(world, "x")
+    await kit.engine.send(NS, "t", Send("a", b"1", BodyKind.JSON, headers=tuple(own.items())))
+    await reject(kit, error="e" * 2000)
+    (sent,) = await jobs(kit, "x")
     del own["dueline-dead-topic"]
     assert headers(sent) == {**own, **died("t", "a", "rejected", "e" * 400)}
 
 
-async def test_a_group_travels_as_one_json_array(world: World) -> None:
-    await world.engine.start()
-    await route(world, "t", to="x")
+async def test_a_group_travels_as_one_json_array(kit: EngineKit) -> None:
+    await kit.engine.start()
+    await route(kit, "t", to="x")
     for body, kind in ((b'{"n": 1}', BodyKind.JSON), (b"two", BodyKind.TEXT)):
-        await world.engine.send(NS, "t", Send(None, body, kind, merge=MergeInto("k", quiet_ms=0)))
-    await world.advance(1)
-    await reject(world)
-    (sent,) = await jobs(world, "x")
+        await kit.engine.send(NS, "t", Send(None, body, kind, merge=MergeInto("k", quiet_ms=0)))
+    await kit.advance(1)
+    await reject(kit)
+    (sent,) = await jobs(kit, "x")
     assert (sent.body, sent.kind) == (b'[{"n": 1},"two"]', BodyKind.JSON)
 
 
-async def test_to_a_url_it_goes_as_a_job_that_carries_it(world: World) -> None:
-    await world.engine.start()
-    await route(world, "t", url="https://example.com/dead")
-    await world.send("t", "a", headers=(("X-Trace", "7"),))
-    await reject(world)
-    (sent,) = await jobs(world, ON_DEAD_TOPIC)
+async def test_to_a_url_it_goes_as_a_job_that_carries_it(kit: EngineKit) -> None:
+    await kit.engine.start()
+    await route(kit, "t", url="https://example.com/dead")
+    await kit.send("t", "a", headers=(("X-Trace", "7"),))
+    await reject(kit)
+    (sent,) = await jobs(kit, ON_DEAD_TOPIC)
     assert headers(sent) == {
         "X-Trace": "7",
         **died("t", "a", "rejected", "no such order"),
@@ -279,57 +279,57 @@ async def test_to_a_url_it_goes_as_a_job_that_carries_it(world: World) -> None:
         "Dueline-Method": "POST",
     }
     assert sent.policy.retry == ON_DEAD_TARGET.retry
-    assert await world.engine.push_target(NS, ON_DEAD_TOPIC) == ON_DEAD_TARGET
-    assert await jobs(world, "t") == []
+    assert await kit.engine.push_target(NS, ON_DEAD_TOPIC) == ON_DEAD_TARGET
+    assert await jobs(kit, "t") == []
 
 
-async def test_the_carrying_topic_keeps_what_was_tuned(world: World) -> None:
-    await world.engine.start()
+async def test_the_carrying_topic_keeps_what_was_tuned(kit: EngineKit) -> None:
+    await kit.engine.start()
     tuned = replace(ON_DEAD_TARGET, concurrency=3)
-    await world.engine.set_push(NS, ON_DEAD_TOPIC, tuned)
-    await route(world, "t", url="https://example.com/dead")
-    await world.send("t", "a")
-    await reject(world)
-    assert await world.engine.push_target(NS, ON_DEAD_TOPIC) == tuned
-    assert len(await jobs(world, ON_DEAD_TOPIC)) == 1
+    await kit.engine.set_push(NS, ON_DEAD_TOPIC, tuned)
+    await route(kit, "t", url="https://example.com/dead")
+    await kit.send("t", "a")
+    await reject(kit)
+    assert await kit.engine.push_target(NS, ON_DEAD_TOPIC) == tuned
+    assert len(await jobs(kit, ON_DEAD_TOPIC)) == 1
 
 
-async def test_where_no_call_succeeds_the_url_does_not_follow_to_the_next_topic(world: World) -> None:
-    await world.engine.start()
-    await route(world, "t", url="https://example.com/dead")
-    await route(world, ON_DEAD_TOPIC, to="y")
-    await world.send("t", "a")
-    await reject(world)
-    await reject(world, ON_DEAD_TOPIC)
-    (sent,) = await jobs(world, "y")
+async def test_where_no_call_succeeds_the_url_does_not_follow_to_the_next_topic(kit: EngineKit) -> None:
+    await kit.engine.start()
+    await route(kit, "t", url="https://example.com/dead")
+    await route(kit, ON_DEAD_TOPIC, to="y")
+    await kit.send("t", "a")
+    await reject(kit)
+    await reject(kit, ON_DEAD_TOPIC)
+    (sent,) = await jobs(kit, "y")
     assert set(headers(sent)) & {"Dueline-Url", "Dueline-Method"} == set()
 
 
 async def test_an_idle_process_looks_at_few_topics_a_round() -> None:
-    async with running(store=ForgetfulStore) as world:
-        store: Any = world.store
-        await world.engine.start()
+    async with running(store=ForgetfulStore) as kit:
+        store: Any = kit.store
+        await kit.engine.start()
         for number in range(5 * LOOKS):
-            await route(world, f"t{number}", to="x")
-        await world.advance(2 * ROUND_MS)
+            await route(kit, f"t{number}", to="x")
+        await kit.advance(2 * ROUND_MS)
         store.lists = 0
-        await world.advance(4 * ROUND_MS)
+        await kit.advance(4 * ROUND_MS)
         assert 0 < store.lists <= 5 * LOOKS
 
 
 async def test_a_store_that_is_down_is_asked_again_after_a_pause() -> None:
-    async with running(store=ForgetfulStore) as world:
-        store: Any = world.store
-        await world.engine.start()
-        await route(world, "t", to="x")
-        await world.send("t", "a")
+    async with running(store=ForgetfulStore) as kit:
+        store: Any = kit.store
+        await kit.engine.start()
+        await route(kit, "t", to="x")
+        await kit.send("t", "a")
         store.lost_purges, store.lists = 3, 0
-        await reject(world)
-        await world.send("t", "b")
-        await reject(world)
+        await reject(kit)
+        await kit.send("t", "b")
+        await reject(kit)
         assert store.lists == 1  # also when there is news
-        await world.advance(10_000)
-        assert (store.lost_purges, await jobs(world, "t")) == (0, [])
+        await kit.advance(10_000)
+        assert (store.lost_purges, await jobs(kit, "t")) == (0, [])
 
 
 @pytest.mark.parametrize(
@@ -344,25 +344,25 @@ async def test_a_store_that_is_down_is_asked_again_after_a_pause() -> None:
         (TopicPolicy(on_dead=OnDead("x"), dead_retain_ms=ON_DEAD_KEEP_MS - 1), "dead_retain_ms"),
     ],
 )
-async def test_what_cannot_work_is_refused(policy: TopicPolicy, field: str, world: World) -> None:
+async def test_what_cannot_work_is_refused(policy: TopicPolicy, field: str, kit: EngineKit) -> None:
     with pytest.raises(InvalidField) as refused:
-        await world.engine.set_topic(NS, "t", TopicPatch(policy))
+        await kit.engine.set_topic(NS, "t", TopicPatch(policy))
     assert refused.value.field == field
-    assert await world.store.directory.topic(NS, "t") is None
+    assert await kit.store.directory.topic(NS, "t") is None
 
 
-async def test_a_protocol_that_forgets_its_dead_at_once_does_not_forget_those_that_go_on(world: World) -> None:
-    await route(world, "t", to="x")
-    await world.send("t", "a", dead_retain_ms=0)
-    await reject(world)
-    await world.advance(ON_DEAD_KEEP_MS - 1)
-    assert [job.id for job in await jobs(world, "t")] == ["a"]
+async def test_a_protocol_that_forgets_its_dead_at_once_does_not_forget_those_that_go_on(kit: EngineKit) -> None:
+    await route(kit, "t", to="x")
+    await kit.send("t", "a", dead_retain_ms=0)
+    await reject(kit)
+    await kit.advance(ON_DEAD_KEEP_MS - 1)
+    assert [job.id for job in await jobs(kit, "t")] == ["a"]
 
 
-async def test_a_deaf_timer_is_not_left_behind(world: World) -> None:
-    timer: VirtualTimer = world.timer
-    await world.engine.start()
+async def test_a_deaf_timer_is_not_left_behind(kit: EngineKit) -> None:
+    timer: VirtualTimer = kit.timer
+    await kit.engine.start()
     await settled()
-    await world.engine.stop()
-    await world.engine.stop()
+    await kit.engine.stop()
+    await kit.engine.stop()
     assert timer.sleeping == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from engine_kit import NS, World, settled
+from engine_kit import NS, EngineKit, settled
 
 from dueline.engine.commands import Pull, Send, TopicPatch
 from dueline.engine.engine import Engine
@@ -58,8 +58,8 @@ def test_the_partitions_shares_are_together_exactly_the_targets_limits(
     assert limits_of(None, 2) == [(0, 0.0), (0, 0.0)]
 
 
-async def test_a_target_is_set_shown_paused_resumed_and_removed(world: World) -> None:
-    engine = world.engine
+async def test_a_target_is_set_shown_paused_resumed_and_removed(kit: EngineKit) -> None:
+    engine = kit.engine
     with pytest.raises(NotFound):
         await engine.push_target(NS, "mail")
     assert await engine.set_push(NS, "mail", PushTarget(url=URL)) == (PushTarget(url=URL), True)
@@ -77,15 +77,15 @@ async def test_a_target_is_set_shown_paused_resumed_and_removed(world: World) ->
             await call(NS, "mail")
 
 
-async def test_policy_pause_and_target_of_a_topic_leave_one_another_alone(world: World) -> None:
-    await world.engine.set_push(NS, "mail", FULL)
-    await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(lease_ms=9)))
-    await world.engine.pause(NS, "mail", None)
-    view = await world.engine.topic(NS, "mail")
+async def test_policy_pause_and_target_of_a_topic_leave_one_another_alone(kit: EngineKit) -> None:
+    await kit.engine.set_push(NS, "mail", FULL)
+    await kit.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(lease_ms=9)))
+    await kit.engine.pause(NS, "mail", None)
+    view = await kit.engine.topic(NS, "mail")
     assert (view.policy.lease_ms, view.paused, view.push) == (9, True, True)
-    assert await world.engine.push_target(NS, "mail") == FULL
-    await world.engine.remove_push(NS, "mail")
-    view = await world.engine.topic(NS, "mail")
+    assert await kit.engine.push_target(NS, "mail") == FULL
+    await kit.engine.remove_push(NS, "mail")
+    view = await kit.engine.topic(NS, "mail")
     assert (view.policy.lease_ms, view.paused, view.push) == (9, True, False)
 
 
@@ -122,80 +122,80 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("words", "field"), BAD)
 async def test_a_target_that_cannot_be_is_refused_by_the_name_of_its_field(
-    words: dict[str, Any], field: str, world: World
+    words: dict[str, Any], field: str, kit: EngineKit
 ) -> None:
     with pytest.raises(InvalidField) as refused:
-        await world.engine.set_push(NS, "mail", PushTarget(**{"url": URL, **words}))
+        await kit.engine.set_push(NS, "mail", PushTarget(**{"url": URL, **words}))
     assert refused.value.field == field
     with pytest.raises(NotFound):
-        await world.engine.topic(NS, "mail")
+        await kit.engine.topic(NS, "mail")
 
 
-async def test_more_than_two_secrets_are_refused(world: World) -> None:
+async def test_more_than_two_secrets_are_refused(kit: EngineKit) -> None:
     with pytest.raises(TooManyItems) as refused:
-        await world.engine.set_push(NS, "mail", PushTarget(url=URL, secrets=("a", "b", "c")))
+        await kit.engine.set_push(NS, "mail", PushTarget(url=URL, secrets=("a", "b", "c")))
     assert refused.value.field == "secrets"
 
 
-async def test_a_target_needs_a_place_for_every_partition(world: World) -> None:
-    await world.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=4))
+async def test_a_target_needs_a_place_for_every_partition(kit: EngineKit) -> None:
+    await kit.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=4))
     with pytest.raises(InvalidField) as refused:
-        await world.engine.set_push(NS, "namespace_ids", PushTarget(url=URL, concurrency=3))
+        await kit.engine.set_push(NS, "namespace_ids", PushTarget(url=URL, concurrency=3))
     assert refused.value.field == "concurrency"
-    await world.engine.set_push(NS, "namespace_ids", PushTarget(url=URL, concurrency=4))
+    await kit.engine.set_push(NS, "namespace_ids", PushTarget(url=URL, concurrency=4))
 
 
-async def test_the_concurrency_of_a_target_holds_over_two_processes_and_ends_with_it(world: World) -> None:
-    other = Engine(world.store, timer=world.timer)
+async def test_the_concurrency_of_a_target_holds_over_two_processes_and_ends_with_it(kit: EngineKit) -> None:
+    other = Engine(kit.store, timer=kit.timer)
     for number in range(6):
-        await world.send("mail", f"j{number}")
-    await world.engine.set_push(NS, "mail", PushTarget(url=URL, concurrency=3))
-    first = await world.pull("mail", max=2)
+        await kit.send("mail", f"j{number}")
+    await kit.engine.set_push(NS, "mail", PushTarget(url=URL, concurrency=3))
+    first = await kit.pull("mail", max=2)
     second = await other.pull(Pull(NS, ("mail",), 5))
     assert [len(first), len(second)] == [2, 1]
-    await world.engine.remove_push(NS, "mail")
+    await kit.engine.remove_push(NS, "mail")
     assert len(await other.pull(Pull(NS, ("mail",), 5))) == 3
     await other.stop()
 
 
-async def test_jobs_retry_as_the_target_says_unless_they_or_their_topic_say_otherwise(world: World) -> None:
-    await world.engine.set_push(NS, "mail", PushTarget(url=URL, retry=Ladder((1_000, 2_000))))
-    await world.send("mail", "plain")
-    await world.send("mail", "own", retry=Backoff(5))
-    job = await world.engine.get(NS, "mail", "plain")
+async def test_jobs_retry_as_the_target_says_unless_they_or_their_topic_say_otherwise(kit: EngineKit) -> None:
+    await kit.engine.set_push(NS, "mail", PushTarget(url=URL, retry=Ladder((1_000, 2_000))))
+    await kit.send("mail", "plain")
+    await kit.send("mail", "own", retry=Backoff(5))
+    job = await kit.engine.get(NS, "mail", "plain")
     assert (job.policy.retry, job.policy.max_attempts) == (Ladder((1_000, 2_000)), 3)
-    assert (await world.engine.get(NS, "mail", "own")).policy.retry == Backoff(5)
-    await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(retry=Ladder((7,)))))
-    await world.send("mail", "topic")
-    assert (await world.engine.get(NS, "mail", "topic")).policy.retry == Ladder((7,))
-    await world.engine.set_push(NS, "other", PushTarget(url=URL))
-    await world.send("other", "nobody says")
-    job = await world.engine.get(NS, "other", "nobody says")
+    assert (await kit.engine.get(NS, "mail", "own")).policy.retry == Backoff(5)
+    await kit.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(retry=Ladder((7,)))))
+    await kit.send("mail", "topic")
+    assert (await kit.engine.get(NS, "mail", "topic")).policy.retry == Ladder((7,))
+    await kit.engine.set_push(NS, "other", PushTarget(url=URL))
+    await kit.send("other", "nobody says")
+    job = await kit.engine.get(NS, "other", "nobody says")
     assert (job.policy.retry, job.policy.max_attempts) == (PUSH_RETRY, 20)
     assert job.policy.waits_ms[:9] == tuple(5_000 * 3**number for number in range(9))
 
 
-async def test_a_process_that_knows_the_topic_already_sends_with_the_new_targets_retry(world: World) -> None:
-    other = Engine(world.store, timer=world.timer)
+async def test_a_process_that_knows_the_topic_already_sends_with_the_new_targets_retry(kit: EngineKit) -> None:
+    other = Engine(kit.store, timer=kit.timer)
     await other.send(NS, "mail", Send("before", b"1", BodyKind.JSON))
-    await world.engine.set_push(NS, "mail", PushTarget(url=URL, retry=Ladder((1_000,))))
+    await kit.engine.set_push(NS, "mail", PushTarget(url=URL, retry=Ladder((1_000,))))
     await other.send(NS, "mail", Send("after", b"1", BodyKind.JSON))
     assert (await other.get(NS, "mail", "after")).policy.retry == Ladder((1_000,))
     await other.stop()
 
 
-async def test_topics_with_targets_are_paged_over_all_namespaces_or_one(world: World) -> None:
+async def test_topics_with_targets_are_paged_over_all_namespaces_or_one(kit: EngineKit) -> None:
     for number in range(230):
-        await world.engine.set_topic(NS, f"plain{number:03}", TopicPatch(TopicPolicy()))
+        await kit.engine.set_topic(NS, f"plain{number:03}", TopicPatch(TopicPolicy()))
     wanted = [("a", "x"), (NS, "b"), (NS, "m"), (NS, "zz"), ("z", "y")]
     for namespace, topic in wanted:
-        await world.engine.set_push(namespace, topic, PushTarget(url=URL))
+        await kit.engine.set_push(namespace, topic, PushTarget(url=URL))
 
     async def all_of(namespace: str | None, limit: int) -> list[Pushing]:
         found: list[Pushing] = []
         after: str | None = ""
         while after is not None:
-            page, after = await world.engine.pushing(namespace, after, limit)
+            page, after = await kit.engine.pushing(namespace, after, limit)
             assert len(page) <= limit
             found += page
         return found
@@ -206,9 +206,9 @@ async def test_topics_with_targets_are_paged_over_all_namespaces_or_one(world: W
     assert (await all_of("a", 1))[0] == Pushing("a", "x", 1, PushTarget(url=URL))
 
 
-async def test_partitions_that_were_not_told_hear_of_the_limits_before_anybody_pushes(world: World) -> None:
-    await world.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=2))
-    real, told = world.store.control, 0
+async def test_partitions_that_were_not_told_hear_of_the_limits_before_anybody_pushes(kit: EngineKit) -> None:
+    await kit.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=2))
+    real, told = kit.store.control, 0
 
     async def control(partition: Partition, control: Control) -> None:
         nonlocal told
@@ -217,17 +217,17 @@ async def test_partitions_that_were_not_told_hear_of_the_limits_before_anybody_p
             raise StoreDown  # the process dies here, with half of the partitions told
         await real(partition, control)
 
-    world.store.control = control
+    kit.store.control = control
     with pytest.raises(StoreDown):
-        await world.engine.set_push(NS, "namespace_ids", PushTarget(url=URL, concurrency=2))
-    world.store.control = real
-    other = Engine(world.store, timer=world.timer)
+        await kit.engine.set_push(NS, "namespace_ids", PushTarget(url=URL, concurrency=2))
+    kit.store.control = real
+    other = Engine(kit.store, timer=kit.timer)
     await other.start()
     await settled()
     names = [f"{number * 2_654_435_761 % 2**32:x}" for number in range(1, 21)]
     assert {partition_of(name, 2) for name in names} == {0, 1}
     for name in names:
-        await world.send("namespace_ids", name)
+        await kit.send("namespace_ids", name)
     held = 0
     while jobs := await other.pull(Pull(NS, ("namespace_ids",), 20)):
         held += len(jobs)
@@ -235,49 +235,49 @@ async def test_partitions_that_were_not_told_hear_of_the_limits_before_anybody_p
     await other.stop()
 
 
-async def test_whoever_tells_the_partitions_last_tells_them_the_newest(world: World) -> None:
-    await world.engine.set_push(NS, "mail", PushTarget(url=URL, concurrency=1))
-    other = Engine(world.store, timer=world.timer)
-    real, faster = world.store.control, [PushTarget(url=URL, concurrency=3)]
+async def test_whoever_tells_the_partitions_last_tells_them_the_newest(kit: EngineKit) -> None:
+    await kit.engine.set_push(NS, "mail", PushTarget(url=URL, concurrency=1))
+    other = Engine(kit.store, timer=kit.timer)
+    real, faster = kit.store.control, [PushTarget(url=URL, concurrency=3)]
 
     async def control(partition: Partition, control: Control) -> None:
         if faster:
             await other.set_push(NS, "mail", faster.pop())  # somebody else writes and tells in between
         await real(partition, control)
 
-    world.store.control = control
-    await world.engine.set_push(NS, "mail", PushTarget(url=URL, concurrency=2))
+    kit.store.control = control
+    await kit.engine.set_push(NS, "mail", PushTarget(url=URL, concurrency=2))
     for number in range(5):
-        await world.send("mail", f"j{number}")
-    assert (await world.engine.push_target(NS, "mail")).concurrency == 3
-    assert len(await world.pull("mail", max=5)) == 3
+        await kit.send("mail", f"j{number}")
+    assert (await kit.engine.push_target(NS, "mail")).concurrency == 3
+    assert len(await kit.pull("mail", max=5)) == 3
     await other.stop()
 
 
-async def test_the_log_of_a_target_ends_with_it_and_with_its_address(world: World) -> None:
-    log = world.store.pushes
+async def test_the_log_of_a_target_ends_with_it_and_with_its_address(kit: EngineKit) -> None:
+    log = kit.store.pushes
     failed = Attempt("j", 1, 5, 500, 7, ok=False, error="answered 500")
 
     async def report() -> None:
         await log.report(NS, "mail", [failed], 1, 1_000)
 
-    await world.engine.set_push(NS, "mail", PushTarget(url=URL))
+    await kit.engine.set_push(NS, "mail", PushTarget(url=URL))
     await report()
-    await world.engine.set_push(NS, "mail", PushTarget(url=URL, concurrency=2))
+    await kit.engine.set_push(NS, "mail", PushTarget(url=URL, concurrency=2))
     assert (await log.state(NS, "mail")).failures == 1
-    await world.engine.set_push(NS, "mail", PushTarget(url=URL + "/other"))
+    await kit.engine.set_push(NS, "mail", PushTarget(url=URL + "/other"))
     assert await log.state(NS, "mail") == TargetState()
     await report()
-    await world.engine.remove_push(NS, "mail")
+    await kit.engine.remove_push(NS, "mail")
     assert await log.attempts(NS, "mail", None, b"", 10) == ([], None)
 
 
-async def test_a_topic_with_a_target_is_not_forgotten_when_it_is_idle(world: World) -> None:
-    await world.engine.start()
-    await world.engine.set_push(NS, "mail", PushTarget(url=URL))
-    await world.send("plain", "j")
-    await world.engine.cancel(NS, "plain", ["j"], forget=True)
-    await world.advance(3 * 3_600_000)
+async def test_a_topic_with_a_target_is_not_forgotten_when_it_is_idle(kit: EngineKit) -> None:
+    await kit.engine.start()
+    await kit.engine.set_push(NS, "mail", PushTarget(url=URL))
+    await kit.send("plain", "j")
+    await kit.engine.cancel(NS, "plain", ["j"], forget=True)
+    await kit.advance(3 * 3_600_000)
     with pytest.raises(NotFound):
-        await world.engine.topic(NS, "plain")
-    assert (await world.engine.topic(NS, "mail")).push is True
+        await kit.engine.topic(NS, "plain")
+    assert (await kit.engine.topic(NS, "mail")).push is True

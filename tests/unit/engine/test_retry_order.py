@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from engine_kit import NS, World
+from engine_kit import NS, EngineKit
 from msgspec import UNSET
 
 from dueline.engine.commands import Send, TopicPatch
@@ -40,13 +40,13 @@ async def test_the_first_that_is_set_counts_and_none_is_set(
     counts: Retry,
     attempts: int,
     options: dict[str, Any],
-    world: World,
+    kit: EngineKit,
 ) -> None:
-    await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(retry=topic)))
+    await kit.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(retry=topic)))
     if target is not NO_TARGET:
-        await world.engine.set_push(NS, "mail", PushTarget(url="https://example.com", retry=target))
-    await world.engine.send(NS, "mail", Send("a", b"1", BodyKind.JSON, retry=job, **options))
-    policy = (await world.engine.get(NS, "mail", "a")).policy
+        await kit.engine.set_push(NS, "mail", PushTarget(url="https://example.com", retry=target))
+    await kit.engine.send(NS, "mail", Send("a", b"1", BodyKind.JSON, retry=job, **options))
+    policy = (await kit.engine.get(NS, "mail", "a")).policy
     assert (policy.retry, policy.max_attempts) == (counts, attempts)
 
 

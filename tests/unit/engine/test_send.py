@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from engine_kit import NS, ToldStore, World
+from engine_kit import NS, EngineKit, RecordingStore
 
 from dueline.engine.commands import Send, Sent, TopicPatch
 from dueline.engine.errors import BodyTooLarge, DuelineError, IdExists, StoreDown, UnknownOutcome
@@ -21,7 +21,7 @@ def a_send(id: str | None = "a", body: bytes = b"1", **options: Any) -> Send:
     return Send(id, body, BodyKind.JSON, **options)
 
 
-class Taking(ToldStore):
+class Taking(RecordingStore):
     """Remembers every item; fails as told."""
 
     items: list[SendItem]
@@ -34,9 +34,9 @@ class Taking(ToldStore):
         return await super().send(partition, items, policy_version)
 
 
-def taking(world: World) -> Taking:
-    world.store.__class__ = Taking
-    store = world.store
+def taking(kit: EngineKit) -> Taking:
+    kit.store.__class__ = Taking
+    store = kit.store
     assert isinstance(store, Taking)
     store.items, store.errors = [], []
     return store
@@ -63,24 +63,24 @@ def test_headers_come_back_as_they_were_given() -> None:
     assert (pack_headers(()), unpack_headers(b"")) == (b"", ())
 
 
-async def test_a_send_answers_with_what_was_stored(world: World) -> None:
-    sent = await world.engine.send(NS, "mail", a_send("a", delay_ms=500))
-    due_ms = world.clock.now_ms + 500
+async def test_a_send_answers_with_what_was_stored(kit: EngineKit) -> None:
+    sent = await kit.engine.send(NS, "mail", a_send("a", delay_ms=500))
+    due_ms = kit.clock.now_ms + 500
     assert sent == Sent("a", "mail", "created", State.SCHEDULED, due_ms, sent.version)
-    made = await world.engine.send(NS, "mail", a_send(None))
-    assert (await world.engine.get(NS, "mail", made.id)).state is State.READY
+    made = await kit.engine.send(NS, "mail", a_send(None))
+    assert (await kit.engine.get(NS, "mail", made.id)).state is State.READY
 
 
-async def test_the_policy_is_the_jobs_then_the_topics_then_the_default(world: World) -> None:
-    store = taking(world)
-    await world.engine.send(NS, "plain", a_send("1"))
+async def test_the_policy_is_the_jobs_then_the_topics_then_the_default(kit: EngineKit) -> None:
+    store = taking(kit)
+    await kit.engine.send(NS, "plain", a_send("1"))
     topic = TopicPolicy(max_attempts=5, ttl_ms=9, retain_ms=7, retry=Ladder((1, 2)), on_conflict="keep")
-    await world.engine.set_topic(NS, "own", TopicPatch(topic))
-    await world.engine.send(NS, "own", a_send("2"))
+    await kit.engine.set_topic(NS, "own", TopicPatch(topic))
+    await kit.engine.send(NS, "own", a_send("2"))
     job = {"max_attempts": None, "ttl_ms": None, "retain_ms": 1, "retry": AT_ONCE, "lease_ms": 4}
-    await world.engine.send(NS, "own", a_send("3", on_conflict=OnConflict.REPLACE, keep_body=True, **job))
-    await world.engine.send(NS, "own", a_send("4", retry=Ladder((1,) * 12)))
-    await world.engine.send(NS, "plain", a_send("5", retry=Ladder((1,) * 12)))
+    await kit.engine.send(NS, "own", a_send("3", on_conflict=OnConflict.REPLACE, keep_body=True, **job))
+    await kit.engine.send(NS, "own", a_send("4", retry=Ladder((1,) * 12)))
+    await kit.engine.send(NS, "plain", a_send("5", retry=Ladder((1,) * 12)))
     assert [(item.policy, item.ttl_ms, item.on_live, item.on_ended) for item in store.items] == [
         (JobPolicy(), None, OnConflict.REJECT, OnConflict.REJECT),
         (JobPolicy(max_attempts=3, retain_ms=7, retry=Ladder((1, 2))), 9, OnConflict.KEEP, OnConflict.KEEP),
@@ -95,11 +95,11 @@ async def test_the_policy_is_the_jobs_then_the_topics_then_the_default(world: Wo
     ]
 
 
-async def test_equal_policies_are_the_same_object(world: World) -> None:
-    store = taking(world)
+async def test_equal_policies_are_the_same_object(kit: EngineKit) -> None:
+    store = taking(kit)
     for number in range(2):
-        await world.engine.send(NS, "mail", a_send(f"p{number}"))
-        await world.engine.send(NS, "mail", a_send(f"o{number}", max_attempts=3, retry=Backoff(10)))
+        await kit.engine.send(NS, "mail", a_send(f"p{number}"))
+        await kit.engine.send(NS, "mail", a_send(f"o{number}", max_attempts=3, retry=Backoff(10)))
     plain, own, plain_again, own_again = (item.policy for item in store.items)
     assert plain is plain_again
     assert own is own_again
@@ -124,142 +124,142 @@ OTHERS = [
 ]
 
 
-async def test_every_part_of_a_request_is_in_its_fingerprint(world: World) -> None:
-    store = taking(world)
+async def test_every_part_of_a_request_is_in_its_fingerprint(kit: EngineKit) -> None:
+    store = taking(kit)
     for number, command in enumerate([a_send(), *OTHERS]):
-        await world.engine.send(NS, f"t{number}", command)
+        await kit.engine.send(NS, f"t{number}", command)
     assert len({item.fingerprint for item in store.items}) == len(OTHERS) + 1
     assert all(0 <= item.fingerprint < 1 << 64 for item in store.items)
 
 
-async def test_neither_the_id_nor_the_conflict_rule_is_in_the_fingerprint(world: World) -> None:
-    store = taking(world)
+async def test_neither_the_id_nor_the_conflict_rule_is_in_the_fingerprint(kit: EngineKit) -> None:
+    store = taking(kit)
     for command in (a_send("a"), a_send("b"), a_send(None), a_send("c", on_conflict=OnConflict.KEEP)):
-        await world.engine.send(NS, "mail", command)
+        await kit.engine.send(NS, "mail", command)
     assert len({item.fingerprint for item in store.items}) == 1
 
 
-async def test_spread_moves_the_time_but_not_the_fingerprint(world: World) -> None:
-    store = taking(world)
-    await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(spread_ms=1_000)))
+async def test_spread_moves_the_time_but_not_the_fingerprint(kit: EngineKit) -> None:
+    store = taking(kit)
+    await kit.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(spread_ms=1_000)))
     for number in range(50):
-        await world.engine.send(NS, "mail", a_send(f"d{number}", delay_ms=100))
+        await kit.engine.send(NS, "mail", a_send(f"d{number}", delay_ms=100))
     assert len({item.fingerprint for item in store.items}) == 1
     assert len({item.delay_ms for item in store.items}) > 5
     assert all(100 <= item.delay_ms <= 1_100 for item in store.items)
-    await world.engine.send(NS, "mail", a_send("past", at_ms=1))
+    await kit.engine.send(NS, "mail", a_send("past", at_ms=1))
     at_ms = store.items[-1].at_ms
     assert at_ms is not None
-    assert 0 <= at_ms - world.clock.now_ms <= 1_000
+    assert 0 <= at_ms - kit.clock.now_ms <= 1_000
 
 
-async def test_a_topic_may_lower_and_raise_the_limit_of_bodies(world: World) -> None:
-    await world.engine.set_topic(NS, "small", TopicPatch(TopicPolicy(max_body_bytes=3)))
-    await world.engine.set_topic(NS, "large", TopicPatch(TopicPolicy(max_body_bytes=1 << 20)))
+async def test_a_topic_may_lower_and_raise_the_limit_of_bodies(kit: EngineKit) -> None:
+    await kit.engine.set_topic(NS, "small", TopicPatch(TopicPolicy(max_body_bytes=3)))
+    await kit.engine.set_topic(NS, "large", TopicPatch(TopicPolicy(max_body_bytes=1 << 20)))
     with pytest.raises(BodyTooLarge):
-        await world.engine.send(NS, "small", a_send(body=b"1234"))
-    await world.engine.send(NS, "large", a_send(body=b"x" * (1 << 20)))
+        await kit.engine.send(NS, "small", a_send(body=b"1234"))
+    await kit.engine.send(NS, "large", a_send(body=b"x" * (1 << 20)))
 
 
-async def test_many_sends_over_partitions_answer_in_order_each_for_itself(world: World) -> None:
-    await world.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=4))
-    await world.send("namespace_ids", "job3")
+async def test_many_sends_over_partitions_answer_in_order_each_for_itself(kit: EngineKit) -> None:
+    await kit.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=4))
+    await kit.send("namespace_ids", "job3")
     commands = [a_send(f"job{number}", str(number).encode()) for number in range(900)]
-    results = await world.engine.send_many(NS, "namespace_ids", commands)
+    results = await kit.engine.send_many(NS, "namespace_ids", commands)
     assert isinstance(results[3], IdExists)
     assert [result.id for result in results if isinstance(result, Sent)] == [
         f"job{number}" for number in range(900) if number != 3
     ]
-    view = await world.engine.topic(NS, "namespace_ids")
+    view = await kit.engine.topic(NS, "namespace_ids")
     assert (view.ready, view.partitions) == (900, 4)
 
 
-async def test_no_sends_are_no_work(world: World) -> None:
-    assert await world.engine.send_many(NS, "mail", []) == []
-    assert await world.engine.topics(NS, "", 10) == ([], None)
+async def test_no_sends_are_no_work(kit: EngineKit) -> None:
+    assert await kit.engine.send_many(NS, "mail", []) == []
+    assert await kit.engine.topics(NS, "", 10) == ([], None)
 
 
-async def test_a_stale_policy_is_read_again_before_anything_is_stored(world: World) -> None:
-    await world.send("mail", "before")
-    setter = type(world.engine)(world.store, timer=world.timer)  # another process on the same store
+async def test_a_stale_policy_is_read_again_before_anything_is_stored(kit: EngineKit) -> None:
+    await kit.send("mail", "before")
+    setter = type(kit.engine)(kit.store, timer=kit.timer)  # another process on the same store
     await setter.set_topic(NS, "mail", TopicPatch(TopicPolicy(max_attempts=2)))
-    world.store.events = world.engine
-    assert await world.engine.send(NS, "mail", a_send("one"))
-    results = await world.engine.send_many(NS, "mail", [a_send("two"), a_send("three")])
+    kit.store.events = kit.engine
+    assert await kit.engine.send(NS, "mail", a_send("one"))
+    results = await kit.engine.send_many(NS, "mail", [a_send("two"), a_send("three")])
     assert all(isinstance(result, Sent) for result in results)
-    jobs = [await world.engine.get(NS, "mail", id) for id in ("before", "one", "two", "three")]
+    jobs = [await kit.engine.get(NS, "mail", id) for id in ("before", "one", "two", "three")]
     assert [job.policy.max_attempts for job in jobs] == [20, 2, 2, 2]
 
 
-async def test_many_sends_with_a_stale_policy_are_all_stored(world: World) -> None:
-    await world.send("mail", "before")
-    setter = type(world.engine)(world.store, timer=world.timer)
+async def test_many_sends_with_a_stale_policy_are_all_stored(kit: EngineKit) -> None:
+    await kit.send("mail", "before")
+    setter = type(kit.engine)(kit.store, timer=kit.timer)
     await setter.set_topic(NS, "mail", TopicPatch(TopicPolicy(max_attempts=2)))
-    world.store.events = world.engine
-    results = await world.engine.send_many(NS, "mail", [a_send("two"), a_send("before", b"other")])
+    kit.store.events = kit.engine
+    results = await kit.engine.send_many(NS, "mail", [a_send("two"), a_send("before", b"other")])
     assert [type(result) for result in results] == [Sent, IdExists]
 
 
-async def test_a_partition_that_is_ahead_of_a_directory_which_lost_its_config_still_takes_sends(world: World) -> None:
-    await world.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(max_attempts=2)))
-    fresh = type(world.engine)(world.store, timer=world.timer)
-    world.store.directory._topics.clear()
+async def test_a_partition_that_is_ahead_of_a_directory_which_lost_its_config_still_takes_sends(kit: EngineKit) -> None:
+    await kit.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(max_attempts=2)))
+    fresh = type(kit.engine)(kit.store, timer=kit.timer)
+    kit.store.directory._topics.clear()
     assert (await fresh.send(NS, "mail", a_send())).result == "created"
 
 
-async def test_an_unknown_outcome_names_the_made_id_of_its_own_send(world: World) -> None:
-    store = taking(world)
+async def test_an_unknown_outcome_names_the_made_id_of_its_own_send(kit: EngineKit) -> None:
+    store = taking(kit)
     shared = UnknownOutcome()
     store.errors = [shared, shared]
     seen: list[str | None] = []
     for _ in range(2):
         with pytest.raises(UnknownOutcome) as unknown:
-            await world.engine.send(NS, "mail", a_send(None))
+            await kit.engine.send(NS, "mail", a_send(None))
         seen.append(unknown.value.id)
     assert seen == [item.id for item in store.items]
     assert shared.id is None
 
 
-async def test_a_failed_batch_is_the_answer_of_each_of_its_jobs(world: World) -> None:
-    store = taking(world)
+async def test_a_failed_batch_is_the_answer_of_each_of_its_jobs(kit: EngineKit) -> None:
+    store = taking(kit)
     store.errors = [UnknownOutcome()]
-    results = await world.engine.send_many(NS, "mail", [a_send("a"), a_send("b")])
+    results = await kit.engine.send_many(NS, "mail", [a_send("a"), a_send("b")])
     assert [(type(result), getattr(result, "id", None)) for result in results] == [
         (UnknownOutcome, "a"),
         (UnknownOutcome, "b"),
     ]
 
 
-async def test_a_send_whose_topic_could_not_be_registered_was_certainly_not_done(world: World) -> None:
+async def test_a_send_whose_topic_could_not_be_registered_was_certainly_not_done(kit: EngineKit) -> None:
     async def lost(topics: object) -> None:
         raise UnknownOutcome
 
-    world.store.directory.register = lost  # type: ignore[method-assign]
+    kit.store.directory.register = lost  # type: ignore[method-assign]
     with pytest.raises(DuelineError) as refused:
-        await world.engine.send(NS, "mail", a_send())
+        await kit.engine.send(NS, "mail", a_send())
     assert (type(refused.value), refused.value.done) == (StoreDown, False)
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
 async def test_a_policy_that_is_read_while_a_topic_is_registered_counts_for_the_job_on_its_way(
-    many: bool, world: World
+    many: bool, kit: EngineKit
 ) -> None:
     """The job was made by the old policy: the partition refuses its version, and it is made anew."""
 
-    await world.send("t", "a")
-    topic = world.engine._topics.known(NS, "t")
+    await kit.send("t", "a")
+    topic = kit.engine._topics.known(NS, "t")
     assert topic is not None
-    register = world.store.directory.register
+    register = kit.store.directory.register
 
     async def registered_meanwhile(topics: Sequence[tuple[str, str]]) -> None:
-        world.store.directory.register = register  # type: ignore[method-assign]
+        kit.store.directory.register = register  # type: ignore[method-assign]
         await register(topics)
-        await world.engine.set_topic(NS, "t", TopicPatch(TopicPolicy(max_attempts=3)))
+        await kit.engine.set_topic(NS, "t", TopicPatch(TopicPolicy(max_attempts=3)))
 
     topic.registered_until_s = 0.0
-    world.store.directory.register = registered_meanwhile  # type: ignore[method-assign]
+    kit.store.directory.register = registered_meanwhile  # type: ignore[method-assign]
     if many:
-        await world.engine.send_many(NS, "t", [a_send("x")])
+        await kit.engine.send_many(NS, "t", [a_send("x")])
     else:
-        await world.engine.send(NS, "t", a_send("x"))
-    assert (await world.engine.get(NS, "t", "x")).policy.max_attempts == 3
+        await kit.engine.send(NS, "t", a_send("x"))
+    assert (await kit.engine.get(NS, "t", "x")).policy.max_attempts == 3

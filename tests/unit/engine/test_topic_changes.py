@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from engine_kit import NS, ToldStore, ids, settled
+from engine_kit import NS, RecordingStore, ids, settled
 
 from dueline.engine.commands import Pull, Send, TopicPatch
 from dueline.engine.directory import CHANGES, TopicEntry
@@ -37,7 +37,7 @@ class Configs:
         self.of[topic] = config
 
 
-class CountingStore(ToldStore):
+class CountingStore(RecordingStore):
     """Counts the reads of the directory."""
 
     def __init__(self, clock: VirtualClock) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import random
 
 import pytest
-from engine_kit import NS, World, settled
+from engine_kit import NS, EngineKit, settled
 
 from dueline.engine.commands import TopicPatch
 from dueline.engine.job import LeasedJob
@@ -19,8 +19,8 @@ TOPICS = ("a", "b", "c")
 class Programme:
     """One run: what was sent, who waits, who holds what."""
 
-    def __init__(self, world: World, seed: int) -> None:
-        self.world = world
+    def __init__(self, kit: EngineKit, seed: int) -> None:
+        self.kit = kit
         self.random = random.Random(seed)
         self.pulls: list[tuple[asyncio.Task[list[LeasedJob]], tuple[str, ...], int]] = []
         self.held: list[LeasedJob] = []
@@ -57,14 +57,14 @@ class Programme:
     async def send(self) -> None:
         self.sent += 1
         delay_ms = self.random.choice((0, 0, 1, 5, 50, 500))
-        await self.world.send(self.random.choice(TOPICS), f"job{self.sent}", delay_ms, max_attempts=None)
+        await self.kit.send(self.random.choice(TOPICS), f"job{self.sent}", delay_ms, max_attempts=None)
 
     async def wait(self) -> None:
         topics = tuple(self.random.sample(TOPICS, self.random.randint(1, 3)))
         most = self.random.choice((1, 1, 2, 5))
         lease_ms = self.random.choice((None, 20, 300))
         wait_ms = self.random.choice((0, 40, 1_000, 1_000))
-        self.pulls.append((self.world.pull(*topics, max=most, lease_ms=lease_ms, wait_ms=wait_ms), topics, most))
+        self.pulls.append((self.kit.pull(*topics, max=most, lease_ms=lease_ms, wait_ms=wait_ms), topics, most))
 
     async def leave(self) -> None:
         if self.pulls:
@@ -75,49 +75,49 @@ class Programme:
 
     async def finish(self) -> None:
         if job := self._take_held():
-            [done] = await self.world.engine.ack(NS, job.topic, [Ref(job.id, job.lease)])
+            [done] = await self.kit.engine.ack(NS, job.topic, [Ref(job.id, job.lease)])
             self.acked += done.code is Code.OK
 
     async def give(self) -> None:
         if job := self._take_held():
             delay_ms = self.random.choice((0, 10, 200))
-            await self.world.engine.release(NS, job.topic, [Release(job.id, job.lease, delay_ms=delay_ms)])
+            await self.kit.engine.release(NS, job.topic, [Release(job.id, job.lease, delay_ms=delay_ms)])
 
     async def pause(self) -> None:
         topic = self.random.choice(TOPICS)
         if self.random.random() < 0.5:
-            await self.world.engine.pause(NS, topic, self.world.clock.now_ms + self.random.choice((10, 100)))
+            await self.kit.engine.pause(NS, topic, self.kit.clock.now_ms + self.random.choice((10, 100)))
         else:
-            await self.world.engine.resume(NS, topic)
+            await self.kit.engine.resume(NS, topic)
 
     async def pass_time(self) -> None:
-        await self.world.advance(self.random.choice((1, 1, 5, 30, 100)))
+        await self.kit.advance(self.random.choice((1, 1, 5, 30, 100)))
         await settled()
 
     async def check(self) -> None:
-        views = {name: await self.world.engine.topic(NS, name) for name in TOPICS}
+        views = {name: await self.kit.engine.topic(NS, name) for name in TOPICS}
         for pull, topics, _ in self.pulls:
             if not pull.done():
                 waiting_for = {name: views[name].ready for name in topics if not views[name].paused}
                 assert sum(waiting_for.values()) == 0
-        live = {job.lease for job in self.held if job.lease_until_ms > self.world.clock.now_ms}
+        live = {job.lease for job in self.held if job.lease_until_ms > self.kit.clock.now_ms}
         assert sum(view.leased for view in views.values()) == len(live)
-        assert self.world.engine.waiters == len(self.pulls)
+        assert self.kit.engine.waiters == len(self.pulls)
 
 
 @pytest.mark.parametrize("seed", range(12))
 async def test_every_waiter_is_served_as_soon_as_it_can_be_and_nothing_is_leased_to_nobody(
-    seed: int, world: World
+    seed: int, kit: EngineKit
 ) -> None:
     for name, partitions in zip(TOPICS, (1, 3, 1), strict=True):
-        await world.engine.set_topic(NS, name, TopicPatch(TopicPolicy(lease_ms=200), partitions=partitions))
-    programme = Programme(world, seed)
-    world.store.hesitate = programme.hesitate
+        await kit.engine.set_topic(NS, name, TopicPatch(TopicPolicy(lease_ms=200), partitions=partitions))
+    programme = Programme(kit, seed)
+    kit.store.hesitate = programme.hesitate
     for _ in range(200):
         await programme.step()
     for name in TOPICS:
-        await world.engine.resume(NS, name)
-    await world.advance(2_000)
-    views = [await world.engine.topic(NS, name) for name in TOPICS]
-    assert world.engine.waiters == 0
+        await kit.engine.resume(NS, name)
+    await kit.advance(2_000)
+    views = [await kit.engine.topic(NS, name) for name in TOPICS]
+    assert kit.engine.waiters == 0
     assert sum(view.scheduled + view.ready + view.leased for view in views) == programme.sent - programme.acked

@@ -16,7 +16,7 @@ from dueline.dialects.settings import DialectSettings
 from dueline.engine.engine import Engine
 from dueline.engine.limits import Limits
 from dueline.push.egress import Egress
-from dueline.push.forwarded import check_target_headers
+from dueline.push.header_rules import check_target_headers
 from dueline.push.signing import check_secret, masked
 from dueline.server.router import Router
 from dueline.store.memory import MemoryStore

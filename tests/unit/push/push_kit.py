@@ -18,9 +18,9 @@ from dueline.push.discovery import Instance
 from dueline.push.discovery.static import StaticResolver
 from dueline.push.dispatcher import PushContext
 from dueline.push.hosts import Hosts
+from dueline.push.http_couriers import CarriedCourier, HttpCourier
 from dueline.push.manager import PushManager
 from dueline.push.outgoing import Answer, Call, CallFailed
-from dueline.push.web import CarriedCourier, HttpCourier
 from dueline.store.memory import MemoryStore
 from dueline.testing.clock import VirtualClock
 from dueline.testing.timer import VirtualTimer, settled
@@ -133,7 +133,7 @@ class Process:
         await self.engine.stop()
 
 
-class World:
+class PushKit:
     """A store, its time, a target, and one or more processes."""
 
     def __init__(self, processes: int = 1, table: Mapping[str, Sequence[Instance]] | None = None) -> None:
@@ -197,16 +197,16 @@ class World:
 
 
 @asynccontextmanager
-async def running(**options: Any) -> AsyncIterator[World]:
-    """A started world. At its end no task may be left over and no error unseen."""
-    world = World(**options)
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: world.complaints.append(context))
+async def running(**options: Any) -> AsyncIterator[PushKit]:
+    """A started kit. At its end no task may be left over and no error unseen."""
+    kit = PushKit(**options)
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: kit.complaints.append(context))
     try:
-        await world.start()
-        yield world
+        await kit.start()
+        yield kit
     finally:
-        for process in world.processes:
+        for process in kit.processes:
             await process.stop()
     rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     assert not rest
-    assert not world.complaints, world.complaints
+    assert not kit.complaints, kit.complaints

@@ -11,95 +11,95 @@ from dueline.engine.push_target import METHOD_HEADER, URL_HEADER, Breaker
 from dueline.push.hosts import Hosts, host_of, may_return, wait_ms
 from dueline.push.outgoing import CallFailed
 
-from .push_kit import HOUR, MINUTE, NS, SECOND, World, answer, settled
+from .push_kit import HOUR, MINUTE, NS, SECOND, PushKit, answer, settled
 
 DOWN = CallFailed("connect", "cannot connect")
 
 
-async def send_to(world: World, id: str, url: str, method: str = "POST", **words: Any) -> None:
-    await world.send(id, headers=((URL_HEADER, url), (METHOD_HEADER, method)), **words)
+async def send_to(kit: PushKit, id: str, url: str, method: str = "POST", **words: Any) -> None:
+    await kit.send(id, headers=((URL_HEADER, url), (METHOD_HEADER, method)), **words)
 
 
-async def test_a_job_goes_where_it_says_by_the_method_it_says(world: World) -> None:
-    await world.push_to(courier="carried", headers=(("Content-Type", "application/json"),))
-    await send_to(world, "j", "https://one.test/a?b=c", "Delete", body=b"as it came")
-    [(_, call)] = world.target.calls
+async def test_a_job_goes_where_it_says_by_the_method_it_says(kit: PushKit) -> None:
+    await kit.push_to(courier="carried", headers=(("Content-Type", "application/json"),))
+    await send_to(kit, "j", "https://one.test/a?b=c", "Delete", body=b"as it came")
+    [(_, call)] = kit.target.calls
     assert (call.method, call.url, call.body) == ("Delete", "https://one.test/a?b=c", b"as it came")
     headers = {name.lower(): value for name, value in call.headers}
     assert headers["content-type"] == "application/json"
     assert not {"dueline-url", "dueline-method"} & set(headers)
 
 
-async def test_a_job_that_says_no_url_is_dead_and_holds_nobody_up(world: World) -> None:
-    await world.push_to(courier="carried")
-    await world.send("none")
-    await send_to(world, "j", "https://one.test/")
-    job = await world.job("none")
+async def test_a_job_that_says_no_url_is_dead_and_holds_nobody_up(kit: PushKit) -> None:
+    await kit.push_to(courier="carried")
+    await kit.send("none")
+    await send_to(kit, "j", "https://one.test/")
+    job = await kit.job("none")
     assert (job.state.value, job.reason, job.last_error) == ("dead", Reason.REJECTED, "the job carries no URL")
-    assert await world.state("j") == "done"
+    assert await kit.state("j") == "done"
 
 
-async def test_a_host_that_hangs_keeps_its_share_and_the_others_are_on_time(world: World) -> None:
-    await world.push_to(courier="carried", concurrency=8)  # two places for one host, by the kit's settings
+async def test_a_host_that_hangs_keeps_its_share_and_the_others_are_on_time(kit: PushKit) -> None:
+    await kit.push_to(courier="carried", concurrency=8)  # two places for one host, by the kit's settings
     gate = asyncio.Event()
-    world.target.replies["https://hangs.test/"] = [gate] * 30
+    kit.target.replies["https://hangs.test/"] = [gate] * 30
     for number in range(30):
-        await send_to(world, f"h{number}", "https://hangs.test/")
-    assert world.target.now == 2
+        await send_to(kit, f"h{number}", "https://hangs.test/")
+    assert kit.target.now == 2
     for number in range(20):
-        await send_to(world, f"f{number}", "https://fine.test/", delay_ms=number * 50)
-    await world.advance(MINUTE)
-    fine = [at for at, call in world.target.calls if call.url == "https://fine.test/"]
+        await send_to(kit, f"f{number}", "https://fine.test/", delay_ms=number * 50)
+    await kit.advance(MINUTE)
+    fine = [at for at, call in kit.target.calls if call.url == "https://fine.test/"]
     assert fine == [number * 50 for number in range(20)]
-    assert world.target.now == 2
-    held = [await world.job(f"h{number}") for number in range(30)]
+    assert kit.target.now == 2
+    held = [await kit.job(f"h{number}") for number in range(30)]
     assert sum(job.state.value == "leased" for job in held) == 4  # two are called, two wait in line
     assert {job.attempts for job in held if job.state.value != "leased"} == {0}
     gate.set()
-    await world.advance(5 * MINUTE)
-    assert {await world.state(f"h{number}") for number in range(30)} == {"done"}
-    assert {(await world.job(f"h{number}")).attempts for number in range(30)} == {1}
+    await kit.advance(5 * MINUTE)
+    assert {await kit.state(f"h{number}") for number in range(30)} == {"done"}
+    assert {(await kit.job(f"h{number}")).attempts for number in range(30)} == {1}
 
 
-async def test_a_host_that_fails_again_and_again_is_left_alone_and_then_asked_once(world: World) -> None:
-    await world.push_to(courier="carried", breaker=Breaker(2, 60_000), retry=Ladder((SECOND,) * 30))
-    world.target.replies["https://down.test/"] = [DOWN] * 3
+async def test_a_host_that_fails_again_and_again_is_left_alone_and_then_asked_once(kit: PushKit) -> None:
+    await kit.push_to(courier="carried", breaker=Breaker(2, 60_000), retry=Ladder((SECOND,) * 30))
+    kit.target.replies["https://down.test/"] = [DOWN] * 3
     for number in range(4):
-        await send_to(world, f"d{number}", "https://down.test/")
-    await send_to(world, "f", "https://fine.test/")
-    calls = [at for at, call in world.target.calls if call.url == "https://down.test/"]
-    assert (calls, await world.state("f")) == ([0, 0], "done")
-    await world.advance(59_999)
-    assert len(world.target.calls) == 3
-    await world.advance(1)
-    assert len(world.target.calls) == 4  # one, and it fails: alone for as long again
-    await world.advance(5 * MINUTE)
-    assert {await world.state(f"d{number}") for number in range(4)} == {"done"}
-    assert (await world.store.pushes.state(NS, "t")).open_until_ms == 0
+        await send_to(kit, f"d{number}", "https://down.test/")
+    await send_to(kit, "f", "https://fine.test/")
+    calls = [at for at, call in kit.target.calls if call.url == "https://down.test/"]
+    assert (calls, await kit.state("f")) == ([0, 0], "done")
+    await kit.advance(59_999)
+    assert len(kit.target.calls) == 3
+    await kit.advance(1)
+    assert len(kit.target.calls) == 4  # one, and it fails: alone for as long again
+    await kit.advance(5 * MINUTE)
+    assert {await kit.state(f"d{number}") for number in range(4)} == {"done"}
+    assert (await kit.store.pushes.state(NS, "t")).open_until_ms == 0
 
 
-async def test_a_host_that_refuses_a_job_is_not_a_host_that_fails(world: World) -> None:
-    await world.push_to(courier="carried", breaker=Breaker(1, HOUR), retry=Ladder((SECOND,)))
-    world.target.replies[None] = [answer(404), answer(400)]
-    await send_to(world, "a", "https://one.test/")
-    await send_to(world, "b", "https://one.test/")
-    await send_to(world, "c", "https://one.test/")
-    assert await world.state("c") == "done"
+async def test_a_host_that_refuses_a_job_is_not_a_host_that_fails(kit: PushKit) -> None:
+    await kit.push_to(courier="carried", breaker=Breaker(1, HOUR), retry=Ladder((SECOND,)))
+    kit.target.replies[None] = [answer(404), answer(400)]
+    await send_to(kit, "a", "https://one.test/")
+    await send_to(kit, "b", "https://one.test/")
+    await send_to(kit, "c", "https://one.test/")
+    assert await kit.state("c") == "done"
 
 
-async def test_waiting_for_a_place_costs_no_attempt_as_long_as_that_can_be(world: World) -> None:
-    await world.push_to(courier="carried", concurrency=2, retry=Ladder((SECOND,)))  # one of them for one host
+async def test_waiting_for_a_place_costs_no_attempt_as_long_as_that_can_be(kit: PushKit) -> None:
+    await kit.push_to(courier="carried", concurrency=2, retry=Ladder((SECOND,)))  # one of them for one host
     gate = asyncio.Event()
-    world.target.replies["https://hangs.test/"] = [gate]
-    await send_to(world, "first", "https://hangs.test/")
-    await send_to(world, "waits", "https://hangs.test/")
-    await world.advance(40 * MINUTE)
-    job = await world.job("waits")
+    kit.target.replies["https://hangs.test/"] = [gate]
+    await send_to(kit, "first", "https://hangs.test/")
+    await send_to(kit, "waits", "https://hangs.test/")
+    await kit.advance(40 * MINUTE)
+    job = await kit.job("waits")
     assert (job.attempts, job.state.value) == (0, "scheduled")
-    assert len(world.target.calls) == 1
-    await world.advance(3 * HOUR)
-    job = await world.job("waits")
-    assert (job.state.value, job.attempts, len(world.target.calls)) == ("done", 1, 2)  # it was called all the same
+    assert len(kit.target.calls) == 1
+    await kit.advance(3 * HOUR)
+    job = await kit.job("waits")
+    assert (job.state.value, job.attempts, len(kit.target.calls)) == ("done", 1, 2)  # it was called all the same
     gate.set()
     await settled()
 
@@ -117,20 +117,20 @@ def test_a_host_is_its_name_and_port_however_it_is_written() -> None:
     )
 
 
-async def test_a_busy_host_is_called_again_as_soon_as_a_call_has_ended_in_the_order_of_the_jobs(world: World) -> None:
-    await world.push_to(courier="carried", concurrency=12)
+async def test_a_busy_host_is_called_again_as_soon_as_a_call_has_ended_in_the_order_of_the_jobs(kit: PushKit) -> None:
+    await kit.push_to(courier="carried", concurrency=12)
     gates = [asyncio.Event() for _ in range(6)]
-    world.target.replies["https://busy.test/"] = list(gates)
+    kit.target.replies["https://busy.test/"] = list(gates)
     for number in range(6):
-        await send_to(world, f"j{number}", "https://busy.test/")
-    assert world.target.now == 2
+        await send_to(kit, f"j{number}", "https://busy.test/")
+    assert kit.target.now == 2
     for number, gate in enumerate(gates):
         gate.set()
         await settled()
-        called = [dict(call.headers)["Dueline-Job-Id"] for _, call in world.target.calls]
+        called = [dict(call.headers)["Dueline-Job-Id"] for _, call in kit.target.calls]
         assert called == [f"j{n}" for n in range(min(number + 3, 6))]
-    assert [at for at, _ in world.target.calls] == [0] * 6
-    assert {(await world.job(f"j{number}")).deliveries for number in range(6)} == {1}
+    assert [at for at, _ in kit.target.calls] == [0] * 6
+    assert {(await kit.job(f"j{number}")).deliveries for number in range(6)} == {1}
 
 
 async def test_whoever_waits_for_a_host_that_then_fails_is_sent_away_and_nobody_waits_for_it_until_it_is_well() -> None:

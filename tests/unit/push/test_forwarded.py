@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dueline.engine.errors import BadRequest, InvalidField, TooManyItems
-from dueline.push.forwarded import check_target_headers, forwarded, travels
+from dueline.push.header_rules import check_target_headers, forwarded, travels
 
 FRAMING = [
     "Host",

@@ -21,7 +21,7 @@ from dueline.push.egress import Egress
 from dueline.push.outgoing import AddressInfo, plain_socket
 
 from .egress_kit import Table, calling, failing, serving
-from .push_kit import MINUTE, SECOND, World, answer, running
+from .push_kit import MINUTE, SECOND, PushKit, answer, running
 
 LOOPBACK = Egress(["127.0.0.0/8"])
 WORK_MS = 75 * SECOND
@@ -29,7 +29,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\naccepted"
 TWO_INSTANCES = {"a": [Instance("http://one:1", ("task1",)), Instance("http://two:2", ("task1",))]}
 
 
-def give_spring_workers(world: World) -> list[str]:
+def give_spring_workers(kit: PushKit) -> list[str]:
     """Two instances of application "a", whose work takes 75 s each time; the URLs that were called."""
     begun: list[str] = []
 
@@ -37,42 +37,42 @@ def give_spring_workers(world: World) -> list[str]:
         begun.append(call.url)
         limit_ms = WORK_MS if call.timeout_ms is None else min(call.timeout_ms, WORK_MS)
         over = asyncio.Event()
-        world.timer.call_later(limit_ms / 1000, over.set)
+        kit.timer.call_later(limit_ms / 1000, over.set)
         await over.wait()
         if limit_ms < WORK_MS:
             raise CallFailed("timeout", "no complete answer in time")
         return answer()
 
-    world.target.call = call  # pyright: ignore[reportAttributeAccessIssue]
-    for process in world.processes:
+    kit.target.call = call  # pyright: ignore[reportAttributeAccessIssue]
+    for process in kit.processes:
         process.couriers["spring"] = SpringCourier(StaticResolver(TWO_INSTANCES))
     return begun
 
 
-async def add(world: World, *ids: str) -> None:
-    await Groups(world.engine, SpringSettings()).serve("a-task1", nowhere=False)
-    await world.heard()
+async def add(kit: PushKit, *ids: str) -> None:
+    await Groups(kit.engine, SpringSettings()).serve("a-task1", nowhere=False)
+    await kit.heard()
     for id in ids:
-        await world.engine.send("spring", "a-task1", Send(id, b"p", BodyKind.TEXT, retain_ms=100 * MINUTE))
+        await kit.engine.send("spring", "a-task1", Send(id, b"p", BodyKind.TEXT, retain_ms=100 * MINUTE))
 
 
-async def states(world: World, *ids: str) -> list[str]:
-    return [(await world.engine.get("spring", "a-task1", id)).state.value for id in ids]
+async def states(kit: PushKit, *ids: str) -> list[str]:
+    return [(await kit.engine.get("spring", "a-task1", id)).state.value for id in ids]
 
 
 @pytest.mark.parametrize("processes", [1, 3])
 async def test_a_spring_worker_that_takes_75_seconds_works_once_and_is_acknowledged(processes: int) -> None:
-    async with running(processes=processes) as world:
-        begun = give_spring_workers(world)
-        await add(world, "slow", "next")
+    async with running(processes=processes) as kit:
+        begun = give_spring_workers(kit)
+        await add(kit, "slow", "next")
         for _ in range(7 * 60):
-            await world.advance(SECOND)
+            await kit.advance(SECOND)
         assert begun == ["http://one:1/hf/delay_queue/work"] * 2
-        assert await states(world, "slow", "next") == ["done", "done"]
+        assert await states(kit, "slow", "next") == ["done", "done"]
 
 
-async def test_it_is_called_again_when_the_connection_broke(world: World) -> None:
-    give_spring_workers(world)
+async def test_it_is_called_again_when_the_connection_broke(kit: PushKit) -> None:
+    give_spring_workers(kit)
     begun: list[str] = []
 
     async def call(call: Call) -> Answer:
@@ -81,11 +81,11 @@ async def test_it_is_called_again_when_the_connection_broke(world: World) -> Non
             raise CallFailed("protocol", "the connection ended before the answer did")
         return answer()
 
-    world.target.call = call  # pyright: ignore[reportAttributeAccessIssue]
-    await add(world, "one")
-    await world.advance(SECOND)
+    kit.target.call = call  # pyright: ignore[reportAttributeAccessIssue]
+    await add(kit, "one")
+    await kit.advance(SECOND)
     assert begun == ["http://one:1/hf/delay_queue/work", "http://two:2/hf/delay_queue/work"]
-    assert await states(world, "one") == ["done"]
+    assert await states(kit, "one") == ["done"]
 
 
 async def test_it_is_called_again_by_another_server_when_the_calling_one_died() -> None:
@@ -94,17 +94,17 @@ async def test_it_is_called_again_by_another_server_when_the_calling_one_died() 
     async def gone(*_: Any) -> Any:
         raise StoreDown
 
-    async with running(processes=2) as world:
-        begun = give_spring_workers(world)
-        await add(world, "one")
-        await world.advance(20 * SECOND)
+    async with running(processes=2) as kit:
+        begun = give_spring_workers(kit)
+        await add(kit, "one")
+        await kit.advance(20 * SECOND)
         assert len(begun) == 1
-        for process in world.processes[:1]:
+        for process in kit.processes[:1]:
             process.engine.extend = gone  # pyright: ignore[reportAttributeAccessIssue]
-        await world.advance(60 * SECOND)
+        await kit.advance(60 * SECOND)
         assert len(begun) == 2
-        await world.advance(WORK_MS)
-        assert await states(world, "one") == ["done"]
+        await kit.advance(WORK_MS)
+        assert await states(kit, "one") == ["done"]
 
 
 async def test_an_answer_is_waited_for_as_long_as_the_connection_lives() -> None:

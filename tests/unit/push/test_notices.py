@@ -11,42 +11,42 @@ from dueline.push.discovery import Instance
 from dueline.telemetry.notices import Notices
 from dueline.telemetry.push_notices import PushNotices
 
-from .push_kit import MINUTE, NS, SECOND, World, running
+from .push_kit import MINUTE, NS, SECOND, PushKit, running
 
 REASON = "http://internal.test/hook: internal.test may not be called there: it is a private address"
 
 
-async def test_a_job_that_finds_nobody_is_told_with_every_look_until_somebody_is_there(world: World) -> None:
-    await world.push_to(service="billing")
-    await world.send("a")
-    told = world.processes[0].told.nobodies
+async def test_a_job_that_finds_nobody_is_told_with_every_look_until_somebody_is_there(kit: PushKit) -> None:
+    await kit.push_to(service="billing")
+    await kit.send("a")
+    told = kit.processes[0].told.nobodies
     assert told[0] == (
         "t",
         "no instance of the service billing is known (discovery.eureka.url or discovery.static)",
     )
     for _ in range(10):
-        await world.advance(SECOND)
+        await kit.advance(SECOND)
     assert 10 <= len(told) <= 12
     assert len(set(told)) == 1
 
 
 async def test_nobody_is_missed_while_no_job_waits_or_somebody_is_there() -> None:
-    async with running(table={"billing": [Instance("http://billing.test")]}) as world:
-        await world.push_to(service="billing")
-        await world.push_to("idle", service="nobody")
-        await world.send("a")
-        await world.advance(MINUTE)
-        assert (await world.state("a"), world.processes[0].told.nobodies) == ("done", [])
+    async with running(table={"billing": [Instance("http://billing.test")]}) as kit:
+        await kit.push_to(service="billing")
+        await kit.push_to("idle", service="nobody")
+        await kit.send("a")
+        await kit.advance(MINUTE)
+        assert (await kit.state("a"), kit.processes[0].told.nobodies) == ("done", [])
 
 
-async def test_a_refused_call_and_an_absence_are_logged_once_a_minute_and_name_the_setting(world: World) -> None:
+async def test_a_refused_call_and_an_absence_are_logged_once_a_minute_and_name_the_setting(kit: PushKit) -> None:
     now_s = 0.0
     with capture_logs() as lines:
         noticed = PushNotices(Notices("dueline.push", lambda: now_s))
-        world.target.default = CallFailed("refused", REASON)
-        await world.push_to(breaker=None)
-        await world.send("a")
-        [attempt] = await world.log()
+        kit.target.default = CallFailed("refused", REASON)
+        await kit.push_to(breaker=None)
+        await kit.send("a")
+        [attempt] = await kit.log()
         for _ in range(3):
             noticed.called(NS, "t", attempt, "refused")
             noticed.nobody(NS, "u", "no instance")

@@ -9,8 +9,8 @@ from dueline.engine.job import BodyKind, Item, LeasedJob
 from dueline.engine.push_target import Pushing, PushTarget
 from dueline.push.courier import DONE, Outcome, Verdict
 from dueline.push.delivery import is_well
+from dueline.push.http_couriers import body_of, headers_of
 from dueline.push.verdict import judged, retry_after_ms
-from dueline.push.web import body_of, headers_of
 
 from .push_kit import answer
 

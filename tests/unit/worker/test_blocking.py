@@ -14,7 +14,7 @@ from dueline.testing.flaky import Trouble
 from dueline.testing.queue import VirtualQueue
 from dueline.worker import Context, Worker
 
-from .lab import lab
+from .kit import worker_kit
 
 
 class Order(msgspec.Struct):
@@ -22,9 +22,9 @@ class Order(msgspec.Struct):
 
 
 async def test_every_blocking_call_of_a_handle_names_its_own_awaitable_form() -> None:
-    async with lab() as here:
+    async with worker_kit() as kit:
 
-        @here.worker.handles("t")
+        @kit.worker.handles("t")
         async def handle(order: Order) -> None: ...
 
         blocking: dict[str, Callable[[], object]] = {
@@ -39,42 +39,42 @@ async def test_every_blocking_call_of_a_handle_names_its_own_awaitable_form() ->
 
 
 async def test_a_blocking_extend_in_a_coroutine_is_refused_and_names_the_other_one_wherever_it_runs() -> None:
-    async with lab() as here:
+    async with worker_kit() as kit:
 
         async def extends(order: Order, context: Context) -> None:
             context.extend("10m")
 
-        in_the_loop = here.worker.handles("t", max_attempts=1)(extends)
-        in_a_thread = here.worker.handles("u", mode="thread", max_attempts=1)(extends)
-        await here.worker.start()
+        in_the_loop = kit.worker.handles("t", max_attempts=1)(extends)
+        in_a_thread = kit.worker.handles("u", mode="thread", max_attempts=1)(extends)
+        await kit.worker.start()
         for handle in (in_the_loop, in_a_thread):
             await handle.asend({"order": 1}, id="a")
-            job = await here.ended("a", handle.topic)
+            job = await kit.ended("a", handle.topic)
             assert (job.state, job.attempts) == ("dead", 1)
             assert "use `await context.aextend(...)`" in (job.last_error or "")
 
 
 async def test_a_coroutine_that_runs_in_a_thread_extends_its_lease_in_the_loop_of_the_worker() -> None:
-    async with lab() as here:
+    async with worker_kit() as kit:
         loops: list[asyncio.AbstractEventLoop] = []
         longer: list[bool] = []
-        extended = here.queue.extend
+        extended = kit.queue.extend
 
         async def watched(jobs: Any, lease_ms: int) -> list[Outcome]:
             loops.append(asyncio.get_running_loop())
             return await extended(jobs, lease_ms)
 
-        here.queue.extend = watched  # type: ignore[method-assign]
+        kit.queue.extend = watched  # type: ignore[method-assign]
 
-        @here.worker.handles("t", mode="thread", max_attempts=1)
+        @kit.worker.handles("t", mode="thread", max_attempts=1)
         async def handle(order: Order, context: Context) -> None:
             before = context.lease_until_ms
             await context.aextend("10m")
             longer.append(context.lease_until_ms - before > 500_000)
 
-        await here.worker.start()
+        await kit.worker.start()
         await handle.asend({"order": 1}, id="a")
-        assert (await here.ended("a")).state == "done"
+        assert (await kit.ended("a")).state == "done"
         assert (loops, longer) == ([asyncio.get_running_loop()], [True])
 
 

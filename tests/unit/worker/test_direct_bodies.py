@@ -7,7 +7,7 @@ from msgspec import Raw
 
 from dueline.client.errors import InvalidRequest
 
-from .lab import lab
+from .kit import worker_kit
 
 BRACKETS_IN_A_TEXT = Raw(b'["' + b"[" * 1000 + b'"]')
 
@@ -31,17 +31,17 @@ def nested(depth: int) -> Raw:
 async def test_what_is_not_json_for_every_reader_is_refused_and_nothing_is_stored(
     body: Raw, code: str, message: str
 ) -> None:
-    async with lab() as here:
+    async with worker_kit() as kit:
         for merge in (None, "group"):
             with pytest.raises(InvalidRequest) as refused:
-                await here.queue.send("t", body, merge=merge)
+                await kit.queue.send("t", body, merge=merge)
             assert (refused.value.code, refused.value.status) == (code, 400)
             assert refused.value.message.startswith(message)
-        assert await here.queue.pull(["t"], 10) == ()
+        assert await kit.queue.pull(["t"], 10) == ()
 
 
 @pytest.mark.parametrize("body", [nested(64), nested(63), BRACKETS_IN_A_TEXT, Raw(b"[" + b"[]," * 99 + b"[]]")])
 async def test_json_that_a_server_takes_is_kept_byte_for_byte(body: Raw) -> None:
-    async with lab() as here:
-        await here.queue.send("t", body, id="a")
-        assert bytes((await here.queue.get("t", "a")).body) == bytes(body)
+    async with worker_kit() as kit:
+        await kit.queue.send("t", body, id="a")
+        assert bytes((await kit.queue.get("t", "a")).body) == bytes(body)

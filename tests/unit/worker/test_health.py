@@ -16,7 +16,7 @@ from dueline.testing.process import free_port
 from dueline.testing.queue import VirtualQueue
 from dueline.worker import Discard, Snooze, health
 
-from .lab import lab
+from .kit import worker_kit
 
 
 async def raw(address: str, request: bytes) -> bytes:
@@ -58,34 +58,34 @@ def address() -> str:
 
 
 async def test_a_worker_is_ready_from_its_start_to_its_stop(address: str) -> None:
-    async with lab(health=address) as here:
+    async with worker_kit(health=address) as kit:
 
-        @here.worker.on_startup
+        @kit.worker.on_startup
         async def starting() -> None:
             assert await get(address, "/healthz") == (200, b'{"alive":true}')
             assert await ready(address) == (503, ["starting"])
 
-        @here.worker.on_shutdown
+        @kit.worker.on_shutdown
         async def stopping() -> None:
             assert await get(address, "/healthz") == (200, b'{"alive":true}')
             seen.append(await ready(address))
 
         seen: list[Any] = []
-        here.worker.handles("t")(print)
-        await here.worker.start()
+        kit.worker.handles("t")(print)
+        await kit.worker.start()
         assert await ready(address) == (200, [])
-        await here.worker.stop()
+        await kit.worker.stop()
         assert seen == [(503, ["draining"])]
         with pytest.raises(OSError, match=r"refused|111"):
             await get(address, "/healthz")
-        await here.worker.start()
+        await kit.worker.start()
         assert await ready(address) == (200, []), "the port is free again"
 
 
 async def test_a_worker_that_cannot_pull_is_not_ready_and_says_why(address: str) -> None:
-    async with lab(health=address) as here:
-        here.worker.handles("t")(print)
-        pull, down, failed = here.queue.pull, asyncio.Event(), asyncio.Event()
+    async with worker_kit(health=address) as kit:
+        kit.worker.handles("t")(print)
+        pull, down, failed = kit.queue.pull, asyncio.Event(), asyncio.Event()
 
         async def away(*args: Any, **options: Any) -> Any:
             if down.is_set():
@@ -94,23 +94,23 @@ async def test_a_worker_that_cannot_pull_is_not_ready_and_says_why(address: str)
             return await pull(*args, **options)
 
         down.set()
-        here.queue.pull = away
-        await here.worker.start()
+        kit.queue.pull = away
+        await kit.worker.start()
         await failed.wait()
         assert await ready(address) == (503, ["queue"])
         assert b"the store is away" in (await get(address, "/readyz"))[1]
         down.clear()
         async with asyncio.timeout(20):
             while (await ready(address)) != (200, []):
-                await here.queue.send("t", "wake")  # a pull that gets something has ended
+                await kit.queue.send("t", "wake")  # a pull that gets something has ended
 
 
 async def test_jobs_are_counted_by_how_they_ended_and_timed(address: str) -> None:
-    async with lab(health=address, lease="1s") as here:
+    async with worker_kit(health=address, lease="1s") as kit:
         begun: asyncio.Queue[str] = asyncio.Queue()
         ended: asyncio.Queue[str] = asyncio.Queue()
 
-        @here.worker.handles("t")
+        @kit.worker.handles("t")
         async def handle(body: str) -> None:
             if body == "failed":
                 raise ValueError(body)
@@ -125,20 +125,20 @@ async def test_jobs_are_counted_by_how_they_ended_and_timed(address: str) -> Non
                 finally:
                     ended.put_nowait(body)
 
-        await here.worker.start()
+        await kit.worker.start()
         for body, state in {"done": "done", "discarded": "dead", "failed": "dead", "snoozed": "scheduled"}.items():
             await handle.asend(body, id=body, max_attempts=2, retry=["1ms"])
-            await here.until(body, state)
+            await kit.until(body, state)
         await handle.asend("lost", id="lost")
         await begun.get()
         assert metrics((await get(address, "/metrics"))[1])["dueline_worker_jobs_in_flight t"] == 1
-        await here.queue.cancel("t", "lost")  # heard of when the lease is extended
+        await kit.queue.cancel("t", "lost")  # heard of when the lease is extended
         assert await ended.get() == "lost"
         await handle.asend("given_back", id="given_back")
         await begun.get()
-        await here.worker.stop(0)
-        await here.queue.cancel("t", "given_back")
-        await here.worker.start()  # the metrics are those of the worker, not of one run
+        await kit.worker.stop(0)
+        await kit.queue.cancel("t", "given_back")
+        await kit.worker.start()  # the metrics are those of the worker, not of one run
         assert metrics((await get(address, "/metrics"))[1]) == {
             "dueline_worker_jobs_total done t": 1,
             "dueline_worker_jobs_total discarded t": 1,
@@ -163,9 +163,9 @@ async def test_jobs_are_counted_by_how_they_ended_and_timed(address: str) -> Non
     ],
 )
 async def test_whatever_is_asked_the_worker_goes_on(address: str, request_: bytes, answer: bytes) -> None:
-    async with lab(health=address) as here:
-        here.worker.handles("t")(print)
-        await here.worker.start()
+    async with worker_kit(health=address) as kit:
+        kit.worker.handles("t")(print)
+        await kit.worker.start()
         try:
             assert (await raw(address, request_)).startswith(answer)
         except ConnectionResetError:
@@ -180,15 +180,15 @@ async def test_silent_connections_are_bounded_and_end_with_the_worker(
 ) -> None:
     monkeypatch.setattr(health, "HEAD_S", 1000.0)
 
-    async with lab(health=address) as here:
-        here.worker.handles("t")(print)
-        await here.worker.start()
+    async with worker_kit(health=address) as kit:
+        kit.worker.handles("t")(print)
+        await kit.worker.start()
         host, port = address.rsplit(":", 1)
         silent = [await asyncio.open_connection(host, int(port)) for _ in range(health.MAX_CONNECTIONS)]
         reader, writer = await asyncio.open_connection(host, int(port))
         assert await reader.read() == b"", "one too many"
         writer.close()
-        await here.worker.stop(0)
+        await kit.worker.stop(0)
         for reader, writer in silent:
             with suppress(ConnectionResetError):
                 assert await reader.read() == b""
@@ -204,11 +204,11 @@ def test_an_address_that_is_none_is_refused_at_once(text: str) -> None:
 async def test_an_address_that_is_taken_keeps_the_worker_from_starting(address: str) -> None:
     host, port = address.rsplit(":", 1)
     taken = await asyncio.start_server(lambda *_: None, host, int(port))
-    async with taken, lab(health=address) as here:
-        here.worker.handles("t")(print)
+    async with taken, worker_kit(health=address) as kit:
+        kit.worker.handles("t")(print)
         with pytest.raises(ValueError, match=f"health: cannot listen on {address}: Address already in use"):
-            await here.worker.start()
-        assert here.queue.pulls == []
+            await kit.worker.start()
+        assert kit.queue.pulls == []
 
 
 def test_a_worker_in_a_test_opens_no_port(dueline_queue: VirtualQueue, address: str) -> None:

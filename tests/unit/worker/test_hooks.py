@@ -10,33 +10,33 @@ import pytest
 from dueline import Worker
 from dueline.testing.queue import VirtualQueue
 
-from .lab import lab
+from .kit import worker_kit
 
 
 async def test_hooks_run_before_the_first_job_and_after_the_last_in_the_opposite_order() -> None:
     opened, closed = ["pool opened", "file opened"], ["file closed", "pool closed"]
     seen: list[str] = []
-    async with lab() as here:
+    async with worker_kit() as kit:
 
-        @here.worker.on_startup
+        @kit.worker.on_startup
         async def open_pool() -> None:
             seen.append("pool opened")
 
-        @here.worker.on_startup
+        @kit.worker.on_startup
         def open_file() -> None:
             assert threading.current_thread() is not threading.main_thread(), "a plain function may block"
             seen.append("file opened")
 
-        @here.worker.on_shutdown
+        @kit.worker.on_shutdown
         async def close_pool() -> None:
             seen.append("pool closed")
             await last.asend(2, id="b", delay="1h")  # the queue is still there
 
-        @here.worker.on_shutdown
+        @kit.worker.on_shutdown
         def close_file() -> None:
             seen.append("file closed")
 
-        @here.worker.handles("t")
+        @kit.worker.handles("t")
         async def last(number: int) -> None:
             seen.append("job begun")
             begun.set()
@@ -44,59 +44,59 @@ async def test_hooks_run_before_the_first_job_and_after_the_last_in_the_opposite
             seen.append("job done")
 
         begun = asyncio.Event()
-        await here.queue.send("t", 1, id="a")
-        await here.worker.start()
+        await kit.queue.send("t", 1, id="a")
+        await kit.worker.start()
         await begun.wait()
-        await here.worker.stop()
-        await here.worker.stop()
-        assert (await here.queue.get("t", "b")).state == "scheduled"
+        await kit.worker.stop()
+        await kit.worker.stop()
+        assert (await kit.queue.get("t", "b")).state == "scheduled"
     assert seen == [*opened, "job begun", "job done", *closed]
 
 
 async def test_a_worker_whose_startup_fails_does_not_start_and_shuts_nothing_down() -> None:
     seen: list[str] = []
-    async with lab() as here:
-        here.worker.on_shutdown(lambda: seen.append("shut down"))
-        here.worker.handles("t")(seen.append)
+    async with worker_kit() as kit:
+        kit.worker.on_shutdown(lambda: seen.append("shut down"))
+        kit.worker.handles("t")(seen.append)
 
-        @here.worker.on_startup
+        @kit.worker.on_startup
         async def fails() -> None:
             raise ConnectionError("no database")
 
-        await here.queue.send("t", "job", id="a")
+        await kit.queue.send("t", "job", id="a")
         with pytest.raises(ConnectionError, match="no database"):
-            await here.worker.start()
-        assert here.queue.pulls == []
+            await kit.worker.start()
+        assert kit.queue.pulls == []
     assert seen == []
 
 
 async def test_a_worker_that_cannot_connect_after_its_startup_is_shut_down() -> None:
     seen: list[str] = []
-    async with lab() as here:
-        here.worker.on_startup(lambda: seen.append("started"))
-        here.worker.on_shutdown(lambda: seen.append("shut down"))
-        here.worker.handles("t")(seen.append)
+    async with worker_kit() as kit:
+        kit.worker.on_startup(lambda: seen.append("started"))
+        kit.worker.on_shutdown(lambda: seen.append("shut down"))
+        kit.worker.handles("t")(seen.append)
 
         async def away() -> None:
             raise ConnectionError("no queue")
 
-        here.queue.start = away
+        kit.queue.start = away
         with pytest.raises(ConnectionError, match="no queue"):
-            await here.worker.start()
+            await kit.worker.start()
     assert seen == ["started", "shut down"]
 
 
 async def test_a_shutdown_that_fails_is_logged_and_the_others_run(caplog: pytest.LogCaptureFixture) -> None:
     seen: list[str] = []
-    async with lab() as here:
-        here.worker.on_shutdown(lambda: seen.append("shut down"))
-        here.worker.handles("t")(seen.append)
+    async with worker_kit() as kit:
+        kit.worker.on_shutdown(lambda: seen.append("shut down"))
+        kit.worker.handles("t")(seen.append)
 
-        @here.worker.on_shutdown
+        @kit.worker.on_shutdown
         def fails() -> None:
             raise OSError("disk full")
 
-        await here.worker.start()
+        await kit.worker.start()
     assert seen == ["shut down"]
     assert "a shutdown hook failed" in caplog.text
     assert "disk full" in caplog.text

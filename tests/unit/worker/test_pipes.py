@@ -9,7 +9,7 @@ import pytest
 
 from dueline.worker.pipes import ChildsEnd, Message, WorkersEnd
 
-from .lab import WITHIN_S
+from .kit import WITHIN_S
 
 BIG = "x" * 2_000_000  # more than a pair of sockets holds
 

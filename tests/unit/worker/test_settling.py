@@ -10,7 +10,7 @@ import pytest
 from dueline.api.answers import Outcome
 from dueline.worker import CallNext, Context, Ending, Retry, Snooze, Verdict
 
-from .lab import WITHIN_S, lab
+from .kit import WITHIN_S, worker_kit
 
 TOO_FAR = "delay_ms must be 0 to 316224000000, is"
 
@@ -27,30 +27,30 @@ async def test_an_ending_that_the_queue_refuses_is_a_failure_that_says_so(ending
     async def spoken(context: Context, call_next: CallNext) -> Verdict | None:
         return ending if isinstance(ending, Verdict) else await call_next(context)
 
-    async with lab(middleware=[spoken]) as here:
+    async with worker_kit(middleware=[spoken]) as kit:
 
-        @here.worker.handles("t", retry=["1h"])
+        @kit.worker.handles("t", retry=["1h"])
         async def handle(n: int) -> Any:
             return ending
 
-        await here.worker.start()
+        await kit.worker.start()
         await handle.asend(1, id="a")
-        job = await here.until("a", "scheduled", "dead")
+        job = await kit.until("a", "scheduled", "dead")
         assert (job.state, job.attempts) == ("scheduled", 1)
         assert job.last_error == error
         assert 3_500_000 < job.due_at_ms - job.created_at_ms < 3_700_000, "by the retry policy"
 
 
 async def test_a_text_that_no_queue_takes_is_made_one_that_it_does() -> None:
-    async with lab() as here:
+    async with worker_kit() as kit:
 
-        @here.worker.handles("t")
+        @kit.worker.handles("t")
         async def handle(n: int) -> None:
             raise Snooze("1h", "half a \ud800 character" * 200)
 
-        await here.worker.start()
+        await kit.worker.start()
         await handle.asend(1, id="a")
-        job = await here.until("a", "scheduled", "dead")
+        job = await kit.until("a", "scheduled", "dead")
         assert (job.state, job.attempts) == ("scheduled", 0)
         assert len(job.last_error or "") == 1024
         assert (job.last_error or "").endswith("half a ? character")
@@ -60,7 +60,7 @@ async def test_a_text_that_no_queue_takes_is_made_one_that_it_does() -> None:
 async def test_nothing_is_said_of_a_job_whose_lease_is_lost(
     ending: BaseException | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with lab(lease="1s") as here:
+    async with worker_kit(lease="1s") as kit:
         running, ended = asyncio.Event(), asyncio.Event()
         said: list[Any] = []
 
@@ -68,9 +68,9 @@ async def test_nothing_is_said_of_a_job_whose_lease_is_lost(
             said.append(args)
             return []
 
-        here.queue.ack = here.queue.release = heard  # type: ignore[method-assign,assignment]
+        kit.queue.ack = kit.queue.release = heard  # type: ignore[method-assign,assignment]
 
-        @here.worker.handles("t")
+        @kit.worker.handles("t")
         async def handle(n: int) -> None:
             running.set()
             try:
@@ -80,12 +80,12 @@ async def test_nothing_is_said_of_a_job_whose_lease_is_lost(
                 if ending is not None:
                     raise ending from None
 
-        await here.worker.start()
+        await kit.worker.start()
         await handle.asend(1, id="a")
         async with asyncio.timeout(WITHIN_S):
             await running.wait()
             await handle.acancel("a")
             await ended.wait()
-        await here.worker.stop("5s")
+        await kit.worker.stop("5s")
         assert said == []
         assert "t a: the lease is lost, the outcome is dropped" in caplog.text

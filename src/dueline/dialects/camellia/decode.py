@@ -56,17 +56,17 @@ def send_msg(request: Request, settings: CamelliaSettings, limits: Limits, now_m
     form = Form(request)
     topic, msg, msg_id = form.text("topic"), form.text("msg"), form.optional_text("msgId")
     delay_ms = max(0, form.number("delayMillis", LONG))
-    asked_ttl_ms = form.optional_number("ttlMillis", LONG) or 0
-    asked_retry = form.optional_number("maxRetry", INT)
+    wanted_ttl_ms = form.optional_number("ttlMillis", LONG) or 0
+    wanted_retry = form.optional_number("maxRetry", INT)
     _filled(topic, "topic")
     _filled(msg, "msg")
     check_name(topic, "topic")
     if msg_id:
         check_name(msg_id, "msgId")
-    ttl_ms = min(asked_ttl_ms, TEN_YEARS_MS) if asked_ttl_ms > 0 else settings.ttl_ms
+    ttl_ms = min(wanted_ttl_ms, TEN_YEARS_MS) if wanted_ttl_ms > 0 else settings.ttl_ms
     if now_ms + delay_ms + ttl_ms > MAX_LONG:
         raise TimeOverflow(field="delayMillis")
-    retry = settings.max_retry if asked_retry is None or asked_retry < 0 else asked_retry
+    retry = settings.max_retry if wanted_retry is None or wanted_retry < 0 else wanted_retry
     max_attempts = retry + 1 if retry < limits.max_attempts else None
     command = commands.Send(
         id=msg_id or None,
@@ -118,8 +118,8 @@ def topic_of(request: Request) -> str:
     return Form(request).text("topic")
 
 
-def _positive(asked: int | None, default: int) -> int:
-    return default if asked is None or asked <= 0 else asked
+def _positive(value: int | None, default: int) -> int:
+    return default if value is None or value <= 0 else value
 
 
 def _filled(value: str, name: str) -> None:

@@ -60,18 +60,18 @@ class DelayMsg(msgspec.Struct, frozen=True, rename="camel"):
     status: int
 
 
-def sent(asked: SendMsg, done: Sent) -> Response:
+def sent(parsed: SendMsg, done: Sent) -> Response:
     """The answer of a send that stored its message, which is due after exactly the requested delay."""
     due_ms = done.due_at_ms
     return one(
         DelayMsg(
-            asked.topic,
+            parsed.topic,
             done.id,
-            asked.msg,
-            due_ms - asked.delay_ms,
+            parsed.msg,
+            due_ms - parsed.delay_ms,
             due_ms,
-            due_ms + asked.ttl_ms,
-            _max_retry(asked.max_attempts),
+            due_ms + parsed.ttl_ms,
+            _max_retry(parsed.max_attempts),
             0,
             1 if done.state is State.SCHEDULED else 2,
         )
@@ -83,11 +83,11 @@ def one(msg: DelayMsg) -> Response:
 
 
 def pulled(jobs: Sequence[LeasedJob], content_type: str) -> Response:
-    msgs = [held_msg(job) for job in jobs]
+    msgs = [leased_msg(job) for job in jobs]
     return Response(200, _to_json({"code": 200, "msg": "success", "delayMsgList": msgs}), content_type)
 
 
-def held_msg(job: LeasedJob) -> DelayMsg:
+def leased_msg(job: LeasedJob) -> DelayMsg:
     due_ms = job.first_due_at_ms
     return DelayMsg(
         job.topic,

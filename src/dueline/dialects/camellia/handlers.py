@@ -37,9 +37,9 @@ class CamelliaHandlers:
         self._monitor = monitor
 
     async def send_msg(self, request: Request) -> Response:
-        asked = decode.send_msg(request, self._settings, self._limits, self._engine.store.now_ms())
-        response = await self._send(asked)
-        self._monitor.of(asked.topic).send_msg += 1
+        parsed = decode.send_msg(request, self._settings, self._limits, self._engine.store.now_ms())
+        response = await self._send(parsed)
+        self._monitor.of(parsed.topic).send_msg += 1
         return response
 
     async def pull_msg(self, request: Request) -> Response:
@@ -85,15 +85,15 @@ class CamelliaHandlers:
         self._monitor.of(ref.topic).get_msg += 1
         return encode.one(encode.job_msg(job, self._engine.store.now_ms()))
 
-    async def _send(self, asked: decode.SendMsg) -> Response:
+    async def _send(self, parsed: decode.SendMsg) -> Response:
         """Store the message, or return the live message that already has this id. If the delay reaches past the latest
         possible time, the answer shows the message as stored, too."""
         for _ in range(SEND_TRIES):
-            done = await self._engine.send(self._namespace, asked.topic, asked.command)
+            done = await self._engine.send(self._namespace, parsed.topic, parsed.command)
             if done.result != "kept" and done.due_at_ms < LAST_MS:
-                return encode.sent(asked, done)
+                return encode.sent(parsed, done)
             try:
-                job = await self._engine.get(self._namespace, asked.topic, done.id)
+                job = await self._engine.get(self._namespace, parsed.topic, done.id)
             except NotFound:
                 continue  # it ended and was removed between the two calls, so the id is free now
             msg = encode.job_msg(job, self._engine.store.now_ms())

@@ -34,9 +34,9 @@ def fields(content_type: str, body: bytes, most: int) -> Iterator[tuple[str, str
         head, blank, value = part.partition(b"\r\n\r\n")
         if not blank or len(head) > MAX_HEAD_BYTES:
             raise BrokenForm("a part has no head, or one that is too long")
-        told = _disposition(head)
-        if "name" in told and "filename" not in told:
-            yield told["name"], value.decode(errors="replace")
+        disposition = _disposition(head)
+        if "name" in disposition and "filename" not in disposition:
+            yield disposition["name"], value.decode(errors="replace")
     if len(parts) <= most:
         raise BrokenForm("the end is missing")
 

@@ -62,10 +62,10 @@ class ParsedRequest(msgspec.Struct, frozen=True):
 
 def push(place: str, query: str, check_url: CheckUrl) -> ParsedRequest:
     key, method, service = _parts(place)
-    told = parse_qs(query, keep_blank_values=True)
-    at_s = _ontime(told.get("ontime", [""])[0])
+    fields = parse_qs(query, keep_blank_values=True)
+    at_s = _ontime(fields.get("ontime", [""])[0])
     url = _service(method, service)
-    update = told.get("update", [""])[0]
+    update = fields.get("update", [""])[0]
     if update not in ("", "once", "always"):
         raise Refused(f"invalid update type: {update}", 500)
     _check(url, service, check_url)

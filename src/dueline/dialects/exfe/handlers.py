@@ -36,12 +36,12 @@ class ExfeHandlers:
             timeout_ms=settings.timeout_ms,
             concurrency=settings.concurrency,
         )
-        self._standing = DialectTarget(engine, settings.namespace, target, sole=True)
+        self._target = DialectTarget(engine, settings.namespace, target, sole=True)
 
     async def push(self, request: Request) -> Response:
-        asked = decode.push(request.params[0], request.query, self._check_url)
-        command = self._command(asked, request.body)
-        await self._standing.serve(TOPIC)
+        parsed = decode.push(request.params[0], request.query, self._check_url)
+        command = self._command(parsed, request.body)
+        await self._target.serve(TOPIC)
         await self._engine.send(self._namespace, TOPIC, command)
         return encode.done()
 
@@ -57,16 +57,16 @@ class ExfeHandlers:
             complete = done.complete
         return encode.done()
 
-    def _command(self, asked: decode.ParsedRequest, body: bytes) -> Send:
-        group, retry = asked.group, self._retry
+    def _command(self, parsed: decode.ParsedRequest, body: bytes) -> Send:
+        group, retry = parsed.group, self._retry
         return Send(
             id=None,
             body=body,
             kind=BodyKind.BYTES,
-            at_ms=None if asked.at_s is None else min(asked.at_s * 1000, LAST_MS),
+            at_ms=None if parsed.at_s is None else min(parsed.at_s * 1000, LAST_MS),
             max_attempts=1 if retry is None else UNSET,
             retry=AT_ONCE if retry is None else retry,
-            merge=MergeInto(group.merge_key, None, None, update=asked.update) if group.merges else None,
+            merge=MergeInto(group.merge_key, None, None, update=parsed.update) if group.merges else None,
             tags=() if group.merges else (group.tag,),
             headers=((URL_HEADER, group.url), (METHOD_HEADER, group.method)),
             retain_ms=0,

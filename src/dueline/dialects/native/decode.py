@@ -66,40 +66,40 @@ def send(job: r.NewJob) -> commands.Send:
     )
 
 
-def patch(asked: r.PatchJob, id: str) -> commands.Patch:
-    delay_ms, at_ms = when(asked)
-    body, kind = _body(asked) if isinstance(asked.body, Raw) or asked.body_base64 is not None else (None, None)
+def patch(request: r.PatchJob, id: str) -> commands.Patch:
+    delay_ms, at_ms = when(request)
+    body, kind = _body(request) if isinstance(request.body, Raw) or request.body_base64 is not None else (None, None)
     return commands.Patch(
         id=id,
         delay_ms=delay_ms,
         at_ms=at_ms,
         body=body,
         kind=kind,
-        lease_ms=asked.lease_ms,
-        ttl_ms=asked.ttl_ms,
-        max_attempts=asked.max_attempts,
-        retry=asked.retry if asked.retry is None or asked.retry is UNSET else retry(asked.retry),
-        tags=UNSET if isinstance(asked.tags, UnsetType) else asked.tags or (),
-        headers=UNSET if isinstance(asked.headers, UnsetType) else own_headers(asked.headers),
-        version=asked.version,
+        lease_ms=request.lease_ms,
+        ttl_ms=request.ttl_ms,
+        max_attempts=request.max_attempts,
+        retry=request.retry if request.retry is None or request.retry is UNSET else retry(request.retry),
+        tags=UNSET if isinstance(request.tags, UnsetType) else request.tags or (),
+        headers=UNSET if isinstance(request.headers, UnsetType) else own_headers(request.headers),
+        version=request.version,
     )
 
 
-def pull_one(asked: r.PullJobs, namespace: str, topic: str) -> commands.Pull:
-    return commands.Pull(namespace, (topic,), asked.max, asked.lease_ms, asked.wait_ms)
+def pull_one(request: r.PullJobs, namespace: str, topic: str) -> commands.Pull:
+    return commands.Pull(namespace, (topic,), request.max, request.lease_ms, request.wait_ms)
 
 
-def pull_several(asked: r.PullTopics, namespace: str) -> commands.Pull:
-    for place, topic in enumerate(asked.topics):
+def pull_several(request: r.PullTopics, namespace: str) -> commands.Pull:
+    for place, topic in enumerate(request.topics):
         check_name(topic, f"topics[{place}]")
-    return commands.Pull(namespace, tuple(asked.topics), asked.max, asked.lease_ms, asked.wait_ms)
+    return commands.Pull(namespace, tuple(request.topics), request.max, request.lease_ms, request.wait_ms)
 
 
-def acks(asked: r.AckJobs) -> list[Ref]:
-    return [Ref(job.id, job.lease) for job in asked.jobs]
+def acks(request: r.AckJobs) -> list[Ref]:
+    return [Ref(job.id, job.lease) for job in request.jobs]
 
 
-def releases(asked: r.ReleaseJobs) -> list[Release]:
+def releases(request: r.ReleaseJobs) -> list[Release]:
     return [
         Release(
             id=job.id,
@@ -109,12 +109,12 @@ def releases(asked: r.ReleaseJobs) -> list[Release]:
             count=job.count is not False,
             dead=Reason.REJECTED if job.discard else None,
         )
-        for job in asked.jobs
+        for job in request.jobs
     ]
 
 
-def extends(asked: r.ExtendJobs) -> list[Extend]:
-    return [Extend(job.id, job.lease, job.lease_ms) for job in asked.jobs]
+def extends(request: r.ExtendJobs) -> list[Extend]:
+    return [Extend(job.id, job.lease, job.lease_ms) for job in request.jobs]
 
 
 def job_filter(which: r.Filter) -> commands.Filter:
@@ -122,71 +122,73 @@ def job_filter(which: r.Filter) -> commands.Filter:
     return commands.Filter(state, which.tag, which.due_after_ms, which.due_before_ms)
 
 
-def one_way(asked: r.CancelJobs | r.ReviveJobs | r.PurgeJobs) -> list[str] | commands.Filter:
+def one_way(request: r.CancelJobs | r.ReviveJobs | r.PurgeJobs) -> list[str] | commands.Filter:
     """The ids or the filter of a bulk call: exactly one of them."""
-    if asked.ids is not None:
-        if asked.filter is not None:
+    if request.ids is not None:
+        if request.filter is not None:
             raise InvalidField("give ids or a filter, not both", "filter")
-        if asked.dry_run:
+        if request.dry_run:
             raise InvalidField("is allowed only with a filter", "dry_run")
-        return asked.ids
-    if asked.filter is None:
+        return request.ids
+    if request.filter is None:
         raise MissingField("give ids or a filter", "ids")
-    return job_filter(asked.filter)
+    return job_filter(request.filter)
 
 
-def topic_patch(asked: r.PutTopic) -> commands.TopicPatch:
-    on_dead = asked.on_dead
+def topic_patch(request: r.PutTopic) -> commands.TopicPatch:
+    on_dead = request.on_dead
     if on_dead is not None and on_dead.topic is not None:
         plain_name(on_dead.topic, "on_dead.topic")
     return commands.TopicPatch(
         policy.TopicPolicy(
-            lease_ms=asked.lease_ms,
-            max_attempts=asked.max_attempts,
-            ttl_ms=asked.ttl_ms,
-            retain_ms=asked.retain_ms,
-            dead_retain_ms=asked.dead_retain_ms,
-            retry=None if asked.retry is None else retry(asked.retry),
-            on_conflict=asked.on_conflict,
-            spread_ms=asked.spread_ms,
-            max_body_bytes=asked.max_body_bytes,
-            merge=merge_policy(asked.merge),
+            lease_ms=request.lease_ms,
+            max_attempts=request.max_attempts,
+            ttl_ms=request.ttl_ms,
+            retain_ms=request.retain_ms,
+            dead_retain_ms=request.dead_retain_ms,
+            retry=None if request.retry is None else retry(request.retry),
+            on_conflict=request.on_conflict,
+            spread_ms=request.spread_ms,
+            max_body_bytes=request.max_body_bytes,
+            merge=merge_policy(request.merge),
             on_dead=None if on_dead is None else policy.OnDead(on_dead.topic, on_dead.url),
-            by_worker=frozenset(asked.by_worker or ()),
+            by_worker=frozenset(request.by_worker or ()),
         ),
-        asked.partitions,
-        asked.version,
-        of_worker=asked.set_by == "worker",
+        request.partitions,
+        request.version,
+        of_worker=request.set_by == "worker",
     )
 
 
-def retry(asked: r.Retry | Literal["none"]) -> policy.Retry:
+def retry(request: r.Retry | Literal["none"]) -> policy.Retry:
     """A retry policy of a request, as the engine's value."""
-    if asked == "none":
+    if request == "none":
         return policy.AT_ONCE
     backoff = {
-        name: value for name in ("base_ms", "factor", "max_ms", "jitter") if (value := getattr(asked, name)) is not None
+        name: value
+        for name in ("base_ms", "factor", "max_ms", "jitter")
+        if (value := getattr(request, name)) is not None
     }
-    if asked.ladder is not None:
+    if request.ladder is not None:
         if backoff:
             raise InvalidField("cannot be combined with a ladder", f"retry.{next(iter(backoff))}")
         return policy.Ladder(
-            tuple(policy.duration_ms(rung, f"retry.ladder[{place}]") for place, rung in enumerate(asked.ladder))
+            tuple(policy.duration_ms(rung, f"retry.ladder[{place}]") for place, rung in enumerate(request.ladder))
         )
-    if asked.base_ms is None:
+    if request.base_ms is None:
         raise MissingField("a retry policy needs ladder or base_ms", "retry.base_ms")
-    if asked.max_ms is None:  # a base above the default cap becomes the cap
-        backoff["max_ms"] = max(asked.base_ms, policy.Backoff(1).max_ms)
+    if request.max_ms is None:  # a base above the default cap becomes the cap
+        backoff["max_ms"] = max(request.base_ms, policy.Backoff(1).max_ms)
     return policy.Backoff(**backoff)
 
 
-def listing(asked: r.ListJobs) -> Query:
-    state = None if asked.state is None else State(asked.state)
-    return msgspec.structs.replace(_query(asked, state, asked.body is True), merge_key=asked.merge_key)
+def listing(request: r.ListJobs) -> Query:
+    state = None if request.state is None else State(request.state)
+    return msgspec.structs.replace(_query(request, state, request.body is True), merge_key=request.merge_key)
 
 
-def dead_listing(asked: r.ListDead) -> Query:
-    return _query(asked, State.DEAD, asked.body is not False)
+def dead_listing(request: r.ListDead) -> Query:
+    return _query(request, State.DEAD, request.body is not False)
 
 
 def cursor_bytes(text: str | None) -> bytes:
@@ -199,14 +201,14 @@ def cursor_bytes(text: str | None) -> bytes:
         raise InvalidField("is not a cursor from an earlier answer", "cursor") from None
 
 
-def _query(asked: r.ListJobs | r.ListDead, state: State | None, body: bool) -> Query:
+def _query(request: r.ListJobs | r.ListDead, state: State | None, body: bool) -> Query:
     return Query(
         state=state,
-        tag=asked.tag,
-        due_after_ms=asked.due_after_ms,
-        due_before_ms=asked.due_before_ms,
-        cursor=cursor_bytes(asked.cursor),
-        limit=asked.limit,
+        tag=request.tag,
+        due_after_ms=request.due_after_ms,
+        due_before_ms=request.due_before_ms,
+        cursor=cursor_bytes(request.cursor),
+        limit=request.limit,
         body=body,
     )
 

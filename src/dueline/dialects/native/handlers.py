@@ -16,8 +16,8 @@ from ...api.reply import Reply
 from ...engine import commands
 from ...engine.engine import Engine
 from ...engine.errors import BadRequest, DuelineError, NotFound
+from ...engine.fan_out import PartialOutcome, error_for
 from ...engine.replies import refusal
-from ...engine.spreading import PartialOutcome, error_for
 from ...engine.store import Outcome
 from ..contract import PushRules
 from . import decode, encode
@@ -35,20 +35,20 @@ class NativeHandlers:
         self._rules = rules
         self._info = info
 
-    async def send(self, caller: Caller, asked: r.NewJob | list[r.NewJob], topic: str) -> Reply:
+    async def send(self, caller: Caller, request: r.NewJob | list[r.NewJob], topic: str) -> Reply:
         plain_name(topic, "topic")
-        if isinstance(asked, r.NewJob):
-            sent = encode.sent(await self._engine.send(caller.namespace, topic, decode.send(asked)))
+        if isinstance(request, r.NewJob):
+            sent = encode.sent(await self._engine.send(caller.namespace, topic, decode.send(request)))
             return Reply(sent, 201 if sent.result == "created" else 200)
-        outcomes = await self._engine.send_many(caller.namespace, topic, decode.sends(asked))
-        ids = [getattr(outcome, "id", None) or job.id for job, outcome in zip(asked, outcomes, strict=True)]
+        outcomes = await self._engine.send_many(caller.namespace, topic, decode.sends(request))
+        ids = [getattr(outcome, "id", None) or job.id for job, outcome in zip(request, outcomes, strict=True)]
         return encode.sent_many(ids, outcomes)
 
     async def get(self, caller: Caller, _: object, topic: str, id: str) -> Reply:
         return Reply(encode.job_view(await self._engine.get(caller.namespace, topic, id)))
 
-    async def patch(self, caller: Caller, asked: r.PatchJob, topic: str, id: str) -> Reply:
-        command = decode.patch(asked, id)
+    async def patch(self, caller: Caller, request: r.PatchJob, topic: str, id: str) -> Reply:
+        command = decode.patch(request, id)
         return Reply(encode.job_view(await self._engine.patch(caller.namespace, topic, command)))
 
     async def cancel(self, caller: Caller, _: object, topic: str, id: str) -> Reply:
@@ -60,51 +60,51 @@ class NativeHandlers:
         done = _succeeded(await self._engine.fire(caller.namespace, topic, id))
         return Reply(a.Outcome(id, "fired", due_at_ms=done.at_ms, version=done.version))
 
-    async def list_jobs(self, caller: Caller, asked: r.ListJobs, topic: str) -> Reply:
-        query = decode.listing(asked)
+    async def list_jobs(self, caller: Caller, request: r.ListJobs, topic: str) -> Reply:
+        query = decode.listing(request)
         page = await self._engine.list(caller.namespace, topic, query)
         return Reply(encode.job_page(page, query.body))
 
-    async def pull(self, caller: Caller, asked: r.PullJobs, topic: str) -> Reply:
-        return await self._pull(decode.pull_one(asked, caller.namespace, topic))
+    async def pull(self, caller: Caller, request: r.PullJobs, topic: str) -> Reply:
+        return await self._pull(decode.pull_one(request, caller.namespace, topic))
 
-    async def pull_topics(self, caller: Caller, asked: r.PullTopics) -> Reply:
-        return await self._pull(decode.pull_several(asked, caller.namespace))
+    async def pull_topics(self, caller: Caller, request: r.PullTopics) -> Reply:
+        return await self._pull(decode.pull_several(request, caller.namespace))
 
-    async def ack(self, caller: Caller, asked: r.AckJobs, topic: str) -> Reply:
-        refs = decode.acks(asked)
+    async def ack(self, caller: Caller, request: r.AckJobs, topic: str) -> Reply:
+        refs = decode.acks(request)
         ids = [ref.id for ref in refs]
         done = await _each("jobs", ids, self._engine.ack(caller.namespace, topic, refs))
         return encode.many(ids, done, lambda id, _: a.Outcome(id, "acked"))
 
-    async def release(self, caller: Caller, asked: r.ReleaseJobs, topic: str) -> Reply:
-        items = decode.releases(asked)
+    async def release(self, caller: Caller, request: r.ReleaseJobs, topic: str) -> Reply:
+        items = decode.releases(request)
         ids = [item.id for item in items]
         done = await _each("jobs", ids, self._engine.release(caller.namespace, topic, items))
         return encode.many(ids, done, encode.released)
 
-    async def extend(self, caller: Caller, asked: r.ExtendJobs, topic: str) -> Reply:
-        items = decode.extends(asked)
+    async def extend(self, caller: Caller, request: r.ExtendJobs, topic: str) -> Reply:
+        items = decode.extends(request)
         ids = [item.id for item in items]
         done = await _each("jobs", ids, self._engine.extend(caller.namespace, topic, items))
         return encode.many(ids, done, lambda id, one: a.Outcome(id, "extended", lease_until_ms=one.at_ms))
 
-    async def cancel_jobs(self, caller: Caller, asked: r.CancelJobs, topic: str) -> Reply:
+    async def cancel_jobs(self, caller: Caller, request: r.CancelJobs, topic: str) -> Reply:
         namespace = caller.namespace
-        key = cancelled_key(asked)
+        key = cancelled_key(request)
         if key is not None:
-            bulk = await self._engine.cancel_groups(namespace, topic, key, bool(asked.dry_run))
+            bulk = await self._engine.cancel_groups(namespace, topic, key, bool(request.dry_run))
             return Reply(_bulk(bulk, cancelled=bulk.changed))
-        which = decode.one_way(asked)
+        which = decode.one_way(request)
         if isinstance(which, commands.Filter):
-            bulk = await self._engine.cancel_matching(namespace, topic, which, bool(asked.dry_run))
+            bulk = await self._engine.cancel_matching(namespace, topic, which, bool(request.dry_run))
             return Reply(_bulk(bulk, cancelled=bulk.changed))
         done = await _each("ids", which, self._engine.cancel(namespace, topic, which))
         return encode.many(which, done, lambda id, _: a.Outcome(id, "cancelled"))
 
-    async def list_topics(self, caller: Caller, asked: r.ListTopics) -> Reply:
-        after = decode.cursor_bytes(asked.cursor).decode(errors="replace")
-        views, cursor = await self._engine.topics(caller.namespace, after, asked.limit)
+    async def list_topics(self, caller: Caller, request: r.ListTopics) -> Reply:
+        after = decode.cursor_bytes(request.cursor).decode(errors="replace")
+        views, cursor = await self._engine.topics(caller.namespace, after, request.limit)
         next_cursor = encode.cursor_text(None if cursor is None else cursor.encode())
         return Reply(a.TopicPage(tuple(map(encode.topic_view, views)), next_cursor))
 
@@ -112,10 +112,10 @@ class NativeHandlers:
         view = await self._engine.topic(caller.namespace, topic)
         return Reply(encode.topic_view(view))
 
-    async def put_topic(self, caller: Caller, asked: r.PutTopic, topic: str) -> Reply:
+    async def put_topic(self, caller: Caller, request: r.PutTopic, topic: str) -> Reply:
         namespace = caller.namespace
         plain_name(topic, "topic")
-        patch = decode.topic_patch(asked)
+        patch = decode.topic_patch(request)
         if patch.policy.on_dead is not None and patch.policy.on_dead.url is not None:
             check_callable(self._rules, patch.policy.on_dead.url, "on_dead.url")
         view, new = await self._engine.set_topic(namespace, topic, patch)
@@ -125,19 +125,19 @@ class NativeHandlers:
         await self._engine.delete_topic(caller.namespace, topic)
         return Reply(a.TopicDeleted(topic))
 
-    async def list_namespaces(self, caller: Caller, asked: r.ListTopics) -> Reply:
-        after = decode.cursor_bytes(asked.cursor).decode(errors="replace")
+    async def list_namespaces(self, caller: Caller, request: r.ListTopics) -> Reply:
+        after = decode.cursor_bytes(request.cursor).decode(errors="replace")
         if not caller.bound:
-            names, cursor = await self._engine.namespaces(after, asked.limit)
+            names, cursor = await self._engine.namespaces(after, request.limit)
         else:  # a token of one namespace must not see others
             views, _ = await self._engine.topics(caller.namespace, "", 1)
             names, cursor = [caller.namespace] if views else [], None
         next_cursor = encode.cursor_text(None if cursor is None else cursor.encode())
         return Reply(a.NamespacePage(tuple(map(a.Namespace, names)), next_cursor))
 
-    async def pause(self, caller: Caller, asked: r.PauseTopic, topic: str) -> Reply:
+    async def pause(self, caller: Caller, request: r.PauseTopic, topic: str) -> Reply:
         namespace = caller.namespace
-        await self._engine.pause(namespace, topic, asked.until_ms)
+        await self._engine.pause(namespace, topic, request.until_ms)
         try:
             now = await self._engine.topic(namespace, topic)
         except NotFound:  # a time in the past does not pause, and creates no topic
@@ -148,8 +148,8 @@ class NativeHandlers:
         await self._engine.resume(caller.namespace, topic)
         return Reply(a.Paused(topic, False, None))
 
-    async def list_dead(self, caller: Caller, asked: r.ListDead, topic: str) -> Reply:
-        query = decode.dead_listing(asked)
+    async def list_dead(self, caller: Caller, request: r.ListDead, topic: str) -> Reply:
+        query = decode.dead_listing(request)
         namespace = caller.namespace
         page = await self._engine.list(namespace, topic, query)
         try:
@@ -158,25 +158,25 @@ class NativeHandlers:
             by_reason = {}
         return Reply(encode.dead_page(page, query.body, by_reason))
 
-    async def revive(self, caller: Caller, asked: r.ReviveJobs, topic: str) -> Reply:
+    async def revive(self, caller: Caller, request: r.ReviveJobs, topic: str) -> Reply:
         namespace = caller.namespace
-        which = decode.one_way(asked)
-        given = asked.max_attempts is not UNSET
-        attempts = asked.max_attempts if isinstance(asked.max_attempts, int) else None
-        delay_ms = asked.delay_ms or 0
+        which = decode.one_way(request)
+        given = request.max_attempts is not UNSET
+        attempts = request.max_attempts if isinstance(request.max_attempts, int) else None
+        delay_ms = request.delay_ms or 0
         if isinstance(which, commands.Filter):
             bulk = await self._engine.revive_matching(
-                namespace, topic, which, bool(asked.dry_run), delay_ms, attempts, given
+                namespace, topic, which, bool(request.dry_run), delay_ms, attempts, given
             )
             return Reply(_bulk(bulk, revived=bulk.changed))
         done = await _each("ids", which, self._engine.revive(namespace, topic, which, delay_ms, attempts, given))
         return encode.many(which, done, lambda id, one: a.Outcome(id, "revived", due_at_ms=one.at_ms))
 
-    async def purge(self, caller: Caller, asked: r.PurgeJobs, topic: str) -> Reply:
+    async def purge(self, caller: Caller, request: r.PurgeJobs, topic: str) -> Reply:
         namespace = caller.namespace
-        which = decode.one_way(asked)
+        which = decode.one_way(request)
         if isinstance(which, commands.Filter):
-            bulk = await self._engine.purge_matching(namespace, topic, which, bool(asked.dry_run))
+            bulk = await self._engine.purge_matching(namespace, topic, which, bool(request.dry_run))
             return Reply(_bulk(bulk, purged=bulk.changed))
         done = await _each("ids", which, self._engine.purge(namespace, topic, which))
         return encode.many(which, done, lambda id, _: a.Outcome(id, "purged"))

@@ -12,27 +12,27 @@ from ...engine.store import MergeUpdate
 _UPDATES = {None: UNSET, "once": MergeUpdate.ONCE, "always": MergeUpdate.ALWAYS}
 
 
-def merge_into(asked: r.Merge) -> commands.MergeInto:
+def merge_into(request: r.Merge) -> commands.MergeInto:
     """The group that a send joins. For fields that are null or missing, the topic's policy applies."""
     return commands.MergeInto(
-        key=asked.key,
-        quiet_ms=UNSET if asked.quiet_ms is None else asked.quiet_ms,
-        max_wait_ms=UNSET if asked.max_wait_ms is None else asked.max_wait_ms,
-        max_items=UNSET if asked.max_items is None else asked.max_items,
-        update=_UPDATES[asked.update],
-        item_id=asked.item_id,
+        key=request.key,
+        quiet_ms=UNSET if request.quiet_ms is None else request.quiet_ms,
+        max_wait_ms=UNSET if request.max_wait_ms is None else request.max_wait_ms,
+        max_items=UNSET if request.max_items is None else request.max_items,
+        update=_UPDATES[request.update],
+        item_id=request.item_id,
     )
 
 
-def merge_policy(asked: r.MergePolicy | None) -> policy.MergePolicy | None:
+def merge_policy(request: r.MergePolicy | None) -> policy.MergePolicy | None:
     """The merge policy of a topic."""
-    if asked is None:
+    if request is None:
         return None
-    return policy.MergePolicy(asked.quiet_ms, asked.max_wait_ms, asked.max_items, asked.update)
+    return policy.MergePolicy(request.quiet_ms, request.max_wait_ms, request.max_items, request.update)
 
 
-def cancelled_key(asked: r.CancelJobs) -> str | None:
+def cancelled_key(request: r.CancelJobs) -> str | None:
     """The merge key of a cancel, which excludes ids and a filter."""
-    if asked.merge_key is not None and (asked.ids is not None or asked.filter is not None):
+    if request.merge_key is not None and (request.ids is not None or request.filter is not None):
         raise InvalidField("give ids, a merge key or a filter, not two of them", "merge_key")
-    return asked.merge_key
+    return request.merge_key

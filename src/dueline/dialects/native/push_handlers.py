@@ -42,7 +42,7 @@ class PushHandlers:
         namespace = caller.namespace
         return Reply(await self._view(namespace, topic, await self._engine.push_target(namespace, topic)))
 
-    async def put_push(self, caller: Caller, asked: pr.PutPush, topic: str) -> Reply:
+    async def put_push(self, caller: Caller, request: pr.PutPush, topic: str) -> Reply:
         namespace = caller.namespace
         plain_name(topic, "topic")
         try:
@@ -51,14 +51,14 @@ class PushHandlers:
             old = None
         if old is None and topic == ON_DEAD_TOPIC:
             old = ON_DEAD_TARGET  # the server's own target, even before the topic has a job
-        target = self._target(asked, old)
+        target = self._target(request, old)
         target, new = await self._engine.set_push(namespace, topic, target)
         return Reply(await self._view(namespace, topic, target), 201 if new else 200)
 
     async def remove_push(self, caller: Caller, _: object, topic: str) -> Reply:
         namespace = caller.namespace
         if (await self._engine.push_target(namespace, topic)).courier != HTTP:
-            raise InvalidField("the server needs the target of this topic; pause it instead", "topic")
+            raise InvalidField("the server needs this target, so it cannot be removed; pause it instead", "topic")
         await self._engine.remove_push(namespace, topic)
         return Reply(a.PushRemoved(topic))
 
@@ -70,57 +70,57 @@ class PushHandlers:
         await self._engine.resume_push(caller.namespace, topic)
         return Reply(a.Paused(topic, False, None))
 
-    async def list_attempts(self, caller: Caller, asked: pr.ListAttempts, topic: str) -> Reply:
+    async def list_attempts(self, caller: Caller, request: pr.ListAttempts, topic: str) -> Reply:
         namespace = caller.namespace
-        if asked.id is not None:
-            check_name(asked.id, "id")
-        cursor = decode.cursor_bytes(asked.cursor)
+        if request.id is not None:
+            check_name(request.id, "id")
+        cursor = decode.cursor_bytes(request.cursor)
         await self._engine.push_target(namespace, topic)
-        found, after = await self._engine.store.pushes.attempts(namespace, topic, asked.id, cursor, asked.limit)
+        found, after = await self._engine.store.pushes.attempts(namespace, topic, request.id, cursor, request.limit)
         return Reply(a.AttemptPage(tuple(map(_attempt, found)), encode.cursor_text(after)))
 
     # -- from the wire
 
-    def _target(self, asked: pr.PutPush, old: PushTarget | None) -> PushTarget:
+    def _target(self, request: pr.PutPush, old: PushTarget | None) -> PushTarget:
         """The requested target, with complete secrets, and with its address and headers checked."""
         courier = HTTP if old is None else old.courier
-        self._check_address(asked, courier)
-        moved = old is not None and _address(asked.url, asked.service) != _address(old.url, old.service)
-        headers = self._headers(asked.headers or {}, old, moved)
-        breaker = asked.breaker
+        self._check_address(request, courier)
+        moved = old is not None and _address(request.url, request.service) != _address(old.url, old.service)
+        headers = self._headers(request.headers or {}, old, moved)
+        breaker = request.breaker
         return PushTarget(
-            url=asked.url,
-            service=asked.service,
-            method=asked.method or _NEW.method,
+            url=request.url,
+            service=request.service,
+            method=request.method or _NEW.method,
             headers=headers,
-            timeout_ms=asked.timeout_ms or (_NEW if old is None or courier == HTTP else old).timeout_ms,
-            concurrency=asked.concurrency or _NEW.concurrency,
-            rate_per_s=asked.rate_per_s or 0.0,
-            success=tuple(asked.success or ()),
-            retry=None if asked.retry is None else decode.retry(asked.retry),
+            timeout_ms=request.timeout_ms or (_NEW if old is None or courier == HTTP else old).timeout_ms,
+            concurrency=request.concurrency or _NEW.concurrency,
+            rate_per_s=request.rate_per_s or 0.0,
+            success=tuple(request.success or ()),
+            retry=None if request.retry is None else decode.retry(request.retry),
             breaker=_NEW.breaker if breaker is UNSET else breaker and Breaker(breaker.failures, breaker.open_ms),
-            secrets=self._secrets(asked.secrets or [], old, moved),
-            paused=asked.paused is True,
+            secrets=self._secrets(request.secrets or [], old, moved),
+            paused=request.paused is True,
             courier=courier,
         )
 
-    def _check_address(self, asked: pr.PutPush, courier: str) -> None:
+    def _check_address(self, request: pr.PutPush, courier: str) -> None:
         if courier != HTTP:
-            if asked.url is not None or asked.service is not None:
-                field = "url" if asked.url is not None else "service"
+            if request.url is not None or request.service is not None:
+                field = "url" if request.url is not None else "service"
                 raise InvalidField("this topic's jobs carry their own URL", field)
             return
-        if asked.url is None and asked.service is None:
+        if request.url is None and request.service is None:
             raise MissingField("give url or service", "url")
-        if asked.url is not None and asked.service is not None:
+        if request.url is not None and request.service is not None:
             raise InvalidField("give url or service, not both", "service")
-        if asked.url is not None:
-            check_callable(self._rules, asked.url, "url")
+        if request.url is not None:
+            check_callable(self._rules, request.url, "url")
 
-    def _headers(self, asked: dict[str, str], old: PushTarget | None, moved: bool) -> tuple[tuple[str, str], ...]:
+    def _headers(self, new: dict[str, str], old: PushTarget | None, moved: bool) -> tuple[tuple[str, str], ...]:
         known = {name.lower(): value for name, value in (() if old is None else old.headers)}
         headers: list[tuple[str, str]] = []
-        for name, value in asked.items():
+        for name, value in new.items():
             there = known.get(name.lower())
             if is_credential(name) and there is not None and value == _masked(there):
                 if moved:
@@ -130,10 +130,10 @@ class PushHandlers:
         named("headers", self._rules.headers, tuple(headers))
         return tuple(headers)
 
-    def _secrets(self, asked: list[str], old: PushTarget | None, moved: bool) -> tuple[str, ...]:
+    def _secrets(self, new: list[str], old: PushTarget | None, moved: bool) -> tuple[str, ...]:
         left = [] if old is None else list(old.secrets)
         secrets: list[str] = []
-        for place, secret in enumerate(asked):
+        for place, secret in enumerate(new):
             shown = next((known for known in left if self._rules.mask(known) == secret), None)
             if shown is not None:
                 if moved:
@@ -172,7 +172,7 @@ class PushHandlers:
 
 
 def state_of(target: PushTarget, fares: TargetState, view: TopicView, now_ms: int) -> a.TargetState:
-    """The state of a target: what happens to a due job now. A paused topic delivers nothing either."""
+    """What happens to a due job of this target now. The target of a paused topic is shown as paused."""
     if target.paused or view.paused:
         return "paused"
     if target.breaker is None or fares.failures < target.breaker.failures or not fares.open_until_ms:

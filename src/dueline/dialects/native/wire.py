@@ -41,7 +41,7 @@ _NAMED = re.compile(r"Object (missing required|contains unknown) field `(.*)`", 
 _TOO_LONG = re.compile(r"Expected `(?:array|object)` of length <= (\d+)")
 _WRITTEN_TIME = re.compile(r"(?:\[(\d+)\]\.)?(at|delay)_ms")
 _PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
-_LONE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_UNPAIRED = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 
 _shallow = msgspec.json.Decoder(dict[str, Raw] | list[dict[str, Raw]]).decode
 _to_json = msgspec.json.Encoder().encode
@@ -173,7 +173,7 @@ def _refusal(error: Exception, body: bytes = b"") -> DuelineError:
     if isinstance(error, RecursionError):
         return BadJson(f"The body is nested deeper than {MAX_DEPTH}.")
     if not isinstance(error, msgspec.ValidationError):
-        return _lone_surrogate(body) or BadJson(f"The body is not valid JSON: {error}.")
+        return _unpaired_surrogate(body) or BadJson(f"The body is not valid JSON: {error}.")
     text, path = str(error), ""
     place = _PLACE.search(text)
     if place is not None:
@@ -191,24 +191,24 @@ def _refusal(error: Exception, body: bytes = b"") -> DuelineError:
     return MissingField(f"The field {name!r} is missing.", field)
 
 
-def _lone_surrogate(body: bytes) -> InvalidField | None:
-    """A precise error for a body whose only fault is a lone surrogate, which the decoder reports as malformed or
+def _unpaired_surrogate(body: bytes) -> InvalidField | None:
+    """A precise error for a body whose only fault is an unpaired surrogate, which the decoder reports as malformed or
     truncated. None if the fault is another one.
 
-    Escaped backslashes are removed first, so that every remaining backslash begins an escape. Then each lone surrogate
+    Escaped backslashes are removed first, so that every remaining backslash begins an escape. Then each surrogate
     is replaced by an escaped backslash: the text is now valid JSON, and the field that contains one is the culprit.
     """
-    mark = rb"\\"
-    plain = _PAIR.sub(b"", body.replace(mark, b""))
-    if _LONE.search(plain) is None:
+    escaped = rb"\\"
+    plain = _PAIR.sub(b"", body.replace(escaped, b""))
+    if _UNPAIRED.search(plain) is None:
         return None
     try:
-        written = _shallow(_LONE.sub(lambda _: mark, plain))
+        written = _shallow(_UNPAIRED.sub(lambda _: escaped, plain))
     except (msgspec.DecodeError, RecursionError):
         return None
     for place, job in enumerate(written if isinstance(written, list) else [written]):
         for name, value in job.items():
-            if mark in bytes(value):
+            if escaped in bytes(value):
                 return InvalidField(
                     "has an unpaired surrogate, which UTF-8 cannot encode",
                     f"[{place}].{name}" if isinstance(written, list) else name,

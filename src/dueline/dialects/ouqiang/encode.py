@@ -31,7 +31,7 @@ def answer(code: int, message: str, data: Any = None) -> Response:
     return Response(200, body, "application/json; charset=utf-8")
 
 
-def held(job: LeasedJob) -> Response:
+def leased(job: LeasedJob) -> Response:
     return answer(0, DONE, {"id": job.id, "body": text_of(job)})
 
 

@@ -34,13 +34,13 @@ class OuqiangHandlers:
         self._hold_ms = min(settings.hold_ms, engine.limits.max_wait_ms)
 
     async def push(self, request: Request) -> Response:
-        asked = decode.push(request.body)
+        parsed = decode.push(request.body)
         command = Send(
-            id=asked.id,
-            body=asked.body.encode(),
+            id=parsed.id,
+            body=parsed.body.encode(),
             kind=BodyKind.TEXT,
-            delay_ms=asked.delay_s * 1000,
-            lease_ms=asked.ttr_s * 1000,
+            delay_ms=parsed.delay_s * 1000,
+            lease_ms=parsed.ttr_s * 1000,
             ttl_ms=None,
             max_attempts=None,
             retry=AT_ONCE,
@@ -49,7 +49,7 @@ class OuqiangHandlers:
             max_body_bytes=HARD_BODY_BYTES,
             any_delay=True,
         )
-        await self._engine.send(self._namespace, asked.topic, command)
+        await self._engine.send(self._namespace, parsed.topic, command)
         return encode.answer(0, encode.ADDED)
 
     async def pop(self, request: Request) -> Response:
@@ -64,7 +64,7 @@ class OuqiangHandlers:
             raise
         if not jobs:
             return encode.answer(0, encode.DONE)
-        response = encode.held(jobs[0])
+        response = encode.leased(jobs[0])
         response.undelivered = partial(self._engine.undelivered, self._namespace, jobs)
         return response
 

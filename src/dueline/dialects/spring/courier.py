@@ -2,7 +2,7 @@
 queue's own call (`POST {instance}/hf/delay_queue/work`).
 
 A topic is a group of one application and one type, both encoded in its name (`groups.parts_of`). Jobs added by the
-Spring queue's protocol also have them in their headers (`stored`), which take precedence. Only instances that name
+Spring queue's protocol also have them in their headers (`job_format`), which take precedence. Only instances that name
 exactly this type in their metadata are called. 200 is a success. After any other answer the next instance is called,
 then the retry policy applies.
 """
@@ -23,7 +23,7 @@ from ...push.discovery import SETTINGS, Instance, Resolver
 from ...push.verdict import ABORT, GONE, judged
 from ..body import text_of
 from .groups import parts_of
-from .stored import APP, NO_PARAMS, PARAMS, TIME, TYPE, task_id_of
+from .job_format import APP, NO_PARAMS, PARAMS, TIME, TYPE, task_id_of
 
 PATH = "/hf/delay_queue/work"
 CONTENT_TYPE = "application/json;charset=UTF-8"
@@ -53,12 +53,16 @@ class SpringCourier:
         return parts is not None and bool(await self._workers(*parts))
 
     async def calls(self, pushing: Pushing, job: LeasedJob) -> Sequence[Call]:
-        told = dict(unpack_headers(job.headers))
-        parts = (told[APP], told[TYPE]) if APP in told and TYPE in told else parts_of(pushing.topic)
+        job_headers = dict(unpack_headers(job.headers))
+        parts = (
+            (job_headers[APP], job_headers[TYPE])
+            if APP in job_headers and TYPE in job_headers
+            else parts_of(pushing.topic)
+        )
         workers = await self._workers(*parts) if parts is not None else ()
         if parts is None or not workers:
             return ()
-        body = msgspec.json.encode(work_of(job, told, *parts))
+        body = msgspec.json.encode(work_of(job, job_headers, *parts))
         headers = (("Content-Type", CONTENT_TYPE),)
         timeout_ms = pushing.target.timeout_ms
         return [Call("POST", one.url + PATH, headers, body, timeout_ms) for one in workers]
@@ -84,10 +88,10 @@ def workers_of(instances: Sequence[Instance], type: str) -> list[Instance]:
     return [one for one in instances if one.tasks is not None and type in one.tasks]
 
 
-def work_of(job: LeasedJob, told: dict[str, str], app: str, type: str) -> Work:
+def work_of(job: LeasedJob, job_headers: dict[str, str], app: str, type: str) -> Work:
     """The job in the Spring queue's format: as it was added there, or converted if another protocol sent it."""
-    time = told.get(TIME, "")
+    time = job_headers.get(TIME, "")
     if not _TIME.fullmatch(time):
         return Work(job.id, type, job.due_at_ms, text_of(job), app)
-    params = None if told.get(PARAMS) == NO_PARAMS else text_of(job)
+    params = None if job_headers.get(PARAMS) == NO_PARAMS else text_of(job)
     return Work(task_id_of(job.id), type, int(time), params, app)

@@ -44,16 +44,16 @@ def lookup_path(path: str) -> str:
 
 def check_content_type(headers: Mapping[str, str]) -> None:
     """Raises UnsupportedMediaType unless the type is JSON in UTF-8."""
-    told = headers.get("content-type", "")
-    kind = told.partition(";")[0].strip().lower()
+    content_type = headers.get("content-type", "")
+    kind = content_type.partition(";")[0].strip().lower()
     if not _JSON_TYPE.fullmatch(kind):
         raise UnsupportedMediaType(f"Content type '{kind}' not supported")
-    charset = _CHARSET.search(told)
+    charset = _CHARSET.search(content_type)
     if charset is not None and charset[1].lower() not in ("utf-8", "utf8", "us-ascii"):
         raise UnsupportedMediaType(f"Charset '{charset[1]}' not supported: send UTF-8")
 
 
-def asked(raw: bytes) -> ParsedRequest:
+def parse(raw: bytes) -> ParsedRequest:
     """Raises BadRequest for the first fault, with the name of its field."""
     fields = _fields(raw)
     task_id = _text(fields, "taskId")

@@ -60,12 +60,12 @@ class Groups:
             retry=settings.ladder(),
             breaker=None,  # not needed: the retry ladder slows down a group whose instances fail
         )
-        self._standing = DialectTarget(engine, settings.namespace, target)
+        self._target = DialectTarget(engine, settings.namespace, target)
 
     async def serve(self, group: str, nowhere: bool) -> None:
         """Make sure that the group has its target. `nowhere`: its jobs name no application, so it starts paused."""
-        await self._standing.serve(group, paused=nowhere)
+        await self._target.serve(group, paused=nowhere)
 
     async def list(self) -> list[str]:
         """The keys of all groups, sorted and without duplicates."""
-        return sorted({key_of(group) for group in await self._standing.topics()})
+        return sorted({key_of(group) for group in await self._target.topics()})

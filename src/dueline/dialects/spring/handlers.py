@@ -1,7 +1,7 @@
 """The three operations: decode, call the engine, encode.
 
-A job is added to the topic of its group (`groups`), with the fields that its delivery must repeat (`stored`; `courier`
-reads them). So it can be read, rescheduled, cancelled and pulled like any other job.
+A job is added to the topic of its group (`groups`), with the fields that its delivery must repeat (`job_format`; read
+by `courier`). So it can be read, rescheduled, cancelled and pulled like any other job.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ...push.discovery import Resolver
 from ..http import Request, Response
 from . import decode, encode
 from .groups import Groups, group_of
+from .job_format import APP, NO_PARAMS, PARAMS, TIME, TYPE, stored_id
 from .settings import SpringSettings
-from .stored import APP, NO_PARAMS, PARAMS, TIME, TYPE, stored_id
 
 
 class SpringHandlers:
@@ -37,7 +37,7 @@ class SpringHandlers:
 
     async def add(self, request: Request) -> Response:
         decode.check_content_type(request.headers)
-        job = decode.asked(request.body)
+        job = decode.parse(request.body)
         group = group_of(job.app_name, job.task_type)
         command = self._command(job)
         _check_names(job, group)
@@ -82,4 +82,6 @@ def _check_names(job: decode.ParsedRequest, group: str) -> None:
     try:
         check_name(group, "taskType")
     except InvalidField as error:
-        raise InvalidField(f"the name that appName and taskType make together: {error.message}", "taskType") from None
+        raise InvalidField(
+            f"appName and taskType together make an invalid topic name: {error.message}", "taskType"
+        ) from None

@@ -45,7 +45,7 @@ class ParsedRequest(msgspec.Struct, frozen=True):
     wait_ms: int = 0
 
 
-def asked(raw: bytes) -> ParsedRequest:
+def parse(raw: bytes) -> ParsedRequest:
     """Raises Refused with a stable text for the first fault. Checks command, topic, id, delay, ttr, in this order."""
     fields = _fields(raw)
     name, id = fields.get("command"), _name(fields, "id")

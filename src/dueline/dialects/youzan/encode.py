@@ -15,7 +15,7 @@ def done(id: str) -> Response:
     return _answer(True, "", id, "")
 
 
-def held(job: LeasedJob) -> Response:
+def leased(job: LeasedJob) -> Response:
     return _answer(True, "", job.id, text_of(job))
 
 

@@ -31,25 +31,25 @@ class YouzanHandlers:
         self._namespace = settings.namespace
 
     async def command(self, request: Request) -> Response:
-        asked = decode.asked(request.body)
+        parsed = decode.parse(request.body)
         try:
-            if asked.command == "add":
-                return await self._add(asked)
-            if asked.command == "pop":
-                return await self._pop(asked)
-            return await self._end(asked)
+            if parsed.command == "add":
+                return await self._add(parsed)
+            if parsed.command == "pop":
+                return await self._pop(parsed)
+            return await self._end(parsed)
         except DuelineError as error:  # every error answer names the job
-            raise decode.Refused(encode.reason_of(error), asked.id) from None
+            raise decode.Refused(encode.reason_of(error), parsed.id) from None
 
-    async def _add(self, asked: decode.ParsedRequest) -> Response:
-        ttr_ms = asked.ttr_ms or min(self._settings.ttr_ms, self._limits.max_lease_ms)
+    async def _add(self, parsed: decode.ParsedRequest) -> Response:
+        ttr_ms = parsed.ttr_ms or min(self._settings.ttr_ms, self._limits.max_lease_ms)
         if ttr_ms > self._limits.max_lease_ms:  # a shortened ttr would redeliver the job too early
-            raise decode.Refused("ttr invalid", asked.id)
+            raise decode.Refused("ttr invalid", parsed.id)
         command = Send(
-            id=asked.id,
-            body=asked.body.encode(),
+            id=parsed.id,
+            body=parsed.body.encode(),
             kind=BodyKind.TEXT,
-            delay_ms=asked.delay_ms,
+            delay_ms=parsed.delay_ms,
             lease_ms=ttr_ms,
             ttl_ms=None,
             max_attempts=None,
@@ -59,24 +59,24 @@ class YouzanHandlers:
             max_body_bytes=HARD_BODY_BYTES,
             any_delay=True,
         )
-        await self._engine.send(self._namespace, asked.topic, command)
-        return encode.done(asked.id)
+        await self._engine.send(self._namespace, parsed.topic, command)
+        return encode.done(parsed.id)
 
-    async def _pop(self, asked: decode.ParsedRequest) -> Response:
-        wait_ms = min(asked.wait_ms, self._limits.max_wait_ms)
-        if not is_name(asked.topic):
+    async def _pop(self, parsed: decode.ParsedRequest) -> Response:
+        wait_ms = min(parsed.wait_ms, self._limits.max_wait_ms)
+        if not is_name(parsed.topic):
             await self._engine.idle(wait_ms)
             return encode.nothing(self._settings.empty_pop_success)
-        jobs = await self._engine.pull(Pull(self._namespace, (asked.topic,), 1, None, wait_ms))
+        jobs = await self._engine.pull(Pull(self._namespace, (parsed.topic,), 1, None, wait_ms))
         if not jobs:
             return encode.nothing(self._settings.empty_pop_success)
-        response = encode.held(jobs[0])
+        response = encode.leased(jobs[0])
         response.undelivered = partial(self._engine.undelivered, self._namespace, jobs)
         return response
 
-    async def _end(self, asked: decode.ParsedRequest) -> Response:
+    async def _end(self, parsed: decode.ParsedRequest) -> Response:
         """finish acks the job, delete cancels it, in any state. An unknown id is a success."""
-        end = self._engine.ack_by_id if asked.command == "finish" else self._engine.cancel_by_id
-        if is_name(asked.id):
-            await end(self._namespace, [asked.id])
-        return encode.done(asked.id)
+        end = self._engine.ack_by_id if parsed.command == "finish" else self._engine.cancel_by_id
+        if is_name(parsed.id):
+            await end(self._namespace, [parsed.id])
+        return encode.done(parsed.id)

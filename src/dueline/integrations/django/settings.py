@@ -24,7 +24,7 @@ class DjangoSettings(msgspec.Struct, frozen=True):
     worker: str | None = None
 
 
-def told() -> DjangoSettings:
+def current() -> DjangoSettings:
     """The settings of the project, checked. Raises ImproperlyConfigured that names the key."""
     given: Any = getattr(settings, "DUELINE", None) or {}
     if not isinstance(given, dict):
@@ -43,19 +43,19 @@ class _Clients:
     """The project's only client. It is created again after a test has changed the settings."""
 
     def __init__(self) -> None:
-        self.kept: tuple[DjangoSettings, Client] | None = None
+        self.cached: tuple[DjangoSettings, Client] | None = None
 
     def get(self) -> Client:
-        now = told()
-        if self.kept is None or self.kept[0] != now:
+        now = current()
+        if self.cached is None or self.cached[0] != now:
             self.forget()
-            self.kept = (now, Client(now.url, now.namespace, now.token))
-        return self.kept[1]
+            self.cached = (now, Client(now.url, now.namespace, now.token))
+        return self.cached[1]
 
     def forget(self) -> None:
-        if self.kept is not None:
-            self.kept[1].close()
-            self.kept = None
+        if self.cached is not None:
+            self.cached[1].close()
+            self.cached = None
 
 
 _clients = _Clients()

@@ -11,7 +11,7 @@ from django.db import close_old_connections, transaction
 from ...client.sending import SendOptions
 from ...worker import Handle
 from ..contexts import ContextWorker
-from .settings import told
+from .settings import current
 
 
 class DjangoWorker(ContextWorker):
@@ -20,7 +20,7 @@ class DjangoWorker(ContextWorker):
 
     def __init__(self, **options: Any) -> None:
         """`options`: those of a Worker. `url`, `namespace` and `token` take precedence over the settings."""
-        now = told()
+        now = current()
         place = {"url": now.url, "namespace": now.namespace, "token": now.token}
         super().__init__(_fresh_connections, **{**place, **options})
 

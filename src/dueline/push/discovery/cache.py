@@ -82,7 +82,7 @@ class CachingResolver:
             memory.instances = tuple(await self._look(service))
         except Exception as error:  # whatever it is, it must not break a delivery
             if not self._failing or not isinstance(error, LookupFailed):
-                log.warning("the registry does not answer; its last answer stays valid: %s", error)
+                log.warning("the registry does not answer; using its last answer: %s", error)
             self._failing = True
         else:
             if self._failing:

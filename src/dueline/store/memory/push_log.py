@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ...engine.push_log import Attempt, TargetState
-from ..attempts import KEPT, PAGE, bounded, pack_cursor, unpack_cursor
+from ..push_log_limits import KEPT, PAGE, bounded, pack_cursor, unpack_cursor
 
 
 @dataclass(slots=True)

@@ -192,12 +192,12 @@ class Calls:
         return answer
 
     def found_unlisted(self, partition: Partition) -> None:
-        """The store reports that a partition's topic is not registered."""
+        """Note the store's report that a partition's topic is not registered."""
         self.unlisted.setdefault((partition.namespace, partition.topic), set()).add(partition)
         if self.events is not None:
             self.events.unlisted(partition)
 
-    def lone_words(
+    def single_send_words(
         self, partition: Partition, policy_version: int, with_source: bool
     ) -> tuple[tuple[Any, ...], str, tuple[str, ...]]:
         """The arguments of a single_send.lua call outside this loop: those before the times, the caller, and those

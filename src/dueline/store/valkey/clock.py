@@ -50,7 +50,7 @@ class StoreClock:
         return self.now_ms() - self._wall() * 1000
 
     def expectation(self) -> str:
-        """The argument for a call: "expected:tolerance", empty before the first reply."""
+        """The clock argument of a script call, "expected:tolerance"; empty before the first reply."""
         return "" if self._offset_ms is None else f"{self.now_ms()}:{self.tolerance_ms}"
 
     def asked(self) -> float:

@@ -32,7 +32,7 @@ import structlog
 from ...parent_death import ends_with_parent
 from . import embedded_files as files
 from .child_exit import exit_of
-from .embedded_extent import DataLost, ExtentKeeper, accepted_loss
+from .embedded_extent import DataLost, ExtentRecord, accepted_loss
 from .embedded_files import EmbeddedError
 from .embedded_link import Link, Loading, NotThere
 from .embedded_lock import ORPHAN_WAIT_S, FolderInUse, FolderLock
@@ -120,7 +120,7 @@ class EmbeddedStore:
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
         self._log = log or structlog.get_logger("dueline.store")
-        self._keeper = ExtentKeeper(self.data, self._link, self._log)
+        self._extent = ExtentRecord(self.data, self._link, self._log)
 
     @property
     def socket(self) -> Path:
@@ -188,7 +188,7 @@ class EmbeddedStore:
             if self._child.poll() is None and self.status.state is StoreState.READY:
                 await self._rewrite_if_worth(STOP_REWRITE_S)
             if await self._end_child() == 0:  # otherwise the last write may be torn
-                await self._keeper.note_stopped()
+                await self._extent.note_stopped()
         await self._link.close()
         if self._lock.held:  # otherwise another server may own the folder
             files.tidy(self.data)
@@ -212,7 +212,7 @@ class EmbeddedStore:
 
     def _spawn(self) -> None:
         """Start the child. Raises DataLost if data is missing in the folder."""
-        self._keeper.check()
+        self._extent.check()
         self._check_space()
         overrides = {**self._overrides, "maxmemory": self._maxmemory()}
         config, _ = files.prepare(self.data, overrides)
@@ -248,7 +248,7 @@ class EmbeddedStore:
             except NotThere:
                 pass
             else:
-                await self._keeper.note_loaded()
+                await self._extent.note_loaded()
                 self._become(StoreState.READY, pid=child.pid)
                 return True
             await asyncio.sleep(wait_s)
@@ -301,7 +301,7 @@ class EmbeddedStore:
                 self._log.error("the store cannot be started", error=str(error))
                 continue
             if await self._until_ready():
-                self._log.info("the store serves again", restarts=self.status.restarts)
+                self._log.info("the store is available again", restarts=self.status.restarts)
 
     def _damaged(self) -> str:
         return f"the append-only file in {self.data} is damaged; {files.repair_hint(self.data, self.binary)}"
@@ -313,7 +313,7 @@ class EmbeddedStore:
 
     async def _until_room(self, code: int) -> None:
         self._become(StoreState.DISK_FULL, f"the disk of {self.data} is full, or takes no writes")
-        self._log.error("the disk takes no writes: the store ended rather than lose a job", exit=code)
+        self._log.error("the disk refuses writes: the store exited to avoid losing jobs", exit=code)
         needed = min(RESTART_FREE_BYTES, self._min_free_bytes)
         while self._free_bytes() < needed:  # noqa: ASYNC110 - a file system sends no event when it has space
             await asyncio.sleep(1.0)
@@ -348,13 +348,13 @@ class EmbeddedStore:
             await asyncio.sleep(NOTE_EVERY_S)
             if self.status.state is not StoreState.READY:
                 continue
-            await self._keeper.note_synced()
-            if self._keeper.missing_bytes != self.status.missing_bytes:
-                self.status = msgspec.structs.replace(self.status, missing_bytes=self._keeper.missing_bytes)
+            await self._extent.note_synced()
+            if self._extent.missing_bytes != self.status.missing_bytes:
+                self.status = msgspec.structs.replace(self.status, missing_bytes=self._extent.missing_bytes)
                 self._tell()
 
     def _tell_accepted_loss(self) -> None:
-        noted = self._keeper.noted
+        noted = self._extent.noted
         self.status = msgspec.structs.replace(
             self.status, lost_bytes=noted.lost_bytes, accepted_at_ms=noted.accepted_at_ms
         )

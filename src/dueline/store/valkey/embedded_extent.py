@@ -56,7 +56,7 @@ class DataLost(Exception):
         )
 
 
-class ExtentKeeper:
+class ExtentRecord:
     """Keeps the record of one running store. `missing_bytes`: recorded bytes that vanished while the store runs."""
 
     def __init__(self, data: Path, link: Link, log: Any) -> None:
@@ -84,7 +84,7 @@ class ExtentKeeper:
         gone = sum(missing(self.noted, now).values())
         if gone and not self.missing_bytes:
             self._log.error(
-                "bytes of the append-only file are gone while the store runs; rewriting it from memory",
+                "the append-only file lost bytes while the store was running; rewriting it from memory",
                 missing_bytes=gone,
             )
         self.missing_bytes = gone
@@ -115,7 +115,7 @@ class ExtentKeeper:
             await asyncio.gather(writing, return_exceptions=True)  # two threads must not write at once
             raise
         except OSError as error:
-            self._log.warning("the size of the append-only file was not written down", error=str(error))
+            self._log.warning("the size of the append-only file could not be recorded", error=str(error))
 
 
 def found(data: Path) -> Extent:

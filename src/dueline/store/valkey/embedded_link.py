@@ -51,10 +51,10 @@ class Link:
         text = (await self.call("INFO", "server", "clients", "memory", "persistence", "replication")).decode(
             errors="replace"
         )
-        figures = dict(line.split(":", 1) for line in text.split("\r\n") if ":" in line)
-        if figures.get("loading", "0") != "0":
-            raise Loading(f"{float(figures.get('loading_loaded_perc', '0') or 0):.0f} %")
-        return figures
+        values = dict(line.split(":", 1) for line in text.split("\r\n") if ":" in line)
+        if values.get("loading", "0") != "0":
+            raise Loading(f"{float(values.get('loading_loaded_perc', '0') or 0):.0f} %")
+        return values
 
     async def ask_to_end(self) -> None:
         """Ask the store on this socket to write everything and exit. No answer is not an error."""

@@ -1,7 +1,7 @@
 """fsck: reads a whole store and reports every inconsistency. Changes nothing.
 
 For every partition these must hold:
-- Each live id is in exactly one of schedule and leases, with the send number of its record and the time of its run.
+- Each live id is either in the schedule or in the leases, with its record's send number and its run's time.
 - No index entry exists without a record, and no record without an index entry.
 - Agenda, dead list, tags and counters match the records.
 - Every body matches its checksum.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from ..attempts import KEPT
+from ..push_log_limits import KEPT
 from .keys import push_keys
 from .push_log import unpack_attempt
 

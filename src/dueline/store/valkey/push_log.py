@@ -16,7 +16,7 @@ import msgspec
 
 from ...engine.limits import Limits
 from ...engine.push_log import Attempt, TargetState
-from ..attempts import PAGE, bounded, pack_cursor, unpack_cursor
+from ..push_log_limits import PAGE, bounded, pack_cursor, unpack_cursor
 from .batching import Batcher
 from .codec import pack_id, pack_numbers, unpack_id, unpack_numbers
 from .keys import push_keys

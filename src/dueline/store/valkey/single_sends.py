@@ -172,7 +172,7 @@ class SingleSends:
 
     def _head(self, partition: Partition, policy_version: int, with_source: bool = False) -> tuple[bytes, bytes, bytes]:
         """The encoded parts that all sends to a partition share: before the time, between it and the nonce, the end."""
-        before, caller, after = self._calls.lone_words(partition, policy_version, with_source)
+        before, caller, after = self._calls.single_send_words(partition, policy_version, with_source)
         head = b"*%d\r\n%b" % (len(before) + 6 + len(after), pieces((*before, "")))  # 6: times, caller, nonce, job
         made = (head, pieces((caller,)), pieces(after))
         if not with_source:

@@ -143,9 +143,9 @@ class ValkeyStore:
     async def watch_topics(self) -> None:
         await self._watch(changes_channel(self.prefix), self._topic_changed)
 
-    async def _watch(self, channel: str, heard: Callable[[bytes | None], None]) -> None:
+    async def _watch(self, channel: str, callback: Callable[[bytes | None], None]) -> None:
         try:
-            await self._wakeups.watch(channel, heard)
+            await self._wakeups.watch(channel, callback)
         except LinkLost as lost:
             raise StoreDown(str(lost)) from None
 

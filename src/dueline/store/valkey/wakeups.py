@@ -18,7 +18,7 @@ from .link import Link, LinkLost
 
 PING_S = 5.0
 
-Heard = Callable[[bytes | None], None]  # called with each message; None: some may have been missed
+Callback = Callable[[bytes | None], None]  # called with each message; None: some may have been missed
 
 
 class _Node:
@@ -27,7 +27,7 @@ class _Node:
     def __init__(self, client: redis.Redis) -> None:
         self.client = client
         self.pubsub: Any = client.pubsub()
-        self.heard: dict[str, Heard] = {}
+        self.callbacks: dict[str, Callback] = {}
         self.confirmed: set[str] = set()
         self.waiting: dict[str, list[asyncio.Future[None]]] = {}
         self.task: asyncio.Task[None] | None = None
@@ -50,16 +50,16 @@ class Wakeups:
         self._where: dict[str, str] = {}  # channel -> node
         self.reconnects = 0
 
-    async def watch(self, channel: str, heard: Heard) -> None:
+    async def watch(self, channel: str, callback: Callback) -> None:
         """Returns when the store has confirmed the subscription, or when it cannot be reached. In the latter case
-        `heard` is called with None once the subscription is confirmed."""
+        `callback` is called with None once the subscription is confirmed."""
         name, client = self._link.subscriber(channel)
         node = self._nodes.get(name)
         if node is None:
             node = self._nodes[name] = _Node(client)
         else:
             await client.aclose()
-        node.heard[channel] = heard
+        node.callbacks[channel] = callback
         self._where[channel] = name
         if channel in node.confirmed or node.down:
             return
@@ -78,10 +78,10 @@ class Wakeups:
     async def unwatch(self, channel: str) -> None:
         name = self._where.pop(channel, None)
         node = self._nodes.get(name) if name is not None else None
-        if node is None or node.heard.pop(channel, None) is None:
+        if node is None or node.callbacks.pop(channel, None) is None:
             return
         node.confirmed.discard(channel)
-        if not node.heard:
+        if not node.callbacks:
             await self._close(self._nodes.pop(str(name)))
             return
         try:
@@ -115,7 +115,7 @@ class Wakeups:
                         self.reconnects += 1
                         await node.pubsub.aclose()
                         node.pubsub = node.client.pubsub()
-                    for channel in list(node.heard):
+                    for channel in list(node.callbacks):
                         await node.pubsub.ssubscribe(channel)
                 await self._hear(node, not first)
             except (TimeoutError, RedisError, OSError, LinkLost):
@@ -144,11 +144,11 @@ class Wakeups:
                 node.confirmed.add(channel)
                 node.down = False
                 node.answer(channel)
-                if again and (heard := node.heard.get(channel)) is not None:
-                    heard(None)  # messages published in the meantime were lost
-            elif kind == "smessage" and (heard := node.heard.get(channel)) is not None:
-                heard(message["data"])
-            elif kind == "sunsubscribe" and channel in node.heard:
+                if again and (callback := node.callbacks.get(channel)) is not None:
+                    callback(None)  # messages published in the meantime were lost
+            elif kind == "smessage" and (callback := node.callbacks.get(channel)) is not None:
+                callback(message["data"])
+            elif kind == "sunsubscribe" and channel in node.callbacks:
                 raise OSError("the slot moved to another node")
 
 

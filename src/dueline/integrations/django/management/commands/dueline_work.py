@@ -8,13 +8,13 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.module_loading import import_string
 
 from .....worker import Worker
-from ...settings import told
+from ...settings import current
 
 
 class Command(BaseCommand):
     """Works until SIGTERM or Ctrl-C."""
 
-    help = "Work on jobs until SIGTERM or Ctrl-C. Unfinished jobs are given back."
+    help = "Run handlers for due jobs until SIGTERM or Ctrl-C. Unfinished jobs are given back."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
@@ -22,9 +22,9 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        path = options["worker"] or told().worker
+        path = options["worker"] or current().worker
         if path is None:
-            raise CommandError("name the worker, like shop.tasks.worker, or set DUELINE['WORKER']")
+            raise CommandError("name the worker, such as shop.tasks.worker, or set DUELINE['WORKER']")
         try:
             worker = import_string(path)
         except ImportError as wrong:

@@ -104,7 +104,7 @@ class Reader:
 
     @property
     def between(self) -> bool:
-        """Whether no request is partly read."""
+        """Whether no request has been read only in part."""
         return self._state == IDLE
 
     @property

@@ -13,7 +13,7 @@ from dueline.exfe import ExfeQueue, Objects
 LONG = 600  # seconds: a lease that cannot end during a test
 
 
-class Lab:
+class ExfeKit:
     def __init__(self, url: str, prefix: str) -> None:
         self.url = url
         self.prefix = prefix

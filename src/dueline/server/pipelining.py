@@ -13,7 +13,7 @@ from collections import deque
 PLACES = 16
 
 
-class Places:
+class PipelineLimit:
     """Shared by all connections of a front."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from ..config.settings import Store
 from ..store.valkey.embedded import EmbeddedStore, FolderInUse, Status
 
 
-class Place(Protocol):
+class StoreLocation(Protocol):
     """`url` is known before `start`. `status` is that of an embedded store, None for any other."""
 
     @property
@@ -24,7 +24,9 @@ class Place(Protocol):
     def status(self) -> Status | None: ...
 
     async def start(self) -> None:
-        """Start the store's process, if that is done here; again has no effect. Raises FolderInUse or EmbeddedError."""
+        """Start the store's process if this location starts it. A second call has no effect.
+
+        Raises FolderInUse or EmbeddedError."""
         ...
 
     async def stop(self) -> None:

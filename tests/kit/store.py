@@ -1,9 +1,9 @@
 """One store under test: its clock, a partition of its own, and every operation in the fewest words.
 
-    async with bed:
-        await bed.send("a", delay_ms=1000)
-        bed.clock.advance(1000)
-        held = await bed.pull_one()
+    async with kit:
+        await kit.send("a", delay_ms=1000)
+        kit.clock.advance(1000)
+        held = await kit.pull_one()
 
 Kinds: `memory`; `valkey` (unix socket); `cluster` (three primaries); `stressed`, a valkey whose every changing call is
 sent twice, the second answer being used, and which is tidied after every move of the clock. None of it may show.
@@ -130,7 +130,7 @@ def valkey_store(url: str, clock: Clock | None, **options: Any) -> Any:
     return importlib.import_module("dueline.store.valkey.store").ValkeyStore(url, clock=clock, **options)
 
 
-class Bed:
+class StoreKit:
     """A started store of one kind, with a topic that no other test uses."""
 
     def __init__(self, kind: str, make: Callable[[Clock], Store]) -> None:
@@ -141,7 +141,7 @@ class Bed:
         self.events: Recorder
         self._make = make
 
-    async def __aenter__(self) -> Bed:
+    async def __aenter__(self) -> StoreKit:
         self.events = Recorder()
         self.store = self._make(self.clock)
         self.store.events = self.events
@@ -269,20 +269,20 @@ class Bed:
         assert (await self.release(id, held.lease, error="no luck")).code is Code.DEAD
 
 
-def another(bed: Bed) -> Bed:
+def another(kit: StoreKit) -> StoreKit:
     """A second process on the same store, partition and clock. In memory there is only one: it shares the store
     itself."""
-    store: Any = bed.store
-    other = Bed("memory", lambda _: store) if bed.kind == "memory" else valkey_bed(bed.kind, store.url)
-    other.clock, other.partition = bed.clock, bed.partition
+    store: Any = kit.store
+    other = StoreKit("memory", lambda _: store) if kit.kind == "memory" else valkey_kit(kit.kind, store.url)
+    other.clock, other.partition = kit.clock, kit.partition
     return other
 
 
-def memory_bed() -> Bed:
-    return Bed("memory", MemoryStore)
+def memory_kit() -> StoreKit:
+    return StoreKit("memory", MemoryStore)
 
 
-def valkey_bed(kind: str, url: str, **options: Any) -> Bed:
-    """A bed on a running server. `options` go to the store's constructor."""
+def valkey_kit(kind: str, url: str, **options: Any) -> StoreKit:
+    """A kit on a running server. `options` go to the store's constructor."""
 
-    return Bed(kind, lambda clock: valkey_store(url, clock, **options))
+    return StoreKit(kind, lambda clock: valkey_store(url, clock, **options))

@@ -19,7 +19,7 @@ ROOM_AGAIN = 0.95
 LEAST_VERSION = {"redis": (7, 0), "valkey": (7, 2)}
 
 
-class Facts(msgspec.Struct, frozen=True):
+class StoreFacts(msgspec.Struct, frozen=True):
     """What a store reports about itself. None: unknown, because managed stores refuse CONFIG."""
 
     server: str
@@ -48,7 +48,7 @@ class Probe:
         self._key = prefix
         self._started = False
 
-    async def facts(self) -> Facts:
+    async def facts(self) -> StoreFacts:
         """One INFO."""
         try:
             text = await self._call("INFO", "server", "memory", "persistence", "replication", "errorstats")
@@ -100,11 +100,11 @@ class Refused(Exception):
     """The store answered with an error."""
 
 
-def facts_of(fields: dict[str, str]) -> Facts:
+def facts_of(fields: dict[str, str]) -> StoreFacts:
     """The facts in the lines of INFO."""
     server = "valkey" if fields.get("server_name") == "valkey" or "valkey_version" in fields else "redis"
     written = fields.get(f"{server}_version", fields.get("redis_version", "0"))
-    return Facts(
+    return StoreFacts(
         server=server,
         version=tuple(int(part) for part in written.split(".") if part.isdigit()),
         role=fields.get("role", "unknown"),
@@ -118,7 +118,7 @@ def facts_of(fields: dict[str, str]) -> Facts:
     )
 
 
-def is_full(facts: Facts, before: Facts | None, was_full: bool) -> bool:
+def is_full(facts: StoreFacts, before: StoreFacts | None, was_full: bool) -> bool:
     """Whether the store refuses sends because its memory is full, or has done so since the previous check.
 
     The request itself takes memory, so a large one is refused a little below the limit. A store that was full counts as
@@ -130,7 +130,7 @@ def is_full(facts: Facts, before: Facts | None, was_full: bool) -> bool:
     return was_full or refused or facts.memory_bytes >= facts.maxmemory_bytes
 
 
-def full_text(facts: Facts) -> str:
+def full_text(facts: StoreFacts) -> str:
     """The message about a full store."""
     return (
         f"the store is full: it uses {facts.memory_bytes:,} of {facts.maxmemory_bytes:,} bytes. Sends are refused; "
@@ -139,7 +139,7 @@ def full_text(facts: Facts) -> str:
     )
 
 
-def refusals(facts: Facts) -> Iterator[tuple[str, str]]:
+def refusals(facts: StoreFacts) -> Iterator[tuple[str, str]]:
     """Why this store must not be used: (code of readiness, sentence). Nothing if it can be used."""
     if facts.version[:2] < LEAST_VERSION[facts.server]:
         yield "store_down", f"the store is {facts.name}; at least Redis 7.0 or Valkey 7.2 is needed"
@@ -153,7 +153,7 @@ def refusals(facts: Facts) -> Iterator[tuple[str, str]]:
         )
 
 
-def store_words(kind: str, facts: Facts | None) -> str:
+def store_words(kind: str, facts: StoreFacts | None) -> str:
     """A description of a store. `kind` names it, without secrets; the facts may not be known yet."""
     if facts is None:
         return kind

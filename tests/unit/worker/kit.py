@@ -19,7 +19,7 @@ from dueline.worker.client_queue import ClientQueue
 WITHIN_S = 20.0
 
 
-class Lab:
+class WorkerKit:
     """`queue` is the worker's; `worker` is started by the test."""
 
     def __init__(self, engine: Engine, **options: Any) -> None:
@@ -85,11 +85,11 @@ class Watched(ClientQueue):
 
 
 @asynccontextmanager
-async def lab(**options: Any) -> AsyncIterator[Lab]:
+async def worker_kit(**options: Any) -> AsyncIterator[WorkerKit]:
     """The worker is stopped at the end, if it was started."""
     engine = Engine(MemoryStore(lambda: time.time_ns() // 1_000_000))
     await engine.start()
-    made = Lab(engine, **options)
+    made = WorkerKit(engine, **options)
     try:
         yield made
         await made.worker.stop("5s")

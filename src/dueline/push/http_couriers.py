@@ -8,7 +8,7 @@ order. For "carried" the items are put into the array verbatim, whatever their k
 
     Dueline-Topic  Dueline-Job-Id  Dueline-Attempt  Dueline-Delivery  Dueline-Due-At-Ms     identify the job
     webhook-id  webhook-timestamp  webhook-signature (when the target has secrets)          push.signing
-    the target's own headers, and those of the job that may be forwarded                    push.forwarded
+    the target's own headers, and those of the job that may be forwarded                    push.header_rules
 
 Topic names and ids that are not plain ASCII are sent as percent-encoded UTF-8.
 """
@@ -25,7 +25,7 @@ from ..engine.push_target import METHOD_HEADER, URL_HEADER, Pushing
 from .call import Answer, Call
 from .courier import Undeliverable, Verdict
 from .discovery import SETTINGS, Resolver
-from .forwarded import Headers, forwarded
+from .header_rules import Headers, forwarded
 from .signing import signed, webhook_id
 from .verdict import judged
 

@@ -7,7 +7,7 @@ from typing import Protocol
 from ..engine.push_log import Attempt
 
 
-class Watch(Protocol):
+class PushObserver(Protocol):
     """Receives the events. Called inside the event loop; must not block and must not raise."""
 
     def called(self, namespace: str, topic: str, attempt: Attempt, failure: str | None) -> None:
@@ -26,7 +26,7 @@ class Watch(Protocol):
         """This process no longer pushes this topic."""
 
 
-class Unwatched:
+class NullObserver:
     """Ignores all events."""
 
     def called(self, namespace: str, topic: str, attempt: Attempt, failure: str | None) -> None: ...

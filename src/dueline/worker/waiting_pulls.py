@@ -29,7 +29,7 @@ LEAVE_S = 2.0  # how long the server may take to end a cancelled pull
 GiveBack = Callable[[Sequence[LeasedJob]], Awaitable[object]]
 
 
-class ParkedPulls:
+class WaitingPulls:
     """The waiting pulls of one client. Each has its own connection, which is kept for the next pull."""
 
     def __init__(self, address: Address, timeout_s: float, patience: Patience, give_back: GiveBack) -> None:
@@ -105,6 +105,6 @@ class ParkedPulls:
             raise connect_error(address.url, refused) from refused
 
 
-def parked_pulls(client: AsyncClient, address: Address, timeout_s: float, patience: Patience) -> ParkedPulls:
+def parked_pulls(client: AsyncClient, address: Address, timeout_s: float, patience: Patience) -> WaitingPulls:
     """Waiting pulls; `client` gives back the jobs of cancelled ones."""
-    return ParkedPulls(address, timeout_s, patience, lambda jobs: client.release_many(jobs, delay=0, count=False))
+    return WaitingPulls(address, timeout_s, patience, lambda jobs: client.release_many(jobs, delay=0, count=False))
