@@ -128,7 +128,7 @@ def send(
         max_attempts=msgspec.UNSET if max_attempts is None else max_attempts,
         on_conflict=conflict,
         tags=tuple(tag or ()),
-        headers=pairs(header or (), "--header"),
+        headers=pairs(header, "--header") if header else None,
     )
     answer = session.call(calls.send(topic, job))
     session.printer.result(answer.raw, tables.sent(answer.value, now_ms()))

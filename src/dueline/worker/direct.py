@@ -49,7 +49,7 @@ class DirectQueue(ClientQueue):
         namespace_ids: frozenset[str] = NAMESPACE_IDS,
         any_thread: bool = False,
     ) -> None:
-        self._url = url
+        self._queue_url = url
         self._folder = Path(url.removeprefix(EMBEDDED)).absolute()  # of an embedded store
         self._namespace_ids = namespace_ids
         self._any_thread = any_thread
@@ -66,7 +66,7 @@ class DirectQueue(ClientQueue):
         """The store's address. That of an embedded store is known only while it runs."""
         if self._access is not None:
             return self._access.place.url
-        return None if self._url.startswith(EMBEDDED) else self._url
+        return None if self._queue_url.startswith(EMBEDDED) else self._queue_url
 
     async def start(self) -> None:
         """Connect, retrying while the store is unreachable or loading its data. Raises ServerFault if the store cannot
@@ -93,18 +93,18 @@ class DirectQueue(ClientQueue):
         access = StoreAccess(self._place(), pause, namespace_ids=self._namespace_ids)
         engine = Engine(access.store, namespace_ids=self._namespace_ids)
         runtime = Runtime(access, engine)
-        with said_if_slow(f"the store {shown(self._url)} has not answered yet: still trying"):
+        with said_if_slow(f"the store {shown(self._queue_url)} has not answered yet: still trying"):
             try:
                 await runtime.start()
             except (WrongStore, EmbeddedError) as wrong:
                 raise ServerFault("wrong_store", str(wrong)) from wrong
         self._single_send = access.store.single_sends()
-        self._api = DirectApi(engine, access, shown(self._url))
+        self._api = DirectApi(engine, access, shown(self._queue_url))
         self._access, self._runtime = access, runtime
 
     def _place(self) -> StoreLocation:
-        if not self._url.startswith(EMBEDDED):
-            return ExternalStore(self._url)
+        if not self._queue_url.startswith(EMBEDDED):
+            return ExternalStore(self._queue_url)
         return FolderStore(self._folder, any_thread=self._any_thread, log=_Log())
 
     def answer(self, call: Call[Any]) -> Awaitable[Reply]:

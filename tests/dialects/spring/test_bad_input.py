@@ -88,12 +88,12 @@ async def test_names_that_we_cannot_hold_are_refused_by_the_names_of_their_field
     answer = await q.raw(far(taskId="1", taskType="t" * 300, appName="a" * 300))
     assert (answer.status, answer.json()["message"]) == (
         400,
-        "taskType: the name that appName and taskType make together: must have 1 to 512 bytes, has 601",
+        "taskType: appName and taskType together make an invalid topic name: must have 1 to 512 bytes, has 601",
     )
     answer = await q.raw(far(taskId="1", taskType="t-" * 150, appName="a" * 208))  # 509 bytes, and "~208" at its end
     assert (answer.status, answer.json()["message"]) == (
         400,
-        "taskType: the name that appName and taskType make together: must have 1 to 512 bytes, has 513",
+        "taskType: appName and taskType together make an invalid topic name: must have 1 to 512 bytes, has 513",
     )
     assert await q.counts(f"{name}-t") == NOWHERE
 
