@@ -127,6 +127,10 @@ def check(settings: Settings, foreign_names: Mapping[str, str] = MappingProxyTyp
     for origin in settings.server.origins:
         if not ORIGIN.fullmatch(origin):
             raise ConfigError(f"server.origins: {origin!r} is not an origin such as https://queue.corp, without a path")
+    tls = settings.server.tls
+    if (tls.cert is None) != (tls.key is None):
+        missing, given = ("key", "cert") if tls.key is None else ("cert", "key")
+        raise ConfigError(f"server.tls.{missing}: is missing; server.tls.{given} alone is not enough for TLS")
     url = settings.store.url
     if url is not None:
         scheme = url.split("://", 1)[0]
