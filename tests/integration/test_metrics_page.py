@@ -8,14 +8,14 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from dueline.metrics.metric import Metric
-from dueline.metrics.table import EMBEDDED, SERVER_GROUPS
+from dueline.metrics.table import EMBEDDED, SERVER_GROUPS, TLS
 from dueline.testing.process import ServerProcess
 from tools.docs.metrics import dialect_groups
 from tools.faults.connection import Connection
 
 from ..kit.valkey import PrivateValkey
 
-OWN = [metric for group in SERVER_GROUPS for metric in group.metrics]
+OWN = [metric for group in SERVER_GROUPS for metric in group.metrics if metric.when != TLS]  # those: test_tls
 FOREIGN = {group.title: group.metrics for group in dialect_groups()}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import socket
 import ssl
 import struct
@@ -66,6 +67,11 @@ class RawClient:
         except ConnectionResetError:
             return b""
 
+    def stop_writing(self) -> None:
+        """Close the writing side only. Under TLS too, where asyncio has no word for it."""
+        with socket.socket(fileno=os.dup(self.writer.get_extra_info("socket").fileno())) as same:
+            same.shutdown(socket.SHUT_WR)
+
     def close(self) -> None:
         self.writer.close()
 
@@ -76,5 +82,18 @@ class RawClient:
         self.writer.transport.abort()
 
 
-async def connect(port: int, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> RawClient:
-    return RawClient(*await asyncio.open_connection(host, port, ssl=tls, server_hostname="localhost" if tls else None))
+async def connect(
+    port: int, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None, buffer_bytes: int | None = None
+) -> RawClient:
+    """Connect. `buffer_bytes`: how much the kernel keeps that the client has not read."""
+    sock = socket.socket()
+    if buffer_bytes is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
+    sock.setblocking(False)
+    try:
+        await asyncio.get_running_loop().sock_connect(sock, (host, port))
+        name = "localhost" if tls else None
+        return RawClient(*await asyncio.open_connection(sock=sock, ssl=tls, server_hostname=name))
+    except BaseException:
+        sock.close()
+        raise

@@ -1,4 +1,4 @@
-"""Every test of a site runs on a fresh front, twice: its handlers answer in a task, and without one."""
+"""Every test of a site runs on a fresh front, three times: its handlers answer in a task, without one, under TLS."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ def loop_factory() -> LoopFactory:
     return uvloop.new_event_loop
 
 
-@pytest.fixture(params=[False, True], ids=["in a task", "without a task"])
+@pytest.fixture(params=["in a task", "without a task", pytest.param("under TLS", marks=pytest.mark.slow)])
 def open_site(request: pytest.FixtureRequest) -> kit.OpenSite:
     """Opens a site with options: `async with open_site(FrontLimits(...)) as site`."""
-    return partial(kit.site, taskless=request.param)
+    if request.param == "under TLS":
+        return partial(kit.site, tls=kit.private_tls())
+    return partial(kit.site, taskless=request.param == "without a task")
 
 
 @async_fixture

@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import trustme
+
 from dueline.dialects.http import PUBLIC, Request, Response, Route, plain_error
 from dueline.engine.errors import DuelineError, InvalidField
 from dueline.server.browser import BrowserRules
@@ -42,6 +44,7 @@ class Probe:
             Route("GET", "/park", self.park, "park", *PUBLIC, parks=True),
             Route("GET", "/hold", self.hold, "hold", *PUBLIC, taskless=self.taskless),
             Route("GET", "/big", self.big, "big", *PUBLIC, taskless=self.taskless),
+            Route("GET", "/page", self.page, "page", *PUBLIC, taskless=self.taskless),
             Route("GET", "/broken", self.broken, "broken", *PUBLIC, taskless=self.taskless),
             Route("GET", "/refused", self.refused, "refused", *PUBLIC, taskless=self.taskless),
             Route("GET", "/injected", self.injected, "injected", *PUBLIC, taskless=self.taskless),
@@ -84,6 +87,9 @@ class Probe:
     async def big(self, request: Request) -> Response:
         return Response(200, b"x" * (32 << 20), undelivered=self.undelivered.set)
 
+    async def page(self, request: Request) -> Response:
+        return Response(200, b"x" * 60_000, undelivered=self.undelivered.set)
+
     async def broken(self, request: Request) -> Response:
         raise RuntimeError("secret detail")
 
@@ -109,8 +115,9 @@ class Site:
     clients: list[RawClient] = field(default_factory=list)
     left: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def client(self) -> RawClient:
-        self.clients.append(await connect(self.port, tls=self.tls))
+    async def client(self, buffer_bytes: int | None = None) -> RawClient:
+        """A connected client. `buffer_bytes`: how much the kernel keeps for it that it has not read."""
+        self.clients.append(await connect(self.port, tls=self.tls, buffer_bytes=buffer_bytes))
         return self.clients[-1]
 
     async def empty(self, but: int = 0) -> None:
@@ -120,16 +127,25 @@ class Site:
             await self.left.wait()
 
 
+def private_tls() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """TLS for a server, with a certificate of a private authority, and for clients that trust this authority."""
+    server, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority = trustme.CA()
+    authority.issue_cert("localhost").configure_cert(server)
+    authority.configure_trust(trusting)
+    return server, trusting
+
+
 OpenSite = Callable[..., contextlib.AbstractAsyncContextManager[Site]]
 
 
 @contextlib.asynccontextmanager
 async def site(
     limits: FrontLimits = FrontLimits(),
-    server_tls: ssl.SSLContext | None = None,
-    client_tls: ssl.SSLContext | None = None,
+    tls: tuple[ssl.SSLContext, ssl.SSLContext] | None = None,
     taskless: bool = False,
     browser_rules: BrowserRules | None = None,
+    send_buffer_bytes: int | None = None,
 ) -> AsyncIterator[Site]:
     probe = Probe(taskless=taskless)
     answered: list[tuple[str, str, int]] = []
@@ -137,12 +153,14 @@ async def site(
         Router([probe]),
         limits,
         answered=lambda route, method, status, _seconds: answered.append((route, method, status)),
-        tls=server_tls,
+        tls=None if tls is None else lambda: tls[0],
         browser_rules=browser_rules,
     )
     sock = socket.create_server(("127.0.0.1", 0))
+    if send_buffer_bytes is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
     await front.start(sock)
-    running = Site(front, probe, sock.getsockname()[1], answered, client_tls)
+    running = Site(front, probe, sock.getsockname()[1], answered, tls and tls[1])
     dismiss = front.dismiss
 
     def dismiss_and_tell(connection: Any) -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 
 import pytest
-import trustme
 
 from dueline.server.front import Front, FrontLimits
 from dueline.server.router import Router
 
-from .kit import OK, Probe, Site, site
+from .kit import OK, OpenSite, Probe, Site, site
 
 PARK = b"GET /park HTTP/1.1\r\nHost: x\r\n\r\n"
+PAGE = b"GET /page HTTP/1.1\r\nHost: x\r\n\r\n"
 HOLD = b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -54,11 +53,34 @@ async def test_a_handler_that_does_not_park_runs_to_its_end_when_the_client_leav
     await site.probe.undelivered.wait()
 
 
+async def test_an_answer_that_the_kernel_has_only_in_part_is_undelivered_when_the_client_vanishes(
+    open_site: OpenSite,
+) -> None:
+    async with open_site(send_buffer_bytes=4096) as site:
+        client = await site.client(buffer_bytes=4096)
+        client.writer.transport.pause_reading()
+        await client.send(PAGE)
+        while not site.answered:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        client.reset()
+        await site.empty()
+        assert site.probe.undelivered.is_set()
+
+
+async def test_an_answer_that_was_read_slowly_is_not_undelivered_when_the_client_vanishes(open_site: OpenSite) -> None:
+    async with open_site(send_buffer_bytes=4096) as site:
+        client = await site.client(buffer_bytes=4096)
+        assert len((await client.ask(PAGE)).body) == 60_000
+        client.reset()
+        await site.empty()
+        assert not site.probe.undelivered.is_set()
+
+
 async def test_a_client_that_only_stops_writing_still_gets_its_answer(site: Site) -> None:
     client = await site.client()
     await client.send(HOLD + OK)
     await site.probe.parked.wait()
-    client.writer.write_eof()
+    client.stop_writing()
     site.probe.release.set()
     assert (await client.answer()).json() == {"held": True}
     assert (await client.answer()).status == 200
@@ -105,18 +127,3 @@ async def test_the_front_also_runs_on_the_standard_loop() -> None:
         await running.probe.parked.wait()
         client.reset()
         await running.probe.cancelled.wait()
-
-
-async def test_tls_carries_the_same_protocol() -> None:
-    authority = trustme.CA()
-    server, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
-    authority.issue_cert("localhost").configure_cert(server)
-    authority.configure_trust(trusting)
-
-    async with site(FrontLimits(), server, trusting) as running:
-        client = await running.client()
-        assert (await client.ask(OK + OK)).status == 200
-        assert (await client.answer()).status == 200
-        await client.send(b"broken\r\n\r\n")
-        assert (await client.answer()).status == 400
-        assert await client.closed() == b""

@@ -131,6 +131,10 @@ def check(settings: Settings, foreign_names: Mapping[str, str] = MappingProxyTyp
             raise ConfigError(
                 f"server.origins: must be an origin without a path, like https://queue.corp, not {origin!r}"
             )
+    tls = settings.server.tls
+    if (tls.cert is None) != (tls.key is None):
+        missing, given = ("key", "cert") if tls.key is None else ("cert", "key")
+        raise ConfigError(f"server.tls.{missing}: is missing; server.tls.{given} alone is not enough for TLS")
     url = settings.store.url
     if url is not None:
         scheme = url.split("://", 1)[0]

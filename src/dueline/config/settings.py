@@ -22,6 +22,27 @@ DEFAULT_DATA = "./dueline-data"
 SECRET = frozenset({"store.url", "discovery.eureka.url"})
 
 
+class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """TLS for all addresses of the server."""
+
+    cert: Annotated[
+        str | None,
+        Meta(
+            description="File of the certificate, in PEM format, followed by the certificates between it and its "
+            "authority. It serves HTTPS on every address. Empty: HTTP."
+        ),
+    ] = None
+    key: Annotated[
+        str | None,
+        Meta(
+            description="File of its private key, in PEM format, not encrypted. No other user may be able to read it."
+        ),
+    ] = None
+    min_version: Annotated[Literal["1.2", "1.3"], Meta(description="The lowest version of TLS that is accepted.")] = (
+        "1.2"
+    )
+
+
 class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The process and its listener."""
 
@@ -56,6 +77,12 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int,
         Meta(ge=1, le=1_000_000, description="Open client connections per process and address; more are refused."),
     ] = 10_000
+    tls: Tls = Tls()
+
+    @property
+    def scheme(self) -> str:
+        """Of the URLs of this server."""
+        return "http" if self.tls.cert is None else "https"
 
 
 class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from .metric import Merge, MetricGroup
 
 EMBEDDED = "with an embedded store"
+TLS = "with TLS"
 
 _TOPIC = ("namespace", "topic")
 
@@ -87,6 +88,15 @@ HTTP_REQUEST_DURATION = _server.histogram(
     "Time from a request to its answer.",
     ("route",),
     (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0),
+)
+TLS_CERTIFICATE_EXPIRY = _server.gauge(
+    "dueline_tls_certificate_expiry_timestamp_seconds",
+    "When the certificate in use expires, since the Unix epoch.",
+    merge=Merge.MIN,
+    when=TLS,
+)
+TLS_RELOAD_FAILURES = _server.counter(
+    "dueline_tls_reload_failures_total", "New certificates that could not be used.", merge=Merge.MAX, when=TLS
 )
 
 _store = MetricGroup("Store")

@@ -42,6 +42,7 @@ from ..telemetry.notices import Notices
 from ..telemetry.push_notices import PushNotices
 from ..telemetry.siblings import Siblings
 from .browser import BrowserRules
+from .certificate import Certificate
 from .front import Front, FrontLimits
 from .health import Health, Phase, Reason
 from .listeners import addresses
@@ -92,6 +93,7 @@ class App:
         self.push = Push(settings, self.engine, self.pushed, self.pushed.refused_at_send)
         self.health = Health(self.access, self.durability)
         self.health.changed = self._readiness_changed
+        self.certificate = Certificate.of(settings.server.tls)
         self._siblings = Siblings(folder, index, self.snapshot)
         self._topics: tuple[float, list[Samples]] = (0.0, [])
         self._always_open: frozenset[str] = frozenset()
@@ -128,13 +130,17 @@ class App:
             max_body_bytes=self.settings.limits.max_request_bytes, max_connections=self.settings.server.max_connections
         )
         rules = BrowserRules.of(self.settings.server, loopback=parse_address(address, "listen").loopback)
-        return Front(router, limits, answered=self.http.answered, browser_rules=rules)
+        tls = None if self.certificate is None else self.certificate.context
+        return Front(router, limits, answered=self.http.answered, tls=tls, browser_rules=rules)
 
     # --- life -------------------------------------------------------------------------------------------------------
 
     async def listen(self, listeners: Sequence[socket.socket]) -> None:
         """Accept connections, on one socket per address (server.listeners). Until `open` is done, calls get 503
-        "loading"."""
+        "loading". Raises BadCertificate."""
+        if self.certificate is not None:
+            self.certificate.load()
+            await self.certificate.start()
         await self._siblings.start()
         for front, listener in zip(self.fronts, listeners, strict=True):
             await front.start(listener)
@@ -183,6 +189,8 @@ class App:
         await self.health.stop()
         await self._runtime.stop()
         await self._siblings.stop()
+        if self.certificate is not None:
+            await self.certificate.stop()
 
     async def _drain(self, timeout_s: float) -> None:
         await asyncio.gather(*(front.drain(timeout_s) for front in self.fronts))
@@ -269,6 +277,7 @@ class App:
             *samples.of_engine(self.engine.metrics, self.engine.waiters),
             *self.http.samples(),
             table.HTTP_CONNECTIONS.value(sum(front.connections for front in self.fronts)),
+            *(() if self.certificate is None else self.certificate.samples()),
             *self.calls.samples(),
             *self.pushed.samples(),
             *(found for dialect in self._enabled for found in dialect.metrics.snapshot()),

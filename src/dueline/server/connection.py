@@ -73,10 +73,9 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        if transport.get_extra_info("ssl_object") is None:
-            # With high=0, pause_writing is called as soon as the kernel's buffer is full, so "not paused" means that
-            # the kernel has everything. Not with TLS, where uvloop would pause for every answer and never resume.
-            self._transport.set_write_buffer_limits(high=0)
+        # With high=0, pause_writing is called as soon as the kernel's buffer is full, so "not paused" means that the
+        # kernel has everything. The same holds under TLS (server/tls_transport).
+        self._transport.set_write_buffer_limits(high=0)
         if not self._front.admit(self):
             self._reader.deaf = True
             refusal = plain_error(
@@ -114,7 +113,7 @@ class Connection(asyncio.Protocol):
             self._cancel()
             return False
         # The client may have closed only its writing side, so its pending requests are still answered.
-        return self._transport is not None and self._transport.get_extra_info("ssl_object") is None
+        return self._transport is not None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None

@@ -7,7 +7,8 @@ nothing behind it.
     await front.start(sock)          # once per socket
     await front.drain(timeout_s=8)   # accept no new connections, answer current requests, close
 
-`answered` is called once for every answer with (route name, method, status, seconds).
+`answered` is called once for every answer with (route name, method, status, seconds). `tls` returns the TLS context for
+a new connection, so that a renewed certificate needs no new front.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from .deadlines import Deadlines
 from .pipelining import PipelineLimit
 from .request_reader import KnownHead
 from .router import Router
+from .tls_transport import TlsTransport
 
 Answered = Callable[[str, str, int, float], None]
 
 BACKLOG = 2048
 _KNOWN = frozenset(status.value for status in HTTPStatus)
-HANDSHAKE_TIMEOUT_S = 10.0
 
 
 class FrontLimits(msgspec.Struct, frozen=True):
@@ -45,7 +46,7 @@ class FrontLimits(msgspec.Struct, frozen=True):
     max_headers: int = 100
     max_url_bytes: int = 8 * 1024
     max_connections: int = 10_000
-    header_timeout_s: float = 10.0
+    header_timeout_s: float = 10.0  # also for the TLS handshake
     body_timeout_s: float = 15.0
     idle_timeout_s: float = 75.0
     write_timeout_s: float = 30.0  # until the kernel has accepted a whole answer
@@ -62,7 +63,7 @@ class Front:
         limits: FrontLimits = FrontLimits(),
         *,
         answered: Answered | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
         browser_rules: BrowserRules | None = None,
     ) -> None:
         self.router = router
@@ -82,6 +83,7 @@ class Front:
         self._tls = tls
         self._servers: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
+        self._handshakes: set[TlsTransport] = set()
         self.buffered_bytes = 0  # counted by the connections
         self.heads: dict[bytes, KnownHead] = {}  # cache of parsed heads; bounded by the readers
         self._emptied: asyncio.Event | None = None
@@ -96,14 +98,11 @@ class Front:
 
     async def start(self, sock: socket.socket) -> None:
         """Listen on a bound socket (TCP or unix)."""
-        server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(self),
-            sock=sock,
-            backlog=BACKLOG,
-            ssl=self._tls,
-            ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S if self._tls else None,
-        )
+        server = await asyncio.get_running_loop().create_server(self._protocol, sock=sock, backlog=BACKLOG)
         self._servers.append(server)
+
+    def _protocol(self) -> asyncio.Protocol:
+        return Connection(self) if self._tls is None else TlsTransport(self, self._tls())
 
     async def drain(self, timeout_s: float) -> None:
         """Stop listening, answer every request already received, close. After the timeout connections are aborted."""
@@ -111,6 +110,8 @@ class Front:
         for server in self._servers:
             server.close()
         self._servers.clear()
+        for handshake in list(self._handshakes):
+            handshake.abort()
         self._emptied = asyncio.Event()
         for connection in list(self._connections):
             connection.retire()
@@ -140,6 +141,17 @@ class Front:
         self.deadlines.forget(connection)
         if self._emptied is not None and not self._connections:
             self._emptied.set()
+
+    def admit_handshake(self, transport: TlsTransport) -> bool:
+        """Register a client that has connected and is not known to speak TLS. False if there are too many."""
+        full = len(self._handshakes) >= self.limits.max_connections
+        self._handshakes.add(transport)
+        return not full and not self._draining
+
+    def dismiss_handshake(self, transport: TlsTransport) -> None:
+        """Unregister it: its handshake is done, or it is gone."""
+        self._handshakes.discard(transport)
+        self.deadlines.forget(transport)
 
     def encode_head(self, answer: Response, keep_alive: bool, old: bool, now_s: float) -> bytes:
         """Everything before the body. Raises ValueError if a header is not valid in HTTP."""

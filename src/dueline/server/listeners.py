@@ -65,13 +65,13 @@ def open_listener(address: Address) -> socket.socket:
     return listener
 
 
-def url_of(listener: socket.socket) -> str:
+def url_of(settings: Settings, listener: socket.socket) -> str:
     """The URL of this socket, with the actual port if port 0 was asked for."""
     host, port = listener.getsockname()[:2]
-    return f"http://{Address(host, port)}"
+    return f"{settings.server.scheme}://{Address(host, port)}"
 
 
 def elsewhere(settings: Settings, sockets: list[socket.socket]) -> str:
     """For the ready line: the dialects with an address of their own, and their URLs. Empty when there are none."""
     own = list(zip(addresses(settings).values(), sockets, strict=True))[1:]
-    return "".join(f", {' and '.join(names)} on {url_of(listener)}" for names, listener in own)
+    return "".join(f", {' and '.join(names)} on {url_of(settings, listener)}" for names, listener in own)

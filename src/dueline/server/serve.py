@@ -33,6 +33,8 @@ from ..store.valkey.embedded import EmbeddedError, EmbeddedStore, FolderInUse, S
 from ..store.valkey.embedded_files import make_private, runtime_folder
 from ..telemetry import logs
 from .app import App, StartRefused, durability_of, shown_url
+from .certificate import BadCertificate
+from .certificate import refusal as certificate_refusal
 from .listeners import CannotListen, elsewhere, opened, url_of
 from .push import refusal as push_refusal
 from .shutdown import Signals, unless
@@ -53,7 +55,7 @@ def run(settings: Settings, notes: Sequence[str] = ()) -> int:
         if os.environ.get(name):
             log.warning(f"{name} has no effect on a server, which does not check tokens: it is for clients")
     allow_descriptors()
-    why = push_refusal(settings)
+    why = push_refusal(settings) or certificate_refusal(settings)
     if why is not None:
         return _refuse(settings, why, BAD_CONFIG)
     serving = _serve_alone if settings.server.workers == 1 else _serve_with_workers
@@ -94,7 +96,7 @@ def allow_descriptors() -> None:
 
 def announce_ready(settings: Settings, listeners: list[socket.socket]) -> None:
     """Print the ready line, which people and scripts wait for."""
-    url, durability = url_of(listeners[0]), durability_of(settings)
+    url, durability = url_of(settings, listeners[0]), durability_of(settings)
     store = "embedded" if settings.store.url is None else shown_url(settings.store.url)
     data = {"data": settings.store.data} if settings.store.url is None else {}
     text = f"(store {store}, durability {durability}{', data ' if data else ''}{data.get('data', '')}"
@@ -113,6 +115,8 @@ async def _serve_alone(settings: Settings, listeners: list[socket.socket]) -> in
     signals.install()
     place = place_of(settings.store)
     app = App(settings, place)
+    if app.certificate is not None:
+        signals.on_hangup(app.certificate.reload)
     try:
         await app.listen(listeners)
         await unless(signals.stop, app.open())
@@ -120,6 +124,8 @@ async def _serve_alone(settings: Settings, listeners: list[socket.socket]) -> in
             announce_ready(settings, listeners)
             await _until_stop(signals, place)
         return _verdict(settings, place)
+    except BadCertificate as error:
+        return _refuse(settings, str(error), BAD_CONFIG)
     except (FolderInUse, EmbeddedError, StartRefused) as error:
         return _refuse(settings, str(error))
     finally:
@@ -135,6 +141,8 @@ async def _serve_with_workers(settings: Settings, listeners: list[socket.socket]
     with meeting_folder() as folder:
         place = place_of(settings.store, on_change=lambda status: _write_status(folder, status))
         workers = Workers(settings, listeners, place.url, folder)
+        if settings.server.tls.cert is not None:
+            signals.on_hangup(workers.reload)
         starting: asyncio.Task[None] | None = None
         try:
             if isinstance(place, EmbeddedStore):
@@ -211,6 +219,8 @@ async def _work(orders: Orders, listeners: list[socket.socket], say: Callable[[s
         ExternalStore(orders.store_url) if settings.store.url is not None else _ParentStore(orders.store_url, folder)
     )
     app = App(settings, place, orders.index, folder)
+    if app.certificate is not None:
+        signals.on_hangup(app.certificate.reload)
     try:
         await app.listen(listeners)
         await unless(signals.stop, app.open())
@@ -221,6 +231,8 @@ async def _work(orders: Orders, listeners: list[socket.socket], say: Callable[[s
     except StartRefused as error:
         say(f"refused {error}")
         return 1
+    except BadCertificate as error:  # the files were good when the server started: the parent tries again
+        return _refuse(settings, str(error), BAD_CONFIG)
     finally:
         await app.stop(signals.hasten)
 

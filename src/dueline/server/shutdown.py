@@ -1,10 +1,10 @@
-"""Stopping a server by signals: the first one starts the drain, the second one cuts it short."""
+"""The signals of a server: the first SIGTERM or SIGINT starts the drain, the second one cuts it short."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -21,6 +21,10 @@ class Signals:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.received)
+
+    def on_hangup(self, reload: Callable[[], None]) -> None:
+        """Call this on SIGHUP, which otherwise ends the process."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
 
     def received(self) -> None:
         """Handle one signal."""

@@ -72,6 +72,12 @@ class Workers:
         for worker in self.workers:
             await worker.ready.wait()
 
+    def reload(self) -> None:
+        """Forward SIGHUP. A worker that is not ready yet has no handler for it, and reads the files anyway."""
+        for worker in self.workers:
+            if worker.ready.is_set() and worker.child is not None and worker.child.poll() is None:
+                worker.child.send_signal(signal.SIGHUP)
+
     async def stop(self, hasten: asyncio.Event, drain_s: float) -> None:
         """Ask all workers to drain, then kill those that exceed the drain time."""
         for task in self._tasks:

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 DUELINE = (sys.executable, "-c", "from dueline.cli.main import main; main()")
-READY = re.compile(r"ready on (http://\S+)")
+READY = re.compile(r"ready on (https?://\S+)")
 PORTS = (12_000, 32_000)
 
 

@@ -23,7 +23,7 @@ from types import TracebackType
 from ..client.client import Client
 from .process import DUELINE, NotStarted, free_port
 
-READY = re.compile(r"ready on (http://\S+)")
+READY = re.compile(r"ready on (https?://\S+)")
 START_WITHIN_S = 45.0
 STOP_WITHIN_S = 15.0
 
