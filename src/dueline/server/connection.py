@@ -2,10 +2,10 @@
 
     data_received -> Reader -> queue -> at once, or one task per connection -> router -> write
 
-Reading (server/reading) and answering are two halves connected by the queue. One handler runs at a time. A single
+Reading (server/request_reader) and answering are two halves connected by the queue. One handler runs at a time. A single
 request to a `taskless` route is answered at once: `data_received` and the futures it awaits step its coroutine
 directly. One task per connection does everything else: queued requests, polls that park, slow readers, closing. A
-pipelined request waits for a place first (server/places).
+pipelined request waits for a place first (server/pipelining).
 
 While a client has sent too much ahead, the connection stops reading until its queue is empty. It does not receive EOF
 then. So it asks the kernel before it writes an answer, and a poll that stays parked meanwhile is refused: no job is
