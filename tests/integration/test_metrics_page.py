@@ -9,9 +9,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dueline.metrics.metric import Metric
 from dueline.metrics.table import EMBEDDED, SERVER_GROUPS
-from dueline.testing.process import ServerProcess
 from tools.docs.metrics import dialect_groups
 from tools.faults.connection import Connection
+from tools.faults.server_process import ServerProcess
 
 from ..kit.valkey import PrivateValkey
 
