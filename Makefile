@@ -74,7 +74,7 @@ types: dev
 docs: setup
 	$(BIN)/python -m tools.docs.config > docs/config.md
 	$(BIN)/python -m tools.docs.metrics > docs/metrics.md
-	$(BIN)/python -m dueline.engine.lifecycle > docs/lifecycle.md
+	$(BIN)/python -m tools.docs.lifecycle > docs/lifecycle.md
 	$(BIN)/python -m tools.docs.client > docs/python-reference.md
 	$(BIN)/python -m tools.docs.worker > docs/worker-reference.md
 	$(BIN)/python -m tools.docs.testing > docs/testing-reference.md

@@ -18,7 +18,8 @@ import msgspec
 
 from dueline.client.connection import Connection
 from dueline.client.http1 import BadAnswer, request_bytes
-from dueline.testing.process import descendants, free_port
+from dueline.testing.process import free_port
+from tools.faults.server_process import descendants
 
 from .broken import Broken
 

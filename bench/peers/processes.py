@@ -61,9 +61,9 @@ class Store:
         """The number that a command returns."""
         asked = "".join(f"*{len(line)}\r\n" + "".join(f"${len(word)}\r\n{word}\r\n" for word in line)
                         for line in (("SELECT", str(database)), words))  # fmt: skip
-        with socket.create_connection(("127.0.0.1", self.port), 10) as line:
-            line.sendall(asked.encode())
-            answers = line.makefile("rb")
+        with socket.create_connection(("127.0.0.1", self.port), 10) as connection:
+            connection.sendall(asked.encode())
+            answers = connection.makefile("rb")
             answers.readline()
             number = answers.readline()
         if not number.startswith(b":"):
@@ -104,10 +104,10 @@ class Producer:
             )
         self.ways = self._answer(START_S)["ways"]
 
-    def ask(self, **told: Any) -> dict[str, Any]:
+    def ask(self, **order: Any) -> dict[str, Any]:
         assert self._process is not None
         assert self._process.stdin is not None
-        self._process.stdin.write(msgspec.json.encode(told) + b"\n")
+        self._process.stdin.write(msgspec.json.encode(order) + b"\n")
         self._process.stdin.flush()
         return self._answer(ANSWER_S)
 

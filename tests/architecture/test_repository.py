@@ -6,7 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from dueline.engine.lifecycle import page
+from tools.docs.lifecycle import page
 
 ROOT = Path(__file__).parents[2]
 

@@ -175,7 +175,7 @@ async def test_the_limit_holds_over_all_who_pull(kit: StoreKit) -> None:
         assert await given(kit) == ([], 50)
 
 
-async def test_partitions_of_a_wide_namespace_have_limits_of_their_own(kit: StoreKit) -> None:
+async def test_partitions_of_a_namespace_with_its_own_ids_have_limits_of_their_own(kit: StoreKit) -> None:
     partitions = [Partition("namespace_ids", f"{kit.partition.topic}-{name}", 0, True) for name in "ab"]
     await kit.store.control(partitions[0], Control(rate_per_s=1))
     for number in range(2):

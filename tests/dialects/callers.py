@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlencode
 
-from dueline.testing.process import ServerProcess
+from tools.faults.server_process import ServerProcess
 
 from ..kit.valkey import PrivateValkey
 from .kit import Client, Served

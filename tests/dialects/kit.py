@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from dueline.testing.process import ServerProcess
+from tools.faults.server_process import ServerProcess
 
 from ..kit.raw_http import Answer, RawClient, connect
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dueline.testing.process import ServerProcess, free_port
+from dueline.testing.process import free_port
+from tools.faults.server_process import ServerProcess
 
 from ..kit.valkey import PrivateValkey
 from .kit import Answer, Client

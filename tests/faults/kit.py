@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dueline.testing.process import ServerProcess
+from tools.faults.server_process import ServerProcess
 
 SHIM_SOURCE = Path(__file__).with_name("shims") / "synced.c"
 

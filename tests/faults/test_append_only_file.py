@@ -27,7 +27,7 @@ from .kit import append_only_file, cut
 
 CUTS = 24
 HOUR_MS = 3_600_000
-LINE = Partition("default", "cut")
+PARTITION = Partition("default", "cut")
 States = dict[str, tuple[str, int]]
 
 
@@ -48,7 +48,7 @@ async def states_of(store: ValkeyStore) -> States:
     states: States = {}
     cursor: bytes | None = b""
     while cursor is not None:
-        page = await store.list(LINE, Query(cursor=cursor, limit=500))
+        page = await store.list(PARTITION, Query(cursor=cursor, limit=500))
         states |= {job.id: (job.state.value, job.attempts) for job in page.jobs}
         cursor = page.cursor
     return states
@@ -66,19 +66,19 @@ async def a_busy_morning(store: ValkeyStore, file: Path) -> list[tuple[int, Stat
             ids = [f"{turn}-{n}" for n in range(dice.choice((1, 1, 5, 30)))]
             later = dice.random() < 0.5
             items = [item(id, body=os.urandom(dice.randrange(200)), delay_ms=HOUR_MS if later else 0) for id in ids]
-            await store.send(LINE, items)
+            await store.send(PARTITION, items)
             states |= dict.fromkeys(ids, ("scheduled" if later else "ready", 0))
         elif deed == "pull":
-            pulled = await store.pull(LINE, Pull((Credit(dice.randint(1, 9), HOUR_MS),), HOUR_MS))
+            pulled = await store.pull(PARTITION, Pull((Credit(dice.randint(1, 9), HOUR_MS),), HOUR_MS))
             for job in pulled.jobs:
                 held[job.id] = job.lease
                 states[job.id] = ("leased", job.attempt)
         elif held and deed in ("ack", "release"):
             ids = dice.sample(sorted(held), min(len(held), dice.randint(1, 4)))
             if deed == "ack":
-                await store.ack(LINE, [Ref(id, held[id]) for id in ids])
+                await store.ack(PARTITION, [Ref(id, held[id]) for id in ids])
             else:
-                await store.release(LINE, [Release(id, held[id], delay_ms=HOUR_MS) for id in ids])
+                await store.release(PARTITION, [Release(id, held[id], delay_ms=HOUR_MS) for id in ids])
             states |= {id: ("done" if deed == "ack" else "scheduled", states[id][1]) for id in ids}
             for id in ids:
                 del held[id]
@@ -86,7 +86,7 @@ async def a_busy_morning(store: ValkeyStore, file: Path) -> list[tuple[int, Stat
             live := [id for id, (state, _) in states.items() if state in ("scheduled", "ready")]
         ):
             id = dice.choice(sorted(live))
-            await store.cancel(LINE, [id])
+            await store.cancel(PARTITION, [id])
             states[id] = ("cancelled", states[id][1])
         marks.append((os.stat(file).st_size, dict(states)))
     return marks
@@ -118,7 +118,7 @@ async def test_fsck_sees_a_partition_whose_script_was_torn(folder: Path) -> None
     """The positive control: if a cut could leave half a script behind, the check above would notice."""
 
     async with opened(folder / "data") as (embedded, store):
-        await store.send(LINE, [item("a"), item("b")])
+        await store.send(PARTITION, [item("a"), item("b")])
         assert await findings_at(embedded.url) == []
         await store._link.call("", "ZPOPMIN", "dueline:{default/cut/0}:s")
         assert await findings_at(embedded.url) != []
@@ -127,8 +127,8 @@ async def test_fsck_sees_a_partition_whose_script_was_torn(folder: Path) -> None
 async def test_garbage_in_the_middle_is_refused_and_the_message_says_what_to_do(folder: Path) -> None:
     data = folder / "data"
     async with opened(data) as (_, store):
-        await store.send(LINE, [item(str(n), body=b"x" * 100) for n in range(50)])
-        await store.send(LINE, [item("last")])
+        await store.send(PARTITION, [item(str(n), body=b"x" * 100) for n in range(50)])
+        await store.send(PARTITION, [item("last")])
     file = append_only_file(data)
     with file.open("r+b") as stream:
         stream.seek(file.stat().st_size // 2)
@@ -143,23 +143,23 @@ async def test_a_body_with_a_turned_bit_is_never_delivered_and_ends_dead_as_corr
     data = folder / "data"
     body = b"the quick brown fox jumps over the lazy dog"
     async with opened(data) as (_, store):
-        await store.send(LINE, [item("good", body=b"unharmed"), item("bad", body=body)])
+        await store.send(PARTITION, [item("good", body=b"unharmed"), item("bad", body=body)])
     [path] = [p for p in (data / "appendonlydir").iterdir() if body in p.read_bytes()]
     raw = bytearray(path.read_bytes())
     raw[raw.index(body) + 9] ^= 0x20
     path.write_bytes(raw)
     async with opened(data) as (_, store):
-        good, bad = await store.read(LINE, ["good", "bad"])
+        good, bad = await store.read(PARTITION, ["good", "bad"])
         assert good is not None
         assert bad is not None
         assert [(job.intact, job.kind, goes_on(job)) for job in (good, bad)] == [
             (True, BodyKind.TEXT, True),
             (False, BodyKind.BYTES, False),
         ], "a job that ends before anybody has pulled it is not sent on either"
-        pulled = await store.pull(LINE, Pull((Credit(10, None),), 30_000))
+        pulled = await store.pull(PARTITION, Pull((Credit(10, None),), 30_000))
         assert [(job.id, job.body) for job in pulled.jobs] == [("good", b"unharmed")]
-        assert await store.ack(LINE, [Ref("good", pulled.jobs[0].lease)]) == [Outcome(Code.OK)]
-        [bad] = await store.read(LINE, ["bad"])
+        assert await store.ack(PARTITION, [Ref("good", pulled.jobs[0].lease)]) == [Outcome(Code.OK)]
+        [bad] = await store.read(PARTITION, ["bad"])
         assert bad is not None
         assert (bad.state, bad.reason) == (State.DEAD, Reason.CORRUPT)
-        assert (await store.pull(LINE, Pull((Credit(10, None),), 30_000))).jobs == []
+        assert (await store.pull(PARTITION, Pull((Credit(10, None),), 30_000))).jobs == []

@@ -21,7 +21,7 @@ from dueline.store.valkey.link import LinkLost
 from tests.kit.tapped_store import TappedStore
 from tests.kit.valkey import PrivateValkey
 
-LINE = Partition("default", "sure")
+PARTITION = Partition("default", "sure")
 HOUR_MS = 3_600_000
 
 
@@ -88,21 +88,21 @@ async def started(server: PrivateValkey, prefix: str, **options: Any) -> AsyncIt
 
 async def test_a_pull_whose_repeat_comes_late_is_not_done_twice(server: PrivateValkey) -> None:
     async with started(server, "late-pull") as store:
-        await store.send(LINE, [item(f"j{n}", max_attempts=1) for n in range(3)])
+        await store.send(PARTITION, [item(f"j{n}", max_attempts=1) for n in range(3)])
         late = Late(store, 13_000)
-        pulled = await store.pull(LINE, Pull((Credit(1, None),), 5_000))
+        pulled = await store.pull(PARTITION, Pull((Credit(1, None),), 5_000))
         assert [job.id for job in pulled.jobs] == ["j0"]
         assert late.calls >= 2
-        stats = await store.stats(LINE)
+        stats = await store.stats(PARTITION)
         assert (stats.ready, stats.leased) == (2, 1)
 
 
 async def test_an_ack_whose_repeat_comes_late_is_told_that_it_was_done(server: PrivateValkey) -> None:
     async with started(server, "late-ack") as store:
-        await store.send(LINE, [item("a", retain_ms=0)])
-        [held] = (await store.pull(LINE, Pull((Credit(1, None),), 5_000))).jobs
+        await store.send(PARTITION, [item("a", retain_ms=0)])
+        [held] = (await store.pull(PARTITION, Pull((Credit(1, None),), 5_000))).jobs
         Late(store, 13_000)
-        assert [done.code for done in await store.ack(LINE, [Ref("a", held.lease)])] == [Code.OK]
+        assert [done.code for done in await store.ack(PARTITION, [Ref("a", held.lease)])] == [Code.OK]
 
 
 @pytest.mark.parametrize("refusal", [OutOfMemoryError("OOM command not allowed"), ClockStep()], ids=["full", "step"])
@@ -112,19 +112,19 @@ async def test_a_refusal_after_a_lost_answer_is_unknown_and_never_certainly_not_
     skew = Skew()
     async with started(server, f"refused-{type(refusal).__name__}", store_clock=skew.clock()) as store:
         if isinstance(refusal, ClockStep):
-            await store.read(LINE, ["a"])  # now it knows the time
+            await store.read(PARTITION, ["a"])  # now it knows the time
             Late(store, 0)
             skew.ms = HOUR_MS
             with pytest.raises(ClockStep):
-                await store.send(LINE, [item("a")])
+                await store.send(PARTITION, [item("a")])
             skew.ms = 0
-            assert await store.read(LINE, ["a"]) == [None]
+            assert await store.read(PARTITION, ["a"]) == [None]
             return
-        await store.send(LINE, [item("before")])  # now a send is one script call
+        await store.send(PARTITION, [item("before")])  # now a send is one script call
         Late(store, 0, refusal)
         with pytest.raises(UnknownOutcome):
-            await store.send(LINE, [item("a")])
-        [job] = await store.read(LINE, ["a"])
+            await store.send(PARTITION, [item("a")])
+        [job] = await store.read(PARTITION, ["a"])
         assert job is not None
 
 
@@ -137,32 +137,32 @@ async def test_a_refusal_of_the_first_try_is_certain(server: PrivateValkey) -> N
 
         store.link.call = full  # type: ignore[method-assign]
         with pytest.raises(StoreFull):
-            await store.send(LINE, [item("a")])
+            await store.send(PARTITION, [item("a")])
         store.link.call = through  # type: ignore[method-assign]
-        assert await store.read(LINE, ["a"]) == [None]
+        assert await store.read(PARTITION, ["a"]) == [None]
 
 
 async def test_a_clock_that_jumped_changes_nothing(server: PrivateValkey) -> None:
     skew = Skew()
     async with started(server, "jumped", store_clock=skew.clock()) as store:
-        await store.send(LINE, [item("kept")])
+        await store.send(PARTITION, [item("kept")])
         for step_ms in (HOUR_MS, -HOUR_MS):
             skew.ms = step_ms
-            for call in (store.send(LINE, [item("new")]), store.pull(LINE, Pull((Credit(1, None),), 1_000))):
+            for call in (store.send(PARTITION, [item("new")]), store.pull(PARTITION, Pull((Credit(1, None),), 1_000))):
                 with pytest.raises(ClockStep):
                     await call
             skew.ms = 0
         assert store.clock.steps >= 1
-        stats = await store.stats(LINE)
+        stats = await store.stats(PARTITION)
         assert (stats.ready, stats.leased) == (1, 0)
-        assert [job.id for job in (await store.pull(LINE, Pull((Credit(5, None),), 1_000))).jobs] == ["kept"]
+        assert [job.id for job in (await store.pull(PARTITION, Pull((Credit(5, None),), 1_000))).jobs] == ["kept"]
 
 
 async def test_a_way_that_takes_too_long_for_the_clock_is_given_up_when_patience_ends(server: PrivateValkey) -> None:
     """Each try is refused by the guard of the clock because it was long on its way: certainly not done."""
 
     async with started(server, "slow-way", patience_s=0.2) as store:
-        await store.send(LINE, [item("before")])
+        await store.send(PARTITION, [item("before")])
         through, calls = store.link.call, 0
 
         async def late(key: str, *args: Any) -> Any:
@@ -177,15 +177,15 @@ async def test_a_way_that_takes_too_long_for_the_clock_is_given_up_when_patience
 
         store.link.call = late  # type: ignore[method-assign]
         with pytest.raises(StoreDown, match="does not answer in time"):
-            await asyncio.wait_for(store.send(LINE, [item("a")]), 20)
+            await asyncio.wait_for(store.send(PARTITION, [item("a")]), 20)
         assert calls > 1, "it was tried again"
         store.link.call = through  # type: ignore[method-assign]
-        assert await store.read(LINE, ["a"]) == [None]
+        assert await store.read(PARTITION, ["a"]) == [None]
 
 
 async def test_a_call_in_parts_is_unknown_when_only_some_parts_were_done(server: PrivateValkey) -> None:
     async with started(server, "parts", patience_s=0.2) as store:
-        await store.send(LINE, [item("before")])  # now a send is one script call
+        await store.send(PARTITION, [item("before")])  # now a send is one script call
         through = store.link.call
         calls = 0
 
@@ -198,9 +198,9 @@ async def test_a_call_in_parts_is_unknown_when_only_some_parts_were_done(server:
 
         store.link.call = second_fails  # type: ignore[method-assign]
         with pytest.raises(UnknownOutcome):
-            await store.send(LINE, [item("a"), item("a")])
+            await store.send(PARTITION, [item("a"), item("a")])
         store.link.call = through  # type: ignore[method-assign]
-        [job] = await store.read(LINE, ["a"])
+        [job] = await store.read(PARTITION, ["a"])
         assert job is not None
 
         async def down(key: str, *args: Any) -> Any:
@@ -208,15 +208,15 @@ async def test_a_call_in_parts_is_unknown_when_only_some_parts_were_done(server:
 
         store.link.call = down  # type: ignore[method-assign]
         with pytest.raises(StoreDown):
-            await store.send(LINE, [item("b"), item("b")])
+            await store.send(PARTITION, [item("b"), item("b")])
 
 
 async def test_a_call_in_parts_has_room_for_all_of_them_or_is_refused_whole(server: PrivateValkey) -> None:
     async with started(server, "room", limits=Limits(max_queued_jobs=1)) as store:
-        first = asyncio.ensure_future(store.send(LINE, [item("x")]))
+        first = asyncio.ensure_future(store.send(PARTITION, [item("x")]))
         with pytest.raises(RateLimited):
-            await store.send(LINE, [item("a"), item("a")])
+            await store.send(PARTITION, [item("a"), item("a")])
         await first
-        assert await store.read(LINE, ["a"]) == [None]
-        results = await store.send(LINE, [item("a"), item("a")])
+        assert await store.read(PARTITION, ["a"]) == [None]
+        results = await store.send(PARTITION, [item("a"), item("a")])
         assert [one.code for one in results] == [Code.CREATED, Code.KEPT]

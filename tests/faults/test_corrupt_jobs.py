@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dueline.testing.process import ServerProcess
 from tools.faults.connection import Connection
+from tools.faults.server_process import ServerProcess
 
 from .kit import ServersKit, short_folder
 

@@ -31,13 +31,13 @@ async def opened(data: Path) -> EmbeddedStore:
 
 async def fill(store: EmbeddedStore, first: int = 0, count: int = 100) -> None:
     for number in range(first, first + count):
-        await store._link.call("SET", f"key-{number}", "x" * 100)
+        await store._connection.call("SET", f"key-{number}", "x" * 100)
 
 
 async def keys_in(data: Path) -> int:
     store = await opened(data)
     try:
-        return int(await store._link.call("DBSIZE"))
+        return int(await store._connection.call("DBSIZE"))
     finally:
         await store.stop()
 
@@ -58,7 +58,7 @@ async def kill(store: EmbeddedStore) -> None:
     assert store._child is not None
     store._child.kill()
     store._child.wait()
-    await store._link.close()
+    await store._connection.close()
     store._lock.free()
 
 
@@ -157,7 +157,7 @@ async def test_a_torn_end_beyond_what_was_written_down_starts(folder: Path) -> N
 
 async def rewritten(store: EmbeddedStore) -> None:
     before = extents.found(store.data).base
-    await store._link.call("BGREWRITEAOF")
+    await store._connection.call("BGREWRITEAOF")
     async with asyncio.timeout(20):
         while extents.found(store.data).base == before:  # noqa: ASYNC110 - the store tells nobody
             await asyncio.sleep(0.01)
@@ -218,7 +218,7 @@ async def test_an_accepted_loss_starts_with_what_is_left_and_is_told(folder: Pat
     with structlog.testing.capture_logs() as log:
         store = await opened(data)
     status = store.status
-    assert int(await store._link.call("DBSIZE")) == kept
+    assert int(await store._connection.call("DBSIZE")) == kept
     await store.stop()
     assert (status.lost_bytes, status.accepted_at_ms is not None) == (len(content) - at, True)
     assert [line["event"] for line in log if f"{len(content) - at:,} bytes" in line["event"]] != []

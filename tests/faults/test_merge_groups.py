@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dueline.testing.process import ServerProcess
 from tools.faults.connection import Answer, Connection, NoAnswer, NotSent
+from tools.faults.server_process import ServerProcess
 
 from ..kit.valkey import PrivateValkey
 from .kit import serving

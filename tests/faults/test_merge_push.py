@@ -22,8 +22,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from dueline.testing.process import ServerProcess
 from tools.faults.connection import Connection, NoAnswer, NotSent
+from tools.faults.server_process import ServerProcess
 
 from ..kit.hook import Hook, ReceivedCall
 

@@ -16,8 +16,8 @@ from dueline.store.valkey.embedded import EmbeddedStore
 from dueline.store.valkey.embedded_extent import accept
 from dueline.testing.checker import Kind, Report, check
 from dueline.testing.history import Recorder
-from dueline.testing.process import ServerProcess, ended
 from tools.faults.load import Load, Plan
+from tools.faults.server_process import ServerProcess, ended
 
 from .broken import Sound, served
 from .kit import append_only_file, cut, serving, synced_length

@@ -14,8 +14,8 @@ from dueline import AsyncClient, Client, NewJob, Patience
 from dueline.api.requests import Merge
 from dueline.client import errors
 from dueline.client.calls import json_body
-from dueline.testing.process import ServerProcess
 from tools.faults.proxy import Cut, FaultProxy
+from tools.faults.server_process import ServerProcess
 
 from .shells import QUICK, both
 

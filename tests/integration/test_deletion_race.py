@@ -163,10 +163,10 @@ async def in_many_orders(url: str, prefix: str, partitions: int, deleter: Worker
 
 @pytest.mark.parametrize("sender", [send_knowing, send_anew])
 @pytest.mark.parametrize(("partitions", "lives"), [(1, None), (1, 1), (1, 2), (2, None), (2, 2)])
-def test_a_send_beside_the_deletion_of_its_topic_is_kept_found_and_listed(
+async def test_a_send_beside_the_deletion_of_its_topic_is_kept_found_and_listed(
     server: PrivateValkey, partitions: int, lives: int | None, sender: Worker
 ) -> None:
     deleter = delete if lives is None else delete_and_die(lives)
     prefix = f"{sender.__name__}-{partitions}-{lives}"
-    runs = asyncio.run(in_many_orders(server.url, prefix, partitions, deleter, sender, all=lives == 1))
+    runs = await in_many_orders(server.url, prefix, partitions, deleter, sender, all=lives == 1)
     assert runs >= 2, "the calls never met"

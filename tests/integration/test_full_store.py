@@ -10,8 +10,8 @@ import msgspec
 
 from dueline.store.valkey.embedded import EmbeddedStore
 from dueline.store.valkey.embedded_memory import SHARE, memory_bytes
-from dueline.testing.process import ServerProcess
 from tools.faults.connection import Answer, Connection
+from tools.faults.server_process import ServerProcess
 
 CEILING = 16 << 20
 BODY = "x" * 200_000

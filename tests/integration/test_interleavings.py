@@ -173,8 +173,8 @@ def any_end(job: Any) -> None:
         ("delete-and-finish-of-a-held-one", push_and_pull(A), (delete, finish), any_end),
     ],
 )
-def test_every_order_ends_with_at_most_one_live_job_that_its_id_finds(
+async def test_every_order_ends_with_at_most_one_live_job_that_its_id_finds(
     server: PrivateValkey, name: str, before: Call, calls: tuple[Call, Call], judge: Callable[[Any], None]
 ) -> None:
-    runs = asyncio.run(every_order(server.url, name, before, calls, judge))
+    runs = await every_order(server.url, name, before, calls, judge)
     assert runs >= 2, "the calls never met"

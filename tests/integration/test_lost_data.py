@@ -13,8 +13,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from dueline.cli.main import build
-from dueline.testing.process import NotStarted, ServerProcess
+from dueline.testing.process import NotStarted
 from tools.faults.connection import Connection
+from tools.faults.server_process import ServerProcess
 
 JOBS = 1000
 

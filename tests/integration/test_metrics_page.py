@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from dueline.metrics.metric import Metric
 from dueline.metrics.table import EMBEDDED, SERVER_GROUPS, TLS
-from dueline.testing.process import ServerProcess
 from tools.docs.metrics import dialect_groups
 from tools.faults.connection import Connection
+from tools.faults.server_process import ServerProcess
 
 from ..kit.valkey import PrivateValkey
 
@@ -55,8 +54,8 @@ async def scrape(data: Path, store_url: str | None = None, **env: str) -> str:
         await server.stop()
 
 
-def test_a_server_exports_every_metric_of_the_table_and_no_other(tmp_path: Path) -> None:
-    page = asyncio.run(scrape(tmp_path / "data"))
+async def test_a_server_exports_every_metric_of_the_table_and_no_other(tmp_path: Path) -> None:
+    page = await scrape(tmp_path / "data")
     metrics = [*OWN, *(metric for group in FOREIGN.values() for metric in group)]
     assert exported(page) == declared(*metrics)
     shown = labels(page)
@@ -64,8 +63,8 @@ def test_a_server_exports_every_metric_of_the_table_and_no_other(tmp_path: Path)
     assert {metric.name for metric in OWN if not metric.labels} <= shown.keys()
 
 
-def test_metrics_of_an_embedded_store_and_of_a_dialect_are_exported_only_with_these(tmp_path: Path) -> None:
+async def test_metrics_of_an_embedded_store_and_of_a_dialect_are_exported_only_with_these(tmp_path: Path) -> None:
     disabled = {f"DUELINE_DIALECTS__{dialect.upper()}__ENABLED": "false" for dialect in FOREIGN}
     with PrivateValkey() as store:
-        page = asyncio.run(scrape(tmp_path / "data", store.url, **disabled))
+        page = await scrape(tmp_path / "data", store.url, **disabled)
     assert exported(page) == declared(*(metric for metric in OWN if metric.when != EMBEDDED))

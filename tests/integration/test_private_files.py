@@ -12,7 +12,8 @@ import pytest
 
 from dueline.store.valkey.embedded import EmbeddedError, EmbeddedStore, StoreState
 from dueline.store.valkey.embedded_files import make_private, open_private
-from dueline.testing.process import ServerProcess, free_port
+from dueline.testing.process import free_port
+from tools.faults.server_process import ServerProcess
 
 from .test_serve import refused, started
 

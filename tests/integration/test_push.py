@@ -16,10 +16,11 @@ import pytest
 from aiohttp import web
 from standardwebhooks import Webhook
 
-from dueline.testing.process import NotStarted, ServerProcess
+from dueline.testing.process import NotStarted
 from tests.kit.async_tests import async_fixture
 from tests.kit.hook import Hook, ReceivedCall
 from tools.faults.connection import Connection
+from tools.faults.server_process import ServerProcess
 
 ALLOW = {"DUELINE_PUSH__ALLOW": "127.0.0.0/8"}
 SECRETS = tuple("whsec_" + b64encode(word * 8).decode() for word in (b"old", b"new"))

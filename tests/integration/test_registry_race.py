@@ -28,7 +28,7 @@ from tests.kit.valkey import PrivateValkey
 
 pytestmark = pytest.mark.slow
 
-LINE = Partition("ns", "mail")
+PARTITION = Partition("ns", "mail")
 NOW_MS = 1_700_000_000_000  # the time of the gated processes
 LONG_AGO_MS = NOW_MS - 3_600_000
 
@@ -72,17 +72,17 @@ async def used(store: ValkeyStore) -> None:
 
     async def work(store: ValkeyStore) -> None:
         store.events = Recorder()
-        await store.directory.register([(LINE.namespace, LINE.topic)])
-        await store.send(LINE, [item("old", retain_ms=0)])
-        await store.directory.register([(LINE.namespace, LINE.topic)])
-        await store.cancel(LINE, ["old"], forget=True)
+        await store.directory.register([(PARTITION.namespace, PARTITION.topic)])
+        await store.send(PARTITION, [item("old", retain_ms=0)])
+        await store.directory.register([(PARTITION.namespace, PARTITION.topic)])
+        await store.cancel(PARTITION, ["old"], forget=True)
 
     await at_ms(store.url, store.prefix, LONG_AGO_MS, work)
 
 
 async def only_listed(store: ValkeyStore) -> None:
     """Long ago it was registered; the send never came."""
-    register: Call = lambda store: store.directory.register([(LINE.namespace, LINE.topic)])  # noqa: E731
+    register: Call = lambda store: store.directory.register([(PARTITION.namespace, PARTITION.topic)])  # noqa: E731
     await at_ms(store.url, store.prefix, LONG_AGO_MS, register)
 
 
@@ -113,38 +113,38 @@ async def remove_and_die(store: ValkeyStore) -> None:
 async def sent_anew(store: ValkeyStore) -> None:
     """By a process that meets the topic for the first time; with what `unlisted` asked for."""
     engine = Engine(store)
-    await engine.send(LINE.namespace, LINE.topic, Send("new", b"1", BodyKind.TEXT, delay_ms=1_000))
+    await engine.send(PARTITION.namespace, PARTITION.topic, Send("new", b"1", BodyKind.TEXT, delay_ms=1_000))
     await engine._registrar.stop()
 
 
 async def sent_believing(store: ValkeyStore) -> None:
     """By a process that registered it, and was stopped so long that the others count it as unused."""
     engine = Engine(store)
-    entry = TopicEntry(LINE.namespace, LINE.topic, LONG_AGO_MS, 0, b"")
-    topic = engine._topics.apply((LINE.namespace, LINE.topic), entry)
+    entry = TopicEntry(PARTITION.namespace, PARTITION.topic, LONG_AGO_MS, 0, b"")
+    topic = engine._topics.apply((PARTITION.namespace, PARTITION.topic), entry)
     topic.registered_until_s = math.inf
-    await engine.send(LINE.namespace, LINE.topic, Send("new", b"1", BodyKind.TEXT, delay_ms=1_000))
+    await engine.send(PARTITION.namespace, PARTITION.topic, Send("new", b"1", BodyKind.TEXT, delay_ms=1_000))
     await engine._registrar.stop()
 
 
 async def sent_and_died(store: ValkeyStore) -> None:
     """By a process that ends before it can do what `unlisted` asks for."""
-    await store.send(LINE, [item("new", delay_ms=1_000)])
+    await store.send(PARTITION, [item("new", delay_ms=1_000)])
 
 
 # --- after ------------------------------------------------------------------------------------------------------------
 
 
 async def judge(store: ValkeyStore, taken: list[int], must_be_listed: bool) -> None:
-    [job] = await store.read(LINE, ["new"])
+    [job] = await store.read(PARTITION, ["new"])
     assert job is not None, f"order {taken}: the job is gone"
     report = await fsck(store.url, store.prefix)
     assert report.findings == [], f"order {taken}: {[str(one) for one in report.findings]}"
-    listed = await store.directory.topic(LINE.namespace, LINE.topic) is not None
+    listed = await store.directory.topic(PARTITION.namespace, PARTITION.topic) is not None
     if not listed and not must_be_listed:
         store.events = told = Recorder()
-        await store.send(LINE, [item("next", delay_ms=1_000)])
-        listed = told.unlisted_partitions == [LINE]
+        await store.send(PARTITION, [item("next", delay_ms=1_000)])
+        listed = told.unlisted_partitions == [PARTITION]
     assert listed, f"order {taken}: the topic is not listed"
 
 
@@ -168,9 +168,9 @@ Worker = Callable[[ValkeyStore], Awaitable[None]]
 @pytest.mark.parametrize("before", [used, only_listed])
 @pytest.mark.parametrize("remover", [remove, remove_and_die])
 @pytest.mark.parametrize("sender", [sent_anew, sent_believing, sent_and_died])
-def test_a_send_beside_the_removal_of_its_topic_is_kept_and_listed(
+async def test_a_send_beside_the_removal_of_its_topic_is_kept_and_listed(
     server: PrivateValkey, before: Worker, remover: Worker, sender: Worker
 ) -> None:
     prefix = "-".join(one.__name__ for one in (before, remover, sender))
-    runs = asyncio.run(every_order(server.url, prefix, before, (remover, sender), sender is not sent_and_died))
+    runs = await every_order(server.url, prefix, before, (remover, sender), sender is not sent_and_died)
     assert runs >= 4, "the calls never met"

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from dueline.testing.process import NotStarted, ServerProcess
+from dueline.testing.process import NotStarted
 from tests.kit.valkey import PrivateValkey
 from tools.faults.connection import Connection
+from tools.faults.server_process import ServerProcess
 
 pytestmark = pytest.mark.slow
 

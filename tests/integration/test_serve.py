@@ -18,8 +18,9 @@ import pytest
 
 from dueline.store.valkey.embedded import EmbeddedStore
 from dueline.store.valkey.embedded_files import default_binary
-from dueline.testing.process import DUELINE, ServerProcess, ended, free_port, kill_store
+from dueline.testing.process import DUELINE, free_port
 from tools.faults.connection import Connection, NotSent
+from tools.faults.server_process import ServerProcess, ended, kill_store
 
 from .served import typed
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import redis.asyncio
 
-from dueline.testing.process import ServerProcess, free_port
+from dueline.testing.process import free_port
 from tests.kit.valkey import PrivateValkey
 from tools.faults.connection import Connection
+from tools.faults.server_process import ServerProcess
 
 WITHIN_S = 30.0
 

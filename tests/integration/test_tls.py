@@ -28,7 +28,8 @@ from cryptography.hazmat.primitives.serialization import (
 
 from dueline import Client, Patience
 from dueline.server.certificate import key_refusal, not_after_s
-from dueline.testing.process import DUELINE, ServerProcess, free_port
+from dueline.testing.process import DUELINE, free_port
+from tools.faults.server_process import ServerProcess
 
 from .test_serve import refused
 

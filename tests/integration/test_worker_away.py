@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 
 from dueline import Client
-from dueline.testing.process import ServerProcess, free_port
+from dueline.testing.process import free_port
 from dueline.worker import SyncQueue
 from tests.kit.valkey import PrivateValkey
+from tools.faults.server_process import ServerProcess
 
 from .scripted import Scripted, answer
 from .served import DUELINE, environment

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dueline.testing.process import ServerProcess, ended
 from tools.faults.connection import Connection
+from tools.faults.server_process import ServerProcess, ended
 
 TWO = ("--workers", "2")
 

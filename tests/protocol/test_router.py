@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from dueline.dialects.http import PUBLIC, Request, Response, Route, plain_error
@@ -90,14 +88,14 @@ def test_two_dialects_cannot_claim_one_route() -> None:
         Router([Dialect("one", ("GET", "/a/{x}")), Dialect("two", ("GET", "/a/{y}"))])
 
 
-def test_a_refusal_speaks_the_words_of_the_routes_dialect(router: Router) -> None:
+async def test_a_refusal_speaks_the_words_of_the_routes_dialect(router: Router) -> None:
     found = router.find("GET", "/a/%FF")
     request = Request("GET", "/a/%FF", "", {}, b"")
-    response = asyncio.run(router.respond(found, request))
+    response = await router.respond(found, request)
     assert (response.status, b"one refuses" in response.body) == (418, True)
 
 
-def test_a_guard_is_asked_before_the_handler() -> None:
+async def test_a_guard_is_asked_before_the_handler() -> None:
     asked: list[str] = []
 
     def guard(request: Request, route: Route) -> None:
@@ -108,6 +106,6 @@ def test_a_guard_is_asked_before_the_handler() -> None:
 
     router = Router([Dialect("one", ("GET", "/a"))], guard=guard)
     found = router.find("GET", "/a")
-    refused = asyncio.run(router.respond(found, Request("GET", "/a", "", {}, b"")))
-    taken = asyncio.run(router.respond(found, Request("GET", "/a", "", {"authorization": "x"}, b"")))
+    refused = await router.respond(found, Request("GET", "/a", "", {}, b""))
+    taken = await router.respond(found, Request("GET", "/a", "", {"authorization": "x"}, b""))
     assert (refused.status, taken.status, asked) == (418, 200, ["GET /a", "GET /a"])

@@ -9,8 +9,8 @@ from typing import Any
 from dueline.client.api import Api
 from dueline.testing import pytest_plugin
 from dueline.testing.checker import Report, Violation
+from dueline.testing.client_history import Broken, History, WatchedClient
 from dueline.testing.flaky import FlakyStore, Trouble
-from dueline.testing.observed import Broken, History, WatchedClient
 from dueline.testing.queue import QueueClock, VirtualQueue
 from dueline.testing.recorder import HandledJob, Recorder, SentJob
 from dueline.testing.server import PrivateServer
@@ -34,7 +34,13 @@ SECTIONS: dict[str, tuple[type[Any], ...]] = {
     "What was sent and handled: `dueline.testing.recorder`": (Recorder, SentJob, HandledJob),
     "A store on a bad day: `dueline.testing.flaky`": (Trouble, FlakyStore),
     "A private server: `dueline.testing.server`": (PrivateServer,),
-    "Histories and their checker: `dueline.testing.observed`": (History, WatchedClient, Broken, Report, Violation),
+    "Checked histories: `dueline.testing.client_history`": (
+        History,
+        WatchedClient,
+        Broken,
+        Report,
+        Violation,
+    ),
 }
 GIVEN = (QueueClock, Recorder, FlakyStore, WatchedClient)  # tests receive these and do not create them
 INSIDE: dict[type[Any], tuple[str, ...]] = {

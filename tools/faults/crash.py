@@ -30,9 +30,9 @@ import structlog
 
 from dueline.testing.checker import Kind, Report, check
 from dueline.testing.history import Final, Outcome, Recorder, explain, write
-from dueline.testing.process import ServerProcess, ended, kill_store
 from tools.faults.load import Load, Plan
 from tools.faults.recording_client import Job, RecordingClient
+from tools.faults.server_process import ServerProcess, ended, kill_store
 from tools.faults.store_check import findings_of
 
 WHAT = ("server", "store", "both", "group", "all")

@@ -147,21 +147,21 @@ def record(due_ms: int) -> None:
         os.close(file)
 
 
-async def _answer(module: Any, told: dict[str, Any]) -> dict[str, Any]:
-    if told["do"] == "send":
+async def _answer(module: Any, order: dict[str, Any]) -> dict[str, Any]:
+    if order["do"] == "send":
         cpu_s = time.process_time()
-        done: Any = module.WAYS[told["way"]](told["seconds"])
+        done: Any = module.WAYS[order["way"]](order["seconds"])
         sent, seconds = await done if inspect.isawaitable(done) else done
         return {"sent": sent, "seconds": seconds, "cpu_s": time.process_time() - cpu_s}
-    if told["do"] == "due":
-        for due_ms in told["at_ms"]:
+    if order["do"] == "due":
+        for due_ms in order["at_ms"]:
             done = module.send_due(due_ms)
             if inspect.isawaitable(done):
                 await done
-        return {"sent": len(told["at_ms"])}
-    if told["do"] == "stored":
+        return {"sent": len(order["at_ms"])}
+    if order["do"] == "stored":
         return {"stored": module.stored()}
-    return {name: importlib.metadata.version(name) for name in told["of"]}
+    return {name: importlib.metadata.version(name) for name in order["of"]}
 
 
 async def _main(name: str) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw, UnsetType
 
 from ..durations import datetime_of
-from .typed import decode_as
+from .typed_values import decode_as
 
 T = TypeVar("T")
 

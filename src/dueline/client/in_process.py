@@ -1,4 +1,4 @@
-"""A client of an API in this process: the same methods, errors and retries as over HTTP, without bytes."""
+"""A client of an API in this process: the same methods, errors and retries as over HTTP, without a connection."""
 
 from __future__ import annotations
 

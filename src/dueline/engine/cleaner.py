@@ -20,7 +20,7 @@ from .timer import Timer
 ROUND_S = 30.0  # check at least this often, because other processes may have left hints
 TAKE = 20
 HOLD_MS = 30_000
-STEPS_PER_LINE = 50
+STEPS_PER_PARTITION = 50
 GRAIN_MS = 10_000  # hints are rounded up to this, so that a busy partition is tidied in batches
 
 
@@ -108,7 +108,7 @@ class Cleaner:
 
     async def _tidy_partition(self, hint: Hint) -> None:
         next_ms: int | None = None
-        for _ in range(STEPS_PER_LINE):
+        for _ in range(STEPS_PER_PARTITION):
             cleaned = await self._store.clean(hint.partition)
             if cleaned.expired or cleaned.exhausted or cleaned.dead_trimmed:
                 self._metrics.of(hint.partition.namespace, hint.partition.topic).count_cleaned(cleaned)

@@ -26,13 +26,13 @@ MAX_HOSTS = 10_000
 
 
 class Host:
-    """The state of one host. `failures` counts consecutive ones. `line` holds the waiting jobs: True grants one the
+    """The state of one host. `failures` counts consecutive ones. `queue` holds the waiting jobs: True grants one the
     slot, False sends it away."""
 
-    __slots__ = ("failures", "in_flight", "line", "open_until_ms")
+    __slots__ = ("failures", "in_flight", "open_until_ms", "queue")
 
     def __init__(self) -> None:
-        self.line: deque[asyncio.Future[bool]] = deque()
+        self.queue: deque[asyncio.Future[bool]] = deque()
         self.in_flight = 0
         self.failures = 0
         self.open_until_ms = 0
@@ -71,10 +71,10 @@ class Hosts:
         `share` is how many of the topic's slots one host may take, and how many may wait for busy hosts."""
         busy_ms = self._enter(host, share, breaker, now_ms)
         state = self._hosts[host]
-        if busy_ms != 0 or state.failures or state.in_flight + len(state.line) >= share or self._waiting >= share:
+        if busy_ms != 0 or state.failures or state.in_flight + len(state.queue) >= share or self._waiting >= share:
             return busy_ms
         turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        state.line.append(turn)
+        state.queue.append(turn)
         self._waiting += 1
         try:
             return None if await turn else 0
@@ -114,8 +114,8 @@ class Hosts:
             state.failures = 0 if ok else state.failures + 1
             if breaker is not None and state.failures >= breaker.failures:
                 state.open_until_ms = now_ms + breaker.open_ms
-        while state.line:
-            turn = state.line.popleft()
+        while state.queue:
+            turn = state.queue.popleft()
             if turn.done():
                 continue  # it no longer waits
             turn.set_result(not state.failures)

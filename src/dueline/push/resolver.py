@@ -53,15 +53,15 @@ class SystemNames:
         self._free = max_threads
         self._reserved = reserved
         self._look_ups: dict[str, _LookUp] = {}  # waiting or running, by name
-        self._line: deque[_LookUp] = deque()
-        self._known_line: deque[_LookUp] = deque()
+        self._queue: deque[_LookUp] = deque()
+        self._known_queue: deque[_LookUp] = deque()
         self._known: dict[str, None] = {}  # names whose last lookup succeeded, oldest first
 
     async def addresses(self, host: str) -> Sequence[str]:
         look_up = self._look_ups.get(host)
         if look_up is None:
             look_up = self._look_ups[host] = _LookUp(host)
-            (self._known_line if host in self._known else self._line).append(look_up)
+            (self._known_queue if host in self._known else self._queue).append(look_up)
         look_up.askers += 1
         self._begin()
         try:
@@ -71,11 +71,11 @@ class SystemNames:
 
     def _begin(self) -> None:
         """Start as many waiting lookups as there are free threads."""
-        while self._known_line and self._free + self._reserved > 0:
+        while self._known_queue and self._free + self._reserved > 0:
             reserved = self._free <= 0
-            self._start(self._known_line.popleft(), reserved)
-        while self._line and self._free > 0:
-            self._start(self._line.popleft(), reserved=False)
+            self._start(self._known_queue.popleft(), reserved)
+        while self._queue and self._free > 0:
+            self._start(self._queue.popleft(), reserved=False)
 
     def _start(self, look_up: _LookUp, reserved: bool) -> None:
         if not look_up.askers:  # all callers were cancelled while it waited

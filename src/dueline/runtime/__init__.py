@@ -1,9 +1,9 @@
 """Opening a store, running an engine on it, and stopping both in order. The server, the mounted server, direct queues,
 the command line and the testing kit all use this package.
 
-    places.Place         where a store's process is: it may be started here (an embedded store), or it already runs
-    access.StoreAccess   one store at a place: waits for it, checks it, connects
-    runtime.Runtime      a store and its engine: start, stop in order
+    locations.StoreLocation   where a store's process is: it may be started here (an embedded store), or already run
+    access.StoreAccess        one store at a location: waits for it, checks it, connects
+    runtime.Runtime           a store and its engine: start, stop in order
 
 Only `runtime.runtime` can be imported without the server's packages: the testing kit uses it on the memory store.
 """

@@ -2,8 +2,8 @@
 
     data_received -> Reader -> queue -> at once, or one task per connection -> router -> write
 
-Reading (server/request_reader) and answering are two halves connected by the queue. One handler runs at a time. A single
-request to a `taskless` route is answered at once: `data_received` and the futures it awaits step its coroutine
+Reading (server/request_reader) and answering are two halves connected by the queue. One handler runs at a time. A
+single request to a `taskless` route is answered at once: `data_received` and the futures it awaits step its coroutine
 directly. One task per connection does everything else: queued requests, polls that park, slow readers, closing. A
 pipelined request waits for a place first (server/pipelining).
 

@@ -6,7 +6,7 @@
     dueline_client        a Client of it
     dueline_recorder      what was sent, what was handled                     testing.recorder.Recorder
     dueline_server        a real server with its own data (dueline[server])   testing.server.PrivateServer
-    dueline_history       clients whose calls are recorded and checked        testing.observed.History
+    dueline_history       clients whose calls are recorded and checked        testing.client_history.History
 
 Only this file is imported until a test uses one of the fixtures.
 """
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from .client_history import History
     from .local_client import LocalClient
-    from .observed import History
     from .queue import QueueClock, VirtualQueue
     from .recorder import Recorder
     from .server import PrivateServer
@@ -82,7 +82,7 @@ def dueline_server(tmp_path: Path) -> Iterator[PrivateServer]:
 @pytest.fixture
 def dueline_history() -> Iterator[History]:
     """A history of what clients did and saw. It is checked at the end of the test, unless the test did so itself."""
-    from .observed import History
+    from .client_history import History
 
     history = History()
     yield history

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import queue
-import re
 import signal
 import subprocess
 import threading
@@ -21,9 +20,8 @@ from pathlib import Path
 from types import TracebackType
 
 from ..client.client import Client
-from .process import DUELINE, NotStarted, free_port
+from .process import DUELINE, READY, NotStarted, free_port
 
-READY = re.compile(r"ready on (https?://\S+)")
 START_WITHIN_S = 45.0
 STOP_WITHIN_S = 15.0
 

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from ..api.payload import Payload
-from ..api.typed import decoder_of
+from ..api.typed_values import decoder_of
 
 Reader = Callable[[Payload], Any]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Any, cast
 
@@ -69,14 +68,14 @@ class Refusing:
 
 
 @pytest.mark.parametrize(("error", "least_s"), [(errors.StoreDown(), 0.99), (errors.Draining(), 0.0)])
-def test_a_long_poll_is_told_of_trouble_after_a_moment_so_that_the_sdk_does_not_run_hot(
+async def test_a_long_poll_is_told_of_trouble_after_a_moment_so_that_the_sdk_does_not_run_hot(
     error: errors.DuelineError, least_s: float
 ) -> None:
     monitor = Monitor("camellia", 60_000, lambda: 0, EngineMetrics())
     handlers = CamelliaHandlers(cast(Engine, Refusing(error)), Limits(), CamelliaSettings(), monitor)
     began_s = time.monotonic()
     with pytest.raises(type(error)):
-        asyncio.run(handlers.long_polling_msg(POLL))
+        await handlers.long_polling_msg(POLL)
     assert time.monotonic() - began_s >= least_s
 
 
@@ -95,7 +94,7 @@ class Unready:
         return Report()
 
 
-def test_a_server_that_is_not_ready_is_not_online() -> None:
+async def test_a_server_that_is_not_ready_is_not_online() -> None:
     pages = CamelliaPages(cast(Engine, None), "camellia", Unready())
-    assert asyncio.run(pages.health_status(POLL)).status == 500
-    assert asyncio.run(pages.health_check(POLL)).status == 200
+    assert (await pages.health_status(POLL)).status == 500
+    assert (await pages.health_check(POLL)).status == 200

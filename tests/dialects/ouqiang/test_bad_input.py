@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from dueline.testing.process import ServerProcess
+from tools.faults.server_process import ServerProcess
 
 from ...kit.valkey import PrivateValkey
 from ..kit import NOWHERE, Served, now_ms

@@ -17,9 +17,10 @@ import pytest
 import redis
 from aiohttp import web
 
-from dueline.testing.process import NotStarted, ServerProcess, free_port
+from dueline.testing.process import NotStarted, free_port
 from tests.kit.spring_app import SpringApp, Work
 from tests.kit.valkey import PrivateValkey
+from tools.faults.server_process import ServerProcess
 
 from ..kit import NOWHERE, Served, now_ms, serve
 from .conftest import ALLOW, options

@@ -204,7 +204,7 @@ async def test_a_call_with_many_may_mix_plain_jobs_and_items(partitions: int, ki
     assert [job.body for job in jobs if job.items is None] == [b"plain"]
 
 
-async def test_in_a_wide_namespace_each_topic_has_its_own_groups() -> None:
+async def test_in_a_namespace_with_its_own_ids_each_topic_has_its_own_groups() -> None:
     async with running(namespace_ids=frozenset({NS})) as kit:
         one = await kit.engine.send(NS, "one", an_item("a", quiet_ms=5))
         two = await kit.engine.send(NS, "two", an_item("b", quiet_ms=5))

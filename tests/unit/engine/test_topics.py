@@ -201,7 +201,7 @@ async def test_a_process_that_looked_for_a_topic_before_it_existed_finds_its_job
     assert (await early.get(NS, "new", job_id)).id == job_id
 
 
-async def test_a_topic_of_a_namespace_with_wide_ids_has_no_partitions_of_its_own() -> None:
+async def test_a_topic_of_a_namespace_with_its_own_ids_has_no_partitions_of_its_own() -> None:
     async with running(namespace_ids=frozenset({NS})) as kit:
         with pytest.raises(InvalidField) as refused:
             await kit.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=2))

@@ -38,36 +38,38 @@ def test_the_table_is_not_shorter_than_it_was_meant_to_be() -> None:
 
 
 @pytest.mark.parametrize(("url", "meant"), LITERALS)
-def test_an_address_is_refused_in_every_spelling_when_it_is_set_and_when_it_is_called(url: str, meant: str) -> None:
+async def test_an_address_is_refused_in_every_spelling_when_it_is_set_and_when_it_is_called(
+    url: str, meant: str
+) -> None:
     with pytest.raises(EgressRefused) as refused:
         Egress().check_url(url, "url")
     assert (refused.value.code, refused.value.field) == ("egress_refused", "url")
-    assert asyncio.run(attempt(url, [], Egress())) == ("refused", [], [])
+    assert await attempt(url, [], Egress()) == ("refused", [], [])
     # The control: the same call without the guard asks for a socket to exactly the address that the spelling means.
-    assert asyncio.run(attempt(url, [], unguarded())) == ("connect", [meant], [])
+    assert await attempt(url, [], unguarded()) == ("connect", [meant], [])
 
 
 @pytest.mark.parametrize(("url", "addresses"), RESOLVED)
-def test_a_name_is_refused_by_what_it_resolves_to(url: str, addresses: list[str]) -> None:
+async def test_a_name_is_refused_by_what_it_resolves_to(url: str, addresses: list[str]) -> None:
     Egress().check_url(url)  # nothing is known against the name itself
     name = host_of(url)
-    assert asyncio.run(attempt(url, addresses, Egress())) == ("refused", [], [name])
-    kind, sockets, _ = asyncio.run(attempt(url, addresses, unguarded()))
+    assert await attempt(url, addresses, Egress()) == ("refused", [], [name])
+    kind, sockets, _ = await attempt(url, addresses, unguarded())
     assert (kind, set(sockets)) == ("connect", set(addresses))
 
 
 @pytest.mark.parametrize(("url", "addresses"), NAMES)
-def test_some_names_are_not_even_looked_up(url: str, addresses: list[str]) -> None:
+async def test_some_names_are_not_even_looked_up(url: str, addresses: list[str]) -> None:
     with pytest.raises(EgressRefused):
         Egress().check_url(url)
-    assert asyncio.run(attempt(url, addresses, Egress())) == ("refused", [], [])
-    kind, sockets, _ = asyncio.run(attempt(url, addresses, unguarded()))
+    assert await attempt(url, addresses, Egress()) == ("refused", [], [])
+    kind, sockets, _ = await attempt(url, addresses, unguarded())
     assert (kind, sockets) == ("connect", addresses)
 
 
 @pytest.mark.parametrize(("url", "addresses"), NAMES)
-def test_those_names_are_refused_by_their_addresses_too(url: str, addresses: list[str]) -> None:
-    kind, sockets, _ = asyncio.run(attempt(url, addresses, Egress(deny_names=())))
+async def test_those_names_are_refused_by_their_addresses_too(url: str, addresses: list[str]) -> None:
+    kind, sockets, _ = await attempt(url, addresses, Egress(deny_names=()))
     assert (kind, sockets) == ("refused", [])
 
 
@@ -155,13 +157,13 @@ async def test_an_answer_that_changes_between_check_and_connect_gains_nothing() 
     assert (checked, failed.kind, recorder.sockets) == ([PUBLIC], "refused", [])
 
 
-def test_of_several_addresses_only_those_that_may_be_called_are_tried() -> None:
-    kind, sockets, _ = asyncio.run(attempt("http://mixed.example/", ["127.0.0.1", PUBLIC, "::1", "10.0.0.1"], Egress()))
+async def test_of_several_addresses_only_those_that_may_be_called_are_tried() -> None:
+    kind, sockets, _ = await attempt("http://mixed.example/", ["127.0.0.1", PUBLIC, "::1", "10.0.0.1"], Egress())
     assert (kind, set(sockets)) == ("connect", {PUBLIC})
 
 
-def test_an_answer_that_is_no_numeric_address_is_never_handed_to_the_system() -> None:
-    assert asyncio.run(attempt("http://odd.example/", ["localhost"], unguarded()))[:2] == ("refused", [])
+async def test_an_answer_that_is_no_numeric_address_is_never_handed_to_the_system() -> None:
+    assert (await attempt("http://odd.example/", ["localhost"], unguarded()))[:2] == ("refused", [])
 
 
 async def test_a_refused_name_does_not_tell_its_address() -> None:

@@ -152,25 +152,25 @@ ALL = ["Authorization", "Cookie", "X-Kept"]
 
 
 @pytest.mark.parametrize("status", [307, 308])
-def test_a_followed_redirect_keeps_method_and_body_and_on_its_own_origin_the_secrets(status: int) -> None:
-    answer, seen = asyncio.run(through(status, "POST", other_origin=False, hops=1))
+async def test_a_followed_redirect_keeps_method_and_body_and_on_its_own_origin_the_secrets(status: int) -> None:
+    answer, seen = await through(status, "POST", other_origin=False, hops=1)
     assert (answer.status, answer.excerpt) == (200, "end")
     assert seen == [["POST /start", ALL, b"data"], ["POST /end", ALL, b"data"]]
 
 
-def test_a_redirect_to_another_origin_does_not_get_the_secrets() -> None:
-    answer, seen = asyncio.run(through(307, "POST", other_origin=True, hops=1))
+async def test_a_redirect_to_another_origin_does_not_get_the_secrets() -> None:
+    answer, seen = await through(307, "POST", other_origin=True, hops=1)
     assert (answer.status, seen[1]) == (200, ["POST /end", ["X-Kept"], b"data"])
 
 
 @pytest.mark.parametrize("status", [301, 302, 303])
-def test_a_redirect_that_would_turn_a_post_into_a_get_is_not_followed(status: int) -> None:
-    answer, seen = asyncio.run(through(status, "POST", other_origin=False, hops=5))
+async def test_a_redirect_that_would_turn_a_post_into_a_get_is_not_followed(status: int) -> None:
+    answer, seen = await through(status, "POST", other_origin=False, hops=5)
     assert (answer.status, len(seen)) == (status, 1)
 
 
-def test_a_get_follows_every_redirect() -> None:
-    answer, seen = asyncio.run(through(302, "GET", other_origin=False, hops=1))
+async def test_a_get_follows_every_redirect() -> None:
+    answer, seen = await through(302, "GET", other_origin=False, hops=1)
     assert (answer.status, [first for first, _, _ in seen]) == (200, ["GET /start", "GET /end"])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 
 import pytest
@@ -52,29 +51,29 @@ def told(result: Answer | CallFailed) -> tuple[str, str]:
     return result.kind, result.message.partition("/: ")[2]
 
 
-def test_a_certificate_of_a_trusted_authority_for_the_name_is_good(authority: trustme.CA) -> None:
-    result = asyncio.run(asked(authority.issue_cert("shop.example"), trusting(authority)))
+async def test_a_certificate_of_a_trusted_authority_for_the_name_is_good(authority: trustme.CA) -> None:
+    result = await asked(authority.issue_cert("shop.example"), trusting(authority))
     assert isinstance(result, Answer)
     assert (result.status, result.excerpt) == (200, "ok")
 
 
-def test_a_certificate_of_an_unknown_authority_is_not(authority: trustme.CA) -> None:
-    result = asyncio.run(asked(authority.issue_cert("shop.example"), tls=None))
+async def test_a_certificate_of_an_unknown_authority_is_not(authority: trustme.CA) -> None:
+    result = await asked(authority.issue_cert("shop.example"), tls=None)
     assert told(result) == ("connect", "the certificate of shop.example is not trusted")
 
 
-def test_a_certificate_for_another_name_is_not(authority: trustme.CA) -> None:
-    result = asyncio.run(asked(authority.issue_cert("other.example", "127.0.0.1"), trusting(authority)))
+async def test_a_certificate_for_another_name_is_not(authority: trustme.CA) -> None:
+    result = await asked(authority.issue_cert("other.example", "127.0.0.1"), trusting(authority))
     assert told(result) == ("connect", "the certificate of shop.example is not trusted")
 
 
-def test_a_port_that_speaks_no_tls_is_told_as_a_closed_one_is(authority: trustme.CA) -> None:
-    result = asyncio.run(asked(None, trusting(authority)))
+async def test_a_port_that_speaks_no_tls_is_told_as_a_closed_one_is(authority: trustme.CA) -> None:
+    result = await asked(None, trusting(authority))
     assert told(result) == ("connect", "cannot connect to shop.example")
 
 
-def test_what_was_sent_under_tls_is_not_repeated_in_the_open(authority: trustme.CA) -> None:
+async def test_what_was_sent_under_tls_is_not_repeated_in_the_open(authority: trustme.CA) -> None:
     away = b"HTTP/1.1 307 X\r\nLocation: http://shop.example/\r\nContent-Length: 0\r\n\r\n"
-    result = asyncio.run(asked(authority.issue_cert("shop.example"), trusting(authority), away))
+    result = await asked(authority.issue_cert("shop.example"), trusting(authority), away)
     assert isinstance(result, Answer)
     assert (result.status, result.headers["location"]) == (307, "http://shop.example/")

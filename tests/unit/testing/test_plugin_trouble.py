@@ -11,9 +11,9 @@ import pytest
 from dueline import Client, DuelineApiError, Patience, Unavailable, UnknownOutcome
 from dueline.engine.job import Partition
 from dueline.engine.store import Code, Outcome, Ref
+from dueline.testing.client_history import Broken, History
 from dueline.testing.flaky import Trouble
 from dueline.testing.local_client import LocalClient
-from dueline.testing.observed import Broken, History
 from dueline.testing.process import NotStarted
 from dueline.testing.queue import VirtualQueue
 from dueline.testing.server import PrivateServer

@@ -32,9 +32,9 @@ import structlog
 from ...parent_death import ends_with_parent
 from . import embedded_files as files
 from .child_exit import exit_of
+from .embedded_connection import Loading, NotThere, SupervisorConnection
 from .embedded_extent import DataLost, ExtentRecord, accepted_loss
 from .embedded_files import EmbeddedError
-from .embedded_link import Link, Loading, NotThere
 from .embedded_lock import ORPHAN_WAIT_S, FolderInUse, FolderLock
 from .embedded_memory import default_ceiling_bytes
 
@@ -114,17 +114,17 @@ class EmbeddedStore:
         self._back_off_s = back_off_s
         self._any_thread = any_thread
         self._lock = FolderLock(self.data)
-        self._link = Link(files.socket_path(self.data))
+        self._connection = SupervisorConnection(files.socket_path(self.data))
         self._child: subprocess.Popen[bytes] | None = None
         self._log_from = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
         self._log = log or structlog.get_logger("dueline.store")
-        self._extent = ExtentRecord(self.data, self._link, self._log)
+        self._extent = ExtentRecord(self.data, self._connection, self._log)
 
     @property
     def socket(self) -> Path:
-        return self._link.path
+        return self._connection.path
 
     @property
     def url(self) -> str:
@@ -189,7 +189,7 @@ class EmbeddedStore:
                 await self._rewrite_if_worth(STOP_REWRITE_S)
             if await self._end_child() == 0:  # otherwise the last write may be torn
                 await self._extent.note_stopped()
-        await self._link.close()
+        await self._connection.close()
         if self._lock.held:  # otherwise another server may own the folder
             files.tidy(self.data)
             self._lock.free()
@@ -239,7 +239,7 @@ class EmbeddedStore:
         clock = asyncio.get_running_loop().time
         while child.poll() is None:
             try:
-                self.info = await self._link.info()
+                self.info = await self._connection.info()
             except Loading as progress:
                 self._become(StoreState.LOADING, f"loading, {progress}", pid=child.pid)
                 if clock() - said >= 1.0:
@@ -276,7 +276,7 @@ class EmbeddedStore:
             assert child is not None
             born = asyncio.get_running_loop().time()
             code = await exit_of(child)
-            await self._link.close()
+            await self._connection.close()
             log = files.log_since(self.data, self._log_from)
             why = files.diagnose(log)
             if why is files.Exit.CORRUPT:
@@ -337,7 +337,7 @@ class EmbeddedStore:
     async def _ask_orphan_to_end(self) -> None:
         self._log.warning("the store of a dead server still runs on this folder; waiting for it to end")
         try:
-            await asyncio.wait_for(self._link.ask_to_end(), 1.0)
+            await asyncio.wait_for(self._connection.ask_to_end(), 1.0)
         except TimeoutError:
             pass  # it does not answer now; the parent-death signal may still end it
 
@@ -371,7 +371,7 @@ class EmbeddedStore:
             if self._child is None or self.status.state not in (StoreState.READY, StoreState.DOWN):
                 continue
             try:
-                self.info = await self._link.info()
+                self.info = await self._connection.info()
                 await self._apply_space()
             except (Loading, NotThere) as error:
                 if self._child.poll() is None and self.status.state is StoreState.READY:
@@ -414,20 +414,20 @@ class EmbeddedStore:
     async def _apply_space(self) -> None:
         wanted = self._maxmemory()
         if (self.info.get("maxmemory") == "1") != (wanted == "1"):
-            await self._link.call("CONFIG", "SET", "maxmemory", wanted)
+            await self._connection.call("CONFIG", "SET", "maxmemory", wanted)
 
     async def _rewrite_if_worth(self, wait_s: float) -> None:
         """Shrink the append-only file if it grew by 40 %, so that the next start is fast. Waits at most `wait_s`."""
         try:
-            self.info = await self._link.info()
+            self.info = await self._connection.info()
             size, base = self._number("aof_current_size"), self._number("aof_base_size")
             if size < WORTH_REWRITING_BYTES or size < 1.4 * base or self.status.low_space:
                 return
-            await self._link.call("BGREWRITEAOF")
+            await self._connection.call("BGREWRITEAOF")
             deadline = asyncio.get_running_loop().time() + wait_s
             while asyncio.get_running_loop().time() < deadline:
                 await asyncio.sleep(0.05)
-                self.info = await self._link.info()
+                self.info = await self._connection.info()
                 if not self._number("aof_rewrite_in_progress") and not self._number("aof_rewrite_scheduled"):
                     return
         except (Loading, NotThere) as error:

@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from .embedded_link import Link, Loading, NotThere
+from .embedded_connection import Loading, NotThere, SupervisorConnection
 
 APPEND_FOLDER = "appendonlydir"
 MANIFEST = "appendonly.aof.manifest"
@@ -59,11 +59,11 @@ class DataLost(Exception):
 class ExtentRecord:
     """Keeps the record of one running store. `missing_bytes`: recorded bytes that vanished while the store runs."""
 
-    def __init__(self, data: Path, link: Link, log: Any) -> None:
+    def __init__(self, data: Path, connection: SupervisorConnection, log: Any) -> None:
         self.noted = Extent()
         self.missing_bytes = 0
         self._data = data
-        self._link = link
+        self._connection = connection
         self._log = log
 
     def check(self) -> None:
@@ -91,9 +91,9 @@ class ExtentRecord:
         try:
             if gone:
                 (self._data / APPEND_FOLDER).mkdir(mode=0o700, exist_ok=True)
-                await self._link.call("BGREWRITEAOF")
+                await self._connection.call("BGREWRITEAOF")
             elif (now.base, now.files) != (self.noted.base, self.noted.files):
-                await self._link.call("PING")
+                await self._connection.call("PING")
                 await self._write(now)
         except (Loading, NotThere, OSError):
             pass  # the next round tries again

@@ -19,7 +19,7 @@ class Loading(Exception):
     """The store is loading its data; the text is its progress."""
 
 
-class Link:
+class SupervisorConnection:
     """A connection that is opened on demand. A failed call closes it, so the next call never reads a stale reply."""
 
     def __init__(self, path: Path) -> None:
