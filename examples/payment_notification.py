@@ -29,8 +29,8 @@ from dueline.push.http_couriers import HttpCourier
 from dueline.push.manager import PushManager
 from dueline.push.outgoing import Answer, Call, CallFailed
 from dueline.store.memory import MemoryStore
-from tests.kit.virtual_clock import VirtualClock
-from tests.kit.virtual_timer import VirtualTimer
+from dueline.testing.clock import VirtualClock
+from dueline.testing.timer import VirtualTimer
 
 LADDER = Ladder(tuple(duration_ms(wait) for wait in ("2m", "10m", "10m", "1h", "2h", "6h", "15h")))
 NAMESPACE = "default"

@@ -95,8 +95,8 @@ async def test_without_a_setting_the_ceiling_is_a_share_of_the_machine(tmp_path:
     store = EmbeddedStore(tmp_path)
     await store.start()
     try:
-        assert int((await store._link.call("INFO", "memory")).split(b"\r\nmaxmemory:")[1].split(b"\r\n")[0]) == int(
-            memory_bytes() * SHARE
-        )
+        assert int(
+            (await store._connection.call("INFO", "memory")).split(b"\r\nmaxmemory:")[1].split(b"\r\n")[0]
+        ) == int(memory_bytes() * SHARE)
     finally:
         await store.stop()

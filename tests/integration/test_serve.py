@@ -209,7 +209,7 @@ async def test_a_damaged_store_ends_the_server_with_the_repair_hint(tmp_path: Pa
 async def test_an_external_store_is_named_without_its_password_and_is_standard(tmp_path: Path) -> None:
     store = EmbeddedStore(tmp_path / "external")
     await store.start()
-    await store._link.call("CONFIG", "SET", "requirepass", "hunter2")
+    await store._connection.call("CONFIG", "SET", "requirepass", "hunter2")
     server = ServerProcess(tmp_path, store_url=f"{store.url}?password=hunter2")
     try:
         await server.start()
@@ -232,8 +232,8 @@ async def test_readiness_turns_red_when_eviction_is_switched_on_later(tmp_path: 
     try:
         await server.start()
         connection = Connection(*server.address)
-        await store._link.call("CONFIG", "SET", "maxmemory", "100mb")
-        await store._link.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+        await store._connection.call("CONFIG", "SET", "maxmemory", "100mb")
+        await store._connection.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
         answer = await until_ready(connection, 503)
         connection.close()
         await server.stop()
@@ -249,9 +249,9 @@ async def test_data_of_another_version_is_refused_and_not_touched(tmp_path: Path
     try:
         await server.start()
         await server.stop()
-        keys = (await store._link.call("KEYS", "*")).decode()
+        keys = (await store._connection.call("KEYS", "*")).decode()
         meta = next(key for key in re.findall(r"dueline[^' ,\]]*", keys) if "meta" in key or "version" in key)
-        await store._link.call("HSET", meta, "version", "999")
+        await store._connection.call("HSET", meta, "version", "999")
         code, words = await asyncio.to_thread(refused, "--store", store.url, "--listen", "127.0.0.1:0")
     finally:
         await store.stop()

@@ -24,7 +24,7 @@ from dueline.server.front import Front, FrontLimits
 from dueline.server.request_reader import Exchange, Reader
 from dueline.server.router import Router
 from dueline.store.memory import MemoryStore
-from tests.kit.virtual_clock import VirtualClock
+from dueline.testing.clock import VirtualClock
 
 from ..unit.native.kit import START_MS, info, push_rules
 

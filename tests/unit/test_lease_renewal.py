@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from dueline.lease_renewal import BATCH, LeaseRenewal, LeaseRenewals, until_accepted
-from tests.kit.virtual_clock import VirtualClock
-from tests.kit.virtual_timer import VirtualTimer, settled
+from dueline.testing.clock import VirtualClock
+from dueline.testing.timer import VirtualTimer, settled
 
 
 class Job(NamedTuple):

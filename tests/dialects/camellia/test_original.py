@@ -19,7 +19,7 @@ from dueline.engine.limits import Limits
 from dueline.engine.store import Ref
 from dueline.metrics.table import PROCESS_CPU
 from dueline.store.memory import MemoryStore
-from tests.kit.virtual_clock import VirtualClock
+from dueline.testing.clock import VirtualClock
 
 from .kit import BASE, FORM, SUCCESS, Camellia, failed, overdue, shown
 

@@ -16,8 +16,8 @@ from dueline.engine.limits import Limits
 from dueline.engine.store import Pull as StorePull
 from dueline.engine.store import PullOutcome
 from dueline.store.memory import MemoryStore
-from tests.kit.virtual_clock import VirtualClock
-from tests.kit.virtual_timer import VirtualTimer, settled
+from dueline.testing.clock import VirtualClock
+from dueline.testing.timer import VirtualTimer, settled
 
 __all__ = ["NS", "EngineKit", "RecordingStore", "VirtualTimer", "ids", "running", "settled"]
 

@@ -11,8 +11,8 @@ import pytest
 
 from dueline.engine.errors import StoreDown
 from dueline.engine.rounds import Rounds
-from tests.kit.virtual_clock import VirtualClock
-from tests.kit.virtual_timer import VirtualTimer, settled
+from dueline.testing.clock import VirtualClock
+from dueline.testing.timer import VirtualTimer, settled
 
 
 class Work:

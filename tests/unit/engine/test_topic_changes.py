@@ -18,10 +18,10 @@ from dueline.engine.policy import OnDead, TopicPolicy
 from dueline.engine.push_target import PushTarget
 from dueline.engine.topic_changes import ROUND_S
 from dueline.engine.topics import TopicConfig
+from dueline.testing.clock import VirtualClock
+from dueline.testing.timer import VirtualTimer
 from tests.kit.async_tests import async_fixture
 from tests.kit.events import SharedEvents
-from tests.kit.virtual_clock import VirtualClock
-from tests.kit.virtual_timer import VirtualTimer
 
 TARGET = PushTarget(url="https://example.test/hook")
 ROUND_MS = int(ROUND_S * 1000)

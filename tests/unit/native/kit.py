@@ -20,7 +20,7 @@ from dueline.push.header_rules import check_target_headers
 from dueline.push.signing import check_secret, masked
 from dueline.server.router import Router
 from dueline.store.memory import MemoryStore
-from tests.kit.virtual_clock import VirtualClock
+from dueline.testing.clock import VirtualClock
 
 START_MS = 1_800_000_000_000
 JSON = {"content-type": "application/json"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.kit.virtual_timer import settled
+from dueline.testing.timer import settled
 
 from .kit import Api, assert_error
 

@@ -32,7 +32,7 @@ from dueline.server.front import Front
 from dueline.server.openapi import document
 from dueline.server.router import Router
 from dueline.store.memory import MemoryStore
-from tests.kit.virtual_clock import VirtualClock
+from dueline.testing.clock import VirtualClock
 
 from .kit import CODES, START_MS, info, push_rules
 

@@ -22,9 +22,9 @@ from dueline.push.http_couriers import CarriedCourier, HttpCourier
 from dueline.push.manager import PushManager
 from dueline.push.outgoing import Answer, Call, CallFailed
 from dueline.store.memory import MemoryStore
+from dueline.testing.clock import VirtualClock
+from dueline.testing.timer import VirtualTimer, settled
 from tests.kit.events import SharedEvents
-from tests.kit.virtual_clock import VirtualClock
-from tests.kit.virtual_timer import VirtualTimer, settled
 
 NS = "default"
 URL = "https://target.test/hook"

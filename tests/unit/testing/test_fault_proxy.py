@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dueline.testing.clock import VirtualClock
 from tests.kit.async_tests import async_fixture
-from tests.kit.virtual_clock import VirtualClock
 from tools.faults.connection import Connection, NoAnswer, NotSent
 from tools.faults.proxy import Cut, FaultProxy
 

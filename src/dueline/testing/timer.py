@@ -13,7 +13,7 @@ import heapq
 import itertools
 from collections.abc import Callable
 
-from .virtual_clock import VirtualClock
+from .clock import VirtualClock
 
 STEPS = 60  # turns of a loop whose queue cannot be inspected; enough, because nothing waits for real I/O
 MOST_STEPS = 100_000  # turns of one that can be inspected; more than this is an endless loop
