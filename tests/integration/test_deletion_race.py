@@ -81,7 +81,7 @@ async def delete(store: TappedStore) -> None:
     """The calls that change something; what is looked at before is only for the answer."""
     one_at_a_time(store)
     engine, entry = Engine(store), KNOWN[store.prefix]
-    await engine._deletion._taken_out(entry, engine._topics.apply((NS, TOPIC), entry))
+    await engine._deletion._remove(entry, engine._topics.apply((NS, TOPIC), entry))
 
 
 def delete_and_die(after: int) -> Worker:
