@@ -63,7 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 MAY_USE = {
     "durations": set(),
     "bounds": set(),
-    "rights": set(),
+    "rights": {"msgspec"},
     "metrics": {"msgspec"},
     "lease_renewal": set(),
     "load_generator": set(),

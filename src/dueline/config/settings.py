@@ -52,6 +52,10 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     workers: Annotated[
         int, Meta(ge=1, le=256, description="Server processes that share the address and the store.")
     ] = 1
+    auth: Annotated[
+        Literal["none", "tokens"],
+        Meta(description="none: everyone who can reach the server may do everything. tokens: each call needs a token."),
+    ] = "none"
     insecure: Annotated[
         bool, Meta(description="Allow an address that other machines can reach, although tokens are not checked.")
     ] = False

@@ -88,6 +88,7 @@ class MountedServer:
             max_body_bytes=front.limits.max_body_bytes,
             answered=self._app.http.answered,
             browser_rules=BrowserRules.mounted(self.settings.server),
+            auth=self._app.auth,
         )
 
     async def stop(self) -> None:

@@ -41,6 +41,7 @@ from ..telemetry.exposition import exposition
 from ..telemetry.notices import Notices
 from ..telemetry.push_notices import PushNotices
 from ..telemetry.siblings import Siblings
+from .authentication import Authenticator, OpenAccess
 from .browser import BrowserRules
 from .certificate import Certificate
 from .front import Front, FrontLimits
@@ -94,6 +95,7 @@ class App:
         self.health = Health(self.access, self.durability)
         self.health.changed = self._readiness_changed
         self.certificate = Certificate.of(settings.server.tls)
+        self.auth: Authenticator = OpenAccess(self._token_ignored)
         self._siblings = Siblings(folder, index, self.snapshot)
         self._topics: tuple[float, list[Samples]] = (0.0, [])
         self._always_open: frozenset[str] = frozenset()
@@ -131,7 +133,10 @@ class App:
         )
         rules = BrowserRules.of(self.settings.server, loopback=parse_address(address, "listen").loopback)
         tls = None if self.certificate is None else self.certificate.context
-        return Front(router, limits, answered=self.http.answered, tls=tls, browser_rules=rules)
+        return Front(router, limits, answered=self.http.answered, tls=tls, browser_rules=rules, auth=self.auth)
+
+    def _token_ignored(self) -> None:
+        self._notices.notice("token", "a token has no effect: this server checks none")
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -212,8 +217,6 @@ class App:
         self.engine.close_sends(next((reason.message for reason in reasons if reason.code == "eviction"), None))
 
     def _guard(self, request: Request, route: Route) -> Awaitable[None] | None:
-        if "authorization" in request.headers:
-            self._notices.notice("token", "a token has no effect: this server checks none")
         if self.health.phase is not Phase.STARTING or route.always or route.name in self._always_open:
             return None
         if route.parks:

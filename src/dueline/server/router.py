@@ -18,13 +18,13 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from ..dialects.http import PUBLIC, Handler, PathSpeller, Request, Response, Route, RouteOwner, SpaceOwner, plain_error
-from ..engine.errors import DuelineError, InvalidField, MethodNotAllowed, NoRoute
+from ..engine.errors import DuelineError, Forbidden, InvalidField, MethodNotAllowed, NoRoute, Unauthorized
 
 log = logging.getLogger("dueline.server")
 
 Guard = Callable[[Request, Route], Awaitable[None] | None]
-"""Called before every handler. May set `request.namespace`, may raise a DuelineError such as Unauthorized or Loading.
-If it returns an awaitable, that is awaited before the handler is called, and may raise the same."""
+"""Called before every handler. May raise a DuelineError such as Loading. If it returns an awaitable, that is awaited
+before the handler is called, and may raise the same."""
 
 RECENT_TARGETS = 4096
 RECENT_BYTES = 1 << 20  # of their URLs; the cache stores each target three times
@@ -134,7 +134,12 @@ class Router:
         """The answer for a refusal, in the format of the route's dialect."""
         try:
             if found.dialect is not None:
-                return found.dialect.failed(request, error)
+                answer = found.dialect.failed(request, error)
+                if isinstance(error, Unauthorized):  # in every dialect: proxies and tools understand it
+                    answer.status, answer.headers = 401, (("www-authenticate", "Bearer"),)
+                elif type(error) is Forbidden:
+                    answer.status = 403
+                return answer
         except Exception:
             log.exception("unexpected error while refusing in %s", found.route.name)
             return internal_error()

@@ -39,6 +39,7 @@ class ExfeHandlers:
         self._target = DialectTarget(engine, settings.namespace, target, sole=True)
 
     async def push(self, request: Request) -> Response:
+        request.check_topic(TOPIC)
         parsed = decode.push(request.params[0], request.query, self._check_url)
         command = self._command(parsed, request.body)
         await self._target.serve(TOPIC)
@@ -46,6 +47,7 @@ class ExfeHandlers:
         return encode.done()
 
     async def drop(self, request: Request) -> Response:
+        request.check_topic(TOPIC)
         group = decode.drop(request.params[0])
         where = self._namespace, TOPIC
         complete = False

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from ...api.operations import OPERATIONS, Operation
 from ...engine.errors import DuelineError
+from ...rights import EVERYTHING
 from ..contract import Dialect, DialectContext
 from ..http import Handler, Request, Response, Route, TokenPlace
 from ..settings import DialectSettings
 from . import encode
+from .access import access_check
 from .api import Handle, NativeApi, complete
 from .wire import caller_of, reader
 
@@ -45,11 +47,13 @@ class NativeDialect(Dialect):
 
 def _handler(operation: Operation, handle: Handle) -> Handler:
     """The handler of a route: read the request struct, handle it, write the reply."""
-    read = reader(operation)
+    read, check = reader(operation), access_check(operation)
 
     async def respond(request: Request) -> Response:
-        caller = caller_of(request.headers.get("dueline-namespace"), request.namespace)
+        caller = caller_of(request.headers.get("dueline-namespace"), request.grant)
         asked = read(request)
+        if check is not None and request.grant is not EVERYTHING:
+            check(request.grant, request.params, asked)
         try:
             return encode.response(await handle(caller, asked, *request.params))
         except DuelineError as error:

@@ -127,7 +127,7 @@ class NativeHandlers:
 
     async def list_namespaces(self, caller: Caller, request: r.ListTopics) -> Reply:
         after = decode.cursor_bytes(request.cursor).decode(errors="replace")
-        if not caller.bound:
+        if caller.grant.namespace is None:
             names, cursor = await self._engine.namespaces(after, request.limit)
         else:  # a token of one namespace must not see others
             views, _ = await self._engine.topics(caller.namespace, "", 1)

@@ -16,9 +16,12 @@ from ...engine.job import BodyKind
 from ...engine.limits import is_name
 from ...engine.policy import AT_ONCE
 from ...engine.store import OnConflict
+from ...rights import Right
 from ..http import Request, Response
 from . import decode, encode
 from .settings import YouzanSettings
+
+RIGHTS = {"add": Right.SEND, "pop": Right.PULL, "finish": Right.PULL, "delete": Right.MANAGE}  # by command
 
 
 class YouzanHandlers:
@@ -32,6 +35,11 @@ class YouzanHandlers:
 
     async def command(self, request: Request) -> Response:
         parsed = decode.parse(request.body)
+        request.check_right(RIGHTS[parsed.command])
+        if parsed.command in ("add", "pop"):
+            request.check_topic(parsed.topic)
+        else:
+            request.check_all_topics()
         try:
             if parsed.command == "add":
                 return await self._add(parsed)

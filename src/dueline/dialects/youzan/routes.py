@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from ...rights import Right
 from ..http import Route, TokenPlace
-from .handlers import YouzanHandlers
-
-RIGHTS = {"add": Right.SEND, "pop": Right.PULL, "finish": Right.PULL, "delete": Right.MANAGE}  # by command
+from .handlers import RIGHTS, YouzanHandlers
 
 
 def routes(h: YouzanHandlers) -> tuple[Route, ...]:

@@ -1,0 +1,83 @@
+"""Who calls: what a front asks before it reads a body, and where a request carries its token. No I/O.
+
+head --admit--> Grant, or a refusal          once for a head; the token itself goes no further
+known head, parked poll --holds--> bool      each time: the token may have been revoked meanwhile
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, MutableMapping
+from typing import Protocol
+
+from ..dialects.http import TokenPlace
+from ..engine.errors import Unauthorized
+from ..rights import EVERYTHING, Grant
+from .router import Found
+
+_PATH_TOKEN = re.compile(rb"((?:[A-Za-z]+://[^/]*)?)/(dl_[A-Za-z0-9]+_[A-Za-z0-9_-]+)(?=[/?#]|\Z)")
+_BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([^\s,]+) *")
+
+
+class Authenticator(Protocol):
+    """Decides what a caller may do. Called in the event loop; must not block."""
+
+    def admit(self, found: Found, token: str | None) -> Grant:
+        """The rights of the caller with this token. Called at the head, before a body is read. The topic is checked
+        later. Raises Unauthorized, Forbidden, RateLimited, or Unavailable if tokens cannot be checked now."""
+        ...
+
+    def holds(self, grant: Grant) -> bool:
+        """Whether a grant given earlier is still valid: the token is not revoked, changed or expired, and this process
+        knows that."""
+        ...
+
+    def fingerprint(self, head: bytes) -> bytes:
+        """The key under which a parsed head is cached. It must not reveal a token: return `head` itself only if a head
+        with a token need not be cached."""
+        ...
+
+
+class OpenAccess:
+    """No tokens are checked: everyone may do everything. `ignored` is called for a request that carries one."""
+
+    def __init__(self, ignored: Callable[[], None] = lambda: None) -> None:
+        self._ignored = ignored
+
+    def admit(self, found: Found, token: str | None) -> Grant:
+        if token is not None:
+            self._ignored()
+        return EVERYTHING
+
+    def holds(self, grant: Grant) -> bool:
+        return True
+
+    def fingerprint(self, head: bytes) -> bytes:
+        return head
+
+
+def without_token(url: bytes) -> tuple[bytes, bytes | None]:
+    """A request target without the token in front of its path, and that token."""
+    found = _PATH_TOKEN.match(url) if b"/dl_" in url else None
+    if found is None:
+        return url, None
+    rest = url[found.end() :]
+    return found[1] + (rest if rest.startswith(b"/") else b"/" + rest), found[2]
+
+
+def take_token(found: Found, headers: MutableMapping[bytes, bytes], path_token: bytes | None) -> str | None:
+    """The token of a request, if it stands where its route accepts one. It is removed from `headers`.
+
+    Raises Unauthorized if there is more than one, or one that is no bearer token."""
+    header = headers.pop(b"authorization", None)
+    accepted = found.route.token
+    if path_token is not None and TokenPlace.PATH not in accepted:
+        path_token = None
+    if header is None or TokenPlace.HEADER not in accepted:
+        return None if path_token is None else path_token.decode()
+    bearer = _BEARER.fullmatch(header)
+    if bearer is None:
+        raise Unauthorized('The Authorization header must be "Bearer", a space and one token.')
+    if path_token is not None:
+        raise Unauthorized("There is a token in the path and another one in the Authorization header.")
+    return bearer[1].decode("latin-1")
