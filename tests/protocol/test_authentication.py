@@ -23,7 +23,7 @@ class Guests:
         self.tokens = {*tokens}
         self.asked: list[str | None] = []
 
-    def admit(self, found: Found, token: str | None) -> Grant:
+    def admit(self, found: Found, token: str | None, namespace: str | None) -> Grant:
         self.asked.append(token)
         if found.route.right is Right.NONE:
             return EVERYTHING

@@ -15,7 +15,7 @@ from typing import Any
 from ..dialects.http import Request, Response, plain_error
 from ..engine.errors import BodyTooLarge, DuelineError, Unauthorized
 from ..rights import Grant
-from .authentication import Authenticator, OpenAccess, take_token, without_token
+from .authentication import Authenticator, OpenAccess, namespace_of, take_token, without_token
 from .browser import BrowserRules
 from .front import Answered
 from .head import Headers, join_headers
@@ -91,7 +91,8 @@ class AsgiApp:
         if refusal is not None:
             return refusal
         try:
-            request.grant = self._auth.admit(found, take_token(found, raw, path_token))
+            token = take_token(found, raw, path_token)
+            request.grant = self._auth.admit(found, token, namespace_of(found, raw))
         except DuelineError as error:
             return self._router.failed(found, request, error)
         own = found.route.max_body_bytes

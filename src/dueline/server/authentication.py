@@ -7,12 +7,12 @@ known head, parked poll --holds--> bool      each time: the token may have been 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Protocol
 
 from ..dialects.http import TokenPlace
 from ..engine.errors import Unauthorized
-from ..rights import EVERYTHING, Grant
+from ..rights import ALL, EVERYTHING, Grant
 from .router import Found
 
 _PATH_TOKEN = re.compile(rb"((?:[A-Za-z]+://[^/]*)?)/(dl_[A-Za-z0-9]+_[A-Za-z0-9_-]+)(?=[/?#]|\Z)")
@@ -22,9 +22,10 @@ _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([^\s,]+) *")
 class Authenticator(Protocol):
     """Decides what a caller may do. Called in the event loop; must not block."""
 
-    def admit(self, found: Found, token: str | None) -> Grant:
+    def admit(self, found: Found, token: str | None, namespace: str | None) -> Grant:
         """The rights of the caller with this token. Called at the head, before a body is read. The topic is checked
-        later. Raises Unauthorized, Forbidden, RateLimited, or Unavailable if tokens cannot be checked now."""
+        later. `namespace` is what the call is about; None: the token's own, or the default; ALL: the whole server.
+        Raises Unauthorized, Forbidden, RateLimited, or Unavailable if tokens cannot be checked now."""
         ...
 
     def holds(self, grant: Grant) -> bool:
@@ -44,7 +45,7 @@ class OpenAccess:
     def __init__(self, ignored: Callable[[], None] = lambda: None) -> None:
         self._ignored = ignored
 
-    def admit(self, found: Found, token: str | None) -> Grant:
+    def admit(self, found: Found, token: str | None, namespace: str | None) -> Grant:
         if token is not None:
             self._ignored()
         return EVERYTHING
@@ -54,6 +55,15 @@ class OpenAccess:
 
     def fingerprint(self, head: bytes) -> bytes:
         return head
+
+
+def namespace_of(found: Found, headers: Mapping[bytes, bytes]) -> str | None:
+    """The namespace that a request is about. None: it names none."""
+    fixed = ALL if found.dialect is None else found.dialect.namespace
+    if fixed is not None:
+        return fixed
+    named = headers.get(b"dueline-namespace")
+    return None if named is None else named.decode("latin-1")
 
 
 def without_token(url: bytes) -> tuple[bytes, bytes | None]:

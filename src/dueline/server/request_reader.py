@@ -28,7 +28,7 @@ import msgspec
 from ..dialects.http import Request, Response, plain_error
 from ..engine.errors import BodyTooLarge, DuelineError, RateLimited, Unauthorized
 from ..rights import Grant
-from .authentication import take_token, without_token
+from .authentication import namespace_of, take_token, without_token
 from .deadlines import NEVER
 from .head import Headers, head_fault, join_headers
 from .router import Found, fixed_route, internal_error
@@ -270,7 +270,8 @@ class Reader:
             self.refuse(refusal, found, request)
             raise _Refused
         try:
-            request.grant = self._front.auth.admit(found, take_token(found, raw, path_token))
+            token = take_token(found, raw, path_token)
+            request.grant = self._front.auth.admit(found, token, namespace_of(found, raw))
         except DuelineError as error:
             self._refuse_caller(raw, error)
         own = found.route.max_body_bytes
