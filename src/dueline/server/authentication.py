@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, MutableMapping
 from typing import Protocol
 
 from ..dialects.http import TokenPlace
-from ..engine.errors import Unauthorized
 from ..rights import ALL, EVERYTHING, Grant
 from .router import Found
 
@@ -76,18 +75,13 @@ def without_token(url: bytes) -> tuple[bytes, bytes | None]:
 
 
 def take_token(found: Found, headers: MutableMapping[bytes, bytes], path_token: bytes | None) -> str | None:
-    """The token of a request, if it stands where its route accepts one. It is removed from `headers`.
-
-    Raises Unauthorized if there is more than one, or one that is no bearer token."""
+    """The token of a request, if it stands where its route accepts one. It is removed from `headers`. A bearer token
+    takes precedence over one in the path, and that over another kind of credentials, which is no valid token."""
     header = headers.pop(b"authorization", None)
-    accepted = found.route.token
-    if path_token is not None and TokenPlace.PATH not in accepted:
-        path_token = None
-    if header is None or TokenPlace.HEADER not in accepted:
-        return None if path_token is None else path_token.decode()
-    bearer = _BEARER.fullmatch(header)
-    if bearer is None:
-        raise Unauthorized('The Authorization header must be "Bearer", a space and one token.')
-    if path_token is not None:
-        raise Unauthorized("There is a token in the path and another one in the Authorization header.")
-    return bearer[1].decode("latin-1")
+    if header is not None and TokenPlace.HEADER in found.route.token:
+        bearer = _BEARER.fullmatch(header)
+        if bearer is not None:
+            return bearer[1].decode("latin-1")
+    if path_token is not None and TokenPlace.PATH in found.route.token:
+        return path_token.decode()
+    return None if header is None else header.decode("latin-1")
