@@ -76,7 +76,7 @@ SAMPLES: dict[str, Sample] = {
     "revive": Sample("POST", T + "/dead/revive", body={"ids": ["none"]}),
     "purge": Sample("POST", T + "/dead/purge", body={"ids": ["none"]}),
     "get_push": Sample("GET", P),
-    "put_push": Sample("PUT", P, body={"url": "http://192.0.2.1/hook", "paused": True}),
+    "put_push": Sample("PUT", P, body={"url": "http://example.com/hook", "paused": True}),
     "remove_push": Sample("DELETE", P),
     "list_attempts": Sample("GET", P + "/attempts"),
     "pause_push": Sample("POST", P + "/pause"),

@@ -81,11 +81,15 @@ class Router:
 
     def routes(self) -> list[Route]:
         """Every route of the table."""
-        found: list[Route] = []
+        return [route for route, _ in self.table()]
+
+    def table(self) -> list[tuple[Route, RouteOwner]]:
+        """Every route, with the dialect that answers it."""
+        found: list[tuple[Route, RouteOwner]] = []
         nodes = [*self._exact.values(), self._root]
         while nodes:
             node = nodes.pop()
-            found.extend(route for route, _ in node.methods.values())
+            found.extend(node.methods.values())
             nodes.extend(node.literal.values())
             nodes.extend(child for child in (node.placeholder, node.rest) if child is not None)
         return found
