@@ -27,13 +27,13 @@ import msgspec
 import structlog
 
 from .._version import __version__
+from ..certificate_files import BadCertificate
 from ..config.settings import Settings
 from ..runtime.locations import ExternalStore, StoreLocation, place_of
 from ..store.valkey.embedded import EmbeddedError, EmbeddedStore, FolderInUse, Status, StoreState
 from ..store.valkey.embedded_files import make_private, runtime_folder
 from ..telemetry import logs
 from .app import App, StartRefused, durability_of, shown_url
-from .certificate import BadCertificate
 from .certificate import refusal as certificate_refusal
 from .listeners import CannotListen, elsewhere, opened, url_of
 from .push import refusal as push_refusal
