@@ -9,6 +9,8 @@ import os
 import ssl
 import stat
 
+Identity = tuple[int, int, int]
+
 
 class BadCertificate(ValueError):
     """A certificate or a key cannot be used. The text names the setting. Exit code 2."""
@@ -48,7 +50,10 @@ def certificates_in(path: str, setting: str) -> list[str]:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
     except OSError:  # SSLError is an OSError
         raise BadCertificate(f"{setting}: {path} is not a certificate in PEM format") from None
-    return [f"{ssl.PEM_HEADER}{part.partition(ssl.PEM_FOOTER)[0]}{ssl.PEM_FOOTER}" for part in text.split(ssl.PEM_HEADER)[1:]]
+    return [
+        f"{ssl.PEM_HEADER}{part.partition(ssl.PEM_FOOTER)[0]}{ssl.PEM_FOOTER}"
+        for part in text.split(ssl.PEM_HEADER)[1:]
+    ]
 
 
 def key_refusal(found: os.stat_result, user: int) -> str | None:
@@ -60,6 +65,15 @@ def key_refusal(found: os.stat_result, user: int) -> str | None:
     if stat.S_IMODE(found.st_mode) & 0o777 & ~allowed & ~0o100:
         return "can be read by other users"
     return None
+
+
+def identity(path: str) -> Identity | None:
+    """Changes when the file is replaced or written, or its permissions change. None: it cannot be found."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_ctime_ns
 
 
 def _text(path: str, setting: str) -> str:

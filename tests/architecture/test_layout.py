@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("engine", "bounds", "dialects.table", "dialects.spec", "dialects.settings", "store.valkey.tls", "_version"),
     },
     "push": {"engine", "lease_renewal", "_version"},
-    "runtime": {"engine", "store", "config"},
+    "runtime": {"engine", "store", "config", "certificate_files"},
     "server": {
         *("api", "bounds", "rights", "engine", "metrics", "store", "runtime", "dialects", "push", "telemetry"),
         *("config", "parent_death", "certificate_files", "_version"),

@@ -7,14 +7,13 @@ once and the last good certificate stays in use.
 from __future__ import annotations
 
 import asyncio
-import os
 import ssl
 import time
 from datetime import UTC, datetime
 
 import structlog
 
-from ..certificate_files import BadCertificate, certificates_in, load_pair
+from ..certificate_files import BadCertificate, Identity, certificates_in, identity, load_pair
 from ..config.settings import Settings, Tls
 from ..metrics import table
 from ..metrics.metric import Samples
@@ -22,7 +21,7 @@ from ..metrics.metric import Samples
 EVERY_S = 1.0  # between looks at the files; a replaced certificate must be served within 2 s
 VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
-Stamp = tuple[tuple[int, int, int] | None, ...]
+Stamp = tuple[Identity | None, ...]
 
 
 class Certificate:
@@ -104,7 +103,7 @@ class Certificate:
 
     def _stamp(self) -> Stamp:
         """Changes when a file is replaced or written, or its permissions change."""
-        return tuple(map(_identity, (self._cert, self._key)))
+        return (identity(self._cert), identity(self._key))
 
 
 def refusal(settings: Settings) -> str | None:
@@ -158,11 +157,3 @@ def _content(der: bytes, at: int) -> tuple[int, int, int]:
         start += size - 0x80
         size = int.from_bytes(der[at + 2 : start])
     return der[at], start, start + size
-
-
-def _identity(path: str) -> tuple[int, int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_ctime_ns
