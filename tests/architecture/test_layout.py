@@ -26,11 +26,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rights": set(),
     "metrics": set(),
     "parent_death": set(),
+    "certificate_files": set(),
     "lease_renewal": {"engine.timer"},  # the type only
     "load_generator": set(),
     "api": {"durations", "bounds", "rights"},
     "engine": {"durations", "bounds", "metrics"},
-    "store": {"engine", "parent_death", "_version"},
+    "store": {"engine", "parent_death", "certificate_files", "_version"},
     # A protocol whose deliveries are calls of its own brings the courier that makes them: for that a dialect knows what
     # couriers are given and return, which are values without I/O. Not the dispatcher, nor the caller, nor a registry.
     "dialects": {
@@ -38,12 +39,14 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("push.call", "push.courier", "push.verdict", "push.discovery", "push.discovery.static"),
     },
     "telemetry": {"engine", "metrics", "_version"},
-    "config": {"engine", "bounds", "dialects.table", "dialects.spec", "dialects.settings", "_version"},
+    "config": {
+        *("engine", "bounds", "dialects.table", "dialects.spec", "dialects.settings", "store.valkey.tls", "_version"),
+    },
     "push": {"engine", "lease_renewal", "_version"},
-    "runtime": {"engine", "store", "config"},
+    "runtime": {"engine", "store", "config", "certificate_files"},
     "server": {
         *("api", "bounds", "rights", "engine", "metrics", "store", "runtime", "dialects", "push", "telemetry"),
-        *("config", "parent_death", "_version"),
+        *("config", "parent_death", "certificate_files", "_version"),
     },
     "client": {"api", "bounds", "durations", "_version"},
     "worker": {
@@ -68,6 +71,7 @@ MAY_USE = {
     "lease_renewal": set(),
     "load_generator": set(),
     "parent_death": set(),
+    "certificate_files": set(),
     "api": {"msgspec"},
     "engine": {"msgspec"},
     "client": {"msgspec"},

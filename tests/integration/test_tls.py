@@ -27,7 +27,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from dueline import Client, Patience
-from dueline.server.certificate import key_refusal, not_after_s
+from dueline.certificate_files import key_refusal
+from dueline.server.certificate import not_after_s
 from dueline.testing.process import DUELINE, free_port
 from tools.faults.server_process import ServerProcess
 

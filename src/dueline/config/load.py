@@ -20,11 +20,12 @@ import msgspec
 
 from ..dialects.spec import FileValues
 from ..engine.errors import InvalidField
+from ..store.valkey.tls import StoreTls
 from .settings import DEFAULT_LISTEN, SECRET, Settings
 from .table import Key, keys
 
 
-class ConfigError(Exception):
+class ConfigError(ValueError):
     """The configuration cannot be used. Exit code 2."""
 
 
@@ -84,6 +85,13 @@ def load(
     origins = {origin for _, origin in theirs.values()}
     check(settings, {path: origin for path, (_, origin) in values.items() if origin in origins})
     return settings
+
+
+def store_tls(env: Mapping[str, str]) -> StoreTls:
+    """The TLS settings among the variables, for a program that opens a store without a configuration."""
+    ours = {name: value for name, value in env.items() if name.startswith("DUELINE_STORE__TLS__")}
+    found = _from_env(ours, keys()) if ours else {}
+    return StoreTls(**{path.rsplit(".", 1)[-1]: value for path, (value, _) in found.items()})
 
 
 def wants_json(env: Mapping[str, str], file: Path | None) -> bool:
@@ -147,6 +155,9 @@ def check(settings: Settings, foreign_names: Mapping[str, str] = MappingProxyTyp
             )
     elif settings.store.durability not in (None, "fsync"):
         raise ConfigError(f'store.durability: the embedded store is "fsync", not "{settings.store.durability}"')
+    why = settings.store.tls.url_refusal(url)
+    if why is not None:
+        raise ConfigError(why)
     if settings.limits.max_body_bytes > settings.limits.max_request_bytes:
         raise ConfigError("limits.max_body_bytes: must not be more than limits.max_request_bytes")
 

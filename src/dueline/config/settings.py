@@ -15,6 +15,7 @@ from msgspec import Meta
 from ..dialects.settings import DialectSettings
 from ..dialects.table import DIALECTS
 from ..engine.limits import Limits
+from ..store.valkey.tls import StoreTls
 
 DEFAULT_LISTEN = "127.0.0.1:9277"
 DEFAULT_DATA = "./dueline-data"
@@ -95,8 +96,8 @@ class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url: Annotated[
         str | None,
         Meta(
-            description="Address of a Redis or Valkey (redis://, rediss://, unix://). Empty: the server runs an "
-            "embedded store in store.data."
+            description="Address of a Redis or Valkey (redis://, rediss:// with TLS, unix://). Empty: the server runs "
+            "an embedded store in store.data."
         ),
     ] = None
     data: Annotated[str, Meta(min_length=1, description="Folder of the embedded store.")] = DEFAULT_DATA
@@ -124,6 +125,7 @@ class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "Empty: 40 % of the memory of the machine, or of the container."
         ),
     ] = None
+    tls: StoreTls = StoreTls()
 
 
 class Topics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -29,7 +29,7 @@ import structlog
 from ..config.load import load
 from ..config.settings import Settings
 from ..dialects.http import Response, plain_error
-from ..runtime.locations import place_of
+from ..runtime.locations import place_of, tls_refusal
 from ..server.app import App
 from ..server.asgi import AsgiApp, Message, Receive, Send, write_answer
 from ..server.browser import BrowserRules
@@ -63,7 +63,7 @@ class MountedServer:
         flags = {"store.data": None if data is None else str(data), "store.url": store}
         file = None if config is None else Path(config)
         self.settings = settings or load(flags, os.environ if env is None else env, file)
-        if (why := refusal(self.settings)) is not None:
+        if (why := refusal(self.settings) or tls_refusal(self.settings.store)) is not None:
             raise ValueError(why)
         if len(addresses(self.settings)) > 1:
             raise ValueError("a mounted server has no addresses of its own: remove `listen` from the dialects")

@@ -1,5 +1,6 @@
 """The way into a store: wait until it answers, check that it is fit to hold jobs, connect.
 
+    certificate  with TLS: it is the store's, and the store accepts ours (store.valkey.tls)
     version      Redis 7.0, Valkey 7.2 or later
     role         a primary
     eviction     it never deletes keys to make room
@@ -25,7 +26,7 @@ from ..engine.limits import Limits
 from ..store.valkey.scopes import Clash, check_scopes
 from ..store.valkey.store import ValkeyStore, WrongStore
 from .locations import StoreLocation
-from .probe import Probe, StoreFacts, refusals
+from .probe import Probe, StoreFacts, Untrusted, refusals
 
 NAMESPACE_IDS = namespaces_with_own_ids(Dialects())
 """Namespaces with namespace-scoped ids, for programs without settings: as a server has it by default."""
@@ -49,12 +50,12 @@ class StoreAccess:
         on_call: Callable[[str, float], None] | None = None,
     ) -> None:
         self.place = place
-        self.store = ValkeyStore(place.url, prefix=prefix, limits=limits, on_call=on_call)
+        self.store = ValkeyStore(place.url, tls=place.tls, prefix=prefix, limits=limits, on_call=on_call)
         self.facts: StoreFacts | None = None
         self.looked: Callable[[StoreFacts | Unavailable], None] | None = None
         self._pause = pause
         self._namespace_ids = namespace_ids
-        self._probe = Probe(place.url, prefix)
+        self._probe = Probe(place.url, prefix, place.tls)
 
     async def start(self) -> None:
         """Start the store's process if it is ours, and wait until the store can be used. Raises WrongStore if it must
@@ -67,6 +68,8 @@ class StoreAccess:
                 await self._open()
                 await self._probe.stop()  # `look` connects again
                 return
+            except Untrusted as error:
+                raise WrongStore(error.message) from None
             except Unavailable as error:
                 pause_s = self._pause(error, clock() - begin_s)
             await asyncio.sleep(pause_s)

@@ -8,18 +8,23 @@ FolderStore     a child of this process, or the store of the process that alread
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from ..certificate_files import BadCertificate
+from ..config.load import store_tls
 from ..config.settings import Store
 from ..store.valkey.embedded import EmbeddedStore, FolderInUse, Status
+from ..store.valkey.tls import StoreTls, is_secure
 
 
 class StoreLocation(Protocol):
-    """`url` is known before `start`. `status` is that of an embedded store, None for any other."""
+    """`url` and `tls` are known before `start`. `status` is that of an embedded store, None for any other."""
 
     @property
     def url(self) -> str: ...
+    @property
+    def tls(self) -> StoreTls: ...
     @property
     def status(self) -> Status | None: ...
 
@@ -37,8 +42,9 @@ class StoreLocation(Protocol):
 class ExternalStore:
     """A store that is started and stopped by others."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, tls: StoreTls = StoreTls()) -> None:
         self.url = url
+        self.tls = tls
 
     @property
     def status(self) -> Status | None:
@@ -58,6 +64,7 @@ class FolderStore:
         self._embedded = EmbeddedStore(folder, any_thread=any_thread, log=log)
         self._is_ours = False
         self.url = self._embedded.url
+        self.tls = self._embedded.tls
 
     @property
     def status(self) -> Status | None:
@@ -79,7 +86,7 @@ def place_of(
 ) -> EmbeddedStore | ExternalStore:
     """The place that the settings name."""
     if store.url is not None:
-        return ExternalStore(store.url)
+        return ExternalStore(store.url, store.tls)
     return EmbeddedStore(
         store.data,
         store.binary,
@@ -88,3 +95,24 @@ def place_of(
         on_change=on_change,
         any_thread=any_thread,
     )
+
+
+def store_at(url: str, env: Mapping[str, str]) -> ExternalStore:
+    """The store at a URL, for a program without a configuration: its TLS settings are in DUELINE_STORE__TLS__
+    variables. Raises ValueError if they cannot be used."""
+    store = Store(url=url, tls=store_tls(env))
+    why = store.tls.url_refusal(url) or tls_refusal(store)
+    if why is not None:
+        raise ValueError(why)
+    return ExternalStore(url, store.tls)
+
+
+def tls_refusal(store: Store) -> str | None:
+    """Why the certificates and the key for connections to the store cannot be used. None: they can, or are not
+    needed."""
+    try:
+        if store.url is not None and is_secure(store.url):
+            store.tls.context()
+    except BadCertificate as error:
+        return str(error)
+    return None

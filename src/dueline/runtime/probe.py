@@ -13,6 +13,7 @@ from redis.exceptions import BusyLoadingError, RedisError
 
 from ..engine.errors import Loading, StoreDown
 from ..store.valkey.link import LinkLost, link_for
+from ..store.valkey.tls import StoreTls
 
 REPLY_TIMEOUT_S = 2.0
 ROOM_AGAIN = 0.95
@@ -41,10 +42,10 @@ class StoreFacts(msgspec.Struct, frozen=True):
 
 
 class Probe:
-    """Queries one store. It reconnects by itself. Every query may raise StoreDown or Loading."""
+    """Queries one store. It reconnects by itself. Every query may raise StoreDown (also Untrusted) or Loading."""
 
-    def __init__(self, url: str, prefix: str = "dueline") -> None:
-        self._link = link_for(url, REPLY_TIMEOUT_S)
+    def __init__(self, url: str, prefix: str = "dueline", tls: StoreTls = StoreTls()) -> None:
+        self._link = link_for(url, REPLY_TIMEOUT_S, tls)
         self._key = prefix
         self._started = False
 
@@ -87,6 +88,8 @@ class Probe:
                 self._started = True
             return await self._link.call(self._key, *args)
         except LinkLost as error:
+            if error.untrusted:
+                raise Untrusted(str(error)) from None
             raise (_loading(error) if error.loading else _down(error)) from None
         except BusyLoadingError as error:
             raise _loading(error) from None
@@ -94,6 +97,10 @@ class Probe:
             raise Refused(str(error)) from None
         except (TimeoutError, OSError) as error:
             raise _down(error) from None
+
+
+class Untrusted(StoreDown):
+    """Store and client do not trust each other's certificates. Waiting does not help."""
 
 
 class Refused(Exception):

@@ -153,6 +153,8 @@ class App:
     async def open(self) -> None:
         """Start the store if it is embedded, wait for it, check it, connect. Raises StartRefused, FolderInUse or
         EmbeddedError."""
+        if self.access.place.tls.warning is not None:
+            self._log.warning(self.access.place.tls.warning)
         late = asyncio.get_running_loop().call_later(STORE_LATE_S, self._store_is_late)
         try:
             await self._runtime.start()

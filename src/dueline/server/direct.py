@@ -28,7 +28,7 @@ class DirectApi(NativeApi):
     def __init__(self, engine: Engine, access: StoreAccess, name: str) -> None:
         rules = PushRules(headers=check_target_headers, secret=check_secret, mask=masked)
         super().__init__(engine, self._info, rules)
-        self.handlers[READY.name] = _ready
+        self.handlers[READY.name] = self._ready
         self._access = access
         self._name = name
 
@@ -42,6 +42,7 @@ class DirectApi(NativeApi):
             auth="none",
         )
 
-
-async def _ready(_caller: Caller, _request: None) -> Reply:
-    return Reply(Readiness(True))
+    async def _ready(self, _caller: Caller, _request: None) -> Reply:
+        warning = self._access.place.tls.warning
+        warnings = () if warning is None else ({"code": "store_unverified", "message": warning},)
+        return Reply(Readiness(True, warnings=warnings))

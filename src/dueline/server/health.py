@@ -1,7 +1,7 @@
 """Can this process serve? `/healthz`: the process is alive. `/readyz`: it accepts sends and pulls, or why it does not.
 
     not ready (503)   starting loading store_down disk_full eviction not_durable clock_step draining
-    warnings (200)    data_loss store_full disk_low
+    warnings (200)    data_loss store_full disk_low store_unverified
 
 A warning leaves the process ready. A full store in particular must stay reachable: only consumers can empty it.
 
@@ -140,6 +140,8 @@ class Health:
             found.append(Reason("disk_low", text))
         elif self.full and self.facts is not None:
             found.append(Reason("store_full", full_text(self.facts)))
+        if self._access.place.tls.warning is not None:
+            found.append(Reason("store_unverified", self._access.place.tls.warning))
         return found
 
     def _about(self, facts: StoreFacts) -> list[Reason]:

@@ -27,13 +27,13 @@ import msgspec
 import structlog
 
 from .._version import __version__
+from ..certificate_files import BadCertificate
 from ..config.settings import Settings
-from ..runtime.locations import ExternalStore, StoreLocation, place_of
+from ..runtime.locations import ExternalStore, StoreLocation, place_of, tls_refusal
 from ..store.valkey.embedded import EmbeddedError, EmbeddedStore, FolderInUse, Status, StoreState
 from ..store.valkey.embedded_files import make_private, runtime_folder
 from ..telemetry import logs
 from .app import App, StartRefused, durability_of, shown_url
-from .certificate import BadCertificate
 from .certificate import refusal as certificate_refusal
 from .listeners import CannotListen, elsewhere, opened, url_of
 from .push import refusal as push_refusal
@@ -55,7 +55,7 @@ def run(settings: Settings, notes: Sequence[str] = ()) -> int:
         if os.environ.get(name):
             log.warning(f"{name} has no effect on a server, which does not check tokens: it is for clients")
     allow_descriptors()
-    why = push_refusal(settings) or certificate_refusal(settings)
+    why = push_refusal(settings) or certificate_refusal(settings) or tls_refusal(settings.store)
     if why is not None:
         return _refuse(settings, why, BAD_CONFIG)
     serving = _serve_alone if settings.server.workers == 1 else _serve_with_workers
@@ -215,9 +215,7 @@ async def _work(orders: Orders, listeners: list[socket.socket], say: Callable[[s
     signals = Signals()
     signals.install()
     settings, folder = orders.settings, Path(orders.folder)
-    place = (
-        ExternalStore(orders.store_url) if settings.store.url is not None else _ParentStore(orders.store_url, folder)
-    )
+    place = place_of(settings.store) if settings.store.url is not None else _ParentStore(orders.store_url, folder)
     app = App(settings, place, orders.index, folder)
     if app.certificate is not None:
         signals.on_hangup(app.certificate.reload)

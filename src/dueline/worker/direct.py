@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from ..client.patience import Patience, Tries
 from ..engine.engine import Engine
 from ..engine.errors import Unavailable as StoreUnavailable
 from ..runtime.access import NAMESPACE_IDS, StoreAccess
-from ..runtime.locations import ExternalStore, FolderStore, StoreLocation
+from ..runtime.locations import FolderStore, StoreLocation, store_at
 from ..runtime.runtime import Runtime
 from ..server.direct import DirectApi
 from ..store.valkey.embedded import EmbeddedError
@@ -39,7 +40,8 @@ from .queue import EMBEDDED
 
 
 class DirectQueue(ClientQueue):
-    """One namespace of the store at `url`. Use it in one event loop. `close` stops an embedded store."""
+    """One namespace of the store at `url`. Use it in one event loop. `close` stops an embedded store. Raises ValueError
+    if the variables for the store's TLS (DUELINE_STORE__TLS__...) do not fit the URL or cannot be used."""
 
     def __init__(
         self,
@@ -51,6 +53,7 @@ class DirectQueue(ClientQueue):
     ) -> None:
         self._queue_url = url
         self._folder = Path(url.removeprefix(EMBEDDED)).absolute()  # of an embedded store
+        self._external = None if url.startswith(EMBEDDED) else store_at(url, os.environ)
         self._namespace_ids = namespace_ids
         self._any_thread = any_thread
         self._access: StoreAccess | None = None
@@ -90,7 +93,10 @@ class DirectQueue(ClientQueue):
         def pause(error: StoreUnavailable, elapsed_s: float) -> float:
             return tries.wait_s(Unavailable(error.code, error.message), elapsed_s)
 
-        access = StoreAccess(self._place(), pause, namespace_ids=self._namespace_ids)
+        place = self._place()
+        if place.tls.warning is not None:
+            logging.getLogger("dueline.store").warning("%s", place.tls.warning)
+        access = StoreAccess(place, pause, namespace_ids=self._namespace_ids)
         engine = Engine(access.store, namespace_ids=self._namespace_ids)
         runtime = Runtime(access, engine)
         with said_if_slow(f"the store {shown(self._queue_url)} has not answered yet: still trying"):
@@ -103,8 +109,8 @@ class DirectQueue(ClientQueue):
         self._access, self._runtime = access, runtime
 
     def _place(self) -> StoreLocation:
-        if not self._queue_url.startswith(EMBEDDED):
-            return ExternalStore(self._queue_url)
+        if self._external is not None:
+            return self._external
         return FolderStore(self._folder, any_thread=self._any_thread, log=_Log())
 
     def answer(self, call: Call[Any]) -> Awaitable[Reply]:

@@ -24,7 +24,7 @@ from ..client.sending import Policy, SendOptions
 from ..client.times import Duration, Moment
 
 EMBEDDED = "embedded:"
-STORES = ("redis", "rediss", "redis+cluster", "rediss+cluster", "valkey", "valkeys", "valkey+cluster", "unix")
+STORES = ("unix", *(kind + way for kind in ("redis", "rediss", "valkey", "valkeys") for way in ("", "+cluster")))
 
 log = logging.getLogger("dueline.worker")
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from dueline.config.load import ConfigError, load
+from dueline.config.load import ConfigError, load, store_tls
 from dueline.config.settings import Server, Settings, StaticInstance, Store
 from dueline.config.table import keys
 from dueline.engine.limits import Limits
 from dueline.engine.policy import Ladder
+from dueline.store.valkey.tls import StoreTls
 from tools.docs.config import page
 
 
@@ -58,6 +60,36 @@ def test_a_variable_may_be_written_as_people_write() -> None:
         ("[server]\nlisten = {}", r"server\.listen: must be text"),
         ('[store]\nurl = "http://x"', r"store\.url: must begin with one of"),
         ('[store]\nurl = "redis://x"\ndurability = "fsync"', r'"fsync" is possible only with the embedded'),
+        (
+            '[store]\nurl = "redis://x"\n[store.tls]\nca = "ca.pem"',
+            r"store\.tls\.ca: has no effect, because store\.url does not use TLS: write store\.url as rediss://HOST:PORT",
+        ),
+        (
+            "[store.tls]\nverify = false",
+            r"store\.tls\.verify: has no effect, because the embedded store uses no network",
+        ),
+        (
+            '[store]\nurl = "rediss://x"\n[store.tls]\ncert = "c.pem"',
+            r"store\.tls\.key: is missing; store\.tls\.cert al",
+        ),
+        (
+            '[store]\nurl = "rediss://x"\n[store.tls]\nkey = "k.pem"',
+            r"store\.tls\.cert: is missing; store\.tls\.key al",
+        ),
+        (
+            '[store]\nurl = "valkeys://x"\n[store.tls]\nca = "a"\nverify = false',
+            r"store\.tls\.ca: has no effect with store\.tls\.verify = false",
+        ),
+        ('[store]\nurl = "rediss://x"\n[store.tls]\nserver_name = "a b"', r"store\.tls\.server_name: must be text"),
+        (
+            '[store]\nurl = "rediss://x?ssl_cert_reqs=none"',
+            r"store\.url: the option ssl_cert_reqs .* set store\.tls\.veri",
+        ),
+        (
+            '[store]\nurl = "rediss://x?db=1&ssl_ca_certs=a"',
+            r"store\.url: the option ssl_ca_certs .*: set store\.tls\.ca",
+        ),
+        ('[store]\nurl = "rediss://x?ssl_ciphers=a"', r"store\.url: the option ssl_ciphers .*: remove it"),
         ('[store]\ndurability = "standard"', r'the embedded store is "fsync", not "standard"'),
         ('[server]\nlisten = "9277"', r"server\.listen: must be HOST:PORT"),
         ('[server]\nlisten = "127.0.0.1:70000"', r"server\.listen: must be HOST:PORT"),
@@ -98,6 +130,29 @@ def test_an_address_that_others_can_reach_needs_insecure(listen: str) -> None:
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "127.1.2.3:80", "[::1]:9277", "localhost:9277"])
 def test_an_address_of_this_machine_needs_nothing(listen: str) -> None:
     assert load({"server.listen": listen}).server.listen == listen
+
+
+@pytest.mark.parametrize("scheme", ["rediss", "valkeys", "rediss+cluster", "valkeys+cluster"])
+def test_tls_towards_the_store_is_set_for_every_spelling_of_its_url(scheme: str) -> None:
+    env = {"DUELINE_STORE__URL": f"{scheme}://x", "DUELINE_STORE__TLS__CA": "a.pem", "DUELINE_URL": "http://elsewhere"}
+    assert load(env=env).store == Store(url=f"{scheme}://x", tls=StoreTls(ca="a.pem"))
+
+
+def test_a_program_without_a_configuration_reads_only_the_variables_of_the_stores_tls() -> None:
+    env = {
+        "DUELINE_STORE__TLS__SERVER_NAME": "store.corp",
+        "DUELINE_STORE__TLS__VERIFY": "no",
+        "DUELINE_SERVER__X": "1",
+    }
+    assert store_tls(env) == StoreTls(server_name="store.corp", verify=False)
+    with pytest.raises(ConfigError, match="did you mean DUELINE_STORE__TLS__CA"):
+        store_tls({"DUELINE_STORE__TLS__CAA": "a.pem"})
+
+
+def test_connections_to_the_store_use_at_least_tls_1_2_and_check_the_certificate() -> None:
+    context = StoreTls().context()
+    found = (context.minimum_version, context.verify_mode, context.check_hostname)
+    assert found == (ssl.TLSVersion.TLSv1_2, ssl.CERT_REQUIRED, True)
 
 
 def test_a_ladder_is_a_list_of_durations() -> None:

@@ -16,6 +16,7 @@ from redis.exceptions import BusyLoadingError, NoScriptError
 
 from dueline.store.valkey.link import LinkLost, SingleLink
 from dueline.store.valkey.resp import command
+from dueline.store.valkey.tls import StoreTls
 from tests.kit.async_tests import LoopFactory
 
 
@@ -133,7 +134,8 @@ async def test_calls_over_tls_are_answered(tmp_path: Path) -> None:
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
     port = server.sockets[0].getsockname()[1]
-    link = SingleLink(f"rediss://localhost:{port}?lib_name=&lib_version=&ssl_ca_certs={tmp_path / 'ca.pem'}")
+    tls = StoreTls(ca=str(tmp_path / "ca.pem"))
+    link = SingleLink(f"rediss://localhost:{port}?lib_name=&lib_version=", tls=tls)
     await link.start()
     found = [await link.call("", "X"), await link.call("", "X")]
     await link.stop()

@@ -37,6 +37,7 @@ from .embedded_extent import DataLost, ExtentRecord, accepted_loss
 from .embedded_files import EmbeddedError
 from .embedded_lock import ORPHAN_WAIT_S, FolderInUse, FolderLock
 from .embedded_memory import default_ceiling_bytes
+from .tls import StoreTls
 
 __all__ = ["EmbeddedError", "EmbeddedStore", "FolderInUse", "Status", "StoreState"]
 
@@ -83,6 +84,8 @@ class Status(msgspec.Struct, frozen=True):
 
 class EmbeddedStore:
     """One data folder and the Valkey that serves it on a unix socket (`url`)."""
+
+    tls = StoreTls()  # unused on a unix socket
 
     def __init__(
         self,

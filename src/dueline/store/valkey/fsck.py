@@ -19,10 +19,9 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-import redis.asyncio as redis
 
 from ...engine.job import Partition
-from . import codec
+from . import codec, connections
 from .fsck_groups import check_groups
 from .fsck_pushes import push_faults
 from .keys import (
@@ -35,7 +34,7 @@ from .keys import (
     pushed_topic,
     topic_name,
 )
-from .link import plain_url
+from .tls import StoreTls
 
 Progress = Callable[[int, int | None], None]
 _COUNTERS = (b"nD", b"nC", b"nB", b"x1", b"x2", b"x3", b"x4")
@@ -79,10 +78,12 @@ class _Contents(msgspec.Struct):
     k: dict[bytes, float]
 
 
-async def fsck(url: str, prefix: str = "dueline", progress: Progress | None = None) -> Report:
+async def fsck(
+    url: str, prefix: str = "dueline", progress: Progress | None = None, tls: StoreTls = StoreTls()
+) -> Report:
     """Reads every partition of the store behind `url` (standalone or Cluster)."""
     report = Report(findings=[])
-    client = _client(url)
+    client = _client(url, tls)
     try:
         meta: dict[bytes, bytes] = await client.hgetall(meta_key(prefix))
         if meta and meta.get(b"version", b"").decode() != DATA_VERSION:
@@ -117,11 +118,10 @@ async def _of_push(client: Any, prefix: str, key: str) -> list[Finding]:
     return [Finding(Partition(*topic), None, fault) for fault in await push_faults(client, prefix, *topic)]
 
 
-def _client(url: str) -> Any:
-    url = plain_url(url)
-    if "+cluster" in url:
-        return redis.RedisCluster.from_url(url.replace("+cluster", "", 1), protocol=2)
-    return redis.Redis.from_url(url, protocol=2)
+def _client(url: str, tls: StoreTls) -> Any:
+    if "+cluster://" in url:
+        return connections.cluster(url.replace("+cluster", "", 1), tls)
+    return connections.client(url, tls)
 
 
 def _glob(text: str) -> str:

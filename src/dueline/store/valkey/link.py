@@ -1,8 +1,8 @@
 """The link to a store: one connection per node, many calls in flight, replies in order.
 
-redis-py connects (auth, TLS, Cluster routing), and `resp` knows the protocol. This module adds what a shared connection
-needs. A call is sent at once and never cancelled in flight. A silent connection is closed. When a connection is lost,
-every call on it fails, and the error tells whether the call's bytes were sent.
+redis-py connects (`connections`) and routes in a Cluster, and `resp` knows the protocol. This module adds what a shared
+connection needs. A call is sent at once and never cancelled in flight. A silent connection is closed. When a connection
+is lost, every call on it fails, and the error tells whether the call's bytes were sent.
 """
 
 from __future__ import annotations
@@ -14,25 +14,27 @@ from urllib.parse import urlparse
 
 import redis.asyncio as redis
 from redis import exceptions
-from redis.asyncio.connection import AbstractConnection, Connection, parse_url
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
+from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import BusyLoadingError, RedisError
 
+from . import connections
+from .connections import CONNECT_TIMEOUT_S, once, plain_url
 from .resp import Replies, command
-
-CONNECT_TIMEOUT_S = 5.0
+from .tls import StoreTls
 
 
 class LinkLost(Exception):
     """The connection broke. `written`: the call's bytes may have reached the store. `refused`: the address rejected the
-    connection at once."""
+    connection at once. `untrusted`: because of a certificate (StoreTls.refusal)."""
 
-    def __init__(self, message: str, written: bool, loading: bool = False, refused: bool = False) -> None:
+    def __init__(
+        self, message: str, written: bool, loading: bool = False, refused: bool = False, untrusted: bool = False
+    ) -> None:
         super().__init__(message)
         self.written = written
         self.loading = loading
         self.refused = refused
+        self.untrusted = untrusted
 
 
 class Link(Protocol):
@@ -51,25 +53,16 @@ class Link(Protocol):
         ...
 
 
-def plain_url(url: str) -> str:
-    """The URL with a scheme that redis-py knows: valkey:// becomes redis://."""
-    for ours, theirs in (("valkeys", "rediss"), ("valkey", "redis")):
-        if url.startswith((f"{ours}://", f"{ours}+")):
-            return theirs + url[len(ours) :]
-    return url
-
-
-def link_for(url: str, reply_timeout_s: float = 10.0) -> Link:
-    url = plain_url(url)
-    scheme = urlparse(url).scheme
+def link_for(url: str, reply_timeout_s: float = 10.0, tls: StoreTls = StoreTls()) -> Link:
+    scheme = urlparse(plain_url(url)).scheme
     if scheme in ("redis+cluster", "rediss+cluster"):
-        return ClusterLink(url.replace("+cluster", "", 1), reply_timeout_s)
+        return ClusterLink(url.replace("+cluster", "", 1), reply_timeout_s, tls)
     if scheme not in ("unix", "redis", "rediss"):
         raise ValueError(
             f'"{scheme}://" is not a store address: use redis://, rediss://, unix:// or redis+cluster:// '
             "(or the valkey spellings)"
         )
-    return SingleLink(url, reply_timeout_s)
+    return SingleLink(url, reply_timeout_s, tls)
 
 
 class SingleLink:
@@ -77,8 +70,9 @@ class SingleLink:
 
     permanent_keys = False
 
-    def __init__(self, url: str, reply_timeout_s: float = 10.0) -> None:
+    def __init__(self, url: str, reply_timeout_s: float = 10.0, tls: StoreTls = StoreTls()) -> None:
         self.url = url
+        self._tls = tls
         self._reply_timeout_s = reply_timeout_s
         self._connection: AbstractConnection | None = None
         self._connecting: asyncio.Task[AbstractConnection] | None = None
@@ -110,10 +104,7 @@ class SingleLink:
         return await future
 
     def subscriber(self, channel: str) -> tuple[str, redis.Redis]:
-        client = redis.Redis.from_url(
-            self.url, protocol=2, socket_connect_timeout=CONNECT_TIMEOUT_S, retry=Retry(NoBackoff(), 0)
-        )
-        return "", client
+        return "", connections.client(self.url, self._tls, retry=once())
 
     async def _connected(self) -> AbstractConnection:
         if self._stopped:
@@ -126,10 +117,7 @@ class SingleLink:
     async def _connect(self) -> AbstractConnection:
         if self._connection is not None:
             return self._connection
-        options: dict[str, Any] = dict(parse_url(self.url))
-        kind: type[AbstractConnection] = options.pop("connection_class", Connection)
-        options.setdefault("protocol", 2)
-        connection = kind(retry=Retry(NoBackoff(), 0), socket_connect_timeout=CONNECT_TIMEOUT_S, **options)
+        connection = connections.connection(self.url, self._tls)
         try:
             await asyncio.wait_for(connection.connect(), CONNECT_TIMEOUT_S + 1)
         except BusyLoadingError as error:
@@ -137,6 +125,9 @@ class SingleLink:
             raise LinkLost(str(error), False, loading=True) from None
         except (RedisError, OSError, TimeoutError) as error:
             await connection.disconnect(nowait=True)
+            untrusted = self._tls.refusal(error)
+            if untrusted is not None:
+                raise LinkLost(untrusted, False, refused=True, untrusted=True) from None
             silent = isinstance(error, (TimeoutError, exceptions.TimeoutError))
             raise LinkLost(f"cannot reach the store: {error}", False, refused=not silent) from None
         writer = connection._writer
@@ -199,18 +190,16 @@ class ClusterLink:
 
     permanent_keys = True
 
-    def __init__(self, url: str, reply_timeout_s: float = 10.0) -> None:
+    def __init__(self, url: str, reply_timeout_s: float = 10.0, tls: StoreTls = StoreTls()) -> None:
         self.url = url
+        self._tls = tls
         self._reply_timeout_s = reply_timeout_s
         self._cluster: redis.RedisCluster | None = None
 
     async def start(self) -> None:
         if self._cluster is None:
-            self._cluster = redis.RedisCluster.from_url(
-                self.url,
-                protocol=2,
-                socket_connect_timeout=CONNECT_TIMEOUT_S,
-                socket_timeout=self._reply_timeout_s,
+            self._cluster = connections.cluster(
+                self.url, self._tls, socket_connect_timeout=CONNECT_TIMEOUT_S, socket_timeout=self._reply_timeout_s
             )
 
     async def stop(self) -> None:
@@ -231,7 +220,15 @@ class ClusterLink:
                 return await self._cluster.execute_command(*args)
             node = self._cluster.get_node_from_key(key)
             return await self._cluster.execute_command(*args, target_nodes=node)
-        except (exceptions.ConnectionError, exceptions.TimeoutError, OSError) as error:
+        except (
+            exceptions.ConnectionError,
+            exceptions.TimeoutError,
+            exceptions.RedisClusterException,
+            OSError,
+        ) as error:
+            untrusted = self._tls.refusal(error)
+            if untrusted is not None:
+                raise LinkLost(untrusted, False, refused=True, untrusted=True) from None
             raise LinkLost(f"the store connection broke: {error}", True, isinstance(error, BusyLoadingError)) from None
 
     def subscriber(self, channel: str) -> tuple[str, redis.Redis]:
@@ -240,11 +237,5 @@ class ClusterLink:
         node = self._cluster.get_node_from_key(channel)
         if node is None:
             raise LinkLost("no node owns this channel", False)
-        client = redis.Redis(
-            host=str(node.host),
-            port=int(node.port),
-            protocol=2,
-            socket_connect_timeout=CONNECT_TIMEOUT_S,
-            retry=Retry(NoBackoff(), 0),
-        )
-        return str(node.name), client
+        options: dict[str, Any] = {"host": str(node.host), "port": int(node.port), "retry": once()}
+        return str(node.name), connections.client(self.url, self._tls, **options)

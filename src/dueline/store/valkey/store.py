@@ -50,6 +50,7 @@ from .link import Link, LinkLost, link_for
 from .push_log import ValkeyPushLog
 from .scripts import Patch
 from .single_sends import SingleSends
+from .tls import StoreTls
 from .wakeups import Wakeups
 
 __all__ = ["ValkeyStore", "WrongStore"]
@@ -65,6 +66,7 @@ class ValkeyStore:
         self,
         url: str,
         *,
+        tls: StoreTls = StoreTls(),
         prefix: str = "dueline",
         clock: Callable[[], int] | None = None,
         limits: Limits = Limits(),
@@ -76,11 +78,12 @@ class ValkeyStore:
         store_clock: StoreClock | None = None,
     ) -> None:
         self.url = url
+        self._tls = tls
         self.prefix = prefix
         self.limits = limits
         self._reply_timeout_s = reply_timeout_s
         self._patience_s = patience_s
-        self._link = link or link_for(url, reply_timeout_s)
+        self._link = link or link_for(url, reply_timeout_s, tls)
         self._calls = Calls(self._link, prefix, clock, patience_s, lua_patch, on_call, store_clock)
         self.directory = ValkeyDirectory(self._calls.directory, self._registered)
         self.pushes = ValkeyPushLog(self._calls.once, prefix, limits)
@@ -132,7 +135,7 @@ class ValkeyStore:
         def unlisted(partition: Partition) -> None:
             loop.call_soon_threadsafe(self._calls.found_unlisted, partition)
 
-        return SingleSends(self.url, self._calls, self._reply_timeout_s, self._patience_s, unlisted)
+        return SingleSends(self.url, self._tls, self._calls, self._reply_timeout_s, self._patience_s, unlisted)
 
     async def watch(self, partition: Partition) -> None:
         await self._watch(partition_keys(self.prefix, partition).channel, lambda _: self._woken(partition))
