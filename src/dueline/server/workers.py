@@ -161,7 +161,10 @@ class Workers:
         return last_line
 
 
-_MAIN = "import sys; from dueline.server.serve import work; sys.exit(work(*map(int, sys.argv[1:])))"
+# Without garbage collection while modules are loaded: they leave hardly any garbage, and looking for it takes long.
+_MAIN = (
+    "import gc, sys; gc.disable(); from dueline.server.serve import work; sys.exit(work(*map(int, sys.argv[1:])))"
+)
 
 
 async def _lines(descriptor: int, on_line: Callable[[str], None]) -> None:
