@@ -86,8 +86,7 @@ def _serve(
 
 @contextmanager
 def _collector_off() -> Generator[None]:
-    """No garbage collection while modules are loaded: they leave hardly any garbage, and looking for it takes a tenth of
-    the start."""
+    """No garbage collection while modules are loaded: they leave hardly any garbage, and the search takes long."""
     gc.disable()
     try:
         yield

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from ..config.settings import Store
 from ..store.valkey.embedded import EmbeddedStore, FolderInUse, Status
@@ -54,8 +54,8 @@ class ExternalStore:
 class FolderStore:
     """The store of a data folder, shared by all processes that open it this way. The first one starts it."""
 
-    def __init__(self, folder: str | os.PathLike[str], *, any_thread: bool = False, log: Any = None) -> None:
-        self._embedded = EmbeddedStore(folder, any_thread=any_thread, log=log)
+    def __init__(self, folder: str | os.PathLike[str], *, any_thread: bool = False) -> None:
+        self._embedded = EmbeddedStore(folder, any_thread=any_thread)
         self._is_ours = False
         self.url = self._embedded.url
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
-import structlog
 
 from .._version import __version__
 from ..api.answers import Info
@@ -28,6 +27,7 @@ from ..engine.commands import TopicView
 from ..engine.engine import Engine
 from ..engine.errors import DuelineError, Loading, Unavailable
 from ..engine.limits import INTERNAL_NAMESPACE
+from ..event_log import EventLog
 from ..metrics import table
 from ..metrics.metric import Samples, merge
 from ..runtime.access import StoreAccess
@@ -114,7 +114,7 @@ class App:
         for dialect in self._dialects.values():
             self.push.couriers.update(dialect.couriers())
         self.fronts = [self._front(address, names) for address, names in addresses(settings).items()]
-        self._log = structlog.get_logger("dueline.server")
+        self._log = EventLog("dueline.server")
 
     # --- addresses --------------------------------------------------------------------------------------------------
 

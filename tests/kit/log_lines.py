@@ -1,0 +1,38 @@
+"""The lines that our parts write to the log, as values."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from dueline.event_log import Event
+
+Line = dict[str, Any]
+
+
+@contextmanager
+def logged_events() -> Iterator[list[Line]]:
+    """A list of the events that are logged in the block, each with its `event`, its `level` and its fields."""
+    lines: list[Line] = []
+    handler = _Collector(lines)
+    log = logging.getLogger("dueline")
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield lines
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+
+
+class _Collector(logging.Handler):
+    def __init__(self, lines: list[Line]) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if isinstance(record.msg, Event):
+            self._lines.append({"event": record.msg.text, "level": record.levelname.lower(), **record.msg.fields})
