@@ -129,12 +129,6 @@ def test_without_the_servers_parts_serve_says_what_to_install() -> None:
     assert (done.returncode, "install dueline[server]" in done.stderr) == (1, True)
 
 
-def test_commands_on_the_api_import_nothing_of_the_server() -> None:
-    loaded = "import sys, dueline.cli.main; print(sorted(m for m in sys.modules if m in ('redis', 'uvloop')))"
-    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.strip() == "[]"
-
-
 def is_there(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 

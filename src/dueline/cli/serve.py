@@ -18,7 +18,7 @@ import typer
 
 from ..dialects.spec import ConfigFile, Unreadable
 from ..dialects.table import DIALECTS
-from .session import FAILURE, USAGE
+from .exit_codes import FAILURE, USAGE
 
 CONFIG_FILES = tuple(spec.config_file for spec in DIALECTS if spec.config_file is not None)
 SERVE_EXAMPLES = (

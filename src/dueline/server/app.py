@@ -37,7 +37,6 @@ from ..runtime.runtime import Runtime
 from ..store.valkey.store import WrongStore
 from ..telemetry import samples
 from ..telemetry.call_metrics import CallMetrics, HttpMetrics
-from ..telemetry.exposition import exposition
 from ..telemetry.notices import Notices
 from ..telemetry.push_notices import PushNotices
 from ..telemetry.siblings import Siblings
@@ -256,6 +255,8 @@ class App:
 
     async def metrics(self, accept: str) -> tuple[bytes, str]:
         """The metrics of the whole server: this process, its siblings, and the topics in the store."""
+        from ..telemetry.exposition import exposition  # with the Prometheus library: see samples.of_process
+
         merged = await self._merged()
         for dialect in self._enabled:
             merged = await dialect.metrics.page(merged)
