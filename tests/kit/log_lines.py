@@ -1,8 +1,9 @@
-"""The lines that our parts write to the log, as values."""
+"""The lines that our parts write to the log, as values; and the log of a test process as it was."""
 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -26,6 +27,20 @@ def logged_events() -> Iterator[list[Line]]:
     finally:
         log.removeHandler(handler)
         log.setLevel(level)
+
+
+@contextmanager
+def logging_restored() -> Iterator[None]:
+    """The block may set up the log of this process, as a server does when it starts."""
+    root = logging.getLogger()
+    handlers, level, hook = list(root.handlers), root.level, sys.excepthook
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        sys.excepthook = hook
+        logging.captureWarnings(False)
 
 
 class _Collector(logging.Handler):

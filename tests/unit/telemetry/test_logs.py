@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,22 +12,16 @@ import pytest
 
 from dueline.event_log import EventLog
 from dueline.telemetry import logs
+from tests.kit.log_lines import logging_restored
 
 CANARY = "canary-7d1f"
 
 
 @contextmanager
 def configured(format: str, stream: io.StringIO, always: dict[str, object] | None = None) -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level, hook = list(root.handlers), root.level, sys.excepthook
-    logs.configure("info", format, stream, always)
-    try:
+    with logging_restored():
+        logs.configure("info", format, stream, always)
         yield
-    finally:
-        root.handlers[:] = handlers
-        root.setLevel(level)
-        sys.excepthook = hook
-        logging.captureWarnings(False)
 
 
 @pytest.fixture
