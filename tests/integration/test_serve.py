@@ -234,22 +234,6 @@ async def test_readiness_turns_red_when_eviction_is_switched_on_later(tmp_path: 
         await store.stop()
 
 
-async def test_data_of_another_version_is_refused_and_not_touched(tmp_path: Path) -> None:
-    store = EmbeddedStore(tmp_path / "external")
-    await store.start()
-    server = ServerProcess(tmp_path, store_url=store.url)
-    try:
-        await server.start()
-        await server.stop()
-        keys = (await store._connection.call("KEYS", "*")).decode()
-        meta = next(key for key in re.findall(r"dueline[^' ,\]]*", keys) if "meta" in key or "version" in key)
-        await store._connection.call("HSET", meta, "version", "999")
-        code, words = await asyncio.to_thread(refused, "--store", store.url, "--listen", "127.0.0.1:0")
-    finally:
-        await store.stop()
-    assert (code, "version 999" in words) == (1, True)
-
-
 @pytest.mark.parametrize("workers", ["1", "2"])
 async def test_ctrl_c_ends_the_server_with_0(tmp_path: Path, workers: str) -> None:
     server = ServerProcess(tmp_path, args=("--workers", workers))
