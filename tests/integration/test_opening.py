@@ -29,6 +29,8 @@ from dueline.testing.process import DUELINE, free_port
 from dueline.worker.direct import DirectQueue
 from tests.kit.valkey import PrivateValkey
 
+from .served import typed
+
 EVICTS = ("--maxmemory", "50mb", "--maxmemory-policy", "allkeys-lru")
 UNTIL = "at least until all jobs of the namespace are ended and no longer retained"
 
@@ -140,8 +142,8 @@ def by_a_direct_queue(url: str) -> str:
 
 
 def by_the_command_line(url: str) -> str:
-    ended = subprocess.run([*DUELINE, "topics", "--url", url, "-o", "json"], capture_output=True, text=True, timeout=60)
-    assert (ended.returncode, ended.stdout) == (1, "")
+    ended = typed("topics", "--url", url, "-o", "json")
+    assert (ended.exit_code, ended.stdout) == (1, "")
     return json.loads(ended.stderr)["error"]["message"]
 
 

@@ -20,7 +20,7 @@ import pytest
 from dueline.testing.process import DUELINE, free_port
 from tests.kit.valkey import PrivateValkey
 
-from .served import typed
+from .served import refused_settings, typed
 
 SOON_S = 15.0  # half of the time after which a server without its store gives up
 
@@ -180,8 +180,8 @@ def test_in_json_every_refusal_is_json(tmp_path: Path) -> None:
         said = [
             refused("--listen", listen, "--data", str(tmp_path), **JSON),
             refused("--data", "/proc/dueline/data", **JSON),
-            refused("--config", str(file)),
-            refused("--store", "nonsense", **JSON),
+            refused_settings("--config", str(file)),
+            refused_settings("--store", "nonsense", **JSON),
         ]
     assert [code for code, _ in said] == [1, 1, 2, 2]
     assert [len(events(words)) for _, words in said] == [1, 1, 1, 1]

@@ -34,6 +34,12 @@ def valkey() -> Iterator[PrivateValkey]:
         yield store
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with served(tmp_path_factory.mktemp("server") / "data") as url:
+        yield url
+
+
 class Watch:
     """A second consumer: it gets what handlers tell, and looks at jobs."""
 
@@ -213,22 +219,21 @@ async def test_a_signal_to_the_whole_group_of_processes_is_the_workers_to_obey(
 
 
 @pytest.mark.parametrize("delay", ["4000d", "99999999999999999999999d"])
-async def test_a_delay_that_a_server_refuses_is_a_failure_that_says_so(tmp_path: Path, delay: str) -> None:
+async def test_a_delay_that_a_server_refuses_is_a_failure_that_says_so(server: str, delay: str) -> None:
     async def same(queue: Queue) -> Queue:
         return queue
 
-    with served(tmp_path / "data") as url:
-        worker = Worker(url)
+    worker = Worker(server)
 
-        @worker.handles("t", retry=["1h"])
-        async def handle(n: int) -> None:
-            raise Retry("the bank is closed", delay=delay)
+    @worker.handles(delay, retry=["1h"])
+    async def handle(n: int) -> None:
+        raise Retry("the bank is closed", delay=delay)
 
-        async with worker:
-            await handle.asend(1, id="a")
-            job = await Watch(await worker.ado(same)).until("t", "a", "scheduled", "dead")
-        assert (job.state, job.attempts) == ("scheduled", 1)
-        assert (job.last_error or "").startswith("the bank is closed\nthe handler's retry was refused: delay")
+    async with worker:
+        await handle.asend(1, id="a")
+        job = await Watch(await worker.ado(same)).until(delay, "a", "scheduled", "dead")
+    assert (job.state, job.attempts) == ("scheduled", 1)
+    assert (job.last_error or "").startswith("the bank is closed\nthe handler's retry was refused: delay")
 
 
 @contextmanager
@@ -314,7 +319,7 @@ async def test_a_signal_to_a_child_process_that_still_starts_costs_no_attempt(
         await queue.close()
 
 
-def test_a_plain_program_sends_without_a_worker_and_a_worker_over_http_gets_it(tmp_path: Path) -> None:
+def test_a_plain_program_sends_without_a_worker_and_a_worker_over_http_gets_it(tmp_path: Path, server: str) -> None:
     program = tmp_path / "shop.py"
     program.write_text(
         "import sys\n"
@@ -329,8 +334,8 @@ def test_a_plain_program_sends_without_a_worker_and_a_worker_over_http_gets_it(t
         "    print(close.send(7, id='a').result, close.send(7, id='a').result, close.cancel('a').result)\n"
         "    print(close.send(8, delay='1h', id='b').state, close.reschedule('b', delay=0).state)\n"
     )
-    with served(tmp_path / "data") as url, Client(url) as client:
-        env = environment(url)
+    with Client(server) as client:
+        env = environment(server)
         shown = subprocess.run([sys.executable, str(program)], env=env, capture_output=True, text=True, check=True)
         assert shown.stdout == "created kept cancelled\nscheduled ready\n"
         with subprocess.Popen(

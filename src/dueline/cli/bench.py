@@ -15,7 +15,8 @@ from ..client.errors import Conflict, NotFound, Unreachable
 from . import tables
 from .bench_load import LatenessRun, Measured, Plan, Progress, run_roundtrip, run_send
 from .bench_target import ServerTarget, Target
-from .session import FAILURE, Session, connected, is_server
+from .exit_codes import FAILURE
+from .session import Session, connected, is_server
 
 MOST_JOBS = 10_000_000
 INTERRUPTED = 130  # the exit code that shells use for a command ended by Ctrl-C

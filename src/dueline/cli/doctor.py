@@ -16,7 +16,8 @@ from .._version import __version__
 from ..api import answers as r
 from ..client import DuelineApiError, calls
 from . import tables
-from .session import FAILURE, Session, connected, hint
+from .exit_codes import FAILURE
+from .session import Session, connected, hint
 
 DOCTOR_EXAMPLES = ("dueline doctor", "dueline doctor --url https://queue.example:9277 -o json")
 

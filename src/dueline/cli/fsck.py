@@ -14,8 +14,9 @@ from rich.console import Group
 from rich.text import Text
 
 from . import tables
+from .exit_codes import FAILURE
 from .output import Output, Printer
-from .session import FAILURE, server_parts
+from .session import server_parts
 
 if TYPE_CHECKING:
     from ..runtime.locations import StoreLocation

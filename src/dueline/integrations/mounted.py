@@ -24,8 +24,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-import structlog
-
 from ..config.load import load
 from ..config.settings import Settings
 from ..dialects.http import Response, plain_error
@@ -75,7 +73,6 @@ class MountedServer:
         """Start the embedded store, if there is one, and serve. Raises FolderInUse, EmbeddedError or StartRefused."""
         if self._app is not None:
             return
-        _log_through_logging()
         self._app = App(self.settings, place_of(self.settings.store, any_thread=True))
         try:
             await self._app.open()
@@ -151,14 +148,3 @@ def _is_here(scope: Message) -> bool:
         return ipaddress.ip_address(client[0]).is_loopback
     except ValueError:
         return False
-
-
-def _log_through_logging() -> None:
-    """Send the server's events to the loggers `dueline...`, unless the program has configured that differently."""
-    if structlog.is_configured():
-        return
-    structlog.configure(
-        processors=[structlog.stdlib.filter_by_level, structlog.stdlib.render_to_log_kwargs],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
-    )

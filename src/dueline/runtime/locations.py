@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from ..certificate_files import BadCertificate
 from ..config.load import store_tls
@@ -60,8 +60,8 @@ class ExternalStore:
 class FolderStore:
     """The store of a data folder, shared by all processes that open it this way. The first one starts it."""
 
-    def __init__(self, folder: str | os.PathLike[str], *, any_thread: bool = False, log: Any = None) -> None:
-        self._embedded = EmbeddedStore(folder, any_thread=any_thread, log=log)
+    def __init__(self, folder: str | os.PathLike[str], *, any_thread: bool = False) -> None:
+        self._embedded = EmbeddedStore(folder, any_thread=any_thread)
         self._is_ours = False
         self.url = self._embedded.url
         self.tls = self._embedded.tls

@@ -15,7 +15,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
-import structlog
 
 from .._version import __version__
 from ..api.answers import Info
@@ -28,6 +27,7 @@ from ..engine.commands import TopicView
 from ..engine.engine import Engine
 from ..engine.errors import DuelineError, Loading, Unavailable
 from ..engine.limits import INTERNAL_NAMESPACE
+from ..event_log import EventLog
 from ..metrics import table
 from ..metrics.metric import Samples, merge
 from ..runtime.access import StoreAccess
@@ -37,7 +37,6 @@ from ..runtime.runtime import Runtime
 from ..store.valkey.store import WrongStore
 from ..telemetry import samples
 from ..telemetry.call_metrics import CallMetrics, HttpMetrics
-from ..telemetry.exposition import exposition
 from ..telemetry.notices import Notices
 from ..telemetry.push_notices import PushNotices
 from ..telemetry.siblings import Siblings
@@ -116,7 +115,7 @@ class App:
         for dialect in self._dialects.values():
             self.push.couriers.update(dialect.couriers())
         self.fronts = [self._front(address, names) for address, names in addresses(settings).items()]
-        self._log = structlog.get_logger("dueline.server")
+        self._log = EventLog("dueline.server")
 
     # --- addresses --------------------------------------------------------------------------------------------------
 
@@ -261,6 +260,8 @@ class App:
 
     async def metrics(self, accept: str) -> tuple[bytes, str]:
         """The metrics of the whole server: this process, its siblings, and the topics in the store."""
+        from ..telemetry.exposition import exposition  # with the Prometheus library: see samples.of_process
+
         merged = await self._merged()
         for dialect in self._enabled:
             merged = await dialect.metrics.page(merged)

@@ -11,10 +11,9 @@ import ssl
 import time
 from datetime import UTC, datetime
 
-import structlog
-
 from ..certificate_files import BadCertificate, Identity, certificates_in, identity, load_pair
 from ..config.settings import Settings, Tls
+from ..event_log import EventLog
 from ..metrics import table
 from ..metrics.metric import Samples
 
@@ -37,7 +36,7 @@ class Certificate:
         self._seen: Stamp = ()
         self._doubtful = False  # the files could not be used at the last look, and that is not reported yet
         self._task: asyncio.Task[None] | None = None
-        self._log = structlog.get_logger("dueline.server")
+        self._log = EventLog("dueline.server")
 
     @classmethod
     def of(cls, tls: Tls) -> Certificate | None:

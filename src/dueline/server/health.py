@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 import msgspec
-import structlog
 
 from ..engine.errors import DuelineError, Unavailable
+from ..event_log import EventLog
 from ..runtime.access import StoreAccess
 from ..runtime.probe import StoreFacts, full_text, is_full, refusals
 from ..store.valkey.embedded import Status, StoreState
@@ -62,7 +62,7 @@ class Health:
         self._wrong: Reason | None = None
         self._trouble: Reason | None = Reason("starting", "the store has not been checked yet")
         self._task: asyncio.Task[None] | None = None
-        self._log = structlog.get_logger("dueline.health")
+        self._log = EventLog("dueline.health")
 
     async def start(self) -> None:
         if self._task is None:

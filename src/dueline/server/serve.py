@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import structlog
 
 from .._version import __version__
 from ..certificate_files import BadCertificate
 from ..config.settings import Settings
+from ..event_log import EventLog
 from ..runtime.locations import ExternalStore, StoreLocation, place_of, tls_refusal
 from ..store.valkey.embedded import EmbeddedError, EmbeddedStore, FolderInUse, Status, StoreState
 from ..store.valkey.embedded_files import make_private, runtime_folder
@@ -48,7 +48,7 @@ BAD_CONFIG = 2
 def run(settings: Settings, notes: Sequence[str] = ()) -> int:
     """Serve until a signal. Returns the exit code; errors go to stderr. `notes` are remarks about the settings."""
     logs.configure(settings.log.level, settings.log.format)
-    log = structlog.get_logger("dueline.server")
+    log = EventLog("dueline.server")
     for note in notes:
         log.warning(note)
     for name in ("DUELINE_TOKEN", "DUELINE_TOKEN_FILE"):
@@ -75,8 +75,7 @@ def refuse(message: str, log_format: str, code: int) -> int:
 def work(status_fd: int, *listener_fds: int) -> int:
     """The main function of a worker process (server.workers)."""
     orders = msgspec.json.decode(sys.stdin.buffer.read(), type=Orders)
-    logs.configure(orders.settings.log.level, orders.settings.log.format)
-    structlog.contextvars.bind_contextvars(worker=orders.index)
+    logs.configure(orders.settings.log.level, orders.settings.log.format, always={"worker": orders.index})
     with contextlib.ExitStack() as stack, os.fdopen(status_fd, "w") as status:
         listeners = [stack.enter_context(socket.socket(fileno=number)) for number in listener_fds]
         return _run_loop(_work(orders, listeners, lambda line: print(line, file=status, flush=True)))
@@ -254,7 +253,7 @@ def _write_status(folder: Path, status: Status) -> None:
         fresh.write_bytes(msgspec.json.encode(status))
         fresh.replace(folder / STATUS_FILE)
     except OSError as error:
-        structlog.get_logger("dueline.server").warning("the store's state was not written", error=str(error))
+        EventLog("dueline.server").warning("the store's state was not written", error=str(error))
 
 
 def _read_status(folder: Path) -> Status:
@@ -290,9 +289,9 @@ def _refuse(settings: Settings, message: str, code: int = 1) -> int:
 
 def _run_loop(main: Coroutine[Any, Any, int]) -> int:
     # Loaded modules live for ever, so freeze them. Requests leave few cycles, so collect less often than by default.
-    gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
+    gc.enable()  # a worker process turns it off while it loads its modules (server.workers)
     try:
         import uvloop
     except ModuleNotFoundError:  # not available on every platform

@@ -111,7 +111,7 @@ class DirectQueue(ClientQueue):
     def _place(self) -> StoreLocation:
         if self._external is not None:
             return self._external
-        return FolderStore(self._folder, any_thread=self._any_thread, log=_Log())
+        return FolderStore(self._folder, any_thread=self._any_thread)
 
     def answer(self, call: Call[Any]) -> Awaitable[Reply]:
         """The reply of the native API on this store, which is opened first. Raises DuelineApiError if that fails."""
@@ -145,19 +145,3 @@ class DirectQueue(ClientQueue):
             single_send.close()
         if runtime is not None:
             await runtime.stop()
-
-
-class _Log:
-    """Routes the embedded store's log lines to `logging`, because the program's output is not ours to write to."""
-
-    def __init__(self) -> None:
-        self._log = logging.getLogger("dueline.store")
-
-    def info(self, message: str, **fields: Any) -> None:
-        self._log.info("%s %s", message, fields)
-
-    def warning(self, message: str, **fields: Any) -> None:
-        self._log.warning("%s %s", message, fields)
-
-    def error(self, message: str, **fields: Any) -> None:
-        self._log.error("%s %s", message, fields)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from engine_kit import NS, EngineKit
-from structlog.testing import capture_logs
 
 from dueline.engine.commands import Send
 from dueline.engine.errors import StoreDown, StoreFull
@@ -15,14 +14,15 @@ from dueline.engine.job import BodyKind
 from dueline.engine.push_target import PushTarget
 from dueline.server.send_notices import SendNotices
 from dueline.telemetry.notices import Notices
+from tests.kit.log_lines import Line, logged_events
 
-Lines = list[MutableMapping[str, Any]]
+Lines = list[Line]
 
 
 @pytest.fixture
 def logged(kit: EngineKit) -> Iterator[Lines]:
     """The lines that are logged about the sends of the kit."""
-    with capture_logs() as lines:
+    with logged_events() as lines:
         notices = SendNotices(kit.engine, Notices("dueline.server", kit.timer.time), kit.timer)
         kit.engine.watch_sends(notices)
         yield lines

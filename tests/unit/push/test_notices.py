@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from structlog.testing import capture_logs
-
 from dueline.push.call import CallFailed
 from dueline.push.discovery import Instance
 from dueline.telemetry.notices import Notices
 from dueline.telemetry.push_notices import PushNotices
+from tests.kit.log_lines import logged_events
 
 from .push_kit import MINUTE, NS, SECOND, PushKit, running
 
@@ -41,7 +40,7 @@ async def test_nobody_is_missed_while_no_job_waits_or_somebody_is_there() -> Non
 
 async def test_a_refused_call_and_an_absence_are_logged_once_a_minute_and_name_the_setting(kit: PushKit) -> None:
     now_s = 0.0
-    with capture_logs() as lines:
+    with logged_events() as lines:
         noticed = PushNotices(Notices("dueline.push", lambda: now_s))
         kit.target.default = CallFailed("refused", REASON)
         await kit.push_to(breaker=None)
@@ -60,17 +59,17 @@ async def test_a_refused_call_and_an_absence_are_logged_once_a_minute_and_name_t
     assert first == [
         {
             "event": f"{guard} to call a push target; {meant}",
-            "log_level": "warning",
+            "level": "warning",
             "namespace": NS,
             "topic": "t",
             "job": "a",
             "reason": REASON,
             "setting": "push.allow",
         },
-        {"event": "jobs wait: no instance", "log_level": "warning", "namespace": NS, "topic": "u"},
+        {"event": "jobs wait: no instance", "level": "warning", "namespace": NS, "topic": "u"},
         {
             "event": f"{guard} a URL in a request; {meant}",
-            "log_level": "warning",
+            "level": "warning",
             "reason": "10.0.0.1 is a private address",
             "setting": "push.allow",
         },

@@ -24,11 +24,10 @@ import subprocess
 from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import structlog
 
+from ...event_log import EventLog
 from ...parent_death import ends_with_parent
 from . import embedded_files as files
 from .child_exit import exit_of
@@ -100,9 +99,8 @@ class EmbeddedStore:
         on_change: Callable[[Status], None] | None = None,
         back_off_s: tuple[float, float] = BACK_OFF_S,
         any_thread: bool = False,
-        log: Any = None,
     ) -> None:
-        """`max_memory_bytes`: None means a share of this machine's memory. `log`: replaces the server's log."""
+        """`max_memory_bytes`: None means a share of this machine's memory."""
         self.data = Path(data_dir).absolute()
         self.status: Status = Status(StoreState.STOPPED)
         self.info: dict[str, str] = {}
@@ -122,7 +120,7 @@ class EmbeddedStore:
         self._log_from = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
-        self._log = log or structlog.get_logger("dueline.store")
+        self._log = EventLog("dueline.store")
         self._extent = ExtentRecord(self.data, self._connection, self._log)
 
     @property
