@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from msgspec import Raw
 from dueline import Client, DuelineApiError, NewJob, Patience
 from dueline.client import Lease, calls, json_body
 from dueline.worker import Queue, connect
+from dueline.worker.direct import DirectQueue
 
 from ..kit.valkey import PrivateValkey
 from .served import served
@@ -56,6 +58,7 @@ JOBS: dict[str, dict[str, Any]] = {
     "negative delay": {"id": "d", "body": BODY, "delay_ms": -1},
     "delay that is no number": {"id": "d", "body": BODY, "delay_ms": "5"},
     "delay too long": {"id": "d", "body": BODY, "delay": "4000d"},
+    "time too far": {"id": "d", "body": BODY, "at": "2099-01-01T00:00:00Z"},
     "time without an offset": {"id": "d", "body": BODY, "at": "2030-01-01T00:00:00"},
     "time that is none": {"id": "d", "body": BODY, "at": "soon"},
     "lease of nothing": {"id": "d", "body": BODY, "lease_ms": 0},
@@ -92,6 +95,21 @@ async def test_a_job_is_taken_or_refused_in_the_same_words_with_and_without_a_se
     job: dict[str, Any], server: str, valkey: PrivateValkey
 ) -> None:
     assert await sent(server, job) == await sent(valkey.url, job)
+
+
+async def test_a_send_from_a_thread_is_refused_in_the_same_words(valkey: PrivateValkey) -> None:
+    queue = DirectQueue(valkey.url, "threads")
+    try:
+        await queue.answer(calls.send("t", NewJob(body=BODY)))  # a thread sends only to a topic that is known
+        replies = {name: await queue.answer(calls.send("t", NewJob(**job))) for name, job in JOBS.items()}
+        refused = {name: words(calls.reply_error(reply)) for name, reply in replies.items() if reply.status >= 400}
+        assert "time too far" in refused
+        for name, expected in refused.items():
+            with pytest.raises(DuelineApiError) as error:
+                await asyncio.to_thread(queue.send_now, "t", NewJob(**JOBS[name]))
+            assert words(error.value) == expected, name
+    finally:
+        await queue.close()
 
 
 CALLS: dict[str, calls.Call[Any]] = {

@@ -62,6 +62,7 @@ class NativeApi:
         except UnknownOutcome:
             return None
         except DuelineError as error:
+            complete(error, (topic,), job)
             return encode.refused(error)
         return None if sent is None else encode.sent(sent)
 
