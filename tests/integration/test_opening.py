@@ -240,21 +240,21 @@ async def test_a_cancelled_start_leaves_nothing_running(tmp_path: Path) -> None:
     states = list[StoreState | None]()
 
     def cancel(_: object) -> None:
-        states.append(state_of(access.place))
+        states.append(state_of(access.location))
         starting.cancel()
 
     access.looked = cancel  # its process runs, and it is not checked yet
     with pytest.raises(asyncio.CancelledError):
         await starting
-    states.append(state_of(access.place))
+    states.append(state_of(access.location))
     again = EmbeddedStore(tmp_path)
     await again.start()  # raises FolderInUse if the first one still runs
     await again.stop()
     assert (states[0], states[-1]) == (StoreState.READY, StoreState.STOPPED)
 
 
-def state_of(place: StoreLocation) -> StoreState | None:
-    return None if place.status is None else place.status.state
+def state_of(location: StoreLocation) -> StoreState | None:
+    return None if location.status is None else location.status.state
 
 
 async def test_a_queue_that_is_closed_while_it_connects_tells_its_callers(tmp_path: Path) -> None:

@@ -89,14 +89,14 @@ def show(printer: Printer, report: Report) -> None:
 async def _run(check: Check, store: str | None, folder: Path | None, prefix: str, progress: Progress) -> Report:
     """Check a running store, or start the store of a data folder for the duration of the check."""
     from ..config.settings import Store
-    from ..runtime.locations import place_of
+    from ..runtime.locations import location_of
 
-    place = place_of(Store(url=store) if folder is None else Store(data=str(folder)))
+    location = location_of(Store(url=store) if folder is None else Store(data=str(folder)))
     try:
-        await place.start()
-        return await check(place.url, prefix, progress)
+        await location.start()
+        return await check(location.url, prefix, progress)
     finally:
-        await place.stop()
+        await location.stop()
 
 
 def _is_expected(wrong: Exception) -> bool:

@@ -29,7 +29,7 @@ import structlog
 from ..config.load import load
 from ..config.settings import Settings
 from ..dialects.http import Response, plain_error
-from ..runtime.locations import place_of
+from ..runtime.locations import location_of
 from ..server.app import App
 from ..server.asgi import AsgiApp, Message, Receive, Send, write_answer
 from ..server.browser import BrowserRules
@@ -76,7 +76,7 @@ class MountedServer:
         if self._app is not None:
             return
         _log_through_logging()
-        self._app = App(self.settings, place_of(self.settings.store, any_thread=True))
+        self._app = App(self.settings, location_of(self.settings.store, any_thread=True))
         try:
             await self._app.open()
         except BaseException:

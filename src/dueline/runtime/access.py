@@ -36,11 +36,11 @@ no more tries are wanted."""
 
 
 class StoreAccess:
-    """One store at a place. `store` is ready for an engine after `start`. `looked` gets the result of every `look`."""
+    """One store at a location. `store` is ready for an engine after `start`. `looked` gets each result of `look`."""
 
     def __init__(
         self,
-        place: StoreLocation,
+        location: StoreLocation,
         pause: Pause,
         *,
         prefix: str = "dueline",
@@ -48,13 +48,13 @@ class StoreAccess:
         namespace_ids: frozenset[str] = NAMESPACE_IDS,
         on_call: Callable[[str, float], None] | None = None,
     ) -> None:
-        self.place = place
-        self.store = ValkeyStore(place.url, prefix=prefix, limits=limits, on_call=on_call)
+        self.location = location
+        self.store = ValkeyStore(location.url, prefix=prefix, limits=limits, on_call=on_call)
         self.facts: StoreFacts | None = None
         self.looked: Callable[[StoreFacts | Unavailable], None] | None = None
         self._pause = pause
         self._namespace_ids = namespace_ids
-        self._probe = Probe(place.url, prefix)
+        self._probe = Probe(location.url, prefix)
 
     async def start(self) -> None:
         """Start the store's process if it is ours, and wait until the store can be used. Raises WrongStore if it must
@@ -63,7 +63,7 @@ class StoreAccess:
         begin_s = clock()
         while True:
             try:
-                await self.place.start()
+                await self.location.start()
                 await self._open()
                 await self._probe.stop()  # `look` connects again
                 return
@@ -77,7 +77,7 @@ class StoreAccess:
             await self._probe.stop()
             await self.store.stop()
         finally:
-            await self.place.stop()
+            await self.location.stop()
 
     async def look(self) -> StoreFacts:
         """Ask the store what it is. Raises StoreDown or Loading."""

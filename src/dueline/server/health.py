@@ -75,7 +75,7 @@ class Health:
             await asyncio.gather(task, return_exceptions=True)
 
     def _embedded(self) -> Status | None:
-        return self._access.place.status
+        return self._access.location.status
 
     def _looked(self, found: StoreFacts | Unavailable) -> None:
         """Keep what a query of the store found, and log whether it serves."""
