@@ -15,7 +15,7 @@ from dueline.dialects.spring.courier import SpringCourier
 from dueline.dialects.spring.groups import group_of, key_of, parts_of
 from dueline.engine.headers import pack_headers
 from dueline.engine.job import BodyKind, Item, LeasedJob
-from dueline.engine.push_target import Pushing, PushTarget
+from dueline.engine.push_target import PushTarget, PushTopic
 from dueline.push.call import Answer
 from dueline.push.courier import Outcome
 from dueline.push.discovery import Instance
@@ -42,8 +42,8 @@ class Table:
     async def stop(self) -> None: ...
 
 
-def pushing(topic: str = "a-task1") -> Pushing:
-    return Pushing("spring", topic, 1, TARGET)
+def push_topic(topic: str = "a-task1") -> PushTopic:
+    return PushTopic("spring", topic, 1, TARGET)
 
 
 def held(headers: Mapping[str, str] = ADDED, **changes: Any) -> LeasedJob:
@@ -67,7 +67,7 @@ def held(headers: Mapping[str, str] = ADDED, **changes: Any) -> LeasedJob:
 
 
 def bodies(courier: SpringCourier, job: LeasedJob, topic: str = "a-task1") -> list[tuple[str, Any]]:
-    calls = asyncio.run(courier.calls(pushing(topic), job))
+    calls = asyncio.run(courier.calls(push_topic(topic), job))
     return [(call.url, json.loads(call.body)) for call in calls]
 
 
@@ -79,7 +79,7 @@ MUTE = Instance("http://mute:4")
 
 def test_all_instances_that_name_exactly_this_type_are_called_in_their_order() -> None:
     courier = SpringCourier(Table({"a": (OTHER, ONE, MUTE, TWO)}))
-    calls = asyncio.run(courier.calls(pushing(), held()))
+    calls = asyncio.run(courier.calls(push_topic(), held()))
     work = b'{"taskId":"1","taskType":"task1","delayTime":1628146026000,"params":"p","appName":"a"}'
     assert [(c.method, c.url, c.headers, c.body, c.timeout_ms) for c in calls] == [
         ("POST", url, (("Content-Type", "application/json;charset=UTF-8"),), work, 61_000)
@@ -89,10 +89,10 @@ def test_all_instances_that_name_exactly_this_type_are_called_in_their_order() -
 
 async def test_nobody_is_found_before_a_fresh_look_and_who_appears_is_found_by_it() -> None:
     nobody = SpringCourier(Table({"a": (OTHER, MUTE)}))
-    assert (await nobody.somebody(pushing()), await nobody.calls(pushing(), held())) == (False, ())
+    assert (await nobody.has_instance(push_topic()), await nobody.calls(push_topic(), held())) == (False, ())
     appeared = SpringCourier(Table({"a": (OTHER,)}, {"a": (ONE,)}))
-    assert await appeared.somebody(pushing())
-    assert len(await appeared.calls(pushing(), held())) == 1
+    assert await appeared.has_instance(push_topic())
+    assert len(await appeared.calls(push_topic(), held())) == 1
 
 
 TEXTS = st.text(st.sampled_from("ab-~01é"), max_size=6) | st.sampled_from(("null", "null-a", "a~4", "b~0"))
@@ -132,14 +132,14 @@ def test_a_topic_has_a_number_when_its_last_dash_would_mislead(app: str | None, 
 def test_a_topic_that_no_application_has_means_nobody(topic: str) -> None:
     courier = SpringCourier(Table({"a": (ONE,), "": (ONE,), "null": (Instance("http://x", ("b",)),)}))
     assert parts_of(topic) is None
-    assert not asyncio.run(courier.somebody(pushing(topic)))
+    assert not asyncio.run(courier.has_instance(push_topic(topic)))
     assert bodies(courier, held({}), topic) == []
 
 
 def test_a_topic_means_one_application() -> None:
     courier = SpringCourier(Table({"a-b": (Instance("http://x", ("c",)),)}))
-    assert asyncio.run(courier.somebody(pushing("a-b-c")))
-    assert not asyncio.run(courier.somebody(pushing("a-b-c~1")))
+    assert asyncio.run(courier.has_instance(push_topic("a-b-c")))
+    assert not asyncio.run(courier.has_instance(push_topic("a-b-c~1")))
     assert [job["appName"] for _, job in bodies(courier, held({}), "a-b-c")] == ["a-b"]
     assert bodies(courier, held({}), "a-b-c~1") == []
 
@@ -189,5 +189,5 @@ def test_a_job_of_another_protocol_is_told_as_it_stands() -> None:
     ],
 )
 def test_only_200_is_done(status: int, headers: dict[str, str], outcome: Outcome, delay_ms: int | None) -> None:
-    verdict = SpringCourier(Table({})).judge(pushing(), Answer(status, headers, "", 1), 0)
+    verdict = SpringCourier(Table({})).judge(push_topic(), Answer(status, headers, "", 1), 0)
     assert (verdict.outcome, verdict.delay_ms) == (outcome, delay_ms)

@@ -14,7 +14,7 @@ from dueline.engine.ids import partition_of
 from dueline.engine.job import BodyKind, Partition
 from dueline.engine.policy import Backoff, Ladder, TopicPolicy
 from dueline.engine.push_log import Attempt, TargetState
-from dueline.engine.push_target import PUSH_RETRY, Breaker, Pushing, PushTarget, limits_of
+from dueline.engine.push_target import PUSH_RETRY, Breaker, PushTarget, PushTopic, limits_of
 from dueline.engine.store import Control
 from dueline.engine.topics import TopicConfig, pack_config, unpack_config
 
@@ -191,11 +191,11 @@ async def test_topics_with_targets_are_paged_over_all_namespaces_or_one(kit: Eng
     for namespace, topic in wanted:
         await kit.engine.set_push(namespace, topic, PushTarget(url=URL))
 
-    async def all_of(namespace: str | None, limit: int) -> list[Pushing]:
-        found: list[Pushing] = []
+    async def all_of(namespace: str | None, limit: int) -> list[PushTopic]:
+        found: list[PushTopic] = []
         after: str | None = ""
         while after is not None:
-            page, after = await kit.engine.pushing(namespace, after, limit)
+            page, after = await kit.engine.push_topics(namespace, after, limit)
             assert len(page) <= limit
             found += page
         return found
@@ -203,7 +203,7 @@ async def test_topics_with_targets_are_paged_over_all_namespaces_or_one(kit: Eng
     for limit in (1, 2, 500):
         assert [(one.namespace, one.topic) for one in await all_of(None, limit)] == wanted
         assert [one.topic for one in await all_of(NS, limit)] == ["b", "m", "zz"]
-    assert (await all_of("a", 1))[0] == Pushing("a", "x", 1, PushTarget(url=URL))
+    assert (await all_of("a", 1))[0] == PushTopic("a", "x", 1, PushTarget(url=URL))
 
 
 async def test_partitions_that_were_not_told_hear_of_the_limits_before_anybody_pushes(kit: EngineKit) -> None:

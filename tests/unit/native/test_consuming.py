@@ -76,7 +76,7 @@ def test_a_pull_over_more_partitions_than_it_can_ask_is_refused(api: Api) -> Non
     reply = api.post("/v1/pull", {"topics": ["a", "b", "c"]})
     assert_error(reply, 400, "invalid_field", "topics")
     assert reply.json["error"]["message"] == (
-        "have 3072 partitions together, and one pull takes at most 2048: name fewer topics"
+        "have 3072 partitions in total; one pull takes at most 2048: name fewer topics"
     )
     assert api.post("/v1/pull", {"topics": [f"t{n}" for n in range(100)]}).status == 200
 

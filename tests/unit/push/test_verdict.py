@@ -6,7 +6,7 @@ import pytest
 
 from dueline.engine.headers import pack_headers
 from dueline.engine.job import BodyKind, Item, LeasedJob
-from dueline.engine.push_target import Pushing, PushTarget
+from dueline.engine.push_target import PushTarget, PushTopic
 from dueline.push.courier import DONE, Outcome, Verdict
 from dueline.push.delivery import is_well
 from dueline.push.http_couriers import body_of, headers_of
@@ -129,7 +129,7 @@ def test_the_headers_say_whose_call_it_is_and_nobody_can_forge_them() -> None:
         ),
     )
     target = PushTarget(url="https://x.test", headers=(("X-Both", "target"), ("Authorization", "target")))
-    headers = headers_of(Pushing("ns", "t", 1, target), job, "application/json", b"body", NOW_MS)
+    headers = headers_of(PushTopic("ns", "t", 1, target), job, "application/json", b"body", NOW_MS)
     assert [name for name, _ in headers if name.lower() == "webhook-signature"] == []
     assert [(name, value) for name, value in headers if name != "webhook-id"] == [
         ("X-Both", "target"),
@@ -147,7 +147,7 @@ def test_the_headers_say_whose_call_it_is_and_nobody_can_forge_them() -> None:
 
 def test_a_content_type_of_the_job_or_of_the_target_counts() -> None:
     job = held(headers=pack_headers((("content-type", "application/cloudevents+json"),)))
-    pushing = Pushing("ns", "t", 1, PushTarget(url="https://x.test"))
-    headers = dict(headers_of(pushing, job, "application/json", b"", NOW_MS))
+    push_topic = PushTopic("ns", "t", 1, PushTarget(url="https://x.test"))
+    headers = dict(headers_of(push_topic, job, "application/json", b"", NOW_MS))
     assert headers["content-type"] == "application/cloudevents+json"
     assert "Content-Type" not in headers

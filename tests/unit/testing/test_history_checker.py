@@ -17,7 +17,7 @@ MS = 1_000_000
 BODY, OTHER = h.digest_of(b"body"), h.digest_of(b"other")
 OK, FAIL, INFO = h.Outcome.OK, h.Outcome.FAIL, h.Outcome.INFO
 JOB = ("t", "a")
-DONE = {JOB: h.Kept("done", 1)}
+DONE = {JOB: h.FinalJob("done", 1)}
 
 
 def at(invoke_ms: float, complete_ms: float, outcome=OK, code=""):
@@ -69,7 +69,7 @@ def move(invoke_ms, complete_ms, delay_ms, outcome=OK):
 
 
 def kept(state, attempts=0, reason=None):
-    return {JOB: h.Kept(state, attempts, reason)}
+    return {JOB: h.FinalJob(state, attempts, reason)}
 
 
 SEEDED = {
