@@ -30,7 +30,7 @@ from dueline.worker.direct import DirectQueue
 from tests.kit.valkey import PrivateValkey
 
 EVICTS = ("--maxmemory", "50mb", "--maxmemory-policy", "allkeys-lru")
-UNTIL = "at least until all jobs of the namespace are ended and no longer retained"
+UNTIL = "at least until all jobs of the namespace have ended and are no longer retained"
 
 
 # --- stores -------------------------------------------------------------------------------------------------------

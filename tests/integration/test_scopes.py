@@ -22,12 +22,12 @@ NAMESPACE_IDS = {"DUELINE_DIALECTS__OUQIANG__NAMESPACE": "default"}
 NEEDS_TOPIC = (
     'dueline: the namespace "default" holds jobs (topic "mail") whose ids are unique in their topic only, and a '
     "dialect with this namespace needs ids that are unique over all its topics: change dialects.*.namespace to another "
-    "namespace, or disable the dialect until all jobs of the namespace are ended and no longer retained"
+    "namespace, or disable the dialect until all jobs of the namespace have ended and are no longer retained"
 )
 NEEDS_NAMESPACE = (
     'dueline: the namespace "default" holds jobs (topic "mail") whose ids are unique over all its topics, and these '
-    "settings would not find them: set dialects.*.namespace as before, at least until all jobs of the namespace are "
-    "ended and no longer retained. Programs and commands that open the store themselves have no such setting: give "
+    "settings would not find them: set dialects.*.namespace as before, at least until all jobs of the namespace have "
+    "ended and are no longer retained. Programs and commands that open the store themselves have no such setting: give "
     "them the URL of a server"
 )
 

@@ -220,5 +220,7 @@ def test_a_token_sent_to_a_server_that_checks_none_is_told_once_a_minute(tmp_pat
                 assert caller.recv(65_536).startswith(b"HTTP/1.1 200")
         server.terminate()
         _, log = server.communicate(timeout=30)
-    assert [event for event in events(log) if "token" in event] == ["a token has no effect: this server checks none"]
+    assert [event for event in events(log) if "token" in event] == [
+        "a token has no effect: this server does not check tokens"
+    ]
     assert "secret" not in log

@@ -31,11 +31,11 @@ def test_a_living_process_is_healthy_and_a_ready_one_is_ready() -> None:
 
 
 def test_a_process_that_is_not_ready_says_why() -> None:
-    reply = ask("/readyz", [{"code": "loading", "message": "the store reads its data"}])
+    reply = ask("/readyz", [{"code": "loading", "message": "the store is loading its data"}])
     assert reply.status == 503
     assert json.loads(reply.body) == {
         "ready": False,
-        "reasons": [{"code": "loading", "message": "the store reads its data"}],
+        "reasons": [{"code": "loading", "message": "the store is loading its data"}],
     }
     assert ask("/healthz").status == 200
 

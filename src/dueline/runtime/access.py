@@ -119,7 +119,7 @@ class StoreAccess:
 
 
 def _scope_refusal(clash: Clash) -> str:
-    until = "until all jobs of the namespace are ended and no longer retained"
+    until = "until all jobs of the namespace have ended and are no longer retained"
     if not clash.namespace_ids:
         return (
             f'the namespace "{clash.namespace}" holds jobs (topic "{clash.topic}") whose ids are unique over all its '

@@ -213,7 +213,7 @@ class App:
 
     def _guard(self, request: Request, route: Route) -> Awaitable[None] | None:
         if "authorization" in request.headers:
-            self._notices.notice("token", "a token has no effect: this server checks none")
+            self._notices.notice("token", "a token has no effect: this server does not check tokens")
         if self.health.phase is not Phase.STARTING or route.always or route.name in self._always_open:
             return None
         if route.parks:

@@ -152,7 +152,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._flush()
 
     def _read(self) -> None:
-        """Pass on what has been received. Raises SSLWantReadError if that is all, and SSLError."""
+        """Pass on the received data. Raises SSLWantReadError when there is no more, or another SSLError."""
         assert self._connection is not None
         pieces: list[bytes] = []
         try:

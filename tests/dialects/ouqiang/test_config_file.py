@@ -55,9 +55,9 @@ def test_every_key_of_the_original_is_taken_or_reported(tmp_path: Path) -> None:
         "store.url": "redis://:p%40s%3Bs%23%2Fw@10.0.0.1:6380/4",
     }
     assert found.notes == (
-        f"{file}: without effect here: bucket_size, bucket_name, queue_name, redis.max_idle, redis.read_timeout "
+        f"{file}: ignored: bucket_size, bucket_name, queue_name, redis.max_idle, redis.read_timeout "
         "(there are no buckets, and connections are managed internally)",
-        f"{file}: unknown to the original and to us: colour",
+        f"{file}: unknown keys, ignored: colour",
     )
 
 
@@ -150,7 +150,7 @@ async def test_a_server_is_started_with_nothing_but_the_originals_file(ouqiang: 
         served = await serve(Path(folder) / "unused", args=["--ouqiang-config", str(file)])
         try:
             text = "\n".join(served.server.output)
-            assert "without effect here: bucket_size" in text
+            assert "ignored: bucket_size" in text
             assert f", ouqiang on http://127.0.0.1:{port})" in text
             assert f"(store redis://127.0.0.1:{store.port}/3, durability standard" in text
             await _spoken_there_only(served, port)

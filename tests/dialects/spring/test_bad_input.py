@@ -63,7 +63,7 @@ async def test_texts_are_texts_and_a_time_is_a_long(spring: Spring) -> None:
     for field in ("taskId", "taskType", "params", "appName"):
         for wrong in NO_TEXT:
             answer = await q.raw(far(**{**good, field: wrong}))
-            assert (answer.status, answer.json()["message"]) == (400, f"{field}: is not a text")
+            assert (answer.status, answer.json()["message"]) == (400, f"{field}: is not a string")
     for wrong in NO_TIME:
         answer = await q.raw(json.dumps({**good, "delayTime": wrong}).encode())
         assert (answer.status, answer.json()["message"].split(":")[0]) == (400, "delayTime"), wrong

@@ -218,7 +218,7 @@ async def test_retries_can_be_switched_off_and_a_job_need_not_wait_for_ever(spri
             ("expired", 0, None),
         ]
         assert len(app.work) == 1
-        logged = [line for line in q.served.server.output if "eureka" in line and "jobs wait" not in line]
+        logged = [line for line in q.served.server.output if "eureka" in line and "jobs are waiting" not in line]
         assert logged == [], "a look-up is nothing to log"
 
 
