@@ -124,11 +124,11 @@ async def test_another_limit_goes_on_with_what_was_saved(kit: StoreKit) -> None:
 async def test_a_job_that_is_given_back_takes_another_turn(kit: StoreKit) -> None:
     await kit.control(rate_per_s=1)
     await send_jobs(kit, 2)
-    held = (await kit.pulled()).jobs[0]
-    await kit.release(held.id, held.lease, delay_ms=0, count=False)
+    leased = (await kit.pulled()).jobs[0]
+    await kit.release(leased.id, leased.lease, delay_ms=0, count=False)
     assert await given(kit) == ([], 1000)
     await kit.advance(1000)
-    assert (await given(kit))[0] == [held.id]
+    assert (await given(kit))[0] == [leased.id]
 
 
 async def test_a_partition_with_nothing_to_give_spends_nothing(kit: StoreKit) -> None:

@@ -3,7 +3,7 @@
     async with kit:
         await kit.send("a", delay_ms=1000)
         kit.clock.advance(1000)
-        held = await kit.pull_one()
+        leased = await kit.pull_one()
 
 Kinds: `memory`; `valkey` (unix socket); `cluster` (three primaries); `stressed`, a valkey whose every changing call is
 sent twice, the second answer being used, and which is tidied after every move of the clock. None of it may show.
@@ -196,11 +196,11 @@ class StoreKit:
         return jobs
 
     async def pull_ids(self, max: int = 1000, *, lease_ms: int | None = None) -> list[str]:
-        return [held.id for held in await self.pull(max, lease_ms=lease_ms)]
+        return [leased.id for leased in await self.pull(max, lease_ms=lease_ms)]
 
     async def pull_one(self, *, lease_ms: int | None = None) -> LeasedJob:
-        (held,) = await self.pull(1, lease_ms=lease_ms)
-        return held
+        (leased,) = await self.pull(1, lease_ms=lease_ms)
+        return leased
 
     async def ack(self, id: str, token: str | None = None) -> Code:
         return (await self.store.ack(self.partition, [Ref(id, token)]))[0].code
@@ -265,8 +265,8 @@ class StoreKit:
     async def make_dead(self, id: str, **words: Any) -> None:
         """Send a job and use up its one attempt."""
         await self.send(id, **{"max_attempts": 1, **words})
-        held = next(held for held in await self.pull() if held.id == id)
-        assert (await self.release(id, held.lease, error="no luck")).code is Code.DEAD
+        leased = next(leased for leased in await self.pull() if leased.id == id)
+        assert (await self.release(id, leased.lease, error="no luck")).code is Code.DEAD
 
 
 def another(kit: StoreKit) -> StoreKit:
