@@ -18,7 +18,7 @@ FAILURES, OPEN_MS = 3, 10_000
 
 
 def attempt(id: str, ok: bool = True, **words: Any) -> Attempt:
-    """One call of the target. One that failed says which, so that the last error can be told."""
+    """One call of the target. A failed one has a text of its own, so that the last error can be recognised."""
     texts = {} if ok else {"error": f"{id} failed", "excerpt": "no"}
     return Attempt(**{"id": id, "attempt": 1, "at_ms": 7, "status": 200, "duration_ms": 3, "ok": ok, **texts, **words})
 

@@ -23,7 +23,7 @@ async def given(kit: StoreKit, max: int = 1000, **words: int) -> tuple[list[str]
 
 
 async def moments(kit: StoreKit, count: int) -> list[int]:
-    """When each of the next deliveries came, for one who sleeps exactly as long as he is told; from now."""
+    """When each of the next deliveries came, from now, if the consumer sleeps exactly as long as the store says."""
     start_ms, found = kit.clock.now_ms, []
     while len(found) < count:
         ids, wait_ms = await given(kit)
@@ -225,7 +225,7 @@ async def test_a_clock_that_went_back_does_not_stop_the_partition(kit: StoreKit)
     await kit.control(rate_per_s=1)
     await kit.send_many([item("a", at_ms=1), item("b", at_ms=1)])
     await given(kit)
-    kit.clock.now_ms -= 900  # below what the clock guard refuses
+    kit.clock.step(-900)  # below what the clock guard refuses
     pulled = await kit.pulled()
     assert pulled.jobs == []
     kit.clock.advance(1000)

@@ -1,4 +1,4 @@
-"""Who sleeps is woken by everything that makes a job deliverable earlier than he was told."""
+"""A sleeping consumer is woken by everything that makes a job deliverable earlier than it was promised."""
 
 from __future__ import annotations
 

@@ -44,15 +44,14 @@ from dueline.engine.store import (
     Store,
 )
 from dueline.store.memory import MemoryStore
-
-from .clock import Clock
+from dueline.testing.clock import VirtualClock
 
 SIGNAL_WITHIN_S = 5.0
 KINDS = ("memory", "valkey", "stressed", "cluster")
 
 
 class Recorder:
-    """What the store told its engine."""
+    """What the store reported to its engine."""
 
     def __init__(self) -> None:
         self.woken_partitions: list[Partition] = []
@@ -125,7 +124,7 @@ def item(
     )
 
 
-def valkey_store(url: str, clock: Clock | None, **options: Any) -> Any:
+def valkey_store(url: str, clock: VirtualClock | None, **options: Any) -> Any:
     """The production store. Imported late: a store that cannot be imported fails its tests, not the collection."""
     return importlib.import_module("dueline.store.valkey.store").ValkeyStore(url, clock=clock, **options)
 
@@ -133,9 +132,9 @@ def valkey_store(url: str, clock: Clock | None, **options: Any) -> Any:
 class StoreKit:
     """A started store of one kind, with a topic that no other test uses."""
 
-    def __init__(self, kind: str, make: Callable[[Clock], Store]) -> None:
+    def __init__(self, kind: str, make: Callable[[VirtualClock], Store]) -> None:
         self.kind = kind
-        self.clock = Clock()
+        self.clock = VirtualClock()
         self.partition = Partition("ns", f"t-{uuid.uuid4().hex}")
         self.store: Store
         self.events: Recorder
