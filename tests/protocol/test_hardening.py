@@ -8,6 +8,7 @@ import contextlib
 import pytest
 
 from dueline.server.front import FrontLimits
+from tests.kit.waiting import turns
 
 from ..kit.raw_http import connect
 from .kit import OK, OpenSite, Site, assert_error, private_tls, site
@@ -297,7 +298,7 @@ async def test_a_client_that_first_sends_everything_still_reads_why_it_was_refus
         with contextlib.suppress(ConnectionError) if site.tls else contextlib.nullcontext():
             for _ in range(100):
                 await client.send(b"x" * 4000)
-                await asyncio.sleep(0)
+                await turns()
         assert_error(await client.answer(), 413, "body_too_large")
 
 

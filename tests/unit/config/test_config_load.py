@@ -101,9 +101,9 @@ def test_an_address_of_this_machine_needs_nothing(listen: str) -> None:
 
 
 def test_a_ladder_is_a_list_of_durations() -> None:
-    told = load({"dialects.exfe.retry": "1h30m, 1w", "dialects.spring.retry": "off"}).dialects
-    assert told.exfe.ladder() == Ladder((5_400_000, 604_800_000))
-    assert told.spring.ladder() is None
+    dialects = load({"dialects.exfe.retry": "1h30m, 1w", "dialects.spring.retry": "off"}).dialects
+    assert dialects.exfe.ladder() == Ladder((5_400_000, 604_800_000))
+    assert dialects.spring.ladder() is None
 
 
 @pytest.mark.parametrize("text", ["", "soon", "5s,", "5s; 6s", "9999999d", "1h" * 40, ", ".join(["1s"] * 33)])

@@ -1,4 +1,4 @@
-"""Push targets as data: kept in the topic's config, told to the partitions, found by other processes."""
+"""Push targets as data: kept in the topic's config, applied to the partitions, found by other processes."""
 
 from __future__ import annotations
 
@@ -208,13 +208,13 @@ async def test_topics_with_targets_are_paged_over_all_namespaces_or_one(kit: Eng
 
 async def test_partitions_that_were_not_told_hear_of_the_limits_before_anybody_pushes(kit: EngineKit) -> None:
     await kit.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=2))
-    real, told = kit.store.control, 0
+    real, calls = kit.store.control, 0
 
     async def control(partition: Partition, control: Control) -> None:
-        nonlocal told
-        told += 1
-        if told == 2:
-            raise StoreDown  # the process dies here, with half of the partitions told
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise StoreDown  # the process dies here, after half of the partitions
         await real(partition, control)
 
     kit.store.control = control
@@ -228,10 +228,10 @@ async def test_partitions_that_were_not_told_hear_of_the_limits_before_anybody_p
     assert {partition_of(name, 2) for name in names} == {0, 1}
     for name in names:
         await kit.send("namespace_ids", name)
-    held = 0
+    leased = 0
     while jobs := await other.pull(Pull(NS, ("namespace_ids",), 20)):
-        held += len(jobs)
-    assert held == 2
+        leased += len(jobs)
+    assert leased == 2
     await other.stop()
 
 

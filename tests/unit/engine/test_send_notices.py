@@ -72,9 +72,9 @@ async def test_it_is_told_once_a_minute_while_jobs_are_sent_and_costs_nothing_wh
 
 
 async def test_a_consumer_that_waits_or_works_or_will_come_is_not_missed(kit: EngineKit, logged: Lines) -> None:
-    await kit.send("held", "a")
-    assert len(await kit.pull("held", lease_ms=60_000)) == 1
-    await kit.send("held", "b")
+    await kit.send("leased", "a")
+    assert len(await kit.pull("leased", lease_ms=60_000)) == 1
+    await kit.send("leased", "b")
     await kit.send("paused", "a")
     await kit.engine.pause(NS, "paused", None)
     await kit.send("pushed", "a")
@@ -99,8 +99,8 @@ async def test_refused_sends_are_told_at_once_and_then_counted(kit: EngineKit, l
             await kit.send("t", f"{number}")
     refusals = await kit.engine.send_many(NS, "many", [job("x"), job("y")])
     assert [type(one) for one in refusals] == [StoreFull, StoreFull]
-    told = [(line["topic"], line["code"], line["detail"]) for line in logged]
-    assert told == [(name, "store_full", "the store refuses writes") for name in ("t", "many")]
+    notices = [(line["topic"], line["code"], line["detail"]) for line in logged]
+    assert notices == [(name, "store_full", "the store refuses writes") for name in ("t", "many")]
 
 
 async def test_while_sends_are_closed_none_is_stored_and_each_says_why(kit: EngineKit, logged: Lines) -> None:

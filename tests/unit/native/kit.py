@@ -21,6 +21,7 @@ from dueline.push.signing import check_secret, masked
 from dueline.server.router import Router
 from dueline.store.memory import MemoryStore
 from dueline.testing.clock import VirtualClock
+from tests.kit.waiting import turns
 
 START_MS = 1_800_000_000_000
 JSON = {"content-type": "application/json"}
@@ -147,7 +148,7 @@ async def until(condition: Callable[[], bool]) -> None:
     for _ in range(1000):
         if condition():
             return
-        await asyncio.sleep(0)
+        await turns()
     raise AssertionError("it never came true")
 
 

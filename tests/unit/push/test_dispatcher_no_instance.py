@@ -102,11 +102,11 @@ async def test_another_service_is_tried_by_the_next_pull_and_not_looked_for_firs
 
 async def test_a_look_that_was_about_the_target_before_does_not_hold_up_the_new_one(kit: PushKit) -> None:
     courier: Any = kit.processes[0].couriers["http"]
-    looking, told = asyncio.Event(), asyncio.Event()
+    looking, answered = asyncio.Event(), asyncio.Event()
 
     async def has_instance(_: PushTopic) -> bool:
         looking.set()
-        await told.wait()
+        await answered.wait()
         return False
 
     courier.has_instance = has_instance
@@ -115,6 +115,6 @@ async def test_a_look_that_was_about_the_target_before_does_not_hold_up_the_new_
     await kit.advance(SECOND)
     assert looking.is_set()
     await kit.push_to(url=URL)
-    told.set()
+    answered.set()
     await settled()
     assert await kit.state("j") == "done"

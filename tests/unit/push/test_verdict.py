@@ -18,7 +18,7 @@ NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
 
 
-def held(**words: object) -> LeasedJob:
+def leased_job(**words: object) -> LeasedJob:
     fields: dict[str, object] = {
         "id": "j",
         "topic": "t",
@@ -108,14 +108,14 @@ def test_a_group_goes_as_one_json_array_in_its_order() -> None:
         Item('say "hä"'.encode(), BodyKind.TEXT),
         Item(b"\x00\xff", BodyKind.BYTES),
     )
-    group = held(body=b"", items=items, merge_key="k")
+    group = leased_job(body=b"", items=items, merge_key="k")
     assert body_of(group) == ('[{"n": 1},"say \\"hä\\"",{"body_base64":"AP8="}]'.encode(), "application/json")
-    verbatim = held(body=b"", items=items[:2], merge_key="k")
+    verbatim = leased_job(body=b"", items=items[:2], merge_key="k")
     assert body_of(verbatim, verbatim=True) == ('[{"n": 1},say "hä"]'.encode(), "application/json")
 
 
 def test_the_headers_say_whose_call_it_is_and_nobody_can_forge_them() -> None:
-    job = held(
+    job = leased_job(
         id="größe 1%",
         headers=pack_headers(
             (
@@ -146,7 +146,7 @@ def test_the_headers_say_whose_call_it_is_and_nobody_can_forge_them() -> None:
 
 
 def test_a_content_type_of_the_job_or_of_the_target_counts() -> None:
-    job = held(headers=pack_headers((("content-type", "application/cloudevents+json"),)))
+    job = leased_job(headers=pack_headers((("content-type", "application/cloudevents+json"),)))
     push_topic = PushTopic("ns", "t", 1, PushTarget(url="https://x.test"))
     headers = dict(headers_of(push_topic, job, "application/json", b"", NOW_MS))
     assert headers["content-type"] == "application/cloudevents+json"

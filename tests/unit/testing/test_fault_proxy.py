@@ -1,4 +1,4 @@
-"""The fault proxy forwards untouched data, and breaks exactly what it was told to break."""
+"""The fault proxy forwards untouched data, and breaks exactly what it should."""
 
 from __future__ import annotations
 

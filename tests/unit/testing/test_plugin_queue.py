@@ -196,8 +196,8 @@ def test_what_was_sent_is_recorded_as_it_was_said(dueline_queue: VirtualQueue) -
     client.send("g", "item", merge={"key": "k", "quiet": "5m"})
     with pytest.raises(IdExists):
         client.send("t", 2, id="a")
-    told = [(job.topic, job.body, job.result, job.delay_ms, job.merge_key) for job in recorder.sent()]
-    assert told == [
+    sends = [(job.topic, job.body, job.result, job.delay_ms, job.merge_key) for job in recorder.sent()]
+    assert sends == [
         ("t", {"n": 1}, "created", 3_600_000, None),
         ("t", {"n": 1}, "kept", 3_600_000, None),
         ("t", b"\xff", "created", 0, None),
