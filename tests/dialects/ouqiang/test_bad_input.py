@@ -12,7 +12,7 @@ from typing import Any
 from tools.faults.server_process import ServerProcess
 
 from ...kit.valkey import PrivateValkey
-from ..kit import NOWHERE, Served, now_ms
+from ..kit import NOWHERE, RunningServer, after, now_ms
 from .kit import ADDED, DONE, Ouqiang, refused
 
 UNREADABLE = refused("解析json失败")
@@ -130,7 +130,7 @@ async def test_names_that_we_cannot_hold_are_refused_by_push_and_unknown_to_the_
     assert (await q.get(id), await q.counts(topic)) == (None, NOWHERE)
 
 
-async def test_names_at_the_limit_and_of_any_letters_are_held(ouqiang: Ouqiang) -> None:
+async def test_names_at_the_limit_and_of_any_letters_are_stored(ouqiang: Ouqiang) -> None:
     q = ouqiang.another()
     names = ("x" * 510, "订" * 170, "a b/c?d#e%20", '"\\', "../..", "dq_bucket_1", "{tag}", "\ufeff?", "🙂")
     for name in names:
@@ -202,7 +202,7 @@ async def test_a_client_that_leaves_while_it_is_held_is_forgotten(ouqiang: Ouqia
 async def test_a_job_whose_answer_broke_off_is_given_to_the_next_and_keeps_its_due_time(ouqiang: Ouqiang) -> None:
     q, topic, id = ouqiang.another(), ouqiang.topic(), ouqiang.id()
     await q.push(topic, id, 1, 3600, "x" * (3 << 20))
-    told = await q.get(id)
+    answer = await q.get(id)
     with socket.socket() as half:
         half.setsockopt(
             socket.SOL_SOCKET, socket.SO_RCVBUF, 4096
@@ -215,9 +215,9 @@ async def test_a_job_whose_answer_broke_off_is_given_to_the_next_and_keeps_its_d
         await loop.sock_sendall(half, head + body)
         assert await loop.sock_recv(half, 8) == b"HTTP/1.1"
         # Until its due time cannot be taken for the moment of the break.
-        await asyncio.sleep(max(0, (told["delay"] + 2) * 1000 - now_ms()) / 1000)
+        await after((answer["delay"] + 2) * 1000)
     assert (await q.pop(topic) or ("", ""))[0] == id
-    assert await q.get(id) == told
+    assert await q.get(id) == answer
     await q.finish(id)
 
 
@@ -230,15 +230,15 @@ async def test_a_store_that_refuses_connections_is_told_by_every_operation(ouqia
         "pop": {"topic": "t"},
     }
     with tempfile.TemporaryDirectory() as data, PrivateValkey() as store:
-        served = Served(ServerProcess(Path(data), store_url=store.url))
+        served = RunningServer(ServerProcess(Path(data), store_url=store.url))
         await served.server.start()
         q = Ouqiang(served, served.client())
         try:
             assert await q.said("push", json.dumps(asked["push"]).encode()) == ADDED
             store.stop()
             for path, fields in asked.items():  # a pop too, although it would wait for 178 s
-                told = await q.said(path, json.dumps(fields).encode())
-                assert (told["code"], told["data"]) == (1, None), path
-                assert "cannot reach the store" in told["message"], path
+                answer = await q.said(path, json.dumps(fields).encode())
+                assert (answer["code"], answer["data"]) == (1, None), path
+                assert "cannot reach the store" in answer["message"], path
         finally:
             await served.stop()

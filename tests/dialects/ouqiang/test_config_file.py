@@ -19,7 +19,7 @@ from dueline.testing.process import free_port
 
 from ...integration.served import typed
 from ...kit.valkey import PrivateValkey
-from ..kit import NOWHERE, Served, now_ms, serve
+from ..kit import NOWHERE, RunningServer, now_ms, serve
 from .kit import DONE, Ouqiang
 
 SAMPLE = """\ufeff; a comment
@@ -162,7 +162,7 @@ async def test_a_server_is_started_with_nothing_but_the_originals_file(ouqiang: 
             await asyncio.to_thread(store.stop)
 
 
-async def _spoken_there_only(served: Served, port: int) -> None:
+async def _spoken_there_only(served: RunningServer, port: int) -> None:
     q, main, before_ms = Ouqiang(served, served.client(port)), Ouqiang(served), now_ms()
     assert await q.ask("pop", topic="t") == DONE
     assert now_ms() >= before_ms + 1000
