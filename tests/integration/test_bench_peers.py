@@ -63,8 +63,8 @@ class StubProducer(processes.Producer):
         super().__init__(contestant, {}, Path("no-log"))
         self._stored = stored
 
-    def ask(self, **told: object) -> dict[str, object]:
-        assert told == {"do": "stored"}
+    def ask(self, **request: object) -> dict[str, object]:
+        assert request == {"do": "stored"}
         return {"stored": self._stored}
 
 

@@ -173,7 +173,7 @@ def test_every_call_has_the_same_answer_from_a_server_and_in_this_process(server
 
     with Client(server, "calls", patience=ONE_TRY) as http, StoreClient(valkey.url, "calls", ONE_TRY) as direct:
         for name, call in CALLS.items():
-            assert told(http, call) == told(direct, call), name
+            assert seen(http, call) == seen(direct, call), name
 
 
 @pytest.mark.parametrize("namespace", ["no space", "dueline.internal", "x" * 129])
@@ -181,11 +181,11 @@ def test_a_namespace_is_refused_in_the_same_words(namespace: str, server: str, v
     from dueline.cli.direct import StoreClient
 
     with Client(server, namespace, patience=ONE_TRY) as http, StoreClient(valkey.url, namespace, ONE_TRY) as direct:
-        assert told(http, calls.topics()) == told(direct, calls.topics())
-        assert told(direct, calls.topics())[0] == "InvalidRequest"
+        assert seen(http, calls.topics()) == seen(direct, calls.topics())
+        assert seen(direct, calls.topics())[0] == "InvalidRequest"
 
 
-def told(client: Client, call: calls.Call[Any]) -> Any:
+def seen(client: Client, call: calls.Call[Any]) -> Any:
     """What a caller sees: the status, the JSON as it is printed and the value, or the whole error."""
     try:
         answer = client.call(call)

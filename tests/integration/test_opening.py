@@ -28,6 +28,7 @@ from dueline.store.valkey.embedded import EmbeddedStore, StoreState
 from dueline.testing.process import DUELINE, free_port
 from dueline.worker.direct import DirectQueue
 from tests.kit.valkey import PrivateValkey
+from tests.kit.waiting import turns
 
 EVICTS = ("--maxmemory", "50mb", "--maxmemory-policy", "allkeys-lru")
 UNTIL = "at least until all jobs of the namespace have ended and are no longer retained"
@@ -260,7 +261,7 @@ def state_of(location: StoreLocation) -> StoreState | None:
 async def test_a_queue_that_is_closed_while_it_connects_tells_its_callers(tmp_path: Path) -> None:
     queue = DirectQueue(f"unix://{tmp_path}/none.sock")
     sending = asyncio.create_task(queue.send("t", 1))
-    await asyncio.sleep(0)  # now it connects
+    await turns()  # now it connects
     await queue.close()
     with pytest.raises(DuelineApiError) as refused:
         await sending

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from dueline.testing.process import NotStarted
 from tests.kit.valkey import PrivateValkey
+from tests.kit.waiting import until
 from tools.faults.connection import Connection
 from tools.faults.server_process import ServerProcess
 
@@ -125,9 +125,7 @@ async def test_of_two_servers_that_disagree_the_one_that_cannot_see_the_jobs_is_
         await plain.start()
         sender, other = Connection(*namespace_ids.address), Connection(*plain.address)
         await send(sender)
-        async with asyncio.timeout(30):
-            while (answer := await other.request("GET", "/readyz")).status == 200:  # noqa: ASYNC110
-                await asyncio.sleep(0.1)
+        answer = await until(lambda: other.request("GET", "/readyz"), lambda answer: answer.status != 200)
         assert (await sender.request("GET", "/readyz")).status == 200
         sender.close()
         other.close()

@@ -124,9 +124,11 @@ def test_a_task_cannot_end_the_program_that_runs_it(how: str, strict: bool) -> N
         ("POST", PATH, b" " * ((8 << 20) + 1), 413),
     ],
 )
-def test_what_is_not_work_is_refused_alike_by_asgi_and_wsgi(method: str, path: str, body: bytes, status: int) -> None:
+async def test_what_is_not_work_is_refused_alike_by_asgi_and_wsgi(
+    method: str, path: str, body: bytes, status: int
+) -> None:
     service = SpringService("a", modules=[__name__])
-    assert asyncio.run(asked(service, method, path, body))[0] == status
+    assert (await asked(service, method, path, body))[0] == status
     seen: list[str] = []
 
     class Input:

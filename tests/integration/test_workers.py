@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.kit.waiting import until
 from tools.faults.connection import Connection
 from tools.faults.server_process import ServerProcess, ended
 
@@ -120,9 +121,7 @@ async def test_a_killed_worker_is_replaced_and_the_others_serve_on(tmp_path: Pat
         os.kill(first[0], signal.SIGKILL)
         assert await ended(first[0], 10)
         assert (await ask(server, "POST", "/v1/topics/t/jobs", body(body=1))).status == 201
-        async with asyncio.timeout(20):
-            while len(server.workers()) < 2:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        await until(lambda: len(server.workers()) >= 2)
         connections = await spread(server)
         for connection in connections.values():
             connection.close()

@@ -34,11 +34,11 @@ def served(app: Any) -> Iterator[str]:
         started = threading.Event()
         startup = server.startup
 
-        async def told(*args: Any, **options: Any) -> None:
+        async def startup_and_signal(*args: Any, **options: Any) -> None:
             await startup(*args, **options)
             started.set()
 
-        server.startup = told  # uvicorn has no other signal for "I listen"
+        server.startup = startup_and_signal  # uvicorn has no other signal for "I listen"
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
