@@ -17,6 +17,7 @@ import structlog
 
 from dueline.store.valkey import embedded_extent as extents
 from dueline.store.valkey.embedded import EmbeddedError, EmbeddedStore, StoreState
+from tests.kit.waiting import until
 
 from .kit import append_only_file, cut
 
@@ -63,9 +64,7 @@ async def kill(store: EmbeddedStore) -> None:
 
 
 async def until_noted(store: EmbeddedStore, size: int) -> None:
-    async with asyncio.timeout(20):
-        while max(extents.noted(store.data).files.values(), default=0) < size:  # noqa: ASYNC110 - a file tells nobody
-            await asyncio.sleep(0.02)
+    await until(lambda: max(extents.noted(store.data).files.values(), default=0) >= size)
 
 
 async def refusal(data: Path) -> str:
@@ -158,9 +157,7 @@ async def test_a_torn_end_beyond_what_was_written_down_starts(folder: Path) -> N
 async def rewritten(store: EmbeddedStore) -> None:
     before = extents.found(store.data).base
     await store._connection.call("BGREWRITEAOF")
-    async with asyncio.timeout(20):
-        while extents.found(store.data).base == before:  # noqa: ASYNC110 - the store tells nobody
-            await asyncio.sleep(0.01)
+    await until(lambda: extents.found(store.data).base != before)
 
 
 async def test_a_rewrite_after_the_last_record_starts_also_after_a_kill(folder: Path) -> None:
