@@ -46,7 +46,7 @@ async def test_the_same_ack_again_is_ok_and_another_token_is_not(kit: StoreKit) 
     assert await kit.job("a") == before
 
 
-async def test_a_holder_whose_job_was_acked_without_a_token_is_told_that_it_is_done(kit: StoreKit) -> None:
+async def test_a_holder_whose_job_was_acked_without_a_token_learns_that_it_is_done(kit: StoreKit) -> None:
     await kit.send("a")
     leased = await kit.pull_one()
     assert await kit.ack("a") is Code.OK

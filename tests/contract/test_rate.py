@@ -46,7 +46,7 @@ async def test_a_slow_partition_gives_one_at_a_time_and_says_when_the_next_may_l
     assert (await given(kit))[0] == ["0002"]
 
 
-async def test_nobody_who_sleeps_as_told_is_late_and_the_rate_is_exact(kit: StoreKit) -> None:
+async def test_nobody_who_sleeps_as_long_as_the_store_says_is_late_and_the_rate_is_exact(kit: StoreKit) -> None:
     await kit.control(rate_per_s=3)
     await send_jobs(kit, 13)
     assert await moments(kit, 12) == [0, 334, 667, 1000, 1334, 1667, 2000, 2334, 2667, 3000, 3334, 3667]

@@ -92,7 +92,7 @@ async def test_a_sleeper_on_an_empty_partition_is_woken_by_the_first_send(kit: S
     await kit.events.next_wake()
 
 
-async def test_a_sleeper_is_told_the_first_deadline_so_that_a_lost_lease_needs_no_wake_up(kit: StoreKit) -> None:
+async def test_a_sleeper_gets_the_first_deadline_so_that_a_lost_lease_needs_no_wake_up(kit: StoreKit) -> None:
     await kit.send("a")
     await kit.pull(1, lease_ms=700)
     await kit.send("b", delay_ms=9_000)

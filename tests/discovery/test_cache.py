@@ -103,7 +103,7 @@ async def test_one_who_goes_away_does_not_end_the_look_up_of_the_others() -> Non
     assert (await staying, resolver.looks) == ((ONE,), 1)
 
 
-async def test_a_registry_that_does_not_answer_leaves_what_it_told_last_however_long_it_is_away() -> None:
+async def test_a_registry_that_does_not_answer_leaves_its_last_answer_however_long_it_is_away() -> None:
     resolver = StubResolver()
     found = resolver.cached()
     await found.instances("a")

@@ -87,7 +87,7 @@ async def test_a_service_is_the_same_in_any_case(registry: Registry, resolver: E
     assert len([1 for _, path in registry.asked if path == "apps/BILLING"]) == 2, "one of them registered"
 
 
-async def test_only_instances_that_are_up_are_told(registry: Registry, resolver: EurekaResolver) -> None:
+async def test_only_instances_that_are_up_are_found(registry: Registry, resolver: EurekaResolver) -> None:
     app = await registered(registry, "billing", "task1")
     await app.set_status("DOWN")
     assert await resolver.instances("billing") == ()
@@ -121,7 +121,7 @@ async def test_all_services_with_their_instances(registry: Registry, resolver: E
     }
 
 
-async def test_a_registry_that_fails_is_nobody_there_and_what_it_told_before_stays() -> None:
+async def test_a_registry_that_fails_has_no_instances_and_its_earlier_answers_stay() -> None:
     async with looking_up(timeout_ms=200) as (registry, resolver):
         await registered(registry, "billing", "task1")
         known = await resolver.instances("billing")

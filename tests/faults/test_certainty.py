@@ -97,7 +97,7 @@ async def test_a_pull_whose_repeat_comes_late_is_not_done_twice(server: PrivateV
         assert (stats.ready, stats.leased) == (2, 1)
 
 
-async def test_an_ack_whose_repeat_comes_late_is_told_that_it_was_done(server: PrivateValkey) -> None:
+async def test_an_ack_whose_repeat_comes_late_learns_that_it_was_done(server: PrivateValkey) -> None:
     async with started(server, "late-ack") as store:
         await store.send(PARTITION, [item("a", retain_ms=0)])
         [leased] = (await store.pull(PARTITION, Pull((Credit(1, None),), 5_000))).jobs

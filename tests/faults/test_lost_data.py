@@ -204,7 +204,7 @@ async def test_a_file_deleted_under_a_running_store_is_written_anew_from_memory(
     assert await keys_in(folder / "data") == 100
 
 
-async def test_an_accepted_loss_starts_with_what_is_left_and_is_told(folder: Path) -> None:
+async def test_an_accepted_loss_starts_with_what_is_left_and_is_reported(folder: Path) -> None:
     data = folder / "data"
     file = await filled(data)
     content = file.read_bytes()

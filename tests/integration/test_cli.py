@@ -21,7 +21,7 @@ from dueline.cli.main import build
 from .scripted import CUT, ScriptedServer, answer
 
 SENT = b'{"id":"a","topic":"t","result":"created","state":"scheduled","due_at_ms":1798135200123,"version":1}'
-HELD = (
+LEASED = (
     b'{"id":"a","topic":"t","body":{"n": 1.0},"attempt":1,"delivery":1,"max_attempts":9,"lease":"L","lease_until_ms":9,'
     b'"due_at_ms":1,"created_at_ms":1,"tags":[],"headers":{},"merge_key":null}'
 )
@@ -199,7 +199,7 @@ def test_the_groups_of_a_key_are_cancelled_by_one_call() -> None:
 
 
 def test_the_items_of_a_group_are_shown_as_they_came() -> None:
-    leased = HELD.replace(b'"body":{"n": 1.0}', b'"items":[{"n": 1.0},"x"]').replace(
+    leased = LEASED.replace(b'"body":{"n": 1.0}', b'"items":[{"n": 1.0},"x"]').replace(
         b'"merge_key":null', b'"merge_key":"k"'
     )
     with ScriptedServer([answer(200, b'{"jobs":[' + leased + b"]}")]) as server:
@@ -250,10 +250,10 @@ def test_a_broken_line_stops_a_file_and_says_how_to_go_on() -> None:
 
 @pytest.mark.parametrize(
     ("output", "stdout"),
-    [("json", b'{"jobs":[' + HELD + b"," + HELD + b"]}\n"), ("jsonl", HELD + b"\n" + HELD + b"\n")],
+    [("json", b'{"jobs":[' + LEASED + b"," + LEASED + b"]}\n"), ("jsonl", LEASED + b"\n" + LEASED + b"\n")],
 )
 def test_pulled_jobs_are_printed_byte_for_byte_and_acked_afterwards(output: str, stdout: bytes) -> None:
-    with ScriptedServer([answer(200, b'{"jobs":[' + HELD + b"," + HELD + b"]}"), answer(200, ACKED)]) as server:
+    with ScriptedServer([answer(200, b'{"jobs":[' + LEASED + b"," + LEASED + b"]}"), answer(200, ACKED)]) as server:
         result = run("pull", "t", "--max", "2", "--wait", "1s", "--ack", "-o", output, url=server.url)
     assert (result.exit_code, result.stdout_bytes) == (0, stdout)
     assert sent_body(server, 0) == {"max": 2, "wait_ms": 1000}
@@ -268,7 +268,7 @@ def test_an_ack_after_the_lease_is_a_conflict_also_when_it_is_the_only_one() -> 
 
 
 def test_a_list_in_a_file_has_one_line_a_row_and_no_colour() -> None:
-    long = HELD.replace(b'{"n": 1.0}', b'"' + b"x" * 500 + b'"')
+    long = LEASED.replace(b'{"n": 1.0}', b'"' + b"x" * 500 + b'"')
     with ScriptedServer([answer(200, b'{"jobs":[' + long + b"," + long + b"]}")]) as server:
         result = run("pull", "t", url=server.url)
     assert [len(line) for line in result.stdout.splitlines()][1:] == [100, 100]
@@ -282,7 +282,7 @@ def test_the_version_is_an_option_too() -> None:
 
 
 def test_what_a_job_carries_cannot_drive_the_terminal() -> None:
-    evil = HELD.replace(b'"id":"a"', b'"id":"a\\u001b[2J\\u009b"')
+    evil = LEASED.replace(b'"id":"a"', b'"id":"a\\u001b[2J\\u009b"')
     with ScriptedServer([answer(200, b'{"jobs":[' + evil + b"]}")]) as server:
         result = run("pull", "t", url=server.url)
     assert "a\\x1b[2J\\x9b" in result.stdout

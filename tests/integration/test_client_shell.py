@@ -25,7 +25,7 @@ LOADING = answer(503, b'{"error":{"code":"loading","message":"m","field":null}}'
 UNKNOWN = answer(503, b'{"error":{"code":"unknown_outcome","message":"m","field":null},"id":"a"}')
 GATEWAY = answer(502, b"<html>Bad Gateway</html>")
 PATIENT = Patience(first_s=0.1, jitter=0)
-HELD = Leased("t", "a", "L")
+LEASED = Leased("t", "a", "L")
 
 
 def bodies(server: ScriptedServer) -> list[Any]:
@@ -58,9 +58,9 @@ def test_a_send_is_repeated_with_the_id_of_the_first_try(kind: type[Any], troubl
 @both
 def test_a_release_whose_answer_is_lost_is_repeated_and_its_lease_lost_is_unknown(kind: type[Any]) -> None:
     with ScriptedServer([CUT, RELEASED, CUT, LOST]) as server, shell(kind, server) as one:
-        assert one.release(HELD).result == "released"
+        assert one.release(LEASED).result == "released"
         with pytest.raises(errors.UnknownOutcome):
-            one.release(HELD)
+            one.release(LEASED)
         assert len(server.requests) == 4
 
 
@@ -68,9 +68,9 @@ def test_a_release_whose_answer_is_lost_is_repeated_and_its_lease_lost_is_unknow
 def test_a_refusal_without_trouble_before_it_is_raised_as_what_it_is(kind: type[Any]) -> None:
     with ScriptedServer([LOST]) as server, shell(kind, server) as one:
         with pytest.raises(errors.LeaseLost) as caught:
-            one.ack(HELD)
+            one.ack(LEASED)
         assert (caught.value.id, len(server.requests)) == ("a", 1)
-        assert [item.ok for item in one.ack_many([HELD])] == [False]
+        assert [item.ok for item in one.ack_many([LEASED])] == [False]
 
 
 @both
@@ -82,7 +82,7 @@ def test_a_connection_that_the_server_closed_while_idle_is_opened_again_before_a
         shell(kind, server, patience=Patience(deadline_s=0)) as one,
     ):
         for _ in range(2):  # one try only, so each of them must find a living connection by itself
-            one.release(HELD)
+            one.release(LEASED)
             server.closed.acquire(timeout=10)
             one.turn()
         assert (server.connections, len(server.requests)) == (2, 2)
@@ -148,7 +148,7 @@ def test_where_nobody_listens_the_call_was_certainly_not_done(kind: type[Any]) -
 
 @both
 @pytest.mark.parametrize("strange", [b"-ERR unknown command\r\n", b"SSH-2.0-x\r\n"])
-def test_what_does_not_speak_http_is_told_at_once(kind: type[Any], strange: bytes) -> None:
+def test_what_does_not_speak_http_is_reported_at_once(kind: type[Any], strange: bytes) -> None:
     with ScriptedServer([strange]) as server, shell(kind, server) as one:
         with pytest.raises(errors.ServerFault) as caught:
             one.get("t", "a")

@@ -106,7 +106,7 @@ def test_workers_and_sync_queues_use_an_embedded_store_only_when_it_is_named(tmp
     assert Worker("embedded:./folder")._url == "embedded:./folder"
 
 
-def test_a_token_that_a_store_cannot_check_is_told(
+def test_a_token_that_a_store_cannot_check_is_reported(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect("http://127.0.0.1:1", token="secret")

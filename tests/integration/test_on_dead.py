@@ -58,7 +58,7 @@ async def let_die(kit: PushKit, number: int) -> None:
     assert {one["result"] for one in answer["results"]} == {"dead"}
 
 
-async def test_a_job_that_its_target_refuses_is_told_to_a_url(tmp_path: Path) -> None:
+async def test_a_job_that_its_target_refuses_is_forwarded_to_a_url(tmp_path: Path) -> None:
     async with serving(tmp_path) as kit:
 
         async def answer(came: ReceivedCall) -> web.Response:

@@ -83,7 +83,7 @@ async def kit(tmp_path: Path) -> AsyncIterator[PushKit]:
         yield kit
 
 
-async def test_delivered_retried_given_up_and_told_in_the_log(kit: PushKit) -> None:
+async def test_delivered_retried_given_up_and_logged(kit: PushKit) -> None:
     replies = {
         "fine": [web.Response(status=204)],
         "again": [web.Response(status=500, text="not yet"), web.Response(status=200)],

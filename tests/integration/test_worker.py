@@ -97,7 +97,7 @@ async def test_a_handler_in_a_child_process_may_extend_and_send_and_the_child_is
     assert ended(first["pid"])
 
 
-async def test_what_goes_wrong_in_a_child_process_is_told_with_the_job(valkey: PrivateValkey) -> None:
+async def test_what_goes_wrong_in_a_child_process_is_stored_with_the_job(valkey: PrivateValkey) -> None:
     async with working(valkey.url) as watch:
         for word in ("exit", "die", "discard", "retry", "raise"):
             await app.fails.asend(word, id=word, max_attempts=2 if word == "retry" else 1)

@@ -301,7 +301,7 @@ def test_a_worker_that_is_still_connecting_ends_at_once(way: str, number: int) -
         (["work", "topic", "--health", "9280", "--", "true"], "health: write HOST:PORT"),
     ],
 )
-def test_wrong_usage_is_told_and_starts_nothing(
+def test_wrong_usage_is_refused_and_starts_nothing(
     arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])  # the command adds to it

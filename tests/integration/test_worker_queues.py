@@ -347,7 +347,7 @@ def test_what_is_no_queue_is_refused_when_it_is_named(url: str) -> None:
         "hunter2@127.0.0.1:6379",
     ],
 )
-def test_a_url_that_is_refused_is_told_without_its_password(make: Callable[[str], Any], url: str) -> None:
+def test_a_refused_url_is_shown_without_its_password(make: Callable[[str], Any], url: str) -> None:
     with pytest.raises(ValueError, match="127") as refused:
         make(url)
     assert "hunter2" not in "".join(traceback.format_exception(refused.value))

@@ -222,7 +222,7 @@ async def test_a_job_that_is_submitted_comes_back_as_work_by_way_of_our_server_a
         await registry.stop()
 
 
-def test_what_the_queue_does_not_take_is_told() -> None:
+def test_what_the_queue_does_not_take_is_reported() -> None:
     with pytest.raises(SubmitFailed) as unreachable:
         SpringService("a", center_url="http://user:hunter2@127.0.0.1:1").submit("task1", "p")
     assert (unreachable.value.status, "hunter2" in str(unreachable.value)) == (None, False)

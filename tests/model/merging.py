@@ -109,7 +109,7 @@ class MergeMachine(Ground):
         self.merge({"merge": Merge(key, max_items=most), "delay_ms": 40, "policy": policy})
 
     @rule(key=keys, ttl_ms=st.sampled_from([5, 50]), lost=st.booleans())
-    def the_open_group_may_expire_before_the_held_one_fails(self, key: str, ttl_ms: int, lost: bool) -> None:
+    def the_open_group_may_expire_before_the_leased_one_fails(self, key: str, ttl_ms: int, lost: bool) -> None:
         self.merge({"merge": Merge(key)})
         self.twins.pull(Pull((Credit(4, 10),), 15))
         self.merge({"merge": Merge(key), "ttl_ms": ttl_ms, "delay_ms": 1})
@@ -121,7 +121,7 @@ class MergeMachine(Ground):
                 self.twins.release(lease.id, lease, delay_ms=5)
 
     @rule(key=keys, counts=st.booleans())
-    def all_that_is_held_is_given_back(self, key: str, counts: bool) -> None:
+    def all_leased_groups_are_given_back(self, key: str, counts: bool) -> None:
         self.merge({"merge": Merge(key)})
         self.twins.pull(Pull((Credit(4, 60),), 15))
         for lease in self.twins.leases[-3:]:

@@ -231,7 +231,7 @@ async def test_a_handler_that_takes_longer_than_every_deadline_is_not_cut(open_s
         assert (await client.ask(OK)).status == 200
 
 
-async def test_more_connections_than_the_cap_are_told_so(open_site: OpenSite) -> None:
+async def test_more_connections_than_the_cap_are_refused(open_site: OpenSite) -> None:
     async with open_site(FrontLimits(max_connections=3)) as site:
         inside = [await site.client() for _ in range(3)]
         for client in inside:
@@ -372,7 +372,7 @@ async def test_a_client_that_begins_no_tls_handshake_is_cut_at_the_deadline_of_a
         assert (await (await running.client()).ask(OK)).status == 200
 
 
-async def test_plain_http_to_a_port_with_tls_is_told_to_use_https() -> None:
+async def test_plain_http_to_a_port_with_tls_is_answered_with_a_hint() -> None:
     async with site(tls=private_tls()) as running:
         client = await connect(running.port)
         assert_error(await client.ask(OK), 400, "tls_required")

@@ -39,7 +39,7 @@ async def test_a_process_that_is_not_ready_says_why() -> None:
     assert (await ask("/healthz")).status == 200
 
 
-async def test_a_warning_is_told_and_leaves_the_process_ready() -> None:
+async def test_a_warning_is_shown_and_leaves_the_process_ready() -> None:
     reply = await ask("/readyz", [], [{"code": "store_full", "message": "the store is full"}])
     assert reply.status == 200
     assert json.loads(reply.body) == {

@@ -141,7 +141,7 @@ async def test_numbers_that_say_a_lot_are_cut_to_what_can_be_stored(camellia: Ca
     assert [one["msgId"] for one in low] == [least["msgId"]]
 
 
-async def test_any_delay_is_taken_up_to_the_last_moment_there_is_and_told_as_it_is_stored(camellia: Camellia) -> None:
+async def test_any_delay_is_taken_up_to_the_last_moment_there_is_and_shown_as_it_is_stored(camellia: Camellia) -> None:
     q, topic = camellia.another(), camellia.topic()
     year_ms = 365 * 86_400_000
     for delay, ttl in ((11 * year_ms, 1000), (7900 * year_ms, 1000 * year_ms), (1 << 62, 1000), (LAST_MS, 1)):

@@ -68,7 +68,7 @@ class RefusingEngine:
 
 
 @pytest.mark.parametrize(("error", "least_s"), [(errors.StoreDown(), 0.99), (errors.Draining(), 0.0)])
-async def test_a_long_poll_is_told_of_trouble_after_a_moment_so_that_the_sdk_does_not_run_hot(
+async def test_a_long_poll_learns_of_trouble_after_a_moment_so_that_the_sdk_does_not_run_hot(
     error: errors.DuelineError, least_s: float
 ) -> None:
     monitor = Monitor("camellia", 60_000, lambda: 0, EngineMetrics())

@@ -69,7 +69,7 @@ async def test_a_field_of_another_type_is_a_parse_failure_whatever_else_is_wrong
     assert (await q.get(id), await q.counts(topic)) == (None, NOWHERE)
 
 
-async def test_numbers_out_of_range_have_their_texts_and_delay_is_told_before_ttr(ouqiang: Ouqiang) -> None:
+async def test_numbers_out_of_range_have_their_texts_and_delay_is_checked_before_ttr(ouqiang: Ouqiang) -> None:
     q, topic, id = ouqiang.another(), ouqiang.topic(), ouqiang.id()
     for delay in (0, -1, 2147483649, 9223372036854775807, -9223372036854775808, None):
         assert await q.ask("push", topic=topic, id=id, delay=delay, ttr=0, body="") == DELAY
@@ -166,7 +166,7 @@ async def test_repeated_and_empty_names_in_a_pop_do_no_harm(ouqiang: Ouqiang) ->
     assert await q.pop(f",{topic},,{topic}, ,") == (id, "x")
 
 
-async def test_a_request_that_is_too_large_is_told_so_and_nothing_is_stored(ouqiang: Ouqiang) -> None:
+async def test_a_request_that_is_too_large_is_refused_and_nothing_is_stored(ouqiang: Ouqiang) -> None:
     q, topic, id = ouqiang.another(), ouqiang.topic(), ouqiang.id()
     job = {"topic": topic, "id": id, "delay": 3600, "ttr": 1, "body": "x" * (5 << 20)}
     assert await q.said("push", json.dumps(job).encode()) == refused("读取request body失败")
@@ -221,7 +221,7 @@ async def test_a_job_whose_answer_broke_off_is_given_to_the_next_and_keeps_its_d
     await q.finish(id)
 
 
-async def test_a_store_that_refuses_connections_is_told_by_every_operation(ouqiang: Ouqiang) -> None:
+async def test_a_store_that_refuses_connections_is_reported_by_every_operation(ouqiang: Ouqiang) -> None:
     asked = {
         "push": {"topic": "t", "id": "1", "delay": 60, "ttr": 5, "body": ""},
         "get": {"id": "1"},

@@ -115,7 +115,7 @@ async def test_case_011_the_range_of_delay(ouqiang: Ouqiang) -> None:
     await q.finish(id)
 
 
-async def test_case_013_an_empty_id_is_the_first_thing_that_is_told(ouqiang: Ouqiang) -> None:
+async def test_case_013_an_empty_id_is_the_first_thing_that_is_refused(ouqiang: Ouqiang) -> None:
     q, topic = ouqiang.another(), ouqiang.topic()
     wrong = refused("job id不能为空")
     assert await q.ask("push", topic=topic, id="", delay=1, ttr=1, body="") == wrong

@@ -94,7 +94,7 @@ def test_a_hold_that_we_cannot_do_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["no delimiter here", "= value", "bucket_size 3"])
-def test_a_file_that_is_none_is_told_in_the_originals_words(tmp_path: Path, text: str) -> None:
+def test_a_file_that_cannot_be_read_is_refused_in_the_originals_words(tmp_path: Path, text: str) -> None:
     with pytest.raises(Unreadable, match=r"^无法解析配置文件#.*line 2: .*--config"):
         read(written(tmp_path, f"bucket_size=3\n{text}\n"))
 

@@ -141,7 +141,7 @@ async def test_scalars_are_texts_and_fractions_of_a_time_are_cut_off_as_jackson_
     ]
 
 
-async def test_a_time_beyond_all_times_is_kept_and_told_as_it_was_written(spring: Spring) -> None:
+async def test_a_time_beyond_all_times_is_kept_and_shown_as_it_was_written(spring: Spring) -> None:
     q, name = spring.another(), spring.name()
     for time in (1_628_146_026_000_000, (1 << 63) - 1):
         id = q.id()

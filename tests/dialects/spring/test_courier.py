@@ -158,7 +158,7 @@ async def test_headers_that_somebody_else_made_up_do_no_harm(time: str) -> None:
     assert (job["taskId"], job["delayTime"]) == ("1", 1700000000000)
 
 
-async def test_a_job_of_another_protocol_is_told_as_it_stands() -> None:
+async def test_a_job_of_another_protocol_is_sent_as_it_stands() -> None:
     courier = SpringCourier(Table({"a": (ONE,)}))
     jobs = [
         (await bodies(courier, leased_job({}, id="~x", body=b'{"n": 1}', kind=BodyKind.JSON)))[0][1],

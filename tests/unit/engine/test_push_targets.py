@@ -206,7 +206,7 @@ async def test_topics_with_targets_are_paged_over_all_namespaces_or_one(kit: Eng
     assert (await all_of("a", 1))[0] == PushTopic("a", "x", 1, PushTarget(url=URL))
 
 
-async def test_partitions_that_were_not_told_hear_of_the_limits_before_anybody_pushes(kit: EngineKit) -> None:
+async def test_partitions_that_missed_the_limits_get_them_before_anybody_pushes(kit: EngineKit) -> None:
     await kit.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=2))
     real, calls = kit.store.control, 0
 

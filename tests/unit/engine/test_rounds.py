@@ -100,7 +100,7 @@ async def test_after_a_failure_it_rests_longer_and_longer_woken_or_not_until_a_r
     assert work.complaints == []
 
 
-async def test_a_bug_is_told_and_the_work_goes_on() -> None:
+async def test_a_bug_is_logged_and_the_work_goes_on() -> None:
     bug = ValueError("a bug")
     work = Work([bug])
 

@@ -26,7 +26,7 @@ from tests.kit.waiting import turns
 START_MS = 1_800_000_000_000
 JSON = {"content-type": "application/json"}
 JOB_FIELDS = set(Job.__struct_fields__) - {"body", "body_base64", "items"}
-HELD_FIELDS = set(LeasedJob.__struct_fields__) - {"body", "body_base64", "items"}
+LEASED_FIELDS = set(LeasedJob.__struct_fields__) - {"body", "body_base64", "items"}
 
 CODES = {
     400: {"bad_json", "unknown_field", "missing_field", "invalid_field", "too_many_items"},

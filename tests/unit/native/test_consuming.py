@@ -9,7 +9,7 @@ import pytest
 from dueline.engine.commands import Send
 from dueline.engine.job import BodyKind
 
-from .kit import HELD_FIELDS, START_MS, Api, assert_error, assert_refusal, until
+from .kit import LEASED_FIELDS, START_MS, Api, assert_error, assert_refusal, until
 
 T = "/v1/topics/t"
 
@@ -37,7 +37,7 @@ def test_a_pulled_job_is_leased(api: Api) -> None:
         "headers": {"A": "b"},
         "merge_key": None,
     }
-    assert {*leased, "lease"} - {"body"} == HELD_FIELDS
+    assert {*leased, "lease"} - {"body"} == LEASED_FIELDS
     assert api.pull() == []
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from dueline.engine.errors import UnknownOutcome
 
-from .kit import HELD_FIELDS, JOB_FIELDS, START_MS, Api, Reply, assert_error, assert_refusal
+from .kit import JOB_FIELDS, LEASED_FIELDS, START_MS, Api, Reply, assert_error, assert_refusal
 from .test_topics import DEFAULTS
 
 T = "/v1/topics/t"
@@ -57,7 +57,7 @@ def test_items_come_back_as_they_were_sent(api: Api) -> None:
     leased = api.post(T + "/pull", {"max": 10})
     [job] = leased.json["jobs"]
     assert items in leased.body
-    assert set(job) == HELD_FIELDS | {"items"}
+    assert set(job) == LEASED_FIELDS | {"items"}
     assert (job["id"], job["merge_key"], job["attempt"]) == (group, "k", 1)
     api.post(T + "/release", {"jobs": [{"id": group, "lease": job["lease"], "discard": True}]})
     assert items in api.get(T + "/dead").body

@@ -481,7 +481,7 @@ async def test_a_breaker_that_cannot_be_read_is_asked_for_ever_less_often(kit: P
     assert await kit.state("j") == "done"
 
 
-async def test_a_courier_with_a_bug_costs_its_job_a_rung_and_is_told_of(kit: PushKit) -> None:
+async def test_a_courier_with_a_bug_costs_its_job_a_rung_and_is_logged(kit: PushKit) -> None:
     await kit.push_to(retry=Ladder((SECOND,)))
     courier: Any = kit.processes[0].couriers["http"]
     real = courier.judge
@@ -508,7 +508,7 @@ async def test_a_target_whose_courier_this_server_does_not_have_is_left_to_other
     assert (kit.manager.topics, await kit.state("j")) == ([], "ready")
 
 
-async def test_reports_that_the_store_did_not_take_are_told_when_it_is_back(kit: PushKit) -> None:
+async def test_reports_that_the_store_did_not_take_are_repeated_when_it_is_back(kit: PushKit) -> None:
     await kit.push_to()
     real = kit.store.pushes.report
 

@@ -16,7 +16,7 @@ from .push_kit import MINUTE, NS, SECOND, PushKit, running
 REASON = "http://internal.test/hook: internal.test may not be called there: it is a private address"
 
 
-async def test_a_job_that_finds_nobody_is_told_with_every_look_until_somebody_is_there(kit: PushKit) -> None:
+async def test_a_job_without_an_instance_is_reported_with_every_look_until_there_is_one(kit: PushKit) -> None:
     await kit.push_to(service="billing")
     await kit.send("a")
     events = kit.processes[0].observer.without_instance
@@ -30,7 +30,7 @@ async def test_a_job_that_finds_nobody_is_told_with_every_look_until_somebody_is
     assert len(set(events)) == 1
 
 
-async def test_nobody_is_missed_while_no_job_waits_or_somebody_is_there() -> None:
+async def test_no_instance_is_missed_while_no_job_waits_or_one_is_there() -> None:
     async with running(table={"billing": [Instance("http://billing.test")]}) as kit:
         await kit.push_to(service="billing")
         await kit.push_to("idle", service="nobody")

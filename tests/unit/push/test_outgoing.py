@@ -351,7 +351,7 @@ async def test_a_reset_connection_is_a_failure_with_a_name() -> None:
     assert failure(await asked(talk)) == ("protocol", "the connection ended before the answer did")
 
 
-async def test_a_closed_port_and_a_silent_one_are_told_alike() -> None:
+async def test_a_closed_port_and_a_silent_one_have_the_same_error() -> None:
     """A listener whose queue is full lets a connect hang, as a firewall that drops does."""
 
     closed = socket.create_server(("127.0.0.1", 0))
@@ -376,7 +376,7 @@ async def test_a_closed_port_and_a_silent_one_are_told_alike() -> None:
             each.close()
 
 
-async def test_a_name_without_an_address_is_told_as_such() -> None:
+async def test_a_name_without_an_address_has_an_error_of_its_own() -> None:
     async with calling(LOOPBACK) as outgoing:
         failed = await failing(outgoing, Call("POST", "http://nowhere.example/a?token=secret"))
     assert (failed.kind, failed.message) == (

@@ -67,7 +67,7 @@ async def test_a_certificate_for_another_name_is_not(authority: trustme.CA) -> N
     assert failure(result) == ("connect", "the certificate of shop.example is not trusted")
 
 
-async def test_a_port_that_speaks_no_tls_is_told_as_a_closed_one_is(authority: trustme.CA) -> None:
+async def test_a_port_that_speaks_no_tls_has_the_error_of_a_closed_one(authority: trustme.CA) -> None:
     result = await asked(None, trusting(authority))
     assert failure(result) == ("connect", "cannot connect to shop.example")
 

@@ -284,7 +284,7 @@ async def test_a_test_that_is_a_coroutine_uses_the_async_forms(dueline_queue: Vi
     ]
 
 
-def test_a_coroutine_of_the_queue_is_told_to_use_the_async_client(dueline_queue: VirtualQueue) -> None:
+def test_a_coroutine_of_the_queue_is_pointed_to_the_async_client(dueline_queue: VirtualQueue) -> None:
     worker = Worker(NOBODY)
 
     @worker.handles("t")
