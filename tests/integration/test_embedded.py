@@ -109,9 +109,7 @@ async def test_the_store_listens_on_a_private_socket_only_and_fsyncs_every_write
     }
 
 
-async def test_a_second_server_on_the_folder_is_refused_at_once_and_told_the_pid(
-    tmp_path: Path, hosts: list[Host]
-) -> None:
+async def test_a_second_server_on_the_folder_is_refused_at_once_with_the_pid(tmp_path: Path, hosts: list[Host]) -> None:
     first = Host(tmp_path)
     hosts.append(first)
     assert first.says()[0] == "ready"

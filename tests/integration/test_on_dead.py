@@ -10,6 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from tests.kit.hook import ReceivedCall
+from tests.kit.waiting import until
 
 from .test_push import PushKit, kit, loop_runner, serving, shared
 
@@ -38,18 +39,13 @@ async def counts(kit: PushKit, topic: str) -> dict[str, int]:
 
 
 async def until_sent_on(kit: PushKit, number: int) -> None:
-    """Until nothing is dead and so many jobs were sent on. Only the server's own answers tell."""
-
-    async def state() -> tuple[int | None, int | None]:
-        return (await counts(kit, kit.topic)).get("dead"), (await counts(kit, of_dead(kit))).get("ready")
-
-    async with asyncio.timeout(45):
-        while await state() != (0, number):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+    """Until nothing is dead and so many jobs were forwarded. Only the server's own answers tell."""
+    await until(lambda: counts(kit, kit.topic), lambda found: found.get("dead") == 0, within_s=45)
+    await until(lambda: counts(kit, of_dead(kit)), lambda found: found.get("ready") == number, within_s=45)
 
 
 async def dead_ids(kit: PushKit) -> list[str]:
-    """Whose deaths were sent on."""
+    """The jobs whose deaths were forwarded, and why they died."""
     found: list[str] = []
     while True:
         _, answer = await kit.ask("POST", f"/v1/topics/{of_dead(kit)}/pull", {"max": 500})
@@ -61,17 +57,17 @@ async def dead_ids(kit: PushKit) -> list[str]:
 async def let_die(kit: PushKit, number: int) -> None:
     jobs = [{"id": f"j{place:04}", "body": place, "max_attempts": 1} for place in range(number)]
     await kit.ask("POST", of_jobs(kit) + "/jobs", jobs)
-    held: list[dict[str, Any]] = []
-    while len(held) < number:
+    leased: list[dict[str, Any]] = []
+    while len(leased) < number:
         _, answer = await kit.ask("POST", of_jobs(kit) + "/pull", {"max": 500})
-        held += answer["jobs"]
-    given_back = [{"id": job["id"], "lease": job["lease"], "error": "no"} for job in held]
+        leased += answer["jobs"]
+    given_back = [{"id": job["id"], "lease": job["lease"], "error": "no"} for job in leased]
     status, answer = await kit.ask("POST", of_jobs(kit) + "/release", {"jobs": given_back})
     assert status == 200, answer
     assert {one["result"] for one in answer["results"]} == {"dead"}
 
 
-async def test_a_job_that_its_target_refuses_is_told_to_a_url(kit: PushKit) -> None:
+async def test_a_job_that_its_target_refuses_is_forwarded_to_a_url(kit: PushKit) -> None:
     async def answer(came: ReceivedCall) -> web.Response:
         return web.Response(status=410 if came.path == "/hook" else 200)
 
@@ -81,10 +77,10 @@ async def test_a_job_that_its_target_refuses_is_told_to_a_url(kit: PushKit) -> N
     await kit.push_to()
     await kit.send("a", headers={"X-Trace": "7"}, tags=["red"])
     await kit.hook.arrived(2)
-    told = kit.hook.came[1]
-    assert (told.method, told.path, json.loads(told.body)) == ("POST", "/alarm", {"n": "a"})
-    assert told.headers["content-type"] == "application/json"
-    ours = {name: value for name, value in told.headers.items() if name.startswith(("dueline-dead-", "x-trace"))}
+    call = kit.hook.came[1]
+    assert (call.method, call.path, json.loads(call.body)) == ("POST", "/alarm", {"n": "a"})
+    assert call.headers["content-type"] == "application/json"
+    ours = {name: value for name, value in call.headers.items() if name.startswith(("dueline-dead-", "x-trace"))}
     assert ours == {
         "x-trace": "7",
         "dueline-dead-topic": kit.topic,
@@ -93,8 +89,8 @@ async def test_a_job_that_its_target_refuses_is_told_to_a_url(kit: PushKit) -> N
         "dueline-dead-error": "answered 410: gone",
         "dueline-dead-hops": "1",
     }
-    assert not {"dueline-url", "dueline-method"} & set(told.headers)
-    await kit.until(told.id, "done", "dueline.on-dead")
+    assert not {"dueline-url", "dueline-method"} & set(call.headers)
+    await kit.until(call.id, "done", "dueline.on-dead")
     assert (await kit.job("a")).get("error", {}).get("code") == "not_found"
 
 

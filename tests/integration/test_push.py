@@ -19,6 +19,7 @@ from standardwebhooks import Webhook
 
 from tests.kit.async_tests import async_fixture
 from tests.kit.hook import Hook, ReceivedCall
+from tests.kit.waiting import until
 from tools.faults.connection import Connection
 from tools.faults.server_process import ServerProcess
 
@@ -63,10 +64,7 @@ class PushKit:
 
     async def until(self, id: str, state: str, topic: str = "") -> dict[str, Any]:
         """The job, once it has this state. The server offers no signal for that but its own answers."""
-        async with asyncio.timeout(30):
-            while (job := await self.job(id, topic)).get("state") != state:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
-        return job
+        return await until(lambda: self.job(id, topic), lambda job: job.get("state") == state)
 
     async def attempts(self, query: str = "") -> list[dict[str, Any]]:
         _, answer = await self.ask("GET", f"/v1/topics/{self.topic}/push/attempts{query}")
@@ -124,7 +122,7 @@ async def own_kit(tmp_path: Path) -> AsyncIterator[PushKit]:
         yield kit
 
 
-async def test_delivered_retried_given_up_and_told_in_the_log(kit: PushKit) -> None:
+async def test_delivered_retried_given_up_and_logged(kit: PushKit) -> None:
     replies = {
         "fine": [web.Response(status=204)],
         "again": [web.Response(status=500, text="not yet"), web.Response(status=200)],
@@ -227,11 +225,11 @@ async def test_a_pause_is_heard_by_every_worker_long_before_they_would_look(work
 
 async def test_a_job_whose_call_was_under_way_at_a_kill_is_called_again_and_nothing_is_lost(own_kit: PushKit) -> None:
     kit = own_kit
-    held = asyncio.Event()
+    leased = asyncio.Event()
 
     async def answer(came: ReceivedCall) -> web.Response:
         if len(kit.hook.came) <= 8:
-            await held.wait()
+            await leased.wait()
         return web.Response()
 
     kit.hook.answer = answer
@@ -241,7 +239,7 @@ async def test_a_job_whose_call_was_under_way_at_a_kill_is_called_again_and_noth
     await kit.hook.arrived(8)
     await kit.server.kill_group()
     cut = {came.id for came in kit.hook.came}
-    held.set()
+    leased.set()
     await kit.server.start()
     for number in range(30):
         await kit.until(f"j{number}", "done")

@@ -345,12 +345,12 @@ def test_a_store_that_forgot_its_scripts_is_taught_again(valkey: PrivateValkey, 
 def test_the_topic_of_a_lone_send_is_listed_again_when_it_was_forgotten(
     valkey: PrivateValkey, ways: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: SimpleQueue[tuple[Partition, int]] = SimpleQueue()
+    reports: SimpleQueue[tuple[Partition, int]] = SimpleQueue()
     heard = Calls.found_unlisted
 
     def found_unlisted(self: Calls, partition: Partition) -> None:
         heard(self, partition)
-        told.put((partition, threading.get_ident()))
+        reports.put((partition, threading.get_ident()))
 
     with SyncQueue(valkey.url, namespace="listed") as queue:
         queue.send("t", 0)
@@ -360,6 +360,6 @@ def test_the_topic_of_a_lone_send_is_listed_again_when_it_was_forgotten(
         redis.from_url(valkey.url).hdel(partition_keys("dueline", partition).keys[0], "reg")
         queue.send("t", 1)
         assert ways[-1] == "stored"
-        found, thread = told.get(timeout=10)
+        found, thread = reports.get(timeout=10)
         assert found == partition
-        assert thread != threading.get_ident(), "the engine is told in its own loop"
+        assert thread != threading.get_ident(), "the engine is notified in its own loop"

@@ -9,7 +9,6 @@ import signal
 import ssl
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -30,6 +29,7 @@ from dueline import Client, Patience
 from dueline.certificate_files import key_refusal
 from dueline.server.certificate import not_after_s
 from dueline.testing.process import DUELINE, free_port
+from tests.kit.waiting import until, wait_until
 from tools.faults.server_process import ServerProcess
 
 from .served import refused_settings
@@ -255,17 +255,8 @@ def callers(url: str, tls: ssl.SSLContext) -> Iterator[tuple[list[int], list[Exc
             thread.join()
 
 
-def until(what: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + SOON_S
-    while not what():
-        assert time.monotonic() < end_s, "it did not happen"
-        time.sleep(0.02)
-
-
 async def until_logged(server: ServerProcess, text: str, times: int = 1) -> None:
-    async with asyncio.timeout(SOON_S):
-        while sum(text in line for line in server.output) < times:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await server.printed(lambda line: text in line, times, SOON_S)
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -278,9 +269,11 @@ async def test_a_certificate_replaced_while_clients_call_fails_no_request(
     def replace() -> tuple[int, list[Exception]]:
         with callers(f"https://localhost:{server.port}", files.trusting) as (answered, errors):
             for _ in range(2):
-                until(lambda before=answered[0]: answered[0] > before + 20)
+                wait_until(lambda before=answered[0]: answered[0] > before + 20, within_s=SOON_S)
                 new = files.renew()
-                until(lambda new=new: all(files.served_at(server.port) == new for _ in range(8)))  # by each worker
+                wait_until(  # each worker serves it
+                    lambda new=new: all(files.served_at(server.port) == new for _ in range(8)), within_s=SOON_S
+                )
         return answered[0], errors
 
     try:
@@ -349,9 +342,7 @@ async def test_a_worker_that_is_replaced_while_the_files_are_broken_is_tried_aga
         with Client(f"https://localhost:{server.port}", tls=files.trusting) as client:
             client.send("mail", 1)
         files.replace(files.cert, good)
-        async with asyncio.timeout(SOON_S):
-            while len(server.workers()) < 2:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        await until(lambda: len(server.workers()) >= 2, within_s=SOON_S)
     finally:
         assert await server.stop() == 0
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.kit.async_tests import async_fixture
+from tests.kit.waiting import until
 from tools.faults.connection import Connection
 from tools.faults.server_process import ServerProcess, ended
 
@@ -134,9 +135,7 @@ async def test_a_killed_worker_is_replaced_and_the_others_serve_on(shared: Serve
     os.kill(first[0], signal.SIGKILL)
     assert await ended(first[0], 10)
     assert (await ask(shared, "POST", "/v1/topics/t/jobs", body(body=1))).status == 201
-    async with asyncio.timeout(20):
-        while len(shared.workers()) < 2:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+    await until(lambda: len(shared.workers()) >= 2)
     connections = await spread(shared)
     for connection in connections.values():
         connection.close()

@@ -100,7 +100,7 @@ OPERATIONS: tuple[Operation, ...] = (
               errors=LEASES, example={"jobs": [{**LEASE, "lease_ms": 60000}]}),
     Operation("GET", "/v1/topics", "list_topics", Right.READ, TOPICS, "List topics, page by page", (a.TopicPage,),
               query=r.ListTopics),
-    Operation("GET", T, "get_topic", Right.READ, TOPICS, "A topic's metrics and policy", (a.Topic,),
+    Operation("GET", T, "get_topic", Right.READ, TOPICS, "A topic's counts and policy", (a.Topic,),
               errors=("not_found",)),
     Operation("PUT", T, "put_topic", Right.MANAGE, TOPICS, "Set a topic's policy", (a.Topic,), r.PutTopic,
               success=(200, 201),
@@ -117,15 +117,15 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", "/v1/namespaces", "list_namespaces", Right.READ, TOPICS, "List the namespaces that have topics",
               (a.NamespacePage,), query=r.ListTopics),
     Operation("GET", T + "/dead", "list_dead", Right.READ, DEAD, "List dead jobs", (a.DeadPage,), query=r.ListDead),
-    Operation("POST", T + "/dead/revive", "revive", Right.MANAGE, DEAD, "Bring dead jobs back",
+    Operation("POST", T + "/dead/revive", "revive", Right.MANAGE, DEAD, "Revive dead jobs",
               (Many((REVIVED,)), BULK_REVIVED), r.ReviveJobs, errors=("not_found", "already_done", "store_full"),
               example={"ids": ["order-1042"]}),
-    Operation("POST", T + "/dead/purge", "purge", Right.MANAGE, DEAD, "Forget dead jobs", (Many((PURGED,)),
+    Operation("POST", T + "/dead/purge", "purge", Right.MANAGE, DEAD, "Delete dead jobs permanently", (Many((PURGED,)),
               BULK_PURGED),
               r.PurgeJobs, errors=("not_found",), example={"filter": {}, "dry_run": True}),
     Operation("GET", P, "get_push", Right.PUSH, PUSH, "A topic's push target and its state", (a.Push,),
               errors=("not_found",)),
-    Operation("PUT", P, "put_push", Right.PUSH, PUSH, "Have a topic's jobs delivered by HTTP calls", (a.Push,),
+    Operation("PUT", P, "put_push", Right.PUSH, PUSH, "Set a topic's push target", (a.Push,),
               pr.PutPush,
               success=(200, 201), errors=("egress_refused",),
               example={"url": "https://example.com/hook", "retry": {"ladder": ["2m", "10m", "1h"]}}),
@@ -137,8 +137,11 @@ OPERATIONS: tuple[Operation, ...] = (
               errors=("not_found",), body_optional=True, example={}),
     Operation("POST", P + "/resume", "resume_push", Right.PUSH, PUSH, "Make calls again", (a.Paused,), r.Nothing,
               errors=("not_found",), body_optional=True, example={}),
-    Operation("GET", "/v1/info", "info", Right.READ, "Server", "What this server is", (a.Info,)),
+    Operation("GET", "/v1/info", "info", Right.READ, "Server", "The server's version, limits and durability",
+              (a.Info,)),
 )  # fmt: skip
 
-READY = Operation("GET", "/readyz", "ready", Right.NONE, "Server", "Whether sends and pulls are taken", (a.Readiness,))
+READY = Operation(
+    "GET", "/readyz", "ready", Right.NONE, "Server", "Whether sends and pulls are accepted", (a.Readiness,)
+)
 BY_NAME = {operation.name: operation for operation in (*OPERATIONS, READY)}

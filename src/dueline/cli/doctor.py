@@ -92,7 +92,7 @@ def judge_token(info: r.Info, has_token: bool) -> list[Finding]:
     """Whether the caller's token has any effect."""
     if not has_token or info.auth != "none":
         return []
-    return [Finding(Level.WARN, "token", "has no effect: this server checks none")]
+    return [Finding(Level.WARN, "token", "has no effect: this server does not check tokens")]
 
 
 def judge_all(findings: list[Finding]) -> tuple[Level, str]:

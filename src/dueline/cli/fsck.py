@@ -60,7 +60,7 @@ def fsck(
     with server_parts(printer):
         from ..store.valkey.fsck import fsck as check
 
-        place = _place(store, folder)
+        place = _location(store, folder)
     with printer.progress() as bar:
         task = bar.add_task("reading the store", total=None)
 
@@ -92,21 +92,21 @@ def show(printer: Printer, report: Report) -> None:
         raise typer.Exit(FAILURE)
 
 
-async def _run(check: Check, place: StoreLocation, prefix: str, progress: Progress) -> Report:
+async def _run(check: Check, location: StoreLocation, prefix: str, progress: Progress) -> Report:
     """Check a running store, or start the store of a data folder for the duration of the check."""
     try:
-        await place.start()
-        return await check(place.url, prefix, progress, place.tls)
+        await location.start()
+        return await check(location.url, prefix, progress, location.tls)
     finally:
-        await place.stop()
+        await location.stop()
 
 
-def _place(store: str | None, folder: Path | None) -> StoreLocation:
+def _location(store: str | None, folder: Path | None) -> StoreLocation:
     from ..config.settings import Store
-    from ..runtime.locations import place_of, store_at
+    from ..runtime.locations import location_of, store_at
 
     if store is None:
-        return place_of(Store(data=str(folder)))
+        return location_of(Store(data=str(folder)))
     try:
         return store_at(store, os.environ)
     except ValueError as wrong:

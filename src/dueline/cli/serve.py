@@ -63,8 +63,7 @@ def _serve(
         if (missing.name or "").startswith("dueline"):
             raise
         print(
-            f"the server's parts are not installed ({missing.name} is missing): install dueline[server], "
-            'such as by pip install "dueline[server]"',
+            f'the server\'s parts are not installed ({missing.name} is missing): run pip install "dueline[server]"',
             file=sys.stderr,
         )
         raise typer.Exit(FAILURE) from None

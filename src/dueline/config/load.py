@@ -24,6 +24,9 @@ from ..store.valkey.tls import StoreTls
 from .settings import DEFAULT_LISTEN, SECRET, Settings
 from .table import Key, keys
 
+_BOUND = re.compile(r"Expected `(?:int|float)` ([<>]=) (\S+)")
+_PATTERN = re.compile(r"Expected `str` matching regex '(.*)'")
+
 
 class ConfigError(ValueError):
     """The configuration cannot be used. Exit code 2."""
@@ -240,8 +243,16 @@ def _convert(key: Key, value: Any, origin: str, *, strict: bool) -> Any:
     except msgspec.ValidationError as error:
         shown = "" if key.path in SECRET else f", not {value!r}"
         where = "" if origin == key.path else f" (from {origin})"
-        why = f"; {error}" if "Expected" in str(error) and ("<=" in str(error) or ">=" in str(error)) else ""
-        raise ConfigError(f"{key.path}: must be {key.kind}{shown}{why}{where}") from None
+        raise ConfigError(f"{key.path}: must be {_wanted(key, str(error))}{shown}{where}") from None
+
+
+def _wanted(key: Key, error: str) -> str:
+    """The value that a key takes: the bound or the pattern that msgspec's error names, else the type."""
+    if bound := _BOUND.fullmatch(error):
+        return f"at {'least' if bound[1] == '>=' else 'most'} {bound[2]}"
+    if pattern := _PATTERN.fullmatch(error):
+        return f"{key.kind} that matches {pattern[1]}"
+    return key.kind
 
 
 def _unknown(path: str, table: Mapping[str, Key]) -> str:

@@ -29,8 +29,8 @@ class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cert: Annotated[
         str | None,
         Meta(
-            description="File of the certificate, in PEM format, followed by the certificates between it and its "
-            "authority. It serves HTTPS on every address. Empty: HTTP."
+            description="File of the certificate, in PEM format, followed by any intermediate certificates. "
+            "It serves HTTPS on every address. Empty: HTTP."
         ),
     ] = None
     key: Annotated[
@@ -221,7 +221,7 @@ class Log(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Literal["auto", "json", "text"],
         Meta(
             description="json: every line is a JSON object, even the ready line. auto: text on a terminal, else JSON "
-            "except for the ready line and the reason of a failed start."
+            "except for the ready line and the reason for a failed start."
         ),
     ] = "auto"
 

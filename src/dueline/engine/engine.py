@@ -31,7 +31,7 @@ from .limits import Limits, check_name
 from .metrics import EngineMetrics
 from .on_dead import ON_DEAD_TARGET, ON_DEAD_TOPIC, roomy
 from .push_control import PushControl
-from .push_target import Pushing, PushTarget
+from .push_target import PushTarget, PushTopic
 from .registrar import IDLE_MS, Registrar
 from .sender import Sender, SendWatch
 from .store import Code, Extend, Outcome, Page, Query, Ref, Release, SendItem, SendOutcome, Spare, Store
@@ -320,7 +320,7 @@ class Engine:
     async def resume_push(self, namespace: str, topic: str) -> PushTarget:
         return await self._pushes.pause(namespace, topic, False)
 
-    async def pushing(self, namespace: str | None, after: str, limit: int) -> tuple[list[Pushing], str | None]:
+    async def push_topics(self, namespace: str | None, after: str, limit: int) -> tuple[list[PushTopic], str | None]:
         """Topics that have a target, of one namespace or of all, and the cursor of the next page."""
         return await self._pushes.page(namespace, after, limit)
 

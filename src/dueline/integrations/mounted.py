@@ -27,7 +27,7 @@ from types import TracebackType
 from ..config.load import load
 from ..config.settings import Settings
 from ..dialects.http import Response, plain_error
-from ..runtime.locations import place_of, tls_refusal
+from ..runtime.locations import location_of, tls_refusal
 from ..server.app import App
 from ..server.asgi import AsgiApp, Message, Receive, Send, write_answer
 from ..server.browser import BrowserRules
@@ -73,7 +73,7 @@ class MountedServer:
         """Start the embedded store, if there is one, and serve. Raises FolderInUse, EmbeddedError or StartRefused."""
         if self._app is not None:
             return
-        self._app = App(self.settings, place_of(self.settings.store, any_thread=True))
+        self._app = App(self.settings, location_of(self.settings.store, any_thread=True))
         try:
             await self._app.open()
         except BaseException:

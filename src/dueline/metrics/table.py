@@ -54,8 +54,8 @@ _push = MetricGroup("Push")
 
 PUSH_REQUESTS = _push.counter(
     "dueline_push_requests_total",
-    "Calls to push targets, by the class of the answer (such as 2xx) or by why none came: refused, resolve, connect, "
-    "timeout, protocol, none.",
+    "Calls to push targets, by the class of the answer (such as 2xx) or by the reason why there was "
+    "none: refused, resolve, connect, timeout, protocol, none.",
     (*_TOPIC, "code_class"),
 )
 PUSH_DURATION = _push.histogram(
@@ -158,7 +158,7 @@ WORKER = MetricGroup(
 
 WORKER_JOBS = WORKER.counter(
     "dueline_worker_jobs_total",
-    "Jobs whose handlers have ended: done, failed, snoozed, discarded, lost (the lease), given_back.",
+    "Jobs whose handlers have ended, by outcome: done, failed, snoozed, discarded, lost (the lease), given_back.",
     ("topic", "outcome"),
 )
 WORKER_JOBS_IN_FLIGHT = WORKER.gauge("dueline_worker_jobs_in_flight", "Jobs whose handlers are running.", ("topic",))

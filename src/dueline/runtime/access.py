@@ -37,11 +37,11 @@ no more tries are wanted."""
 
 
 class StoreAccess:
-    """One store at a place. `store` is ready for an engine after `start`. `looked` gets the result of every `look`."""
+    """One store at a location. `store` is ready for an engine after `start`. `looked` gets each result of `look`."""
 
     def __init__(
         self,
-        place: StoreLocation,
+        location: StoreLocation,
         pause: Pause,
         *,
         prefix: str = "dueline",
@@ -49,13 +49,13 @@ class StoreAccess:
         namespace_ids: frozenset[str] = NAMESPACE_IDS,
         on_call: Callable[[str, float], None] | None = None,
     ) -> None:
-        self.place = place
-        self.store = ValkeyStore(place.url, tls=place.tls, prefix=prefix, limits=limits, on_call=on_call)
+        self.location = location
+        self.store = ValkeyStore(location.url, tls=location.tls, prefix=prefix, limits=limits, on_call=on_call)
         self.facts: StoreFacts | None = None
         self.looked: Callable[[StoreFacts | Unavailable], None] | None = None
         self._pause = pause
         self._namespace_ids = namespace_ids
-        self._probe = Probe(place.url, prefix, place.tls)
+        self._probe = Probe(location.url, prefix, location.tls)
 
     async def start(self) -> None:
         """Start the store's process if it is ours, and wait until the store can be used. Raises WrongStore if it must
@@ -64,7 +64,7 @@ class StoreAccess:
         begin_s = clock()
         while True:
             try:
-                await self.place.start()
+                await self.location.start()
                 await self._open()
                 await self._probe.stop()  # `look` connects again
                 return
@@ -80,7 +80,7 @@ class StoreAccess:
             await self._probe.stop()
             await self.store.stop()
         finally:
-            await self.place.stop()
+            await self.location.stop()
 
     async def look(self) -> StoreFacts:
         """Ask the store what it is. Raises StoreDown or Loading."""
@@ -122,7 +122,7 @@ class StoreAccess:
 
 
 def _scope_refusal(clash: Clash) -> str:
-    until = "until all jobs of the namespace are ended and no longer retained"
+    until = "until all jobs of the namespace have ended and are no longer retained"
     if not clash.namespace_ids:
         return (
             f'the namespace "{clash.namespace}" holds jobs (topic "{clash.topic}") whose ids are unique over all its '

@@ -81,10 +81,10 @@ class FolderStore:
         await self._embedded.stop()
 
 
-def place_of(
+def location_of(
     store: Store, *, any_thread: bool = False, on_change: Callable[[Status], None] | None = None
 ) -> EmbeddedStore | ExternalStore:
-    """The place that the settings name."""
+    """The location that the settings name."""
     if store.url is not None:
         return ExternalStore(store.url, store.tls)
     return EmbeddedStore(

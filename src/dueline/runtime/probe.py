@@ -177,4 +177,4 @@ def _down(why: object) -> StoreDown:
 
 
 def _loading(progress: object) -> Loading:
-    return Loading(f"the store reads its data: {progress}")
+    return Loading(f"the store is loading its data: {progress}")

@@ -66,17 +66,17 @@ class StartRefused(Exception):
 
 
 class App:
-    """A server with the store at `place`. `folder` holds the sockets over which the worker processes of one server
+    """A server with the store at `location`. `folder` holds the sockets over which the worker processes of one server
     exchange metrics."""
 
-    def __init__(self, settings: Settings, place: StoreLocation, index: int = 0, folder: Path | None = None) -> None:
+    def __init__(self, settings: Settings, location: StoreLocation, index: int = 0, folder: Path | None = None) -> None:
         self.settings = settings
         self.durability = durability_of(settings)
         self.http = HttpMetrics()
         self.calls = CallMetrics()
         namespace_ids = namespaces_with_own_ids(settings.dialects)
         self.access = StoreAccess(
-            place,
+            location,
             self._pause,
             prefix=settings.store.prefix,
             limits=settings.limits,
@@ -135,7 +135,7 @@ class App:
         return Front(router, limits, answered=self.http.answered, tls=tls, browser_rules=rules, auth=self.auth)
 
     def _token_ignored(self) -> None:
-        self._notices.notice("token", "a token has no effect: this server checks none")
+        self._notices.notice("token", "a token has no effect: this server does not check tokens")
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -152,8 +152,8 @@ class App:
     async def open(self) -> None:
         """Start the store if it is embedded, wait for it, check it, connect. Raises StartRefused, FolderInUse or
         EmbeddedError."""
-        if self.access.place.tls.warning is not None:
-            self._log.warning(self.access.place.tls.warning)
+        if self.access.location.tls.warning is not None:
+            self._log.warning(self.access.location.tls.warning)
         late = asyncio.get_running_loop().call_later(STORE_LATE_S, self._store_is_late)
         try:
             await self._runtime.start()
@@ -202,12 +202,12 @@ class App:
         await asyncio.gather(*(front.drain(timeout_s) for front in self.fronts))
 
     def _store_is_late(self) -> None:
-        if self.access.place.status is None:  # the supervisor of an embedded store logs its progress
+        if self.access.location.status is None:  # the supervisor of an embedded store logs its progress
             self._log.warning("the store has not answered yet")
 
     def _pause(self, error: Unavailable, elapsed_s: float) -> float:
         """How long to wait before the store is tried again. An embedded store is waited for as long as it loads."""
-        if self.access.place.status is None and elapsed_s > STORE_WAIT_S:
+        if self.access.location.status is None and elapsed_s > STORE_WAIT_S:
             raise error
         if self.health.up:  # otherwise the health has logged it
             self._log.warning("the store is not ready yet", error=error.message)
@@ -287,7 +287,7 @@ class App:
             *self.calls.samples(),
             *self.pushed.samples(),
             *(found for dialect in self._enabled for found in dialect.metrics.snapshot()),
-            *store_samples(self.store, self.health, self.access.place.status),
+            *store_samples(self.store, self.health, self.access.location.status),
             *samples.of_process(),
         ]
 

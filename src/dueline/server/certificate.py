@@ -81,7 +81,7 @@ class Certificate:
                 if self._doubtful or stamp != self._seen:
                     self._load_again(final=self._doubtful and stamp == self._seen)
             except Exception:
-                self._log.exception("the look at the certificate failed")
+                self._log.exception("checking the certificate failed")
 
     def _load_again(self, final: bool) -> None:
         """`final`: report a failure now. Otherwise look once more first: perhaps only one file has been written yet."""

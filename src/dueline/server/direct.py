@@ -35,7 +35,7 @@ class DirectApi(NativeApi):
     def _info(self) -> Info:
         return Info(
             version=__version__,
-            durability="standard" if self._access.place.status is None else "fsync",
+            durability="standard" if self._access.location.status is None else "fsync",
             store=store_words(self._name, self._access.facts),
             limits=msgspec.structs.asdict(self._engine.limits),
             clock_offset_ms=round(self._access.store.clock.offset_ms),
@@ -43,6 +43,6 @@ class DirectApi(NativeApi):
         )
 
     async def _ready(self, _caller: Caller, _request: None) -> Reply:
-        warning = self._access.place.tls.warning
+        warning = self._access.location.tls.warning
         warnings = () if warning is None else ({"code": "store_unverified", "message": warning},)
         return Reply(Readiness(True, warnings=warnings))

@@ -75,7 +75,7 @@ class Health:
             await asyncio.gather(task, return_exceptions=True)
 
     def _embedded(self) -> Status | None:
-        return self._access.place.status
+        return self._access.location.status
 
     def _looked(self, found: StoreFacts | Unavailable) -> None:
         """Keep what a query of the store found, and log whether it serves."""
@@ -140,8 +140,8 @@ class Health:
             found.append(Reason("disk_low", text))
         elif self.full and self.facts is not None:
             found.append(Reason("store_full", full_text(self.facts)))
-        if self._access.place.tls.warning is not None:
-            found.append(Reason("store_unverified", self._access.place.tls.warning))
+        if self._access.location.tls.warning is not None:
+            found.append(Reason("store_unverified", self._access.location.tls.warning))
         return found
 
     def _about(self, facts: StoreFacts) -> list[Reason]:

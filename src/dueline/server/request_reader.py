@@ -187,7 +187,7 @@ class Reader:
         if self._queue:
             found, request = self._queue[0].found, self._queue[0].request
             self._queue.clear()
-        error = RateLimited("Too many bytes of unfinished requests are on their way; retry a little later.")
+        error = RateLimited("The server holds too many bytes of unfinished requests; retry a little later.")
         self.refuse(front.router.failed(found, request, error), found, request)
 
     def refuse(self, answer: Response, found: Found = MALFORMED, request: Request = NO_REQUEST) -> None:

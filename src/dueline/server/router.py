@@ -150,8 +150,8 @@ class Router:
         return plain_error(_TRANSPORT_STATUS.get(error.code, 400), error.code, error.message, error.field)
 
     def _respelled(self, method: str, path: str) -> Found | None:
-        """The route for another spelling of a path. On a dialect's own listener it may redirect to a path that does not
-        exist either."""
+        """The route for another spelling of a path. On a dialect's own listener it may redirect to a path that does
+        not exist, because the original does."""
         for dialect in self._spellers:
             spelling = dialect.respelled(path)
             if spelling == path:

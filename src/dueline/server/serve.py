@@ -29,7 +29,7 @@ from .._version import __version__
 from ..certificate_files import BadCertificate
 from ..config.settings import Settings
 from ..event_log import EventLog
-from ..runtime.locations import ExternalStore, StoreLocation, place_of, tls_refusal
+from ..runtime.locations import ExternalStore, StoreLocation, location_of, tls_refusal
 from ..store.valkey.embedded import EmbeddedError, EmbeddedStore, FolderInUse, Status, StoreState
 from ..store.valkey.embedded_files import make_private, runtime_folder
 from ..telemetry import logs
@@ -112,8 +112,8 @@ def announce_ready(settings: Settings, listeners: list[socket.socket]) -> None:
 async def _serve_alone(settings: Settings, listeners: list[socket.socket]) -> int:
     signals = Signals()
     signals.install()
-    place = place_of(settings.store)
-    app = App(settings, place)
+    location = location_of(settings.store)
+    app = App(settings, location)
     if app.certificate is not None:
         signals.on_hangup(app.certificate.reload)
     try:
@@ -121,8 +121,8 @@ async def _serve_alone(settings: Settings, listeners: list[socket.socket]) -> in
         await unless(signals.stop, app.open())
         if not signals.stop.is_set():
             announce_ready(settings, listeners)
-            await _until_stop(signals, place)
-        return _verdict(settings, place)
+            await _until_stop(signals, location)
+        return _verdict(settings, location)
     except BadCertificate as error:
         return _refuse(settings, str(error), BAD_CONFIG)
     except (FolderInUse, EmbeddedError, StartRefused) as error:
@@ -138,16 +138,16 @@ async def _serve_with_workers(settings: Settings, listeners: list[socket.socket]
     signals = Signals()
     signals.install()
     with meeting_folder() as folder:
-        place = place_of(settings.store, on_change=lambda status: _write_status(folder, status))
-        workers = Workers(settings, listeners, place.url, folder)
+        location = location_of(settings.store, on_change=lambda status: _write_status(folder, status))
+        workers = Workers(settings, listeners, location.url, folder)
         if settings.server.tls.cert is not None:
             signals.on_hangup(workers.reload)
         starting: asyncio.Task[None] | None = None
         try:
-            if isinstance(place, EmbeddedStore):
+            if isinstance(location, EmbeddedStore):
                 # Start the workers as soon as the store's process runs, so that they answer "loading" while it loads.
-                starting = asyncio.create_task(place.start())
-                spawned = asyncio.create_task(place.until(StoreState.STARTING, StoreState.LOADING, StoreState.READY))
+                starting = asyncio.create_task(location.start())
+                spawned = asyncio.create_task(location.until(StoreState.STARTING, StoreState.LOADING, StoreState.READY))
                 await asyncio.wait((starting, spawned), return_when=asyncio.FIRST_COMPLETED)
                 spawned.cancel()
                 if starting.done():
@@ -157,10 +157,10 @@ async def _serve_with_workers(settings: Settings, listeners: list[socket.socket]
                 await unless(signals.stop, _until_serving(starting, workers))
             if not signals.stop.is_set():
                 announce_ready(settings, listeners)
-                await _until_stop(signals, place, workers)
+                await _until_stop(signals, location, workers)
             if workers.refused is not None and workers.refused.done():
                 return _refuse(settings, workers.refused.result())
-            return _verdict(settings, place)
+            return _verdict(settings, location)
         except (FolderInUse, EmbeddedError, StartRefused) as error:
             return _refuse(settings, str(error))
         finally:
@@ -170,7 +170,7 @@ async def _serve_with_workers(settings: Settings, listeners: list[socket.socket]
             if starting is not None and not starting.done():
                 starting.cancel()
                 await asyncio.gather(starting, return_exceptions=True)
-            await place.stop()
+            await location.stop()
 
 
 @contextlib.contextmanager
@@ -214,8 +214,8 @@ async def _work(orders: Orders, listeners: list[socket.socket], say: Callable[[s
     signals = Signals()
     signals.install()
     settings, folder = orders.settings, Path(orders.folder)
-    place = place_of(settings.store) if settings.store.url is not None else _ParentStore(orders.store_url, folder)
-    app = App(settings, place, orders.index, folder)
+    location = location_of(settings.store) if settings.store.url is not None else _ParentStore(orders.store_url, folder)
+    app = App(settings, location, orders.index, folder)
     if app.certificate is not None:
         signals.on_hangup(app.certificate.reload)
     try:
@@ -266,11 +266,11 @@ def _read_status(folder: Path) -> Status:
 # --- shared -------------------------------------------------------------------------------------------------------
 
 
-async def _until_stop(signals: Signals, place: StoreLocation, workers: Workers | None = None) -> None:
+async def _until_stop(signals: Signals, location: StoreLocation, workers: Workers | None = None) -> None:
     """Wait for a signal, or until the store or a worker has failed for good."""
     waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(signals.stop.wait())]
-    if isinstance(place, EmbeddedStore):
-        waiting.append(asyncio.ensure_future(place.failed.wait()))
+    if isinstance(location, EmbeddedStore):
+        waiting.append(asyncio.ensure_future(location.failed.wait()))
     if workers is not None and workers.refused is not None:
         waiting.append(workers.refused)
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -278,8 +278,8 @@ async def _until_stop(signals: Signals, place: StoreLocation, workers: Workers |
         future.cancel() if future is not getattr(workers, "refused", None) else None
 
 
-def _verdict(settings: Settings, place: StoreLocation) -> int:
-    status = place.status
+def _verdict(settings: Settings, location: StoreLocation) -> int:
+    status = location.status
     return 0 if status is None or status.state is not StoreState.FAILED else _refuse(settings, status.detail)
 
 

@@ -35,7 +35,7 @@ from ..store.valkey.embedded import EmbeddedError
 from ..store.valkey.single_sends import SingleSends
 from ..store.valkey.store import WrongStore
 from .client_queue import ClientQueue
-from .log import said_if_slow
+from .log import warn_if_slow
 from .queue import EMBEDDED
 
 
@@ -68,7 +68,7 @@ class DirectQueue(ClientQueue):
     def url(self) -> str | None:
         """The store's address. That of an embedded store is known only while it runs."""
         if self._access is not None:
-            return self._access.place.url
+            return self._access.location.url
         return None if self._queue_url.startswith(EMBEDDED) else self._queue_url
 
     async def start(self) -> None:
@@ -93,13 +93,13 @@ class DirectQueue(ClientQueue):
         def pause(error: StoreUnavailable, elapsed_s: float) -> float:
             return tries.wait_s(Unavailable(error.code, error.message), elapsed_s)
 
-        place = self._place()
-        if place.tls.warning is not None:
-            logging.getLogger("dueline.store").warning("%s", place.tls.warning)
-        access = StoreAccess(place, pause, namespace_ids=self._namespace_ids)
+        location = self._location()
+        if location.tls.warning is not None:
+            logging.getLogger("dueline.store").warning("%s", location.tls.warning)
+        access = StoreAccess(location, pause, namespace_ids=self._namespace_ids)
         engine = Engine(access.store, namespace_ids=self._namespace_ids)
         runtime = Runtime(access, engine)
-        with said_if_slow(f"the store {shown(self._queue_url)} has not answered yet: still trying"):
+        with warn_if_slow(f"the store {shown(self._queue_url)} has not answered yet: still trying"):
             try:
                 await runtime.start()
             except (WrongStore, EmbeddedError) as wrong:
@@ -108,7 +108,7 @@ class DirectQueue(ClientQueue):
         self._api = DirectApi(engine, access, shown(self._queue_url))
         self._access, self._runtime = access, runtime
 
-    def _place(self) -> StoreLocation:
+    def _location(self) -> StoreLocation:
         if self._external is not None:
             return self._external
         return FolderStore(self._folder, any_thread=self._any_thread)

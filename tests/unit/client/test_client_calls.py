@@ -156,8 +156,8 @@ def test_a_body_comes_back_as_it_was_given(field: bytes, data: bytes | None) -> 
         b'{"jobs":[{"id":"a","topic":"t","attempt":1,"delivery":1,"lease":"L","lease_until_ms":2,"due_at_ms":1,'
         b'"created_at_ms":0,' + field + b"}]}"
     )
-    [held] = calls.read_answer(calls.pull(["t"]), 200, {}, raw).value.jobs
-    assert held.data == data
+    [leased] = calls.read_answer(calls.pull(["t"]), 200, {}, raw).value.jobs
+    assert leased.data == data
 
 
 @pytest.mark.parametrize(

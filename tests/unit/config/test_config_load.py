@@ -47,17 +47,17 @@ def test_a_variable_may_be_written_as_people_write() -> None:
         ("workers = 1", r"unknown key workers; did you mean server\.workers\?"),
         ("[store]\nworkers = 1", r"unknown key store\.workers; did you mean server\.workers\?"),
         ('[server]\nworkers = "4"', r"server\.workers: must be a whole number, not '4' \(from .*dueline\.toml\)"),
-        ("[server]\nworkers = 0", r"server\.workers: must be a whole number, not 0; Expected `int` >= 1"),
+        ("[server]\nworkers = 0", r"server\.workers: must be at least 1, not 0"),
         ("[server]\ninsecure = 1", r"server\.insecure: must be true or false, not 1"),
         ('[log]\nlevel = "loud"', r'log\.level: must be one of "debug", "info", "warning", "error", not \'loud\''),
         (
             "[limits]\nmax_body_bytes = 99999999",
-            r"limits\.max_body_bytes: must be a whole number, not 99999999; Expected",
+            r"limits\.max_body_bytes: must be at most 4194304, not 99999999",
         ),
         ("[server\n", r"dueline\.toml: is not TOML"),
         ("server = " + "[" * 100_000, r"dueline\.toml: is not TOML"),
         ("server = 4", r"unknown key server"),
-        ("[server]\nlisten = {}", r"server\.listen: must be text"),
+        ("[server]\nlisten = {}", r"server\.listen: must be a string"),
         ('[store]\nurl = "http://x"', r"store\.url: must begin with one of"),
         ('[store]\nurl = "redis://x"\ndurability = "fsync"', r'"fsync" is possible only with the embedded'),
         (
@@ -156,9 +156,9 @@ def test_connections_to_the_store_use_at_least_tls_1_2_and_check_the_certificate
 
 
 def test_a_ladder_is_a_list_of_durations() -> None:
-    told = load({"dialects.exfe.retry": "1h30m, 1w", "dialects.spring.retry": "off"}).dialects
-    assert told.exfe.ladder() == Ladder((5_400_000, 604_800_000))
-    assert told.spring.ladder() is None
+    dialects = load({"dialects.exfe.retry": "1h30m, 1w", "dialects.spring.retry": "off"}).dialects
+    assert dialects.exfe.ladder() == Ladder((5_400_000, 604_800_000))
+    assert dialects.spring.ladder() is None
 
 
 @pytest.mark.parametrize("text", ["", "soon", "5s,", "5s; 6s", "9999999d", "1h" * 40, ", ".join(["1s"] * 33)])
@@ -212,13 +212,13 @@ def test_lists_come_from_the_environment_with_commas() -> None:
     ("toml", "message"),
     [
         ("[push]\nports = [0]", r"push\.ports: must be a list of whole numbers"),
-        ('[push]\nallow = "10.0.0.0/8"', r"push\.allow: must be a list of texts"),
-        ("[push]\nper_host = 0", r"push\.per_host: must be a whole number"),
-        ('[push]\nuser_agent = "a\\nb"', r"push\.user_agent: must be text"),
+        ('[push]\nallow = "10.0.0.0/8"', r"push\.allow: must be a list of strings"),
+        ("[push]\nper_host = 0", r"push\.per_host: must be at least 1, not 0"),
+        ('[push]\nuser_agent = "a\\nb"', r"push\.user_agent: must be a string that matches"),
         ('[discovery]\nstatic = ["http://x"]', r"discovery\.static: must be a table"),
         ('[discovery.static]\na = [{ url = "ftp://x" }]', r"discovery\.static: must be a table"),
         ('[discovery.static]\na = [{ uri = "http://x" }]', r"discovery\.static: must be a table"),
-        ('[discovery.eureka]\nurl = "eureka"', r"discovery\.eureka\.url: must be text"),
+        ('[discovery.eureka]\nurl = "eureka"', r"discovery\.eureka\.url: must be a string that matches \^https"),
         ("[discovery.eureka]\nprefer_id = true", r"did you mean discovery\.eureka\.prefer_ip"),
     ],
 )

@@ -21,11 +21,12 @@ from dueline.push.signing import check_secret, masked
 from dueline.server.router import Router
 from dueline.store.memory import MemoryStore
 from dueline.testing.clock import VirtualClock
+from tests.kit.waiting import turns
 
 START_MS = 1_800_000_000_000
 JSON = {"content-type": "application/json"}
 JOB_FIELDS = set(Job.__struct_fields__) - {"body", "body_base64", "items"}
-HELD_FIELDS = set(LeasedJob.__struct_fields__) - {"body", "body_base64", "items"}
+LEASED_FIELDS = set(LeasedJob.__struct_fields__) - {"body", "body_base64", "items"}
 
 CODES = {
     400: {"bad_json", "unknown_field", "missing_field", "invalid_field", "too_many_items"},
@@ -147,7 +148,7 @@ async def until(condition: Callable[[], bool]) -> None:
     for _ in range(1000):
         if condition():
             return
-        await asyncio.sleep(0)
+        await turns()
     raise AssertionError("it never came true")
 
 

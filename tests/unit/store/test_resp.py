@@ -18,6 +18,7 @@ from dueline.store.valkey.link import LinkLost, SingleLink
 from dueline.store.valkey.resp import command
 from dueline.store.valkey.tls import StoreTls
 from tests.kit.async_tests import LoopFactory
+from tests.kit.waiting import turns
 
 
 @pytest.fixture(params=[None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
@@ -44,7 +45,7 @@ async def against(place: Path, pieces: list[bytes], calls: int, ask: Callable[[S
         for piece in pieces:
             writer.write(piece)
             await writer.drain()
-            await asyncio.sleep(0)
+            await turns()
         writer.close()
 
     server = await asyncio.start_unix_server(answer, place / "s")

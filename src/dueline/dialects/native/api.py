@@ -40,8 +40,8 @@ class NativeApi:
         }
 
     async def answer(self, operation: str, namespace: str | None, params: tuple[str, ...], request: Any) -> Reply:
-        """The reply to a caller in this process, for a refusal, too. `request` is the struct of the operation, or what
-        has the same JSON."""
+        """The reply to a caller in this process, even if it is a refusal. `request` is the operation's struct, or a
+        value with the same JSON."""
         try:
             caller, request = caller_of(namespace), self.checked(operation, request)
             return await self.handlers[operation](caller, request, *params)
@@ -62,6 +62,7 @@ class NativeApi:
         except UnknownOutcome:
             return None
         except DuelineError as error:
+            complete(error, (topic,), job)
             return encode.refused(error)
         return None if sent is None else encode.sent(sent)
 

@@ -328,7 +328,7 @@ class MemoryStore:
         return count(state, bands_ms, now_ms)
 
     async def clean(self, partition: Partition, limit: int = 200) -> CleanOutcome:
-        """Record what is already true: deaths, and records whose retention is over."""
+        """Make jobs dead whose ttl or attempts are over, and remove records whose retention is over."""
         now_ms, state = self._clock(), self._state(partition)
         counts: Counter[str] = Counter()
         for record in [record for record in state.record_set.records.values() if record.topic == partition.topic]:

@@ -313,7 +313,7 @@ class EmbeddedStore:
         self.failed.set()
 
     async def _until_room(self, code: int) -> None:
-        self._become(StoreState.DISK_FULL, f"the disk of {self.data} is full, or takes no writes")
+        self._become(StoreState.DISK_FULL, f"the disk of {self.data} is full, or does not accept writes")
         self._log.error("the disk refuses writes: the store exited to avoid losing jobs", exit=code)
         needed = min(RESTART_FREE_BYTES, self._min_free_bytes)
         while self._free_bytes() < needed:  # noqa: ASYNC110 - a file system sends no event when it has space

@@ -237,7 +237,7 @@ def _owe(
         if not record.intact:
             wrong(id, "the body does not match its checksum")
         if raw[1] and b"p%d" % raw[1] not in c.m:
-            wrong(id, f"its policy {raw[1]} is not there")
+            wrong(id, f"its policy {raw[1]} is missing")
     live = run is None or run.phase in "LW"
     if live and raw is not None:
         entry = raw[2:7] + id
@@ -245,7 +245,7 @@ def _owe(
         owed["l" if leased else "s"].add(entry)
         score = (c.l if leased else c.s).get(entry)
         if run is not None and score is not None and score != run.time:
-            wrong(id, f"its run says {run.time}, its index {score:.0f}")
+            wrong(id, f"its run has the time {run.time}, its index {score:.0f}")
         if (run is not None and run.exp) or (run is None and raw[0] & 4):
             owed["a"].add(b"x" + id)
         if leased and run is not None and _last(raw, run, c):
@@ -284,7 +284,7 @@ def _compare(
         for entry in owed[letter] - has[letter]:
             wrong(_id_in(letter, entry), f"is missing in {name}")
         for entry in has[letter] - owed[letter]:
-            wrong(_id_in(letter, entry), f"is in {name} without reason")
+            wrong(_id_in(letter, entry), f"is in {name}, but should not be")
     for entry in c.d:
         if entry[:1] == b"b":
             wrong(entry[1:], "is on the broken list: its record could not be read when it was due")
