@@ -43,6 +43,7 @@ from ...engine.store import (
     Stats,
 )
 from . import groups, holders
+from .audit_log import MemoryAuditLog
 from .change import NOT_FOUND, Change
 from .counts import count
 from .directory import MemoryDirectory
@@ -58,6 +59,7 @@ class MemoryStore:
     def __init__(self, clock: Callable[[], int]) -> None:
         self.directory = MemoryDirectory(clock, self._topic_changed)
         self.pushes = MemoryPushLog(clock)
+        self.audit = MemoryAuditLog(clock)
         self.events: Events | None = None
         self._clock = clock
         self._partitions: dict[Partition, PartitionState] = {}

@@ -22,6 +22,7 @@ import msgspec
 
 from ...engine.job import Partition
 from . import codec, connections
+from .fsck_audit import audit_faults
 from .fsck_groups import check_groups
 from .fsck_pushes import push_faults
 from .keys import (
@@ -90,6 +91,7 @@ async def fsck(
             version = meta.get(b"version", b"?").decode()
             report.findings.append(Finding(None, None, f"data version {version}, this program reads {DATA_VERSION}"))
             return report
+        report.findings += [Finding(None, None, fault) for fault in await audit_faults(client, prefix)]
         listed: set[bytes] = {name async for name, _ in client.zscan_iter(directory_keys(prefix)[0])}
         async for key in client.scan_iter(match=f"{_glob(prefix)}:*", count=1000):
             partition = partition_of(prefix, key.decode())

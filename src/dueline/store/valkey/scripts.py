@@ -34,6 +34,7 @@ OPERATIONS = (
     "push",
     "append",
     "single_send",
+    "audit",
 )
 _INCLUDE = re.compile(r"^-- include (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)

@@ -40,6 +40,7 @@ from ...engine.store import (
     Stats,
 )
 from . import appends, codec, requests
+from .audit_log import ValkeyAuditLog
 from .batching import Batcher, together
 from .calls import Calls, WrongStore
 from .clock import StoreClock
@@ -87,6 +88,7 @@ class ValkeyStore:
         self._calls = Calls(self._link, prefix, clock, patience_s, lua_patch, on_call, store_clock)
         self.directory = ValkeyDirectory(self._calls.directory, self._registered)
         self.pushes = ValkeyPushLog(self._calls.once, prefix, limits)
+        self.audit = ValkeyAuditLog(self._calls.once, prefix, limits)
         self.clock = self._calls.clock
         self.check = self._calls.check
         self.plain = self._calls.plain
