@@ -45,6 +45,7 @@ remove_push                     push    header
 list_attempts                   push    header
 pause_push                      push    header
 resume_push                     push    header
+list_audit                      admin   header
 info                            read    header
 
 camellia_send_msg               send    header or path

@@ -163,6 +163,10 @@ CALLS: dict[str, calls.Call[Any]] = {
     "purge by filter": calls.purge_matching("t", {}, dry_run=False),
     "delete a topic": calls.delete_topic("p"),
     "delete a topic with jobs": calls.delete_topic("t"),
+    "audit": calls.audit("calls", limit=500),
+    "audit of a filter": calls.audit("calls", action="pause", since_ms=5, limit=1),
+    "audit with a wrong cursor": calls.audit(cursor="%%"),
+    "audit of too much": calls.audit(limit=501),
     "ready": calls.ready(),
 }
 

@@ -137,6 +137,8 @@ OPERATIONS: tuple[Operation, ...] = (
               errors=("not_found",), body_optional=True, example={}),
     Operation("POST", P + "/resume", "resume_push", Right.PUSH, PUSH, "Make calls again", (a.Paused,), r.Nothing,
               errors=("not_found",), body_optional=True, example={}),
+    Operation("GET", "/v1/audit", "list_audit", Right.ADMIN, "Server", "Who changed what, newest first", (a.AuditPage,),
+              query=r.ListAudit),
     Operation("GET", "/v1/info", "info", Right.READ, "Server", "The server's version, limits and durability",
               (a.Info,)),
 )  # fmt: skip

@@ -298,6 +298,19 @@ class ListDead(Request, frozen=True, kw_only=True):
     body: Annotated[bool, Meta(description="0: without bodies.")] | None = None
 
 
+class ListAudit(Request, frozen=True, kw_only=True):
+    """The query of the audit log. Every given condition must hold."""
+
+    namespace: str | None = None
+    who: (
+        Annotated[str, Meta(description='The id of a token. "": calls without tokens; "local": on the store.')] | None
+    ) = None
+    action: Annotated[str, Meta(examples=["delete_topic"])] | None = None
+    since_ms: Ms | None = None
+    cursor: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=500)] = 50
+
+
 class ListTopics(Request, frozen=True, kw_only=True):
     """The query of the lists of topics and of namespaces."""
 

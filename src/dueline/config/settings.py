@@ -211,6 +211,19 @@ class Discovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     eureka: Eureka = Eureka()
 
 
+class Audit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The audit log, in the store."""
+
+    max_entries: Annotated[
+        int,
+        Meta(
+            ge=100,
+            le=100_000,
+            description="How many entries are kept, for all namespaces together; the oldest are dropped.",
+        ),
+    ] = 10_000
+
+
 class Log(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The log, on stderr."""
 
@@ -266,6 +279,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topics: Topics = Topics()
     push: Push = Push()
     discovery: Discovery = Discovery()
+    audit: Audit = Audit()
     log: Log = Log()
     dialects: Dialects = Dialects()
 

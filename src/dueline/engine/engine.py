@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
+from .audit import Audit
 from .bulk import BulkCalls
 from .checks import Checks
 from .cleaner import ROUND_S, Cleaner
@@ -46,7 +47,8 @@ class Engine:
 
     `namespace_ids`: namespaces whose ids are unique over all their topics. `idle_ms`: after this time an unused, empty
     topic is removed from the directory. `round_s`: how often to look for work that other processes left behind.
-    `metrics`: the metrics of this process. `timer` can be replaced in tests.
+    `metrics`: the metrics of this process. `timer` can be replaced in tests. `process_name` and `max_audit_entries` are
+    for the audit log (audit).
     """
 
     def __init__(
@@ -58,11 +60,14 @@ class Engine:
         idle_ms: int = IDLE_MS,
         round_s: float = ROUND_S,
         timer: Timer | None = None,
+        process_name: str = "",
+        max_audit_entries: int = 0,
     ) -> None:
         timer = timer or LoopTimer()
         self.metrics = EngineMetrics()
         self.limits = limits
         self.store = store
+        self.audit = Audit(store.audit, max_audit_entries, process_name)
         self._checks = Checks(limits)
         self._topics = Topics(store, self._checks, self.metrics, namespace_ids, timer.time)
         self._registrar = Registrar(store, self._topics, timer.time, idle_ms)
@@ -113,6 +118,7 @@ class Engine:
         await self._forwarder.stop()
         await self._registrar.stop()
         await self._topics.stop()
+        await self.audit.stop()
         while self._background:
             await asyncio.wait(self._background)
 

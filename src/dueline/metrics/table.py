@@ -89,6 +89,7 @@ HTTP_REQUEST_DURATION = _server.histogram(
     ("route",),
     (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0),
 )
+AUDIT_LOST = _server.counter("dueline_audit_lost_total", "Entries of the audit log that could not be written.")
 TLS_CERTIFICATE_EXPIRY = _server.gauge(
     "dueline_tls_certificate_expiry_timestamp_seconds",
     "When the certificate in use expires, since the Unix epoch.",

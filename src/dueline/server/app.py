@@ -33,7 +33,7 @@ from ..metrics.metric import Samples, merge
 from ..runtime.access import StoreAccess
 from ..runtime.locations import StoreLocation
 from ..runtime.probe import store_words
-from ..runtime.runtime import Runtime
+from ..runtime.runtime import Runtime, process_name
 from ..store.valkey.store import WrongStore
 from ..telemetry import samples
 from ..telemetry.call_metrics import CallMetrics, HttpMetrics
@@ -84,9 +84,17 @@ class App:
             on_call=self.calls.called,
         )
         self.store = self.access.store
-        self.engine = Engine(self.store, settings.limits, namespace_ids=namespace_ids, idle_ms=settings.topics.idle_ms)
+        self.engine = Engine(
+            self.store,
+            settings.limits,
+            namespace_ids=namespace_ids,
+            idle_ms=settings.topics.idle_ms,
+            process_name=process_name(),
+            max_audit_entries=settings.audit.max_entries,
+        )
         self._runtime = Runtime(self.access, self.engine)
         self._notices = Notices("dueline.server")
+        self.engine.audit.on_loss = self._audit_lost
         self._sends = SendNotices(self.engine, self._notices)
         self.engine.watch_sends(self._sends)
         self.pushed = PushNotices(Notices("dueline.push"))
@@ -217,6 +225,9 @@ class App:
         """Refuse sends while the store may evict keys, because it could delete jobs that we accepted."""
         self.engine.close_sends(next((reason.message for reason in reasons if reason.code == "eviction"), None))
 
+    def _audit_lost(self, error: Exception) -> None:
+        self._notices.notice("audit", "an entry of the audit log could not be written", error=str(error))
+
     def _guard(self, request: Request, route: Route) -> Awaitable[None] | None:
         if self.health.phase is not Phase.STARTING or route.always or route.name in self._always_open:
             return None
@@ -283,6 +294,7 @@ class App:
             *samples.of_engine(self.engine.metrics, self.engine.waiters),
             *self.http.samples(),
             table.HTTP_CONNECTIONS.value(sum(front.connections for front in self.fronts)),
+            table.AUDIT_LOST.value(self.engine.audit.lost),
             *(() if self.certificate is None else self.certificate.samples()),
             *self.calls.samples(),
             *self.pushed.samples(),

@@ -29,7 +29,7 @@ from ..engine.engine import Engine
 from ..engine.errors import Unavailable as StoreUnavailable
 from ..runtime.access import NAMESPACE_IDS, StoreAccess
 from ..runtime.locations import FolderStore, StoreLocation, store_at
-from ..runtime.runtime import Runtime
+from ..runtime.runtime import Runtime, process_name
 from ..server.direct import DirectApi
 from ..store.valkey.embedded import EmbeddedError
 from ..store.valkey.single_sends import SingleSends
@@ -97,7 +97,8 @@ class DirectQueue(ClientQueue):
         if location.tls.warning is not None:
             logging.getLogger("dueline.store").warning("%s", location.tls.warning)
         access = StoreAccess(location, pause, namespace_ids=self._namespace_ids)
-        engine = Engine(access.store, namespace_ids=self._namespace_ids)
+        engine = Engine(access.store, namespace_ids=self._namespace_ids, process_name=process_name())
+        engine.audit.on_loss = _audit_lost
         runtime = Runtime(access, engine)
         with warn_if_slow(f"the store {shown(self._queue_url)} has not answered yet: still trying"):
             try:
@@ -145,3 +146,7 @@ class DirectQueue(ClientQueue):
             single_send.close()
         if runtime is not None:
             await runtime.stop()
+
+
+def _audit_lost(error: Exception) -> None:
+    logging.getLogger("dueline.store").warning("an entry of the audit log could not be written: %s", error)

@@ -98,6 +98,11 @@ def test_no_limit_of_attempts_is_said_as_null_and_not_left_out() -> None:
         (calls.remove_push("t"), ("DELETE", "/v1/topics/t/push", None)),
         (calls.pause_push("t"), ("POST", "/v1/topics/t/push/pause", {})),
         (calls.resume_push("t"), ("POST", "/v1/topics/t/push/resume", {})),
+        (
+            calls.audit("n", "", "pause", 5, "c", 9),
+            ("GET", "/v1/audit?namespace=n&who=&action=pause&since_ms=5&cursor=c&limit=9", None),
+        ),
+        (calls.audit(), ("GET", "/v1/audit", None)),
         (calls.attempts("t", "a", "c", 9), ("GET", "/v1/topics/t/push/attempts?id=a&cursor=c&limit=9", None)),
         (calls.revive("t", ["a"], 5), ("POST", "/v1/topics/t/dead/revive", {"ids": ["a"], "delay_ms": 5})),
         (
