@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "durations": set(),
     "bounds": set(),
     "rights": set(),
+    "redaction": set(),
     "metrics": set(),
     "parent_death": set(),
     "certificate_files": set(),
@@ -31,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "lease_renewal": {"engine.timer"},  # the type only
     "load_generator": set(),
     "api": {"durations", "bounds", "rights"},
-    "engine": {"durations", "bounds", "metrics"},
+    "engine": {"durations", "bounds", "metrics", "redaction"},
     "store": {"engine", "event_log", "parent_death", "certificate_files", "_version"},
     # A protocol whose deliveries are calls of its own brings the courier that makes them: for that a dialect knows what
     # couriers are given and return, which are values without I/O. Not the dispatcher, nor the caller, nor a registry.
@@ -39,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("api", "engine", "metrics", "durations", "bounds", "rights", "_version"),
         *("push.call", "push.courier", "push.verdict", "push.discovery", "push.discovery.static"),
     },
-    "telemetry": {"engine", "event_log", "metrics", "_version"},
+    "telemetry": {"engine", "event_log", "metrics", "redaction", "_version"},
     "config": {
         *("engine", "bounds", "dialects.table", "dialects.spec", "dialects.settings", "store.valkey.tls", "_version"),
     },
@@ -68,6 +69,7 @@ MAY_USE = {
     "durations": set(),
     "bounds": set(),
     "rights": {"msgspec"},
+    "redaction": set(),
     "metrics": {"msgspec"},
     "lease_renewal": set(),
     "load_generator": set(),

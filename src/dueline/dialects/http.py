@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from ..engine.audit import AuditNote
 from ..engine.errors import DuelineError, Forbidden
 from ..rights import EVERYTHING, Grant, Right
 
@@ -31,6 +32,17 @@ class Request(msgspec.Struct):
     params: tuple[str, ...] = ()  # the percent-decoded {placeholders} of the route, in order
     grant: Grant = EVERYTHING
     address: str = ""  # the host that the client calls from; empty if that is unknown
+    note: AuditNote | None = None  # for the audit log; set by the server if the route is audited
+
+    def describe(self, topic: str = "", ids: Sequence[str] | None = None, command: str = "", **details: object) -> None:
+        """Say what this call is about, if it is audited. Never pass bodies, headers or secrets."""
+        note = self.note
+        if note is None:
+            return
+        note.topic, note.command = topic or note.topic, command or note.command
+        if ids is not None:
+            note.name_jobs(ids)
+        note.details.update(details)
 
     def check_topic(self, topic: str) -> None:
         """Raises Forbidden."""
@@ -91,6 +103,7 @@ class Route(msgspec.Struct, frozen=True):
     max_body_bytes: int | None = None  # None: the server's limit; a larger body is answered with `failed(BodyTooLarge)`
     always: bool = False  # served even while the server is starting without its store
     browser: Browser = Browser.OWN_PAGES
+    audited: bool | Mapping[str, str] = False  # in the audit log; a mapping if the body names the command: -> action
     taskless: bool = False  # called often: may run outside a task, so it must not use asyncio.timeout and the like
 
 
@@ -127,6 +140,14 @@ class PathSpeller(RouteOwner, Protocol):
     def moved(self, request: Request, path: str) -> Response | None:
         """A redirect to the canonical path, or None to answer as if the request had been sent there."""
         ...
+
+
+class NotGranted(Forbidden):
+    """The token is valid, but not for this call. `grant` is what it is valid for."""
+
+    def __init__(self, message: str, grant: Grant) -> None:
+        super().__init__(message)
+        self.grant = grant
 
 
 def check_topic(grant: Grant, topic: str) -> None:

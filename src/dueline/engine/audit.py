@@ -15,11 +15,13 @@ from typing import Any
 
 import msgspec
 
+from ..redaction import redacted
 from .audit_log import AuditEntry, AuditLog
 from .ids import new_id
 
 WAIT_S = 1.0
 IDS_SHOWN = 20
+GONE = "client_gone"  # code: the caller left before the answer
 LOCAL = "local"  # who: a program or a command on the store itself
 
 
@@ -68,8 +70,8 @@ class Audit:
             address=note.address,
             namespace=note.namespace,
             action=note.action,
-            topic=note.topic,
-            details=note.details,
+            topic=redacted(note.topic),
+            details=redacted(note.details),
             status=note.status,
             code=note.code,
             server=self._server,

@@ -134,7 +134,8 @@ class App:
         self._always_open |= {route.name for route in system.routes()}
         dialects = [self._dialects[name] for name in names]
         alone = dialects[0] if not is_main and len(dialects) == 1 else None
-        router = Router([system, *dialects], guard=self._guard, owner=alone if isinstance(alone, SpaceOwner) else None)
+        owner = alone if isinstance(alone, SpaceOwner) else None
+        router = Router([system, *dialects], guard=self._guard, owner=owner, audit=self.engine.audit)
         limits = FrontLimits(
             max_body_bytes=self.settings.limits.max_request_bytes, max_connections=self.settings.server.max_connections
         )

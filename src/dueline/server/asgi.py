@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from ..dialects.http import Request, Response, plain_error
+from ..dialects.http import NotGranted, Request, Response, plain_error
 from ..engine.errors import BodyTooLarge, DuelineError, Unauthorized
 from ..rights import Grant
 from .authentication import Authenticator, OpenAccess, namespace_of, take_token, without_token
@@ -94,6 +94,8 @@ class AsgiApp:
             token = take_token(found, raw, path_token)
             request.grant = self._auth.admit(found, token, namespace_of(found, raw))
         except DuelineError as error:
+            if isinstance(error, NotGranted):
+                request.grant = error.grant  # nothing is done with it; the audit log says whose call was refused
             return self._router.failed(found, request, error)
         own = found.route.max_body_bytes
         limit = self._max_body_bytes if own is None else own

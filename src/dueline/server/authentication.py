@@ -24,7 +24,7 @@ class Authenticator(Protocol):
     def admit(self, found: Found, token: str | None, namespace: str | None) -> Grant:
         """The rights of the caller with this token. Called at the head, before a body is read. The topic is checked
         later. `namespace` is what the call is about; None: the token's own, or the default; ALL: the whole server.
-        Raises Unauthorized, Forbidden, RateLimited, or Unavailable if tokens cannot be checked now."""
+        Raises Unauthorized, NotGranted, RateLimited, or Unavailable if tokens cannot be checked now."""
         ...
 
     def holds(self, grant: Grant) -> bool:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, cast
 import httptools
 import msgspec
 
-from ..dialects.http import Request, Response, plain_error
+from ..dialects.http import NotGranted, Request, Response, plain_error
 from ..engine.errors import BodyTooLarge, DuelineError, RateLimited, Unauthorized
 from ..rights import Grant
 from .authentication import namespace_of, take_token, without_token
@@ -273,6 +273,8 @@ class Reader:
             token = take_token(found, raw, path_token)
             request.grant = self._front.auth.admit(found, token, namespace_of(found, raw))
         except DuelineError as error:
+            if isinstance(error, NotGranted):
+                request.grant = error.grant  # nothing is done with it; the audit log says whose call was refused
             self._refuse_caller(raw, error)
         own = found.route.max_body_bytes
         self._max_body_bytes = self._limits.max_body_bytes if own is None else own

@@ -21,16 +21,9 @@ from typing import Any, TextIO
 import msgspec
 
 from ..event_log import Event, EventLog
+from ..redaction import redacted
 
 _SECRET_KEY = re.compile(r"token|passw|secret|authorization|cookie|api_?key|credential", re.IGNORECASE)
-_SECRET_TEXT = (
-    (re.compile(r"(\w[\w+.-]*://)[^\s/@]+@"), r"\1***@"),  # user and password of an address
-    (re.compile(r"\bdl_([A-Za-z0-9]+)_[A-Za-z0-9_-]{20,}"), r"dl_\1_***"),
-    (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}"), r"\1 ***"),
-    (re.compile(r"whsec_[A-Za-z0-9+/=]{8,}"), "whsec_***"),
-)
-
-
 _COLOURS = {"info": 32, "warning": 33, "error": 31, "critical": 31}  # of a terminal
 
 
@@ -124,15 +117,12 @@ def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackT
 
 def redact(line: dict[str, Any]) -> dict[str, Any]:
     """The line without secrets, which are found by the name of the field and by patterns in the text."""
-    return {name: "***" if _SECRET_KEY.search(name) else _cleaned(value) for name, value in line.items()}
+    return _without_secret_keys(redacted(line))
 
 
-def _cleaned(value: Any) -> Any:
-    if isinstance(value, str):
-        for pattern, replacement in _SECRET_TEXT:
-            value = pattern.sub(replacement, value)
-    elif isinstance(value, dict):
-        return {k: "***" if _SECRET_KEY.search(str(k)) else _cleaned(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType]
-    elif isinstance(value, (list, tuple)):
-        return [_cleaned(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+def _without_secret_keys(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: "***" if _SECRET_KEY.search(str(k)) else _without_secret_keys(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, list):
+        return [_without_secret_keys(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
     return value

@@ -79,7 +79,8 @@ class Api:
         self.runner = runner or asyncio.Runner()
         self.store = MemoryStore(self.clock)
         self.engine = Engine(self.store, limits)
-        self.router = Router([NativeDialect(DialectSettings(), DialectContext(self.engine, info, push_rules()))])
+        dialect = NativeDialect(DialectSettings(), DialectContext(self.engine, info, push_rules()))
+        self.router = Router([dialect], audit=self.engine.audit)
         self.run(self.store.start())
         self.run(self.engine.start())
 

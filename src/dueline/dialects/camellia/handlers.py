@@ -74,6 +74,7 @@ class CamelliaHandlers:
 
     async def delete_msg(self, request: Request) -> Response:
         ref = decode.msg_ref(request, "release")
+        request.describe(ref.topic, [ref.msg_id])
         request.check_topic(ref.topic)
         _check_possible(ref)
         job = await self._engine.get(self._namespace, ref.topic, ref.msg_id)

@@ -24,7 +24,7 @@ def access_check(operation: Operation) -> Check | None:
         return _put_topic
     if operation.name == "pull_topics":
         return _pull_topics
-    if operation.name == "list_topics":
+    if operation.name in ("list_topics", "list_audit"):
         return lambda grant, _params, _request: check_all_topics(grant)
     if "{topic}" in operation.pattern:
         return lambda grant, params, _request: check_topic(grant, params[0])

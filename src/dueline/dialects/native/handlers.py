@@ -183,9 +183,9 @@ class NativeHandlers:
         return encode.many(which, done, lambda id, _: a.Outcome(id, "purged"))
 
     async def list_audit(self, caller: Caller, request: r.ListAudit) -> Reply:
-        if caller.bound and request.namespace not in (None, caller.namespace):
+        namespace = request.namespace if caller.grant.namespace is None else caller.grant.namespace
+        if request.namespace not in (None, namespace):
             raise Forbidden("This token belongs to another namespace.")
-        namespace = caller.namespace if caller.bound else request.namespace
         which = AuditFilter(namespace, request.who, request.action, request.since_ms or 0)
         cursor = decode.cursor_bytes(request.cursor)
         entries, after = await self._engine.store.audit.page(which, cursor, request.limit)

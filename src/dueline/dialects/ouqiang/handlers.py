@@ -17,7 +17,7 @@ from ...engine.errors import Draining, DuelineError, NotFound
 from ...engine.job import ENDED, BodyKind, LeasedJob
 from ...engine.limits import is_name
 from ...engine.policy import AT_ONCE
-from ...engine.store import OnConflict
+from ...engine.store import Code, OnConflict
 from ..http import Request, Response
 from . import decode, encode
 from .settings import OuqiangSettings
@@ -83,9 +83,10 @@ class OuqiangHandlers:
     async def delete(self, request: Request) -> Response:
         """For the client the same as finish. The engine records a cancelled job, not a done one."""
         id = decode.job_id(request.body)
+        request.describe(ids=[id])
         request.check_all_topics()
-        if is_name(id):
-            await self._engine.cancel_by_id(self._namespace, [id])
+        done = await self._engine.cancel_by_id(self._namespace, [id]) if is_name(id) else []
+        request.describe(changed=sum(one.code is Code.OK for one in done))
         return encode.answer(0, encode.DONE)
 
     async def get(self, request: Request) -> Response:
