@@ -19,7 +19,8 @@
     │   ├── LeaseLost               lease_lost
     │   ├── JobLeased               job_leased
     │   ├── AlreadyDone             already_done
-    │   └── TopicNotEmpty           topic_not_empty
+    │   ├── TopicNotEmpty           topic_not_empty
+    │   └── TooManyTokens           too_many_tokens
     ├── BodyTooLarge                body_too_large
     ├── UnsupportedMediaType        unsupported_media_type
     ├── RateLimited                 rate_limited
@@ -164,6 +165,12 @@ class TopicNotEmpty(Conflict):
     """The topic holds jobs: finish, cancel or purge them first."""
 
     code = "topic_not_empty"
+
+
+class TooManyTokens(Conflict):
+    """There are 10,000 tokens already: wait until ended ones are removed, 30 days after their end."""
+
+    code = "too_many_tokens"
 
 
 class BodyTooLarge(DuelineError):

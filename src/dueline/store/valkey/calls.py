@@ -21,7 +21,16 @@ from ...engine.job import Partition
 from ...engine.store import Events, StalePolicy
 from . import codec
 from .clock import StoreClock
-from .keys import DATA_VERSION, LETTERS, changes_channel, directory_keys, meta_key, partition_keys
+from .keys import (
+    DATA_VERSION,
+    LETTERS,
+    changes_channel,
+    directory_keys,
+    meta_key,
+    partition_keys,
+    token_keys,
+    tokens_channel,
+)
 from .link import Link, LinkLost
 from .scripts import OPERATIONS, Patch, load_scripts
 
@@ -272,13 +281,28 @@ class Calls:
         return reply[1], codec.unpack_numbers(reply[4]), reply[5]
 
     async def directory(self, what: int, numbers: bytes, blob: bytes) -> tuple[bytes, bytes]:
-        script, keys = self._scripts["directory"], directory_keys(self._prefix)
-        ends = "1" if self.link.permanent_keys else "", changes_channel(self._prefix)
+        """One call of directory.lua: (numbers, blob)."""
+        return await self._shared(
+            "directory", directory_keys(self._prefix), changes_channel(self._prefix), what, numbers, blob
+        )
+
+    async def tokens(self, what: int, numbers: bytes, blob: bytes) -> tuple[bytes, bytes]:
+        """One call of tokens.lua: (numbers, blob)."""
+        names = ("tokens", token_keys(self._prefix), tokens_channel(self._prefix))
+        if self.repeat_every:
+            await self._shared(*names, what, numbers, blob)
+        return await self._shared(*names, what, numbers, blob)
+
+    async def _shared(
+        self, name: str, keys: tuple[str, ...], channel: str, what: int, numbers: bytes, blob: bytes
+    ) -> tuple[bytes, bytes]:
+        """One call of a script on data that belongs to no partition. It is safe to repeat by its own rules."""
+        script, ends = self._scripts[name], ("1" if self.link.permanent_keys else "", channel)
 
         async def attempt(with_source: bool) -> Any:
             head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
             now = "" if self._test_clock is None else str(self._test_clock())
             return await self.link.call(keys[0], *head, len(keys), *keys, now, what, numbers, blob, *ends)
 
-        reply = await self._healed(attempt, "directory")
+        reply = await self._healed(attempt, name)
         return reply[1], reply[2]

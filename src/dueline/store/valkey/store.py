@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -46,12 +47,13 @@ from .calls import Calls, WrongStore
 from .clock import StoreClock
 from .directory import ValkeyDirectory, announced_change
 from .id_lookup import MOVED, MOVES, IdLookup
-from .keys import changes_channel, partition_keys
+from .keys import changes_channel, partition_keys, tokens_channel
 from .link import Link, LinkLost, link_for
 from .push_log import ValkeyPushLog
 from .scripts import Patch
 from .single_sends import SingleSends
 from .tls import StoreTls
+from .tokens import ValkeyTokens
 from .wakeups import Wakeups
 
 __all__ = ["ValkeyStore", "WrongStore"]
@@ -89,6 +91,7 @@ class ValkeyStore:
         self.directory = ValkeyDirectory(self._calls.directory, self._registered)
         self.pushes = ValkeyPushLog(self._calls.once, prefix, limits)
         self.audit = ValkeyAuditLog(self._calls.once, prefix, limits)
+        self.tokens = ValkeyTokens(self._calls.tokens, partial(self._watch, tokens_channel(prefix)))
         self.clock = self._calls.clock
         self.check = self._calls.check
         self.plain = self._calls.plain
