@@ -398,6 +398,38 @@ class AuditPage(msgspec.Struct, frozen=True):
     next_cursor: str | None = None
 
 
+class Token(msgspec.Struct, frozen=True, kw_only=True):
+    """An access token, without its secret. `namespace` null: all namespaces. `topics` are patterns.
+    `old_secret_until_ms`: the token was rotated, and its old secret is valid until then."""
+
+    id: str
+    name: str
+    state: Annotated[str, _one_of("active", "expired", "revoked")]
+    rights: tuple[str, ...]
+    namespace: str | None = None
+    topics: tuple[str, ...] = ()
+    created_at_ms: int
+    expires_at_ms: int | None = None
+    revoked_at_ms: int | None = None
+    old_secret_until_ms: int | None = None
+
+
+class SecretToken(Token, frozen=True, kw_only=True):
+    """A new or rotated access token. `token` is its text, which is shown only here."""
+
+    token: str
+
+    def __repr__(self) -> str:
+        return f"SecretToken(id={self.id!r}, name={self.name!r})"
+
+
+class TokenPage(msgspec.Struct, frozen=True):
+    """One page of tokens, in the order of their last change."""
+
+    tokens: tuple[Token, ...]
+    next_cursor: str | None = None
+
+
 class Info(msgspec.Struct, frozen=True):
     """What a server reports about itself. `namespace` is that of the request. `auth` "none": tokens are not checked."""
 

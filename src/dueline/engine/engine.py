@@ -37,6 +37,7 @@ from .registrar import IDLE_MS, Registrar
 from .sender import Sender, SendWatch
 from .store import Code, Extend, Outcome, Page, Query, Ref, Release, SendItem, SendOutcome, Spare, Store
 from .timer import LoopTimer, Timer
+from .tokens import Tokens
 from .topic_changes import TopicChanges, TopicListener
 from .topics import Topic, Topics
 from .waiters import Waiters
@@ -81,6 +82,7 @@ class Engine:
         self._deletion = TopicDeletion(store, self._topics, self._changes, self._control, self._bulk)
         self._cleaner = Cleaner(store, self._registrar, self.metrics, timer, idle_ms / 3000, round_s)
         roomy_sender = Sender(store, self._topics, self._registrar, Checks(roomy(limits)), timer)
+        self.tokens = Tokens(store, timer)
         self._forwarder = Forwarder(store, self._topics, roomy_sender, self._carry, timer, round_s)
         self._sender.tell_partitions = roomy_sender.tell_partitions = self._control.tell_partitions
         self._changes.tell_partitions = self._control.tell_partitions
