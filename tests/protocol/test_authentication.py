@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from dueline.engine.errors import Forbidden, Unauthorized
+from dueline.engine.errors import DuelineError, Forbidden, Unauthorized
 from dueline.rights import EVERYTHING, Grant, Right
 from dueline.server.authentication import OpenAccess
 from dueline.server.router import Found
@@ -35,6 +35,9 @@ class Guests:
 
     def holds(self, grant: Grant) -> bool:
         return grant is EVERYTHING or grant.token_id in self.tokens
+
+    def refusal(self, grant: Grant) -> DuelineError | None:
+        return None if self.holds(grant) else Unauthorized()
 
     def fingerprint(self, head: bytes) -> bytes:
         return hashlib.blake2b(head, key=b"of this process").digest()

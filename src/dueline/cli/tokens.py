@@ -15,13 +15,11 @@ from ..api import answers as r
 from ..api.token_requests import CreateToken
 from ..client import calls
 from ..client.calls import Answer
-from ..durations import duration_text
 from . import tables
 from .jobs import now_ms
 from .output import Output
 from .paging import All, Cursor, Limit, show_pages
 from .session import Session, connected
-from .values import duration
 
 
 class RightName(StrEnum):
@@ -53,7 +51,7 @@ def create(
         list[str] | None, typer.Option("--topic", metavar="PATTERN", help="Topics such as 'billing-*'; repeat it.")
     ] = None,
     expires: Annotated[
-        int | None, typer.Option("--expires", parser=duration, metavar="DURATION", help="Default: never.")
+        str | None, typer.Option("--expires", metavar="DURATION", help="Default: never, or with the token in use.")
     ] = None,
 ) -> None:
     """Make a token for one namespace, or for all of them.
@@ -64,7 +62,7 @@ def create(
         rights=[one.value for one in right],
         namespace=None if all_namespaces else UNSET,
         topics=topic or None,
-        expires=None if expires is None else duration_text(expires),
+        expires=expires,
     )
     _show_secret(session, session.call(calls.create_token(request)))
 
@@ -103,15 +101,12 @@ def rotate(
     session: Session,
     id: TokenId,
     overlap: Annotated[
-        int | None,
-        typer.Option(
-            "--overlap", parser=duration, metavar="DURATION", help="The old text stays valid for this long; default 1h."
-        ),
+        str | None,
+        typer.Option("--overlap", metavar="DURATION", help="The old text stays valid for this long; default 1h."),
     ] = None,
 ) -> None:
     """Give a token a new text; id, name and rights stay."""
-    text = None if overlap is None else duration_text(overlap)
-    _show_secret(session, session.call(calls.rotate_token(id, text)))
+    _show_secret(session, session.call(calls.rotate_token(id, overlap)))
 
 
 REVOKE_EXAMPLES = ("dueline token revoke 5d41402abc4b",)

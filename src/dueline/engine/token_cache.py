@@ -30,11 +30,12 @@ BEAT_S = 0.5
 BACK_OFF_S = (0.05, BEAT_S)
 LEAVE_WITHIN_S = 1.0
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_clock_gettime = time.clock_gettime
 
 
 def uptime_s() -> float:
     """A clock that never stops or jumps while the machine is up, not even while it is suspended."""
-    return time.clock_gettime(_CLOCK)
+    return _clock_gettime(_CLOCK)
 
 
 class TokenCache:

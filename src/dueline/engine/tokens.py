@@ -36,7 +36,6 @@ WAITS_S = (0.002, 0.05)  # the first and the longest pause between two looks at 
 TRIES = 20  # for a token that others change at the same time
 
 _TEXT = re.compile(r"dl_([0-9a-f]{12})_[A-Za-z0-9_-]{43}", re.ASCII)
-_NOBODY = bytes(32)  # no text has this hash
 
 
 class Secret(msgspec.Struct, frozen=True, array_like=True):
@@ -48,6 +47,9 @@ class Secret(msgspec.Struct, frozen=True, array_like=True):
 
     def __repr__(self) -> str:
         return f"Secret(ends_at_ms={self.ends_at_ms})"
+
+
+_NOBODY = Secret(bytes(32))  # no text has this hash
 
 
 class TokenLimits(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -80,12 +82,17 @@ class Token(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     def is_active(self, now_ms: int) -> bool:
         return self.revoked_at_ms is None and not self.is_expired(now_ms)
 
+    def valid_secrets(self, now_ms: int) -> tuple[Secret, ...]:
+        """Those that are valid now; none if the token is not active."""
+        if not self.is_active(now_ms):
+            return ()
+        return tuple(one for one in self.secrets if one.ends_at_ms == 0 or one.ends_at_ms > now_ms)
+
     def secret(self, sha256: bytes, now_ms: int) -> Secret | None:
-        """The secret with this hash, if it is still valid. It takes the same time whether or not there is one."""
+        """The valid secret with this hash. Two hashes are always compared, whether or not there are two."""
         found = None
-        for one in (*self.secrets, Secret(_NOBODY), Secret(_NOBODY))[:2]:
-            is_same = hmac.compare_digest(one.sha256, sha256)
-            if is_same and (one.ends_at_ms == 0 or one.ends_at_ms > now_ms):
+        for one in (*self.valid_secrets(now_ms), _NOBODY, _NOBODY)[:2]:
+            if hmac.compare_digest(one.sha256, sha256):
                 found = one
         return found
 

@@ -87,6 +87,7 @@ class MountedServer:
             browser_rules=BrowserRules.mounted(self.settings.server),
             auth=self._app.auth,
         )
+        self._app.recheck = self._asgi.recheck
 
     async def stop(self) -> None:
         """Answer waiting pulls and stop the server and its store. It may be called twice, and before `start`."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -27,6 +27,8 @@ from ..engine.commands import TopicView
 from ..engine.engine import Engine
 from ..engine.errors import DuelineError, Loading, Unavailable
 from ..engine.limits import INTERNAL_NAMESPACE
+from ..engine.token_cache import TokenCache
+from ..engine.tokens import LEASE_S
 from ..event_log import EventLog
 from ..metrics import table
 from ..metrics.metric import Samples, merge
@@ -51,6 +53,7 @@ from .router import Router
 from .send_notices import SendNotices
 from .store_metrics import store_samples
 from .system import SystemRoutes
+from .token_authenticator import TokenAuthenticator
 
 STORE_WAIT_S = 30.0  # for an external store at the start
 STORE_LATE_S = 0.8  # after this long without an answer, a warning is logged
@@ -67,9 +70,17 @@ class StartRefused(Exception):
 
 class App:
     """A server with the store at `location`. `folder` holds the sockets over which the worker processes of one server
-    exchange metrics."""
+    exchange metrics. `recheck` is called when tokens have changed, to end the polls of those that were revoked.
+    `token_lease_s` is for tests."""
 
-    def __init__(self, settings: Settings, location: StoreLocation, index: int = 0, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        location: StoreLocation,
+        index: int = 0,
+        folder: Path | None = None,
+        token_lease_s: float = LEASE_S,
+    ) -> None:
         self.settings = settings
         self.durability = durability_of(settings)
         self.http = HttpMetrics()
@@ -103,6 +114,12 @@ class App:
         self.health.changed = self._readiness_changed
         self.certificate = Certificate.of(settings.server.tls)
         self.auth: Authenticator = OpenAccess(self._token_ignored)
+        self.tokens: TokenCache | None = None
+        if settings.server.auth == "tokens":
+            self.tokens = TokenCache(self.store, lease_s=token_lease_s)
+            self.auth = TokenAuthenticator(self.tokens, self.store.now_ms)
+            self.tokens.changed = self._tokens_changed
+        self.recheck: Callable[[], None] = self._recheck_fronts
         self._siblings = Siblings(folder, index, self.snapshot)
         self._topics: tuple[float, list[Samples]] = (0.0, [])
         self._always_open: frozenset[str] = frozenset()
@@ -143,6 +160,13 @@ class App:
         tls = None if self.certificate is None else self.certificate.context
         return Front(router, limits, answered=self.http.answered, tls=tls, browser_rules=rules, auth=self.auth)
 
+    def _recheck_fronts(self) -> None:
+        for front in self.fronts:
+            front.recheck()
+
+    def _tokens_changed(self) -> None:
+        self.recheck()
+
     def _token_ignored(self) -> None:
         self._notices.notice("token", "a token has no effect: this server does not check tokens")
 
@@ -172,6 +196,9 @@ class App:
             raise StartRefused(f"{error.message} (tried for {STORE_WAIT_S:g} s)") from None
         finally:
             late.cancel()
+        if self.tokens is not None:
+            await self.tokens.start()
+            self._say_if_no_tokens(self.tokens)
         try:
             await self.push.start()
         except EurekaMissing as error:
@@ -201,11 +228,23 @@ class App:
             await asyncio.gather(draining, return_exceptions=True)
             await self._drain(0)
         await pushes
+        if self.tokens is not None:
+            await self.tokens.stop()
         await self.health.stop()
         await self._runtime.stop()
         await self._siblings.stop()
         if self.certificate is not None:
             await self.certificate.stop()
+
+    def _say_if_no_tokens(self, tokens: TokenCache) -> None:
+        """Tell the operator how to make the first token."""
+        if tokens.is_current and not tokens.tokens:
+            store = self.settings.store
+            url = f"embedded:{store.data}" if store.url is None else shown_url(store.url)
+            self._log.warning(
+                "there are no tokens, so every call is refused. Make the first one with: "
+                f"dueline token create NAME --right admin --all-namespaces --url {url}"
+            )
 
     async def _drain(self, timeout_s: float) -> None:
         await asyncio.gather(*(front.drain(timeout_s) for front in self.fronts))
@@ -262,7 +301,7 @@ class App:
             store=self.store_text(),
             limits=limits,
             clock_offset_ms=round(self.store.clock.offset_ms),
-            auth="none",
+            auth=self.settings.server.auth,
         )
 
     def store_text(self) -> str:

@@ -23,8 +23,6 @@ from .router import Found, Router
 
 log = logging.getLogger("dueline.server")
 
-REVOKED = "The token was revoked or has expired."
-
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
@@ -109,8 +107,8 @@ class AsgiApp:
         if isinstance(body, ClientGone):
             return None
         request.body = body
-        if not self._auth.holds(request.grant):
-            return self._router.failed(found, request, Unauthorized(REVOKED))
+        if not self._auth.holds(request.grant) and (error := self._auth.refusal(request.grant)):
+            return self._router.failed(found, request, error)
         if not found.route.parks:
             return await self._router.respond(found, request)
         return await self._parked(found, request, receive)
@@ -125,14 +123,15 @@ class AsgiApp:
             if not handler.done():
                 handler.cancel()
                 await asyncio.wait((handler,))
+            error = self._auth.refusal(request.grant)
             if handler.cancelled():
-                ended = not self._auth.holds(request.grant)
-                return self._router.failed(found, request, Unauthorized(REVOKED)) if ended else None
+                return None if error is None else self._router.failed(found, request, error)
             answer = handler.result()
-            if watch.done() and answer.undelivered is not None:
+            if (watch.done() or error is not None) and answer.undelivered is not None:
                 answer.undelivered()
-                return None
-            return answer
+            if error is not None:
+                return self._router.failed(found, request, error)
+            return None if watch.done() and answer.undelivered is not None else answer
         finally:
             del self._polls[handler]
             for task in (handler, watch):
@@ -141,7 +140,7 @@ class AsgiApp:
     def recheck(self) -> None:
         """End every parked poll whose grant no longer holds."""
         for handler, grant in list(self._polls.items()):
-            if not self._auth.holds(grant):
+            if isinstance(self._auth.refusal(grant), Unauthorized):
                 handler.cancel()
 
     @staticmethod

@@ -1,7 +1,8 @@
 """Who calls: what a front asks before it reads a body, and where a request carries its token. No I/O.
 
 head --admit--> Grant, or a refusal          once for a head; the token itself goes no further
-known head, parked poll --holds--> bool      each time: the token may have been revoked meanwhile
+known head, whole body --holds--> bool       each time: the token may have been revoked meanwhile
+parked poll, if not --refusal--> why         a token that was rotated is still valid
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from typing import Protocol
 
 from ..dialects.http import TokenPlace
+from ..engine.errors import DuelineError
 from ..rights import ALL, EVERYTHING, Grant
 from .router import Found
 
@@ -32,6 +34,11 @@ class Authenticator(Protocol):
         knows that."""
         ...
 
+    def refusal(self, grant: Grant) -> DuelineError | None:
+        """Why a grant given earlier is not valid now: Unauthorized, or Unavailable if tokens cannot be checked. None:
+        it is valid, even if `holds` is false because the token was changed."""
+        ...
+
     def fingerprint(self, head: bytes) -> bytes:
         """The key under which a parsed head is cached. It must not reveal a token: return `head` itself only if a head
         with a token need not be cached."""
@@ -51,6 +58,9 @@ class OpenAccess:
 
     def holds(self, grant: Grant) -> bool:
         return True
+
+    def refusal(self, grant: Grant) -> DuelineError | None:
+        return None
 
     def fingerprint(self, head: bytes) -> bytes:
         return head

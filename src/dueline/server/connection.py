@@ -176,8 +176,9 @@ class Connection(asyncio.Protocol):
     def recheck(self) -> None:
         """End a parked poll whose grant no longer holds."""
         current = self._current
-        if current is not None and self._parks(current) and not self._front.auth.holds(current.request.grant):
-            self._end_poll(Unauthorized("The token was revoked or has expired."))
+        error = self._front.auth.refusal(current.request.grant) if current and self._parks(current) else None
+        if isinstance(error, Unauthorized):  # if tokens cannot be checked now, the poll may wait until they can
+            self._end_poll(error)
 
     def abort(self) -> None:
         """Close at once, without flushing."""
@@ -325,7 +326,8 @@ class Connection(asyncio.Protocol):
             else:
                 self._resume_reading()  # to notice when the client disconnects
         try:
-            return await self._front.router.respond(exchange.found, exchange.request)
+            answer = await self._front.router.respond(exchange.found, exchange.request)
+            return self._rechecked(exchange, answer) if self._parks(exchange) else answer
         except asyncio.CancelledError:
             if self._poll_error is None:
                 raise
@@ -337,6 +339,15 @@ class Connection(asyncio.Protocol):
         finally:
             self._current = None
             self._parked_due_s = NEVER
+
+    def _rechecked(self, exchange: Exchange, answer: Response) -> Response:
+        """The answer to a poll, unless its grant ended while it was parked. Then its jobs are released."""
+        error = self._front.auth.refusal(exchange.request.grant)
+        if error is None:
+            return answer
+        if answer.undelivered is not None:
+            answer.undelivered()
+        return self._front.router.failed(exchange.found, exchange.request, error)
 
     def _limit_parking(self) -> None:
         """A poll is parked while reading is paused: refuse it if it is not answered soon."""

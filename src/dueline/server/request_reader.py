@@ -26,7 +26,7 @@ import httptools
 import msgspec
 
 from ..dialects.http import NotGranted, Request, Response, plain_error
-from ..engine.errors import BodyTooLarge, DuelineError, RateLimited, Unauthorized
+from ..engine.errors import BodyTooLarge, DuelineError, RateLimited
 from ..rights import Grant
 from .authentication import namespace_of, take_token, without_token
 from .deadlines import NEVER
@@ -302,8 +302,8 @@ class Reader:
         if chunks:
             request.body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
             self._chunks = []
-        if self._refusal is None and not self._front.auth.holds(request.grant):
-            error = Unauthorized("The token was revoked or has expired while the request was being sent.")
+        auth = self._front.auth
+        if self._refusal is None and not auth.holds(request.grant) and (error := auth.refusal(request.grant)):
             self._refusal = self._front.router.failed(found, request, error)
         keep_alive = self._parser.should_keep_alive() and request.method != "CONNECT"
         exchange = Exchange(found, request, keep_alive, self._old, self._refusal, self._loop.time())

@@ -53,7 +53,7 @@ def run(settings: Settings, notes: Sequence[str] = ()) -> int:
         log.warning(note)
     for name in ("DUELINE_TOKEN", "DUELINE_TOKEN_FILE"):
         if os.environ.get(name):
-            log.warning(f"{name} has no effect on a server, which does not check tokens: it is for clients")
+            log.warning(f"{name} has no effect on a server: it is for clients")
     allow_descriptors()
     why = push_refusal(settings) or certificate_refusal(settings) or tls_refusal(settings.store)
     if why is not None:

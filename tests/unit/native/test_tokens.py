@@ -67,7 +67,7 @@ def test_a_token_expires_after_a_time_or_at_one(api: Api) -> None:
     [
         ({"name": None}, "invalid_field", "name"),
         ({"rights": []}, "invalid_field", "rights"),
-        ({"rights": ["none"]}, "invalid_field", "rights[...]"),
+        ({"rights": ["none"]}, "invalid_field", "rights[0]"),
         ({"rights": ["send"] * 7}, "too_many_items", "rights"),
         ({"topics": []}, "invalid_field", "topics"),
         ({"topics": ["a", "\n"]}, "invalid_field", "topics[1]"),
