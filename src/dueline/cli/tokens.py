@@ -37,7 +37,7 @@ TokenId = Annotated[str, typer.Argument(metavar="ID", help="The id of the token,
 
 CREATE_EXAMPLES = (
     "dueline token create ops --right admin --all-namespaces --url embedded:./dueline-data",
-    "dueline token create billing --right send --right pull --topic 'billing-*' --expires 90d > billing.token",
+    "dueline token create billing --right send --right pull --topic 'billing-*' --expires 90d",
 )
 
 
@@ -93,7 +93,7 @@ def list_tokens(session: Session, limit: Limit = 50, cursor: Cursor = None, all:
     show_pages(session, lambda at: calls.list_tokens(at, limit), "tokens", page_table, cursor, all)
 
 
-ROTATE_EXAMPLES = ("dueline token rotate 5d41402abc4b > new.token", "dueline token rotate 5d41402abc4b --overlap 0s")
+ROTATE_EXAMPLES = ("dueline token rotate 5d41402abc4b", "dueline token rotate 5d41402abc4b --overlap 0s")
 
 
 @connected
