@@ -82,6 +82,7 @@ class App:
         token_lease_s: float = LEASE_S,
     ) -> None:
         self.settings = settings
+        self._index = index
         self.durability = durability_of(settings)
         self.http = HttpMetrics()
         self.calls = CallMetrics()
@@ -198,7 +199,8 @@ class App:
             late.cancel()
         if self.tokens is not None:
             await self.tokens.start()
-            self._say_if_no_tokens(self.tokens)
+            if self._index == 0:
+                self._say_if_no_tokens(self.tokens)
         try:
             await self.push.start()
         except EurekaMissing as error:
