@@ -431,7 +431,8 @@ class TokenPage(msgspec.Struct, frozen=True):
 
 
 class Info(msgspec.Struct, frozen=True):
-    """What a server reports about itself. `namespace` is that of the request. `auth` "none": tokens are not checked."""
+    """What a server reports about itself. `namespace` is that of the request. `auth` "none": tokens are not checked.
+    `dialects`: who may call each foreign dialect ([dialects.NAME] auth), or "off"."""
 
     version: str
     namespace: str = "default"
@@ -440,6 +441,7 @@ class Info(msgspec.Struct, frozen=True):
     limits: dict[str, int] = {}
     clock_offset_ms: int = 0
     auth: str | None = None
+    dialects: dict[str, str] = {}
 
 
 class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):

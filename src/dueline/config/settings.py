@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from ..dialects.settings import DialectSettings
+from ..dialects.settings import DialectSettings, ForeignSettings
 from ..dialects.table import DIALECTS
 from ..engine.limits import Limits
 from ..store.valkey.tls import StoreTls
@@ -58,7 +58,8 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="none: everyone who can reach the server may do everything. tokens: each call needs a token."),
     ] = "none"
     insecure: Annotated[
-        bool, Meta(description="Allow an address that other machines can reach, although tokens are not checked.")
+        bool,
+        Meta(description="Allow an address that other machines can reach without tokens, or without TLS."),
     ] = False
     hosts: Annotated[
         tuple[str, ...],
@@ -282,6 +283,20 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     audit: Audit = Audit()
     log: Log = Log()
     dialects: Dialects = Dialects()
+
+    def served(self) -> dict[str, DialectSettings]:
+        """The dialects that this server serves, by name. If it checks tokens, a foreign one must say who may call."""
+        tokens = self.server.auth == "tokens"
+        return {name: one for name, one in self.dialects.by_name().items() if one.is_served(tokens)}
+
+    def callers(self) -> dict[str, str]:
+        """Who may call each foreign dialect: its `auth`, or "off" if it is not served."""
+        served = self.served()
+        return {
+            name: (one.auth or "none") if name in served else "off"
+            for name, one in self.dialects.by_name().items()
+            if isinstance(one, ForeignSettings)
+        }
 
 
 # [limits] belongs to the engine (engine.limits), which does not know the config: (minimum, maximum, meaning).

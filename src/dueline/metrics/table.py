@@ -82,6 +82,9 @@ BUILD_INFO = _server.gauge(
 )
 READY = _server.gauge("dueline_ready", "1 while sends and pulls are accepted, else 0.", merge=Merge.MIN)
 HTTP_CONNECTIONS = _server.gauge("dueline_http_connections", "Open client connections.")
+HTTP_CONNECTIONS_REFUSED = _server.counter(
+    "dueline_http_connections_refused_total", "Connections closed because their address is not in a dialect's networks."
+)
 HTTP_REQUESTS = _server.counter("dueline_http_requests_total", "Answered HTTP requests.", ("route", "method", "code"))
 HTTP_REQUEST_DURATION = _server.histogram(
     "dueline_http_request_duration_seconds",

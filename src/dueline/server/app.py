@@ -18,7 +18,7 @@ import msgspec
 
 from .._version import __version__
 from ..api.answers import Info
-from ..config.load import parse_address
+from ..config.reach import parse_address
 from ..config.settings import Settings, namespaces_with_own_ids
 from ..dialects.contract import DialectContext
 from ..dialects.http import Request, Route, SpaceOwner
@@ -45,6 +45,7 @@ from ..telemetry.siblings import Siblings
 from .authentication import Authenticator, OpenAccess
 from .browser import BrowserRules
 from .certificate import Certificate
+from .dialect_callers import DialectCallers
 from .front import Front, FrontLimits
 from .health import Health, Phase, Reason
 from .listeners import addresses
@@ -137,9 +138,11 @@ class App:
         )
         sections = settings.dialects.by_name()
         self._dialects = {spec.name: spec.build(sections[spec.name], context) for spec in DIALECTS}
-        self._enabled = [dialect for name, dialect in self._dialects.items() if sections[name].enabled]
+        self._enabled = [self._dialects[name] for name in settings.served()]
         for dialect in self._dialects.values():
             self.push.couriers.update(dialect.couriers())
+        self._callers = DialectCallers(settings, self._dialects, self._notices)
+        self.auth = self._callers.authenticator(self.auth)
         self.fronts = [self._front(address, names) for address, names in addresses(settings).items()]
         self._log = EventLog("dueline.server")
 
@@ -152,14 +155,27 @@ class App:
         self._always_open |= {route.name for route in system.routes()}
         dialects = [self._dialects[name] for name in names]
         alone = dialects[0] if not is_main and len(dialects) == 1 else None
-        owner = alone if isinstance(alone, SpaceOwner) else None
-        router = Router([system, *dialects], guard=self._guard, owner=owner, audit=self.engine.audit)
+        router = Router(
+            [system, *dialects],
+            guard=self._guard,
+            owner=alone if isinstance(alone, SpaceOwner) else None,
+            audit=self.engine.audit,
+            token_places=self._callers.token_places(),
+        )
         limits = FrontLimits(
             max_body_bytes=self.settings.limits.max_request_bytes, max_connections=self.settings.server.max_connections
         )
         rules = BrowserRules.of(self.settings.server, loopback=parse_address(address, "listen").loopback)
         tls = None if self.certificate is None else self.certificate.context
-        return Front(router, limits, answered=self.http.answered, tls=tls, browser_rules=rules, auth=self.auth)
+        return Front(
+            router,
+            limits,
+            answered=self.http.answered,
+            tls=tls,
+            browser_rules=rules,
+            networks=self._callers.networks(address),
+            auth=self.auth,
+        )
 
     def _recheck_fronts(self) -> None:
         for front in self.fronts:
@@ -304,6 +320,7 @@ class App:
             limits=limits,
             clock_offset_ms=round(self.store.clock.offset_ms),
             auth=self.settings.server.auth,
+            dialects=self.settings.callers(),
         )
 
     def store_text(self) -> str:
@@ -337,6 +354,7 @@ class App:
             *self.http.samples(),
             table.HTTP_CONNECTIONS.value(sum(front.connections for front in self.fronts)),
             table.AUDIT_LOST.value(self.engine.audit.lost),
+            table.HTTP_CONNECTIONS_REFUSED.value(self._callers.connections_refused),
             *(() if self.certificate is None else self.certificate.samples()),
             *self.calls.samples(),
             *self.pushed.samples(),

@@ -16,7 +16,7 @@ from ..engine.errors import DuelineError
 from ..rights import ALL, EVERYTHING, Grant
 from .router import Found
 
-_PATH_TOKEN = re.compile(rb"((?:[A-Za-z]+://[^/]*)?)/(dl_[A-Za-z0-9]+_[A-Za-z0-9_-]+)(?=[/?#]|\Z)")
+_PATH_TOKEN = re.compile(rb"((?:[A-Za-z]+://[^/]*)?)/+(dl_[A-Za-z0-9]+_[A-Za-z0-9_-]+)(?=[/?#]|\Z)")
 _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([^\s,]+) *")
 
 
@@ -76,7 +76,8 @@ def namespace_of(found: Found, headers: Mapping[bytes, bytes]) -> str | None:
 
 
 def without_token(url: bytes) -> tuple[bytes, bytes | None]:
-    """A request target without the token in front of its path, and that token."""
+    """A request target without the token in front of its path, and that token. Slashes before the token do not count:
+    they come from a client that joins an address and a path."""
     found = _PATH_TOKEN.match(url) if b"/dl_" in url else None
     if found is None:
         return url, None

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..dialects.http import Response, plain_error
 from ..engine.errors import DuelineError, RateLimited, Unauthorized
 from .deadlines import NEVER
+from .gate import host_of
 from .request_reader import MALFORMED, NO_REQUEST, Exchange, Reader
 from .router import internal_error
 
@@ -77,7 +78,7 @@ class Connection(asyncio.Protocol):
         # With high=0, pause_writing is called as soon as the kernel's buffer is full, so "not paused" means that the
         # kernel has everything. The same holds under TLS (server/tls_transport).
         self._transport.set_write_buffer_limits(high=0)
-        self._reader.address = _host_of(transport)
+        self._reader.address = host_of(transport)
         if not self._front.admit(self):
             self._reader.deaf = True
             refusal = plain_error(
@@ -429,12 +430,6 @@ class Connection(asyncio.Protocol):
         if self._task is not None and not self._cancelled:
             self._cancelled = True
             self._task.cancel()
-
-
-def _host_of(transport: asyncio.BaseTransport) -> str:
-    """The client's host. Empty for a unix socket."""
-    peer = transport.get_extra_info("peername")
-    return peer[0] if isinstance(peer, tuple) else ""
 
 
 def _has_left(transport: asyncio.WriteTransport) -> bool:

@@ -8,7 +8,8 @@ nothing behind it.
     await front.drain(timeout_s=8)   # accept no new connections, answer current requests, close
 
 `answered` is called once for every answer with (route name, method, status, seconds). `tls` returns the TLS context for
-a new connection, so that a renewed certificate needs no new front. `auth` decides what a caller may do.
+a new connection, so that a renewed certificate needs no new front. `networks`: who may connect. `auth` decides what a
+caller may do.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from email.utils import formatdate
+from functools import partial
 from http import HTTPStatus
 
 import msgspec
@@ -27,6 +29,7 @@ from .authentication import Authenticator, OpenAccess
 from .browser import BrowserRules
 from .connection import Connection
 from .deadlines import Deadlines
+from .gate import Gate, Networks
 from .pipelining import PipelineLimit
 from .request_reader import KnownHead
 from .router import Router
@@ -66,6 +69,7 @@ class Front:
         answered: Answered | None = None,
         tls: Callable[[], ssl.SSLContext] | None = None,
         browser_rules: BrowserRules | None = None,
+        networks: Networks | None = None,
         auth: Authenticator = OpenAccess(),
     ) -> None:
         self.router = router
@@ -84,6 +88,7 @@ class Front:
         self.places = PipelineLimit()
         self.answered = answered
         self._tls = tls
+        self._networks = networks
         self._servers: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
         self._handshakes: set[TlsTransport] = set()
@@ -101,7 +106,8 @@ class Front:
 
     async def start(self, sock: socket.socket) -> None:
         """Listen on a bound socket (TCP or unix)."""
-        server = await asyncio.get_running_loop().create_server(self._protocol, sock=sock, backlog=BACKLOG)
+        accepted = self._protocol if self._networks is None else partial(Gate, self._networks, self._protocol)
+        server = await asyncio.get_running_loop().create_server(accepted, sock=sock, backlog=BACKLOG)
         self._servers.append(server)
 
     def _protocol(self) -> asyncio.Protocol:

@@ -261,7 +261,7 @@ class Reader:
             return
         url, path_token = without_token(self._url)
         self._has_token = path_token is not None or b"authorization" in raw
-        method, path, query, found = self._front.router.locate(parser.get_method(), url)
+        method, path, query, found = self._front.router.locate(parser.get_method(), url, redirects=path_token is None)
         self._found = found
         self._request = request = Request(method, path, query, Headers(raw), b"", found.params, address=self.address)
         rules = self._front.browser_rules

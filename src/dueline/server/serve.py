@@ -35,6 +35,7 @@ from ..store.valkey.embedded_files import make_private, runtime_folder
 from ..telemetry import logs
 from .app import App, StartRefused, durability_of, shown_url
 from .certificate import refusal as certificate_refusal
+from .dialect_callers import log_callers
 from .listeners import CannotListen, elsewhere, opened, url_of
 from .push import refusal as push_refusal
 from .shutdown import Signals, unless
@@ -54,6 +55,7 @@ def run(settings: Settings, notes: Sequence[str] = ()) -> int:
     for name in ("DUELINE_TOKEN", "DUELINE_TOKEN_FILE"):
         if os.environ.get(name):
             log.warning(f"{name} has no effect on a server: it is for clients")
+    log_callers(settings)
     allow_descriptors()
     why = push_refusal(settings) or certificate_refusal(settings) or tls_refusal(settings.store)
     if why is not None:

@@ -172,6 +172,7 @@ def test_the_server_says_what_it_is_and_which_namespace_is_meant(api: Api) -> No
         "limits": {"max_body_bytes": 262144},
         "clock_offset_ms": 0,
         "auth": "none",
+        "dialects": {},
     }
     assert api.get("/v1/info", **{"dueline-namespace": "mine"}) == (200, expected)
     assert api.get("/v1/info") == (200, {**expected, "namespace": "default"})
