@@ -4,6 +4,8 @@
 
 The coroutine tests of a file that take the same fixture run at the same time on one loop (conftest); each has topics of
 its own. So the timed cases of a file cost as much as the longest of them.
+
+DUELINE_TEST_AUTH=path runs the servers with tokens, and every client has its token in front of its paths.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 import threading
 import time
 from collections.abc import Coroutine, Mapping, Sequence
@@ -20,6 +23,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from dueline.cli.direct import StoreClient
+from dueline.client import Patience
+from dueline.dialects.table import DIALECTS
 from tests.kit.waiting import until
 from tools.faults.server_process import ServerProcess
 
@@ -28,6 +34,7 @@ from ..kit.raw_http import Answer, RawClient, connect
 T = TypeVar("T")
 PATIENCE_S = 60.0
 LOOK_S = 0.02
+PATH_TOKENS = {f"DUELINE_DIALECTS__{spec.name.upper()}__AUTH": "path" for spec in DIALECTS if spec.name != "native"}
 NOWHERE = {"scheduled": 0, "ready": 0, "leased": 0, "done": 0, "dead": 0, "cancelled": 0}
 _numbers = itertools.count(1)
 
@@ -53,23 +60,30 @@ class Runner:
 
 
 class Client:
-    """One keep-alive connection. It is never opened a second time: a server that closes it is found out."""
+    """One keep-alive connection. It is never opened a second time: a server that closes it is found out. `token`:
+    stands in front of every path, as if it were part of the server's address; the native API gets it in a header."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, token: str | None = None, source: str | None = None) -> None:
         self._port = port
+        self._token = token
+        self._source = source
         self._client: RawClient | None = None
 
     async def ask(
         self, method: str, target: str, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> Answer:
         lines = {"Host": f"127.0.0.1:{self._port}", "Content-Length": str(len(body)), **(headers or {})}
+        if self._token is not None and target.startswith(("/v1/", "/metrics")):
+            lines["Authorization"] = f"Bearer {self._token}"
+        elif self._token is not None:
+            target = f"/{self._token}{target}"
         head = f"{method} {target} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines.items())
         return await self.raw(head.encode() + b"\r\n" + body)
 
     async def raw(self, data: bytes) -> Answer:
         """Send these very bytes, read one answer."""
         if self._client is None:
-            self._client = await connect(self._port)
+            self._client = await connect(self._port, source=self._source)
         async with asyncio.timeout(PATIENCE_S):
             return await self._client.ask(data)
 
@@ -84,9 +98,10 @@ class RunningServer:
 
     server: ServerProcess
     clients: list[Client] = field(default_factory=list)
+    token: str | None = None  # of its clients
 
     def client(self, port: int | None = None) -> Client:
-        self.clients.append(Client(self.server.port if port is None else port))
+        self.clients.append(Client(self.server.port if port is None else port, self.token))
         return self.clients[-1]
 
     async def logged(self, *words: str) -> dict[str, Any]:
@@ -110,9 +125,23 @@ class RunningServer:
 
 async def serve(data: Path, env: Mapping[str, str] | None = None, args: Sequence[str] = ()) -> RunningServer:
     """Start a private server. `env`: its configuration, as DUELINE_... variables."""
+    if os.environ.get("DUELINE_TEST_AUTH") == "path":
+        return await serve_with_tokens(data, {**PATH_TOKENS, **(env or {})}, args)
     server = ServerProcess(data, env=env, args=args)
     await server.start()
     return RunningServer(server)
+
+
+async def serve_with_tokens(data: Path, env: Mapping[str, str], args: Sequence[str] = ()) -> RunningServer:
+    """Start a private server that checks tokens. Its clients have one with all rights."""
+    server = ServerProcess(data, env={"DUELINE_SERVER__AUTH": "tokens", **env}, args=args)
+    await server.start()
+    return RunningServer(server, token=await asyncio.to_thread(_admin_token, data))
+
+
+def _admin_token(data: Path) -> str:
+    with StoreClient(f"embedded:{data}", None, Patience()) as store:
+        return store.create_token("tests", ["admin"], namespace="*").token
 
 
 class Behind:

@@ -19,6 +19,7 @@ from dueline.rights import Right
 from dueline.server.authentication import Authenticator, OpenAccess
 from dueline.server.browser import BrowserRules
 from dueline.server.front import Front, FrontLimits
+from dueline.server.gate import Networks
 from dueline.server.router import Router
 
 from ..kit.raw_http import Answer, RawClient, connect
@@ -120,9 +121,10 @@ class Site:
     clients: list[RawClient] = field(default_factory=list)
     left: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def client(self, buffer_bytes: int | None = None) -> RawClient:
-        """A connected client. `buffer_bytes`: how much the kernel keeps for it that it has not read."""
-        self.clients.append(await connect(self.port, tls=self.tls, buffer_bytes=buffer_bytes))
+    async def client(self, buffer_bytes: int | None = None, source: str | None = None) -> RawClient:
+        """A connected client. `buffer_bytes`: how much the kernel keeps for it that it has not read. `source`: its
+        address."""
+        self.clients.append(await connect(self.port, tls=self.tls, buffer_bytes=buffer_bytes, source=source))
         return self.clients[-1]
 
     async def empty(self, but: int = 0) -> None:
@@ -151,6 +153,7 @@ async def site(
     taskless: bool = False,
     browser_rules: BrowserRules | None = None,
     send_buffer_bytes: int | None = None,
+    networks: Networks | None = None,
     auth: Authenticator = OpenAccess(),
 ) -> AsyncIterator[Site]:
     probe = Probe(taskless=taskless)
@@ -161,6 +164,7 @@ async def site(
         answered=lambda route, method, status, _seconds: answered.append((route, method, status)),
         tls=None if tls is None else lambda: tls[0],
         browser_rules=browser_rules,
+        networks=networks,
         auth=auth,
     )
     sock = socket.create_server(("127.0.0.1", 0))

@@ -51,7 +51,7 @@ def head(path: str = "/own", length: int = 5, token: str | None = TOKEN, more: s
     return f"POST {path} HTTP/1.1\r\nHost: x\r\n{bearer}{more}Content-Length: {length}\r\n\r\n".encode()
 
 
-@pytest.mark.parametrize("path", ["/own", f"/{TOKEN}/own", f"http://x/{TOKEN}/own"])
+@pytest.mark.parametrize("path", ["/own", f"/{TOKEN}/own", f"//{TOKEN}/own", f"http://x/{TOKEN}/own"])
 async def test_a_token_stands_in_a_header_or_before_the_path_and_the_handler_does_not_see_it(
     path: str, open_site: OpenSite
 ) -> None:
