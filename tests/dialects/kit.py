@@ -14,6 +14,7 @@ import asyncio
 import itertools
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Coroutine, Mapping, Sequence
@@ -36,6 +37,7 @@ PATIENCE_S = 60.0
 LOOK_S = 0.02
 PATH_TOKENS = {f"DUELINE_DIALECTS__{spec.name.upper()}__AUTH": "path" for spec in DIALECTS if spec.name != "native"}
 NOWHERE = {"scheduled": 0, "ready": 0, "leased": 0, "done": 0, "dead": 0, "cancelled": 0}
+_HEAD = re.compile(rb"(?P<method>GET|POST|PUT|DELETE) (?P<path>/\S*)(?P<rest> HTTP/1\.[01]\r\n)")
 _numbers = itertools.count(1)
 
 
@@ -73,19 +75,21 @@ class Client:
         self, method: str, target: str, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> Answer:
         lines = {"Host": f"127.0.0.1:{self._port}", "Content-Length": str(len(body)), **(headers or {})}
-        if self._token is not None and target.startswith(("/v1/", "/metrics")):
-            lines["Authorization"] = f"Bearer {self._token}"
-        elif self._token is not None:
-            target = f"/{self._token}{target}"
         head = f"{method} {target} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines.items())
         return await self.raw(head.encode() + b"\r\n" + body)
 
     async def raw(self, data: bytes) -> Answer:
-        """Send these very bytes, read one answer."""
+        """Send these very bytes (and the token, if there is one), read one answer."""
         if self._client is None:
             self._client = await connect(self._port, source=self._source)
         async with asyncio.timeout(PATIENCE_S):
-            return await self._client.ask(data)
+            return await self._client.ask(data if self._token is None else _HEAD.sub(self._add_token, data))
+
+    def _add_token(self, head: re.Match[bytes]) -> bytes:
+        token = (self._token or "").encode()
+        if head["path"].startswith((b"/v1/", b"/metrics")):
+            return head[0] + b"Authorization: Bearer " + token + b"\r\n"
+        return head["method"] + b" /" + token + head["path"] + head["rest"]
 
     def close(self) -> None:
         if self._client is not None:
