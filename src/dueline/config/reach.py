@@ -84,8 +84,8 @@ def check_reach(settings: Settings, foreign_names: Mapping[str, str]) -> None:
                 raise ConfigError(
                     f'dialects.{name}.auth = "none": others could reach {listen}, and this dialect would let everyone '
                     'in. Set auth = "header", "path" or "network"; or give it an address of this machine, such as '
-                    f'listen = "127.0.0.1:{address.port + 1 if address.port else 0}"; or set --insecure '
-                    "(server.insecure = true) if everyone who can reach it may use it."
+                    'listen = "127.0.0.1:9278"; or set --insecure (server.insecure = true) if everyone who can reach '
+                    "it may use it."
                 )
 
 
