@@ -37,7 +37,7 @@ PATIENCE_S = 60.0
 LOOK_S = 0.02
 PATH_TOKENS = {f"DUELINE_DIALECTS__{spec.name.upper()}__AUTH": "path" for spec in DIALECTS if spec.name != "native"}
 NOWHERE = {"scheduled": 0, "ready": 0, "leased": 0, "done": 0, "dead": 0, "cancelled": 0}
-_HEAD = re.compile(rb"(?P<method>GET|POST|PUT|DELETE) (?P<path>/\S*)(?P<rest> HTTP/1\.[01]\r\n)")
+_HEAD = re.compile(rb"(?P<method>[A-Z]+) (?P<path>/\S*)(?P<rest> HTTP/1\.[01]\r\n)")
 _numbers = itertools.count(1)
 
 
