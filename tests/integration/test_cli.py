@@ -411,7 +411,7 @@ def test_doctor_tells_a_token_that_the_server_does_not_check(tmp_path: Path, aut
 )
 def test_doctor_shows_who_may_call_the_dialects(auth: str, dialects: dict[str, str], level: str | None) -> None:
     info = msgspec.json.encode({**msgspec.json.decode(INFO), "auth": auth, "dialects": dialects})
-    with Scripted([answer(200, b'{"ready":true}'), answer(200, info)]) as server:
+    with ScriptedServer([answer(200, b'{"ready":true}'), answer(200, info)]) as server:
         result = run("doctor", "-o", "json", url=server.url)
     found = {one["what"]: one for one in msgspec.json.decode(result.stdout)["findings"]}
     assert found.get("dialects", {"level": None})["level"] == level
