@@ -65,6 +65,7 @@ class SystemRoutes:
         return Response(503, body, headers=(("retry-after", "1"),)) if reasons else Response(200, body)
 
     async def metrics(self, request: Request) -> Response:
+        request.check_all_topics()
         body, content_type = await self._metrics(request.headers.get("accept", ""))
         return Response(200, body, content_type)
 
