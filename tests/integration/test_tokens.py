@@ -222,3 +222,15 @@ def test_no_text_of_a_token_is_in_the_log_or_the_data(site: Site) -> None:
     stored = b"".join(file.read_bytes() for file in site.log.with_suffix("").rglob("*") if file.is_file())
     assert b"canary" in stored  # it is the data of this server
     assert [secret in log or secret.encode() in stored for secret in secrets] == [False, False]
+
+
+def test_changes_of_tokens_are_in_the_audit_log_without_their_texts(site: Site) -> None:
+    with site.client(site.admin) as admin:
+        made = admin.create_token("audited", ["send"])
+        rotated = admin.rotate_token(made.id)
+        admin.revoke_token(made.id)
+        found = [entry for entry in admin.audit() if made.id in str(entry.details)]
+    assert [entry.action for entry in found] == ["revoke_token", "rotate_token", "create_token"]
+    assert {entry.who for entry in found} == {site.admin.split("_")[1]}
+    assert "audited" in str(found)
+    assert [one.token[16:] in str(found) for one in (made, rotated)] == [False, False]

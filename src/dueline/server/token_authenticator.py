@@ -10,7 +10,8 @@ import hashlib
 import secrets
 from collections.abc import Callable
 
-from ..engine.errors import DuelineError, Forbidden, Unauthorized, Unavailable
+from ..dialects.http import NotGranted
+from ..engine.errors import DuelineError, Unauthorized, Unavailable
 from ..engine.token_cache import TokenCache
 from ..engine.tokens import NOBODY, Secret, token_hash, token_id
 from ..rights import ALL, Grant, Right
@@ -42,11 +43,11 @@ class TokenAuthenticator:
         needed = (right,) if isinstance(right, Right) else tuple(dict.fromkeys(right.values()))
         if not any(grant.allows(one) for one in needed):
             which = f"the right {needed[0]}" if len(needed) == 1 else f"one of the rights {', '.join(needed)}"
-            raise Forbidden(f"This call needs {which}, which this token does not have.")
+            raise NotGranted(f"This call needs {which}, which this token does not have.", grant)
         if namespace is not None and not grant.reaches(namespace):
             if namespace == ALL:
-                raise Forbidden("This call is about the whole server, so it needs a token for all namespaces.")
-            raise Forbidden(f'This token is not valid in the namespace "{namespace[:128]}".')
+                raise NotGranted("This call is about the whole server, so it needs a token for all namespaces.", grant)
+            raise NotGranted(f'This token is not valid in the namespace "{namespace[:128]}".', grant)
         return grant
 
     def holds(self, grant: Grant) -> bool:

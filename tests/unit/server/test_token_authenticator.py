@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dueline.dialects.http import Request, Response, Route, TokenPlace
-from dueline.engine.errors import DuelineError, Forbidden, Unauthorized, Unavailable
+from dueline.dialects.http import NotGranted, Request, Response, Route, TokenPlace
+from dueline.engine.errors import DuelineError, Unauthorized, Unavailable
 from dueline.engine.token_cache import TokenCache
 from dueline.engine.tokens import LEASE_S, MadeToken, Tokens, TokenWish
 from dueline.rights import ALL, EVERYTHING, Right
@@ -116,7 +116,8 @@ async def test_the_right_of_the_route_is_needed(
     refused = gate.refused(made.text, needed)
     assert (refused is None) is allowed
     if refused is not None:
-        assert isinstance(refused, Forbidden)
+        assert isinstance(refused, NotGranted)
+        assert refused.grant.token_id == made.token.id
         assert all(right in str(refused) for right in ([needed] if isinstance(needed, Right) else needed.values()))
 
 
@@ -138,7 +139,7 @@ async def test_the_namespace_of_the_call_must_be_that_of_the_token(
     made = await gate.made(replace(WISH, namespace=own))
     refused = gate.refused(made.text, namespace=asked)
     assert (refused is None) is allowed
-    assert refused is None or isinstance(refused, Forbidden)
+    assert refused is None or isinstance(refused, NotGranted)
     assert asked == ALL or refused is None or str(asked) in str(refused)
 
 
