@@ -252,7 +252,7 @@ def start_folder(folder: Path) -> tuple[Path, list[str]]:
             more = ["--right", "pull"]
         whole = [] if "--namespace" in more else ["--all-namespaces"]
         command = [*DUELINE, "token", "create", f"fuzz-{number}", "--right", right, *more, *whole]
-        command += ["--data", str(folder / "data"), "-o", "json"]
+        command += ["--url", f"embedded:{folder / 'data'}", "-o", "json"]
         made = subprocess.run(command, check=True, capture_output=True, text=True)
         tokens.append(json.loads(made.stdout)["token"])
     return config, tokens
