@@ -121,7 +121,7 @@ class Inputs:
             sample.method if pick.random() < 0.95 else pick.choice(("GET", "HEAD", "PUT", "OPTIONS", "CONNECT", "x"))
         )
         lines = ["Host: 127.0.0.1", f"Content-Type: {media}"]
-        token = pick.choice(self._tokens)
+        token = self._tokens[0] if pick.random() < 0.7 else pick.choice(self._tokens)
         if pick.random() < 0.1:
             token = self._bytes(token.encode()).decode("latin-1")
         if path.startswith("/v1") or pick.random() < 0.1:
