@@ -102,8 +102,7 @@ class LeasedJobs(msgspec.Struct, frozen=True):
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """A job that has been stored. result: created | kept | replaced | appended. `items_count` is set for merge groups
-    only."""
+    """A job that has been stored. result: created | kept | replaced | appended. `items_count`: merge groups only."""
 
     id: str
     topic: str
@@ -399,8 +398,7 @@ class AuditPage(msgspec.Struct, frozen=True):
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):
-    """An access token, without its secret. `namespace` null: all namespaces. `topics` are patterns.
-    `old_secret_until_ms`: the token was rotated, and its old secret is valid until then."""
+    """An access token. `namespace` null: all of them. `old_secret_until_ms`: it was rotated; the old text ends then."""
 
     id: str
     name: str
