@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from ..durations import datetime_of
+from .limit_use import LimitUse
 from .payload import Payload
 
 
@@ -432,7 +433,8 @@ class TokenPage(msgspec.Struct, frozen=True):
 
 class Info(msgspec.Struct, frozen=True):
     """What a server reports about itself. `namespace` is that of the request. `auth` "none": tokens are not checked.
-    `dialects`: who may call each foreign dialect ([dialects.NAME] auth), or "off"."""
+    `dialects`: who may call each foreign dialect ([dialects.NAME] auth), or "off".
+    `limits_in_use`: the limits of this namespace, of the caller's token and of client addresses."""
 
     version: str
     namespace: str = "default"
@@ -442,6 +444,7 @@ class Info(msgspec.Struct, frozen=True):
     clock_offset_ms: int = 0
     auth: str | None = None
     dialects: dict[str, str] = {}
+    limits_in_use: tuple[LimitUse, ...] = ()
 
 
 class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
