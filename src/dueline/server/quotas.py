@@ -187,8 +187,8 @@ class ConnectionQuota:
     def count(self, quota: Quota, now_s: float) -> None:
         """Count a request. Raises QuotaExceeded."""
         if quota is not self.quota:
+            self.leave()  # first, because both may count for the same token
             quota.connect()
-            self.leave()
             self.quota = quota
         if not quota.take(now_s):
             raise quota.too_many()
