@@ -140,7 +140,10 @@ async def test_an_address_has_a_share_of_unfinished_requests_and_idle_connection
 
 async def test_an_unfinished_body_counts_and_the_refusal_comes_after_earlier_answers(open_site: OpenSite) -> None:
     async with open_site(FrontLimits(max_unfinished_per_address=1)) as site:
-        first, second = await site.client(source=A), await site.client(source=A)
+        first = await site.client(source=A)
+        assert await served(first)  # its handshake is done
+        second = await site.client(source=A)
+        assert await served(second)
         await first.send(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhe")
         await until_unfinished(site, 1)
         await second.send(OK + OK[:20])
