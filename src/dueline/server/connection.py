@@ -208,11 +208,12 @@ class Connection(asyncio.Protocol):
         if self._admission is None or self._front.addresses.begin_request(self._admission):
             self._front.deadlines.watch(self, min(self.deadline_s, self._reader.due_s))
             return
-        self._reader.refuse(self._front.refusal(Refusal.UNFINISHED))
-        if self._current is None and len(self._queue) == 1:  # at once: no task, and no lingering
-            refused = self._queue.popleft()
-            self._write(refused, cast(Response, refused.answer), self._loop.time())
-            self.close()
+        if self._current is not None or self._queue or self._transport is None:
+            self._reader.refuse(self._front.refusal(Refusal.UNFINISHED))  # after the answers that come first
+            return
+        self._reader.stop()
+        self._transport.write(self._front.encode_refusal(Refusal.UNFINISHED, self._loop.time()))
+        self.close()
 
     # -- the answering half ---------------------------------------------------------------------------------------
 
@@ -240,7 +241,6 @@ class Connection(asyncio.Protocol):
 
     def _fail(self) -> None:
         log.exception("unexpected error on a connection")
-        self._current = None
         self.abort()
 
     def _finish(self, exchange: Exchange, answer: Response) -> None:

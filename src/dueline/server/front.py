@@ -109,6 +109,7 @@ class Front:
         self._emptied: asyncio.Event | None = None
         self._draining = False
         self._heads: dict[tuple[int, str], bytes] = {}
+        self._refusals: dict[Refusal, bytes] = {}
         self._heads_until_s = 0.0
 
     @property
@@ -187,10 +188,20 @@ class Front:
         self._handshakes.discard(transport)
         self.deadlines.forget(transport)
 
+    def encode_refusal(self, limit: Refusal, now_s: float) -> bytes:
+        """The whole answer to a connection that is over a limit. Built at most once a second: there may be many."""
+        data = self._refusals.get(limit)
+        if data is None or now_s >= self._heads_until_s:
+            answer = self.refusal(limit)
+            data = self.encode_head(answer, keep_alive=False, old=False, now_s=now_s) + answer.body
+            self._refusals[limit] = data
+        return data
+
     def encode_head(self, answer: Response, keep_alive: bool, old: bool, now_s: float) -> bytes:
         """Everything before the body. Raises ValueError if a header is not valid in HTTP."""
         if now_s >= self._heads_until_s:
             self._heads.clear()
+            self._refusals.clear()
             self._heads_until_s = now_s + 1.0
         status = answer.status
         head = self._heads.get((status, answer.content_type))
