@@ -44,7 +44,6 @@ log = logging.getLogger("dueline.server")
 
 MAX_AHEAD_BYTES = 64 * 1024  # unparsed bytes behind a parked poll
 BIG_ANSWER_BYTES = 64 * 1024
-UNLIMITED = nullcontext()
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -119,7 +118,7 @@ class Connection(asyncio.Protocol):
         current = self._current
         if current is None and not self._queue:
             return False
-        if current is not None and self._parks(current):
+        if current is not None and current.found.route.parks:
             self._cancel()
             return False
         # The client may have closed only its writing side, so its pending requests are still answered.
@@ -137,7 +136,7 @@ class Connection(asyncio.Protocol):
             undelivered()
         self._unsent.clear()
         self._queue.clear()
-        if self._current is not None and self._parks(self._current):
+        if self._current is not None and self._current.found.route.parks:
             self._cancel()
         for future in (self._wake, self._writable):
             if future is not None and not future.done():
@@ -187,7 +186,7 @@ class Connection(asyncio.Protocol):
     def recheck(self) -> None:
         """End a parked poll whose grant no longer holds."""
         current = self._current
-        error = self._front.auth.refusal(current.request.grant) if current and self._parks(current) else None
+        error = self._front.auth.refusal(current.request.grant) if current and current.found.route.parks else None
         if isinstance(error, Unauthorized):  # if tokens cannot be checked now, the poll may wait until they can
             self._end_poll(error)
 
@@ -241,6 +240,7 @@ class Connection(asyncio.Protocol):
 
     def _fail(self) -> None:
         log.exception("unexpected error on a connection")
+        self._current = None
         self.abort()
 
     def _finish(self, exchange: Exchange, answer: Response) -> None:
@@ -282,7 +282,7 @@ class Connection(asyncio.Protocol):
         if not reader.deaf and (self._current is not None or len(self._queue) > 1):
             reader.hold()
         if self._transport is not None and not self._reading_paused and reader.full:
-            parked = self._current is not None and self._parks(self._current)
+            parked = self._current is not None and self._current.found.route.parks
             if not parked or reader.ahead_bytes > MAX_AHEAD_BYTES:
                 self._reading_paused = True
                 self._transport.pause_reading()
@@ -324,7 +324,7 @@ class Connection(asyncio.Protocol):
         self._current = exchange
         places = self._front.places
         await places.take()
-        if self._parks(exchange):
+        if exchange.found.route.parks:
             places.give_back()
             return await self._respond(exchange)
         try:
@@ -336,7 +336,7 @@ class Connection(asyncio.Protocol):
 
     async def _respond(self, exchange: Exchange) -> Response:
         self._current = exchange
-        parks = self._parks(exchange)
+        parks = exchange.found.route.parks
         if parks:
             if self._ended:
                 raise asyncio.CancelledError  # the client is gone
@@ -345,7 +345,7 @@ class Connection(asyncio.Protocol):
             else:
                 self._resume_reading()  # to notice when the client disconnects
         try:
-            with exchange.quota.poll if parks and exchange.quota is not None else UNLIMITED:
+            with exchange.quota.poll if parks and exchange.quota is not None else nullcontext():
                 answer = await self._front.router.respond(exchange.found, exchange.request)
             return self._rechecked(exchange, answer) if parks else answer
         except QuotaExceeded as error:
@@ -437,9 +437,6 @@ class Connection(asyncio.Protocol):
             self._write_due_s = self._loop.time() + self._limits.write_timeout_s
             self._front.deadlines.watch(self, min(self.deadline_s, self._write_due_s))
         transport.close()
-
-    def _parks(self, exchange: Exchange) -> bool:
-        return exchange.found.route.parks
 
     def _end_poll(self, error: DuelineError) -> None:
         """Answer a parked poll with an error, then close the connection."""
