@@ -22,7 +22,7 @@ from math import ceil
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from ..api.limit_use import LimitUse
+from ..api.server_info import LimitUse
 from ..config.settings import EVERY_NAMESPACE, NamespaceLimits
 from ..dialects.native.wire import DEFAULT_NAMESPACE
 from ..engine.errors import QuotaExceeded

@@ -63,7 +63,7 @@ class Batcher(Generic[Item, Result]):
         run: Callable[[list[Item], int], Awaitable[list[Result]]],
         id_of: Callable[[Item], str],
         size_of: Callable[[Item], int],
-        idle: Callable[[], None],
+        idle: Callable[[], object],
         limits: Limits,
         lanes: int = 1,
         namespace: NamespaceQueue | None = None,

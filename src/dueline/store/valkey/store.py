@@ -184,15 +184,11 @@ class ValkeyStore:
         key = (name, partition, variant)
         batcher = self._batchers.get(key)
         if batcher is None:
-
-            def idle() -> None:
-                self._batchers.pop(key, None)
-
             batcher = self._batchers[key] = Batcher(
                 lambda items, lane: run(partition, items, variant, f"{variant or ''}{'b' * lane}"),
                 _id_of,
                 _body_size if name in ("send", "append", "edit") else _id_size,
-                idle,
+                partial(self._batchers.pop, key, None),
                 self.limits,
                 1 if self._link.permanent_keys else LANES.get(name, 1),
                 None if name in FINISHING else self._queue_of(partition.namespace),
