@@ -20,6 +20,7 @@ from dueline.server.authentication import Authenticator, OpenAccess
 from dueline.server.browser import BrowserRules
 from dueline.server.front import Front, FrontLimits
 from dueline.server.gate import Networks
+from dueline.server.quotas import Quotas
 from dueline.server.router import Router
 
 from ..kit.raw_http import Answer, RawClient, connect
@@ -55,6 +56,7 @@ class Probe:
             Route("GET", "/refused", self.refused, "refused", *PUBLIC, taskless=self.taskless),
             Route("GET", "/injected", self.injected, "injected", *PUBLIC, taskless=self.taskless),
             Route("GET", "/nothing", self.nothing, "nothing", *PUBLIC, taskless=self.taskless),
+            Route("GET", "/alive", self.nothing, "alive", *PUBLIC, is_health=True),
         ]
 
     def failed(self, request: Request, error: DuelineError) -> Response:
@@ -155,6 +157,7 @@ async def site(
     send_buffer_bytes: int | None = None,
     networks: Networks | None = None,
     auth: Authenticator = OpenAccess(),
+    quotas: Quotas = Quotas(),
 ) -> AsyncIterator[Site]:
     probe = Probe(taskless=taskless)
     answered: list[tuple[str, str, int]] = []
@@ -166,6 +169,7 @@ async def site(
         browser_rules=browser_rules,
         networks=networks,
         auth=auth,
+        quotas=quotas,
     )
     sock = socket.create_server(("127.0.0.1", 0))
     if send_buffer_bytes is not None:

@@ -16,6 +16,9 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 
 from ..durations import datetime_of
 from .payload import Payload
+from .server_info import Info as Info
+from .server_info import LimitUse as LimitUse
+from .server_info import Readiness as Readiness
 
 
 def _one_of(*texts: str) -> Meta:
@@ -426,25 +429,3 @@ class TokenPage(msgspec.Struct, frozen=True):
 
     tokens: tuple[Token, ...]
     next_cursor: str | None = None
-
-
-class Info(msgspec.Struct, frozen=True):
-    """What a server reports about itself. `namespace` is that of the request. `auth` "none": tokens are not checked.
-    `dialects`: who may call each foreign dialect ([dialects.NAME] auth), or "off"."""
-
-    version: str
-    namespace: str = "default"
-    durability: str = ""
-    store: str = ""
-    limits: dict[str, int] = {}
-    clock_offset_ms: int = 0
-    auth: str | None = None
-    dialects: dict[str, str] = {}
-
-
-class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether a server is ready, and if not, why. `warnings`: problems that do not make it unready."""
-
-    ready: bool
-    reasons: tuple[Any, ...] = ()
-    warnings: tuple[Any, ...] = ()

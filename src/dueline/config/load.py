@@ -207,7 +207,7 @@ def _wanted(key: Key, error: str) -> str:
         return f"at {'least' if bound[1] == '>=' else 'most'} {bound[2]}"
     if pattern := _PATTERN.fullmatch(error):
         return f"{key.kind} that matches {pattern[1]}"
-    return key.kind
+    return f"{key.kind} ({error})" if key.kind == "a table" else key.kind
 
 
 def _unknown(path: str, table: Mapping[str, Key]) -> str:

@@ -34,7 +34,7 @@ from .on_dead import ON_DEAD_TARGET, ON_DEAD_TOPIC, roomy
 from .push_control import PushControl
 from .push_target import PushTarget, PushTopic
 from .registrar import IDLE_MS, Registrar
-from .sender import Sender, SendWatch
+from .sender import Sender, SendLimit, SendWatch
 from .store import Code, Extend, Outcome, Page, Query, Ref, Release, SendItem, SendOutcome, Spare, Store
 from .timer import LoopTimer, Timer
 from .tokens import Tokens
@@ -174,6 +174,10 @@ class Engine:
     def close_sends(self, why: str | None) -> None:
         """Refuse sends from now on, giving this reason. None: accept them again."""
         self._sender.closed = why
+
+    def limit_sends(self, limit: SendLimit) -> None:
+        """Ask `limit` before every send through this engine, except forwarded dead jobs."""
+        self._sender.limit = limit
 
     def watch_sends(self, watch: SendWatch) -> None:
         """Report all sends through this engine to `watch`, except forwarded dead jobs."""

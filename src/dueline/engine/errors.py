@@ -24,6 +24,7 @@
     ├── BodyTooLarge                body_too_large
     ├── UnsupportedMediaType        unsupported_media_type
     ├── RateLimited                 rate_limited
+    │   └── QuotaExceeded           rate_limited: of a token or a namespace; 429 in every dialect
     ├── Unavailable                 store_down
     │   ├── StoreDown               store_down
     │   ├── Loading                 loading
@@ -189,6 +190,14 @@ class RateLimited(DuelineError):
     """Too many calls are waiting; retry a little later."""
 
     code = "rate_limited"
+
+
+class QuotaExceeded(RateLimited):
+    """A limit of this token or namespace is reached; nothing was done."""
+
+    def __init__(self, message: str | None = None, field: str | None = None, retry_after_s: int = 1) -> None:
+        super().__init__(message, field)
+        self.retry_after_s = retry_after_s
 
 
 class Unavailable(DuelineError):

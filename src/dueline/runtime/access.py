@@ -23,6 +23,7 @@ from redis.exceptions import RedisError
 from ..config.settings import Dialects, namespaces_with_own_ids
 from ..engine.errors import StoreFull, Unavailable
 from ..engine.limits import Limits
+from ..engine.namespace_queue import NamespaceQueue
 from ..store.valkey.scopes import Clash, check_scopes
 from ..store.valkey.store import ValkeyStore, WrongStore
 from .locations import StoreLocation
@@ -48,9 +49,12 @@ class StoreAccess:
         limits: Limits = Limits(),
         namespace_ids: frozenset[str] = NAMESPACE_IDS,
         on_call: Callable[[str, float], None] | None = None,
+        queue_of: Callable[[str], NamespaceQueue | None] = lambda namespace: None,
     ) -> None:
         self.location = location
-        self.store = ValkeyStore(location.url, tls=location.tls, prefix=prefix, limits=limits, on_call=on_call)
+        self.store = ValkeyStore(
+            location.url, tls=location.tls, prefix=prefix, limits=limits, on_call=on_call, queue_of=queue_of
+        )
         self.facts: StoreFacts | None = None
         self.looked: Callable[[StoreFacts | Unavailable], None] | None = None
         self._pause = pause

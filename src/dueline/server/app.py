@@ -25,13 +25,14 @@ from ..dialects.http import Request, Route, SpaceOwner
 from ..dialects.table import DIALECTS
 from ..engine.commands import TopicView
 from ..engine.engine import Engine
-from ..engine.errors import DuelineError, Loading, Unavailable
+from ..engine.errors import DuelineError, Loading, QuotaExceeded, Unavailable
 from ..engine.limits import INTERNAL_NAMESPACE
 from ..engine.token_cache import TokenCache
-from ..engine.tokens import LEASE_S
+from ..engine.tokens import LEASE_S, TokenLimits
 from ..event_log import EventLog
 from ..metrics import table
 from ..metrics.metric import Samples, merge
+from ..rights import Grant
 from ..runtime.access import StoreAccess
 from ..runtime.locations import StoreLocation
 from ..runtime.probe import store_words
@@ -49,7 +50,9 @@ from .dialect_callers import DialectCallers
 from .front import Front, FrontLimits
 from .health import Health, Phase, Reason
 from .listeners import addresses
+from .pending_jobs import PendingJobs
 from .push import EurekaMissing, Push
+from .quotas import Quotas
 from .router import Router
 from .send_notices import SendNotices
 from .store_metrics import store_samples
@@ -88,6 +91,8 @@ class App:
         self.http = HttpMetrics()
         self.calls = CallMetrics()
         namespace_ids = namespaces_with_own_ids(settings.dialects)
+        self._notices = Notices("dueline.server")
+        self.quotas = Quotas(settings.namespaces, self._limits_of, refused=self._over_limit)
         self.access = StoreAccess(
             location,
             self._pause,
@@ -95,6 +100,7 @@ class App:
             limits=settings.limits,
             namespace_ids=namespace_ids,
             on_call=self.calls.called,
+            queue_of=self.quotas.queue_of,
         )
         self.store = self.access.store
         self.engine = Engine(
@@ -106,12 +112,15 @@ class App:
             max_audit_entries=settings.audit.max_entries,
         )
         self._runtime = Runtime(self.access, self.engine)
-        self._notices = Notices("dueline.server")
         self.engine.audit.on_loss = self._audit_lost
         self._sends = SendNotices(self.engine, self._notices)
         self.engine.watch_sends(self._sends)
+        self._pending = PendingJobs(self.engine, self.quotas.max_pending_jobs, self.quotas.refuse_pending)
+        if any(row.max_pending_jobs is not None for row in settings.namespaces.values()):
+            self.engine.limit_sends(self._pending)
+            self.quotas.pending = self._pending.in_use
         self.pushed = PushNotices(Notices("dueline.push"))
-        self.push = Push(settings, self.engine, self.pushed, self.pushed.refused_at_send)
+        self.push = Push(settings, self.engine, self.pushed, self.pushed.refused_at_send, self.quotas.look_up)
         self.health = Health(self.access, self.durability)
         self.health.changed = self._readiness_changed
         self.certificate = Certificate.of(settings.server.tls)
@@ -144,6 +153,7 @@ class App:
         self._callers = DialectCallers(settings, self._dialects, self._notices)
         self.auth = self._callers.authenticator(self.auth)
         self.fronts = [self._front(address, names) for address, names in addresses(settings).items()]
+        self.quotas.addresses = [front.addresses for front in self.fronts]
         self._log = EventLog("dueline.server")
 
     # --- addresses --------------------------------------------------------------------------------------------------
@@ -163,7 +173,10 @@ class App:
             token_places=self._callers.token_places(),
         )
         limits = FrontLimits(
-            max_body_bytes=self.settings.limits.max_request_bytes, max_connections=self.settings.server.max_connections
+            max_body_bytes=self.settings.limits.max_request_bytes,
+            max_connections=self.settings.server.max_connections,
+            max_connections_per_address=self.settings.server.max_connections_per_address,
+            max_unfinished_per_address=self.settings.server.max_unfinished_per_address,
         )
         rules = BrowserRules.of(self.settings.server, loopback=parse_address(address, "listen").loopback)
         tls = None if self.certificate is None else self.certificate.context
@@ -175,6 +188,7 @@ class App:
             browser_rules=rules,
             networks=self._callers.networks(address),
             auth=self.auth,
+            quotas=self.quotas,
         )
 
     def _recheck_fronts(self) -> None:
@@ -183,6 +197,13 @@ class App:
 
     def _tokens_changed(self) -> None:
         self.recheck()
+
+    def _limits_of(self, grant: Grant) -> TokenLimits | None:
+        token = None if self.tokens is None else self.tokens.tokens.get(grant.token_id)
+        return None if token is None else token.limits
+
+    def _over_limit(self, limit: str, error: QuotaExceeded) -> None:
+        self._notices.notice(("limit", error.message), "a limit has refused a call", limit=limit, reason=error.message)
 
     def _token_ignored(self) -> None:
         self._notices.notice("token", "a token has no effect: this server does not check tokens")
@@ -248,6 +269,7 @@ class App:
         await pushes
         if self.tokens is not None:
             await self.tokens.stop()
+        await self._pending.stop()
         await self.health.stop()
         await self._runtime.stop()
         await self._siblings.stop()
@@ -321,6 +343,7 @@ class App:
             clock_offset_ms=round(self.store.clock.offset_ms),
             auth=self.settings.server.auth,
             dialects=self.settings.callers(),
+            limits_in_use=tuple(self.quotas.in_use()),
         )
 
     def store_text(self) -> str:
@@ -355,6 +378,7 @@ class App:
             table.HTTP_CONNECTIONS.value(sum(front.connections for front in self.fronts)),
             table.AUDIT_LOST.value(self.engine.audit.lost),
             table.HTTP_CONNECTIONS_REFUSED.value(self._callers.connections_refused),
+            *self.quotas.samples(),
             *(() if self.certificate is None else self.certificate.samples()),
             *self.calls.samples(),
             *self.pushed.samples(),

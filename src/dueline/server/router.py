@@ -43,6 +43,7 @@ from ..engine.errors import (
     Loading,
     MethodNotAllowed,
     NoRoute,
+    QuotaExceeded,
     Unauthorized,
 )
 from ..rights import ALL
@@ -215,6 +216,8 @@ class Router:
                     answer.status, answer.headers = 401, (("www-authenticate", "Bearer"),)
                 elif error.code == Forbidden.code:
                     answer.status = 403
+                elif isinstance(error, QuotaExceeded):
+                    answer.status, answer.headers = 429, (("retry-after", str(error.retry_after_s)),)
                 return answer
         except Exception:
             log.exception("unexpected error while refusing in %s", found.route.name)

@@ -45,9 +45,9 @@ class SystemRoutes:
 
     def routes(self) -> Sequence[Route]:
         always = (
-            Route("GET", "/healthz", self.healthz, "healthz", *PUBLIC),
-            Route("GET", "/readyz", self.readyz, "readyz", *PUBLIC),
-            Route("GET", "/metrics", self.metrics, "metrics", Right.READ, TokenPlace.HEADER),
+            Route("GET", "/healthz", self.healthz, "healthz", *PUBLIC, is_health=True),
+            Route("GET", "/readyz", self.readyz, "readyz", *PUBLIC, is_health=True),
+            Route("GET", "/metrics", self.metrics, "metrics", Right.READ, TokenPlace.HEADER, is_health=True),
         )
         if not self._documents:
             return always

@@ -173,6 +173,7 @@ def test_the_server_says_what_it_is_and_which_namespace_is_meant(api: Api) -> No
         "clock_offset_ms": 0,
         "auth": "none",
         "dialects": {},
+        "limits_in_use": [],
     }
     assert api.get("/v1/info", **{"dueline-namespace": "mine"}) == (200, expected)
     assert api.get("/v1/info") == (200, {**expected, "namespace": "default"})
