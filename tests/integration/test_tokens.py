@@ -202,6 +202,18 @@ def test_the_command_line_makes_lists_rotates_and_revokes_tokens(site: Site, tmp
     assert code(site.client(json.loads(rotated.stdout)["token"]), "a1") == "unauthorized"
 
 
+def test_a_token_has_limits_of_its_own(site: Site) -> None:
+    made = json.loads(
+        site.typed("token", "create", "slow", "--right", "send", "--requests-per-s", "0.001", "-o", "json").stdout
+    )
+    assert (made["requests_per_s"], made["max_polls"]) == (0.001, None)
+    slow = site.client(made["token"])
+    assert [code(slow) for _ in range(11)] == ["sent"] * 10 + ["rate_limited"]  # at least 10 may come at once
+    assert code(site.client(site.admin)) == "sent"
+    shown = site.client(site.admin).token(made["id"])
+    assert shown.requests_per_s == 0.001
+
+
 def test_wrong_uses_of_the_token_commands_have_their_exit_codes(site: Site) -> None:
     uses = {
         ("token", "revoke", "nobody"): 3,

@@ -413,6 +413,9 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     expires_at_ms: int | None = None
     revoked_at_ms: int | None = None
     old_secret_until_ms: int | None = None
+    requests_per_s: float | None = None
+    max_connections: int | None = None
+    max_polls: int | None = None
 
 
 class SecretToken(Token, frozen=True, kw_only=True):

@@ -53,6 +53,9 @@ def create(
     expires: Annotated[
         str | None, typer.Option("--expires", metavar="DURATION", help="Default: never, or with the token in use.")
     ] = None,
+    requests_per_s: Annotated[float | None, typer.Option(help="At most so many requests, per server process.")] = None,
+    max_connections: Annotated[int | None, typer.Option(help="At most so many, per server process.")] = None,
+    max_polls: Annotated[int | None, typer.Option(help="Pulls at a time, per server process.")] = None,
 ) -> None:
     """Make a token for one namespace, or for all of them.
 
@@ -63,6 +66,9 @@ def create(
         namespace=None if all_namespaces else UNSET,
         topics=topic or None,
         expires=expires,
+        requests_per_s=requests_per_s,
+        max_connections=max_connections,
+        max_polls=max_polls,
     )
     _show_secret(session, session.call(calls.create_token(request)))
 
@@ -142,6 +148,9 @@ def _facts(token: r.Token) -> tables.Table:
             "topics": ", ".join(token.topics),
             "created": tables.moment(token.created_at_ms, now),
             "expires": tables.moment(token.expires_at_ms, now),
+            "requests/s": token.requests_per_s,
+            "connections": token.max_connections,
+            "polls": token.max_polls,
             "revoked": tables.moment(token.revoked_at_ms, now),
         }
     )

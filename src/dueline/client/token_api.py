@@ -27,11 +27,15 @@ class TokenApi:
         topics: Sequence[str] | None = None,
         expires: Duration | None = None,
         namespace: str | None = None,
+        requests_per_s: float | None = None,
+        max_connections: int | None = None,
+        max_polls: int | None = None,
     ) -> Call[r.SecretToken]:
         """Make an access token. The `token` of the result is its text; nobody can read it again.
 
         `topics` are patterns; default all. `expires`: after this time; default never. `namespace`: "*" for all; default
-        that of this client. This is not retried after an unknown outcome."""
+        that of this client. The last three are limits per server process; default none. This is not retried after an
+        unknown outcome."""
         return calls.create_token(
             CreateToken(
                 name=name,
@@ -39,6 +43,9 @@ class TokenApi:
                 namespace=UNSET if namespace is None else None if namespace == "*" else namespace,
                 topics=None if topics is None else list(topics),
                 expires=None if expires is None else duration_text(duration_ms(expires, "expires")),
+                requests_per_s=requests_per_s,
+                max_connections=max_connections,
+                max_polls=max_polls,
             )
         )
 

@@ -109,6 +109,7 @@ class TokenWish(msgspec.Struct, frozen=True):
     namespace: str | None
     topics: tuple[str, ...] = ("*",)
     expires_at_ms: int | None = None
+    limits: TokenLimits | None = None
 
 
 class MadeToken(msgspec.Struct, frozen=True):
@@ -171,6 +172,7 @@ class Tokens:
                 created_at_ms=now_ms,
                 expires_at_ms=wish.expires_at_ms,
                 secrets=(Secret(token_hash(text)),),
+                limits=wish.limits,
             )
             generation = await self._store.tokens.put(_entry(token))
             if generation:  # otherwise the id is taken

@@ -39,6 +39,9 @@ def test_a_token_is_made_and_shown_once(api: Api) -> None:
         "expires_at_ms": None,
         "revoked_at_ms": None,
         "old_secret_until_ms": None,
+        "requests_per_s": None,
+        "max_connections": None,
+        "max_polls": None,
     }
     assert api.get(f"/v1/tokens/{id}") == (200, reply.json)
     assert api.get("/v1/tokens") == (200, {"tokens": [reply.json], "next_cursor": None})

@@ -11,7 +11,7 @@ from ...api import token_requests as tr
 from ...api.reply import Reply
 from ...engine.errors import InvalidField
 from ...engine.policy import duration_ms
-from ...engine.tokens import OVERLAP_MS, MadeToken, Token, Tokens, TokenWish
+from ...engine.tokens import OVERLAP_MS, MadeToken, Token, TokenLimits, Tokens, TokenWish
 from ...rights import Right
 from . import decode, encode
 from .wire import Caller, plain_namespace
@@ -33,6 +33,7 @@ class TokenHandlers:
             namespace=namespace,
             topics=("*",) if request.topics is None else tuple(request.topics),
             expires_at_ms=self._expiry(request),
+            limits=_limits(request),
         )
         return Reply(self._secret_view(await self._tokens.make(wish, caller.grant)), 201)
 
@@ -64,6 +65,7 @@ class TokenHandlers:
     def _view(self, token: Token) -> a.Token:
         now_ms = self._tokens.now_ms()
         ending = [one.ends_at_ms for one in token.secrets if one.ends_at_ms > now_ms]
+        limits = token.limits or TokenLimits()
         return a.Token(
             id=token.id,
             name=token.name,
@@ -75,10 +77,18 @@ class TokenHandlers:
             expires_at_ms=token.expires_at_ms,
             revoked_at_ms=token.revoked_at_ms,
             old_secret_until_ms=max(ending, default=None),
+            requests_per_s=limits.requests_per_s,
+            max_connections=limits.max_connections,
+            max_polls=limits.max_polls,
         )
 
     def _secret_view(self, made: MadeToken) -> a.SecretToken:
         return a.SecretToken(**structs.asdict(self._view(made.token)), token=made.text)
+
+
+def _limits(request: tr.CreateToken) -> TokenLimits | None:
+    limits = TokenLimits(request.requests_per_s, request.max_connections, request.max_polls)
+    return None if limits == TokenLimits() else limits
 
 
 def _state(token: Token, now_ms: int) -> Literal["active", "expired", "revoked"]:
