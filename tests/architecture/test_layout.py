@@ -26,11 +26,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rights": set(),
     "metrics": set(),
     "parent_death": set(),
+    "store_address": set(),
     "lease_renewal": {"engine.timer"},  # the type only
     "load_generator": set(),
     "api": {"durations", "bounds", "rights"},
     "engine": {"durations", "bounds", "metrics"},
-    "store": {"engine", "parent_death", "_version"},
+    "store": {"engine", "parent_death", "store_address", "_version"},
     # A protocol whose deliveries are calls of its own brings the courier that makes them: for that a dialect knows what
     # couriers are given and return, which are values without I/O. Not the dispatcher, nor the caller, nor a registry.
     "dialects": {
@@ -38,16 +39,16 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("push.call", "push.courier", "push.verdict", "push.discovery", "push.discovery.static"),
     },
     "telemetry": {"engine", "metrics", "_version"},
-    "config": {"engine", "bounds", "dialects.table", "dialects.spec", "dialects.settings", "_version"},
+    "config": {"engine", "bounds", "store_address", "dialects.table", "dialects.spec", "dialects.settings", "_version"},
     "push": {"engine", "lease_renewal", "_version"},
-    "runtime": {"engine", "store", "config"},
+    "runtime": {"engine", "store", "store_address", "config"},
     "server": {
         *("api", "bounds", "rights", "engine", "metrics", "store", "runtime", "dialects", "push", "telemetry"),
-        *("config", "parent_death", "_version"),
+        *("config", "parent_death", "store_address", "_version"),
     },
     "client": {"api", "bounds", "durations", "_version"},
     "worker": {
-        *("api", "client", "metrics", "lease_renewal", "parent_death"),
+        *("api", "client", "metrics", "lease_renewal", "parent_death", "store_address"),
         *("engine", "store", "runtime", "server.direct"),  # these in worker/direct.py only
     },
     "cli": {
@@ -68,6 +69,7 @@ MAY_USE = {
     "lease_renewal": set(),
     "load_generator": set(),
     "parent_death": set(),
+    "store_address": {"msgspec"},
     "api": {"msgspec"},
     "engine": {"msgspec"},
     "client": {"msgspec"},
@@ -209,9 +211,11 @@ def test_metrics_are_declared_in_the_table_or_by_a_dialect() -> None:
 
 
 def test_only_direct_mode_of_the_worker_knows_a_store_and_its_handlers() -> None:
-    inside = ("dueline.store", "dueline.engine", "dueline.runtime", "dueline.server")
+    inside = ("dueline.store.", "dueline.engine.", "dueline.runtime.", "dueline.server.")
     paths = (SOURCE / "worker").rglob("*.py")
-    assert [named(path) for path in paths if any(n.startswith(inside) for n in imports(path))] == ["worker/direct.py"]
+    assert [named(path) for path in paths if any(f"{n}.".startswith(inside) for n in imports(path))] == [
+        "worker/direct.py"
+    ]
 
 
 def test_only_the_runtime_opens_and_checks_a_store() -> None:
@@ -253,7 +257,7 @@ def test_importing_dueline_loads_neither_server_nor_store() -> None:
             "from dueline import Client, AsyncClient, Worker",
             {
                 *("_version", "api", "bounds", "client", "durations", "lease_renewal", "metrics"),
-                *("parent_death", "rights", "worker"),
+                *("parent_death", "rights", "store_address", "worker"),
             },
         ),
     ],

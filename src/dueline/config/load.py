@@ -20,6 +20,7 @@ import msgspec
 
 from ..dialects.spec import FileValues
 from ..engine.errors import InvalidField
+from ..store_address import Kind, parse_store_url
 from .settings import DEFAULT_LISTEN, SECRET, Settings
 from .table import Key, keys
 
@@ -137,9 +138,12 @@ def check(settings: Settings, foreign_names: Mapping[str, str] = MappingProxyTyp
         raise ConfigError(f"server.tls.{missing}: is missing; server.tls.{given} alone is not enough for TLS")
     url = settings.store.url
     if url is not None:
-        scheme = url.split("://", 1)[0]
-        if "://" not in url or scheme not in SCHEMES:
-            raise ConfigError(f"store.url: must begin with one of {', '.join(s + '://' for s in SCHEMES)}")
+        try:
+            kind = parse_store_url(url).kind
+        except ValueError as wrong:
+            raise ConfigError(f"store.url: {wrong}") from None
+        if kind is not Kind.SENTINEL and (settings.store.sentinel_username or settings.store.sentinel_password):
+            raise ConfigError("store.sentinel_password: only a store.url of redis+sentinel:// has sentinels")
         if settings.store.durability == "fsync":
             raise ConfigError(
                 'store.durability: "fsync" is possible only with the embedded store; an external store is "standard": '
@@ -164,7 +168,6 @@ def _check_reach(settings: Settings, listen: str, path: str) -> None:
 
 HOST_NAME = re.compile(r"(?:\*\.)?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/@?#]+", re.IGNORECASE)
-SCHEMES = ("unix", *(kind + way for kind in ("redis", "rediss", "valkey", "valkeys") for way in ("", "+cluster")))
 
 
 def parse_address(text: str, path: str) -> Address:

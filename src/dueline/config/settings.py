@@ -19,7 +19,7 @@ from ..engine.limits import Limits
 DEFAULT_LISTEN = "127.0.0.1:9277"
 DEFAULT_DATA = "./dueline-data"
 
-SECRET = frozenset({"store.url", "discovery.eureka.url"})
+SECRET = frozenset({"store.url", "store.sentinel_password", "discovery.eureka.url"})
 
 
 class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,9 +91,15 @@ class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url: Annotated[
         str | None,
         Meta(
-            description="Address of a Redis or Valkey (redis://, rediss://, unix://). Empty: the server runs an "
-            "embedded store in store.data."
+            description="Address of a Redis or Valkey (redis://, rediss://, unix://, redis+sentinel://, "
+            "redis+cluster://; see docs/stores.md). Empty: the server runs an embedded store in store.data."
         ),
+    ] = None
+    sentinel_username: Annotated[
+        str | None, Meta(description="User at the sentinels of redis+sentinel://, if they have access control lists.")
+    ] = None
+    sentinel_password: Annotated[
+        str | None, Meta(description="Password of the sentinels of redis+sentinel://. The URL has that of the nodes.")
     ] = None
     data: Annotated[str, Meta(min_length=1, description="Folder of the embedded store.")] = DEFAULT_DATA
     binary: Annotated[

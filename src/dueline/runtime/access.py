@@ -2,13 +2,14 @@
 
     version      Redis 7.0, Valkey 7.2 or later
     role         a primary
+    kind         a node of a Cluster is opened as a Cluster
     eviction     it never deletes keys to make room
     scripts      this user may run them
     data         its version is ours; later, it is still the same data (epoch)
     scopes       ids are unique in the same scope as when the jobs were stored (store.valkey.scopes)
 
-All are checked at the start; a store that fails one is refused. `look` (version, role, eviction) and `check` (data,
-scopes) repeat them while it is used.
+All are checked at the start, the first four on every primary; a store that fails one is refused. `look` (version,
+role, kind, eviction) and `check` (data, scopes) repeat them while it is used.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from ..engine.errors import StoreFull, Unavailable
 from ..engine.limits import Limits
 from ..store.valkey.scopes import Clash, check_scopes
 from ..store.valkey.store import ValkeyStore, WrongStore
+from .facts import StoreFacts, refusals
 from .locations import StoreLocation
-from .probe import Probe, StoreFacts, refusals
+from .probe import Probe
 
 NAMESPACE_IDS = namespaces_with_own_ids(Dialects())
 """Namespaces with namespace-scoped ids, for programs without settings: as a server has it by default."""
@@ -54,7 +56,7 @@ class StoreAccess:
         self.looked: Callable[[StoreFacts | Unavailable], None] | None = None
         self._pause = pause
         self._namespace_ids = namespace_ids
-        self._probe = Probe(place.url, prefix)
+        self._probe = Probe(place.url)
 
     async def start(self) -> None:
         """Start the store's process if it is ours, and wait until the store can be used. Raises WrongStore if it must
@@ -80,7 +82,7 @@ class StoreAccess:
             await self.place.stop()
 
     async def look(self) -> StoreFacts:
-        """Ask the store what it is. Raises StoreDown or Loading."""
+        """Ask all primaries of the store what they are. Raises StoreDown, Loading or WrongStore."""
         try:
             found = await self._probe.facts()
         except Unavailable as error:

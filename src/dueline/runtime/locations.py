@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from ..config.settings import Store
 from ..store.valkey.embedded import EmbeddedStore, FolderInUse, Status
+from ..store_address import with_sentinel_login
 
 
 class StoreLocation(Protocol):
@@ -79,7 +80,7 @@ def place_of(
 ) -> EmbeddedStore | ExternalStore:
     """The place that the settings name."""
     if store.url is not None:
-        return ExternalStore(store.url)
+        return ExternalStore(with_sentinel_login(store.url, store.sentinel_username, store.sentinel_password))
     return EmbeddedStore(
         store.data,
         store.binary,

@@ -12,7 +12,6 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import msgspec
 import structlog
@@ -31,10 +30,11 @@ from ..engine.limits import INTERNAL_NAMESPACE
 from ..metrics import table
 from ..metrics.metric import Samples, merge
 from ..runtime.access import StoreAccess
+from ..runtime.facts import store_words
 from ..runtime.locations import StoreLocation
-from ..runtime.probe import store_words
 from ..runtime.runtime import Runtime
 from ..store.valkey.store import WrongStore
+from ..store_address import parse_store_url
 from ..telemetry import samples
 from ..telemetry.call_metrics import CallMetrics, HttpMetrics
 from ..telemetry.exposition import exposition
@@ -251,7 +251,7 @@ class App:
 
     def store_text(self) -> str:
         """A description of the store, without secrets."""
-        kind = "embedded" if self.settings.store.url is None else shown_url(self.settings.store.url)
+        kind = "embedded" if self.settings.store.url is None else parse_store_url(self.settings.store.url).shown
         return store_words(kind, self.access.facts)
 
     async def metrics(self, accept: str) -> tuple[bytes, str]:
@@ -312,12 +312,3 @@ class App:
 def durability_of(settings: Settings) -> str:
     """The durability level that this server promises."""
     return settings.store.durability or ("fsync" if settings.store.url is None else "standard")
-
-
-def shown_url(url: str) -> str:
-    """A store's address without user, password and options."""
-    parts = urlsplit(url)
-    if parts.scheme == "unix":
-        return f"unix://{parts.path}"
-    host = f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else parts.hostname or ""
-    return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}{parts.path}"

@@ -1,9 +1,10 @@
 """Script calls on the store, with all retries in one place.
 
 If a script is missing, the call is repeated with its source. If the connection is lost, it is reopened and the call
-repeated with the same nonce, which the store recognizes and answers from memory. A loading store is waited for. A call
-that still fails after `patience_s` raises StoreDown (certainly not done) or UnknownOutcome (its bytes were sent). A
-store that refuses connections for longer than a restart takes counts as down; then each call is tried only once.
+repeated with the same nonce, which the store recognizes and answers from memory. A store that is loading, fails over or
+moves slots is waited for. A call that still fails after `patience_s` raises StoreDown (certainly not done) or
+UnknownOutcome (its bytes were sent). A node that refuses connections for longer than a restart takes counts as down;
+then each call is tried only once.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from redis.exceptions import BusyLoadingError, NoScriptError, OutOfMemoryError, ReadOnlyError, ResponseError
+from redis.exceptions import NoScriptError, OutOfMemoryError, ResponseError
 
 from ...engine.errors import ClockStep, Loading, StoreDown, StoreFull, UnknownOutcome
 from ...engine.job import Partition
@@ -22,7 +23,7 @@ from ...engine.store import Events, StalePolicy
 from . import codec
 from .clock import StoreClock
 from .keys import DATA_VERSION, LETTERS, changes_channel, directory_keys, meta_key, partition_keys
-from .link import Link, LinkLost
+from .link import Link, LinkLost, NotNow, WrongKind
 from .scripts import OPERATIONS, Patch, load_scripts
 
 REFUSED_PATIENCE_S = 0.8  # after a crash the embedded store accepts connections again within 0.2 s
@@ -62,7 +63,6 @@ class Calls:
         self._process = os.urandom(6).hex()
         self._nonce = int.from_bytes(os.urandom(4), "big") << 24
         self._epoch: str | None = None
-        self._refused_at: float | None = None  # since when the store refuses connections
 
     def now_ms(self) -> int:
         return self._test_clock() if self._test_clock else self.clock.now_ms()
@@ -102,7 +102,7 @@ class Calls:
     async def _meta(self) -> dict[bytes, bytes]:
         key = meta_key(self._prefix)
         found = await self.plain(key, "HGETALL", key)
-        return found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))
+        return dict(zip(found[::2], found[1::2], strict=True))
 
     async def plain(self, key: str, *command: Any) -> Any:
         """One command on a key, with the same retries as a script call."""
@@ -115,32 +115,29 @@ class Calls:
         with_source = written = loading = False
         message, pause = "", 0.01
         while True:
-            refused = False
+            refused_s: float | None = None
             try:
                 reply = await attempt(with_source)
-                self._refused_at = None
                 if self._on_call is not None:
                     self._on_call(name, time.monotonic() - started)
                 return reply
             except NoScriptError:
                 with_source = True
                 continue
-            except (LinkLost, BusyLoadingError, ReadOnlyError) as error:
+            except (LinkLost, NotNow) as error:
                 self.reconnects += isinstance(error, LinkLost)
-                written = written or (isinstance(error, LinkLost) and error.written)
-                loading = isinstance(error, BusyLoadingError) or (isinstance(error, LinkLost) and error.loading)
-                message = str(error)
-                refused = isinstance(error, LinkLost) and error.refused
+                written = written or error.written
+                loading, message, refused_s = error.loading, str(error), error.refused_s
+            except WrongKind as error:
+                raise StoreDown(str(error)) from None
             except ResponseError as error:
                 message = str(error)
-                if not message.startswith(("TRYAGAIN", "CLUSTERDOWN", "NOREPLICAS", "MASTERDOWN", "LOADING", "BUSY")):
-                    if written:  # refused now, but an earlier try may have taken effect
-                        raise UnknownOutcome() from error
-                    if isinstance(error, OutOfMemoryError) or message.startswith(("OOM", "MISCONF")):
-                        raise StoreFull(f"the store refuses writes: {message}") from None
-                    raise
-            self._refused_at = (self._refused_at or time.monotonic()) if refused else None
-            given_up = self._refused_at is not None and time.monotonic() + pause > self._refused_at + REFUSED_PATIENCE_S
+                if written:  # refused now, but an earlier try may have taken effect
+                    raise UnknownOutcome() from error
+                if isinstance(error, OutOfMemoryError) or message.startswith(("OOM", "MISCONF")):
+                    raise StoreFull(f"the store refuses writes: {message}") from None
+                raise
+            given_up = refused_s is not None and refused_s + pause > REFUSED_PATIENCE_S
             if time.monotonic() + pause > deadline or (given_up and not written):
                 tried = f"the store did not answer for {time.monotonic() - started:.1f} s"
                 if written:

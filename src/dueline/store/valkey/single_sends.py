@@ -27,7 +27,7 @@ from ...engine.job import Partition
 from ...engine.store import SendItem, SendOutcome
 from . import codec
 from .calls import Calls
-from .link import CONNECT_TIMEOUT_S, plain_url
+from .link import CONNECT_TIMEOUT_S
 from .resp import pieces
 
 READ_BYTES = 65_536
@@ -53,7 +53,7 @@ class SingleSends:
         patience_s: float,
         unlisted: Callable[[Partition], None],
     ) -> None:
-        self._url = plain_url(url)
+        self._url = url
         self._calls = calls
         self._clock = calls.clock
         self._reply_timeout_s = reply_timeout_s

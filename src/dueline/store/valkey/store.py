@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...engine.errors import StoreDown, Unavailable
+from ...engine.errors import Unavailable
 from ...engine.job import Job, Partition, Reason, State
 from ...engine.limits import PULL_BYTES, Limits
 from ...engine.store import (
@@ -46,7 +46,7 @@ from .clock import StoreClock
 from .directory import ValkeyDirectory, announced_change
 from .id_lookup import MOVED, MOVES, IdLookup
 from .keys import changes_channel, partition_keys
-from .link import Link, LinkLost, link_for
+from .link import Link
 from .push_log import ValkeyPushLog
 from .scripts import Patch
 from .single_sends import SingleSends
@@ -55,7 +55,7 @@ from .wakeups import Wakeups
 __all__ = ["ValkeyStore", "WrongStore"]
 
 CLEAN_STEPS = 20  # before a list that shows dead jobs; remaining ones appear in the next list
-LANES = {"send": 2}  # calls in flight per partition, if they all use the same connection
+LANES = {"send": 2}  # calls in flight per partition
 
 
 class ValkeyStore:
@@ -80,7 +80,7 @@ class ValkeyStore:
         self.limits = limits
         self._reply_timeout_s = reply_timeout_s
         self._patience_s = patience_s
-        self._link = link or link_for(url, reply_timeout_s)
+        self._link = link or Link(url, reply_timeout_s)
         self._calls = Calls(self._link, prefix, clock, patience_s, lua_patch, on_call, store_clock)
         self.directory = ValkeyDirectory(self._calls.directory, self._registered)
         self.pushes = ValkeyPushLog(self._calls.once, prefix, limits)
@@ -124,30 +124,25 @@ class ValkeyStore:
         await self._link.stop()
 
     def single_sends(self) -> SingleSends | None:
-        """Sends for threads without an event loop; the caller closes it. None: not available on a Cluster."""
-        if self._link.permanent_keys:
+        """Sends for threads without an event loop; the caller closes it. None: only one node has this path, because a
+        thread does not follow a primary that moves."""
+        if self._link.fails_over:
             return None
         loop = asyncio.get_running_loop()
 
         def unlisted(partition: Partition) -> None:
             loop.call_soon_threadsafe(self._calls.found_unlisted, partition)
 
-        return SingleSends(self.url, self._calls, self._reply_timeout_s, self._patience_s, unlisted)
+        return SingleSends(self._link.address.node_url, self._calls, self._reply_timeout_s, self._patience_s, unlisted)
 
     async def watch(self, partition: Partition) -> None:
-        await self._watch(partition_keys(self.prefix, partition).channel, lambda _: self._woken(partition))
+        await self._wakeups.watch(partition_keys(self.prefix, partition).channel, lambda _: self._woken(partition))
 
     async def unwatch(self, partition: Partition) -> None:
         await self._wakeups.unwatch(partition_keys(self.prefix, partition).channel)
 
     async def watch_topics(self) -> None:
-        await self._watch(changes_channel(self.prefix), self._topic_changed)
-
-    async def _watch(self, channel: str, callback: Callable[[bytes | None], None]) -> None:
-        try:
-            await self._wakeups.watch(channel, callback)
-        except LinkLost as lost:
-            raise StoreDown(str(lost)) from None
+        await self._wakeups.watch(changes_channel(self.prefix), self._topic_changed)
 
     def _woken(self, partition: Partition) -> None:
         if self.events is not None:
@@ -183,7 +178,7 @@ class ValkeyStore:
                 size_of,
                 idle,
                 self.limits,
-                1 if self._link.permanent_keys else LANES.get(name, 1),
+                LANES.get(name, 1),
             )
         return batcher
 
