@@ -1,0 +1,83 @@
+"""Primaries that die or stand still, on Sentinel and on a Cluster: sends go on, parked polls are woken, nothing is a
+500, and no clock step is seen."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+import pytest
+
+from dueline.engine.job import Partition
+from dueline.engine.store import Credit, Pull
+from dueline.store.valkey.store import ValkeyStore
+from tests.kit.fixtures import private_sentinels, replicated_cluster
+from tests.kit.store import Recorder, item
+from tests.kit.topologies import park, partitions_on, send_until_accepted, started, woken
+from tests.kit.valkey import PrivateCluster, PrivateSentinels, PrivateValkey
+
+__all__ = ["private_sentinels", "replicated_cluster"]
+
+pytestmark = pytest.mark.slow
+
+POLLS = 20
+CLEAN = {"store_down", "unknown_outcome"}
+
+
+async def hurt(
+    node: PrivateValkey, how: str, store: ValkeyStore, events: Recorder, other: ValkeyStore, partitions: list[Partition]
+) -> None:
+    """Park polls in one process, hurt the primary, and send from another one until all are accepted."""
+    await park(store, partitions)
+    events.forget_wakes()
+    await asyncio.to_thread(node.kill if how == "killed" else node.pause)
+    refusals = await asyncio.gather(*(send_until_accepted(other, one, "x") for one in partitions))
+    await woken(events, partitions)
+    assert {code for codes in refusals for code in codes} <= CLEAN
+    for partition in partitions:
+        [job] = (await store.pull(partition, Pull((Credit(1, None),), 30_000))).jobs
+        assert job.id == "x"
+    assert (store.clock.steps, other.clock.steps) == (0, 0)
+
+
+@pytest.mark.parametrize("how", ["killed", "paused"])
+async def test_sentinels_replace_a_primary(private_sentinels: PrivateSentinels, how: str) -> None:
+    """With passwords on the nodes and on the sentinels."""
+    partitions = [Partition("ns", uuid.uuid4().hex) for _ in range(POLLS)]
+    node = private_sentinels.primary()
+    async with started(private_sentinels.url) as (store, events), started(private_sentinels.url) as (other, _):
+        try:
+            await hurt(node, how, store, events, other, partitions)
+        finally:
+            await asyncio.to_thread(node.start if how == "killed" else node.resume)
+        await asyncio.to_thread(private_sentinels.wait_until_whole)
+        await other.send(partitions[0], [item("after")])  # the old primary is back, as a replica
+
+
+@pytest.mark.parametrize("how", ["killed", "paused"])
+async def test_a_cluster_replaces_a_primary(replicated_cluster: PrivateCluster, how: str) -> None:
+    node = next(node for node in replicated_cluster.nodes if node.ask("ROLE")[0] == "master")
+    partitions = partitions_on(replicated_cluster, node, POLLS)
+    async with started(replicated_cluster.url) as (store, events), started(replicated_cluster.url) as (other, _):
+        try:
+            await hurt(node, how, store, events, other, partitions)
+        finally:
+            await asyncio.to_thread(node.start if how == "killed" else node.resume)
+        await asyncio.to_thread(replicated_cluster.wait_until_whole)
+        await other.send(partitions[0], [item("after")])
+
+
+async def test_a_failover_by_hand_loses_nothing_that_was_answered(private_sentinels: PrivateSentinels) -> None:
+    partition = Partition("ns", uuid.uuid4().hex)
+    async with started(private_sentinels.url) as (store, _):
+        await store.send(partition, [item("before")])
+        old = private_sentinels.primary()
+        private_sentinels.sentinels[0].ask("SENTINEL", "FAILOVER", "jobs", password="theirs")
+        number = 0
+        while private_sentinels.primary() is old:
+            await send_until_accepted(store, partition, f"j{number}")
+            number += 1
+        await asyncio.to_thread(private_sentinels.wait_until_whole)
+        await send_until_accepted(store, partition, "after")
+        assert private_sentinels.primary() is not old
+        assert store.clock.steps == 0
