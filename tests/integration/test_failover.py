@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import uuid
 
 import pytest
 
 from dueline.engine.job import Partition
 from dueline.engine.store import Credit, Pull
+from dueline.integrations.mounted import MountedServer
 from dueline.store.valkey.store import ValkeyStore
 from tests.kit.fixtures import private_sentinels, replicated_cluster
 from tests.kit.store import Recorder, item
@@ -40,6 +42,14 @@ async def hurt(
     assert (store.clock.steps, other.clock.steps) == (0, 0)
 
 
+def heal(node: PrivateValkey, how: str) -> None:
+    """In the main thread, because a process dies with the thread that started it."""
+    if how == "killed":
+        node.start()
+    else:
+        node.resume()
+
+
 @pytest.mark.parametrize("how", ["killed", "paused"])
 async def test_sentinels_replace_a_primary(private_sentinels: PrivateSentinels, how: str) -> None:
     """With passwords on the nodes and on the sentinels."""
@@ -49,7 +59,7 @@ async def test_sentinels_replace_a_primary(private_sentinels: PrivateSentinels, 
         try:
             await hurt(node, how, store, events, other, partitions)
         finally:
-            await asyncio.to_thread(node.start if how == "killed" else node.resume)
+            heal(node, how)
         await asyncio.to_thread(private_sentinels.wait_until_whole)
         await other.send(partitions[0], [item("after")])  # the old primary is back, as a replica
 
@@ -62,7 +72,7 @@ async def test_a_cluster_replaces_a_primary(replicated_cluster: PrivateCluster, 
         try:
             await hurt(node, how, store, events, other, partitions)
         finally:
-            await asyncio.to_thread(node.start if how == "killed" else node.resume)
+            heal(node, how)
         await asyncio.to_thread(replicated_cluster.wait_until_whole)
         await other.send(partitions[0], [item("after")])
 
@@ -81,3 +91,22 @@ async def test_a_failover_by_hand_loses_nothing_that_was_answered(private_sentin
         await send_until_accepted(store, partition, "after")
         assert private_sentinels.primary() is not old
         assert store.clock.steps == 0
+
+
+async def test_a_server_on_sentinels_with_passwords_is_ready(private_sentinels: PrivateSentinels) -> None:
+    """The password of the sentinels is a setting; the URL has that of the nodes."""
+    url, _, option = private_sentinels.url.partition("?")
+    assert option == "sentinel_password=theirs"
+    server = MountedServer(store=url, env={"DUELINE_STORE__SENTINEL_PASSWORD": "theirs"}, insecure=True)
+    await server.start()
+    try:
+        app = server._app
+        assert app is not None
+        await app.store.send(Partition("default", uuid.uuid4().hex), [item("a")])
+        assert app.health.reasons() == []
+        assert re.fullmatch(
+            r"redis\+sentinel://(127\.0\.0\.1:\d+,?){3}/jobs, valkey [\d.]+, appendonly no, appendfsync everysec",
+            app.store_text(),
+        )
+    finally:
+        await server.stop()

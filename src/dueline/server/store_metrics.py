@@ -25,6 +25,7 @@ def store_samples(store: ValkeyStore, health: Health, embedded: Status | None) -
             table.STORE_MAXMEMORY.value(facts.maxmemory_bytes),
             table.STORE_FULL.value(int(health.full)),
             table.STORE_REPLICAS.value(facts.replicas),
+            table.STORE_SHARDS_DOWN.value(len(facts.absent)),
             table.STORE_AOF_OK.value(int(facts.aof and facts.aof_ok)),
         ]
     if embedded is not None:

@@ -7,6 +7,7 @@ The answer with the highest epoch counts: every failover and every finished move
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -18,6 +19,7 @@ from .connector import Connector
 from .link_errors import LinkLost, WrongKind
 
 SLOTS = 16_384
+ASKED_NODES = 16  # of a Cluster; more would not know more
 ANSWER_TIMEOUT_S = 1.0
 LATER_ANSWERS_S = 0.1  # how long to wait for more answers after the first one
 
@@ -95,6 +97,7 @@ class ClusterNodes:
 
     async def find(self, nodes: Iterable[Endpoint]) -> Layout:
         known = [*dict.fromkeys((*nodes, *self._seeds, *self._replicas))]
+        known = known if len(known) <= ASKED_NODES else random.sample(known, ASKED_NODES)
         commands = (("CLUSTER", "INFO"), ("CLUSTER", "SLOTS"))
         answers, errors = await _ask(self._connector, known, commands, _cluster_answer)
         if answers:
