@@ -9,10 +9,12 @@ import uuid
 
 import pytest
 
+from dueline.engine.errors import Unavailable, UnknownOutcome
 from dueline.engine.job import Partition
-from dueline.engine.store import Credit, Pull
+from dueline.engine.store import Code, Credit, Pull
 from dueline.integrations.mounted import MountedServer
 from dueline.store.valkey.store import ValkeyStore
+from dueline.store.valkey.witness import Replication
 from tests.kit.fixtures import private_sentinels, replicated_cluster
 from tests.kit.store import Recorder, item
 from tests.kit.topologies import park, partitions_on, send_until_accepted, started, woken
@@ -110,3 +112,75 @@ async def test_a_server_on_sentinels_with_passwords_is_ready(private_sentinels: 
         )
     finally:
         await server.stop()
+
+
+@pytest.mark.parametrize("degraded", ["refuse", "accept"])
+async def test_without_a_replica_replicated_sends_are_unknown_unless_that_is_accepted(
+    private_sentinels: PrivateSentinels, degraded: str
+) -> None:
+    """The control: as soon as a replica answers again, the same send succeeds."""
+    partition = Partition("ns", uuid.uuid4().hex)
+    replication = Replication(accept=degraded == "accept")
+    store = ValkeyStore(private_sentinels.url, replication=replication, patience_s=1.0)
+    await store.start()
+    primary = private_sentinels.primary()
+    replicas = [node for node in private_sentinels.nodes if node is not primary]
+    try:
+        await store.send(partition, [item("before")])
+        for replica in replicas:
+            replica.pause()
+        if degraded == "refuse":
+            with pytest.raises(UnknownOutcome, match="no replica has it"):
+                await store.send(partition, [item("x")])
+            with pytest.raises(UnknownOutcome, match="no replica has it"):
+                await store.pull(partition, Pull((Credit(1, None),), 30_000))
+        else:
+            await store.send(partition, [item("x")])
+        assert await store.read(partition, ["before"]) != [None]  # reading works
+    finally:
+        for replica in replicas:
+            replica.resume()
+    await asyncio.to_thread(private_sentinels.wait_until_whole)
+    [sent] = await store.send(partition, [item("x")])
+    assert (sent.code, replication.uncovered) == (Code.KEPT, 1 if degraded == "accept" else 0)
+    await store.stop()
+
+
+@pytest.mark.parametrize("level", ["replicated", "standard"])
+async def test_no_replicated_answer_is_lost_with_its_primary(private_sentinels: PrivateSentinels, level: str) -> None:
+    """The replicas stand still, and more is sent than the sockets to them can hold; then the primary dies. `standard`
+    is the control: it answers what is lost then."""
+    partition = Partition("ns", uuid.uuid4().hex)
+    primary = private_sentinels.primary()
+    replicas = [node for node in private_sentinels.nodes if node is not primary]
+    replication = Replication() if level == "replicated" else None
+    store = ValkeyStore(private_sentinels.url, replication=replication, patience_s=1.0)
+    await store.start()
+    answered: list[str] = []
+
+    async def send(id: str) -> None:
+        try:
+            await store.send(partition, [item(id, body=b"x" * 500_000)])
+            answered.append(id)
+        except Unavailable:
+            pass  # unknown: it counts as not answered
+
+    try:
+        await asyncio.gather(*(send(f"before-{n}") for n in range(5)))
+        assert len(answered) == 5
+        for replica in replicas:
+            replica.pause()
+        for i in range(10):
+            await asyncio.gather(*(send(f"during-{i}-{n}") for n in range(10)))
+        assert len(answered) == (5 if level == "replicated" else 105)
+        primary.kill()
+    finally:
+        for replica in replicas:
+            replica.resume()
+    await send_until_accepted(store, partition, "after")
+    primary.start()
+    await asyncio.to_thread(private_sentinels.wait_until_whole)
+    found = [await store.read(partition, [id], False) for id in answered]
+    lost = [id for id, [job] in zip(answered, found, strict=True) if job is None]
+    assert bool(lost) == (level == "standard"), lost
+    await store.stop()

@@ -71,7 +71,7 @@ class PrivateValkey:
         log: list[str] = []
         for text in self._process.stdout:
             log.append(text)
-            if "Ready to accept connections" in text or "Sentinel ID is" in text:
+            if "ready to accept connections" in text.lower() or "Sentinel ID is" in text:
                 break
         else:
             raise RuntimeError("the private valkey did not start:\n" + "".join(log))

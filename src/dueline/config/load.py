@@ -146,9 +146,11 @@ def check(settings: Settings, foreign_names: Mapping[str, str] = MappingProxyTyp
             raise ConfigError("store.sentinel_password: only a store.url of redis+sentinel:// has sentinels")
         if settings.store.durability == "fsync":
             raise ConfigError(
-                'store.durability: "fsync" is possible only with the embedded store; an external store is "standard": '
-                "as durable as its own configuration makes it"
+                'store.durability: "fsync" is possible only with the embedded store; an external store is "standard", '
+                'as durable as its own configuration makes it, or "replicated"'
             )
+        if settings.store.degraded == "accept" and settings.store.durability != "replicated":
+            raise ConfigError('store.degraded: "accept" is possible only with store.durability = "replicated"')
     elif settings.store.durability not in (None, "fsync"):
         raise ConfigError(f'store.durability: the embedded store is "fsync", not "{settings.store.durability}"')
     if settings.limits.max_body_bytes > settings.limits.max_request_bytes:

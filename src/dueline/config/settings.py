@@ -106,12 +106,19 @@ class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str | None, Meta(description="Program of the embedded store, to use another valkey-server or redis-server.")
     ] = None
     durability: Annotated[
-        Literal["fsync", "standard"] | None,
+        Literal["fsync", "standard", "replicated"] | None,
         Meta(
-            description="What a success means: fsync (on disk) or standard (as the store is configured). Empty: fsync "
-            "when embedded, else standard."
+            description="What a success means: fsync (on disk), standard (as the store is configured) or replicated "
+            "(a replica has it). Empty: fsync when embedded, else standard."
         ),
     ] = None
+    degraded: Annotated[
+        Literal["refuse", "accept"],
+        Meta(
+            description="Replicated: what happens while no replica answers: refuse (503), or accept (as standard, with "
+            "a warning and a metric)."
+        ),
+    ] = "refuse"
     prefix: Annotated[
         str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,32}$", description="The prefix of every key in the store.")
     ] = "dueline"

@@ -122,6 +122,10 @@ STORE_REPLICAS = _store.gauge(
 STORE_SHARDS_DOWN = _store.gauge(
     "dueline_store_shards_down", "Shards of a Cluster that cannot be used while others can.", merge=Merge.MAX
 )
+STORE_UNREPLICATED = _store.counter(
+    "dueline_store_unreplicated_total",
+    'Changes that were answered although no replica had them (store.degraded = "accept").',
+)
 STORE_AOF_OK = _store.gauge(
     "dueline_store_aof_ok", "1 while the store writes its append-only file without errors.", merge=Merge.MIN
 )

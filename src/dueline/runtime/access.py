@@ -25,6 +25,7 @@ from ..engine.errors import StoreFull, Unavailable
 from ..engine.limits import Limits
 from ..store.valkey.scopes import Clash, check_scopes
 from ..store.valkey.store import ValkeyStore, WrongStore
+from ..store.valkey.witness import Replication
 from .facts import StoreFacts, refusals
 from .locations import StoreLocation
 from .probe import Probe
@@ -49,9 +50,10 @@ class StoreAccess:
         limits: Limits = Limits(),
         namespace_ids: frozenset[str] = NAMESPACE_IDS,
         on_call: Callable[[str, float], None] | None = None,
+        replication: Replication | None = None,
     ) -> None:
         self.place = place
-        self.store = ValkeyStore(place.url, prefix=prefix, limits=limits, on_call=on_call)
+        self.store = ValkeyStore(place.url, prefix=prefix, limits=limits, on_call=on_call, replication=replication)
         self.facts: StoreFacts | None = None
         self.looked: Callable[[StoreFacts | Unavailable], None] | None = None
         self._pause = pause

@@ -34,6 +34,7 @@ from ..runtime.facts import store_words
 from ..runtime.locations import StoreLocation
 from ..runtime.runtime import Runtime
 from ..store.valkey.store import WrongStore
+from ..store.valkey.witness import Replication
 from ..store_address import parse_store_url
 from ..telemetry import samples
 from ..telemetry.call_metrics import CallMetrics, HttpMetrics
@@ -75,6 +76,8 @@ class App:
         self.http = HttpMetrics()
         self.calls = CallMetrics()
         namespace_ids = namespaces_with_own_ids(settings.dialects)
+        replicated = self.durability == "replicated"
+        self._replication = Replication(settings.store.degraded == "accept") if replicated else None
         self.access = StoreAccess(
             place,
             self._pause,
@@ -82,6 +85,7 @@ class App:
             limits=settings.limits,
             namespace_ids=namespace_ids,
             on_call=self.calls.called,
+            replication=self._replication,
         )
         self.store = self.access.store
         self.engine = Engine(self.store, settings.limits, namespace_ids=namespace_ids, idle_ms=settings.topics.idle_ms)
@@ -91,7 +95,7 @@ class App:
         self.engine.watch_sends(self._sends)
         self.pushed = PushNotices(Notices("dueline.push"))
         self.push = Push(settings, self.engine, self.pushed, self.pushed.refused_at_send)
-        self.health = Health(self.access, self.durability)
+        self.health = Health(self.access, self.durability, accepts_degraded=settings.store.degraded == "accept")
         self.health.changed = self._readiness_changed
         self.certificate = Certificate.of(settings.server.tls)
         self._siblings = Siblings(folder, index, self.snapshot)
@@ -281,7 +285,7 @@ class App:
             *self.calls.samples(),
             *self.pushed.samples(),
             *(found for dialect in self._enabled for found in dialect.metrics.snapshot()),
-            *store_samples(self.store, self.health, self.access.place.status),
+            *store_samples(self.store, self.health, self.access.place.status, self._replication),
             *samples.of_process(),
         ]
 

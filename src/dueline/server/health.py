@@ -1,7 +1,7 @@
 """Can this process serve? `/healthz`: the process is alive. `/readyz`: it accepts sends and pulls, or why it does not.
 
-    not ready (503)   starting loading store_down disk_full eviction not_durable clock_step draining
-    warnings (200)    data_loss store_full disk_low shard_down
+    not ready (503)   starting loading store_down disk_full eviction not_durable not_replicated clock_step draining
+    warnings (200)    data_loss store_full disk_low shard_down not_replicated (store.degraded = "accept")
 
 A warning leaves the process ready. A full store in particular must stay reachable: only consumers can empty it. So must
 a Cluster that has lost a shard: the others serve.
@@ -49,9 +49,10 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class Health:
-    """What is known about this process and its store. `durability` is the promised level."""
+    """What is known about this process and its store. `durability` is the promised level; `accepts_degraded`: changes
+    are answered even if no replica has them."""
 
-    def __init__(self, access: StoreAccess, durability: str) -> None:
+    def __init__(self, access: StoreAccess, durability: str, accepts_degraded: bool = False) -> None:
         self.phase = Phase.STARTING
         self.facts: StoreFacts | None = None
         self.up = False
@@ -61,6 +62,7 @@ class Health:
         self._access = access
         self._access.looked = self._looked
         self._durability = durability
+        self._accepts_degraded = accepts_degraded
         self._wrong: Reason | None = None
         self._trouble: Reason | None = Reason("starting", "the store has not been checked yet")
         self._task: asyncio.Task[None] | None = None
@@ -169,12 +171,24 @@ class Health:
             for one in self.facts.absent:
                 text = f"the shard {one.node} is unavailable ({one.message}); calls for its topics are refused"
                 found.append(Reason("shard_down", text))
+            if self._accepts_degraded:
+                found += self._unreplicated(self.facts)
         return found
+
+    def _unreplicated(self, facts: StoreFacts) -> list[Reason]:
+        """The primaries without a replica, if changes need one."""
+        if self._durability != "replicated":
+            return []
+        does = "changes are accepted without one" if self._accepts_degraded else "changes are refused"
+        alone = [node.node for node in facts.nodes if not node.replicas]
+        return [Reason("not_replicated", f"the primary {node} has no connected replica; {does}") for node in alone]
 
     def _about(self, facts: StoreFacts) -> list[Reason]:
         found = [Reason(code, sentence) for code, sentence in refusals(facts)]
         if self._durability == "fsync" and not (facts.aof and facts.aof_ok):
             found.append(Reason("not_durable", "the store does not write its append-only file"))
+        if not self._accepts_degraded:
+            found += self._unreplicated(facts)
         if self._access.store.clock.stepped:
             found.append(Reason("clock_step", "the store's clock jumped; nothing is done until the time is confirmed"))
         return found

@@ -29,6 +29,7 @@ class Store:
     """A link whose store answers, or fails with `error`."""
 
     permanent_keys = False
+    replication = None
 
     def __init__(self, error: LinkLost | None, clock: Clock) -> None:
         self.error = error

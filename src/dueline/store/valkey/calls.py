@@ -22,6 +22,7 @@ from ...engine.job import Partition
 from ...engine.store import Events, StalePolicy
 from . import codec
 from .clock import StoreClock
+from .directory import READING
 from .keys import DATA_VERSION, LETTERS, changes_channel, directory_keys, meta_key, partition_keys
 from .link import Link, LinkLost, NotNow, WrongKind
 from .scripts import OPERATIONS, Patch, load_scripts
@@ -205,6 +206,11 @@ class Calls:
         caller = self._caller("single_send", f"{policy_version}t")  # distinct from the calls of this loop
         return (*head, len(keys.single_send), *keys.single_send), caller, (keys.channel,)
 
+    @property
+    def _change(self) -> Callable[..., Awaitable[Any]]:
+        """How a changing call is sent."""
+        return self.link.call if self.link.replication is None else self.link.change
+
     def _caller(self, name: str, slot: str) -> str:
         """The name under which the store remembers the last call."""
         return f"{self._process}{_LETTER[name]}{slot}"
@@ -224,6 +230,7 @@ class Calls:
         nonce = self._nonce.to_bytes(8, "big")
         caller = self._caller(name, slot)
         asked_ms = 0.0
+        change = self._change
 
         async def attempt(with_source: bool) -> Any:
             nonlocal asked_ms
@@ -233,7 +240,7 @@ class Calls:
                 ("", self.clock.expectation()) if self._test_clock is None else (str(self._test_clock()), "")
             )
             args = (now, expected, caller, nonce, numbers, blob, *extra)
-            return await self.link.call(keys[0], *head, len(keys), *keys, *args)
+            return await change(keys[0], *head, len(keys), *keys, *args)
 
         until_s = time.monotonic() + self._patience_s
         while True:
@@ -271,11 +278,12 @@ class Calls:
     async def directory(self, what: int, numbers: bytes, blob: bytes) -> tuple[bytes, bytes]:
         script, keys = self._scripts["directory"], directory_keys(self._prefix)
         ends = "1" if self.link.permanent_keys else "", changes_channel(self._prefix)
+        send = self.link.call if what in READING else self._change
 
         async def attempt(with_source: bool) -> Any:
             head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
             now = "" if self._test_clock is None else str(self._test_clock())
-            return await self.link.call(keys[0], *head, len(keys), *keys, now, what, numbers, blob, *ends)
+            return await send(keys[0], *head, len(keys), *keys, now, what, numbers, blob, *ends)
 
         reply = await self._healed(attempt, "directory")
         return reply[1], reply[2]

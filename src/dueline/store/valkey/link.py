@@ -32,9 +32,10 @@ from redis.exceptions import (
 from ...store_address import Endpoint, Kind, parse_store_url
 from .connector import CONNECT_TIMEOUT_S, Connector
 from .link_errors import LinkLost, NotNow, WrongKind
-from .node import Node
+from .node import Node, PipelinedConnection
 from .resp import command
 from .topology import SLOTS, Layout, topology_of
+from .witness import Replication
 
 __all__ = ["CONNECT_TIMEOUT_S", "Link", "LinkLost", "NotNow", "WrongKind"]
 
@@ -45,14 +46,24 @@ ASKING = command(("ASKING",))
 
 class Link:
     """All connections to one store. Error replies are raised as redis-py's ResponseError. `primaries_only` False: a
-    node is used even if it says that it is not a primary. Partitions keep permanent keys on a Cluster."""
+    node is used even if it says that it is not a primary. `replication`: changes are answered when a replica has them.
+    Partitions keep permanent keys on a Cluster."""
 
-    def __init__(self, url: str, reply_timeout_s: float = 10.0, *, primaries_only: bool = True) -> None:
+    def __init__(
+        self,
+        url: str,
+        reply_timeout_s: float = 10.0,
+        *,
+        primaries_only: bool = True,
+        replication: Replication | None = None,
+    ) -> None:
         self.address = parse_store_url(url)
         self.permanent_keys = self.address.kind is Kind.CLUSTER
         self.fails_over = self.address.kind is not Kind.STANDALONE
         self._reply_timeout_s = reply_timeout_s
         self._primaries_only = primaries_only
+        self.replication = replication
+        self._answered_by: PipelinedConnection | None = None
         self._connector = Connector.of_nodes(self.address)
         self._topology = topology_of(self.address)
         self._nodes: dict[Endpoint, Node] = {}
@@ -95,7 +106,9 @@ class Link:
             if connection is None:
                 connection = await node.connected()
             try:
-                return await connection.send(packed, unread)
+                reply = await connection.send(packed, unread)
+                self._answered_by = connection
+                return reply
             except (ResponseError, BusyLoadingError) as error:
                 redirected = self._redirected(node, error)
                 if redirected is None:
@@ -106,6 +119,14 @@ class Link:
                 else:
                     node, packed, unread = redirected, ASKING + command(args), 1
         raise NotNow("the slot keeps moving between the nodes")
+
+    async def change(self, key: str, *args: Any) -> Any:
+        """A call whose answer counts when a replica has it, if that is asked for. Otherwise it raises LinkLost."""
+        reply = await self.call(key, *args)
+        connection = self._answered_by  # of this call: nothing else runs between its return and here
+        if connection is not None and connection.witness is not None:
+            await connection.witness.covered(key)
+        return reply
 
     async def call_node(self, endpoint: Endpoint, *args: Any) -> Any:
         """One command on one of `primaries`."""
@@ -180,7 +201,12 @@ class Link:
         node = self._nodes.get(endpoint)
         if node is None:
             node = self._nodes[endpoint] = Node(
-                endpoint, self._connector, self._reply_timeout_s, self._trouble, self._primaries_only
+                endpoint,
+                self._connector,
+                self._reply_timeout_s,
+                self._trouble,
+                self._primaries_only,
+                self.replication,
             )
         return node
 

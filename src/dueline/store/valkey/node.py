@@ -12,11 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import RedisError
 
 from ...store_address import Endpoint
 from .connector import Connector
 from .link_errors import LinkLost
-from .resp import Replies
+from .resp import Replies, command
+from .witness import Replication, Witness
 
 SUSPECT_S = 0.5  # a reply that takes longer is a reason to ask who the primary is
 SUSPECT_AGAIN_S = 0.1
@@ -43,6 +45,8 @@ class PipelinedConnection:
         self._pending: deque[tuple[asyncio.Future[Any] | None, float]] = deque()
         self._watchdog: asyncio.TimerHandle | None = None
         self._retired = False
+        self.witness: Witness | None = None
+        self.beside: PipelinedConnection | None = None  # the connection of the witness
         self._loop = asyncio.get_running_loop()
         writer.transport.set_protocol(
             Replies(self._answered, lambda why: self.lose(LinkLost(f"the store connection broke: {why}", True)))
@@ -81,6 +85,8 @@ class PipelinedConnection:
         if self._write is not _closed:
             self._write = _closed
             self._lost(self)
+            if self.beside is not None:
+                self.beside.lose(error)
             closing = self._loop.create_task(self._connection.disconnect(nowait=True))
             closing.add_done_callback(lambda task: task.cancelled() or task.exception())
         for future, _ in pending:
@@ -125,6 +131,7 @@ class Node:
         reply_timeout_s: float,
         trouble: Callable[[], None],
         primary_only: bool = True,
+        replication: Replication | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.connection: PipelinedConnection | None = None
@@ -132,6 +139,7 @@ class Node:
         self._reply_timeout_s = reply_timeout_s
         self._trouble = trouble
         self._primary_only = primary_only
+        self._replication = replication
         self._connecting: asyncio.Task[PipelinedConnection] | None = None
         self._opening: set[asyncio.Task[AbstractConnection]] = set()
         self._refused_at_s: float | None = None  # since when the address rejects connections
@@ -194,6 +202,8 @@ class Node:
         loop = asyncio.get_running_loop()
         try:
             connection = PipelinedConnection(await self.open(), self._reply_timeout_s, self._trouble, self._lost)
+            if self._replication is not None:
+                connection.witness = await self._witness(connection, self._replication)
         except LinkLost as lost:
             if lost.refused_s is None:
                 self._refused_at_s = None
@@ -207,11 +217,38 @@ class Node:
         self.connection = connection
         return connection
 
+    async def _witness(self, connection: PipelinedConnection, replication: Replication) -> Witness:
+        """The witness of a connection. Both are lost together. Raises LinkLost."""
+        alive = True
+
+        def lost(_: PipelinedConnection) -> None:
+            nonlocal alive
+            alive = False
+            connection.lose(LinkLost("the connection beside it was lost", True))
+
+        try:
+            beside = PipelinedConnection(await self.open(), self._reply_timeout_s, self._trouble, lost)
+            connection.beside = beside
+            question = command(("INFO", "server"))
+            one, other = await asyncio.gather(connection.send(question), beside.send(question))
+        except (LinkLost, RedisError) as error:
+            connection.lose(LinkLost("there is no witness", False))
+            raise LinkLost(f"cannot reach the store: {error}", False) from None
+        if run_id(one) != run_id(other) or not alive:
+            connection.lose(LinkLost("there is no witness", False))
+            raise LinkLost("the address has just moved to another process", False)
+        return Witness(beside, replication)
+
     def _lost(self, connection: PipelinedConnection) -> None:
         if self.connection is connection:
             self.connection = None
             if self._cut is None:
                 self._trouble()
+
+
+def run_id(info: bytes) -> bytes:
+    """Which process answered INFO."""
+    return info.partition(b"run_id:")[2].partition(b"\r")[0]
 
 
 def _closed(packed: bytes) -> None:

@@ -51,6 +51,7 @@ from .push_log import ValkeyPushLog
 from .scripts import Patch
 from .single_sends import SingleSends
 from .wakeups import Wakeups
+from .witness import Replication
 
 __all__ = ["ValkeyStore", "WrongStore"]
 
@@ -72,6 +73,7 @@ class ValkeyStore:
         reply_timeout_s: float = 2.5,
         lua_patch: Patch | None = None,
         on_call: Callable[[str, float], None] | None = None,
+        replication: Replication | None = None,
         link: Link | None = None,
         store_clock: StoreClock | None = None,
     ) -> None:
@@ -80,7 +82,7 @@ class ValkeyStore:
         self.limits = limits
         self._reply_timeout_s = reply_timeout_s
         self._patience_s = patience_s
-        self._link = link or Link(url, reply_timeout_s)
+        self._link = link or Link(url, reply_timeout_s, replication=replication)
         self._calls = Calls(self._link, prefix, clock, patience_s, lua_patch, on_call, store_clock)
         self.directory = ValkeyDirectory(self._calls.directory, self._registered)
         self.pushes = ValkeyPushLog(self._calls.once, prefix, limits)
@@ -125,8 +127,8 @@ class ValkeyStore:
 
     def single_sends(self) -> SingleSends | None:
         """Sends for threads without an event loop; the caller closes it. None: only one node has this path, because a
-        thread does not follow a primary that moves."""
-        if self._link.fails_over:
+        thread does not follow a primary that moves and has no witness."""
+        if self._link.fails_over or self._link.replication is not None:
             return None
         loop = asyncio.get_running_loop()
 
