@@ -4,6 +4,7 @@
 #   make test         run the tests, without the slow ones (make test-slow)
 #   make check        check format, lint and types, and run all tests, as CI does
 #   make test-eureka  run the discovery tests against the Eureka registry at EUREKA_URL
+#   make fuzz         send broken requests of every protocol to a server with tokens, for ten minutes
 #   make bench        run the short benchmark; bench-full uses the full sizes
 #   make bench-peers  compare with celery, rq, arq, dramatiq and huey, each in its own environment
 #   make docs         regenerate the pages that are made from the code
@@ -19,7 +20,7 @@ COMPILE := uv pip compile pyproject.toml --generate-hashes --no-emit-index-url -
 # Tests start hundreds of Python processes. Each would compile all modules again if bytecode were not kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup dev serve test test-slow test-eureka check format lint types docs bench bench-full bench-peers lock clean
+.PHONY: setup dev serve test test-slow test-eureka fuzz check format lint types docs bench bench-full bench-peers lock clean
 
 setup: .venv/.server
 dev: .venv/.dev
@@ -80,6 +81,9 @@ docs: setup
 	$(BIN)/python -m tools.docs.testing > docs/testing-reference.md
 
 check: lint types test test-slow
+
+fuzz: dev
+	$(BIN)/python -m tools.fuzz $(ARGS)
 
 bench: dev
 	$(BIN)/python -m bench $(ARGS)

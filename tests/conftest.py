@@ -1,3 +1,14 @@
-"""What every test has: `async def` tests are run."""
+"""What every test has: `async def` tests are run, and the garbage collector skips what was loaded before them."""
+
+import gc
 
 pytest_plugins = ["tests.kit.async_tests"]
+
+
+def pytest_collection() -> None:
+    gc.disable()  # thousands of modules and tests are made, and none of them is garbage
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()

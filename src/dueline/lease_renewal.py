@@ -23,12 +23,12 @@ LEAST_REST_S = 0.05
 FIRST_BACK_OFF_S, LAST_BACK_OFF_S = 0.1, 5.0
 
 
-class _Leased(Protocol):
+class _HasLease(Protocol):
     @property
     def lease(self) -> str: ...
 
 
-J = TypeVar("J", bound=_Leased)
+J = TypeVar("J", bound=_HasLease)
 T = TypeVar("T")
 
 
@@ -65,8 +65,8 @@ R = TypeVar("R", bound=LeaseRenewal[Any])
 class LeaseRenewals(Generic[R]):
     """Renews leases from `add` to `remove`. `stop` may be called twice, or before the first `add`.
 
-    `extend` renews these leases in the store, and calls `lose` of those that are lost. It may raise `unavailable`; any
-    other exception is a bug and goes to the event loop's exception handler. Either way the next renewal is in time.
+    `extend` renews these leases in the store, and calls `lose` on those that are lost. It may raise `unavailable`; any
+    other exception is a bug and goes to the event loop's exception handler. After either, renewals continue.
     """
 
     def __init__(

@@ -1,8 +1,13 @@
-"""What a caller may be allowed to do. Every route declares the right that it needs; nothing checks it yet."""
+"""What a caller may be allowed to do. Every route declares the right that it needs; a Grant is what one caller has."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from fnmatch import fnmatchcase
+
+import msgspec
+
+ALL = "*"
 
 
 class Right(StrEnum):
@@ -12,4 +17,34 @@ class Right(StrEnum):
     READ = "read"
     MANAGE = "manage"  # change or remove jobs and topics
     PUSH = "push"  # make the server call a URL or a service
-    ADMIN = "admin"  # change the server itself
+    ADMIN = "admin"  # change the server itself; includes every other right
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """The rights of one caller. `namespace` None: in every namespace. `topics` are patterns with *, ? and [...].
+    `token_id`, `generation` and `name` say by which token it was given; they are empty for a caller without one."""
+
+    rights: frozenset[Right]
+    namespace: str | None = None
+    topics: tuple[str, ...] = (ALL,)
+    token_id: str = ""
+    generation: int = 0
+    name: str = ""
+
+    def allows(self, right: Right) -> bool:
+        return right in self.rights or Right.ADMIN in self.rights or right is Right.NONE
+
+    def reaches(self, namespace: str) -> bool:
+        """Whether it is valid in a namespace. ALL: in every one."""
+        return self.namespace is None or self.namespace == namespace
+
+    def covers(self, topic: str) -> bool:
+        return self.covers_all or any(fnmatchcase(topic, pattern) for pattern in self.topics)
+
+    @property
+    def covers_all(self) -> bool:
+        """Whether it is valid for every topic."""
+        return ALL in self.topics
+
+
+EVERYTHING = Grant(frozenset({Right.ADMIN}))  # of a server that checks no tokens, and of callers in its process

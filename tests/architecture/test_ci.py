@@ -15,7 +15,10 @@ STAGES = ["packages", "setup", "lint", "types", "test", "test-slow"]
 TARGETS = ["dev", "lint", "types", "test", "test-slow"]
 
 
-def ci(folder: Path, make: str, *, installed: tuple[str, ...] = ("cc", "curl", "node", "php")) -> tuple[int, str, str]:
+ALL = ("cc", "curl", "node", "php", "redis-check-rdb")
+
+
+def ci(folder: Path, make: str, *, installed: tuple[str, ...] = ALL) -> tuple[int, str, str]:
     """Run it where `make TARGET` runs this line of shell: exit code, the report, the calls of make and apt-get."""
     fakes = {"make": make, "apt-get": "", "id": "echo 0", **dict.fromkeys(installed, "exit 9")}
     (folder / "dirname").symlink_to(shutil.which("dirname") or "")
@@ -48,4 +51,5 @@ def test_ci_ends_with_the_exit_code_of_the_stage_that_failed(tmp_path: Path, fai
 
 def test_ci_installs_the_programs_that_are_missing(tmp_path: Path) -> None:
     code, _, calls = ci(tmp_path, "exit 0", installed=("cc", "curl"))
-    assert (code, re.findall(r"^apt-get install .* (nodejs php-cli)$", calls, re.MULTILINE)) == (0, ["nodejs php-cli"])
+    wanted = "nodejs php-cli redis-tools"
+    assert (code, re.findall(rf"^apt-get install .* ({wanted})$", calls, re.MULTILINE)) == (0, [wanted])

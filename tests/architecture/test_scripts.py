@@ -12,7 +12,12 @@ from dueline.store.valkey.scripts import OPERATIONS, load_scripts, source_of
 LUA = Path(__file__).parents[2] / "src" / "dueline" / "store" / "lua"
 READING = {"read", "list", "stats"}
 REFUSED_WHEN_FULL = {"send", "append", "edit", "single_send"}
-OWN_KEYS = {"directory": "topics seen config agenda", "push": "state log", "single_send": "m j r s"}
+OWN_KEYS = {
+    "directory": "topics seen config agenda",
+    "push": "state log",
+    "audit": "state log",
+    "single_send": "m j r s",
+}
 
 
 def test_there_is_one_file_per_operation() -> None:

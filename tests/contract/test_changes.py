@@ -23,11 +23,11 @@ async def test_a_cancelled_job_is_never_delivered(kit: StoreKit) -> None:
 
 async def test_cancel_of_a_leased_job_ends_the_lease(kit: StoreKit) -> None:
     await kit.send("a")
-    held = await kit.pull_one()
+    leased = await kit.pull_one()
     assert await kit.cancel("a") is Code.OK
-    assert await kit.ack("a", held.lease) is Code.LEASE_LOST
-    assert (await kit.release("a", held.lease)).code is Code.LEASE_LOST
-    assert (await kit.extend("a", held.lease, 5)).code is Code.LEASE_LOST
+    assert await kit.ack("a", leased.lease) is Code.LEASE_LOST
+    assert (await kit.release("a", leased.lease)).code is Code.LEASE_LOST
+    assert (await kit.extend("a", leased.lease, 5)).code is Code.LEASE_LOST
     assert await kit.state("a") is State.CANCELLED
     await kit.advance(40_000)
     assert await kit.pull_ids() == []
@@ -62,13 +62,13 @@ async def test_cancel_with_forget_leaves_nothing(kit: StoreKit) -> None:
 async def test_cancel_spares_an_overdue_one_if_asked_to(kit: StoreKit) -> None:
     """Overdue: leased, and its ttl is over. It counts as ended, although its holder may still ack it."""
     await kit.send_many([item("kept", ttl_ms=10), item("forgotten", ttl_ms=10), item("in-time", ttl_ms=11)])
-    held = {job.id: job for job in await kit.pull(3, lease_ms=1_000)}
+    leased = {job.id: job for job in await kit.pull(3, lease_ms=1_000)}
     await kit.advance(10)
     before = await kit.job("kept")
     assert await kit.cancel("kept", spare=Spare.OVERDUE) is Code.ALREADY_DONE
     assert await kit.job("kept") == before
     assert await kit.cancel("in-time", spare=Spare.OVERDUE) is Code.OK
-    assert await kit.ack("kept", held["kept"].lease) is Code.OK
+    assert await kit.ack("kept", leased["kept"].lease) is Code.OK
     assert await kit.cancel("forgotten", spare=Spare.OVERDUE, forget=True) is Code.ALREADY_DONE
     assert await kit.read("forgotten") is None
     stats = await kit.stats()
@@ -151,9 +151,9 @@ async def test_an_edit_of_the_policy_takes_effect(kit: StoreKit) -> None:
     done = await kit.edit("a", policy=policy, version=sent.version)
     assert done.code is Code.OK
     assert (await kit.job("a")).policy == policy
-    held = await kit.pull_one()
-    assert held.lease_until_ms == kit.clock.now_ms + 77
-    assert (await kit.release("a", held.lease)).reason is Reason.EXHAUSTED
+    leased = await kit.pull_one()
+    assert leased.lease_until_ms == kit.clock.now_ms + 77
+    assert (await kit.release("a", leased.lease)).reason is Reason.EXHAUSTED
 
 
 async def test_an_edit_with_another_version_is_refused(kit: StoreKit) -> None:
@@ -167,14 +167,14 @@ async def test_an_edit_with_another_version_is_refused(kit: StoreKit) -> None:
 
 async def test_a_leased_job_cannot_be_edited_until_its_lease_is_over(kit: StoreKit) -> None:
     await kit.send("a")
-    held = await kit.pull_one(lease_ms=10)
+    leased = await kit.pull_one(lease_ms=10)
     before = await kit.job("a")
     assert (await kit.edit("a", body=b"x", kind=BodyKind.TEXT)).code is Code.JOB_LEASED
     assert (await kit.fire("a")).code is Code.JOB_LEASED
     assert await kit.job("a") == before
     await kit.advance(10)
     assert (await kit.edit("a", body=b"x", kind=BodyKind.TEXT)).code is Code.OK
-    assert await kit.ack("a", held.lease) is Code.LEASE_LOST
+    assert await kit.ack("a", leased.lease) is Code.LEASE_LOST
     again = await kit.pull_one()
     assert (again.body, again.attempt, again.delivery) == (b"x", 2, 2)
 
@@ -227,9 +227,9 @@ async def test_a_revived_job_starts_again_from_attempt_one(kit: StoreKit) -> Non
         version=done.version,
     )
     await kit.advance(10)
-    held = await kit.pull_one()
-    assert (held.attempt, held.delivery) == (1, 2)
-    assert (await kit.release("a", held.lease)).reason is Reason.EXHAUSTED
+    leased = await kit.pull_one()
+    assert (leased.attempt, leased.delivery) == (1, 2)
+    assert (await kit.release("a", leased.lease)).reason is Reason.EXHAUSTED
 
 
 async def test_an_expired_job_can_be_revived(kit: StoreKit) -> None:
@@ -237,8 +237,8 @@ async def test_an_expired_job_can_be_revived(kit: StoreKit) -> None:
     await kit.advance(10)
     assert (await kit.job("a")).reason is Reason.EXPIRED
     await kit.revive("a")
-    held = await kit.pull_one()
-    assert (held.id, held.attempt, held.delivery) == ("a", 1, 1)
+    leased = await kit.pull_one()
+    assert (leased.id, leased.attempt, leased.delivery) == ("a", 1, 1)
 
 
 async def test_revive_can_give_another_number_of_attempts(kit: StoreKit) -> None:
@@ -248,8 +248,8 @@ async def test_revive_can_give_another_number_of_attempts(kit: StoreKit) -> None
     await kit.revive("b", max_attempts=None, set_max_attempts=True)
     assert (await kit.job("a")).policy.max_attempts == 2
     assert (await kit.job("b")).policy.max_attempts is None
-    held = {one.id: one for one in await kit.pull()}
-    assert (await kit.release("a", held["a"].lease)).code is Code.OK
+    leased = {one.id: one for one in await kit.pull()}
+    assert (await kit.release("a", leased["a"].lease)).code is Code.OK
 
 
 async def test_only_the_dead_can_be_revived(kit: StoreKit) -> None:

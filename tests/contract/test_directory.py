@@ -167,12 +167,12 @@ async def test_an_empty_partition_retires_and_comes_back_with_the_next_send(kit:
 async def test_a_partition_with_a_tombstone_a_dead_job_or_a_lease_does_not_retire(kit: StoreKit) -> None:
     await kit.send_many([item("done", retain_ms=100), item("leased", retain_ms=0)])
     await kit.ack("done")
-    held = await kit.pull_one()
+    leased = await kit.pull_one()
     assert await kit.store.retire(kit.partition) is False
     await kit.advance(100)
     await kit.clean()
     assert await kit.store.retire(kit.partition) is False
-    await kit.release("leased", held.lease, dead=None)
+    await kit.release("leased", leased.lease, dead=None)
     await kit.cancel("leased")
     assert await kit.store.retire(kit.partition) is True
 

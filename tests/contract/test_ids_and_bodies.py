@@ -76,15 +76,15 @@ async def test_no_two_ids_are_confused(kit: StoreKit) -> None:
 async def test_every_id_lives_a_whole_life(kit: StoreKit, id: str) -> None:
     await kit.send(id, max_attempts=2, ttl_ms=1_000, tags=("t",))
     await kit.fire(id)
-    held = await kit.pull_one()
-    assert held.id == id
-    await kit.extend(id, held.lease, 40_000)
-    await kit.release(id, held.lease)
-    held = await kit.pull_one()
-    assert (await kit.release(id, held.lease)).code is Code.DEAD
+    leased = await kit.pull_one()
+    assert leased.id == id
+    await kit.extend(id, leased.lease, 40_000)
+    await kit.release(id, leased.lease)
+    leased = await kit.pull_one()
+    assert (await kit.release(id, leased.lease)).code is Code.DEAD
     assert [(key, done.code) for key, done in await kit.revive(id)] == [(id, Code.OK)]
-    held = await kit.pull_one()
-    assert await kit.ack(id, held.lease) is Code.OK
+    leased = await kit.pull_one()
+    assert await kit.ack(id, leased.lease) is Code.OK
     assert [job.id for job in await kit.listed(state=State.DONE)] == [id]
     assert await kit.purge(id) == [(id, Code.OK)]
     assert await kit.read(id) is None
@@ -110,9 +110,9 @@ async def test_every_body_comes_back_byte_for_byte(kit: StoreKit, kind: BodyKind
     await kit.send("a", body=body, kind=kind, headers=EVERY_BYTE, max_attempts=1)
     job = await kit.job("a")
     assert (job.body, job.kind, job.headers) == (body, kind, EVERY_BYTE)
-    held = await kit.pull_one()
-    assert (held.body, held.kind, held.headers) == (body, kind, EVERY_BYTE)
-    await kit.release("a", held.lease)
+    leased = await kit.pull_one()
+    assert (leased.body, leased.kind, leased.headers) == (body, kind, EVERY_BYTE)
+    await kit.release("a", leased.lease)
     dead = await kit.job("a")
     assert (dead.state, dead.body) == (State.DEAD, body)
 
@@ -121,9 +121,9 @@ async def test_a_body_of_a_mebibyte_travels(kit: StoreKit) -> None:
     body = EVERY_BYTE * 4_096
     assert len(body) == 1 << 20
     await kit.send_many([item("small"), item("big", body=body), item("last")])
-    held = await kit.pull()
-    assert [one.id for one in held] == ["small", "big", "last"]
-    assert held[1].body == body
+    leased = await kit.pull()
+    assert [one.id for one in leased] == ["small", "big", "last"]
+    assert leased[1].body == body
     assert (await kit.job("big")).body == body
 
 
@@ -144,6 +144,6 @@ async def test_many_tags_of_odd_text_come_back_in_order(kit: StoreKit) -> None:
 
 async def test_errors_of_odd_text_come_back(kit: StoreKit) -> None:
     await kit.send("a")
-    held = await kit.pull_one()
-    await kit.release("a", held.lease, error="naïve\n\0 👩‍🚀")
+    leased = await kit.pull_one()
+    await kit.release("a", leased.lease, error="naïve\n\0 👩‍🚀")
     assert (await kit.job("a")).last_error == "naïve\n\0 👩‍🚀"

@@ -14,8 +14,8 @@ async def one_of_each(kit: StoreKit) -> None:
     """done, cancelled, dead, leased, ready, scheduled: one job each, named after its state."""
     await kit.make_dead("dead", tags=("all",))
     await kit.send_many([item(id, tags=("all",)) for id in ("leased", "done", "cancelled")])
-    held = {one.id: one.lease for one in await kit.pull()}
-    await kit.ack("done", held["done"])
+    leased = {one.id: one.lease for one in await kit.pull()}
+    await kit.ack("done", leased["done"])
     await kit.cancel("cancelled")
     await kit.send_many([item("ready", tags=("all", "x")), item("scheduled", tags=("all",), delay_ms=100)])
 
@@ -73,8 +73,8 @@ async def test_jobs_of_one_millisecond_are_listed_once_each_in_send_order(kit: S
 async def test_every_state_can_be_paged(kit: StoreKit, state: State | None) -> None:
     ids = {f"{n}" for n in range(25)}
     await kit.send_many([item(id, max_attempts=1) for id in ids])
-    held = {one.id: one.lease for one in await kit.pull()}
-    for id, lease in held.items():
+    leased = {one.id: one.lease for one in await kit.pull()}
+    for id, lease in leased.items():
         if state is State.DEAD:
             await kit.release(id, lease)
         elif state is State.DONE:

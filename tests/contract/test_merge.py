@@ -36,9 +36,9 @@ async def test_sends_of_one_key_come_in_one_delivery_in_send_order(kit: StoreKit
     )
     await put(kit, "3", item_id="three", kind=BodyKind.BYTES)
     await kit.advance(100)
-    held = await kit.pull_one()
-    assert (held.id, held.merge_key, held.body, held.kind) == ("g", "key", b"", BodyKind.JSON)
-    assert held.items == (
+    leased = await kit.pull_one()
+    assert (leased.id, leased.merge_key, leased.body, leased.kind) == ("g", "key", b"", BodyKind.JSON)
+    assert leased.items == (
         Item(b"1", BodyKind.TEXT),
         Item(b"2", BodyKind.TEXT),
         Item(b"3", BodyKind.BYTES, "three"),
@@ -51,7 +51,9 @@ async def test_keys_keep_apart_also_when_one_begins_like_the_other(kit: StoreKit
     for key in keys:
         await put(kit, f"{key}!", key)
         await put(kit, f"{key}?", key)
-    assert {held.merge_key: bodies(held) for held in await kit.pull()} == {key: [f"{key}!", f"{key}?"] for key in keys}
+    assert {leased.merge_key: bodies(leased) for leased in await kit.pull()} == {
+        key: [f"{key}!", f"{key}?"] for key in keys
+    }
     for key in keys:
         assert [job.merge_key for job in await kit.listed(merge_key=key)] == [key]
 
@@ -67,7 +69,7 @@ async def test_one_call_may_carry_sends_of_many_keys_and_plain_ones(kit: StoreKi
         (Code.APPENDED, "ga", 2),
         (Code.CREATED, None, 0),
     ]
-    assert {held.id: held.items and bodies(held) for held in await kit.pull()} == {
+    assert {leased.id: leased.items and bodies(leased) for leased in await kit.pull()} == {
         "ga": ["1", "3"],
         "gb": ["2"],
         "p": None,
@@ -131,7 +133,7 @@ async def test_a_group_that_expired_takes_nothing_more_and_keeps_what_it_has(kit
     assert (dead.state, bodies(dead)) == (State.DEAD, ["1"])
     await kit.revive("old")
     assert (await put(kit, "3")).group == "new"
-    assert {held.id: bodies(held) for held in await kit.pull()} == {"old": ["1"], "new": ["2", "3"]}
+    assert {leased.id: bodies(leased) for leased in await kit.pull()} == {"old": ["1"], "new": ["2", "3"]}
 
 
 async def test_a_full_group_is_due_at_once_and_the_next_send_opens_another(kit: StoreKit) -> None:
@@ -139,13 +141,13 @@ async def test_a_full_group_is_due_at_once_and_the_next_send_opens_another(kit: 
     await put(kit, "1", group="g", delay_ms=1_000, max_items=2)
     assert await put(kit, "2", delay_ms=1_000) == SendOutcome(Code.APPENDED, State.READY, now_ms, 1, None, "g", 2)
     assert (await put(kit, "3", group="h", delay_ms=1_000)).code is Code.CREATED
-    assert [(held.id, bodies(held)) for held in await kit.pull()] == [("g", ["1", "2"])]
+    assert [(leased.id, bodies(leased)) for leased in await kit.pull()] == [("g", ["1", "2"])]
 
 
 async def test_a_group_of_one_item_is_never_open(kit: StoreKit) -> None:
     for body in "12":
         assert (await put(kit, body, delay_ms=1_000, max_items=1)).state is State.READY
-    assert [bodies(held) for held in await kit.pull()] == [["1"], ["2"]]
+    assert [bodies(leased) for leased in await kit.pull()] == [["1"], ["2"]]
 
 
 async def test_an_item_that_does_not_fit_flushes_the_group_and_opens_the_next(kit: StoreKit) -> None:
@@ -155,14 +157,14 @@ async def test_an_item_that_does_not_fit_flushes_the_group_and_opens_the_next(ki
     assert await put(kit, "6", group="h", delay_ms=700, max_bytes=5) == SendOutcome(
         Code.CREATED, State.SCHEDULED, now_ms + 700, 4, None, "h", 1
     )
-    assert [(held.id, bodies(held)) for held in await kit.pull()] == [("g", ["123", "45"])]
+    assert [(leased.id, bodies(leased)) for leased in await kit.pull()] == [("g", ["123", "45"])]
 
 
 async def test_the_first_pull_closes_a_group_for_ever(kit: StoreKit) -> None:
     await put(kit, "1", group="g")
-    held = await kit.pull_one()
+    leased = await kit.pull_one()
     assert (await put(kit, "2", group="h", delay_ms=1_000)).code is Code.CREATED
-    assert await kit.ack("g", held.lease) is Code.OK
+    assert await kit.ack("g", leased.lease) is Code.OK
     assert (await put(kit, "3")).group == "h"
     job = await kit.job("h")
     assert (bodies(job), job.merge_key, job.body) == (["2", "3"], "key", None)
@@ -199,10 +201,10 @@ async def test_an_item_with_an_id_is_taken_once(kit: StoreKit) -> None:
 
 async def test_an_items_id_is_known_as_long_as_its_group_is_readable(kit: StoreKit) -> None:
     await put(kit, "1", group="g", item_id="x", retain_ms=100)
-    held = await kit.pull_one()
+    leased = await kit.pull_one()
     kept = await put(kit, "again", item_id="x")
     assert (kept.code, kept.state, kept.group, kept.items_count) == (Code.KEPT, State.LEASED, "g", 1)
-    await kit.ack("g", held.lease)
+    await kit.ack("g", leased.lease)
     kept = await put(kit, "again", item_id="x")
     assert (kept.code, kept.state, kept.group, kept.items_count) == (Code.KEPT, State.DONE, "g", 0)
     await kit.advance(100)
@@ -222,11 +224,11 @@ async def test_an_ended_group_has_its_key_but_no_items_and_a_dead_one_has_both(k
     await put(kit, "1", "b", group="b")
     await put(kit, "1", "c", group="c", max_attempts=1)
     await put(kit, "1", "d", group="d", keep_body=True)
-    held = {held.id: held for held in await kit.pull()}
-    await kit.ack("a", held["a"].lease)
+    leased = {leased.id: leased for leased in await kit.pull()}
+    await kit.ack("a", leased["a"].lease)
     await kit.cancel("b")
-    await kit.release("c", held["c"].lease)
-    await kit.ack("d", held["d"].lease)
+    await kit.release("c", leased["c"].lease)
+    await kit.ack("d", leased["d"].lease)
     jobs = [await kit.job(id) for id in "abcd"]
     assert [(job.state, job.merge_key, job.items and bodies(job)) for job in jobs] == [
         (State.DONE, "a", None),
@@ -245,8 +247,8 @@ async def test_the_live_groups_of_a_key_are_listed_in_the_order_they_were_opened
         await put(kit, id, group=id, max_items=1, delay_ms=place)
     await put(kit, "open", group="a", delay_ms=1_000)
     await put(kit, "other", "other key")
-    held = await kit.pull(2, lease_ms=50)
-    await kit.ack(held[0].id, held[0].lease)
+    leased = await kit.pull(2, lease_ms=50)
+    await kit.ack(leased[0].id, leased[0].lease)
     assert await kit.listed_ids(merge_key="key", limit=2) == ["y", "x", "w", "a"]
     assert await kit.listed_ids(merge_key="ke") == []
     assert [job.items for job in await kit.listed(merge_key="key")] == [None] * 4
@@ -260,13 +262,13 @@ async def test_a_group_that_time_ended_is_no_live_group_of_its_key(kit: StoreKit
 
 
 async def test_cancel_spares_a_leased_one_if_asked_to(kit: StoreKit) -> None:
-    await kit.send_many([item("held"), item("waits", delay_ms=9)])
+    await kit.send_many([item("leased"), item("waits", delay_ms=9)])
     await kit.pull(1, lease_ms=100)
-    assert await kit.cancel("held", spare=Spare.LEASED) is Code.JOB_LEASED
+    assert await kit.cancel("leased", spare=Spare.LEASED) is Code.JOB_LEASED
     assert await kit.cancel("waits", spare=Spare.LEASED) is Code.OK
-    assert await kit.state("held") is State.LEASED
+    assert await kit.state("leased") is State.LEASED
     await kit.advance(100)
-    assert await kit.cancel("held", spare=Spare.LEASED) is Code.OK
+    assert await kit.cancel("leased", spare=Spare.LEASED) is Code.OK
 
 
 async def test_an_open_group_can_be_moved_fired_and_tagged_and_stays_open(kit: StoreKit) -> None:
@@ -275,8 +277,8 @@ async def test_an_open_group_can_be_moved_fired_and_tagged_and_stays_open(kit: S
     assert (await put(kit, "2")).group == "g"
     await kit.fire("g")
     assert (await put(kit, "3")).group == "g"
-    held = await kit.pull_one()
-    assert (bodies(held), held.tags, held.headers) == (["1", "2", "3"], ("t",), b"h")
+    leased = await kit.pull_one()
+    assert (bodies(leased), leased.tags, leased.headers) == (["1", "2", "3"], ("t",), b"h")
 
 
 async def test_a_cancelled_open_group_is_closed(kit: StoreKit) -> None:
@@ -306,9 +308,9 @@ async def test_a_thousand_items_are_delivered_at_once_and_leave_nothing(kit: Sto
     sends = [merging(f"{n}", item_id=f"{n}", delay_ms=1_000, retain_ms=0) for n in range(1_001)]
     sent = await kit.send_many(sends)
     assert [one.code for one in sent] == [Code.CREATED] + [Code.APPENDED] * 999 + [Code.CREATED]
-    held = await kit.pull_one()
-    assert bodies(held) == [f"{n}" for n in range(1_000)]
-    assert await kit.ack(held.id, held.lease) is Code.OK
+    leased = await kit.pull_one()
+    assert bodies(leased) == [f"{n}" for n in range(1_000)]
+    assert await kit.ack(leased.id, leased.lease) is Code.OK
     assert (await put(kit, "again", item_id="7")).code is Code.APPENDED
 
 
@@ -329,7 +331,7 @@ async def test_a_full_group_that_waits_takes_no_more_and_keeps_its_time(kit: Sto
     assert (await put(kit, "a long one", group="next", **words)).group == "next"  # it does not fit beside the third
     assert await kit.pull() == []
     await kit.advance(1_000)
-    assert {held.id: bodies(held) for held in await kit.pull()} == {
+    assert {leased.id: bodies(leased) for leased in await kit.pull()} == {
         "full": ["1", "2"],
         "heavy": ["3"],
         "next": ["a long one"],

@@ -31,7 +31,7 @@ async def test_one_key_in_two_topics_is_two_groups(kit: StoreKit) -> None:
     for topic in "ab":
         for body in "12":
             await put(kit, topic, body + topic, group=f"g{topic}", item_id=body)
-    assert [bodies(held) for topic in "ab" for held in await pull(kit, topic)] == [["1a", "2a"], ["1b", "2b"]]
+    assert [bodies(leased) for topic in "ab" for leased in await pull(kit, topic)] == [["1a", "2a"], ["1b", "2b"]]
 
 
 async def test_a_group_is_found_by_its_id_alone(kit: StoreKit) -> None:
@@ -46,9 +46,9 @@ async def test_a_group_is_found_by_its_id_alone(kit: StoreKit) -> None:
 
 async def test_a_group_fails_into_the_open_one_of_its_topic(kit: StoreKit) -> None:
     await put(kit, "a", "1", group="old")
-    [held] = await pull(kit, "a")
+    [leased] = await pull(kit, "a")
     await put(kit, "a", "2", group="new", delay_ms=500)
-    [done] = await kit.store.release(namespace_ids(kit, ""), [Release("old", held.lease)])
+    [done] = await kit.store.release(namespace_ids(kit, ""), [Release("old", leased.lease)])
     assert done.code is Code.OK
     [job] = await kit.store.read(namespace_ids(kit, "a"), ["new"])
     assert job is not None
@@ -62,7 +62,7 @@ async def test_a_plain_send_of_another_topic_that_replaces_a_group_leaves_nothin
     assert await keys_of(kit, "a") == []
     again = await put(kit, "a", "2", group="h", item_id="x")
     assert (again.code, again.items_count) == (Code.CREATED, 1)
-    assert [held.body for held in await pull(kit, "b")] == [b"body"]
+    assert [leased.body for leased in await pull(kit, "b")] == [b"body"]
 
 
 async def test_a_tombstone_of_a_group_can_be_replaced_from_another_topic(kit: StoreKit) -> None:
@@ -83,5 +83,5 @@ async def test_a_group_is_not_opened_under_an_id_of_another_topic_until_that_is_
     await kit.advance(100)
     sent = await put(kit, "a", "1", group="g")
     assert (sent.code, sent.group, sent.items_count) == (Code.CREATED, "g", 1)
-    assert [bodies(held) for held in await pull(kit, "a")] == [["1"]]
+    assert [bodies(leased) for leased in await pull(kit, "a")] == [["1"]]
     assert (await kit.store.stats(namespace_ids(kit, "b"))).cancelled == 0

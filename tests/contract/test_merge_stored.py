@@ -43,9 +43,9 @@ async def test_nothing_is_left_of_groups_that_are_gone(kit: StoreKit) -> None:
         words = {"max_attempts": 1} if id == "dead" else {"ttl_ms": 5, "delay_ms": 1} if id == "expired" else {}
         for n in range(3):
             await put(kit, f"{n}", id, group=id, item_id=f"{n}", retain_ms=50, dead_retain_ms=50, tags=("t",), **words)
-    held = {held.id: held for held in await kit.pull()}
-    await kit.ack("acked", held["acked"].lease)
-    await kit.release("dead", held["dead"].lease)
+    leased = {leased.id: leased for leased in await kit.pull()}
+    await kit.ack("acked", leased["acked"].lease)
+    await kit.release("dead", leased["dead"].lease)
     await kit.cancel("cancelled")
     await kit.cancel("forgotten", forget=True)
     assert await findings(kit) == []
@@ -58,14 +58,14 @@ async def test_nothing_is_left_of_groups_that_are_gone(kit: StoreKit) -> None:
 
 async def test_nothing_is_left_of_a_group_that_gave_its_items(kit: StoreKit) -> None:
     await put(kit, "1", group="old", item_id="x", retain_ms=10)
-    held = await kit.pull_one()
+    leased = await kit.pull_one()
     await put(kit, "2", group="new", delay_ms=500, retain_ms=0)
-    await kit.release("old", held.lease)
+    await kit.release("old", leased.lease)
     assert await findings(kit) == []
     await kit.advance(500)
     await kit.clean()
-    held = await kit.pull_one()
-    assert await kit.ack("new", held.lease) is Code.OK
+    leased = await kit.pull_one()
+    assert await kit.ack("new", leased.lease) is Code.OK
     assert await command(kit, "g", "HLEN") == 0
 
 
@@ -101,7 +101,7 @@ async def test_a_group_that_is_not_what_was_stored_is_dead_and_stops_nobody(
     await damage(kit)
     assert await findings(kit) != []
     pulled = await kit.pulled()
-    assert ([bodies(held) for held in pulled.jobs], pulled.deaths) == ([["3"]], (Reason.CORRUPT,))
+    assert ([bodies(leased) for leased in pulled.jobs], pulled.deaths) == ([["3"]], (Reason.CORRUPT,))
     job = await kit.job("g")
     assert (job.state, job.reason) == (State.DEAD, Reason.CORRUPT)
     assert (await put(kit, "4", group="h")).code is Code.CREATED
@@ -111,19 +111,19 @@ async def test_a_group_that_is_not_what_was_stored_is_dead_and_stops_nobody(
 
 async def test_damaged_groups_neither_give_nor_take(kit: StoreKit) -> None:
     await put(kit, "1", group="g")
-    held = await kit.pull_one()
+    leased = await kit.pull_one()
     await put(kit, "2", group="new", delay_ms=500)
     await drop_an_item(kit)
-    assert (await kit.release("g", held.lease, delay_ms=5)).code is Code.OK
+    assert (await kit.release("g", leased.lease, delay_ms=5)).code is Code.OK
     assert await kit.state("g") is State.SCHEDULED
     assert bodies(await kit.job("new")) == ["2"]
-    held = await put(kit, "1", "other", group="held", max_items=1)
-    assert held.state is State.READY
-    held = next(held for held in await kit.pull() if held.id == "held")
+    leased = await put(kit, "1", "other", group="leased", max_items=1)
+    assert leased.state is State.READY
+    leased = next(leased for leased in await kit.pull() if leased.id == "leased")
     await put(kit, "2", "other", group="torn", delay_ms=500)
     await command(kit, "g", "HDEL", b"n\x00\x01torn")
-    assert (await kit.release("held", held.lease, delay_ms=5)).code is Code.OK
-    assert bodies(await kit.job("held")) == ["1"]
+    assert (await kit.release("leased", leased.lease, delay_ms=5)).code is Code.OK
+    assert bodies(await kit.job("leased")) == ["1"]
 
 
 async def test_a_group_that_is_replaced_from_another_topic_leaves_nothing_in_its_own(kit: StoreKit) -> None:

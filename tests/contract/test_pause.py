@@ -36,11 +36,11 @@ async def test_a_pause_until_a_time_ends_by_itself(kit: StoreKit) -> None:
 async def test_leases_go_on_while_paused(kit: StoreKit) -> None:
     for id in ("acked", "released", "extended"):
         await kit.send(id)
-    held = {one.id: one.lease for one in await kit.pull()}
+    leased = {one.id: one.lease for one in await kit.pull()}
     await kit.control(pause_until_ms=LAST_MS)
-    assert await kit.ack("acked", held["acked"]) is Code.OK
-    assert (await kit.release("released", held["released"])).code is Code.OK
-    assert (await kit.extend("extended", held["extended"], 60_000)).code is Code.OK
+    assert await kit.ack("acked", leased["acked"]) is Code.OK
+    assert (await kit.release("released", leased["released"])).code is Code.OK
+    assert (await kit.extend("extended", leased["extended"], 60_000)).code is Code.OK
     assert await kit.pull_ids() == []
 
 

@@ -25,8 +25,8 @@ async def kept(kit: StoreKit) -> str:
 async def test_a_partition_that_was_used_and_emptied_still_has_its_nine_keys(kit: StoreKit) -> None:
     await kit.send("a", retain_ms=0, tags=("tag",), ttl_ms=60_000)
     assert await kept(kit) == LETTERS
-    held = await kit.pull_one()
-    assert await kit.ack("a", held.lease) is Code.OK
+    leased = await kit.pull_one()
+    assert await kit.ack("a", leased.lease) is Code.OK
     await kit.clean()
     stats = await kit.stats()
     assert (stats.scheduled, stats.ready, stats.leased, stats.done) == (0, 0, 0, 0)

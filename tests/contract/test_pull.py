@@ -7,12 +7,12 @@ from dueline.engine.store import Code, Credit, Pull
 from tests.kit.store import StoreKit, item
 
 
-async def test_a_held_job_carries_everything(kit: StoreKit) -> None:
+async def test_a_leased_job_carries_everything(kit: StoreKit) -> None:
     created_ms = kit.clock.now_ms
     await kit.send("a", body=b"\x00\xff", kind=BodyKind.BYTES, delay_ms=10, tags=("t",), headers=b"h", max_attempts=4)
     await kit.advance(13)
-    held = await kit.pull_one(lease_ms=500)
-    assert held == LeasedJob(
+    leased = await kit.pull_one(lease_ms=500)
+    assert leased == LeasedJob(
         id="a",
         topic=kit.partition.topic,
         body=b"\x00\xff",
@@ -22,25 +22,25 @@ async def test_a_held_job_carries_everything(kit: StoreKit) -> None:
         attempt=1,
         delivery=1,
         max_attempts=4,
-        lease=held.lease,
+        lease=leased.lease,
         lease_until_ms=kit.clock.now_ms + 500,
         due_at_ms=created_ms + 10,
         created_at_ms=created_ms,
         late_ms=3,
     )
     job = await kit.job("a")
-    assert (job.state, job.lease_until_ms, job.due_at_ms) == (State.LEASED, held.lease_until_ms, created_ms + 10)
+    assert (job.state, job.lease_until_ms, job.due_at_ms) == (State.LEASED, leased.lease_until_ms, created_ms + 10)
     assert (job.deliveries, job.attempts, job.updated_at_ms) == (1, 1, kit.clock.now_ms)
 
 
-async def test_a_held_job_tells_its_ttl_and_when_it_was_first_due_also_after_a_release(kit: StoreKit) -> None:
+async def test_a_leased_job_has_its_ttl_and_its_first_due_time_even_after_a_release(kit: StoreKit) -> None:
     created_ms = kit.clock.now_ms
     await kit.send("a", delay_ms=10, ttl_ms=5_000)
     await kit.advance(10)
-    held = await kit.pull_one()
-    assert (held.expires_at_ms, held.ttl_ms, held.first_due_at_ms) == (created_ms + 5_010, 5_000, created_ms + 10)
+    leased = await kit.pull_one()
+    assert (leased.expires_at_ms, leased.ttl_ms, leased.first_due_at_ms) == (created_ms + 5_010, 5_000, created_ms + 10)
     await kit.advance(7)
-    await kit.release("a", held.lease, delay_ms=0)
+    await kit.release("a", leased.lease, delay_ms=0)
     again = await kit.pull_one()
     assert (again.due_at_ms, again.first_due_at_ms) == (created_ms + 17, created_ms + 10)
     job = await kit.job("a")
@@ -101,7 +101,7 @@ async def test_a_leased_job_is_given_to_nobody_else_until_its_lease_is_over(kit:
     await kit.advance(1)
     kit.calm()
     pulled = await kit.pulled()
-    assert [(held.attempt, held.delivery, held.late_ms) for held in pulled.jobs] == [(2, 2, 0)]
+    assert [(leased.attempt, leased.delivery, leased.late_ms) for leased in pulled.jobs] == [(2, 2, 0)]
     assert pulled.leases_lost == 1
     assert pulled.jobs[0].lease != first.lease
 
@@ -110,7 +110,7 @@ async def test_the_lease_is_the_pulls_else_the_jobs_else_the_default(kit: StoreK
     await kit.send_many([item("own", lease_ms=700), item("none"), item("asked", lease_ms=700)])
     now_ms = kit.clock.now_ms
     first = await kit.store.pull(kit.partition, Pull((Credit(2, None), Credit(1, 50)), 900))
-    assert [held.lease_until_ms - now_ms for held in first.jobs] == [700, 900, 50]
+    assert [leased.lease_until_ms - now_ms for leased in first.jobs] == [700, 900, 50]
 
 
 async def test_credits_of_several_waiters_are_filled_in_their_order(kit: StoreKit) -> None:
@@ -118,7 +118,7 @@ async def test_credits_of_several_waiters_are_filled_in_their_order(kit: StoreKi
     credits = (Credit(2, 100), Credit(1, 200), Credit(1, 300), Credit(9, 400))
     pulled = await kit.store.pull(kit.partition, Pull(credits, 900))
     now_ms = kit.clock.now_ms
-    assert [(held.id, held.lease_until_ms - now_ms) for held in pulled.jobs] == [
+    assert [(leased.id, leased.lease_until_ms - now_ms) for leased in pulled.jobs] == [
         ("0", 100),
         ("1", 100),
         ("2", 200),
@@ -160,7 +160,7 @@ async def test_bodies_beyond_the_bound_of_one_pull_come_in_the_following_ones(ki
     pulled = await kit.pulled()
     assert (len(pulled.jobs) < 3, pulled.more) == (True, True)
     rest = await kit.pull()
-    assert [held.body[:1] for held in [*pulled.jobs, *rest]] == [b"\0", b"\1", b"\2"]
+    assert [leased.body[:1] for leased in [*pulled.jobs, *rest]] == [b"\0", b"\1", b"\2"]
 
 
 async def test_expired_jobs_in_front_do_not_hide_the_living(kit: StoreKit) -> None:
@@ -176,7 +176,7 @@ async def test_an_in_flight_limit_holds_jobs_back_until_a_place_is_free(kit: Sto
     await kit.control(max_in_flight=2)
     await kit.send_many([item(f"{n}") for n in range(4)])
     pulled = await kit.pulled(lease_ms=1_000)
-    assert [held.id for held in pulled.jobs] == ["0", "1"]
+    assert [leased.id for leased in pulled.jobs] == ["0", "1"]
     assert pulled.next_ms == kit.clock.now_ms + 1_000
     assert await kit.pull_ids() == []
     assert await kit.ack("0", pulled.jobs[0].lease) is Code.OK

@@ -18,7 +18,7 @@ FAILURES, OPEN_MS = 3, 10_000
 
 
 def attempt(id: str, ok: bool = True, **words: Any) -> Attempt:
-    """One call of the target. One that failed says which, so that the last error can be told."""
+    """One call of the target. A failed one has a text of its own, so that the last error can be recognised."""
     texts = {} if ok else {"error": f"{id} failed", "excerpt": "no"}
     return Attempt(**{"id": id, "attempt": 1, "at_ms": 7, "status": 200, "duration_ms": 3, "ok": ok, **texts, **words})
 
@@ -248,7 +248,7 @@ async def test_two_processes_see_one_target(kit: StoreKit) -> None:
         assert await ids(kit) == await ids(other) == [["x", "1", "0"]]
 
 
-def test_push_keys_are_told_from_all_others() -> None:
+def test_push_keys_are_distinct_from_all_others() -> None:
     for key in push_keys("p", "n/s", "a}b"):
         assert pushed_topic("p", key) == ("n/s", "a}b")
     for key in ("p:{n/t/0}:m", "p:{n/t/push}:other", "p:{directory}:meta", "q:{n/t/push}:log", "p:{n//push}:x"):

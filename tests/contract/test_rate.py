@@ -23,7 +23,7 @@ async def given(kit: StoreKit, max: int = 1000, **words: int) -> tuple[list[str]
 
 
 async def moments(kit: StoreKit, count: int) -> list[int]:
-    """When each of the next deliveries came, for one who sleeps exactly as long as he is told; from now."""
+    """When each of the next deliveries came, from now, if the consumer sleeps exactly as long as the store says."""
     start_ms, found = kit.clock.now_ms, []
     while len(found) < count:
         ids, wait_ms = await given(kit)
@@ -46,7 +46,7 @@ async def test_a_slow_partition_gives_one_at_a_time_and_says_when_the_next_may_l
     assert (await given(kit))[0] == ["0002"]
 
 
-async def test_nobody_who_sleeps_as_told_is_late_and_the_rate_is_exact(kit: StoreKit) -> None:
+async def test_nobody_who_sleeps_as_long_as_the_store_says_is_late_and_the_rate_is_exact(kit: StoreKit) -> None:
     await kit.control(rate_per_s=3)
     await send_jobs(kit, 13)
     assert await moments(kit, 12) == [0, 334, 667, 1000, 1334, 1667, 2000, 2334, 2667, 3000, 3334, 3667]
@@ -124,11 +124,11 @@ async def test_another_limit_goes_on_with_what_was_saved(kit: StoreKit) -> None:
 async def test_a_job_that_is_given_back_takes_another_turn(kit: StoreKit) -> None:
     await kit.control(rate_per_s=1)
     await send_jobs(kit, 2)
-    held = (await kit.pulled()).jobs[0]
-    await kit.release(held.id, held.lease, delay_ms=0, count=False)
+    leased = (await kit.pulled()).jobs[0]
+    await kit.release(leased.id, leased.lease, delay_ms=0, count=False)
     assert await given(kit) == ([], 1000)
     await kit.advance(1000)
-    assert (await given(kit))[0] == [held.id]
+    assert (await given(kit))[0] == [leased.id]
 
 
 async def test_a_partition_with_nothing_to_give_spends_nothing(kit: StoreKit) -> None:
@@ -225,7 +225,7 @@ async def test_a_clock_that_went_back_does_not_stop_the_partition(kit: StoreKit)
     await kit.control(rate_per_s=1)
     await kit.send_many([item("a", at_ms=1), item("b", at_ms=1)])
     await given(kit)
-    kit.clock.now_ms -= 900  # below what the clock guard refuses
+    kit.clock.step(-900)  # below what the clock guard refuses
     pulled = await kit.pulled()
     assert pulled.jobs == []
     kit.clock.advance(1000)

@@ -127,16 +127,16 @@ async def test_keep_answers_with_the_job_that_is_there(kit: StoreKit) -> None:
 
 async def test_replace_makes_a_new_job_and_ends_a_running_lease(kit: StoreKit) -> None:
     await kit.send("a", body=b"old", tags=("old",), ttl_ms=50)
-    held = await kit.pull_one()
+    leased = await kit.pull_one()
     await kit.advance(5)
     sent = await kit.send("a", body=b"new", delay_ms=10, on_live=REPLACE)
     assert (sent.code, sent.state, sent.due_at_ms) == (Code.REPLACED, State.SCHEDULED, kit.clock.now_ms + 10)
     job = await kit.job("a")
     assert (job.body, job.tags, job.deliveries, job.expires_at_ms) == (b"new", (), 0, None)
     assert (job.created_at_ms, job.version) == (kit.clock.now_ms, sent.version)
-    assert await kit.ack("a", held.lease) is Code.LEASE_LOST
-    assert (await kit.extend("a", held.lease, 1000)).code is Code.LEASE_LOST
-    assert (await kit.release("a", held.lease)).code is Code.LEASE_LOST
+    assert await kit.ack("a", leased.lease) is Code.LEASE_LOST
+    assert (await kit.extend("a", leased.lease, 1000)).code is Code.LEASE_LOST
+    assert (await kit.release("a", leased.lease)).code is Code.LEASE_LOST
     assert await kit.pull_ids() == []
     await kit.advance(10)
     again = await kit.pull_one()
@@ -189,14 +189,14 @@ async def test_what_to_do_with_an_overdue_id_is_its_own_choice(kit: StoreKit) ->
     assert (again.body, again.delivery) == (b"new", 1)
 
 
-async def test_a_job_that_waits_or_is_held_in_its_time_is_not_overdue(kit: StoreKit) -> None:
+async def test_a_job_that_waits_or_is_leased_in_its_time_is_not_overdue(kit: StoreKit) -> None:
     choice: dict[str, Any] = {"body": b"new", "on_live": KEEP, "on_overdue": REPLACE}
-    for id, ttl_ms in (("held", 1_000), ("held-for-ever", None)):
+    for id, ttl_ms in (("leased", 1_000), ("leased-for-ever", None)):
         await kit.send(id, ttl_ms=ttl_ms)
     assert len(await kit.pull(2, lease_ms=1_000)) == 2
     await kit.send("waits", delay_ms=10, ttl_ms=1_000)
     await kit.advance(999)
-    for id in ("held", "held-for-ever", "waits"):
+    for id in ("leased", "leased-for-ever", "waits"):
         assert (await kit.send(id, **choice)).code is Code.KEPT
     await kit.send("expired", ttl_ms=1, dead_retain_ms=10_000)
     await kit.advance(1)
@@ -216,7 +216,7 @@ async def test_jobs_of_one_call_with_the_same_id_meet_each_other(kit: StoreKit) 
         [item("a", body=b"1"), item("a", body=b"1"), item("a", body=b"2"), item("a", body=b"3", on_live=REPLACE)]
     )
     assert [result.code for result in results] == [Code.CREATED, Code.KEPT, Code.ID_EXISTS, Code.REPLACED]
-    assert [held.body for held in await kit.pull()] == [b"3"]
+    assert [leased.body for leased in await kit.pull()] == [b"3"]
     stats = await kit.stats()
     assert (stats.ready, stats.leased) == (0, 1)
 
@@ -225,16 +225,16 @@ async def test_a_thousand_jobs_go_in_and_out_in_one_call_each_in_send_order(kit:
     ids = [f"{n * 7919 % 1000}" for n in range(1000)]
     sent = await kit.send_many([item(id) for id in ids])
     assert [result.code for result in sent] == [Code.CREATED] * 1000
-    held = await kit.pull(1000)
-    assert [one.id for one in held] == ids
-    assert len({one.lease for one in held}) == 1000
+    leased = await kit.pull(1000)
+    assert [one.id for one in leased] == ids
+    assert len({one.lease for one in leased}) == 1000
 
 
-async def test_ids_of_many_bytes_are_held(kit: StoreKit) -> None:
+async def test_long_ids_are_stored(kit: StoreKit) -> None:
     long = "\N{GRINNING FACE}" * 200
     await kit.send("first")
     assert (await kit.send(long)).code is Code.CREATED
-    assert [held.id for held in await kit.pull()] == ["first", long]
+    assert [leased.id for leased in await kit.pull()] == ["first", long]
 
 
 async def test_the_largest_policy_version_can_be_sent_with(kit: StoreKit) -> None:
@@ -261,5 +261,5 @@ async def test_partitions_do_not_see_each_other(kit: StoreKit) -> None:
     await kit.send("a", body=b"0")
     sent = await kit.store.send(other, [item("a", body=b"1")])
     assert sent[0].code is Code.CREATED
-    assert [held.body for held in await kit.pull()] == [b"0"]
+    assert [leased.body for leased in await kit.pull()] == [b"0"]
     assert (await kit.store.stats(other)).ready == 1

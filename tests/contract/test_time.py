@@ -28,18 +28,18 @@ async def test_a_job_expires_its_ttl_after_its_due_time(kit: StoreKit) -> None:
 
 async def test_a_leased_job_does_not_expire_before_its_lease_ends(kit: StoreKit) -> None:
     await kit.send_many([item("acked", ttl_ms=10), item("lost", ttl_ms=10), item("released", ttl_ms=10)])
-    held = {one.id: one.lease for one in await kit.pull(lease_ms=100)}
+    leased = {one.id: one.lease for one in await kit.pull(lease_ms=100)}
     deadline_ms = kit.clock.now_ms + 100
     await kit.advance(50)
     assert await kit.state("acked") is State.LEASED
-    assert await kit.ack("acked", held["acked"]) is Code.OK
-    released = await kit.release("released", held["released"], delay_ms=0)
+    assert await kit.ack("acked", leased["acked"]) is Code.OK
+    released = await kit.release("released", leased["released"], delay_ms=0)
     assert (released.code, released.reason) == (Code.DEAD, Reason.EXPIRED)
     assert (await kit.job("released")).ended_at_ms == kit.clock.now_ms
     await kit.advance(51)
     lost = await kit.job("lost")
     assert (lost.state, lost.reason, lost.ended_at_ms) == (State.DEAD, Reason.EXPIRED, deadline_ms)
-    assert await kit.ack("lost", held["lost"]) is Code.LEASE_LOST
+    assert await kit.ack("lost", leased["lost"]) is Code.LEASE_LOST
 
 
 async def test_a_lost_lease_whose_job_expires_later_dies_then(kit: StoreKit) -> None:
@@ -56,9 +56,9 @@ async def test_a_lost_lease_whose_job_expires_later_dies_then(kit: StoreKit) -> 
 async def test_a_retry_wait_does_not_move_the_expiry_and_ends_with_it(kit: StoreKit) -> None:
     await kit.send("a", ttl_ms=100)
     expires_ms = kit.clock.now_ms + 100
-    held = await kit.pull_one()
+    leased = await kit.pull_one()
     await kit.advance(10)
-    await kit.release("a", held.lease, delay_ms=5_000)
+    await kit.release("a", leased.lease, delay_ms=5_000)
     assert (await kit.job("a")).expires_at_ms == expires_ms
     await kit.advance(90)
     job = await kit.job("a")
@@ -76,25 +76,25 @@ async def test_exhausted_comes_before_expired(kit: StoreKit) -> None:
 
 async def test_done_and_cancelled_jobs_are_gone_after_their_retention(kit: StoreKit) -> None:
     await kit.send_many([item("done", retain_ms=100), item("cancelled", retain_ms=100, tags=("t",))])
-    held = next(one for one in await kit.pull() if one.id == "done")
-    await kit.ack("done", held.lease)
+    leased = next(one for one in await kit.pull() if one.id == "done")
+    await kit.ack("done", leased.lease)
     await kit.cancel("cancelled")
     await kit.advance(99)
     assert (await kit.state("done"), await kit.state("cancelled")) == (State.DONE, State.CANCELLED)
     await kit.advance(1)
     assert (await kit.read("done"), await kit.read("cancelled")) == (None, None)
-    assert await kit.ack("done", held.lease) is Code.NOT_FOUND
+    assert await kit.ack("done", leased.lease) is Code.NOT_FOUND
     assert await kit.cancel("cancelled") is Code.NOT_FOUND
     assert await kit.purge("done") == [("done", Code.NOT_FOUND)]
 
 
 async def test_without_retention_nothing_is_left_at_once(kit: StoreKit) -> None:
     await kit.send_many([item("done", retain_ms=0), item("cancelled", retain_ms=0, delay_ms=9)])
-    held = await kit.pull_one()
-    assert await kit.ack("done", held.lease) is Code.OK
+    leased = await kit.pull_one()
+    assert await kit.ack("done", leased.lease) is Code.OK
     assert await kit.cancel("cancelled") is Code.OK
     assert (await kit.read("done"), await kit.read("cancelled")) == (None, None)
-    assert await kit.ack("done", held.lease) is Code.NOT_FOUND
+    assert await kit.ack("done", leased.lease) is Code.NOT_FOUND
     stats = await kit.stats()
     assert (stats.done, stats.cancelled, stats.ready, stats.scheduled) == (0, 0, 0, 0)
 
@@ -141,12 +141,12 @@ async def test_clean_up_writes_down_what_is_true_already_and_says_when_to_come_b
             item("alive", delay_ms=1_000),
         ]
     )
-    held = {one.id: one.lease for one in await kit.pull(lease_ms=20)}
+    leased = {one.id: one.lease for one in await kit.pull(lease_ms=20)}
     await kit.cancel("expired")
     await kit.purge("expired")
     await kit.send("expired", ttl_ms=10)
-    await kit.ack("done", held["done"])
-    await kit.release("dead", held["dead"])
+    await kit.ack("done", leased["done"])
+    await kit.release("dead", leased["dead"])
     start_ms = kit.clock.now_ms
     kit.clock.advance(5)
     nothing = await kit.store.clean(kit.partition)

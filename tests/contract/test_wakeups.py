@@ -1,4 +1,4 @@
-"""Who sleeps is woken by everything that makes a job deliverable earlier than he was told."""
+"""A sleeping consumer is woken by everything that makes a job deliverable earlier than it was promised."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_a_sleeper_on_an_empty_partition_is_woken_by_the_first_send(kit: S
     await kit.events.next_wake()
 
 
-async def test_a_sleeper_is_told_the_first_deadline_so_that_a_lost_lease_needs_no_wake_up(kit: StoreKit) -> None:
+async def test_a_sleeper_gets_the_first_deadline_so_that_a_lost_lease_needs_no_wake_up(kit: StoreKit) -> None:
     await kit.send("a")
     await kit.pull(1, lease_ms=700)
     await kit.send("b", delay_ms=9_000)
@@ -109,27 +109,27 @@ async def test_the_end_of_a_pause_wakes(kit: StoreKit, until_ms: int) -> None:
 
 
 async def ack(kit: StoreKit, lease: str) -> None:
-    await kit.ack("held", lease)
+    await kit.ack("leased", lease)
 
 
 async def release(kit: StoreKit, lease: str) -> None:
-    await kit.release("held", lease, delay_ms=50_000)
+    await kit.release("leased", lease, delay_ms=50_000)
 
 
 async def reject(kit: StoreKit, lease: str) -> None:
-    await kit.release("held", lease, dead=Reason.REJECTED)
+    await kit.release("leased", lease, dead=Reason.REJECTED)
 
 
 async def cancel(kit: StoreKit, lease: str) -> None:
-    await kit.cancel("held")
+    await kit.cancel("leased")
 
 
 async def forget(kit: StoreKit, lease: str) -> None:
-    await kit.cancel("held", forget=True)
+    await kit.cancel("leased", forget=True)
 
 
 async def replace(kit: StoreKit, lease: str) -> None:
-    await kit.send("held", delay_ms=50_000, on_live=OnConflict.REPLACE)
+    await kit.send("leased", delay_ms=50_000, on_live=OnConflict.REPLACE)
 
 
 async def raise_the_limit(kit: StoreKit, lease: str) -> None:
@@ -146,10 +146,10 @@ FREEING = [ack, release, reject, cancel, forget, replace, raise_the_limit, lift_
 @pytest.mark.parametrize("free", FREEING, ids=lambda free: free.__name__)
 async def test_a_freed_place_wakes(kit: StoreKit, free: Callable[[StoreKit, str], Awaitable[None]]) -> None:
     await kit.control(max_in_flight=1)
-    await kit.send_many([item("held"), item("next")])
-    held = await kit.pull_one(lease_ms=40_000)
+    await kit.send_many([item("leased"), item("next")])
+    leased = await kit.pull_one(lease_ms=40_000)
     assert await asleep(kit) == kit.clock.now_ms + 40_000
-    await free(kit, held.lease)
+    await free(kit, leased.lease)
     await kit.events.next_wake()
 
 
@@ -157,7 +157,7 @@ async def test_every_process_that_watches_hears_of_it(kit: StoreKit) -> None:
     assert await asleep(kit) is None
     await kit.send("a")
     await kit.events.next_wake()
-    assert [held.id for held in (await kit.pulled(wait_ms=60_000)).jobs] == ["a"]
+    assert [leased.id for leased in (await kit.pulled(wait_ms=60_000)).jobs] == ["a"]
     kit.events.forget_wakes()
     await kit.send("b")
     await kit.events.next_wake()

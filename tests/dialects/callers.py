@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from tools.faults.server_process import ServerProcess
 
 from ..kit.valkey import PrivateValkey
-from .kit import Client, Served
+from .kit import Client, RunningServer
 
 T = TypeVar("T")
 LEASE_S = 3
@@ -23,11 +23,11 @@ POLL_S = 1
 
 
 @asynccontextmanager
-async def two_servers(env: Mapping[str, str] | None = None) -> AsyncIterator[list[Served]]:
+async def two_servers(env: Mapping[str, str] | None = None) -> AsyncIterator[list[RunningServer]]:
     store = PrivateValkey()
     await asyncio.to_thread(store.start)
     with tempfile.TemporaryDirectory() as data:
-        servers = [Served(ServerProcess(Path(data), env=env, store_url=store.url)) for _ in range(2)]
+        servers = [RunningServer(ServerProcess(Path(data), env=env, store_url=store.url)) for _ in range(2)]
         try:
             await asyncio.gather(*(served.server.start() for served in servers))
             yield servers
@@ -39,7 +39,7 @@ async def two_servers(env: Mapping[str, str] | None = None) -> AsyncIterator[lis
 class Caller:
     """One connection to one of the servers at a time. A call that gets no answer is made again at the other one."""
 
-    def __init__(self, servers: Sequence[Served], first: int) -> None:
+    def __init__(self, servers: Sequence[RunningServer], first: int) -> None:
         self._servers = servers
         self._at = first
         self._client: Client | None = None
@@ -152,7 +152,7 @@ class Tally:
 
 async def sent(
     words: Words,
-    servers: Sequence[Served],
+    servers: Sequence[RunningServer],
     topic: str,
     ids: Sequence[str],
     callers: int = 6,
@@ -170,7 +170,7 @@ async def sent(
     await _with_callers(servers, callers, work)
 
 
-class Consumed:
+class Consumption:
     """Who got what, and what came after it had been finished."""
 
     def __init__(self) -> None:
@@ -181,7 +181,13 @@ class Consumed:
 
 
 async def consumed(
-    words: Words, servers: Sequence[Served], topic: str, count: int, seen: Consumed, callers: int = 6, ends: bool = True
+    words: Words,
+    servers: Sequence[RunningServer],
+    topic: str,
+    count: int,
+    seen: Consumption,
+    callers: int = 6,
+    ends: bool = True,
 ) -> None:
     """Pop until `count` jobs were seen (and finished, if `ends`) and nothing more comes."""
 
@@ -203,7 +209,7 @@ async def consumed(
     await _with_callers(servers, callers, work)
 
 
-async def came_late(words: Words, servers: Sequence[Served], topic: str, callers: int = 2) -> list[str]:
+async def came_late(words: Words, servers: Sequence[RunningServer], topic: str, callers: int = 2) -> list[str]:
     """What still comes while every lease that could be left runs out."""
     late: list[str] = []
     until_s = asyncio.get_running_loop().time() + LEASE_S + POLL_S
@@ -218,7 +224,7 @@ async def came_late(words: Words, servers: Sequence[Served], topic: str, callers
     return late
 
 
-async def live_jobs(server: Served, namespace: str) -> dict[str, int]:
+async def live_jobs(server: RunningServer, namespace: str) -> dict[str, int]:
     """Live jobs of a namespace by state, over all its topics."""
     client = server.client()
     answer = await client.ask("GET", "/v1/topics?limit=500", headers={"Dueline-Namespace": namespace})
@@ -227,7 +233,9 @@ async def live_jobs(server: Served, namespace: str) -> dict[str, int]:
     return {state: sum(topic["counts"][state] for topic in topics) for state in ("scheduled", "ready", "leased")}
 
 
-async def _with_callers(servers: Sequence[Served], count: int, work: Callable[[Caller], Awaitable[None]]) -> None:
+async def _with_callers(
+    servers: Sequence[RunningServer], count: int, work: Callable[[Caller], Awaitable[None]]
+) -> None:
     callers = [Caller(servers, place) for place in range(count)]
     try:
         await asyncio.gather(*(work(caller) for caller in callers))

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from tests.kit.waiting import until
 from tools.faults.server_process import ServerProcess
 
 from ..kit.raw_http import Answer, RawClient, connect
@@ -78,7 +79,7 @@ class Client:
 
 
 @dataclass
-class Served:
+class RunningServer:
     """A running server as tests see it."""
 
     server: ServerProcess
@@ -90,12 +91,12 @@ class Served:
 
     async def logged(self, *words: str) -> dict[str, Any]:
         """The first line of the log that has all these words, when it is there."""
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                for line in self.server.output:
-                    if line.startswith("{") and all(word in line for word in words):
-                        return json.loads(line)
-                await asyncio.sleep(0.01)
+
+        def look() -> str | None:
+            lines = (line for line in self.server.output if line.startswith("{"))
+            return next((line for line in lines if all(word in line for word in words)), None)
+
+        return json.loads(await until(look, within_s=PATIENCE_S) or "")
 
     def topic(self) -> str:
         """A topic that no other test has."""
@@ -107,11 +108,11 @@ class Served:
         await self.server.stop()
 
 
-async def serve(data: Path, env: Mapping[str, str] | None = None, args: Sequence[str] = ()) -> Served:
+async def serve(data: Path, env: Mapping[str, str] | None = None, args: Sequence[str] = ()) -> RunningServer:
     """Start a private server. `env`: its configuration, as DUELINE_... variables."""
     server = ServerProcess(data, env=env, args=args)
     await server.start()
-    return Served(server)
+    return RunningServer(server)
 
 
 class Behind:
@@ -130,9 +131,7 @@ class Behind:
 
     async def until(self, topic: str, **counts: int) -> None:
         """Wait until the jobs of a topic stand like this, and there are no others: no more can come than is said."""
-        async with asyncio.timeout(PATIENCE_S):
-            while await self.counts(topic) != {**NOWHERE, **counts}:  # noqa: ASYNC110
-                await asyncio.sleep(LOOK_S)
+        await until(lambda: self.counts(topic), lambda found: found == {**NOWHERE, **counts}, within_s=PATIENCE_S)
 
     async def _native(self, path: str) -> Any:
         answer = await self.client.ask("GET", path, headers={"Dueline-Namespace": self.namespace})
@@ -154,6 +153,12 @@ class Some:
 
     def __repr__(self) -> str:
         return f"<some {self._kind.__name__}>"
+
+
+async def after(moment_ms: int) -> None:
+    """Return when the store's clock is past this moment, even as the server knows it."""
+    while (rest_ms := moment_ms + 20 - now_ms()) > 0:  # noqa: ASYNC110 - only time passes
+        await asyncio.sleep(rest_ms / 1000)
 
 
 def now_ms() -> int:

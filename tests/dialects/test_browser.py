@@ -16,7 +16,7 @@ from dueline.dialects.table import DIALECTS
 from dueline.runtime.locations import ExternalStore
 from dueline.server.app import App
 
-from .kit import Answer, Client, Runner, Served, serve
+from .kit import Answer, Client, Runner, RunningServer, serve
 
 JSON = {"Content-Type": "application/json"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -45,7 +45,7 @@ def routes() -> list[tuple[str, str, Route]]:
 
 
 @asynccontextmanager
-async def served(tmp_path: Path, **env: str) -> AsyncIterator[Served]:
+async def served(tmp_path: Path, **env: str) -> AsyncIterator[RunningServer]:
     running = await serve(tmp_path / "data", {**ALLOW, **env})
     try:
         yield running
@@ -54,14 +54,14 @@ async def served(tmp_path: Path, **env: str) -> AsyncIterator[Served]:
 
 
 @pytest.fixture(scope="module")
-def running(runner: Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def running(runner: Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """A server for the tests that store nothing."""
     server = runner.run(serve(tmp_path_factory.mktemp("browser"), ALLOW))
     yield server
     runner.run(server.stop())
 
 
-async def ask(running: Served, method: str, path: str, body: bytes = b"", **headers: str) -> Answer:
+async def ask(running: RunningServer, method: str, path: str, body: bytes = b"", **headers: str) -> Answer:
     """One request on a connection of its own: a refusal ends the connection."""
     client = Client(running.server.port)
     try:
@@ -95,7 +95,9 @@ def own(port: int) -> list[dict[str, str]]:
     ]
 
 
-async def test_every_route_of_every_dialect_refuses_pages_from_elsewhere_and_answers_the_rest(running: Served) -> None:
+async def test_every_route_of_every_dialect_refuses_pages_from_elsewhere_and_answers_the_rest(
+    running: RunningServer,
+) -> None:
     assert {route.name.split("_")[0] for _, _, route in routes()} >= FOREIGN, "a route is named after its dialect"
     port = running.server.port
     for method, path, route in routes():
@@ -118,7 +120,7 @@ def test_there_is_a_send_of_every_dialect() -> None:
 
 
 async def test_a_refused_send_stores_nothing_in_any_dialect(tmp_path: Path) -> None:
-    async def topics(running: Served, namespace: str) -> list[str]:
+    async def topics(running: RunningServer, namespace: str) -> list[str]:
         answer = await ask(running, "GET", "/v1/topics", **{"Dueline-Namespace": namespace})
         return [topic["topic"] for topic in answer.json()["topics"]]
 
@@ -135,8 +137,8 @@ async def test_a_refused_send_stores_nothing_in_any_dialect(tmp_path: Path) -> N
             assert await topics(running, name) != [], name
 
 
-async def test_no_get_of_a_browser_takes_a_server_offline(running: Served) -> None:
-    async def status(running: Served) -> int:
+async def test_no_get_of_a_browser_takes_a_server_offline(running: RunningServer) -> None:
+    async def status(running: RunningServer) -> int:
         return (await ask(running, "GET", "/camellia/health/status")).status
 
     browsers = [*foreign(running.server.port), *own(running.server.port)[-2:], {"Referer": "http://x.example/"}]
@@ -166,7 +168,7 @@ async def test_configured_names_and_origins_are_answered(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
-async def test_the_native_api_takes_no_body_that_a_form_could_send(running: Served, kind: str | None) -> None:
+async def test_the_native_api_takes_no_body_that_a_form_could_send(running: RunningServer, kind: str | None) -> None:
     headers = {} if kind is None else {"Content-Type": kind}
 
     for method, path, route in routes():

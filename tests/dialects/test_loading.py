@@ -1,4 +1,4 @@
-"""A server whose store is not there yet: whoever polls is told so a second later, because it asks again at once."""
+"""A server whose store is not there yet: a poll is refused a second later, because the client polls again at once."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dueline.testing.process import free_port
+from tests.kit.waiting import until
 from tools.faults.server_process import ServerProcess
 
 from ..kit.valkey import PrivateValkey
@@ -29,7 +30,7 @@ SENDS: dict[str, Call] = {
 }
 
 
-class Starting:
+class StartingServer:
     """A server that waits for its store, which `store` is when it comes."""
 
     def __init__(self, data: Path) -> None:
@@ -38,16 +39,16 @@ class Starting:
         self._clients: list[Client] = []
         self.start: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Starting:
+    async def __aenter__(self) -> StartingServer:
         self.start = asyncio.create_task(self.server.start())
-        async with asyncio.timeout(30):
-            while True:
-                client = self.client()
-                try:
-                    if (await client.ask("GET", "/healthz")).status == 200:
-                        return self
-                except OSError:
-                    await asyncio.sleep(0.02)
+        await until(self._answers)
+        return self
+
+    async def _answers(self) -> bool:
+        try:
+            return (await self.client().ask("GET", "/healthz")).status == 200
+        except OSError:
+            return False
 
     async def __aexit__(self, *_: object) -> None:
         for client in self._clients:
@@ -68,7 +69,7 @@ class Starting:
 
 
 async def test_polls_are_refused_a_second_later_and_sends_at_once(tmp_path: Path) -> None:
-    async with Starting(tmp_path) as one:
+    async with StartingServer(tmp_path) as one:
         polling = asyncio.gather(*(one.timed(call) for call in POLLS.values()))
         sent = await asyncio.gather(*(one.timed(call) for call in SENDS.values()))
         assert not polling.done(), "a send waits for nothing"
@@ -85,7 +86,7 @@ async def test_polls_are_refused_a_second_later_and_sends_at_once(tmp_path: Path
 
 
 async def test_polls_that_are_asked_over_the_start_get_their_jobs(tmp_path: Path) -> None:
-    async with Starting(tmp_path) as one:
+    async with StartingServer(tmp_path) as one:
         worker = one.client()
 
         async def popped() -> Any:

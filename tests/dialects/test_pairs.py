@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import pytest
 
 from .camellia.kit import Camellia
-from .kit import Client, Runner, Served, serve
+from .kit import Client, Runner, RunningServer, serve
 from .ouqiang.kit import Ouqiang
 from .youzan.kit import Youzan
 
@@ -27,7 +27,7 @@ TEXT = '{"订单": "<1> & 2"}'
 class Speaker(Protocol):
     """One dialect. `seen`: its view of a job of its own; the states are the native words, None: it knows none."""
 
-    def __init__(self, served: Served) -> None: ...
+    def __init__(self, served: RunningServer) -> None: ...
 
     async def send(self, topic: str, id: str, text: str) -> None: ...
     async def pull(self, topic: str) -> tuple[str, str]: ...
@@ -37,7 +37,7 @@ class Speaker(Protocol):
 
 
 class NativeSpeaker:
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: RunningServer) -> None:
         self.client: Client = served.client()
         self.lease = ""
 
@@ -72,7 +72,7 @@ class NativeSpeaker:
 class CamelliaSpeaker:
     STATUS = {1: "scheduled", 2: "ready", 3: "leased", 4: "done", 7: "cancelled", None: None}  # noqa: RUF012
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: RunningServer) -> None:
         self.q = Camellia(served)
 
     async def send(self, topic: str, id: str, text: str) -> None:
@@ -93,7 +93,7 @@ class CamelliaSpeaker:
 
 
 class OuqiangSpeaker:
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: RunningServer) -> None:
         self.q = Ouqiang(served, namespace="default")
 
     async def send(self, topic: str, id: str, text: str) -> None:
@@ -115,7 +115,7 @@ class OuqiangSpeaker:
 
 
 class YouzanSpeaker:
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: RunningServer) -> None:
         self.q = Youzan(served)
         self.native = NativeSpeaker(served)
 
@@ -164,14 +164,14 @@ async def withdrawn_in_another(sender: Speaker, consumer: Speaker, topic: str, k
 
 
 @pytest.fixture(scope="module")
-def shared(runner: Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def shared(runner: Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     served = runner.run(serve(tmp_path_factory.mktemp("pairs"), OPTIONS))
     yield served
     runner.run(served.stop())
 
 
 @pytest.fixture(scope="module")
-def lives(runner: Runner, shared: Served) -> dict[tuple[str, str], Future[None]]:
+def lives(runner: Runner, shared: RunningServer) -> dict[tuple[str, str], Future[None]]:
     """Every pair, all at the same time, each on a topic of its own."""
 
     async def life(one: str, other: str) -> None:
@@ -190,7 +190,9 @@ def test_a_job_sent_in_one_dialect_is_consumed_and_withdrawn_in_another(
 
 
 @pytest.mark.parametrize("consumer", ["camellia", "ouqiang", "youzan"])
-async def test_a_string_dialect_shows_json_as_its_text_and_bytes_as_base64(shared: Served, consumer: str) -> None:
+async def test_a_string_dialect_shows_json_as_its_text_and_bytes_as_base64(
+    shared: RunningServer, consumer: str
+) -> None:
     native, other, topic = NativeSpeaker(shared), SPEAKERS[consumer](shared), f"kinds-{consumer}"
     for number, (given, shown) in enumerate(
         (
@@ -206,7 +208,9 @@ async def test_a_string_dialect_shows_json_as_its_text_and_bytes_as_base64(share
 
 
 @pytest.mark.parametrize("consumer", ["camellia", "ouqiang", "youzan"])
-async def test_a_string_dialect_shows_the_items_of_a_group_as_one_json_array(shared: Served, consumer: str) -> None:
+async def test_a_string_dialect_shows_the_items_of_a_group_as_one_json_array(
+    shared: RunningServer, consumer: str
+) -> None:
     native, other, topic = NativeSpeaker(shared), SPEAKERS[consumer](shared), f"groups-{consumer}"
     merge = '"merge": {"key": "k", "max_items": 3}, "delay": "1h"'
     for given in ('"body": {"a": [1.0, "é"]}', '"body": "plain"', '"body_base64": "AP8="'):
@@ -216,7 +220,7 @@ async def test_a_string_dialect_shows_the_items_of_a_group_as_one_json_array(sha
     assert await native.seen(topic, sent["id"]) == "done"
 
 
-async def test_a_native_pull_shows_a_text_as_a_json_string(shared: Served) -> None:
+async def test_a_native_pull_shows_a_text_as_a_json_string(shared: RunningServer) -> None:
     native, topic = NativeSpeaker(shared), "texts"
     for name in ("camellia", "ouqiang", "youzan"):
         await SPEAKERS[name](shared).send(topic, f"text-{name}", TEXT)
@@ -225,7 +229,7 @@ async def test_a_native_pull_shows_a_text_as_a_json_string(shared: Served) -> No
 
 @pytest.mark.parametrize(("sender", "max_attempts"), [("camellia", 11), ("ouqiang", None), ("youzan", None)])
 async def test_a_job_of_a_dialect_without_a_retry_policy_is_tried_again_at_once_whatever_its_topic_says(
-    shared: Served, sender: str, max_attempts: int | None
+    shared: RunningServer, sender: str, max_attempts: int | None
 ) -> None:
     native, topic = NativeSpeaker(shared), f"again-{sender}"
     await native.ask("PUT", f"/v1/topics/{topic}", {"retry": {"ladder": ["1h"]}, "max_attempts": 2})
@@ -237,7 +241,7 @@ async def test_a_job_of_a_dialect_without_a_retry_policy_is_tried_again_at_once_
     assert await native.pull(topic) == (topic, TEXT)
 
 
-async def test_ids_of_the_shared_namespace_are_unique_over_all_topics(shared: Served) -> None:
+async def test_ids_of_the_shared_namespace_are_unique_over_all_topics(shared: RunningServer) -> None:
     native, ouqiang = NativeSpeaker(shared), OuqiangSpeaker(shared)
     await native.send("here", "namespace_ids", TEXT)
     taken = await native.client.ask(

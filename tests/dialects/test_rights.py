@@ -45,6 +45,7 @@ remove_push                     push    header
 list_attempts                   push    header
 pause_push                      push    header
 resume_push                     push    header
+list_audit                      admin   header
 info                            read    header
 
 camellia_send_msg               send    header or path
@@ -119,3 +120,14 @@ def test_only_a_public_route_takes_no_token() -> None:
 def test_a_command_in_the_body_has_a_right_for_each_command() -> None:
     rights = [route.right for route in served() if not isinstance(route.right, Right)]
     assert [set(one) for one in rights] == [set(COMMANDS.values())] * 2  # its two paths
+
+
+def test_what_manages_is_audited_but_for_the_normal_life_of_jobs() -> None:
+    managing = (Right.MANAGE, Right.PUSH, Right.ADMIN)
+    changing = [route for route in served() if route.right in managing and route.method != "GET"]
+    assert {route.name for route in changing if not route.audited} == {"patch", "fire", "spring_add", "exfe_push"}
+    by_command = [route for route in served() if not isinstance(route.right, Right)]
+    assert [set(route.right) & set(route.audited) for route in by_command if isinstance(route.audited, dict)] == [
+        {"delete"},
+        {"delete"},
+    ]

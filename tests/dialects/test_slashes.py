@@ -104,8 +104,8 @@ async def test_exfe_takes_a_slash_behind_the_method_as_part_of_the_service(site:
         assert answer.status == 404, path
     for service, at in ((f"/{SERVICE}", 0), (f"{SERVICE}/", len(SERVICE))):
         answer = await ask(port, "POST", f"/v3/queue/k/POST/{service}?ontime=9999999999", b"1")
-        told = f"service({service}) invalid: illegal base64 data at input byte {at}\n"
-        assert (answer.status, answer.body.decode()) == (400, told)
+        message = f"service({service}) invalid: illegal base64 data at input byte {at}\n"
+        assert (answer.status, answer.body.decode()) == (400, message)
 
 
 async def test_youzan_takes_one_slash_more_at_the_end(site: Site) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from .callers import (
     CamelliaWords,
-    Consumed,
+    Consumption,
     OuqiangWords,
     Tally,
     Words,
@@ -34,7 +34,7 @@ def test_a_killed_server_loses_nothing_and_nothing_comes_after_its_finish(runner
 
 async def _life() -> None:
     ids = {words.name: [f"{words.name}-{number}" for number in range(JOBS)] for words in PROTOCOLS}
-    seen = {words.name: Consumed() for words in PROTOCOLS}
+    seen = {words.name: Consumption() for words in PROTOCOLS}
     async with two_servers(OPTIONS) as servers:
         doomed = servers[1].server
 

@@ -23,16 +23,16 @@ PLAIN = {
 }
 
 
-def told(*instances: Any) -> bytes:
+def answer_with(*instances: Any) -> bytes:
     return json.dumps({"application": {"name": "BILLING", "instance": list(instances)}}).encode()
 
 
 def urls(*instances: Any, prefer_ip: bool = False) -> list[str]:
-    return [one.url for one in instances_in(told(*instances), prefer_ip)]
+    return [one.url for one in instances_in(answer_with(*instances), prefer_ip)]
 
 
 def test_an_instance_is_its_scheme_host_and_port() -> None:
-    assert instances_in(told(PLAIN), False) == [
+    assert instances_in(answer_with(PLAIN), False) == [
         Instance("http://billing.example:8080", ("task1",), "billing", "i-1", {"delay-queue:task": "task1"})
     ]
 
@@ -76,7 +76,7 @@ def test_an_instance_that_cannot_be_called_is_left_out(change: dict[str, Any]) -
 
 @pytest.mark.parametrize("metadata", [None, {}, [], "text", {"delay-queue:task": None}])
 def test_no_metadata_says_nothing_about_tasks(metadata: Any) -> None:
-    assert [one.tasks for one in instances_in(told({**PLAIN, "metadata": metadata}), False)] == [None]
+    assert [one.tasks for one in instances_in(answer_with({**PLAIN, "metadata": metadata}), False)] == [None]
 
 
 def test_tasks_are_split_as_the_original_client_joins_them() -> None:

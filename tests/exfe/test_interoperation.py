@@ -79,7 +79,7 @@ def test_a_life_without_accidents_leaves_the_same_objects_as_the_originals(kit: 
     dice = random.Random(seed)
     other = kit.prefix + "-original"
     ours, theirs = kit.queue(timeout=LONG), Original(kit.raw, other, LONG)
-    now, held = 1000, dict[str, int]()
+    now, leased = 1000, dict[str, int]()
     for step in range(120):
         now += dice.choice((0, 1, 2))
         key = dice.choice("abc")
@@ -88,15 +88,15 @@ def test_a_life_without_accidents_leaves_the_same_objects_as_the_originals(kit: 
             when, how = now + dice.randrange(1, 30), dice.choice(("once", "always", "whatever"))
             ours.push(key, f"t{step}", {f"f{step % 3}": str(step)}, when, how)
             theirs.push(key, f"t{step}", {f"f{step % 3}": str(step)}, when, how)
-        elif key in held:
-            count = held.pop(key)
+        elif key in leased:
+            count = leased.pop(key)
             if roll < 0.8:
                 ours.complete(key, count)
                 theirs.complete(key, count)
             else:
                 ours.release(key, now + 7)
                 theirs.release(key, now + 7)
-        elif not held:
+        elif not leased:
             answer = theirs.schedule(now)
             assert ours.schedule(now) == answer
             seconds, due = answer
@@ -105,7 +105,7 @@ def test_a_life_without_accidents_leaves_the_same_objects_as_the_originals(kit: 
                 tasks = theirs.get(due, number, f"r{step}", now)
                 assert tasks is not None
                 assert ours.get(due, number, f"r{step}", now=now) == [task.encode() for task in tasks]
-                held[due] = len(tasks)
+                leased[due] = len(tasks)
         assert _unstarted(state_of(kit.raw, kit.prefix)) == _unstarted(state_of(kit.raw, other))
     kit.raw.delete(*kit.raw.scan_iter(f"{other}:*"))
 

@@ -58,7 +58,7 @@ async def a_busy_morning(store: ValkeyStore, file: Path) -> list[tuple[int, Stat
     """Random operations one after the other; after each, the file's length and the state that must be found there."""
     dice = random.Random(20)
     states: States = {}
-    held: dict[str, str] = {}
+    leased: dict[str, str] = {}
     marks: list[tuple[int, States]] = [(0, {})]
     for turn in range(120):
         deed = dice.choice(("send", "send", "pull", "ack", "release", "cancel"))
@@ -71,17 +71,17 @@ async def a_busy_morning(store: ValkeyStore, file: Path) -> list[tuple[int, Stat
         elif deed == "pull":
             pulled = await store.pull(PARTITION, Pull((Credit(dice.randint(1, 9), HOUR_MS),), HOUR_MS))
             for job in pulled.jobs:
-                held[job.id] = job.lease
+                leased[job.id] = job.lease
                 states[job.id] = ("leased", job.attempt)
-        elif held and deed in ("ack", "release"):
-            ids = dice.sample(sorted(held), min(len(held), dice.randint(1, 4)))
+        elif leased and deed in ("ack", "release"):
+            ids = dice.sample(sorted(leased), min(len(leased), dice.randint(1, 4)))
             if deed == "ack":
-                await store.ack(PARTITION, [Ref(id, held[id]) for id in ids])
+                await store.ack(PARTITION, [Ref(id, leased[id]) for id in ids])
             else:
-                await store.release(PARTITION, [Release(id, held[id], delay_ms=HOUR_MS) for id in ids])
+                await store.release(PARTITION, [Release(id, leased[id], delay_ms=HOUR_MS) for id in ids])
             states |= {id: ("done" if deed == "ack" else "scheduled", states[id][1]) for id in ids}
             for id in ids:
-                del held[id]
+                del leased[id]
         elif deed == "cancel" and (
             live := [id for id, (state, _) in states.items() if state in ("scheduled", "ready")]
         ):

@@ -1,4 +1,4 @@
-"""What a caller is told about a call whose answer came late or never: done once, certainly not done, or unknown."""
+"""What a caller learns about a call whose answer came late or never: done once, certainly not done, or unknown."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def server() -> Iterator[PrivateValkey]:
 
 
 def item(id: str, **policy: Any) -> SendItem:
-    told = JobPolicy(**policy)
-    return SendItem(id, b"x", BodyKind.TEXT, 0, None, told, None, OnConflict.REJECT, OnConflict.REJECT, 7)
+    job_policy = JobPolicy(**policy)
+    return SendItem(id, b"x", BodyKind.TEXT, 0, None, job_policy, None, OnConflict.REJECT, OnConflict.REJECT, 7)
 
 
 class Skew:
@@ -97,12 +97,12 @@ async def test_a_pull_whose_repeat_comes_late_is_not_done_twice(server: PrivateV
         assert (stats.ready, stats.leased) == (2, 1)
 
 
-async def test_an_ack_whose_repeat_comes_late_is_told_that_it_was_done(server: PrivateValkey) -> None:
+async def test_an_ack_whose_repeat_comes_late_learns_that_it_was_done(server: PrivateValkey) -> None:
     async with started(server, "late-ack") as store:
         await store.send(PARTITION, [item("a", retain_ms=0)])
-        [held] = (await store.pull(PARTITION, Pull((Credit(1, None),), 5_000))).jobs
+        [leased] = (await store.pull(PARTITION, Pull((Credit(1, None),), 5_000))).jobs
         Late(store, 13_000)
-        assert [done.code for done in await store.ack(PARTITION, [Ref("a", held.lease)])] == [Code.OK]
+        assert [done.code for done in await store.ack(PARTITION, [Ref("a", leased.lease)])] == [Code.OK]
 
 
 @pytest.mark.parametrize("jobs", [1, 2], ids=["single send", "send"])

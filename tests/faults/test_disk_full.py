@@ -6,7 +6,6 @@ fills: then the store ends rather than acknowledge what it cannot keep.
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from dueline.testing.checker import check
 from dueline.testing.history import Outcome, Recorder
+from tests.kit.waiting import until
 from tools.faults.connection import Connection
 from tools.faults.load import Load, Plan
 from tools.faults.store_check import findings_of
@@ -44,17 +44,13 @@ def grow(disk: Path) -> None:
 async def until_readiness_says(address: tuple[str, int], words: str) -> None:
     """The store restarts on a full disk, so it may say for a moment that it is loading."""
     http = Connection(*address)
-    async with asyncio.timeout(25):
-        while words not in (await http.request("GET", "/readyz")).body.decode():  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+    await until(lambda: http.request("GET", "/readyz"), lambda answer: words in answer.body.decode())
     http.close()
 
 
 async def until_somebody_gave_up(recorder: Recorder) -> None:
     """Keep the disk full until a client has run out of patience."""
-    async with asyncio.timeout(10):
-        while not any(e.outcome is Outcome.INFO for e in recorder.events[-50:]):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+    await until(lambda: any(e.outcome is Outcome.INFO for e in recorder.events[-50:]))
 
 
 async def test_a_full_disk_loses_nothing_and_heals_when_there_is_room(small_disk: Path) -> None:

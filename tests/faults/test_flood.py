@@ -25,10 +25,10 @@ async def test_a_quiet_sender_is_not_refused_on_a_flooded_topic(private_valkey: 
     store = TappedStore(private_valkey.url, prefix="flood")
     async with served(store) as address, asyncio.timeout(30):
         assert await send(address, 10) == 201
-        through, held = store.link.call, asyncio.Event()
+        through, gate = store.link.call, asyncio.Event()
 
         async def slow(key: str, *args: Any) -> Any:
-            await held.wait()
+            await gate.wait()
             return await through(key, *args)
 
         store.link.call = slow  # type: ignore[method-assign]
@@ -39,6 +39,6 @@ async def test_a_quiet_sender_is_not_refused_on_a_flooded_topic(private_valkey: 
             refused, _ = await asyncio.wait(quiet, timeout=0.5)
             assert [one.result() for one in refused] == []
         finally:
-            held.set()
+            gate.set()
         assert await asyncio.gather(*quiet) == [201] * 32
         assert set(await asyncio.gather(*floods)) == {201, 429}

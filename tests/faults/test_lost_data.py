@@ -9,14 +9,14 @@ import asyncio
 import os
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 
 from dueline.store.valkey import embedded_extent as extents
 from dueline.store.valkey.embedded import EmbeddedError, EmbeddedStore, StoreState
+from tests.kit.log_lines import logged_events
+from tests.kit.waiting import until
 
 from .kit import append_only_file, cut
 
@@ -63,9 +63,7 @@ async def kill(store: EmbeddedStore) -> None:
 
 
 async def until_noted(store: EmbeddedStore, size: int) -> None:
-    async with asyncio.timeout(20):
-        while max(extents.noted(store.data).files.values(), default=0) < size:  # noqa: ASYNC110 - a file tells nobody
-            await asyncio.sleep(0.02)
+    await until(lambda: max(extents.noted(store.data).files.values(), default=0) >= size)
 
 
 async def refusal(data: Path) -> str:
@@ -158,9 +156,7 @@ async def test_a_torn_end_beyond_what_was_written_down_starts(folder: Path) -> N
 async def rewritten(store: EmbeddedStore) -> None:
     before = extents.found(store.data).base
     await store._connection.call("BGREWRITEAOF")
-    async with asyncio.timeout(20):
-        while extents.found(store.data).base == before:  # noqa: ASYNC110 - the store tells nobody
-            await asyncio.sleep(0.01)
+    await until(lambda: extents.found(store.data).base != before)
 
 
 async def test_a_rewrite_after_the_last_record_starts_also_after_a_kill(folder: Path) -> None:
@@ -207,7 +203,7 @@ async def test_a_file_deleted_under_a_running_store_is_written_anew_from_memory(
     assert await keys_in(folder / "data") == 100
 
 
-async def test_an_accepted_loss_starts_with_what_is_left_and_is_told(folder: Path) -> None:
+async def test_an_accepted_loss_starts_with_what_is_left_and_is_reported(folder: Path) -> None:
     data = folder / "data"
     file = await filled(data)
     content = file.read_bytes()
@@ -215,7 +211,7 @@ async def test_an_accepted_loss_starts_with_what_is_left_and_is_told(folder: Pat
     kept = content[:at].count(COMMAND)
     cut(file, at)
     assert extents.accept(data) is None
-    with structlog.testing.capture_logs() as log:
+    with logged_events() as log:
         store = await opened(data)
     status = store.status
     assert int(await store._connection.call("DBSIZE")) == kept
@@ -234,9 +230,3 @@ async def test_files_without_a_manifest_are_moved_aside_when_their_loss_is_accep
     assert await keys_in(data) == 0
     [saved] = aside.glob("*.incr.aof")
     assert saved.read_bytes() == content
-
-
-@pytest.fixture(autouse=True)
-def quiet_logs() -> Iterator[None]:
-    with structlog.testing.capture_logs():
-        yield

@@ -30,7 +30,7 @@ Act = Callable[[StoreKit, Any], Awaitable[Any]]
 async def two_leased(kit: StoreKit) -> Any:
     await kit.send("a", max_attempts=3)
     await kit.send("b", max_attempts=3)
-    return {held.id: held.lease for held in await kit.pull()}
+    return {leased.id: leased.lease for leased in await kit.pull()}
 
 
 async def two_sent(kit: StoreKit) -> Any:
@@ -89,7 +89,7 @@ OPERATIONS: dict[str, tuple[str, Callable[[StoreKit], Awaitable[Any]], Act]] = {
 async def two_leased_without_tombstone(kit: StoreKit) -> Any:
     await kit.send("a", retain_ms=0)
     await kit.send("b", retain_ms=0)
-    return {held.id: held.lease for held in await kit.pull()}
+    return {leased.id: leased.lease for leased in await kit.pull()}
 
 
 async def revived(kit: StoreKit) -> Any:
@@ -131,7 +131,7 @@ class ProxyKit:
         self.proxy.disarm()
         state = await whole_state(self.store_kit)
         assert self.store_kit.clock() >= start_ms
-        self.store_kit.clock.now_ms = start_ms
+        self.store_kit.clock.step(start_ms - self.store_kit.clock())
         return answer, state
 
 

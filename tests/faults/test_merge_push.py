@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from tests.kit.waiting import until
 from tools.faults.connection import Connection, NoAnswer, NotSent
 from tools.faults.server_process import ServerProcess
 
@@ -31,11 +32,11 @@ KEYS = 100
 SENDS = 100
 PRODUCERS = 10
 PATIENCE_S = 100.0
-# A short time limit makes short leases: what the dead server held comes back soon.
+# A short time limit makes short leases: what the dead server had leased comes back soon.
 ENV = {
     "DUELINE_PUSH__ALLOW": "127.0.0.0/8",
     "DUELINE_DIALECTS__EXFE__TIMEOUT_MS": "3000",
-    "DUELINE_DIALECTS__EXFE__NAMESPACE": "default",  # where the native API looks without being told
+    "DUELINE_DIALECTS__EXFE__NAMESPACE": "default",  # the default namespace of the native API
 }
 
 
@@ -45,7 +46,7 @@ class Target:
     def __init__(self) -> None:
         self.taken: list[list[str]] = []
         self.groups: list[str] = []
-        self.held = 0
+        self.held_calls = 0
         self._open = asyncio.Event()
         self._open.set()
         self._news = asyncio.Condition()
@@ -53,7 +54,7 @@ class Target:
     async def answer(self, came: ReceivedCall) -> web.Response:
         items = json.loads(came.body)
         if not self._open.is_set():
-            self.held += 1
+            self.held_calls += 1
             async with self._news:
                 self._news.notify_all()
             await self._open.wait()
@@ -75,10 +76,10 @@ class Target:
         """Answer no more; return when calls wait for their answer."""
         self._open.clear()
         async with self._news:
-            await self._news.wait_for(lambda: self.held > 0)
+            await self._news.wait_for(lambda: self.held_calls > 0)
 
     def go_on(self) -> None:
-        self.held = 0
+        self.held_calls = 0
         self._open.set()
 
 
@@ -121,20 +122,21 @@ class Run:
         """A group whose success was written down is gone."""
         connection = Connection(*self.server.address)
         for group in self.target.groups:
-            while (await connection.request("GET", f"/v1/topics/exfe.queue/jobs/{group}")).status != 404:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+            path = f"/v1/topics/exfe.queue/jobs/{group}"
+            await until(lambda path=path: connection.request("GET", path), lambda answer: answer.status == 404)
         self.target.groups.clear()
         connection.close()
 
     async def until_nothing_is_left(self) -> None:
         connection = Connection(*self.server.address)
-        while True:
-            counts = (await connection.request("GET", "/v1/topics/exfe.queue")).json()["counts"]
-            if not counts["scheduled"] + counts["ready"] + counts["leased"]:
-                connection.close()
-                assert counts["dead"] == 0
-                return
-            await asyncio.sleep(0.05)
+
+        async def look() -> dict[str, int]:
+            return (await connection.request("GET", "/v1/topics/exfe.queue")).json()["counts"]
+
+        live = ("scheduled", "ready", "leased")
+        counts = await until(look, lambda counts: not any(counts[state] for state in live), within_s=90)
+        connection.close()
+        assert counts["dead"] == 0
 
     def check(self) -> None:
         found = Counter(item for items in self.target.taken for item in items)
@@ -180,20 +182,19 @@ async def _run(folder: Path, answered_while_stopped: bool) -> Run:
 
 async def _idle(hook: Hook) -> None:
     """The calls of the dead server are broken off: nobody will hear their answers."""
-    while hook.now:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    await until(lambda: not hook.now)
 
 
 @pytest.mark.slow
-def test_every_item_is_in_one_successful_delivery_in_push_order_though_the_server_is_killed(folder: Path) -> None:
-    run = asyncio.run(_run(folder, answered_while_stopped=False))
+async def test_every_item_is_in_one_successful_delivery_in_push_order_though_the_server_is_killed(folder: Path) -> None:
+    run = await _run(folder, answered_while_stopped=False)
     assert len(run.sure) + len(run.unknown) == KEYS * SENDS
     assert len(run.unknown) <= KEYS * SENDS // 50
     run.check()
 
 
 @pytest.mark.slow
-def test_the_check_sees_what_a_server_forgot_that_died_before_it_heard_the_answer(folder: Path) -> None:
-    run = asyncio.run(_run(folder, answered_while_stopped=True))
+async def test_the_check_sees_what_a_server_forgot_that_died_before_it_heard_the_answer(folder: Path) -> None:
+    run = await _run(folder, answered_while_stopped=True)
     with pytest.raises(AssertionError, match="in two successful deliveries"):
         run.check()

@@ -7,7 +7,6 @@ is the proof that it can see a loss at all.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 from pathlib import Path
@@ -16,6 +15,7 @@ from dueline.store.valkey.embedded import EmbeddedStore
 from dueline.store.valkey.embedded_extent import accept
 from dueline.testing.checker import Kind, Report, check
 from dueline.testing.history import Recorder
+from tests.kit.waiting import until
 from tools.faults.load import Load, Plan
 from tools.faults.server_process import ServerProcess, ended
 
@@ -49,8 +49,7 @@ async def judged_after_restart(data: Path, recorder: Recorder) -> Report:
 async def next_sync(log: Path) -> None:
     """Return just after the store has synced."""
     seen = os.stat(log).st_size
-    while os.stat(log).st_size == seen:  # noqa: ASYNC110 - the shim can only write a file
-        await asyncio.sleep(0.01)
+    await until(lambda: os.stat(log).st_size != seen)
 
 
 def pull_the_plug(data: Path, log: Path) -> int:

@@ -15,6 +15,7 @@ import pytest
 from dueline.api.answers import LeasedJob
 from dueline.testing.checker import check
 from dueline.testing.history import Outcome, Recorder
+from tests.kit.waiting import until
 from tools.faults.connection import Connection
 from tools.faults.load import Load, Plan
 from tools.faults.recording_client import Job, RecordingClient
@@ -85,10 +86,10 @@ async def test_a_poll_parked_on_one_server_is_woken_by_a_send_on_the_other_and_a
         assert [lease.id for lease in await parked or []] == ["a"]
 
     await sender.send("fence", [Job("b", b"2")])
-    [held] = await first.pull("fence", lease_ms=300) or []
+    [leased] = await first.pull("fence", lease_ms=300) or []
     one.signal(signal.SIGSTOP)
     late = [
-        asyncio.create_task(call(RecordingClient(name, *one.address, recorder, timeout_s=20), held))
+        asyncio.create_task(call(RecordingClient(name, *one.address, recorder, timeout_s=20), leased))
         for name, call in LATE.items()
     ]
     [newer] = await second.pull("fence", lease_ms=30_000, wait_ms=10_000) or []
@@ -115,12 +116,10 @@ LATE = {
 async def until_parked(address: tuple[str, int], topic: str, polls: int = 1) -> None:
     """Wait until that many polls are parked on a topic of this server."""
     http = Connection(*address)
-    async with asyncio.timeout(10):
-        while True:
-            answer = await http.request("GET", f"/v1/topics/{topic}")
-            if answer.status == 200 and answer.json()["waiters"] >= polls:
-                break
-            await asyncio.sleep(0.02)
+    await until(
+        lambda: http.request("GET", f"/v1/topics/{topic}"),
+        lambda answer: answer.status == 200 and answer.json()["waiters"] >= polls,
+    )
     http.close()
 
 
@@ -146,9 +145,7 @@ async def test_clients_that_go_away_at_any_moment_leave_nothing_behind(kit: Serv
     assert report.violations == ()
     assert report.left == 0
     assert report.deliveries > 0
-    async with asyncio.timeout(10):
-        while open_files(server.pid) > fds_before + 4:  # noqa: ASYNC110 - sockets close in their own time
-            await asyncio.sleep(0.05)
+    await until(lambda: open_files(server.pid) <= fds_before + 4)
 
 
 async def test_a_poll_whose_client_is_gone_takes_no_job(kit: ServersKit) -> None:

@@ -16,6 +16,7 @@ import redis
 
 from dueline.testing.checker import Report, check
 from dueline.testing.history import Outcome, Recorder, Send
+from tests.kit.waiting import until
 from tools.faults.load import Load, Plan
 from tools.faults.recording_client import Job, RecordingClient
 from tools.faults.store_check import findings_at
@@ -98,8 +99,7 @@ async def test_a_full_store_refuses_sends_and_drains(kit: ServersKit, own_valkey
     operator.config_set("maxmemory", int(operator.info("memory")["used_memory"]) + 3_000_000)
     load = Load(plan, [server.address], recorder, seed=4)
     await load.start()
-    while not any(e.code == "store_full" for e in recorder.events):  # noqa: ASYNC110 - the load tells nobody
-        await asyncio.sleep(0.02)
+    await until(lambda: any(e.code == "store_full" for e in recorder.events))
     await load.stop_sending()
     full = [e for e in recorder.events if isinstance(e, Send) and e.outcome is Outcome.FAIL]
     assert {e.code for e in full} == {"store_full"}

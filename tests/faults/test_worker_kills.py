@@ -31,17 +31,17 @@ WITHIN_S = 60.0
 
 
 class Field:
-    """The store, the workers on it, and what their handlers told."""
+    """The store, the workers on it, and what their handlers report."""
 
     def __init__(self, folder: Path, **variables: str) -> None:
         self.url = f"embedded:{folder}/data"
         self.queue = SyncQueue(self.url)
         self.workers: list[subprocess.Popen[bytes]] = []
-        self.told: list[dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []
         self._ears = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._ears.bind(str(folder / "told"))
+        self._ears.bind(str(folder / "events"))
         self._ears.settimeout(WITHIN_S)
-        self._variables = {"TOLD": str(folder / "told"), "DUELINE_URL": self.url, **variables}
+        self._variables = {"EVENTS": str(folder / "events"), "DUELINE_URL": self.url, **variables}
         self._log = (folder / "log").open("wb")
 
     def send(self, topic: str, number: int, **options: Any) -> list[str]:
@@ -60,22 +60,22 @@ class Field:
         return worker
 
     def hear(self) -> dict[str, Any]:
-        """The next thing that some handler tells."""
-        told = msgspec.json.decode(self._ears.recv(4096))
-        self.told.append(told)
-        return told
+        """The next event of any handler."""
+        event = msgspec.json.decode(self._ears.recv(4096))
+        self.events.append(event)
+        return event
 
     def hear_until_done(self, ids: list[str]) -> None:
         """Listen until every job has ended once."""
         missing = set(ids) - self.ended
         while missing:
-            told = self.hear()
-            if told["what"] == "end":
-                missing.discard(told["id"])
+            event = self.hear()
+            if event["what"] == "end":
+                missing.discard(event["id"])
 
     @property
     def ended(self) -> set[str]:
-        return {told["id"] for told in self.told if told["what"] == "end"}
+        return {event["id"] for event in self.events if event["what"] == "end"}
 
     def kill(self, worker: subprocess.Popen[bytes]) -> None:
         worker.kill()
@@ -121,9 +121,9 @@ def test_kill_9_of_a_pool_under_load_loses_nothing_and_uses_no_attempt_too_many(
         ids = here.send("processes", 100, max_attempts=6)
         first, second = here.start_worker(), here.start_worker()
         for n in range(1, 80):
-            told = here.hear()
-            if n % 20 == 0 and told["what"] == "begin":
-                kill_a_child(told["pid"])
+            event = here.hear()
+            if n % 20 == 0 and event["what"] == "begin":
+                kill_a_child(event["pid"])
             if n == 45:
                 here.kill(first)
                 first = here.start_worker()
@@ -138,9 +138,9 @@ def test_kill_9_of_a_pool_under_load_loses_nothing_and_uses_no_attempt_too_many(
         stop_all(here)
         states = {id: here.queue.get("processes", id) for id in ids}
     assert Counter(job.state for job in states.values()) == {"done": 100}
-    assert max(told["attempt"] for told in here.told) <= 6
-    assert max(Counter((told["id"], told["delivery"], told["what"]) for told in here.told).values()) == 1
-    assert any(told["attempt"] > 1 for told in here.told), "something was killed"
+    assert max(event["attempt"] for event in here.events) <= 6
+    assert max(Counter((event["id"], event["delivery"], event["what"]) for event in here.events).values()) == 1
+    assert any(event["attempt"] > 1 for event in here.events), "something was killed"
 
 
 @pytest.mark.slow
@@ -149,9 +149,9 @@ def test_a_job_whose_process_always_dies_ends_dead_after_its_attempts() -> None:
         [id] = here.send("processes", 1, max_attempts=2)
         here.start_worker()
         for attempt in (1, 2):
-            told = here.hear()
-            assert (told["what"], told["attempt"]) == ("begin", attempt)
-            kill_a_child(told["pid"])
+            event = here.hear()
+            assert (event["what"], event["attempt"]) == ("begin", attempt)
+            kill_a_child(event["pid"])
         stop_all(here)
         job = here.queue.get("processes", id)
     assert (job.state, job.reason, job.attempts) == ("dead", "exhausted", 2)
@@ -177,7 +177,7 @@ def test_sigterm_wastes_no_attempt() -> None:
     # One that had ended when it was given back, before its ack was said, is ready again. None is dead.
     assert {(job.state, job.reason) for job in found.values()} <= {("done", None), ("ready", None)}
     assert {job.attempts for job in found.values()} <= {0, 1}
-    assert {told["attempt"] for told in here.told} == {1}
+    assert {event["attempt"] for event in here.events} == {1}
 
 
 @pytest.mark.slow

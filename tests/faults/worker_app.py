@@ -1,4 +1,4 @@
-"""Workers to be killed: every run of a handler is told to a socket, at its begin and at its end.
+"""Workers to be killed: they report the begin and the end of every run of a handler to a socket.
 
 Started by `dueline work tests.faults.worker_app:worker`; the variables say how.
 """
@@ -24,7 +24,7 @@ def tell(what: str, context: Context) -> None:
     """To the test, in one datagram."""
     message = {"what": what, "id": context.id, "attempt": context.attempt, "delivery": context.delivery}
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
-        out.sendto(msgspec.json.encode({**message, "pid": os.getpid()}), os.environ["TOLD"])
+        out.sendto(msgspec.json.encode({**message, "pid": os.getpid()}), os.environ["EVENTS"])
 
 
 async def ack_first(context: Context, call_next: CallNext) -> Any:

@@ -22,7 +22,7 @@ def answer(status: int, body: bytes, *headers: str) -> bytes:
 
 
 @dataclass
-class Scripted:
+class ScriptedServer:
     """`script[i]` answers the i-th request, the last line all later ones. `closing`: one request a connection.
     `closed` is released once for each connection that the server has closed."""
 
@@ -33,7 +33,7 @@ class Scripted:
     tls: ssl.SSLContext | None = None
     closed: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
 
-    def __enter__(self) -> Scripted:
+    def __enter__(self) -> ScriptedServer:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http{'s' if self.tls else ''}://127.0.0.1:{self._listener.getsockname()[1]}"
         self._thread = threading.Thread(target=self._serve, daemon=True)

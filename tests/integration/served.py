@@ -13,6 +13,7 @@ from pathlib import Path
 from typer.testing import CliRunner, Result
 
 from dueline.cli.main import build
+from tests.kit.log_lines import logging_restored
 
 DUELINE = (sys.executable, "-m", "dueline.cli.main")
 READY = re.compile(r"ready on (http://\S+)")
@@ -45,6 +46,14 @@ def typed(*arguments: str, **variables: str) -> Result:
     """What a command line does, in this process: most of a short process is imports. `variables` are added to its
     environment."""
     return CliRunner().invoke(build(arguments), arguments, env=variables)
+
+
+def refused_settings(*arguments: str, **variables: str) -> tuple[int, str]:
+    """Exit code and stderr of a `serve` that refuses its settings before it opens anything, in this process."""
+    with logging_restored():
+        said = typed("serve", *arguments, **variables)
+    assert said.stdout == ""
+    return said.exit_code, said.stderr
 
 
 def environment(url: str, **more: str) -> dict[str, str]:

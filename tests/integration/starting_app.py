@@ -24,12 +24,12 @@ runner.CHILD_START_S = float(os.environ.get("CHILD_START_S", runner.CHILD_START_
 
 @worker.handles("big", mode="process", timeout="2s")
 def big(body: bytes) -> None:
-    worker.do(lambda queue: queue.send("told", {"bytes": len(body)}), "ado")
+    worker.do(lambda queue: queue.send("reports", {"bytes": len(body)}), "ado")
 
 
 @worker.handles("small")
 async def small(n: int) -> None:
-    await worker.ado(lambda queue: queue.send("told", {"n": n}))
+    await worker.ado(lambda queue: queue.send("reports", {"n": n}))
 
 
 if __name__ == "__main__":

@@ -56,24 +56,24 @@ def test_the_first_start_of_a_job_counts_and_one_that_never_started_is_missing(t
     assert (found, found.early) == (Lateness([4.5, -2.0], 1), 1)
 
 
-class DjangoSettings(processes.Producer):
+class StubProducer(processes.Producer):
     """A producer that says how many jobs its topic holds."""
 
     def __init__(self, contestant: Contestant, stored: int) -> None:
         super().__init__(contestant, {}, Path("no-log"))
         self._stored = stored
 
-    def ask(self, **told: object) -> dict[str, object]:
-        assert told == {"do": "stored"}
+    def ask(self, **request: object) -> dict[str, object]:
+        assert request == {"do": "stored"}
         return {"stored": self._stored}
 
 
 def test_a_job_that_was_counted_and_is_not_in_the_store_breaks_the_run(tmp_path: Path) -> None:
     ours = next(one for one in CONTESTANTS if one.ours)
     store = processes.Store(tmp_path, "no")
-    sending.check_stored(DjangoSettings(ours, 7), store, 7)
+    sending.check_stored(StubProducer(ours, 7), store, 7)
     with pytest.raises(Broken, match="8 jobs were counted as sent, 7 are in the store"):
-        sending.check_stored(DjangoSettings(ours, 7), store, 8)
+        sending.check_stored(StubProducer(ours, 7), store, 8)
 
 
 async def test_every_way_counts_what_it_sent() -> None:

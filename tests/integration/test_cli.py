@@ -18,10 +18,10 @@ import dueline
 from dueline.cli.commands import SECTIONS
 from dueline.cli.main import build
 
-from .scripted import CUT, Scripted, answer
+from .scripted import CUT, ScriptedServer, answer
 
 SENT = b'{"id":"a","topic":"t","result":"created","state":"scheduled","due_at_ms":1798135200123,"version":1}'
-HELD = (
+LEASED = (
     b'{"id":"a","topic":"t","body":{"n": 1.0},"attempt":1,"delivery":1,"max_attempts":9,"lease":"L","lease_until_ms":9,'
     b'"due_at_ms":1,"created_at_ms":1,"tags":[],"headers":{},"merge_key":null}'
 )
@@ -48,7 +48,7 @@ def error(code: str, message: str = "m", **extra: object) -> bytes:
     return msgspec.json.encode({"error": {"code": code, "message": message, "field": None}, **extra})
 
 
-def sent_body(server: Scripted, number: int = 0) -> Any:
+def sent_body(server: ScriptedServer, number: int = 0) -> Any:
     return msgspec.json.decode(server.requests[number].partition(b"\r\n\r\n")[2])
 
 
@@ -65,7 +65,7 @@ def sent_body(server: Scripted, number: int = 0) -> Any:
     ],
 )
 def test_the_exit_code_tells_what_kind_of_failure_it_was(status: int, code: str, exit_code: int) -> None:
-    with Scripted([answer(status, error(code))]) as server:
+    with ScriptedServer([answer(status, error(code))]) as server:
         result = run("get", "t", "a", url=server.url)
     assert (result.exit_code, result.stdout) == (exit_code, "")
     assert code in result.stderr
@@ -73,7 +73,7 @@ def test_the_exit_code_tells_what_kind_of_failure_it_was(status: int, code: str,
 
 def test_in_json_mode_the_error_is_the_apis_own_object_on_stderr() -> None:
     raw = error("not_found", "There is no such job or topic.")
-    with Scripted([answer(404, raw)]) as server:
+    with ScriptedServer([answer(404, raw)]) as server:
         result = run("get", "t", "a", "-o", "json", url=server.url)
     assert (result.exit_code, result.stdout, result.stderr.encode()) == (3, "", raw + b"\n")
 
@@ -129,7 +129,7 @@ def test_what_cannot_be_meant_is_a_usage_error_before_anything_is_sent(arguments
 
 
 def test_send_turns_every_option_into_its_field() -> None:
-    with Scripted([answer(201, SENT)]) as server:
+    with ScriptedServer([answer(201, SENT)]) as server:
         result = run(
             *shlex.split(
                 "send t '{\"n\": 1.0}' --at 2026-12-24T18:00:00.123Z --id a --on-conflict keep --tag x --tag y "
@@ -167,14 +167,14 @@ def test_send_turns_every_option_into_its_field() -> None:
 def test_a_body_comes_from_the_argument_or_standard_input(
     arguments: list[str], stdin: bytes | None, fields: dict[str, object]
 ) -> None:
-    with Scripted([answer(201, SENT)]) as server:
+    with ScriptedServer([answer(201, SENT)]) as server:
         result = run("send", "t", *arguments, "--id", "a", url=server.url, stdin=stdin)
     assert (result.exit_code, sent_body(server)) == (0, {"id": "a", **fields})
 
 
 def test_a_send_with_a_merge_key_says_what_was_said_about_the_group() -> None:
     appended = SENT.replace(b"created", b"appended").replace(b'"version":1', b'"version":1,"items_count":12')
-    with Scripted([CUT, answer(200, appended), answer(200, appended)]) as server:
+    with ScriptedServer([CUT, answer(200, appended), answer(200, appended)]) as server:
         options = "--merge-key 'a b' --quiet 5m --max-wait 1h --max-items 50 --header k=v"
         result = run(*shlex.split(f"send t 1 {options}"), url=server.url)
         assert result.exit_code == 0, result.stderr
@@ -192,23 +192,23 @@ def test_a_send_with_a_merge_key_says_what_was_said_about_the_group() -> None:
 
 def test_the_groups_of_a_key_are_cancelled_by_one_call() -> None:
     done = b'{"matched":2,"cancelled":1,"dry_run":false}'
-    with Scripted([answer(200, done)]) as server:
+    with ScriptedServer([answer(200, done)]) as server:
         result = run("cancel", "t", "--merge-key", "k", "--yes", "-o", "json", url=server.url)
     assert (result.exit_code, result.stdout_bytes) == (0, done + b"\n")
     assert sent_body(server) == {"merge_key": "k", "dry_run": False}
 
 
 def test_the_items_of_a_group_are_shown_as_they_came() -> None:
-    held = HELD.replace(b'"body":{"n": 1.0}', b'"items":[{"n": 1.0},"x"]').replace(
+    leased = LEASED.replace(b'"body":{"n": 1.0}', b'"items":[{"n": 1.0},"x"]').replace(
         b'"merge_key":null', b'"merge_key":"k"'
     )
-    with Scripted([answer(200, b'{"jobs":[' + held + b"]}")]) as server:
+    with ScriptedServer([answer(200, b'{"jobs":[' + leased + b"]}")]) as server:
         pulled = run("pull", "t", url=server.url)
     assert '[{"n": 1.0},"x"]' in re.sub(r"\s+\n", "", pulled.stdout)
 
 
 def test_a_send_whose_answer_was_lost_is_repeated_with_the_id_that_was_made_up() -> None:
-    with Scripted([CUT, answer(201, SENT)]) as server:
+    with ScriptedServer([CUT, answer(201, SENT)]) as server:
         result = run("send", "t", "x", url=server.url)
     assert result.exit_code == 0
     assert sent_body(server, 0) == sent_body(server, 1)
@@ -222,7 +222,7 @@ def test_a_file_of_jobs_is_sent_in_batches_and_every_result_is_printed(tmp_path:
         rows = b",".join(SENT.replace(b'"a"', b'"j%d"' % n) for n in range(first, last))
         return b'{"results":[' + rows + b"]}"
 
-    with Scripted([answer(201, results(0, 500)), answer(201, results(500, 700))]) as server:
+    with ScriptedServer([answer(201, results(0, 500)), answer(201, results(500, 700))]) as server:
         result = run("send", "t", "--from", str(file), "-o", "jsonl", url=server.url)
     assert result.exit_code == 0, result.stderr
     assert [msgspec.json.decode(line)["id"] for line in result.stdout.splitlines()] == [f"j{n}" for n in range(700)]
@@ -231,7 +231,7 @@ def test_a_file_of_jobs_is_sent_in_batches_and_every_result_is_printed(tmp_path:
 
 def test_a_refused_line_of_a_file_is_named_and_decides_the_exit_code() -> None:
     refused = b'{"id":"b","error":{"code":"id_exists","message":"taken","field":null}}'
-    with Scripted([answer(201, b'{"results":[' + SENT + b"," + refused + b"]}")]) as server:
+    with ScriptedServer([answer(201, b'{"results":[' + SENT + b"," + refused + b"]}")]) as server:
         result = run("send", "t", "--from", "-", url=server.url, stdin=b'{"id":"a"}\n\n{"id":"b"}\n')
     assert result.exit_code == 4
     assert "line 3 (b): taken" in result.stderr
@@ -241,7 +241,7 @@ def test_a_refused_line_of_a_file_is_named_and_decides_the_exit_code() -> None:
 def test_a_broken_line_stops_a_file_and_says_how_to_go_on() -> None:
     lines = b"".join(b'{"id":"j%d"}\n' % n for n in range(500)) + b"{broken\n"
     rows = b",".join([SENT] * 500)
-    with Scripted([answer(201, b'{"results":[' + rows + b"]}")]) as server:
+    with ScriptedServer([answer(201, b'{"results":[' + rows + b"]}")]) as server:
         result = run("send", "t", "--from", "-", url=server.url, stdin=lines)
     assert (result.exit_code, len(server.requests)) == (2, 1)
     assert "line 501" in result.stderr
@@ -250,10 +250,10 @@ def test_a_broken_line_stops_a_file_and_says_how_to_go_on() -> None:
 
 @pytest.mark.parametrize(
     ("output", "stdout"),
-    [("json", b'{"jobs":[' + HELD + b"," + HELD + b"]}\n"), ("jsonl", HELD + b"\n" + HELD + b"\n")],
+    [("json", b'{"jobs":[' + LEASED + b"," + LEASED + b"]}\n"), ("jsonl", LEASED + b"\n" + LEASED + b"\n")],
 )
 def test_pulled_jobs_are_printed_byte_for_byte_and_acked_afterwards(output: str, stdout: bytes) -> None:
-    with Scripted([answer(200, b'{"jobs":[' + HELD + b"," + HELD + b"]}"), answer(200, ACKED)]) as server:
+    with ScriptedServer([answer(200, b'{"jobs":[' + LEASED + b"," + LEASED + b"]}"), answer(200, ACKED)]) as server:
         result = run("pull", "t", "--max", "2", "--wait", "1s", "--ack", "-o", output, url=server.url)
     assert (result.exit_code, result.stdout_bytes) == (0, stdout)
     assert sent_body(server, 0) == {"max": 2, "wait_ms": 1000}
@@ -262,14 +262,14 @@ def test_pulled_jobs_are_printed_byte_for_byte_and_acked_afterwards(output: str,
 
 def test_an_ack_after_the_lease_is_a_conflict_also_when_it_is_the_only_one() -> None:
     raw = error("lease_lost", results=[{"id": "a", "error": {"code": "lease_lost", "message": "m", "field": None}}])
-    with Scripted([answer(409, raw)]) as server:
+    with ScriptedServer([answer(409, raw)]) as server:
         result = run("ack", "t", "a", "L1", "-o", "json", url=server.url)
     assert (result.exit_code, result.stdout_bytes) == (4, raw + b"\n")
 
 
 def test_a_list_in_a_file_has_one_line_a_row_and_no_colour() -> None:
-    long = HELD.replace(b'{"n": 1.0}', b'"' + b"x" * 500 + b'"')
-    with Scripted([answer(200, b'{"jobs":[' + long + b"," + long + b"]}")]) as server:
+    long = LEASED.replace(b'{"n": 1.0}', b'"' + b"x" * 500 + b'"')
+    with ScriptedServer([answer(200, b'{"jobs":[' + long + b"," + long + b"]}")]) as server:
         result = run("pull", "t", url=server.url)
     assert [len(line) for line in result.stdout.splitlines()][1:] == [100, 100]
     assert "\x1b" not in result.stdout
@@ -282,8 +282,8 @@ def test_the_version_is_an_option_too() -> None:
 
 
 def test_what_a_job_carries_cannot_drive_the_terminal() -> None:
-    evil = HELD.replace(b'"id":"a"', b'"id":"a\\u001b[2J\\u009b"')
-    with Scripted([answer(200, b'{"jobs":[' + evil + b"]}")]) as server:
+    evil = LEASED.replace(b'"id":"a"', b'"id":"a\\u001b[2J\\u009b"')
+    with ScriptedServer([answer(200, b'{"jobs":[' + evil + b"]}")]) as server:
         result = run("pull", "t", url=server.url)
     assert "a\\x1b[2J\\x9b" in result.stdout
     assert not {"\x1b", "\x9b"} & set(result.stdout)
@@ -300,7 +300,7 @@ def test_what_a_job_carries_cannot_drive_the_terminal() -> None:
 )
 def test_what_destroys_is_refused_where_nobody_can_be_asked(arguments: list[str]) -> None:
     counted = b'{"matched":7,"cancelled":0,"purged":0,"dry_run":true}'
-    with Scripted([answer(200, counted)]) as server:
+    with ScriptedServer([answer(200, counted)]) as server:
         result = run(*arguments, url=server.url)
     assert result.exit_code == 2
     assert "--yes" in result.stderr
@@ -312,14 +312,14 @@ def test_a_call_by_filter_goes_on_until_the_server_is_through() -> None:
         b'{"matched":5,"cancelled":5,"dry_run":false,"complete":false}',
         b'{"matched":2,"cancelled":2,"dry_run":false}',
     ]
-    with Scripted([answer(200, step) for step in steps]) as server:
+    with ScriptedServer([answer(200, step) for step in steps]) as server:
         result = run("cancel", "t", "--tag", "x", "--yes", "-o", "json", url=server.url)
     assert (result.exit_code, len(server.requests)) == (0, 2)
     assert msgspec.json.decode(result.stdout) == {"matched": 7, "cancelled": 7, "dry_run": False}
 
 
 def test_setting_one_value_keeps_the_rest_of_the_policy() -> None:
-    with Scripted([answer(200, TOPIC)]) as server:
+    with ScriptedServer([answer(200, TOPIC)]) as server:
         result = run("topic", "t", "set", "max_attempts=3", "-o", "json", url=server.url)
     assert (result.exit_code, result.stdout_bytes) == (0, TOPIC + b"\n")
     assert sent_body(server, 1) == {"lease_ms": 60000, "max_attempts": 3}
@@ -327,7 +327,7 @@ def test_setting_one_value_keeps_the_rest_of_the_policy() -> None:
 
 def test_all_pages_of_topics_become_one_list() -> None:
     pages = [b'{"topics":[' + TOPIC + b'],"next_cursor":"c"}', b'{"topics":[' + TOPIC + b'],"next_cursor":null}']
-    with Scripted([answer(200, page) for page in pages]) as server:
+    with ScriptedServer([answer(200, page) for page in pages]) as server:
         result = run("topics", "--all", "-o", "json", url=server.url)
     assert result.stdout_bytes == b'{"topics":[' + TOPIC + b"," + TOPIC + b'],"next_cursor":null}\n'
     assert b"cursor=c" in server.requests[1]
@@ -336,7 +336,7 @@ def test_all_pages_of_topics_become_one_list() -> None:
 def test_the_token_comes_from_its_file_and_never_appears_in_the_output(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("dl_secret\n")
-    with Scripted([answer(401, error("unauthorized"))]) as server:
+    with ScriptedServer([answer(401, error("unauthorized"))]) as server:
         result = run("get", "t", "a", "--token-file", str(file), url=server.url)
     assert b"Authorization: Bearer dl_secret" in server.requests[0]
     assert "dl_secret" not in result.output
@@ -369,7 +369,7 @@ INFO = (
     ],
 )
 def test_doctor_judges_what_the_server_says(script: list[bytes], exit_code: int, levels: dict[str, str]) -> None:
-    with Scripted(script) as server:
+    with ScriptedServer(script) as server:
         result = run("doctor", "-o", "json", url=server.url)
     found = {finding["what"]: finding["level"] for finding in msgspec.json.decode(result.stdout)["findings"]}
     assert (result.exit_code, {name: found[name] for name in levels}) == (exit_code, levels)
@@ -384,7 +384,7 @@ def test_doctor_judges_what_the_server_says(script: list[bytes], exit_code: int,
     ],
 )
 def test_doctor_says_that_all_is_well_only_when_it_is(info: bytes, summary: str) -> None:
-    with Scripted([answer(200, b'{"ready":true}'), answer(200, info)]) as server:
+    with ScriptedServer([answer(200, b'{"ready":true}'), answer(200, info)]) as server:
         result = run("doctor", url=server.url)
     assert (result.stdout.splitlines()[-1], result.exit_code) == (summary, int(summary != "all is well"))
 
@@ -394,7 +394,7 @@ def test_doctor_tells_a_token_that_the_server_does_not_check(tmp_path: Path, aut
     file = tmp_path / "token"
     file.write_text("dl_secret\n")
     info = INFO.replace(b'"limits"', b'"auth":' + auth + b',"limits"')
-    with Scripted([answer(200, b'{"ready":true}'), answer(200, info)]) as server:
+    with ScriptedServer([answer(200, b'{"ready":true}'), answer(200, info)]) as server:
         result = run("doctor", "-o", "json", "--token-file", str(file), url=server.url)
     found = {finding["what"]: finding["level"] for finding in msgspec.json.decode(result.stdout)["findings"]}
     assert (found.get("token"), result.exit_code) == (level, int(level is not None))

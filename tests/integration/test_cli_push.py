@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from .scripted import Scripted, answer
+from .scripted import ScriptedServer, answer
 from .test_cli import error, run, sent_body
 
 PUSH = (
@@ -39,7 +39,7 @@ NONE = answer(404, error("not_found"))
 
 
 def test_a_target_is_shown_for_people_and_for_programs() -> None:
-    with Scripted([answer(200, PUSH)]) as server:
+    with ScriptedServer([answer(200, PUSH)]) as server:
         assert run("push", "show", "t", "-o", "json", url=server.url).stdout_bytes == PUSH + b"\n"
         table = run("push", "show", "t", url=server.url).stdout
     assert server.requests[0].startswith(b"GET /v1/topics/t/push ")
@@ -52,12 +52,12 @@ def test_a_target_is_shown_for_people_and_for_programs() -> None:
 
 
 def test_a_topic_without_a_target_is_not_found() -> None:
-    with Scripted([NONE]) as server:
+    with ScriptedServer([NONE]) as server:
         assert run("push", "show", "t", url=server.url).exit_code == 3
 
 
 def test_a_new_target_has_what_was_said_and_nothing_else() -> None:
-    with Scripted([NONE, answer(201, PUSH)]) as server:
+    with ScriptedServer([NONE, answer(201, PUSH)]) as server:
         words = ["url=https://example.com/hook", "timeout_ms=5s", "success=[200,204]", 'retry={"ladder":["2m"]}']
         result = run("push", "set", "t", *words, "-o", "json", url=server.url)
     assert (result.exit_code, result.stdout_bytes) == (0, PUSH + b"\n")
@@ -71,14 +71,14 @@ def test_a_new_target_has_what_was_said_and_nothing_else() -> None:
 
 
 def test_setting_one_value_keeps_the_rest_and_the_secrets_that_nobody_knows() -> None:
-    with Scripted([answer(200, PUSH)]) as server:
+    with ScriptedServer([answer(200, PUSH)]) as server:
         run("push", "set", "t", "concurrency=9", "rate_per_s=null", url=server.url)
     kept = {name: value for name, value in KEPT.items() if name != "rate_per_s"}
     assert sent_body(server, 1) == {**kept, "concurrency": 9}
 
 
 def test_a_service_takes_the_place_of_a_url() -> None:
-    with Scripted([answer(200, PUSH)]) as server:
+    with ScriptedServer([answer(200, PUSH)]) as server:
         run("push", "set", "t", "service=billing", url=server.url)
     assert sent_body(server, 1) == {**{k: v for k, v in KEPT.items() if k != "url"}, "service": "billing"}
 
@@ -86,7 +86,7 @@ def test_a_service_takes_the_place_of_a_url() -> None:
 def test_secrets_and_headers_come_from_files(tmp_path: Path) -> None:
     (tmp_path / "secrets").write_text("whsec_new\nwhsec_old\n")
     (tmp_path / "headers").write_text('{"Authorization": "Bearer x"}')
-    with Scripted([answer(200, PUSH)]) as server:
+    with ScriptedServer([answer(200, PUSH)]) as server:
         words = [f"secrets=@{tmp_path / 'secrets'}", f"headers=@{tmp_path / 'headers'}"]
         result = run("push", "set", "t", *words, url=server.url)
     assert result.exit_code == 0
@@ -97,7 +97,7 @@ def test_secrets_and_headers_come_from_files(tmp_path: Path) -> None:
 
 def test_a_new_secret_is_written_to_a_file_of_its_owner_and_joins_the_newest_one(tmp_path: Path) -> None:
     file = tmp_path / "secret"
-    with Scripted([answer(200, PUSH)]) as server:
+    with ScriptedServer([answer(200, PUSH)]) as server:
         result = run("push", "set", "t", "--new-secret", str(file), url=server.url)
     secret = file.read_text().strip()
     assert result.exit_code == 0, result.output
@@ -120,7 +120,7 @@ def test_a_new_secret_is_written_to_a_file_of_its_owner_and_joins_the_newest_one
     ],
 )
 def test_what_cannot_be_meant_is_a_usage_error_that_sets_nothing(words: list[str]) -> None:
-    with Scripted([answer(200, PUSH)]) as server:
+    with ScriptedServer([answer(200, PUSH)]) as server:
         result = run("push", "set", "t", *words, url=server.url)
     assert result.exit_code == 2
     assert [request for request in server.requests if request.startswith(b"PUT")] == []
@@ -128,7 +128,7 @@ def test_what_cannot_be_meant_is_a_usage_error_that_sets_nothing(words: list[str
 
 
 def test_a_secret_for_a_topic_without_a_target_leaves_no_file(tmp_path: Path) -> None:
-    with Scripted([NONE]) as server:
+    with ScriptedServer([NONE]) as server:
         result = run("push", "set", "t", "--new-secret", str(tmp_path / "secret"), url=server.url)
     assert (result.exit_code, list(tmp_path.iterdir())) == (2, [])
 
@@ -136,7 +136,7 @@ def test_a_secret_for_a_topic_without_a_target_leaves_no_file(tmp_path: Path) ->
 @pytest.mark.parametrize("verb", ["pause", "resume"])
 def test_a_target_is_paused_and_resumed(verb: str) -> None:
     body = b'{"topic":"t","paused":%s,"paused_until_ms":null}' % (b"true" if verb == "pause" else b"false")
-    with Scripted([answer(200, body)]) as server:
+    with ScriptedServer([answer(200, body)]) as server:
         assert run("push", verb, "t", "-o", "json", url=server.url).stdout_bytes == body + b"\n"
         assert ("yes" in run("push", verb, "t", url=server.url).stdout) is (verb == "pause")
     assert server.requests[0].startswith(b"POST /v1/topics/t/push/" + verb.encode())
@@ -144,13 +144,13 @@ def test_a_target_is_paused_and_resumed(verb: str) -> None:
 
 def test_a_target_is_removed() -> None:
     body = b'{"topic":"t","result":"removed"}'
-    with Scripted([answer(200, body)]) as server:
+    with ScriptedServer([answer(200, body)]) as server:
         assert run("push", "remove", "t", "--yes", "-o", "json", url=server.url).stdout_bytes == body + b"\n"
     assert server.requests[0].startswith(b"DELETE /v1/topics/t/push ")
 
 
 def test_the_calls_that_were_made_are_listed() -> None:
-    with Scripted([answer(200, ATTEMPTS)]) as server:
+    with ScriptedServer([answer(200, ATTEMPTS)]) as server:
         result = run("push", "attempts", "t", "--id", "a b", "--limit", "2", url=server.url)
         lines = run("push", "attempts", "t", "-o", "jsonl", url=server.url).stdout.splitlines()
     assert server.requests[0].startswith(b"GET /v1/topics/t/push/attempts?id=a+b&limit=2 ")
@@ -172,6 +172,6 @@ def test_the_calls_that_were_made_are_listed() -> None:
     ],
 )
 def test_where_dead_jobs_go_is_said_in_one_word(word: str, on_dead: object) -> None:
-    with Scripted([answer(404, error("not_found")), answer(200, b'{"topic":"t","counts":{}}')]) as server:
+    with ScriptedServer([answer(404, error("not_found")), answer(200, b'{"topic":"t","counts":{}}')]) as server:
         assert run("topic", "t", "set", word, url=server.url).exit_code == 0
     assert sent_body(server, 1) == {"on_dead": on_dead}

@@ -24,6 +24,7 @@ from dueline import Client, Patience
 from dueline.cli.direct import StoreClient
 from dueline.cli.main import build
 from dueline.store.valkey.embedded import EmbeddedStore
+from tests.kit.waiting import wait_until
 
 from ..kit.valkey import PrivateValkey
 from .served import DUELINE, environment, served
@@ -92,8 +93,8 @@ def test_a_group_lives_its_whole_life_at_the_prompt(shell: Shell) -> None:
     assert (appended["id"], appended["result"], appended["items_count"]) == (opened["id"], "appended", 2)
     assert b"merge key" in shell.run("get", "groups", opened["id"]).stdout
     assert shell.json("send", "groups", "3", "--merge-key", "k")["state"] == "ready"
-    held = shell.run("pull", "groups", "--wait", "5s", "--ack", "-o", "json")
-    assert b'"items":[{"n": 1.0},"two",3]' in held.stdout
+    leased = shell.run("pull", "groups", "--wait", "5s", "--ack", "-o", "json")
+    assert b'"items":[{"n": 1.0},"two",3]' in leased.stdout
     done = shell.json("get", "groups", opened["id"])
     assert (done["state"], done["items"], done["merge_key"]) == ("done", None, "k")
     lines = (
@@ -117,13 +118,13 @@ def test_a_job_lives_its_whole_life_at_the_prompt(shell: Shell) -> None:
     }
     pulled = shell.run("pull", "life", "--wait", "30s", "--lease", "1m", "-o", "jsonl").stdout
     assert b'"body":{"n": 1.0}' in pulled
-    held = msgspec.json.decode(pulled)
-    assert (held["id"], held["attempt"], held["tags"], held["headers"]) == ("a", 1, ["x"], {"k": "v"})
-    assert shell.json("extend", "life", "a", held["lease"], "--lease", "2m")["results"][0]["result"] == "extended"
-    assert shell.json("release", "life", "a", held["lease"], "--error", "no")["results"][0]["result"] == "released"
+    leased = msgspec.json.decode(pulled)
+    assert (leased["id"], leased["attempt"], leased["tags"], leased["headers"]) == ("a", 1, ["x"], {"k": "v"})
+    assert shell.json("extend", "life", "a", leased["lease"], "--lease", "2m")["results"][0]["result"] == "extended"
+    assert shell.json("release", "life", "a", leased["lease"], "--error", "no")["results"][0]["result"] == "released"
     again = shell.json("pull", "life", "--wait", "30s")["jobs"][0]
     assert (again["attempt"], again["delivery"]) == (2, 2)
-    stale = shell.run("ack", "life", "a", held["lease"])
+    stale = shell.run("ack", "life", "a", leased["lease"])
     assert (stale.returncode, b"lease_lost" in stale.stderr) == (4, True)
     assert shell.json("ack", "life", "a", again["lease"]) == {"results": [{"id": "a", "result": "acked"}]}
     assert shell.json("get", "life", "a")["state"] == "done"
@@ -190,8 +191,11 @@ def test_a_process_ends_with_the_exit_code_of_its_command(shell: Shell) -> None:
 def test_the_dead_are_listed_revived_and_purged(shell: Shell) -> None:
     for id in ("a", "b", "c"):
         shell.json("send", "graves", id, "--id", id)
-    for held in shell.json("pull", "graves", "--max", "3")["jobs"]:
-        assert shell.json("release", "graves", held["id"], held["lease"], "--discard")["results"][0]["result"] == "dead"
+    for leased in shell.json("pull", "graves", "--max", "3")["jobs"]:
+        assert (
+            shell.json("release", "graves", leased["id"], leased["lease"], "--discard")["results"][0]["result"]
+            == "dead"
+        )
     listed = shell.json("dead", "list", "graves")
     assert (sorted(job["id"] for job in listed["jobs"]), listed["by_reason"]["rejected"]) == (["a", "b", "c"], 3)
     assert shell.json("dead", "revive", "graves", "a", "--in", "1h")["results"][0]["result"] == "revived"
@@ -289,9 +293,7 @@ def test_a_bench_that_is_stopped_by_ctrl_c_leaves_nothing(shell: Shell, kind: st
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # `make test &` ignores it, with all children
     )
     with bench:
-        deadline_s = time.monotonic() + 30
-        while not (begun := [name for name in shell.live() if name not in topics]) and time.monotonic() < deadline_s:
-            time.sleep(0.05)
+        begun = wait_until(lambda: [name for name in shell.live() if name not in topics])
         bench.send_signal(signal.SIGINT)
         _, said = bench.communicate(timeout=60)
     assert (len(begun), bench.returncode, b"Traceback" in said) == (1, 130, False), said
@@ -398,9 +400,9 @@ def test_a_list_fits_in_100_columns_and_never_cuts_an_id(shell: Shell) -> None:
         ("list", "a-topic-with-a-name", "--body"),
     )
     shown = {command: shell.run(*command).stdout.decode() for command in commands}
-    held = shell.json("pull", "a-topic-with-a-name")["jobs"][0]
+    leased = shell.json("pull", "a-topic-with-a-name")["jobs"][0]
     error = "/srv/shop/tasks.py:12 in charge\nTraceback (most recent call last):\n  ...\nKeyError: 'card'"
-    shell.json("release", "a-topic-with-a-name", held["id"], held["lease"], "--error", error)
+    shell.json("release", "a-topic-with-a-name", leased["id"], leased["lease"], "--error", error)
     shown["dead",] = dead = shell.run("dead", "list", "a-topic-with-a-name").stdout.decode()
     shown["topics",] = shell.run("topics").stdout.decode()
     shown["top",] = shell.run("top", "--once").stdout.decode()

@@ -12,6 +12,7 @@ import pytest
 
 from dueline import AsyncClient, Client, Leased, new_job
 from dueline.client import errors
+from tests.kit.waiting import turns, until
 
 from .served import served
 from .shells import Shell, both
@@ -36,18 +37,18 @@ def test_a_job_is_sent_pulled_and_done(kind: type[Any], url: str, topic: str) ->
     with Shell(kind, url) as one:
         sent = one.send(topic, {"order": 7}, delay=0.01, tags=["x"], headers={"k": "v"}, max_attempts=3)
         assert (sent.topic, sent.result, sent.state) == (topic, "created", "scheduled")
-        [held] = one.pull(topic, max=10, lease="1m", wait="10s")
-        assert (held.id, held.json(), held.tags, held.headers, held.max_attempts) == (
+        [leased] = one.pull(topic, max=10, lease="1m", wait="10s")
+        assert (leased.id, leased.json(), leased.tags, leased.headers, leased.max_attempts) == (
             sent.id,
             {"order": 7},
             ("x",),
             {"k": "v"},
             3,
         )
-        assert held.due_at_ms == sent.due_at_ms
-        assert one.extend(held, timedelta(minutes=2)).lease_until_ms > held.lease_until_ms
-        assert one.ack(held).result == "acked"
-        assert one.ack(held).result == "acked"
+        assert leased.due_at_ms == sent.due_at_ms
+        assert one.extend(leased, timedelta(minutes=2)).lease_until_ms > leased.lease_until_ms
+        assert one.ack(leased).result == "acked"
+        assert one.ack(leased).result == "acked"
         assert one.get(topic, sent.id).state == "done"
         assert one.pull([topic, "another"]) == ()
 
@@ -57,8 +58,8 @@ def test_a_job_is_sent_pulled_and_done(kind: type[Any], url: str, topic: str) ->
 def test_a_body_comes_back_as_it_was_given(kind: type[Any], url: str, topic: str, body: Any) -> None:
     with Shell(kind, url) as one:
         one.send(topic, body)
-        [held] = one.pull(topic)
-        assert (held.data if isinstance(body, bytes) else held.json()) == body
+        [leased] = one.pull(topic)
+        assert (leased.data if isinstance(body, bytes) else leased.json()) == body
 
 
 @both
@@ -99,12 +100,12 @@ def test_a_job_is_changed_moved_fired_and_withdrawn(kind: type[Any], url: str, t
         )
         assert one.patch(topic, "a", ttl=None).expires_at_ms is None
         assert one.fire(topic, "a").result == "fired"
-        [held] = one.pull(topic)
+        [leased] = one.pull(topic)
         with pytest.raises(errors.JobLeased):
             one.fire(topic, "a")
         assert one.cancel(topic, "a").result == "cancelled"
         with pytest.raises(errors.LeaseLost):
-            one.ack(held)
+            one.ack(leased)
         with pytest.raises(errors.NotFound) as caught:
             one.get(topic, "nobody")
         assert (caught.value.code, caught.value.status) == ("not_found", 404)
@@ -128,11 +129,11 @@ def test_more_jobs_than_a_request_may_have_are_sent_and_done_in_order(kind: type
         assert [(item.id, item.result) for item in results] == [(job.id, "created") for job in jobs]
         again = one.send_many(topic, jobs)
         assert {item.result for item in again} == {"kept"}
-        held = [job for _ in range(3) for job in one.pull(topic, max=1000)]
-        assert [job.json() for job in held] == list(range(2_300))
+        leased = [job for _ in range(3) for job in one.pull(topic, max=1000)]
+        assert [job.json() for job in leased] == list(range(2_300))
         lost = Leased(topic, "j0", "nobody")
-        acked = one.ack_many([*held, lost])
-        assert [item.id for item in acked] == [*(job.id for job in held), "j0"]
+        acked = one.ack_many([*leased, lost])
+        assert [item.id for item in acked] == [*(job.id for job in leased), "j0"]
         assert [item.ok for item in acked] == [*([True] * 2_300), False]
 
 
@@ -163,10 +164,10 @@ def test_leases_of_many_jobs_are_kept_and_given_back(kind: type[Any], url: str, 
     with Shell(kind, url) as one:
         for name in (topic, f"{topic}-b"):
             one.send_many(name, [new_job(n) for n in range(3)])
-        held = one.pull([topic, f"{topic}-b"], max=10)
-        held = [*held[::2], *held[1::2]]
-        assert [item.id for item in one.extend_many(held, 60)] == [job.id for job in held]
-        assert [item.result for item in one.release_many(held, delay="1h", error="later")] == ["released"] * 6
+        leased = one.pull([topic, f"{topic}-b"], max=10)
+        leased = [*leased[::2], *leased[1::2]]
+        assert [item.id for item in one.extend_many(leased, 60)] == [job.id for job in leased]
+        assert [item.result for item in one.release_many(leased, delay="1h", error="later")] == ["released"] * 6
         assert one.topic(topic).counts.scheduled == 3
 
 
@@ -229,8 +230,8 @@ def test_items_of_one_merge_key_are_one_delivery(kind: type[Any], url: str, topi
         assert [result.items_count for result in results] == [1, 2]
         again = {"key": "user-7", "item_id": "x"}
         assert [one.send(topic, {"n": 2}, merge=again).id for _ in range(2)] == [results[0].id] * 2
-        [held] = one.pull(topic, wait=10)
-        assert (held.merge_key, held.json()) == ("user-7", [{"n": 0}, {"n": 1}, {"n": 2}])
+        [leased] = one.pull(topic, wait=10)
+        assert (leased.merge_key, leased.json()) == ("user-7", [{"n": 0}, {"n": 1}, {"n": 2}])
         one.send_many(topic, [new_job(n, merge=f"k{n % 2}") for n in range(4)])
         assert len(one.list_jobs(topic, merge_key="k0")) == 1
         assert [one.cancel_groups(topic, "k0").changed for _ in range(2)] == [1, 0]
@@ -261,17 +262,17 @@ def test_the_server_says_what_it_is(kind: type[Any], url: str) -> None:
 async def test_fifty_tasks_share_an_async_client(url: str, topic: str) -> None:
     async with AsyncClient(url, max_connections=10) as client:
         await asyncio.gather(*(client.send(topic, n, id=f"j{n}") for n in range(50)))
-        held = await client.pull(topic, max=100)
+        leased = await client.pull(topic, max=100)
         pool = client._pool
         assert pool is not None
-        found, connections = len(held), len(pool._idle)
+        found, connections = len(leased), len(pool._idle)
     assert (found, connections <= 10) == (50, True)
 
 
 async def test_pulls_that_wait_do_not_keep_sends_from_their_turn(url: str, topic: str) -> None:
     async with AsyncClient(url, max_connections=1) as client:
         waiting = [asyncio.create_task(client.pull(topic, wait="30s")) for _ in range(3)]
-        await asyncio.sleep(0)
+        await turns()
         for n in range(3):
             await client.send(topic, n)
         assert {job.json() for jobs in await asyncio.gather(*waiting) for job in jobs} == {0, 1, 2}
@@ -281,20 +282,17 @@ async def test_a_task_that_is_cancelled_at_any_moment_of_its_call_leaves_the_cli
     url: str, topic: str
 ) -> None:
     async with AsyncClient(url, max_connections=2) as client:
-        for turns in range(40):
-            task = asyncio.create_task(client.send(topic, {"turn": turns}, id=f"c{turns}"))
-            for _ in range(turns % 20):
-                await asyncio.sleep(0)
+        for turn in range(40):
+            task = asyncio.create_task(client.send(topic, {"turn": turn}, id=f"c{turn}"))
+            await turns(turn % 20)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            sent = await client.send(topic, {"after": turns}, id=f"d{turns}")
-            assert (sent.id, sent.result) == (f"d{turns}", "created")  # its own answer, not the cancelled one's
+            sent = await client.send(topic, {"after": turn}, id=f"d{turn}")
+            assert (sent.id, sent.result) == (f"d{turn}", "created")  # its own answer, not the cancelled one's
 
 
 async def waiters_become(client: AsyncClient, topic: str, count: int) -> None:
-    async with asyncio.timeout(20):
-        while (await client.topic(topic)).waiters != count:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+    await until(lambda: client.topic(topic), lambda found: found.waiters == count)
 
 
 async def test_a_pull_that_is_cancelled_while_it_waits_takes_no_job_with_it(url: str, topic: str) -> None:

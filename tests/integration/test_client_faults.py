@@ -14,6 +14,7 @@ from dueline import AsyncClient, Client, NewJob, Patience
 from dueline.api.requests import Merge
 from dueline.client import errors
 from dueline.client.calls import json_body
+from tests.kit.waiting import until
 from tools.faults.proxy import Cut, FaultProxy
 from tools.faults.server_process import ServerProcess
 
@@ -131,9 +132,9 @@ async def test_many_jobs_without_ids_whose_answer_is_lost_are_stored_once(kit: C
 async def test_an_ack_whose_answer_is_lost_is_done_and_known_to_be(kit: ClientKit) -> None:
     client = kit.client()
     await kit.ask(client, "send", "ack", 1, id="a")
-    [held] = await kit.ask(client, "pull", "ack")
-    kit.proxy.arm(Cut(held.lease.encode(), 0))
-    assert (await kit.ask(client, "ack", held)).result == "acked"
+    [leased] = await kit.ask(client, "pull", "ack")
+    kit.proxy.arm(Cut(leased.lease.encode(), 0))
+    assert (await kit.ask(client, "ack", leased)).result == "acked"
     assert (kit.proxy.cuts > 0, await kit.stored("ack")) == (True, [])
 
 
@@ -141,10 +142,10 @@ async def test_an_ack_whose_answer_is_lost_is_done_and_known_to_be(kit: ClientKi
 async def test_a_release_whose_answer_is_lost_is_done_and_said_to_be_unknown(kit: ClientKit) -> None:
     client = kit.client()
     await kit.ask(client, "send", "release", 1, id="a")
-    [held] = await kit.ask(client, "pull", "release")
-    kit.proxy.arm(Cut(held.lease.encode(), 0))
-    with pytest.raises(errors.UnknownOutcome, match="may have been done"):
-        await kit.ask(client, "release", held, delay="1h")
+    [leased] = await kit.ask(client, "pull", "release")
+    kit.proxy.arm(Cut(leased.lease.encode(), 0))
+    with pytest.raises(errors.UnknownOutcome, match="may have succeeded"):
+        await kit.ask(client, "release", leased, delay="1h")
     assert (await kit.direct.get("release", "a")).state == "scheduled"
 
 
@@ -188,9 +189,7 @@ async def test_a_server_that_is_killed_between_request_and_answer_has_stored_the
     client = kit.client(timeout_s=30)
     kit.proxy.down.black_hole = True
     sending = asyncio.create_task(kit.ask(client, "send", "killed", {"n": 1}, id="one", delay="1h"))
-    async with asyncio.timeout(20):
-        while await kit.stored("killed") != ["one"]:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+    await until(lambda: kit.stored("killed"), lambda stored: stored == ["one"])
     assert not sending.done()
     await kit.server.kill()
     kit.proxy.heal()

@@ -18,7 +18,7 @@ from dueline.worker import SyncQueue, Worker, connect
 from dueline.worker.queue import resolved
 from tests.kit.valkey import PrivateValkey
 
-from .scripted import Scripted, answer
+from .scripted import ScriptedServer, answer
 from .served import environment
 
 DEFAULT = "http://127.0.0.1:9277"
@@ -93,7 +93,7 @@ def test_a_worker_program_without_any_logging_says_on_stderr_what_it_uses(tmp_pa
 
 def test_a_command_says_its_server_on_stderr_and_programs_that_want_json_hear_nothing() -> None:
     topics = b'{"topics":[],"next_cursor":null}'
-    with Scripted([answer(200, topics)]) as server:
+    with ScriptedServer([answer(200, topics)]) as server:
         for_people = CliRunner().invoke(build(["topics"]), ["topics", "--url", server.url])
         for_programs = CliRunner().invoke(build(["topics"]), ["topics", "--url", server.url, "-o", "json"])
     assert (for_people.stderr, server.url in for_people.stdout) == (f"using the server {server.url}\n", False)
@@ -106,7 +106,7 @@ def test_workers_and_sync_queues_use_an_embedded_store_only_when_it_is_named(tmp
     assert Worker("embedded:./folder")._url == "embedded:./folder"
 
 
-def test_a_token_that_a_store_cannot_check_is_told(
+def test_a_token_that_a_store_cannot_check_is_reported(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect("http://127.0.0.1:1", token="secret")

@@ -67,7 +67,7 @@ def made(partitions: int) -> Worker:
 
 
 def one_at_a_time(store: TappedStore) -> None:
-    """Lines are told side by side; here one after the other, because a gate holds one call of a process."""
+    """Calls of several partitions run side by side; here one at a time, because a gate holds one call of a process."""
     lock, gated = asyncio.Lock(), store.link.call
 
     async def call(*args: Any) -> Any:
@@ -141,8 +141,8 @@ async def judge(url: str, prefix: str, partitions: int, taken: list[int]) -> Non
     assert (view.partitions, view.policy.lease_ms) in ((1, None), (partitions, LEASE_MS)), f"order {taken}"
     with pytest.raises(TopicNotEmpty):
         await engine.delete_topic(NS, TOPIC)
-    held = await engine.pull(Pull(NS, (TOPIC,), 10, None, 0))
-    assert [one.id for one in held] == [job.id], f"order {taken}: not delivered"
+    leased = await engine.pull(Pull(NS, (TOPIC,), 10, None, 0))
+    assert [one.id for one in leased] == [job.id], f"order {taken}: not delivered"
     await engine.stop()
     await store.stop()
 

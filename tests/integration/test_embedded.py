@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 import redis
 import redis.asyncio
-import structlog
 import uvloop
 
 from dueline.store.valkey.embedded import EmbeddedError, EmbeddedStore, FolderInUse, StoreState
@@ -32,7 +31,7 @@ class Host:
             [sys.executable, str(HOST), str(data)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
             env={**os.environ, **env},
             text=True,
         )
@@ -110,9 +109,7 @@ async def test_the_store_listens_on_a_private_socket_only_and_fsyncs_every_write
     }
 
 
-async def test_a_second_server_on_the_folder_is_refused_at_once_and_told_the_pid(
-    tmp_path: Path, hosts: list[Host]
-) -> None:
+async def test_a_second_server_on_the_folder_is_refused_at_once_with_the_pid(tmp_path: Path, hosts: list[Host]) -> None:
     first = Host(tmp_path)
     hosts.append(first)
     assert first.says()[0] == "ready"
@@ -349,10 +346,3 @@ async def test_stopping_twice_or_before_the_start_is_harmless_and_frees_the_fold
     await other.start()
     await other.stop()
     assert other.status.state is StoreState.STOPPED
-
-
-@pytest.fixture(autouse=True)
-def quiet_logs() -> Iterator[None]:
-    """Library logs are not part of these tests' output."""
-    with structlog.testing.capture_logs():
-        yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import msgspec
 
 from dueline.store.valkey.embedded import EmbeddedStore
 from dueline.store.valkey.embedded_memory import SHARE, memory_bytes
+from tests.kit.waiting import until
 from tools.faults.connection import Answer, Connection
 from tools.faults.server_process import ServerProcess
 
@@ -41,13 +41,13 @@ class Caller:
 
     async def readiness(self, warnings: list[str]) -> None:
         """Wait until /readyz is 200 with exactly these warnings."""
-        async with asyncio.timeout(20):
-            while True:
-                answer = await self.ask("GET", "/readyz")
-                assert answer.status == 200
-                if [one["code"] for one in answer.json().get("warnings", [])] == warnings:
-                    return
-                await asyncio.sleep(0.1)
+
+        async def look() -> list[str]:
+            answer = await self.ask("GET", "/readyz")
+            assert answer.status == 200
+            return [one["code"] for one in answer.json().get("warnings", [])]
+
+        await until(look, lambda found: found == warnings)
 
     async def metric(self, name: str) -> float:
         page = (await self.ask("GET", "/metrics")).body.decode()
@@ -69,15 +69,15 @@ async def test_a_full_store_refuses_sends_drains_and_takes_sends_again_without_a
         assert await caller.metric("dueline_store_full") == 1
         assert await caller.metric("dueline_store_maxmemory_bytes") == CEILING
 
-        held = await caller.pull(5)
-        assert len(held) == 5
-        assert await caller.settle("extend", held[:2], lease_ms=60_000) == ["extended"] * 2
-        assert await caller.settle("release", held[:2], delay_ms=3_600_000, error="later") == ["released"] * 2
-        assert await caller.settle("ack", held[2:3]) == ["acked"]
-        cancelled = await caller.ask("DELETE", f"{JOBS}/{held[0]['id']}")
+        leased = await caller.pull(5)
+        assert len(leased) == 5
+        assert await caller.settle("extend", leased[:2], lease_ms=60_000) == ["extended"] * 2
+        assert await caller.settle("release", leased[:2], delay_ms=3_600_000, error="later") == ["released"] * 2
+        assert await caller.settle("ack", leased[2:3]) == ["acked"]
+        cancelled = await caller.ask("DELETE", f"{JOBS}/{leased[0]['id']}")
         assert (cancelled.status, cancelled.json()["result"]) == (200, "cancelled")
         assert (await caller.send("still-full")).status in (201, 507), "never unknown, never a crash"
-        await caller.settle("ack", held[3:])
+        await caller.settle("ack", leased[3:])
         while jobs := await caller.pull(10):
             assert await caller.settle("ack", jobs) == ["acked"] * len(jobs)
 
@@ -85,8 +85,8 @@ async def test_a_full_store_refuses_sends_drains_and_takes_sends_again_without_a
         await caller.readiness([])
         assert await caller.metric("dueline_store_full") == 0
         assert await caller.metric("dueline_store_restarts_total") == 0
-        told = [line for line in server.output if "the store is full" in line or "the store has room again" in line]
-        assert len(told) == 2, told
+        lines = [line for line in server.output if "the store is full" in line or "the store has room again" in line]
+        assert len(lines) == 2, lines
     finally:
         await server.stop()
 

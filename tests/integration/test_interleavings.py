@@ -126,7 +126,7 @@ def push(partition: Partition, delay_ms: int = 1_000) -> Call:
 
 
 def push_and_pull(partition: Partition) -> Call:
-    """Before the callers meet: the job is held by a consumer."""
+    """Before the callers meet: the job is leased by a consumer."""
 
     async def call(store: ValkeyStore) -> None:
         await push(partition, delay_ms=0)(store)
@@ -166,11 +166,11 @@ def any_end(job: Any) -> None:
         ("push-and-delete", push(A), (push(B), delete), any_end),
         ("push-and-finish", push(A), (push(B), finish), any_end),
         ("delete-and-finish", push(A), (delete, finish), any_end),
-        ("two-pushes-over-a-held-one", push_and_pull(A), (push(A), push(B)), one_live),
-        ("two-moves-of-a-held-one", push_and_pull(A), (push(B), push(B)), one_live),
-        ("push-and-delete-of-a-held-one", push_and_pull(A), (push(B), delete), any_end),
-        ("push-and-finish-of-a-held-one", push_and_pull(A), (push(B), finish), any_end),
-        ("delete-and-finish-of-a-held-one", push_and_pull(A), (delete, finish), any_end),
+        ("two-pushes-over-a-leased-one", push_and_pull(A), (push(A), push(B)), one_live),
+        ("two-moves-of-a-leased-one", push_and_pull(A), (push(B), push(B)), one_live),
+        ("push-and-delete-of-a-leased-one", push_and_pull(A), (push(B), delete), any_end),
+        ("push-and-finish-of-a-leased-one", push_and_pull(A), (push(B), finish), any_end),
+        ("delete-and-finish-of-a-leased-one", push_and_pull(A), (delete, finish), any_end),
     ],
 )
 async def test_every_order_ends_with_at_most_one_live_job_that_its_id_finds(

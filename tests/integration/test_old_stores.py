@@ -21,8 +21,8 @@ from dueline.engine.job import BodyKind, State
 from dueline.engine.policy import AT_ONCE, DEFAULT_RETRY, Backoff, Ladder, Retry
 from dueline.engine.store import Code, Release
 from dueline.store.valkey.store import ValkeyStore
+from dueline.testing.clock import VirtualClock
 
-from ..kit.clock import Clock
 from ..kit.valkey import PrivateValkey
 
 COMMANDS = Path(__file__).parent / "data" / "store_before_default_retry.jsonl"
@@ -41,7 +41,7 @@ def old_store() -> Iterator[str]:
 
 @asynccontextmanager
 async def engine_on(url: str) -> AsyncIterator[Engine]:
-    store = ValkeyStore(url, clock=Clock())
+    store = ValkeyStore(url, clock=VirtualClock())
     await store.start()
     engine = Engine(store, namespace_ids=frozenset({"ouqiang"}))
     await engine.start()
@@ -73,7 +73,7 @@ async def engine_on(url: str) -> AsyncIterator[Engine]:
 async def test_jobs_of_before_the_default_retry_keep_theirs(
     old_store: str, topic: str, id: str, retry: Retry, max_attempts: int, waits_ms: list[int]
 ) -> None:
-    clock = Clock()
+    clock = VirtualClock()
     store = ValkeyStore(old_store, clock=clock)
     await store.start()
     engine = Engine(store)
@@ -83,13 +83,13 @@ async def test_jobs_of_before_the_default_retry_keep_theirs(
         clock.advance(1_000)  # its lease is over: at once, and an attempt is used
         waits_ms.pop()
     for wait_ms in waits_ms:
-        held = {job.id: job for job in await engine.pull(Pull(NS, (topic,), 10))}[id]
-        [done] = await engine.release(NS, topic, [Release(id, held.lease)])
+        leased = {job.id: job for job in await engine.pull(Pull(NS, (topic,), 10))}[id]
+        [done] = await engine.release(NS, topic, [Release(id, leased.lease)])
         assert (done.code, done.at_ms) == (Code.OK, clock.now_ms + wait_ms)
         clock.advance(wait_ms)
-    held = {job.id: job for job in await engine.pull(Pull(NS, (topic,), 10))}[id]
-    [done] = await engine.release(NS, topic, [Release(id, held.lease)])
-    assert (done.code, held.attempt) == (Code.DEAD, max_attempts)
+    leased = {job.id: job for job in await engine.pull(Pull(NS, (topic,), 10))}[id]
+    [done] = await engine.release(NS, topic, [Release(id, leased.lease)])
+    assert (done.code, leased.attempt) == (Code.DEAD, max_attempts)
     await engine.stop()
     await store.stop()
 

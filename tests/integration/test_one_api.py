@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from msgspec import Raw
 from dueline import Client, DuelineApiError, NewJob, Patience
 from dueline.client import Lease, calls, json_body
 from dueline.worker import Queue, connect
+from dueline.worker.direct import DirectQueue
 
 from ..kit.valkey import PrivateValkey
 from .served import served
@@ -56,6 +58,7 @@ JOBS: dict[str, dict[str, Any]] = {
     "negative delay": {"id": "d", "body": BODY, "delay_ms": -1},
     "delay that is no number": {"id": "d", "body": BODY, "delay_ms": "5"},
     "delay too long": {"id": "d", "body": BODY, "delay": "4000d"},
+    "time too far": {"id": "d", "body": BODY, "at": "2099-01-01T00:00:00Z"},
     "time without an offset": {"id": "d", "body": BODY, "at": "2030-01-01T00:00:00"},
     "time that is none": {"id": "d", "body": BODY, "at": "soon"},
     "lease of nothing": {"id": "d", "body": BODY, "lease_ms": 0},
@@ -92,6 +95,21 @@ async def test_a_job_is_taken_or_refused_in_the_same_words_with_and_without_a_se
     job: dict[str, Any], server: str, valkey: PrivateValkey
 ) -> None:
     assert await sent(server, job) == await sent(valkey.url, job)
+
+
+async def test_a_send_from_a_thread_is_refused_in_the_same_words(valkey: PrivateValkey) -> None:
+    queue = DirectQueue(valkey.url, "threads")
+    try:
+        await queue.answer(calls.send("t", NewJob(body=BODY)))  # a thread sends only to a topic that is known
+        replies = {name: await queue.answer(calls.send("t", NewJob(**job))) for name, job in JOBS.items()}
+        refused = {name: words(calls.reply_error(reply)) for name, reply in replies.items() if reply.status >= 400}
+        assert "time too far" in refused
+        for name, expected in refused.items():
+            with pytest.raises(DuelineApiError) as error:
+                await asyncio.to_thread(queue.send_now, "t", NewJob(**JOBS[name]))
+            assert words(error.value) == expected, name
+    finally:
+        await queue.close()
 
 
 CALLS: dict[str, calls.Call[Any]] = {
@@ -145,6 +163,9 @@ CALLS: dict[str, calls.Call[Any]] = {
     "purge by filter": calls.purge_matching("t", {}, dry_run=False),
     "delete a topic": calls.delete_topic("p"),
     "delete a topic with jobs": calls.delete_topic("t"),
+    "audit of nobody": calls.audit("calls", "nobody", "pause", 5, limit=1),
+    "audit with a wrong cursor": calls.audit(cursor="%%"),
+    "audit of too much": calls.audit(limit=501),
     "ready": calls.ready(),
 }
 
@@ -155,7 +176,7 @@ def test_every_call_has_the_same_answer_from_a_server_and_in_this_process(server
 
     with Client(server, "calls", patience=ONE_TRY) as http, StoreClient(valkey.url, "calls", ONE_TRY) as direct:
         for name, call in CALLS.items():
-            assert told(http, call) == told(direct, call), name
+            assert seen(http, call) == seen(direct, call), name
 
 
 @pytest.mark.parametrize("namespace", ["no space", "dueline.internal", "x" * 129])
@@ -163,11 +184,11 @@ def test_a_namespace_is_refused_in_the_same_words(namespace: str, server: str, v
     from dueline.cli.direct import StoreClient
 
     with Client(server, namespace, patience=ONE_TRY) as http, StoreClient(valkey.url, namespace, ONE_TRY) as direct:
-        assert told(http, calls.topics()) == told(direct, calls.topics())
-        assert told(direct, calls.topics())[0] == "InvalidRequest"
+        assert seen(http, calls.topics()) == seen(direct, calls.topics())
+        assert seen(direct, calls.topics())[0] == "InvalidRequest"
 
 
-def told(client: Client, call: calls.Call[Any]) -> Any:
+def seen(client: Client, call: calls.Call[Any]) -> Any:
     """What a caller sees: the status, the JSON as it is printed and the value, or the whole error."""
     try:
         answer = client.call(call)

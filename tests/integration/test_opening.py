@@ -28,9 +28,12 @@ from dueline.store.valkey.embedded import EmbeddedStore, StoreState
 from dueline.testing.process import DUELINE, free_port
 from dueline.worker.direct import DirectQueue
 from tests.kit.valkey import PrivateValkey
+from tests.kit.waiting import turns
+
+from .served import typed
 
 EVICTS = ("--maxmemory", "50mb", "--maxmemory-policy", "allkeys-lru")
-UNTIL = "at least until all jobs of the namespace are ended and no longer retained"
+UNTIL = "at least until all jobs of the namespace have ended and are no longer retained"
 
 
 # --- stores -------------------------------------------------------------------------------------------------------
@@ -153,8 +156,8 @@ def by_a_direct_queue(url: str) -> str:
 
 
 def by_the_command_line(url: str) -> str:
-    ended = subprocess.run([*DUELINE, "topics", "--url", url, "-o", "json"], capture_output=True, text=True, timeout=60)
-    assert (ended.returncode, ended.stdout) == (1, "")
+    ended = typed("topics", "--url", url, "-o", "json")
+    assert (ended.exit_code, ended.stdout) == (1, "")
     return json.loads(ended.stderr)["error"]["message"]
 
 
@@ -261,27 +264,27 @@ async def test_a_cancelled_start_leaves_nothing_running(tmp_path: Path) -> None:
     states = list[StoreState | None]()
 
     def cancel(_: object) -> None:
-        states.append(state_of(access.place))
+        states.append(state_of(access.location))
         starting.cancel()
 
     access.looked = cancel  # its process runs, and it is not checked yet
     with pytest.raises(asyncio.CancelledError):
         await starting
-    states.append(state_of(access.place))
+    states.append(state_of(access.location))
     again = EmbeddedStore(tmp_path)
     await again.start()  # raises FolderInUse if the first one still runs
     await again.stop()
     assert (states[0], states[-1]) == (StoreState.READY, StoreState.STOPPED)
 
 
-def state_of(place: StoreLocation) -> StoreState | None:
-    return None if place.status is None else place.status.state
+def state_of(location: StoreLocation) -> StoreState | None:
+    return None if location.status is None else location.status.state
 
 
 async def test_a_queue_that_is_closed_while_it_connects_tells_its_callers(tmp_path: Path) -> None:
     queue = DirectQueue(f"unix://{tmp_path}/none.sock")
     sending = asyncio.create_task(queue.send("t", 1))
-    await asyncio.sleep(0)  # now it connects
+    await turns()  # now it connects
     await queue.close()
     with pytest.raises(DuelineApiError) as refused:
         await sending

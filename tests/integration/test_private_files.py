@@ -13,6 +13,7 @@ import pytest
 from dueline.store.valkey.embedded import EmbeddedError, EmbeddedStore, StoreState
 from dueline.store.valkey.embedded_files import make_private, open_private
 from dueline.testing.process import free_port
+from tests.kit.waiting import until
 from tools.faults.server_process import ServerProcess
 
 from .test_serve import refused, started
@@ -168,9 +169,7 @@ async def test_a_link_that_appears_while_it_runs_keeps_the_store_down_until_it_i
         assert store.pid is not None
         os.kill(store.pid, 9)
         await store.until(StoreState.DOWN)
-        async with asyncio.timeout(20):
-            while store.status.restarts < 3:  # noqa: ASYNC110 - no signal says that a start failed
-                await asyncio.sleep(0.01)
+        await until(lambda: store.status.restarts >= 3)
         assert (victim.read_text(), store.status.state) == (PRECIOUS, StoreState.DOWN)
         config.unlink()
         await asyncio.wait_for(store.until_ready(), 20)

@@ -2,7 +2,7 @@
 
 The remover looks for idle topics, retires the partition and takes the topic off the list; it may die when that is
 done. The sender is an engine that registers the topic first, or one that still believes it listed, or one that dies
-after its send. Whatever the order: the job is there, and its topic is listed or is told to be unlisted at the
+after its send. Whatever the order: the job is there, and its topic is listed or is reported as unlisted at the
 partition's next change.
 """
 
@@ -142,9 +142,9 @@ async def judge(store: ValkeyStore, taken: list[int], must_be_listed: bool) -> N
     assert report.findings == [], f"order {taken}: {[str(one) for one in report.findings]}"
     listed = await store.directory.topic(PARTITION.namespace, PARTITION.topic) is not None
     if not listed and not must_be_listed:
-        store.events = told = Recorder()
+        store.events = recorder = Recorder()
         await store.send(PARTITION, [item("next", delay_ms=1_000)])
-        listed = told.unlisted_partitions == [PARTITION]
+        listed = recorder.unlisted_partitions == [PARTITION]
     assert listed, f"order {taken}: the topic is not listed"
 
 

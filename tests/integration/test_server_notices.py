@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -32,10 +31,10 @@ async def serving(tmp_path: Path, **env: str) -> AsyncIterator[tuple[Connection,
         connection = Connection(*server.address)
 
         async def heard(event: str) -> dict[str, Any]:
-            async with asyncio.timeout(WITHIN_S):
-                while not (found := [line for line in logged(server) if line["event"] == event]):  # noqa: ASYNC110
-                    await asyncio.sleep(0.05)
-            return found[0]
+            [line, *_] = await server.printed(
+                lambda line: line.startswith("{") and json.loads(line)["event"] == event, within_s=WITHIN_S
+            )
+            return json.loads(line)
 
         try:
             yield connection, store, heard, lambda: logged(server)

@@ -246,9 +246,12 @@ async def test_a_silent_store_is_not_waited_for_longer_than_patience_lasts() -> 
         await store.stop()
 
 
-async def test_a_store_behind_tls_is_sent_to_in_the_same_way(tmp_path: Path, ways: list[str]) -> None:
+async def test_a_store_behind_tls_is_sent_to_in_the_same_way(
+    tmp_path: Path, ways: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("DUELINE_STORE__TLS__CA", str(tmp_path / "ca.pem"))
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("127.0.0.1").configure_cert(context)
 
@@ -267,7 +270,7 @@ async def test_a_store_behind_tls_is_sent_to_in_the_same_way(tmp_path: Path, way
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
         port = server.sockets[0].getsockname()[1]
-        queue = SyncQueue(f"rediss://127.0.0.1:{port}?ssl_ca_certs={tmp_path}/ca.pem")
+        queue = SyncQueue(f"rediss://127.0.0.1:{port}")
         try:
             assert [(await asyncio.to_thread(queue.send, "t", n, delay="1h")).result for n in range(5)] == [
                 "created"
@@ -342,12 +345,12 @@ def test_a_store_that_forgot_its_scripts_is_taught_again(valkey: PrivateValkey, 
 def test_the_topic_of_a_lone_send_is_listed_again_when_it_was_forgotten(
     valkey: PrivateValkey, ways: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: SimpleQueue[tuple[Partition, int]] = SimpleQueue()
+    reports: SimpleQueue[tuple[Partition, int]] = SimpleQueue()
     heard = Calls.found_unlisted
 
     def found_unlisted(self: Calls, partition: Partition) -> None:
         heard(self, partition)
-        told.put((partition, threading.get_ident()))
+        reports.put((partition, threading.get_ident()))
 
     with SyncQueue(valkey.url, namespace="listed") as queue:
         queue.send("t", 0)
@@ -357,6 +360,6 @@ def test_the_topic_of_a_lone_send_is_listed_again_when_it_was_forgotten(
         redis.from_url(valkey.url).hdel(partition_keys("dueline", partition).keys[0], "reg")
         queue.send("t", 1)
         assert ways[-1] == "stored"
-        found, thread = told.get(timeout=10)
+        found, thread = reports.get(timeout=10)
         assert found == partition
-        assert thread != threading.get_ident(), "the engine is told in its own loop"
+        assert thread != threading.get_ident(), "the engine is notified in its own loop"

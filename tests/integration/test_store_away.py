@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import signal
@@ -15,14 +14,14 @@ from dueline.testing.process import free_port
 from tests.kit.valkey import PrivateValkey
 
 
-def test_a_store_that_refuses_connections_is_told_with_the_time_and_the_reason() -> None:
+async def test_a_store_that_refuses_connections_is_reported_with_the_time_and_the_reason() -> None:
     with pytest.raises(StoreDown) as refused:
-        asyncio.run(ValkeyStore(f"redis://127.0.0.1:{free_port()}", patience_s=0.3).start())
+        await ValkeyStore(f"redis://127.0.0.1:{free_port()}", patience_s=0.3).start()
     assert re.match(r"the store did not answer for 0\.\d s: cannot reach the store: .*", refused.value.message)
     assert "Connect call failed" in refused.value.message or "refused" in refused.value.message
 
 
-async def test_an_unknown_outcome_is_told_with_the_time_and_the_reason() -> None:
+async def test_an_unknown_outcome_is_reported_with_the_time_and_the_reason() -> None:
     with PrivateValkey() as valkey:
         store = ValkeyStore(valkey.url, patience_s=0.3, reply_timeout_s=0.2)
         await store.start()

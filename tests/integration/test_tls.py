@@ -9,7 +9,6 @@ import signal
 import ssl
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -27,10 +26,13 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from dueline import Client, Patience
-from dueline.server.certificate import key_refusal, not_after_s
+from dueline.certificate_files import key_refusal
+from dueline.server.certificate import not_after_s
 from dueline.testing.process import DUELINE, free_port
+from tests.kit.waiting import until, wait_until
 from tools.faults.server_process import ServerProcess
 
+from .served import refused_settings
 from .test_serve import refused
 
 SOON_S = 20.0
@@ -118,7 +120,8 @@ def test_a_start_without_a_usable_certificate_is_refused_in_one_line_that_names_
 ) -> None:
     spoil, text = BROKEN[name]
     spoil(files)
-    code, said = refused("--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0", **files.env)
+    refuse = refused if name == "no key" else refused_settings  # one in a process of its own shows that all is said
+    code, said = refuse("--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0", **files.env)
     assert (code, said.count("\n")) == (2, 1), said
     assert said.startswith("dueline: " + text.format(cert=files.cert, key=files.key))
     assert not (tmp_path / "data").exists()
@@ -127,7 +130,7 @@ def test_a_start_without_a_usable_certificate_is_refused_in_one_line_that_names_
 @pytest.mark.parametrize(("given", "missing"), [("CERT", "key"), ("KEY", "cert")])
 def test_a_certificate_and_its_key_are_set_together(files: Files, given: str, missing: str) -> None:
     name = f"DUELINE_SERVER__TLS__{given}"
-    code, said = refused("--listen", "127.0.0.1:0", **{name: files.env[name]})
+    code, said = refused_settings("--listen", "127.0.0.1:0", **{name: files.env[name]})
     assert (code, said.startswith(f"dueline: server.tls.{missing}: is missing")) == (2, True), said
 
 
@@ -252,17 +255,8 @@ def callers(url: str, tls: ssl.SSLContext) -> Iterator[tuple[list[int], list[Exc
             thread.join()
 
 
-def until(what: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + SOON_S
-    while not what():
-        assert time.monotonic() < end_s, "it did not happen"
-        time.sleep(0.02)
-
-
 async def until_logged(server: ServerProcess, text: str, times: int = 1) -> None:
-    async with asyncio.timeout(SOON_S):
-        while sum(text in line for line in server.output) < times:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await server.printed(lambda line: text in line, times, SOON_S)
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -275,9 +269,11 @@ async def test_a_certificate_replaced_while_clients_call_fails_no_request(
     def replace() -> tuple[int, list[Exception]]:
         with callers(f"https://localhost:{server.port}", files.trusting) as (answered, errors):
             for _ in range(2):
-                until(lambda before=answered[0]: answered[0] > before + 20)
+                wait_until(lambda before=answered[0]: answered[0] > before + 20, within_s=SOON_S)
                 new = files.renew()
-                until(lambda new=new: all(files.served_at(server.port) == new for _ in range(8)))  # by each worker
+                wait_until(  # each worker serves it
+                    lambda new=new: all(files.served_at(server.port) == new for _ in range(8)), within_s=SOON_S
+                )
         return answered[0], errors
 
     try:
@@ -346,9 +342,7 @@ async def test_a_worker_that_is_replaced_while_the_files_are_broken_is_tried_aga
         with Client(f"https://localhost:{server.port}", tls=files.trusting) as client:
             client.send("mail", 1)
         files.replace(files.cert, good)
-        async with asyncio.timeout(SOON_S):
-            while len(server.workers()) < 2:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        await until(lambda: len(server.workers()) >= 2, within_s=SOON_S)
     finally:
         assert await server.stop() == 0
 

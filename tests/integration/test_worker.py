@@ -18,6 +18,7 @@ import pytest
 from dueline import Client
 from dueline.api.answers import Job
 from dueline.worker import Queue, Retry, Worker, connect
+from tests.kit.waiting import until
 
 from ..kit.valkey import PrivateValkey
 from . import worker_app as app
@@ -34,28 +35,31 @@ def valkey() -> Iterator[PrivateValkey]:
         yield store
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with served(tmp_path_factory.mktemp("server") / "data") as url:
+        yield url
+
+
 class Watch:
-    """A second consumer: it gets what handlers tell, and looks at jobs."""
+    """A second consumer: it receives what handlers report, and reads jobs."""
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
 
-    async def told(self) -> dict[str, Any]:
-        """The next thing that a handler told."""
-        [job] = await self.queue.pull(["told"], 1, 60_000, int(WITHIN_S * 1000))
+    async def report(self) -> dict[str, Any]:
+        """The next report of a handler."""
+        [job] = await self.queue.pull(["reports"], 1, 60_000, int(WITHIN_S * 1000))
         await self.queue.ack([job])
         return job.json()
 
     async def until(self, topic: str, id: str, *states: str) -> Job:
-        async with asyncio.timeout(WITHIN_S):
-            while (job := await self.queue.get(topic, id)).state not in states:  # noqa: ASYNC110 - a store tells nobody
-                await asyncio.sleep(0.02)
-        return job
+        return await until(lambda: self.queue.get(topic, id), lambda job: job.state in states, within_s=WITHIN_S)
 
 
 @asynccontextmanager
 async def working(url: str) -> AsyncIterator[Watch]:
-    """The app's worker, and somebody who hears what its handlers tell."""
+    """The app's worker, and a consumer of what its handlers report."""
     app.worker.join_queue(url, None, None)
     queue = connect(url, "app")
     try:
@@ -84,22 +88,22 @@ async def test_a_handler_in_a_child_process_may_extend_and_send_and_the_child_is
     async with working(valkey.url) as watch:
         for n in (1, 2):
             await app.say.asend(n, id=f"say{n}")
-        first, second = await watch.told(), await watch.told()
+        first, second = await watch.report(), await watch.report()
         assert first == {"n": first["n"], "pid": first["pid"], "parent": os.getpid(), "extended": True}
         assert {first["n"], second["n"]} == {1, 2}
         assert first["pid"] == second["pid"] != os.getpid()
         await app.say_async.asend(3, id="say3")
-        assert await watch.told() == {"n": 3, "pid": first["pid"]}
+        assert await watch.report() == {"n": 3, "pid": first["pid"]}
         for topic in ("say.here", "say.there"):
             await watch.queue.send(topic, 4)
-            assert await watch.told() == {"n": 4, "topic": topic}
+            assert await watch.report() == {"n": 4, "topic": topic}
         await watch.queue.send("task", [1, 2, 3], id="t")
-        assert await watch.told() == {"sum": 6, "pid": first["pid"]}
+        assert await watch.report() == {"sum": 6, "pid": first["pid"]}
         assert (await watch.until("task", "t", "done")).attempts == 1
     assert ended(first["pid"])
 
 
-async def test_what_goes_wrong_in_a_child_process_is_told_with_the_job(valkey: PrivateValkey) -> None:
+async def test_what_goes_wrong_in_a_child_process_is_stored_with_the_job(valkey: PrivateValkey) -> None:
     async with working(valkey.url) as watch:
         for word in ("exit", "die", "discard", "retry", "raise"):
             await app.fails.asend(word, id=word, max_attempts=2 if word == "retry" else 1)
@@ -127,17 +131,17 @@ async def test_a_child_process_is_killed_at_its_timeout_when_its_lease_is_lost_a
 ) -> None:
     async with working(valkey.url) as watch:
         await app.say.asend(1, id="first")
-        pid = (await watch.told())["pid"]
+        pid = (await watch.report())["pid"]
         await app.hangs.asend(1, id="a")  # in the same child: there is only one
         assert await asyncio.to_thread(ended, pid)
         job = await watch.until("hangs", "a", "dead")
         assert (job.last_error or "").endswith("hangs did not end within 1 s")
         await app.waits.asend(1, id="b")
-        pid = (await watch.told())["pid"]
+        pid = (await watch.report())["pid"]
         await app.waits.acancel("b")
         assert await asyncio.to_thread(ended, pid)
         await app.sleeps.asend(1, id="c")
-        pid = (await watch.told())["pid"]
+        pid = (await watch.report())["pid"]
         await app.worker.stop(0)
         assert ended(pid)
         job = await watch.queue.get("sleeps", "c")
@@ -149,7 +153,7 @@ async def test_a_child_process_that_dies_while_it_is_idle_costs_no_job_an_attemp
     async with working(valkey.url) as watch:
         for n in range(5):
             await app.say.asend(n, id=f"idle{n}", max_attempts=1)
-            pid = (await watch.told())["pid"]
+            pid = (await watch.report())["pid"]
             await watch.until("say", f"idle{n}", "done")
             os.kill(pid, signal.SIGKILL)
 
@@ -157,7 +161,7 @@ async def test_a_child_process_that_dies_while_it_is_idle_costs_no_job_an_attemp
 async def test_a_handler_in_a_child_process_hears_that_the_worker_stops(valkey: PrivateValkey) -> None:
     async with working(valkey.url) as watch:
         await app.waits.asend(1, id="d")
-        await watch.told()
+        await watch.report()
         await app.worker.stop("1m")
         assert (await watch.queue.get("waits", "d")).state == "done"
 
@@ -171,7 +175,7 @@ async def test_a_child_process_ends_with_its_worker_whatever_ends_that(valkey: P
     try:
         queue = connect(valkey.url, "app")
         await queue.send("waits", 1, id="e", max_attempts=2)
-        pid = (await Watch(queue).told())["pid"]
+        pid = (await Watch(queue).report())["pid"]
         worker.send_signal(signal.SIGKILL)
         worker.wait()
         assert ended(pid)
@@ -199,7 +203,7 @@ async def test_a_signal_to_the_whole_group_of_processes_is_the_workers_to_obey(
         queue = connect(valkey.url, "app")
         watch = Watch(queue)
         await queue.send("waits", 1, id=signum.name, max_attempts=1)
-        pid = (await watch.told())["pid"]
+        pid = (await watch.report())["pid"]
         os.killpg(worker.pid, signum)
         assert await asyncio.to_thread(worker.wait, WITHIN_S) == 0
         assert ended(pid)
@@ -213,22 +217,21 @@ async def test_a_signal_to_the_whole_group_of_processes_is_the_workers_to_obey(
 
 
 @pytest.mark.parametrize("delay", ["4000d", "99999999999999999999999d"])
-async def test_a_delay_that_a_server_refuses_is_a_failure_that_says_so(tmp_path: Path, delay: str) -> None:
+async def test_a_delay_that_a_server_refuses_is_a_failure_that_says_so(server: str, delay: str) -> None:
     async def same(queue: Queue) -> Queue:
         return queue
 
-    with served(tmp_path / "data") as url:
-        worker = Worker(url)
+    worker = Worker(server)
 
-        @worker.handles("t", retry=["1h"])
-        async def handle(n: int) -> None:
-            raise Retry("the bank is closed", delay=delay)
+    @worker.handles(delay, retry=["1h"])
+    async def handle(n: int) -> None:
+        raise Retry("the bank is closed", delay=delay)
 
-        async with worker:
-            await handle.asend(1, id="a")
-            job = await Watch(await worker.ado(same)).until("t", "a", "scheduled", "dead")
-        assert (job.state, job.attempts) == ("scheduled", 1)
-        assert (job.last_error or "").startswith("the bank is closed\nthe handler's retry was refused: delay")
+    async with worker:
+        await handle.asend(1, id="a")
+        job = await Watch(await worker.ado(same)).until(delay, "a", "scheduled", "dead")
+    assert (job.state, job.attempts) == ("scheduled", 1)
+    assert (job.last_error or "").startswith("the bank is closed\nthe handler's retry was refused: delay")
 
 
 @contextmanager
@@ -261,9 +264,9 @@ async def test_a_child_process_that_is_slow_to_start_holds_up_nothing_else(
         await queue.send("big", b"x" * BIG_BYTES, id="slow", max_attempts=1)
         await watch.until("big", "slow", "leased")
         await queue.send("small", 7)
-        assert await watch.told() == {"n": 7}
+        assert await watch.report() == {"n": 7}
         (await asyncio.to_thread(gate.open, "w")).close()  # waits for the child to come that far
-        assert await watch.told() == {"bytes": BIG_BYTES}
+        assert await watch.report() == {"bytes": BIG_BYTES}
         assert (await watch.until("big", "slow", "done", "dead")).state == "done"
         await queue.close()
 
@@ -290,7 +293,7 @@ async def test_the_time_that_a_child_process_takes_to_start_is_not_its_handlers(
         await queue.send("big", b"x", id="late", max_attempts=1)
         job = await watch.until("big", "late", "done", "dead")
         assert (job.state, job.last_error) == ("done", None)
-        assert await watch.told() == {"bytes": 1}
+        assert await watch.report() == {"bytes": 1}
         await queue.close()
 
 
@@ -314,7 +317,7 @@ async def test_a_signal_to_a_child_process_that_still_starts_costs_no_attempt(
         await queue.close()
 
 
-def test_a_plain_program_sends_without_a_worker_and_a_worker_over_http_gets_it(tmp_path: Path) -> None:
+def test_a_plain_program_sends_without_a_worker_and_a_worker_over_http_gets_it(tmp_path: Path, server: str) -> None:
     program = tmp_path / "shop.py"
     program.write_text(
         "import sys\n"
@@ -329,8 +332,8 @@ def test_a_plain_program_sends_without_a_worker_and_a_worker_over_http_gets_it(t
         "    print(close.send(7, id='a').result, close.send(7, id='a').result, close.cancel('a').result)\n"
         "    print(close.send(8, delay='1h', id='b').state, close.reschedule('b', delay=0).state)\n"
     )
-    with served(tmp_path / "data") as url, Client(url) as client:
-        env = environment(url)
+    with Client(server) as client:
+        env = environment(server)
         shown = subprocess.run([sys.executable, str(program)], env=env, capture_output=True, text=True, check=True)
         assert shown.stdout == "created kept cancelled\nscheduled ready\n"
         with subprocess.Popen(

@@ -21,7 +21,7 @@ from dueline.worker import SyncQueue
 from tests.kit.valkey import PrivateValkey
 from tools.faults.server_process import ServerProcess
 
-from .scripted import Scripted, answer
+from .scripted import ScriptedServer, answer
 from .served import DUELINE, environment
 
 SOON_S = 15.0  # well before the patience of a call is over: the warning is not that of its end
@@ -103,7 +103,7 @@ def test_a_worker_whose_server_takes_no_connection_warns() -> None:
 @pytest.mark.parametrize("output", ["table", "json"])
 def test_a_command_that_tries_again_says_so_to_people_only(output: str) -> None:
     down = b'{"error":{"code":"store_down","message":"gone","field":null}}'
-    with Scripted([answer(503, down), answer(200, b'{"topics":[],"next_cursor":null}')]) as server:
+    with ScriptedServer([answer(503, down), answer(200, b'{"topics":[],"next_cursor":null}')]) as server:
         done = subprocess.run(
             [sys.executable, "-m", "dueline.cli.main", "topics", "-o", output],
             env=environment(server.url),

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 
 from dueline import Client, Job
 from dueline.testing.process import free_port
+from tests.kit.waiting import wait_until
 
 from .served import DUELINE, environment, served, typed
 
@@ -28,7 +28,7 @@ PROGRAM = """
 import json, os, pathlib, signal, subprocess, sys, time
 body = sys.stdin.buffer.read()
 alive = pathlib.Path(__file__).with_name("alive")
-held = [os.open(alive, os.O_WRONLY)] if alive.exists() else []
+inherited = [os.open(alive, os.O_WRONLY)] if alive.exists() else []
 if body == b"polite":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 print(json.dumps({name: value for name, value in os.environ.items() if name.startswith("DUELINE_")}), flush=True)
@@ -42,7 +42,7 @@ if body.startswith(b"leave "):
     print("left it", file=sys.stderr)
     sys.exit(int(body.split()[1]))
 if body == b"family":
-    subprocess.Popen(["sleep", "60"], pass_fds=held)
+    subprocess.Popen(["sleep", "60"], pass_fds=inherited)
 if body in (b"polite", b"hang", b"family"):
     time.sleep(60)
 """
@@ -55,11 +55,11 @@ from dueline.worker.runner import Runner
 
 start = Runner.start
 
-async def told(runner):
+async def start_and_report(runner):
     asyncio.get_running_loop().call_soon(print, "connecting")  # so when `start` waits for the first time
     await start(runner)
 
-Runner.start = told
+Runner.start = start_and_report
 sys.stdout.reconfigure(line_buffering=True)
 main()
 """
@@ -105,21 +105,18 @@ def working(url: str, topic: str, tmp_path: Path, *options: str) -> Iterator[sub
 
 
 def ended(client: Client, topic: str, id: str, *states: str) -> Job:
-    until = time.monotonic() + WITHIN_S
-    while (job := client.get(topic, id)).state not in (states or ("done", "dead")):
-        assert time.monotonic() < until, job
-        time.sleep(0.02)
-    return job
+    wanted = states or ("done", "dead")
+    return wait_until(lambda: client.get(topic, id), lambda job: job.state in wanted, within_s=WITHIN_S)
 
 
 def test_a_program_gets_the_body_on_stdin_and_the_rest_in_its_environment(url: str, tmp_path: Path) -> None:
     with Client(url) as client, working(url, "env", tmp_path) as worker:
         assert worker.stdout is not None
         client.send("env", {"a": 1.0}, id="a", tags=["x"], headers={"K": "v"}, max_attempts=3)
-        told = json.loads(worker.stdout.readline())
+        report = json.loads(worker.stdout.readline())
         assert worker.stdout.readline() == "b'{\"a\":1.0}'\n"
         due_at_ms = ended(client, "env", "a").due_at_ms
-        assert told == {
+        assert report == {
             "DUELINE_URL": url,
             "DUELINE_JOB_ID": "a",
             "DUELINE_TOPIC": "env",
@@ -234,8 +231,8 @@ def test_a_worker_is_where_the_command_line_says_else_the_program_else_the_envir
     ):
         names = {by_environment: "environment", by_program: "own", by_option: "typed"}
         urls = {name: f"http://127.0.0.1:{listener.getsockname()[1]}" for listener, name in names.items()}
-        told = f'"{urls["own"]}", namespace="o", token="o"' if own else ""
-        code = f'from dueline.worker import Worker\nworker = Worker({told})\nworker.handles("t")(print)\n'
+        report = f'"{urls["own"]}", namespace="o", token="o"' if own else ""
+        code = f'from dueline.worker import Worker\nworker = Worker({report})\nworker.handles("t")(print)\n'
         (tmp_path / "shop.py").write_text(code)
         (tmp_path / "token").write_text("t\n")
         (tmp_path / "environment").write_text("e\n")
@@ -304,7 +301,7 @@ def test_a_worker_that_is_still_connecting_ends_at_once(way: str, number: int) -
         (["work", "topic", "--health", "9280", "--", "true"], "health: write HOST:PORT"),
     ],
 )
-def test_wrong_usage_is_told_and_starts_nothing(
+def test_wrong_usage_is_refused_and_starts_nothing(
     arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])  # the command adds to it

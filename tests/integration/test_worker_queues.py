@@ -28,10 +28,11 @@ from dueline.store.valkey.store import ValkeyStore
 from dueline.worker import Context, Queue, SyncQueue, Worker, connect
 from dueline.worker.direct import DirectQueue
 from dueline.worker.queue import resolved
+from tests.kit.waiting import turns
 
 from ..faults.kit import short_folder
 from ..kit.valkey import PrivateValkey
-from .scripted import CUT, Scripted, answer
+from .scripted import CUT, ScriptedServer, answer
 from .served import served
 
 
@@ -59,20 +60,20 @@ async def opened(url: str, **options: Any) -> Any:
 VARIES = ("lease", "lease_until_ms", "due_at_ms", "created_at_ms", "updated_at_ms", "ended_at_ms")
 
 
-def told(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """An answer without what differs from run to run: tokens and moments (those that are there stay there)."""
     if isinstance(value, list | tuple):
-        return [told(one) for one in value]
+        return [plain(one) for one in value]
     if isinstance(value, msgspec.Struct):
         shown = msgspec.structs.asdict(value)
         masked = {name: "*" for name in (*VARIES, "expires_at_ms", "retain_until_ms") if shown.get(name)}
-        return {"": type(value).__name__} | {name: told(one) for name, one in shown.items()} | masked
+        return {"": type(value).__name__} | {name: plain(one) for name, one in shown.items()} | masked
     return bytes(value) if isinstance(value, Raw) else value
 
 
 async def tell(call: Any) -> Any:
     try:
-        return told(await call)
+        return plain(await call)
     except DuelineApiError as error:
         return type(error).__name__, error.code, error.field
 
@@ -106,9 +107,9 @@ async def everything(queue: Queue) -> list[Any]:
         await tell(queue.cancel("t", "late")),
         await tell(queue.cancel("t", "nobody")),
     ]
-    held = list(await queue.pull(["u", "t"], 10, 60_000, 0))
-    said += [told(held), told(await queue.pull(["u"], 1, None, 0)), await tell(queue.pull([], 1))]
-    by_id = {job.id: job for job in held}
+    leased = list(await queue.pull(["u", "t"], 10, 60_000, 0))
+    said += [plain(leased), plain(await queue.pull(["u"], 1, None, 0)), await tell(queue.pull([], 1))]
+    by_id = {job.id: job for job in leased}
     said += [
         await tell(queue.extend([by_id["a"], by_id["b"]], 120_000)),
         await tell(queue.ack([by_id["a"], Leased("t", "b", "wrong"), Leased("u", "nobody", "x")])),
@@ -165,7 +166,7 @@ async def test_a_handlers_policy_holds_for_jobs_of_any_client(way: str, server: 
 def test_a_server_that_forbids_to_set_topics_is_sent_to_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
     forbidden = answer(403, b'{"error":{"code":"forbidden","message":"the token may not do this","field":null}}')
     sent = answer(201, b'{"id":"a","topic":"t","result":"created","state":"ready","due_at_ms":1,"version":1}')
-    with Scripted([forbidden, sent]) as refusing:
+    with ScriptedServer([forbidden, sent]) as refusing:
         worker = Worker(refusing.url)
         handle = worker.handles("t", max_attempts=3)(print)
         assert handle.send(1, id="a").result == handle.send(1, id="a").result == "created"
@@ -183,11 +184,11 @@ async def test_any_number_of_jobs_may_be_sent_and_settled_at_once(valkey: Privat
         async with opened(url, namespace="many") as queue:
             sent = await queue.send_many("t", (new_job(n, id=str(n)) for n in range(2500)))
             assert [one.id for one in sent] == [str(n) for n in range(2500)]
-            held: list[Any] = []
+            leased: list[Any] = []
             while more := await queue.pull(["t"], 1000, 60_000, 0):
-                held += more
-            assert len(held) == 2500
-            assert {one.result for one in await queue.ack(held)} == {"acked"}
+                leased += more
+            assert len(leased) == 2500
+            assert {one.result for one in await queue.ack(leased)} == {"acked"}
 
 
 @pytest.mark.parametrize("done", [True, False], ids=["and has them", "and has not"])
@@ -227,11 +228,9 @@ async def test_a_pull_that_waits_gets_what_comes_and_one_that_is_cancelled_takes
         await queue.ack([job])
         for n in range(20):
             waiting = asyncio.create_task(queue.pull(["t"], 1, 30_000, 60_000))
-            for _ in range(n):
-                await asyncio.sleep(0)
+            await turns(n)
             sending = asyncio.create_task(queue.send("t", n, id=f"b{n}", max_attempts=1))
-            for _ in range(n):
-                await asyncio.sleep(0)
+            await turns(n)
             waiting.cancel()
             [came] = await asyncio.gather(waiting, return_exceptions=True)
             await sending
@@ -262,7 +261,7 @@ async def test_an_answer_that_was_on_its_way_when_a_pull_was_left_is_given_back_
 
 async def test_a_pull_whose_connection_breaks_or_that_is_refused_for_now_is_tried_again() -> None:
     away = answer(503, b'{"error":{"code":"store_down","message":"away","field":null}}')
-    with Scripted([CUT, away, answer(200, b'{"jobs":[]}')]) as server:
+    with ScriptedServer([CUT, away, answer(200, b'{"jobs":[]}')]) as server:
         url = server.url
         async with opened(url) as queue:
             assert list(await queue.pull(["t"], 1, None, 1000)) == []
@@ -348,7 +347,7 @@ def test_what_is_no_queue_is_refused_when_it_is_named(url: str) -> None:
         "hunter2@127.0.0.1:6379",
     ],
 )
-def test_a_url_that_is_refused_is_told_without_its_password(make: Callable[[str], Any], url: str) -> None:
+def test_a_refused_url_is_shown_without_its_password(make: Callable[[str], Any], url: str) -> None:
     with pytest.raises(ValueError, match="127") as refused:
         make(url)
     assert "hunter2" not in "".join(traceback.format_exception(refused.value))

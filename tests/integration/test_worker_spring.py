@@ -124,9 +124,11 @@ def test_a_task_cannot_end_the_program_that_runs_it(how: str, strict: bool) -> N
         ("POST", PATH, b" " * ((8 << 20) + 1), 413),
     ],
 )
-def test_what_is_not_work_is_refused_alike_by_asgi_and_wsgi(method: str, path: str, body: bytes, status: int) -> None:
+async def test_what_is_not_work_is_refused_alike_by_asgi_and_wsgi(
+    method: str, path: str, body: bytes, status: int
+) -> None:
     service = SpringService("a", modules=[__name__])
-    assert asyncio.run(asked(service, method, path, body))[0] == status
+    assert (await asked(service, method, path, body))[0] == status
     seen: list[str] = []
 
     class Input:
@@ -220,7 +222,7 @@ async def test_a_job_that_is_submitted_comes_back_as_work_by_way_of_our_server_a
         await registry.stop()
 
 
-def test_what_the_queue_does_not_take_is_told() -> None:
+def test_what_the_queue_does_not_take_is_reported() -> None:
     with pytest.raises(SubmitFailed) as unreachable:
         SpringService("a", center_url="http://user:hunter2@127.0.0.1:1").submit("task1", "p")
     assert (unreachable.value.status, "hunter2" in str(unreachable.value)) == (None, False)

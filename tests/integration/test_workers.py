@@ -8,9 +8,14 @@ import os
 import re
 import signal
 import sys
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tests.kit.async_tests import async_fixture
+from tests.kit.waiting import until
 from tools.faults.connection import Connection
 from tools.faults.server_process import ServerProcess, ended
 
@@ -68,6 +73,24 @@ def owner_of(client_port: int, workers: list[int]) -> int:
     raise AssertionError("no worker has this connection")
 
 
+@pytest.fixture(scope="module")
+def loop_runner() -> Iterator[asyncio.Runner]:
+    """One loop for all tests here, because they share a server."""
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@async_fixture(scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServerProcess]:
+    """A server for tests that leave it running."""
+    server = ServerProcess(tmp_path_factory.mktemp("shared"), args=TWO)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
 async def test_one_scrape_shows_the_sum_over_all_workers_and_store_figures_once(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path, args=TWO)
     await server.start()
@@ -94,41 +117,29 @@ async def test_one_scrape_shows_the_sum_over_all_workers_and_store_figures_once(
         await server.stop()
 
 
-async def test_a_parked_poll_on_one_worker_is_woken_by_a_send_on_another(tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path, args=TWO)
-    await server.start()
-    try:
-        one, other = (await spread(server)).values()
-        parked = asyncio.create_task(one.request("POST", "/v1/topics/t/pull", body(wait_ms=30_000), timeout_s=40))
-        while number((await other.request("GET", "/metrics")).body.decode(), "dueline_longpoll_waiters") < 1:
-            pass
-        await other.request("POST", "/v1/topics/t/jobs", body(id="woken", body=1))
-        jobs = (await parked).json()["jobs"]
-        one.close()
-        other.close()
-        assert [job["id"] for job in jobs] == ["woken"]
-    finally:
-        await server.stop()
+async def test_a_parked_poll_on_one_worker_is_woken_by_a_send_on_another(shared: ServerProcess) -> None:
+    one, other = (await spread(shared)).values()
+    parked = asyncio.create_task(one.request("POST", "/v1/topics/polled/pull", body(wait_ms=30_000), timeout_s=40))
+    while number((await other.request("GET", "/metrics")).body.decode(), "dueline_longpoll_waiters") < 1:
+        pass
+    await other.request("POST", "/v1/topics/polled/jobs", body(id="woken", body=1))
+    jobs = (await parked).json()["jobs"]
+    one.close()
+    other.close()
+    assert [job["id"] for job in jobs] == ["woken"]
 
 
-async def test_a_killed_worker_is_replaced_and_the_others_serve_on(tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path, args=TWO)
-    await server.start()
-    try:
-        first = server.workers()
-        store = server.store_pid()
-        os.kill(first[0], signal.SIGKILL)
-        assert await ended(first[0], 10)
-        assert (await ask(server, "POST", "/v1/topics/t/jobs", body(body=1))).status == 201
-        async with asyncio.timeout(20):
-            while len(server.workers()) < 2:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-        connections = await spread(server)
-        for connection in connections.values():
-            connection.close()
-        assert (len(connections), len(set(connections) & set(first)), server.store_pid() == store) == (2, 1, True)
-    finally:
-        await server.stop()
+async def test_a_killed_worker_is_replaced_and_the_others_serve_on(shared: ServerProcess) -> None:
+    first = shared.workers()
+    store = shared.store_pid()
+    os.kill(first[0], signal.SIGKILL)
+    assert await ended(first[0], 10)
+    assert (await ask(shared, "POST", "/v1/topics/t/jobs", body(body=1))).status == 201
+    await until(lambda: len(shared.workers()) >= 2)
+    connections = await spread(shared)
+    for connection in connections.values():
+        connection.close()
+    assert (len(connections), len(set(connections) & set(first)), shared.store_pid() == store) == (2, 1, True)
 
 
 async def test_kill_9_of_the_parent_ends_the_workers_and_the_store(tmp_path: Path) -> None:
@@ -159,20 +170,16 @@ async def test_sigterm_drains_every_worker_then_stops_the_store(tmp_path: Path) 
     assert (code, answers, [await ended(pid, 0.5) for pid in family]) == (0, [{"jobs": []}] * 2, [True, True, True])
 
 
-async def test_workers_are_refused_as_one_server_is(tmp_path: Path) -> None:
-    first = ServerProcess(tmp_path, args=TWO)
-    await first.start()
+async def test_workers_are_refused_as_one_server_is(shared: ServerProcess) -> None:
     second = await asyncio.create_subprocess_exec(
         *(["dueline", "serve", "--workers", "2", "--listen", "127.0.0.1:0", "--data"]),
-        str(tmp_path),
+        str(shared.data),
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
     )
     _, words = await second.communicate()
-    ready = (await ask(first, "GET", "/readyz")).status
-    pid = first.pid
-    await first.stop()
-    assert (second.returncode or 0, ready, f"pid {pid};" in words.decode(), b"Traceback" in words) == (
+    ready = (await ask(shared, "GET", "/readyz")).status
+    assert (second.returncode or 0, ready, f"pid {shared.pid};" in words.decode(), b"Traceback" in words) == (
         1,
         200,
         True,

@@ -1,4 +1,4 @@
-"""Handlers that child processes find again. What they do is told by what they send to the topic "told"."""
+"""Handlers that child processes find again. They report what they do to the topic "reports"."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dueline.worker import Context, Discard, Retry, TaskWorker, Worker
 worker = Worker(os.environ.get("APP_URL", "http://127.0.0.1:1"), processes=1, lease="2s", namespace="app")
 
 
-def tell(**what: object) -> None:
+def report(**what: object) -> None:
     """To the test, through the worker's own queue."""
-    worker.do(lambda queue: queue.send("told", what), "ado")
+    worker.do(lambda queue: queue.send("reports", what), "ado")
 
 
 @worker.handles("say", mode="process")
@@ -21,19 +21,19 @@ def say(n: int, context: Context) -> None:
     before = context.lease_until_ms
     context.extend("5m")
     extended = context.lease_until_ms - before > 200_000
-    tell(n=n, pid=os.getpid(), parent=os.getppid(), extended=extended)
+    report(n=n, pid=os.getpid(), parent=os.getppid(), extended=extended)
 
 
 @worker.handles("say.here", mode="process")
 @worker.handles("say.there", mode="process")
 def say_where(n: int, context: Context) -> None:
-    tell(n=n, topic=context.topic)
+    report(n=n, topic=context.topic)
 
 
 @worker.handles("say.async", mode="process")
 async def say_async(n: int, context: Context) -> None:
     await context.aextend("5m")
-    await worker.ado(lambda queue: queue.send("told", {"n": n, "pid": os.getpid()}))
+    await worker.ado(lambda queue: queue.send("reports", {"n": n, "pid": os.getpid()}))
 
 
 @worker.handles("fails", mode="process", max_attempts=1)
@@ -56,13 +56,13 @@ def hangs(n: int) -> None:
 
 @worker.handles("sleeps", mode="process", max_attempts=1)
 def sleeps(n: int) -> None:
-    tell(pid=os.getpid())
+    report(pid=os.getpid())
     time.sleep(600)
 
 
 @worker.handles("waits", mode="process", max_attempts=1)
 def waits(n: int, context: Context) -> None:
-    tell(pid=os.getpid())
+    report(pid=os.getpid())
     while not context.stopping:
         time.sleep(0.01)
 
@@ -72,7 +72,7 @@ class Task(TaskWorker):
     mode = "process"
 
     def invoke(self, params: list[int]) -> None:
-        tell(sum=sum(params), pid=os.getpid())
+        report(sum=sum(params), pid=os.getpid())
 
 
 worker.bind(Task)

@@ -176,7 +176,7 @@ PROJECT = {
 }
 
 
-def test_the_command_works_until_it_is_told_to_end(tmp_path: Path, dueline_server: PrivateServer) -> None:
+def test_the_command_works_until_it_is_stopped(tmp_path: Path, dueline_server: PrivateServer) -> None:
     for name, text in PROJECT.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("\n".join(line[8:] for line in text.splitlines()))

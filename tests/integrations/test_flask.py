@@ -111,7 +111,7 @@ def create_app():
 """
 
 
-def test_the_command_works_until_it_is_told_to_end(tmp_path: Path, dueline_server: PrivateServer) -> None:
+def test_the_command_works_until_it_is_stopped(tmp_path: Path, dueline_server: PrivateServer) -> None:
     (tmp_path / "shop.py").write_text(SHOP)
     args = ["-m", "flask", "--app", "shop", "dueline-work"]
     with dueline_server.client() as client:

@@ -118,7 +118,7 @@ execute_from_command_line(["manage.py", "dueline_work"])
     ],
     ids=["django", "flask", "fastapi", "asyncio"],
 )
-def test_a_worker_on_the_page_works_until_it_is_told_to_end(
+def test_a_worker_on_the_page_works_until_it_is_stopped(
     files: Path, dueline_server: PrivateServer, args: list[str], shown: str
 ) -> None:
     with dueline_server.client() as client:

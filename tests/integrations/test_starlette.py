@@ -34,11 +34,11 @@ def served(app: Any) -> Iterator[str]:
         started = threading.Event()
         startup = server.startup
 
-        async def told(*args: Any, **options: Any) -> None:
+        async def startup_and_signal(*args: Any, **options: Any) -> None:
             await startup(*args, **options)
             started.set()
 
-        server.startup = told  # uvicorn has no other signal for "I listen"
+        server.startup = startup_and_signal  # uvicorn has no other signal for "I listen"
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
@@ -100,7 +100,7 @@ def test_what_was_sent_before_a_restart_is_there_after_it(tmp_path: Path) -> Non
             assert sent.status_code == (201, 409)[number], sent.text
 
 
-def test_it_answers_nobody_but_this_machine_unless_it_is_told_to(tmp_path: Path) -> None:
+def test_it_answers_nobody_but_this_machine_unless_it_is_insecure(tmp_path: Path) -> None:
     server = MountedServer(data=tmp_path / "data", env={})
     app = Starlette(routes=[Mount("/queue", app=server)], lifespan=lifespan(server))
     with TestClient(app, client=("192.0.2.1", 5)) as stranger:

@@ -31,16 +31,16 @@ class Fault(Enum):
 
 
 class Lease:
-    """One instance: what it told, and until when that counts."""
+    """One instance: its registration, and until when that is valid."""
 
-    def __init__(self, told: dict[str, Any], now_s: float) -> None:
-        self.told = told
-        self.duration_s = float(told.get("leaseInfo", {}).get("durationInSecs", 90))
+    def __init__(self, registration: dict[str, Any], now_s: float) -> None:
+        self.registration = registration
+        self.duration_s = float(registration.get("leaseInfo", {}).get("durationInSecs", 90))
         self.renewed_s = now_s
         self.override: str | None = None
 
     def shown(self, action: str) -> dict[str, Any]:
-        found = copy.deepcopy(self.told)
+        found = copy.deepcopy(self.registration)
         found["actionType"] = action
         if self.override is not None:
             found["status"] = found["overriddenstatus"] = self.override
@@ -132,12 +132,12 @@ class Registry:
     # -- changes
 
     async def _register(self, request: web.Request) -> web.Response:
-        told = (await request.json())["instance"]
-        missing = [name for name in ("app", "hostName", "ipAddr", "dataCenterInfo") if not told.get(name)]
+        registration = (await request.json())["instance"]
+        missing = [name for name in ("app", "hostName", "ipAddr", "dataCenterInfo") if not registration.get(name)]
         if missing:
             return web.Response(status=400, text=f"Missing {missing[0]}")
-        key = (request.match_info["app"].upper(), told.get("instanceId") or told["hostName"])
-        lease = Lease({**told, "app": key[0], "instanceId": key[1]}, self._time_s())
+        key = (request.match_info["app"].upper(), registration.get("instanceId") or registration["hostName"])
+        lease = Lease({**registration, "app": key[0], "instanceId": key[1]}, self._time_s())
         self._changed("MODIFIED" if key in self._leases else "ADDED", lease)
         self._leases[key] = lease
         return web.Response(status=204)
@@ -166,7 +166,7 @@ class Registry:
 
     async def _set_metadata(self, request: web.Request) -> web.Response:
         lease = self._found(request)
-        lease.told.setdefault("metadata", {}).update(request.query)
+        lease.registration.setdefault("metadata", {}).update(request.query)
         self._changed("MODIFIED", lease)
         return web.Response()
 
@@ -183,7 +183,7 @@ class Registry:
                 self._changed("DELETED", lease)
         self._changes = [change for change in self._changes if now_s - change[0] <= DELTA_S]
 
-    # -- what is told
+    # -- answers
 
     async def _apps(self, request: web.Request) -> web.Response:
         return self._told(request, self._shown())
@@ -235,8 +235,8 @@ class Registry:
             apps.setdefault(one["app"], []).append(one)
         if _wants_json(request):
             listed = [{"name": name, "instance": some} for name, some in apps.items()]
-            told = {"versions__delta": str(self._version), "apps__hashcode": self._hash(), "application": listed}
-            return web.json_response({"applications": told})
+            delta = {"versions__delta": str(self._version), "apps__hashcode": self._hash(), "application": listed}
+            return web.json_response({"applications": delta})
         head = f"<versions__delta>{self._version}</versions__delta><apps__hashcode>{self._hash()}</apps__hashcode>"
         inside = "".join(_application_xml(name, some) for name, some in apps.items())
         return _xml(f"<applications>{head}{inside}</applications>")

@@ -1,4 +1,4 @@
-"""A push target on loopback: writes down what comes, answers as it is told, and can hold its answers."""
+"""A push target on loopback: records what arrives, answers as configured, and can hold its answers."""
 
 from __future__ import annotations
 

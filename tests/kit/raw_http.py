@@ -16,6 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from tests.kit.waiting import turns
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -57,7 +59,7 @@ class RawClient:
                 if answer.done():
                     break
                 await self.send(piece)
-                await asyncio.sleep(0)
+                await turns()
         return await answer
 
     async def closed(self) -> bytes:

@@ -3,7 +3,7 @@
     async with kit:
         await kit.send("a", delay_ms=1000)
         kit.clock.advance(1000)
-        held = await kit.pull_one()
+        leased = await kit.pull_one()
 
 Kinds: `memory`; `valkey` (unix socket); `cluster` (three primaries); `sentinel` (a primary with replicas); `redis`
 (Debian's); `stressed`, a valkey whose every changing call is sent twice, the second answer being used, and which is
@@ -45,8 +45,7 @@ from dueline.engine.store import (
     Store,
 )
 from dueline.store.memory import MemoryStore
-
-from .clock import Clock
+from dueline.testing.clock import VirtualClock
 
 SIGNAL_WITHIN_S = 5.0
 KINDS = ("memory", "valkey", "stressed", "cluster")
@@ -54,7 +53,7 @@ SLOW_KINDS = ("sentinel", "redis")
 
 
 class Recorder:
-    """What the store told its engine."""
+    """What the store reported to its engine."""
 
     def __init__(self) -> None:
         self.woken_partitions: list[Partition] = []
@@ -131,7 +130,7 @@ def item(
     )
 
 
-def valkey_store(url: str, clock: Clock | None, **options: Any) -> Any:
+def valkey_store(url: str, clock: VirtualClock | None, **options: Any) -> Any:
     """The production store. Imported late: a store that cannot be imported fails its tests, not the collection."""
     return importlib.import_module("dueline.store.valkey.store").ValkeyStore(url, clock=clock, **options)
 
@@ -139,9 +138,9 @@ def valkey_store(url: str, clock: Clock | None, **options: Any) -> Any:
 class StoreKit:
     """A started store of one kind, with a topic that no other test uses."""
 
-    def __init__(self, kind: str, make: Callable[[Clock], Store]) -> None:
+    def __init__(self, kind: str, make: Callable[[VirtualClock], Store]) -> None:
         self.kind = kind
-        self.clock = Clock()
+        self.clock = VirtualClock()
         self.partition = Partition("ns", f"t-{uuid.uuid4().hex}")
         self.store: Store
         self.events: Recorder
@@ -202,11 +201,11 @@ class StoreKit:
         return jobs
 
     async def pull_ids(self, max: int = 1000, *, lease_ms: int | None = None) -> list[str]:
-        return [held.id for held in await self.pull(max, lease_ms=lease_ms)]
+        return [leased.id for leased in await self.pull(max, lease_ms=lease_ms)]
 
     async def pull_one(self, *, lease_ms: int | None = None) -> LeasedJob:
-        (held,) = await self.pull(1, lease_ms=lease_ms)
-        return held
+        (leased,) = await self.pull(1, lease_ms=lease_ms)
+        return leased
 
     async def ack(self, id: str, token: str | None = None) -> Code:
         return (await self.store.ack(self.partition, [Ref(id, token)]))[0].code
@@ -271,8 +270,8 @@ class StoreKit:
     async def make_dead(self, id: str, **words: Any) -> None:
         """Send a job and use up its one attempt."""
         await self.send(id, **{"max_attempts": 1, **words})
-        held = next(held for held in await self.pull() if held.id == id)
-        assert (await self.release(id, held.lease, error="no luck")).code is Code.DEAD
+        leased = next(leased for leased in await self.pull() if leased.id == id)
+        assert (await self.release(id, leased.lease, error="no luck")).code is Code.DEAD
 
 
 def another(kit: StoreKit) -> StoreKit:

@@ -199,7 +199,7 @@ class Programme(Ground):
         self.twins.cancel(chosen, forget, spare)
 
     @rule(new=send_items(), forget=st.booleans(), spare=st.sampled_from(Spare), sends=st.booleans())
-    def a_ttl_ends_while_its_job_is_held(self, new: SendItem, forget: bool, spare: Spare, sends: bool) -> None:
+    def a_ttl_ends_while_its_job_is_leased(self, new: SendItem, forget: bool, spare: Spare, sends: bool) -> None:
         self.twins.send([item(new.id, ttl_ms=5, on_live=OnConflict.REPLACE)])
         self.twins.pull(Pull((Credit(len(IDS), 60),), 15))
         self.bench.clock.advance(5)

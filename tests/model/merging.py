@@ -65,8 +65,8 @@ def merges(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-class Merging(Ground):
-    """Rules about groups, for any machine. Bodies are numbers, so that every item can be told from every other."""
+class MergeMachine(Ground):
+    """Rules about groups, for any machine. Bodies are numbers, so that no two items are equal."""
 
     numbers: Any
     items: dict[int, str]  # accepted items: number -> key
@@ -102,14 +102,14 @@ class Merging(Ground):
     def a_send_joins(self, key: str, most: int, delay_ms: int) -> None:
         self.merge({"merge": Merge(key, max_items=most), "delay_ms": delay_ms})
 
-    @rule(key=keys, policy=policies, most=st.sampled_from([2, 3, 1000]), held_ms=st.sampled_from([5, 60]))
-    def a_group_is_held_while_the_next_one_opens(self, key: str, policy: JobPolicy, most: int, held_ms: int) -> None:
+    @rule(key=keys, policy=policies, most=st.sampled_from([2, 3, 1000]), lease_ms=st.sampled_from([5, 60]))
+    def a_group_is_leased_while_the_next_one_opens(self, key: str, policy: JobPolicy, most: int, lease_ms: int) -> None:
         self.merge({"merge": Merge(key), "policy": policy})
-        self.twins.pull(Pull((Credit(4, held_ms),), 15))
+        self.twins.pull(Pull((Credit(4, lease_ms),), 15))
         self.merge({"merge": Merge(key, max_items=most), "delay_ms": 40, "policy": policy})
 
     @rule(key=keys, ttl_ms=st.sampled_from([5, 50]), lost=st.booleans())
-    def the_open_group_may_expire_before_the_held_one_fails(self, key: str, ttl_ms: int, lost: bool) -> None:
+    def the_open_group_may_expire_before_the_leased_one_fails(self, key: str, ttl_ms: int, lost: bool) -> None:
         self.merge({"merge": Merge(key)})
         self.twins.pull(Pull((Credit(4, 10),), 15))
         self.merge({"merge": Merge(key), "ttl_ms": ttl_ms, "delay_ms": 1})
@@ -121,7 +121,7 @@ class Merging(Ground):
                 self.twins.release(lease.id, lease, delay_ms=5)
 
     @rule(key=keys, counts=st.booleans())
-    def all_that_is_held_is_given_back(self, key: str, counts: bool) -> None:
+    def all_leased_groups_are_given_back(self, key: str, counts: bool) -> None:
         self.merge({"merge": Merge(key)})
         self.twins.pull(Pull((Credit(4, 60),), 15))
         for lease in self.twins.leases[-3:]:
@@ -168,7 +168,7 @@ class Merging(Ground):
         self.twins.check_structure()
 
     @rule(key=keys)
-    def cancel_all_but_what_is_held(self, key: str) -> None:
+    def cancel_all_but_leased_groups(self, key: str) -> None:
         self.merge({"merge": Merge(key)})
         self.twins.pull(Pull((Credit(4, 60),), 15))
         self.twins.cancel(self.twins.groups[-3:], False, Spare.LEASED)
@@ -247,7 +247,7 @@ def _numbers_of(job: Job) -> list[int]:
     return [] if kept else [int(one.body) for one in job.items or ()]
 
 
-class OnlyGroups(Merging):
+class OnlyGroups(MergeMachine):
     """Groups alone: fewer rules, so that a broken one is met sooner."""
 
     def teardown(self) -> None:
@@ -257,9 +257,9 @@ class OnlyGroups(Merging):
             self.twins.check_structure()
 
 
-class Groups(Merging, Life):
+class Groups(MergeMachine, Life):
     """The life cycle with groups beside plain jobs."""
 
 
-class GroupSleepers(Merging, Sleepers):
+class GroupSleepers(MergeMachine, Sleepers):
     """Waiting processes with groups."""

@@ -1,7 +1,7 @@
 """Processes that wait: no process sleeps past the first moment at which it could be served.
 
-Each process has a store of its own, pulls until there is nothing, and sleeps until the time it was told, or until a
-wake-up. The reference says at every moment when a pull could give something; a sleeper who was told a later time and
+Each process has a store of its own, pulls until there is nothing, and sleeps until the time it was given, or until a
+wake-up. The reference says at every moment when a pull could give something; a sleeper that was given a later time and
 has not been woken has been forgotten.
 """
 

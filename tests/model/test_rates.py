@@ -21,7 +21,7 @@ from .twins import IDS, Bench, Twins
 pytestmark = pytest.mark.slow
 
 
-class Rated(RuleBasedStateMachine):
+class RateMachine(RuleBasedStateMachine):
     """Rules for a partition that may have a rate; beside those of a programme."""
 
     bench: Bench
@@ -48,11 +48,11 @@ class Rated(RuleBasedStateMachine):
         self.twins.pull(Pull((Credit(3, 60),), 15))
 
 
-class RatedLife(Rated, Life):
+class RatedLife(RateMachine, Life):
     pass
 
 
-class RatedSleepers(Rated, Sleepers):
+class RatedSleepers(RateMachine, Sleepers):
     pass
 
 

@@ -37,7 +37,7 @@ from dueline.engine.store import (
 from dueline.store.memory import MemoryStore
 from dueline.store.valkey import fsck
 from dueline.store.valkey.reader import StoreReader
-from tests.kit.clock import Clock
+from dueline.testing.clock import VirtualClock
 from tests.kit.store import Recorder, valkey_store
 
 IDS = ("a", "0123456789abcdef0123456789abcdef", "")
@@ -66,7 +66,7 @@ class Bench:
     ) -> None:
         self.url = url
         self.namespace_ids = namespace_ids
-        self.clock = Clock()
+        self.clock = VirtualClock()
         self.loop = asyncio.new_event_loop()
         self.reader = StoreReader(url)
         self.real: Any = valkey_store(url, self.clock, lua_patch=patch)
@@ -148,7 +148,7 @@ class Twins:
         """The same jobs in the same order. The real next time may be early, never late; it is past only for a job."""
         expected: PullOutcome = self.run(self.model.pull(self.partition, pull))
         got: PullOutcome = self.run((real or self.real).pull(self.partition, pull))
-        assert [self._bare(held) for held in got.jobs] == [self._bare(held) for held in expected.jobs]
+        assert [self._bare(leased) for leased in got.jobs] == [self._bare(leased) for leased in expected.jobs]
         assert got.now_ms == expected.now_ms
         assert got.more == expected.more or self.repeats, "these jobs are small and few"
         if not self.repeats:
@@ -159,12 +159,12 @@ class Twins:
         wanted = sum(credit.max for credit in pull.credits)
         if len(got.jobs) < wanted and not got.more:
             assert got.next_ms is None or got.next_ms > got.now_ms, "told to come back at once for nothing"
-        for model, real_held in zip(expected.jobs, got.jobs, strict=True):
-            self.leases.append(Lease(model.id, model.lease, real_held.lease))
+        for model, real in zip(expected.jobs, got.jobs, strict=True):
+            self.leases.append(Lease(model.id, model.lease, real.lease))
         return got
 
-    def _bare(self, held: LeasedJob) -> LeasedJob:
-        return replace(held, lease="", late_ms=0 if self.repeats else held.late_ms)
+    def _bare(self, leased: LeasedJob) -> LeasedJob:
+        return replace(leased, lease="", late_ms=0 if self.repeats else leased.late_ms)
 
     def ack(self, refs: Sequence[tuple[str, Lease | None]]) -> None:
         self.paired(lambda store, token: store.ack(self.partition, [Ref(id, token(lease)) for id, lease in refs]))

@@ -13,8 +13,10 @@ from typing import Any
 
 import trustme
 
-from dueline.dialects.http import PUBLIC, Request, Response, Route, plain_error
+from dueline.dialects.http import PUBLIC, Request, Response, Route, TokenPlace, plain_error
 from dueline.engine.errors import DuelineError, InvalidField
+from dueline.rights import Right
+from dueline.server.authentication import Authenticator, OpenAccess
 from dueline.server.browser import BrowserRules
 from dueline.server.front import Front, FrontLimits
 from dueline.server.router import Router
@@ -29,6 +31,7 @@ class Probe:
     """A dialect that shows what arrives. Events say what happened, so that tests wait on signals."""
 
     name: str = "probe"
+    namespace: str | None = None
     taskless: bool = False  # how its routes that do not park are run; `run` tries both ways
     seen: list[Request] = field(default_factory=list)
     parked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -42,6 +45,8 @@ class Probe:
             Route("POST", "/small", self.echo, "small", *PUBLIC, max_body_bytes=10, taskless=self.taskless),
             Route("*", "/things/{name}", self.echo, "thing", *PUBLIC, taskless=self.taskless),
             Route("GET", "/park", self.park, "park", *PUBLIC, parks=True),
+            Route("*", "/own", self.echo, "own", Right.SEND, TokenPlace.ANYWHERE, taskless=self.taskless),
+            Route("GET", "/own/park", self.park, "own_park", Right.PULL, TokenPlace.HEADER, parks=True),
             Route("GET", "/hold", self.hold, "hold", *PUBLIC, taskless=self.taskless),
             Route("GET", "/big", self.big, "big", *PUBLIC, taskless=self.taskless),
             Route("GET", "/page", self.page, "page", *PUBLIC, taskless=self.taskless),
@@ -146,6 +151,7 @@ async def site(
     taskless: bool = False,
     browser_rules: BrowserRules | None = None,
     send_buffer_bytes: int | None = None,
+    auth: Authenticator = OpenAccess(),
 ) -> AsyncIterator[Site]:
     probe = Probe(taskless=taskless)
     answered: list[tuple[str, str, int]] = []
@@ -155,6 +161,7 @@ async def site(
         answered=lambda route, method, status, _seconds: answered.append((route, method, status)),
         tls=None if tls is None else lambda: tls[0],
         browser_rules=browser_rules,
+        auth=auth,
     )
     sock = socket.create_server(("127.0.0.1", 0))
     if send_buffer_bytes is not None:

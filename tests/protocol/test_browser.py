@@ -60,9 +60,9 @@ def test_loopback_names_addresses_and_a_missing_host_are_answered(host: str | No
 def test_any_other_name_is_refused_and_the_refusal_names_the_setting(host: str) -> None:
     rules = BrowserRules()
     for _ in range(2):
-        told = refused(rules, host=host)
-        assert told is not None
-        assert "server.hosts" in told
+        reason = refused(rules, host=host)
+        assert reason is not None
+        assert "server.hosts" in reason
 
 
 def test_configured_names_are_answered() -> None:
@@ -130,9 +130,9 @@ OWN = {
 @pytest.mark.parametrize("who", FOREIGN)
 def test_what_comes_from_elsewhere_is_refused_and_the_refusal_names_the_setting(who: str) -> None:
     for rules in (BrowserRules(), BrowserRules(None), BrowserRules.mounted(Server())):
-        told = refused(rules, **FOREIGN[who])
-        assert told is not None
-        assert "server.origins" in told
+        reason = refused(rules, **FOREIGN[who])
+        assert reason is not None
+        assert "server.origins" in reason
 
 
 @pytest.mark.parametrize("who", OWN)

@@ -8,6 +8,7 @@ import pytest
 
 from dueline.server.front import Front, FrontLimits
 from dueline.server.router import Router
+from tests.kit.waiting import until
 
 from .kit import OK, OpenSite, Probe, Site, site
 
@@ -60,8 +61,7 @@ async def test_an_answer_that_the_kernel_has_only_in_part_is_undelivered_when_th
         client = await site.client(buffer_bytes=4096)
         client.writer.transport.pause_reading()
         await client.send(PAGE)
-        while not site.answered:  # noqa: ASYNC110
-            await asyncio.sleep(0)
+        await until(lambda: site.answered, every_s=0)
         client.reset()
         await site.empty()
         assert site.probe.undelivered.is_set()

@@ -8,6 +8,7 @@ import contextlib
 import pytest
 
 from dueline.server.front import FrontLimits
+from tests.kit.waiting import turns
 
 from ..kit.raw_http import connect
 from .kit import OK, OpenSite, Site, assert_error, private_tls, site
@@ -230,7 +231,7 @@ async def test_a_handler_that_takes_longer_than_every_deadline_is_not_cut(open_s
         assert (await client.ask(OK)).status == 200
 
 
-async def test_more_connections_than_the_cap_are_told_so(open_site: OpenSite) -> None:
+async def test_more_connections_than_the_cap_are_refused(open_site: OpenSite) -> None:
     async with open_site(FrontLimits(max_connections=3)) as site:
         inside = [await site.client() for _ in range(3)]
         for client in inside:
@@ -297,7 +298,7 @@ async def test_a_client_that_first_sends_everything_still_reads_why_it_was_refus
         with contextlib.suppress(ConnectionError) if site.tls else contextlib.nullcontext():
             for _ in range(100):
                 await client.send(b"x" * 4000)
-                await asyncio.sleep(0)
+                await turns()
         assert_error(await client.answer(), 413, "body_too_large")
 
 
@@ -371,7 +372,7 @@ async def test_a_client_that_begins_no_tls_handshake_is_cut_at_the_deadline_of_a
         assert (await (await running.client()).ask(OK)).status == 200
 
 
-async def test_plain_http_to_a_port_with_tls_is_told_to_use_https() -> None:
+async def test_plain_http_to_a_port_with_tls_is_answered_with_a_hint() -> None:
     async with site(tls=private_tls()) as running:
         client = await connect(running.port)
         assert_error(await client.ask(OK), 400, "tls_required")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 
 import pytest
 
 from dueline.dialects.http import Response, Route
 from dueline.server.browser import BrowserRules
+from tests.kit.waiting import until
 
 from .kit import OpenSite, Site, assert_error
 
@@ -29,8 +29,7 @@ async def test_a_repeated_head_is_remembered_once_and_carries_its_own_body_each_
 async def test_the_second_half_of_a_request_is_never_taken_for_a_head(cut: int, site: Site) -> None:
     client = await site.client()
     await client.send(HEAD[:cut])
-    while all(connection._reader.between for connection in site.front._connections):  # noqa: ASYNC110
-        await asyncio.sleep(0)  # until the server has read it: the two halves must not arrive as one
+    await until(lambda: not all(connection._reader.between for connection in site.front._connections), every_s=0)
     assert (await client.ask(HEAD[cut:] + b"hello")).json()["body"] == "hello"
     assert HEAD[cut:] not in site.front.heads
 

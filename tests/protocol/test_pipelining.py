@@ -10,6 +10,7 @@ import pytest
 from dueline.server.connection import MAX_AHEAD_BYTES, Connection
 from dueline.server.front import FrontLimits
 from dueline.server.pipelining import PLACES
+from tests.kit.waiting import until
 
 from .kit import OK, OpenSite, Site, assert_error
 
@@ -42,8 +43,7 @@ async def test_few_requests_are_parsed_behind_one_that_waits_and_few_bytes_are_k
     await site.probe.parked.wait()
     client.writer.write(OK * 400_000)
     connection = only(site)
-    while not connection._reading_paused:  # noqa: ASYNC110
-        await asyncio.sleep(0)
+    await until(lambda: connection._reading_paused, every_s=0)
     assert 1 < len(connection._queue) <= 32
     assert connection._reader.ahead_bytes <= MAX_AHEAD_BYTES + CHUNK_BYTES
     assert site.front.buffered_bytes >= connection._reader.ahead_bytes
@@ -113,14 +113,12 @@ async def test_a_client_that_leaves_while_nothing_is_read_gets_no_job(open_site:
         client.writer.write(POLL + OK * (2 * MAX_AHEAD_BYTES // len(OK)))
         await site.probe.parked.wait()
         connection = only(site)
-        while not connection._reading_paused:  # noqa: ASYNC110
-            await asyncio.sleep(0)
+        await until(lambda: connection._reading_paused, every_s=0)
         await client.writer.drain()
         client.stop_writing()  # as the kernel shows a close; asyncio's TLS client would wait for an answer first
         assert connection._transport is not None
         async with asyncio.timeout(5):
-            while not select_end(connection._transport.get_extra_info("socket").fileno()):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+            await until(lambda: select_end(connection._transport.get_extra_info("socket").fileno()))
             site.probe.release.set()
             await site.probe.undelivered.wait()
 
@@ -132,8 +130,7 @@ async def test_a_poll_is_not_begun_for_a_client_that_has_left(site: Site) -> Non
     site.probe.parked.clear()
     connection = only(site)
     client.stop_writing()
-    while not connection._ended:  # noqa: ASYNC110
-        await asyncio.sleep(0)
+    await until(lambda: connection._ended, every_s=0)
     site.probe.release.set()
     assert (await client.answer()).json() == {"held": True}
     assert await client.closed() == b""
@@ -156,10 +153,8 @@ async def test_all_that_is_sent_ahead_is_bounded_together(open_site: OpenSite) -
             await client.send(HOLD)
             await site.probe.parked.wait()
             await client.send(ahead)
-            while site.front.buffered_bytes == before and not refused():  # noqa: ASYNC110
-                await asyncio.sleep(0)
-        while not refused():  # noqa: ASYNC110
-            await asyncio.sleep(0)
+            await until(lambda before=before: site.front.buffered_bytes != before or refused(), every_s=0)
+        await until(refused, every_s=0)
         assert site.front.buffered_bytes <= limits.max_buffered_bytes
         site.probe.release.set()
         for client, status in zip(clients, (200, 200, 429), strict=True):
@@ -171,8 +166,7 @@ async def test_others_are_answered_between_the_requests_of_a_client_that_sends_a
     greedy, modest = await site.client(), await site.client()
     await modest.ask(OK)
     greedy.writer.write(things(5000))
-    while not site.probe.seen[1:]:  # noqa: ASYNC110
-        await asyncio.sleep(0)
+    await until(lambda: site.probe.seen[1:], every_s=0)
     assert (await modest.ask(b"GET /echo?modest HTTP/1.1\r\nHost: x\r\n\r\n")).status == 200
     place = next(at for at, request in enumerate(site.probe.seen) if request.query == "modest")
     assert place < 500
@@ -183,8 +177,7 @@ async def test_few_requests_that_were_sent_ahead_are_under_way_at_once(site: Sit
     clients = [await site.client() for _ in range(PLACES + 5)]
     for client in clients:
         assert (await client.ask(OK + HOLD)).status == 200
-    while len(places._waiting) < 5:  # noqa: ASYNC110
-        await asyncio.sleep(0)
+    await until(lambda: len(places._waiting) >= 5, every_s=0)
     assert places._free == 0
     assert (await (await site.client()).ask(OK)).status == 200  # whoever sends nothing ahead needs no place
     clients[0].reset()
@@ -193,16 +186,14 @@ async def test_few_requests_that_were_sent_ahead_are_under_way_at_once(site: Sit
     for client in clients[1:-1]:
         assert (await client.answer()).json() == {"held": True}
     await site.empty(but=len(clients) - 1)
-    while places._free < PLACES:  # noqa: ASYNC110
-        await asyncio.sleep(0)
+    await until(lambda: places._free >= PLACES, every_s=0)
     assert not places._waiting
 
 
 async def test_a_parked_poll_keeps_no_place(site: Site) -> None:
     for _ in range(PLACES + 5):
         assert (await (await site.client()).ask(OK + POLL)).status == 200
-    while sum(request.path == "/park" for request in site.probe.seen) < PLACES + 5:  # noqa: ASYNC110
-        await asyncio.sleep(0)
+    await until(lambda: sum(request.path == "/park" for request in site.probe.seen) >= PLACES + 5, every_s=0)
     site.clients[0].close()
     await site.probe.cancelled.wait()
     assert site.front.places._free == PLACES

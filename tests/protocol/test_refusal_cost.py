@@ -25,6 +25,7 @@ from dueline.server.request_reader import Exchange, Reader
 from dueline.server.router import Router
 from dueline.store.memory import MemoryStore
 from dueline.testing.clock import VirtualClock
+from tests.kit.waiting import turns
 
 from ..unit.native.kit import START_MS, info, push_rules
 
@@ -137,8 +138,7 @@ class Server:
             found = self.router.find(method, path)
             request = Request(method, path, query, headers, body, found.params)
             answer = asyncio.ensure_future(self.router.respond(found, request))
-            for _ in range(3):
-                await asyncio.sleep(0)
+            await turns(3)
             if not answer.done():
                 answer.cancel()
                 await asyncio.gather(answer, return_exceptions=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from typing import Any
@@ -16,32 +15,32 @@ from dueline.server.router import Router
 from dueline.server.system import SystemRoutes
 
 
-def ask(path: str, reasons: list[Any] | None = None, warnings: list[Any] | None = None) -> Response:
+async def ask(path: str, reasons: list[Any] | None = None, warnings: list[Any] | None = None) -> Response:
     async def metrics(accept: str) -> tuple[bytes, str]:
         return f"for {accept}".encode(), "text/plain; version=0.0.4"
 
     router = Router([SystemRoutes("1.2.3", lambda: reasons or [], lambda: warnings or [], metrics)])
     request = Request("GET", path, "", {"accept": "x"}, b"")
-    return asyncio.run(router.respond(router.find("GET", path), request))
+    return await router.respond(router.find("GET", path), request)
 
 
-def test_a_living_process_is_healthy_and_a_ready_one_is_ready() -> None:
-    assert ask("/healthz").status == 200
-    assert (ask("/readyz").status, ask("/readyz").body) == (200, b'{"ready":true}')
+async def test_a_living_process_is_healthy_and_a_ready_one_is_ready() -> None:
+    assert (await ask("/healthz")).status == 200
+    assert ((await ask("/readyz")).status, (await ask("/readyz")).body) == (200, b'{"ready":true}')
 
 
-def test_a_process_that_is_not_ready_says_why() -> None:
-    reply = ask("/readyz", [{"code": "loading", "message": "the store reads its data"}])
+async def test_a_process_that_is_not_ready_says_why() -> None:
+    reply = await ask("/readyz", [{"code": "loading", "message": "the store is loading its data"}])
     assert reply.status == 503
     assert json.loads(reply.body) == {
         "ready": False,
-        "reasons": [{"code": "loading", "message": "the store reads its data"}],
+        "reasons": [{"code": "loading", "message": "the store is loading its data"}],
     }
-    assert ask("/healthz").status == 200
+    assert (await ask("/healthz")).status == 200
 
 
-def test_a_warning_is_told_and_leaves_the_process_ready() -> None:
-    reply = ask("/readyz", [], [{"code": "store_full", "message": "the store is full"}])
+async def test_a_warning_is_shown_and_leaves_the_process_ready() -> None:
+    reply = await ask("/readyz", [], [{"code": "store_full", "message": "the store is full"}])
     assert reply.status == 200
     assert json.loads(reply.body) == {
         "ready": True,
@@ -49,13 +48,13 @@ def test_a_warning_is_told_and_leaves_the_process_ready() -> None:
     }
 
 
-def test_metrics_are_given_in_the_form_that_is_asked_for() -> None:
-    reply = ask("/metrics")
+async def test_metrics_are_given_in_the_form_that_is_asked_for() -> None:
+    reply = await ask("/metrics")
     assert (reply.body, reply.content_type) == (b"for x", "text/plain; version=0.0.4")
 
 
-def test_openapi_describes_every_operation_with_types_that_exist() -> None:
-    described = json.loads(ask("/openapi.json").body)
+async def test_openapi_describes_every_operation_with_types_that_exist() -> None:
+    described = json.loads((await ask("/openapi.json")).body)
     assert (described["openapi"], described["info"]["version"]) == ("3.1.0", "1.2.3")
     operations = {
         (method.upper(), path): operation
@@ -82,8 +81,8 @@ def test_requests_in_openapi_take_no_other_fields() -> None:
 
 
 @pytest.mark.parametrize("path", ["/docs", "/docs/docs.js", "/docs/docs.css"])
-def test_the_docs_page_needs_nothing_from_elsewhere(path: str) -> None:
-    reply = ask(path)
+async def test_the_docs_page_needs_nothing_from_elsewhere(path: str) -> None:
+    reply = await ask(path)
     assert reply.status == 200
     headers = dict(reply.headers)
     assert headers["content-security-policy"].startswith("default-src 'self'")
@@ -93,4 +92,4 @@ def test_the_docs_page_needs_nothing_from_elsewhere(path: str) -> None:
     if path == "/docs":
         assert not re.search(r"<script>|<style|\son\w+=", text)
         for target in re.findall(r'(?:src|href)="([^"]+)"', text):
-            assert ask(target).status == 200
+            assert (await ask(target)).status == 200

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from dueline.config.table import Key, keys
 from tools.docs.wrap import wrapped
 
@@ -38,11 +40,16 @@ def page() -> str:
 
 def _row(key: Key) -> str:
     name = key.path.rsplit(".", 1)[1]
-    default = (
-        "" if key.default is None else f"`{str(key.default).lower() if isinstance(key.default, bool) else key.default}`"
-    )
+    default = "" if key.default is None else f"`{_toml(key.default)}`"
     flag = f"`{key.flag}`" if key.flag else ""
     return f"| `{name}` | {key.kind} | {default} | {key.meaning} | `{key.variable}` | {flag} |\n"
+
+
+def _toml(value: object) -> str:
+    """A default, written as in a TOML file; a string without its quotes."""
+    if isinstance(value, tuple):
+        return json.dumps(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 if __name__ == "__main__":

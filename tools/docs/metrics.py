@@ -28,8 +28,8 @@ process. Metrics from the store are missing until the store has answered once.
 _DIALECTS = """
 ## Metrics of other protocols
 
-A dialect can bring metrics under the names that its own dashboards query. A server shows them on
-`/metrics` only while that dialect is enabled.
+A dialect can bring metrics under the names that the original's dashboards query. A server
+shows them on `/metrics` only while that dialect is enabled.
 """
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import random
 import shutil
 import sys
@@ -26,7 +25,6 @@ from pathlib import Path
 from statistics import median
 
 import msgspec
-import structlog
 
 from dueline.testing.checker import Kind, Report, check
 from dueline.testing.history import Final, Outcome, Recorder, explain, write
@@ -217,7 +215,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=1, help="server processes (default 1)")
     options = parser.parse_args(argv)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 31)
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     folder = Path(tempfile.mkdtemp(prefix="dueline-crash-"))
     print(f"crash test: {options.rounds} x kill -9 ({options.what}) under load, seed {seed}", flush=True)
     began = time.monotonic()

@@ -137,7 +137,7 @@ class RecordingClient:
     async def dump(self, topic: str) -> h.Final:
         """Everything the server has about the topic's jobs. Raises DuelineApiError if it cannot be read completely."""
         jobs = self._client.list_jobs(topic)
-        return {(topic, job.id): h.Kept(job.state, job.attempts, job.reason) async for job in jobs}
+        return {(topic, job.id): h.FinalJob(job.state, job.attempts, job.reason) async for job in jobs}
 
     async def _verdicts(self, call: Call[Any], ids: Sequence[str]) -> list[Verdict]:
         """One verdict per item, each checked to be about the requested item."""

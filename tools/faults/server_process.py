@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from dueline.testing.process import DUELINE, READY, NotStarted, free_port
@@ -36,6 +36,7 @@ class ServerProcess:
         self.starts = 0
         self.start_ms: list[float] = []  # how long each start took until the ready line
         self.output: list[str] = []
+        self._line = asyncio.Event()  # set, and replaced, by each line of output
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
 
@@ -97,6 +98,13 @@ class ServerProcess:
         await self._finish_reading()
         return code
 
+    async def printed(self, count: Callable[[str], bool], times: int = 1, within_s: float = 30.0) -> list[str]:
+        """The lines of output that `count` accepts, once there are so many. Await it in the event loop of `start`."""
+        async with asyncio.timeout(within_s):
+            while len(found := [line for line in self.output if count(line)]) < times:
+                await self._line.wait()
+        return found
+
     async def kill(self) -> None:
         """kill -9 the server process only."""
         if self._process is not None:
@@ -130,6 +138,8 @@ class ServerProcess:
         while line := await process.stdout.readline():
             text = line.decode(errors="replace").rstrip()
             self.output.append(text)
+            self._line.set()
+            self._line = asyncio.Event()
             if READY.search(text):
                 ready.set()
 

@@ -373,6 +373,31 @@ class AttemptPage(msgspec.Struct, frozen=True):
     next_cursor: str | None = None
 
 
+class AuditEntry(msgspec.Struct, frozen=True):
+    """One call that changed something, or tried to. `who`: the id of the caller's token; "": the server checks no
+    tokens; "local": a program on the store itself. `action`: the name of the operation. `code` null: it succeeded."""
+
+    id: str
+    at_ms: int
+    who: str
+    who_name: str | None
+    address: str | None
+    namespace: str
+    action: str
+    topic: str | None
+    details: dict[str, Any]
+    status: int
+    code: str | None
+    server: str
+
+
+class AuditPage(msgspec.Struct, frozen=True):
+    """One page of the audit log, newest first. Even an empty page may have a cursor; null = this is the last page."""
+
+    entries: tuple[AuditEntry, ...]
+    next_cursor: str | None = None
+
+
 class Info(msgspec.Struct, frozen=True):
     """What a server reports about itself. `namespace` is that of the request. `auth` "none": tokens are not checked."""
 

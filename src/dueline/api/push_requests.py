@@ -65,7 +65,7 @@ class PutPush(Request, frozen=True, kw_only=True):
     secrets: (
         Annotated[
             list[Annotated[str, Meta(description="whsec_ and base64, or masked (whsec_...last4) to keep it.")]],
-            Meta(max_length=MAX_SECRETS, description="Each of them signs. The newest first."),
+            Meta(max_length=MAX_SECRETS, description="Every call is signed with each of them. The newest first."),
         ]
         | None
     ) = None

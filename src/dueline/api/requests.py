@@ -55,7 +55,10 @@ class MergePolicy(Request, frozen=True, kw_only=True):
     """When a merge group is due and how large it gets; null or missing: the topic's value, else the default."""
 
     quiet_ms: (
-        Annotated[int, Meta(ge=0, le=MAX_INT, description="Due this long after its last item. Excludes a time.")] | None
+        Annotated[
+            int, Meta(ge=0, le=MAX_INT, description="Due this long after its last item. Not together with a time.")
+        ]
+        | None
     ) = None
     max_wait_ms: (
         Annotated[int, Meta(ge=0, le=MAX_INT, description="Due at the latest this long after its opening.")] | None
@@ -74,7 +77,7 @@ class MergePolicy(Request, frozen=True, kw_only=True):
 
 
 class Merge(MergePolicy, frozen=True):
-    """Add an item to the open group of `key`, or open a new group. Excludes id and on_conflict."""
+    """Add an item to the open group of `key`, or open a new group. Not together with id and on_conflict."""
 
     key: Annotated[str, Meta(description="1 to 512 bytes without control characters.", examples=["digest:ann"])]
     item_id: (
@@ -274,7 +277,9 @@ class ListJobs(Request, frozen=True, kw_only=True):
 
     state: Literal["scheduled", "ready", "leased", "done", "dead", "cancelled"] | None = None
     tag: str | None = None
-    merge_key: Annotated[str, Meta(description="The live groups of this key. Excludes other filters.")] | None = None
+    merge_key: (
+        Annotated[str, Meta(description="The live groups of this key. Not together with other filters.")] | None
+    ) = None
     due_after_ms: Ms | None = None
     due_before_ms: Ms | None = None
     cursor: str | None = None
@@ -291,6 +296,19 @@ class ListDead(Request, frozen=True, kw_only=True):
     cursor: str | None = None
     limit: Annotated[int, Meta(ge=1, le=500)] = 50
     body: Annotated[bool, Meta(description="0: without bodies.")] | None = None
+
+
+class ListAudit(Request, frozen=True, kw_only=True):
+    """The query of the audit log. Every given condition must hold."""
+
+    namespace: str | None = None
+    who: (
+        Annotated[str, Meta(description='The id of a token. "": calls without tokens; "local": on the store.')] | None
+    ) = None
+    action: Annotated[str, Meta(examples=["delete_topic"])] | None = None
+    since_ms: Ms | None = None
+    cursor: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=500)] = 50
 
 
 class ListTopics(Request, frozen=True, kw_only=True):

@@ -37,7 +37,7 @@ def decoder_of(annotation: Any) -> Decode:
             pass
     for kind in foreign:
         if not _is_model(kind) and not _can_be_json(kind):
-            raise TypeError(f"it contains {getattr(kind, '__qualname__', kind)}, which JSON cannot be decoded to")
+            raise TypeError(f"it contains {getattr(kind, '__qualname__', kind)}, which cannot be decoded from JSON")
     try:
         return msgspec.json.Decoder(annotation, dec_hook=_validated).decode
     except NotImplementedError as unknown:

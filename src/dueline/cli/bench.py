@@ -13,9 +13,10 @@ import typer
 from ..client import calls
 from ..client.errors import Conflict, NotFound, Unreachable
 from . import tables
-from .bench_load import LatenessRun, Measured, Plan, Progress, run_roundtrip, run_send
+from .bench_load import LatenessRun, Measurement, Plan, Progress, run_roundtrip, run_send
 from .bench_target import ServerTarget, Target
-from .session import FAILURE, Session, connected, is_server
+from .exit_codes import FAILURE
+from .session import Session, connected, is_server
 
 MOST_JOBS = 10_000_000
 INTERRUPTED = 130  # the exit code that shells use for a command ended by Ctrl-C
@@ -68,14 +69,14 @@ def lateness(
 ) -> None:
     """Measure how late due jobs arrive by long poll; exit 1 if any is early. Uses this machine's clock."""
 
-    async def run(target: Target, plan: Plan, progress: Progress) -> Measured:
+    async def run(target: Target, plan: Plan, progress: Progress) -> Measurement:
         return await LatenessRun(target, plan, progress).run()
 
     _measure(session, Plan(topic or "", jobs, connections, bytes_, rate_per_s=rate), run, keep=False)
 
 
 def _measure(
-    session: Session, plan: Plan, run: Callable[[Target, Plan, Progress], Coroutine[Any, Any, Measured]], keep: bool
+    session: Session, plan: Plan, run: Callable[[Target, Plan, Progress], Coroutine[Any, Any, Measurement]], keep: bool
 ) -> None:
     """Run one measurement with a progress bar, print the result, and clean up however it ends. A plan without a topic
     gets a temporary one."""
@@ -103,7 +104,7 @@ def _measure(
         raise typer.Exit(FAILURE)
 
 
-def _target(session: Session) -> tuple[Target, Callable[[Coroutine[Any, Any, Measured]], Measured]]:
+def _target(session: Session) -> tuple[Target, Callable[[Coroutine[Any, Any, Measurement]], Measurement]]:
     """The target of the load, and the function that runs it, because a store client has its own event loop."""
     if is_server(session.url):
         return ServerTarget(session.url, session.namespace, session.token), asyncio.run

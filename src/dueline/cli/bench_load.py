@@ -52,7 +52,7 @@ class Plan(msgspec.Struct, frozen=True):
     rate_per_s: int = 1000
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
+class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """The results. Times are those of one step (a call, a round trip, a lateness), in milliseconds."""
 
     bench: str
@@ -93,9 +93,9 @@ class TimedTally(Tally):
         self._progress(self.done + self.refused)
 
 
-def measured(bench: str, plan: Plan, tally: TimedTally, seconds: float) -> Measured:
+def measured(bench: str, plan: Plan, tally: TimedTally, seconds: float) -> Measurement:
     ordered = sorted(tally.times_ms)
-    return Measured(
+    return Measurement(
         bench=bench,
         topic=plan.topic,
         connections=plan.connections,
@@ -111,14 +111,14 @@ def measured(bench: str, plan: Plan, tally: TimedTally, seconds: float) -> Measu
     )
 
 
-async def run_send(target: Target, plan: Plan, progress: Progress) -> Measured:
+async def run_send(target: Target, plan: Plan, progress: Progress) -> Measurement:
     """Send jobs that are due in an hour, so that only sending is measured."""
     tally, new_jobs = TimedTally(plan.jobs, progress), same_jobs(plan.body_bytes, lambda: HOUR_MS)
     seconds = await _on_connections(target, plan, lambda: sends(new_jobs, tally, plan.batch))
     return measured("send", plan, tally, seconds)
 
 
-async def run_roundtrip(target: Target, plan: Plan, progress: Progress) -> Measured:
+async def run_roundtrip(target: Target, plan: Plan, progress: Progress) -> Measurement:
     """Every connection repeatedly sends one job, pulls one (its own or another's) and acks it."""
     tally, new_jobs = TimedTally(plan.jobs, progress), same_jobs(plan.body_bytes, lambda: 0)
     seconds = await _on_connections(target, plan, lambda: lives(new_jobs, tally, WAIT_MS, patience_s=0.0))
@@ -139,7 +139,7 @@ class LatenessRun:
         self._last_ms = self._last_s = 0.0  # when the last job arrived
         self._early = self._duplicates = 0
 
-    async def run(self) -> Measured:
+    async def run(self) -> Measurement:
         begun = time.perf_counter()
         sender, *others = [await self._target.connect() for _ in range(self._plan.connections + 1)]
         polls = [asyncio.create_task(self._poll(connection)) for connection in others]

@@ -18,8 +18,9 @@ from ..api import answers as r
 from ..client import DuelineApiError, calls
 from ..client.calls import Answer, Call
 from . import tables
+from .exit_codes import FAILURE, USAGE
 from .output import Output
-from .session import FAILURE, USAGE, Session, exit_code, reported
+from .session import Session, exit_code, reported
 
 BATCH_JOBS = 500
 BATCH_BYTES = 2 << 20  # half of a server's default limit, because each line grows by its id and a comma

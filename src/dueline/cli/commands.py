@@ -70,7 +70,13 @@ SECTIONS = (
     ),
     Section(
         "Operations",
-        {"top": "top.top", "doctor": "doctor.doctor", "fsck": "fsck.fsck", "version": "version.version"},
+        {
+            "top": "top.top",
+            "audit": "audit.audit",
+            "doctor": "doctor.doctor",
+            "fsck": "fsck.fsck",
+            "version": "version.version",
+        },
     ),
     Section("Operations", {"accept": "store.accept"}, "store", "Maintain the data folder of an embedded store."),
     Section(

@@ -16,7 +16,8 @@ from .._version import __version__
 from ..api import answers as r
 from ..client import DuelineApiError, calls
 from . import tables
-from .session import FAILURE, Session, connected, hint
+from .exit_codes import FAILURE
+from .session import Session, connected, hint
 
 DOCTOR_EXAMPLES = ("dueline doctor", "dueline doctor --url https://queue.example:9277 -o json")
 
@@ -91,7 +92,7 @@ def judge_token(info: r.Info, has_token: bool) -> list[Finding]:
     """Whether the caller's token has any effect."""
     if not has_token or info.auth != "none":
         return []
-    return [Finding(Level.WARN, "token", "has no effect: this server checks none")]
+    return [Finding(Level.WARN, "token", "has no effect: this server does not check tokens")]
 
 
 def judge_all(findings: list[Finding]) -> tuple[Level, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,11 +14,14 @@ from rich.console import Group
 from rich.text import Text
 
 from . import tables
+from .exit_codes import FAILURE
 from .output import Output, Printer
-from .session import FAILURE, server_parts
+from .session import server_parts
 
 if TYPE_CHECKING:
+    from ..runtime.locations import StoreLocation
     from ..store.valkey.fsck import Report
+    from ..store.valkey.tls import StoreTls
 
 FSCK_EXAMPLES = (
     "dueline fsck --data ./dueline-data",
@@ -29,7 +33,7 @@ DEFAULT_DATA = Path("dueline-data")
 SHOWN = 50
 
 Progress = Callable[[int, int | None], None]
-Check = Callable[[str, str, Progress], Awaitable["Report"]]
+Check = Callable[[str, str, Progress, "StoreTls"], Awaitable["Report"]]
 
 StoreUrl = Annotated[
     str | None, typer.Argument(metavar="STORE_URL", help="The store, such as redis://127.0.0.1:6379/0.")
@@ -55,6 +59,8 @@ def fsck(
         raise typer.BadParameter(f"there is no data folder {folder}: name it with --data, or give the store's URL")
     with server_parts(printer):
         from ..store.valkey.fsck import fsck as check
+
+        place = _location(store, folder)
     with printer.progress() as bar:
         task = bar.add_task("reading the store", total=None)
 
@@ -62,7 +68,7 @@ def fsck(
             bar.update(task, completed=done, total=total)
 
         try:
-            report = asyncio.run(_run(check, store, folder, prefix, progress))
+            report = asyncio.run(_run(check, place, prefix, progress))
         except Exception as wrong:
             if not _is_expected(wrong):
                 raise
@@ -86,17 +92,25 @@ def show(printer: Printer, report: Report) -> None:
         raise typer.Exit(FAILURE)
 
 
-async def _run(check: Check, store: str | None, folder: Path | None, prefix: str, progress: Progress) -> Report:
+async def _run(check: Check, location: StoreLocation, prefix: str, progress: Progress) -> Report:
     """Check a running store, or start the store of a data folder for the duration of the check."""
-    from ..config.settings import Store
-    from ..runtime.locations import place_of
-
-    place = place_of(Store(url=store) if folder is None else Store(data=str(folder)))
     try:
-        await place.start()
-        return await check(place.url, prefix, progress)
+        await location.start()
+        return await check(location.url, prefix, progress, location.tls)
     finally:
-        await place.stop()
+        await location.stop()
+
+
+def _location(store: str | None, folder: Path | None) -> StoreLocation:
+    from ..config.settings import Store
+    from ..runtime.locations import location_of, store_at
+
+    if store is None:
+        return location_of(Store(data=str(folder)))
+    try:
+        return store_at(store, os.environ)
+    except ValueError as wrong:
+        raise typer.BadParameter(str(wrong)) from wrong
 
 
 def _is_expected(wrong: Exception) -> bool:

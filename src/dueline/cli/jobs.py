@@ -27,7 +27,7 @@ At = Annotated[
     int | None,
     typer.Option("--at", parser=time_ms, metavar="TIME", help="Due at this time: RFC 3339, or ms since 1970."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 SEND_EXAMPLES = (
     'dueline send emails \'{"to": "ann"}\' --in 10m',
@@ -68,7 +68,9 @@ def send(
             "--max-wait", parser=duration, metavar="DURATION", help="... but at most this long after its first item."
         ),
     ] = None,
-    max_items: Annotated[int | None, typer.Option("--max-items", help="Due now with this many items.")] = None,
+    max_items: Annotated[
+        int | None, typer.Option("--max-items", help="The group is due now if it has this many items.")
+    ] = None,
     update: Annotated[
         str | None,
         typer.Option(
@@ -83,7 +85,8 @@ def send(
         list[str] | None, typer.Option("--header", metavar="K=V", help="May be given several times.")
     ] = None,
     ttl: Annotated[
-        int | None, typer.Option("--ttl", parser=duration, metavar="DURATION", help="Expires this long after due.")
+        int | None,
+        typer.Option("--ttl", parser=duration, metavar="DURATION", help="Expires this long after its due time."),
     ] = None,
     lease: Annotated[
         int | None, typer.Option("--lease", parser=duration, metavar="DURATION", help="Lease of a pull.")
@@ -104,14 +107,16 @@ def send(
         from .bulk import send_file
 
         if any(option is not None for option in options):
-            raise typer.BadParameter("--from excludes other options: each line of the file describes a whole job")
+            raise typer.BadParameter(
+                "--from cannot be combined with other options: each line of the file describes a whole job"
+            )
         send_file(session, topic, from_)
         return
     when = one_time(in_, at)
     if merge_key is None and any(option is not None for option in grouping):
         raise typer.BadParameter("--quiet, --max-wait, --max-items and --update need --merge-key")
     if merge_key is not None and id is not None:
-        raise typer.BadParameter("--merge-key excludes --id: a group gets its id from the server")
+        raise typer.BadParameter("--merge-key cannot be combined with --id: the server generates a group's id")
     raw, encoded = body_fields(_read_body(body), body_as)
     merge, policy, conflict = None, cast("Any", update), cast("Any", on_conflict)  # texts that the API checks
     if merge_key is not None:
@@ -182,7 +187,9 @@ def cancel(
         raise typer.BadParameter("give ids or conditions, not both")
     if merge_key is not None:
         if which:
-            raise typer.BadParameter("--merge-key excludes other conditions: it selects groups in any state")
+            raise typer.BadParameter(
+                "--merge-key cannot be combined with other conditions: it selects groups in any state"
+            )
         by_filter(session, "Cancel", topic, lambda dry: calls.cancel_groups(topic, merge_key, dry), dry_run, yes)
         return
     if not ids and not which:

@@ -106,7 +106,10 @@ def extend(
     lease_for: Annotated[
         int | None,
         typer.Option(
-            "--lease", parser=duration, metavar="DURATION", help="New length from now; default 30s; never shortens it."
+            "--lease",
+            parser=duration,
+            metavar="DURATION",
+            help="How long the lease lasts from now; default 30s. Never shortens it.",
         ),
     ] = None,
 ) -> None:

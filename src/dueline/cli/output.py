@@ -11,13 +11,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
-from rich.console import Console, RenderableType
-from rich.text import Text
 
 if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
     from rich.progress import Progress
 
 LIST_WIDTH = 100  # columns of a list in a file or a pipe
@@ -33,12 +33,23 @@ class Output(StrEnum):
 
 
 class Printer:
-    """Writes results and notes. The console detects the terminal's colours and honours NO_COLOR."""
+    """Writes results and notes. The console detects the terminal's colours and honours NO_COLOR. It is made when there
+    is something to show to people: its library takes longer to load than a command with JSON output takes."""
 
     def __init__(self, output: Output) -> None:
         self.output = output
-        self.out = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False)
-        self.err = Console(stderr=True, highlight=False)
+
+    @cached_property
+    def out(self) -> Console:
+        from rich.console import Console
+
+        return Console(width=None if sys.stdout.isatty() else WIDE, highlight=False)
+
+    @cached_property
+    def err(self) -> Console:
+        from rich.console import Console
+
+        return Console(stderr=True, highlight=False)
 
     def result(self, raw: bytes, table: RenderableType, rows: str | None = None) -> None:
         """Print one answer. `rows` names the list in it that jsonl splits into lines; None: the answer is one line."""
@@ -72,7 +83,7 @@ class Printer:
     def note(self, text: str) -> None:
         """Print a remark on stderr, except when the output is JSON."""
         if self.output is Output.TABLE:
-            self.err.print(Text(text, style="dim"), soft_wrap=True)
+            self._say((text, "dim"))
 
     def error(self, text: str, raw: bytes | None = None, hint: str | None = None) -> None:
         """Print an error on stderr: as text, or as the API's error object when the output is JSON."""
@@ -80,9 +91,15 @@ class Printer:
             body = raw or msgspec.json.encode({"error": {"code": "failed", "message": text, "field": None}})
             sys.stderr.write(body.decode("utf-8", "replace").rstrip("\n") + "\n")
             return
-        self.err.print(Text("error: ", style="bold red") + Text(safe(text)), soft_wrap=True)
+        self._say(("error: ", "bold red"), safe(text))
         if hint:
-            self.err.print(Text(hint, style="dim"), soft_wrap=True)
+            self._say((hint, "dim"))
+
+    def _say(self, *parts: str | tuple[str, str]) -> None:
+        """Print text on stderr, each part with its style."""
+        from rich.text import Text
+
+        self.err.print(Text.assemble(*parts), soft_wrap=True)
 
     def progress(self) -> Progress:
         """A progress bar on stderr, shown only on a terminal."""

@@ -25,11 +25,10 @@ from ..client import Client, DuelineApiError, Patience
 from ..client.address import DEFAULT_URL, log, using
 from ..client.calls import Answer, Call
 from ..client.errors import Conflict, NotAllowed, NotFound, UnknownOutcome, Unreachable
+from .exit_codes import CONFLICT, FAILURE, NOT_FOUND, USAGE
 from .output import Output, Printer
 
 T = TypeVar("T")
-
-OK, FAILURE, USAGE, NOT_FOUND, CONFLICT = 0, 1, 2, 3, 4
 
 _PANEL = "Common options"
 

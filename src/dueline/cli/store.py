@@ -9,10 +9,11 @@ import msgspec
 import typer
 from rich.text import Text
 
+from .exit_codes import FAILURE
 from .fsck import DEFAULT_DATA, Data
 from .jobs import Yes
 from .output import Output, Printer
-from .session import FAILURE, confirm, server_parts
+from .session import confirm, server_parts
 
 ACCEPT_EXAMPLES = (
     "dueline store accept --data ./dueline-data",

@@ -16,8 +16,12 @@ VERSION_EXAMPLES = ("dueline version", "dueline version -o json")
 
 def _shown(asked: bool) -> None:
     if asked:
-        version(Output.TABLE)
+        typer.echo(_text())
         raise typer.Exit
+
+
+def _text() -> str:
+    return f"dueline {__version__} (python {platform.python_version()})"
 
 
 def version_flag(
@@ -31,5 +35,4 @@ def version_flag(
 def version(output: Annotated[Output, typer.Option("--output", "-o")] = Output.TABLE) -> None:
     """Print the version of this command; `dueline doctor` shows the server's."""
     found = {"version": __version__, "python": platform.python_version()}
-    text = f"dueline {__version__} (python {found['python']})"
-    Printer(output).result(msgspec.json.encode(found), text)
+    Printer(output).result(msgspec.json.encode(found), _text())

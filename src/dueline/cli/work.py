@@ -13,7 +13,8 @@ import typer
 
 from ..client import DuelineApiError
 from ..client.address import DEFAULT_URL, named_url
-from .session import FAILURE, USAGE, Namespace, TokenFile, read_token
+from .exit_codes import FAILURE, USAGE
+from .session import Namespace, TokenFile, read_token
 from .values import duration
 
 WORK_EXAMPLES = (

@@ -34,7 +34,7 @@ _INDEX = re.compile(r"^((?:jobs|ids)?\[)(\d+)(?=\])")
 
 
 def send_many(topic: str, jobs: Iterable[NewJob]) -> Steps[list[r.SentItem]]:
-    """Send any number of jobs. `jobs` is consumed lazily: the next request is built after the last one was answered."""
+    """Send any number of jobs. `jobs` is consumed lazily: each request is built after the previous one was answered."""
     results: list[r.SentItem] = []
     for piece in pieces(Raw(msgspec.json.encode(calls.named(job))) for job in jobs):
         yield from _in_parts(piece, lambda part: calls.send_many(topic, part), results)

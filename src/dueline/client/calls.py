@@ -286,6 +286,18 @@ def attempts(
     return Call("list_attempts", r.AttemptPage, (name,), pr.ListAttempts(**_given(id=id, cursor=cursor, limit=limit)))
 
 
+def audit(
+    namespace: str | None = None,
+    who: str | None = None,
+    action: str | None = None,
+    since_ms: int | None = None,
+    cursor: str | None = None,
+    limit: int | None = None,
+) -> Call[r.AuditPage]:
+    query = _given(namespace=namespace, who=who, action=action, since_ms=since_ms, cursor=cursor, limit=limit)
+    return Call("list_audit", r.AuditPage, (), q.ListAudit(**query))
+
+
 def info() -> Call[r.Info]:
     return Call("info", r.Info)
 

@@ -121,7 +121,7 @@ class Tries:
 
 def _unknown(earlier: DuelineApiError, last: DuelineApiError) -> UnknownOutcome:
     """The error when an earlier try may have been executed and the last one was not."""
-    message = f"an earlier try may have been done ({earlier.message}); the last one was not: {last.message}"
+    message = f"an earlier try may have succeeded ({earlier.message}); the last one failed: {last.message}"
     error = UnknownOutcome("unknown_outcome", message, last.field, last.status, last.id or earlier.id)
     error.__cause__ = last
     return error
@@ -130,5 +130,5 @@ def _unknown(earlier: DuelineApiError, last: DuelineApiError) -> UnknownOutcome:
 def _unsure(item: r.Outcome) -> r.Outcome:
     if item.error is None or item.error.code == "unknown_outcome":
         return item
-    message = f"an earlier try may have been done; the last one was refused: {item.error.message}"
+    message = f"an earlier try may have succeeded; the last one was refused: {item.error.message}"
     return msgspec.structs.replace(item, error=r.Refusal("unknown_outcome", message, item.error.field))

@@ -78,7 +78,7 @@ class SendOptions(Policy, Times, total=False):
 
     `id`: 1 to 128 of A-Z a-z 0-9 . _ : - and unique in its topic; generated if not given. `on_conflict`: what happens
     when the id is taken: "reject" (IdExists, unless it is the same request), "keep" (the old job stays) or "replace".
-    `merge`: add an item to the merge group with this key instead of creating a job; excludes `id`."""
+    `merge`: add an item to the merge group with this key instead of creating a job; not together with `id`."""
 
     id: str | None
     on_conflict: OnConflict | None
@@ -247,5 +247,5 @@ _JSON = msgspec.json.Encoder(enc_hook=_as_json)
 
 def _tags(tags: Sequence[str]) -> tuple[str, ...]:
     if isinstance(tags, str):
-        raise TypeError("tags: a list of texts, not one text")
+        raise TypeError("tags: must be a list of strings, not one string")
     return tuple(tags)

@@ -28,7 +28,7 @@ def duration_ms(value: Duration, name: str = "delay") -> int:
     if isinstance(value, timedelta):
         ms = -(-value // _ONE_MS)
     elif isinstance(value, bool) or not isinstance(value, _NUMBERS):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"{name}: a duration is a text, a number of seconds or a timedelta, not {type(value).__name__}")
+        raise TypeError(f"{name}: must be a duration (a string, seconds or a timedelta), not {type(value).__name__}")
     elif not isfinite(value):
         raise ValueError(f"{name}: {value} is not a duration")
     else:
@@ -46,7 +46,7 @@ def moment_ms(value: Moment, name: str = "at") -> int:
         except ValueError:
             raise ValueError(f'{name}: "{value[:40]}" is not a time: write it like "2030-01-01T08:00:00Z"') from None
     if not isinstance(value, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"{name}: a moment is an aware datetime or an RFC 3339 text, not {type(value).__name__}")
+        raise TypeError(f"{name}: must be a datetime with a zone or an RFC 3339 string, not {type(value).__name__}")
     if value.utcoffset() is None:
         raise ValueError(f"{name}: a time without a UTC offset is ambiguous: add a time zone")
     return max(0, -((EPOCH - value) // _ONE_MS))

@@ -2,7 +2,7 @@
 
 topics          topics topic set_topic delete_topic pause resume namespaces
 push targets    push set_push remove_push pause_push resume_push attempts
-the server      info ready
+the server      info ready audit
 """
 
 from __future__ import annotations
@@ -181,6 +181,20 @@ class TopicApi:
         """Whether the server is ready, and if not, why."""
         return calls.ready()
 
+    @pages
+    def audit(
+        self,
+        namespace: str | None = None,
+        who: str | None = None,
+        action: str | None = None,
+        since: Moment | None = None,
+        page: int = PAGE_ROWS,
+    ) -> Pages[r.AuditEntry]:
+        """The audit log: who changed what, newest first, for all namespaces or for one. `who`: the id of a token.
+        `action`: the name of an operation, such as "delete_topic"."""
+        since_ms = None if since is None else moment_ms(since, "since")
+        return Pages(lambda cursor: calls.audit(namespace, who, action, since_ms, cursor, page), _entries)
+
 
 def _topics(page: r.TopicPage) -> Sequence[r.Topic]:
     return page.topics
@@ -192,3 +206,7 @@ def _namespaces(page: r.NamespacePage) -> Sequence[r.Namespace]:
 
 def _attempts(page: r.AttemptPage) -> Sequence[r.Attempt]:
     return page.attempts
+
+
+def _entries(page: r.AuditPage) -> Sequence[r.AuditEntry]:
+    return page.entries

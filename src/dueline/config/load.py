@@ -20,12 +20,16 @@ import msgspec
 
 from ..dialects.spec import FileValues
 from ..engine.errors import InvalidField
+from ..store.valkey.tls import StoreTls
 from ..store_address import Kind, parse_store_url
 from .settings import DEFAULT_LISTEN, SECRET, Settings
 from .table import Key, keys
 
+_BOUND = re.compile(r"Expected `(?:int|float)` ([<>]=) (\S+)")
+_PATTERN = re.compile(r"Expected `str` matching regex '(.*)'")
 
-class ConfigError(Exception):
+
+class ConfigError(ValueError):
     """The configuration cannot be used. Exit code 2."""
 
 
@@ -85,6 +89,13 @@ def load(
     origins = {origin for _, origin in theirs.values()}
     check(settings, {path: origin for path, (_, origin) in values.items() if origin in origins})
     return settings
+
+
+def store_tls(env: Mapping[str, str]) -> StoreTls:
+    """The TLS settings among the variables, for a program that opens a store without a configuration."""
+    ours = {name: value for name, value in env.items() if name.startswith("DUELINE_STORE__TLS__")}
+    found = _from_env(ours, keys()) if ours else {}
+    return StoreTls(**{path.rsplit(".", 1)[-1]: value for path, (value, _) in found.items()})
 
 
 def wants_json(env: Mapping[str, str], file: Path | None) -> bool:
@@ -153,6 +164,9 @@ def check(settings: Settings, foreign_names: Mapping[str, str] = MappingProxyTyp
             raise ConfigError('store.degraded: "accept" is possible only with store.durability = "replicated"')
     elif settings.store.durability not in (None, "fsync"):
         raise ConfigError(f'store.durability: the embedded store is "fsync", not "{settings.store.durability}"')
+    why = settings.store.tls.url_refusal(url)
+    if why is not None:
+        raise ConfigError(why)
     if settings.limits.max_body_bytes > settings.limits.max_request_bytes:
         raise ConfigError("limits.max_body_bytes: must not be more than limits.max_request_bytes")
 
@@ -234,8 +248,16 @@ def _convert(key: Key, value: Any, origin: str, *, strict: bool) -> Any:
     except msgspec.ValidationError as error:
         shown = "" if key.path in SECRET else f", not {value!r}"
         where = "" if origin == key.path else f" (from {origin})"
-        why = f"; {error}" if "Expected" in str(error) and ("<=" in str(error) or ">=" in str(error)) else ""
-        raise ConfigError(f"{key.path}: must be {key.kind}{shown}{why}{where}") from None
+        raise ConfigError(f"{key.path}: must be {_wanted(key, str(error))}{shown}{where}") from None
+
+
+def _wanted(key: Key, error: str) -> str:
+    """The value that a key takes: the bound or the pattern that msgspec's error names, else the type."""
+    if bound := _BOUND.fullmatch(error):
+        return f"at {'least' if bound[1] == '>=' else 'most'} {bound[2]}"
+    if pattern := _PATTERN.fullmatch(error):
+        return f"{key.kind} that matches {pattern[1]}"
+    return key.kind
 
 
 def _unknown(path: str, table: Mapping[str, Key]) -> str:

@@ -15,6 +15,7 @@ from msgspec import Meta
 from ..dialects.settings import DialectSettings
 from ..dialects.table import DIALECTS
 from ..engine.limits import Limits
+from ..store.valkey.tls import StoreTls
 
 DEFAULT_LISTEN = "127.0.0.1:9277"
 DEFAULT_DATA = "./dueline-data"
@@ -28,8 +29,8 @@ class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cert: Annotated[
         str | None,
         Meta(
-            description="File of the certificate, in PEM format, followed by the certificates between it and its "
-            "authority. It serves HTTPS on every address. Empty: HTTP."
+            description="File of the certificate, in PEM format, followed by any intermediate certificates. "
+            "It serves HTTPS on every address. Empty: HTTP."
         ),
     ] = None
     key: Annotated[
@@ -52,6 +53,10 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     workers: Annotated[
         int, Meta(ge=1, le=256, description="Server processes that share the address and the store.")
     ] = 1
+    auth: Annotated[
+        Literal["none", "tokens"],
+        Meta(description="none: everyone who can reach the server may do everything. tokens: each call needs a token."),
+    ] = "none"
     insecure: Annotated[
         bool, Meta(description="Allow an address that other machines can reach, although tokens are not checked.")
     ] = False
@@ -91,7 +96,7 @@ class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url: Annotated[
         str | None,
         Meta(
-            description="Address of a Redis or Valkey (redis://, rediss://, unix://, redis+sentinel://, "
+            description="Address of a Redis or Valkey (redis://, rediss:// with TLS, unix://, redis+sentinel://, "
             "redis+cluster://; see docs/stores.md). Empty: the server runs an embedded store in store.data."
         ),
     ] = None
@@ -133,6 +138,7 @@ class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "Empty: 40 % of the memory of the machine, or of the container."
         ),
     ] = None
+    tls: StoreTls = StoreTls()
 
 
 class Topics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -218,6 +224,19 @@ class Discovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     eureka: Eureka = Eureka()
 
 
+class Audit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The audit log, in the store."""
+
+    max_entries: Annotated[
+        int,
+        Meta(
+            ge=100,
+            le=100_000,
+            description="How many entries are kept, for all namespaces together; the oldest are dropped.",
+        ),
+    ] = 10_000
+
+
 class Log(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The log, on stderr."""
 
@@ -228,7 +247,7 @@ class Log(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Literal["auto", "json", "text"],
         Meta(
             description="json: every line is a JSON object, even the ready line. auto: text on a terminal, else JSON "
-            "except for the ready line and the reason of a failed start."
+            "except for the ready line and the reason for a failed start."
         ),
     ] = "auto"
 
@@ -273,6 +292,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topics: Topics = Topics()
     push: Push = Push()
     discovery: Discovery = Discovery()
+    audit: Audit = Audit()
     log: Log = Log()
     dialects: Dialects = Dialects()
 

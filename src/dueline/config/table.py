@@ -85,7 +85,7 @@ def kind(hint: Any) -> str:
     if get_origin(bare) is Literal:
         return "one of " + ", ".join(f'"{word}"' for word in get_args(bare))
     if get_origin(bare) in (tuple, list):
-        return "a list of whole numbers" if plain(get_args(bare)[0]) is int else "a list of texts"
+        return "a list of whole numbers" if plain(get_args(bare)[0]) is int else "a list of strings"
     if get_origin(bare) is dict:
         return "a table"
-    return {bool: "true or false", int: "a whole number", float: "a number", str: "text"}.get(bare, str(bare))
+    return {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}.get(bare, str(bare))

@@ -79,6 +79,7 @@ class DialectMetrics:
 class Dialect(ABC):
     """One wire protocol. It may also be a SpaceOwner or a PathSpeller (dialects.http)."""
 
+    namespace: str | None = None  # where its jobs are; None: the request names it
     metrics = DialectMetrics()  # a dialect with metrics of its own sets `self.metrics` in its constructor
 
     @abstractmethod

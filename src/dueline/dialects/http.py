@@ -12,12 +12,17 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from ..engine.errors import DuelineError
-from ..rights import Right
+from ..engine.audit import AuditNote
+from ..engine.errors import DuelineError, Forbidden
+from ..rights import EVERYTHING, Grant, Right
 
 
 class Request(msgspec.Struct):
-    """One complete request. `path` and `query` are percent-encoded, as on the wire; header names are lower case."""
+    """One complete request. `path` and `query` are percent-encoded, as on the wire; header names are lower case. It
+    never contains a token: that was checked at the head, and `grant` is what it allows.
+
+    The server has checked the right and the namespace. A handler that has decoded a topic must check it, before it
+    calls the engine."""
 
     method: str
     path: str
@@ -25,7 +30,31 @@ class Request(msgspec.Struct):
     headers: Mapping[str, str]
     body: bytes
     params: tuple[str, ...] = ()  # the percent-decoded {placeholders} of the route, in order
-    namespace: str | None = None  # set by the caller's token, if there is one; only `native` reads it
+    grant: Grant = EVERYTHING
+    address: str = ""  # the host that the client calls from; empty if that is unknown
+    note: AuditNote | None = None  # for the audit log; set by the server if the route is audited
+
+    def describe(self, topic: str = "", ids: Sequence[str] | None = None, command: str = "", **details: object) -> None:
+        """Say what this call is about, if it is audited. Never pass bodies, headers or secrets."""
+        note = self.note
+        if note is None:
+            return
+        note.topic, note.command = topic or note.topic, command or note.command
+        if ids is not None:
+            note.name_jobs(ids)
+        note.details.update(details)
+
+    def check_topic(self, topic: str) -> None:
+        """Raises Forbidden."""
+        check_topic(self.grant, topic)
+
+    def check_all_topics(self) -> None:
+        """For calls that name only a job's id, or that show all topics. Raises Forbidden."""
+        check_all_topics(self.grant)
+
+    def check_right(self, right: Right) -> None:
+        """For a right that depends on the body. Raises Forbidden."""
+        check_right(self.grant, right)
 
 
 class Response(msgspec.Struct):
@@ -74,11 +103,16 @@ class Route(msgspec.Struct, frozen=True):
     max_body_bytes: int | None = None  # None: the server's limit; a larger body is answered with `failed(BodyTooLarge)`
     always: bool = False  # served even while the server is starting without its store
     browser: Browser = Browser.OWN_PAGES
+    audited: bool | Mapping[str, str] = False  # in the audit log; a mapping if the body names the command: -> action
     taskless: bool = False  # called often: may run outside a task, so it must not use asyncio.timeout and the like
 
 
 class RouteOwner(Protocol):
-    """Routes with one format of errors: a dialect (dialects.contract), or the server itself."""
+    """Routes with one format of errors: a dialect (dialects.contract), or the server itself. `namespace` is what its
+    calls are about; None: the request names it; ALL: the whole server."""
+
+    @property
+    def namespace(self) -> str | None: ...
 
     def routes(self) -> Sequence[Route]: ...
 
@@ -106,6 +140,32 @@ class PathSpeller(RouteOwner, Protocol):
     def moved(self, request: Request, path: str) -> Response | None:
         """A redirect to the canonical path, or None to answer as if the request had been sent there."""
         ...
+
+
+class NotGranted(Forbidden):
+    """The token is valid, but not for this call. `grant` is what it is valid for."""
+
+    def __init__(self, message: str, grant: Grant) -> None:
+        super().__init__(message)
+        self.grant = grant
+
+
+def check_topic(grant: Grant, topic: str) -> None:
+    """Raises Forbidden."""
+    if not grant.covers(topic):
+        raise Forbidden("This token is not valid for this topic.", "topic")
+
+
+def check_all_topics(grant: Grant) -> None:
+    """Raises Forbidden."""
+    if not grant.covers_all:
+        raise Forbidden('This call names no topic, so it needs a token that is valid for every topic ("*").')
+
+
+def check_right(grant: Grant, right: Right) -> None:
+    """Raises Forbidden."""
+    if not grant.allows(right):
+        raise Forbidden(f"This call needs the right {right}, which this token does not have.")
 
 
 def plain_error(

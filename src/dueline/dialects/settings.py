@@ -22,7 +22,7 @@ Namespace = Annotated[
     str,
     Meta(
         pattern=r"^[A-Za-z0-9._:-]{1,128}$",
-        description="Where its jobs are kept. Two dialects with one namespace share their jobs.",
+        description="Where its jobs are kept. Two dialects with the same namespace share their jobs.",
     ),
 ]
 

@@ -204,7 +204,7 @@ class Checks:
         """How many partitions one pull would ask, over all its topics."""
         if partitions > MAX_PULL_PARTITIONS:
             raise InvalidField(
-                f"have {partitions} partitions together, and one pull takes at most {MAX_PULL_PARTITIONS}: "
+                f"have {partitions} partitions in total; one pull takes at most {MAX_PULL_PARTITIONS}: "
                 "name fewer topics",
                 "topics",
             )

@@ -78,6 +78,6 @@ class DialectTarget:
         found: list[str] = []
         cursor: str | None = ""
         while cursor is not None:
-            page, cursor = await self._engine.pushing(self._namespace, cursor, 500)
+            page, cursor = await self._engine.push_topics(self._namespace, cursor, 500)
             found += [one.topic for one in page if one.target.courier == self._target.courier]
         return found

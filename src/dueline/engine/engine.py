@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
+from .audit import Audit
 from .bulk import BulkCalls
 from .checks import Checks
 from .cleaner import ROUND_S, Cleaner
@@ -31,7 +32,7 @@ from .limits import Limits, check_name
 from .metrics import EngineMetrics
 from .on_dead import ON_DEAD_TARGET, ON_DEAD_TOPIC, roomy
 from .push_control import PushControl
-from .push_target import Pushing, PushTarget
+from .push_target import PushTarget, PushTopic
 from .registrar import IDLE_MS, Registrar
 from .sender import Sender, SendWatch
 from .store import Code, Extend, Outcome, Page, Query, Ref, Release, SendItem, SendOutcome, Spare, Store
@@ -46,7 +47,8 @@ class Engine:
 
     `namespace_ids`: namespaces whose ids are unique over all their topics. `idle_ms`: after this time an unused, empty
     topic is removed from the directory. `round_s`: how often to look for work that other processes left behind.
-    `metrics`: the metrics of this process. `timer` can be replaced in tests.
+    `metrics`: the metrics of this process. `timer` can be replaced in tests. `process_name` and `max_audit_entries` are
+    for the audit log (audit).
     """
 
     def __init__(
@@ -58,11 +60,14 @@ class Engine:
         idle_ms: int = IDLE_MS,
         round_s: float = ROUND_S,
         timer: Timer | None = None,
+        process_name: str = "",
+        max_audit_entries: int = 0,
     ) -> None:
         timer = timer or LoopTimer()
         self.metrics = EngineMetrics()
         self.limits = limits
         self.store = store
+        self.audit = Audit(store.audit, max_audit_entries, process_name)
         self._checks = Checks(limits)
         self._topics = Topics(store, self._checks, self.metrics, namespace_ids, timer.time)
         self._registrar = Registrar(store, self._topics, timer.time, idle_ms)
@@ -113,6 +118,7 @@ class Engine:
         await self._forwarder.stop()
         await self._registrar.stop()
         await self._topics.stop()
+        await self.audit.stop()
         while self._background:
             await asyncio.wait(self._background)
 
@@ -320,7 +326,7 @@ class Engine:
     async def resume_push(self, namespace: str, topic: str) -> PushTarget:
         return await self._pushes.pause(namespace, topic, False)
 
-    async def pushing(self, namespace: str | None, after: str, limit: int) -> tuple[list[Pushing], str | None]:
+    async def push_topics(self, namespace: str | None, after: str, limit: int) -> tuple[list[PushTopic], str | None]:
         """Topics that have a target, of one namespace or of all, and the cursor of the next page."""
         return await self._pushes.page(namespace, after, limit)
 

@@ -21,7 +21,7 @@ def check_json(raw: bytes) -> None:
     try:
         _json(raw)
     except msgspec.DecodeError as error:
-        raise InvalidField(f"is JSON that not every reader can parse: {error}", "body") from None
+        raise InvalidField(f"cannot be parsed as JSON by every reader: {error}", "body") from None
     except RecursionError:
         raise InvalidField(f"is nested deeper than {MAX_DEPTH}", "body") from None
     if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and depth(raw) > MAX_DEPTH:

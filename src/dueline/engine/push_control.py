@@ -9,7 +9,7 @@ from .control import TopicControl
 from .directory import DIRECTORY_PAGE
 from .errors import NotFound
 from .push_checks import check_spread, check_target
-from .push_target import Pushing, PushTarget
+from .push_target import PushTarget, PushTopic
 from .store import Store
 from .topics import TopicConfig, unpack_config
 
@@ -72,18 +72,18 @@ class PushControl:
         await self._control.change(namespace, topic, change)
         return replace(found, paused=paused)
 
-    async def page(self, namespace: str | None, after: str, limit: int) -> tuple[list[Pushing], str | None]:
+    async def page(self, namespace: str | None, after: str, limit: int) -> tuple[list[PushTopic], str | None]:
         """Topics that have a target, by name. A short page may still have a cursor, because the number of directory
         calls is bounded."""
         within(limit, 1, 500, "limit")
-        found: list[Pushing] = []
+        found: list[PushTopic] = []
         for _ in range(PAGES):
             entries = await self._store.directory.topics(namespace, after, DIRECTORY_PAGE)
             for entry in entries:
                 after = entry.topic if namespace is not None else f"{entry.namespace}\0{entry.topic}"
                 target = unpack_config(entry.config).push if entry.config else None
                 if target is not None:
-                    found.append(Pushing(entry.namespace, entry.topic, entry.version, target))
+                    found.append(PushTopic(entry.namespace, entry.topic, entry.version, target))
                     if len(found) == limit:
                         return found, after
             if len(entries) < DIRECTORY_PAGE:

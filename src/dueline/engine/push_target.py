@@ -68,7 +68,7 @@ class PushTarget(msgspec.Struct, frozen=True):
         return self.url, self.service, self.courier
 
 
-class Pushing(msgspec.Struct, frozen=True):
+class PushTopic(msgspec.Struct, frozen=True):
     """A topic that has a target. `version` is that of its config; if it changes, the target may have changed."""
 
     namespace: str

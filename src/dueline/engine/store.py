@@ -27,6 +27,7 @@ from typing import Protocol
 
 import msgspec
 
+from .audit_log import AuditLog
 from .directory import Directory, TopicChange
 from .job import BodyKind, Job, LeasedJob, Partition, Reason, State
 from .policy import JobPolicy
@@ -319,6 +320,8 @@ class Store(Protocol):
     def directory(self) -> Directory: ...
     @property
     def pushes(self) -> PushLog: ...
+    @property
+    def audit(self) -> AuditLog: ...
     @property
     def events(self) -> Events | None:
         """Receives the callbacks; set by the engine."""

@@ -53,14 +53,14 @@ class _StoredPolicy(StoredRetry, frozen=True, omit_defaults=True):
     by_worker: tuple[str, ...] = ()
 
 
-class _Stored(msgspec.Struct, frozen=True, omit_defaults=True):
+class _StoredConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     policy: _StoredPolicy = _StoredPolicy()
     partitions: int = 1
     paused_until_ms: int = 0
     push: StoredTarget | None = None
 
 
-_decode = msgspec.json.Decoder(_Stored).decode
+_decode = msgspec.json.Decoder(_StoredConfig).decode
 
 
 def pack_config(config: TopicConfig) -> bytes:
@@ -81,7 +81,7 @@ def pack_config(config: TopicConfig) -> bytes:
         **stored_retry(policy.retry),
     )
     push = None if config.push is None else stored_target(config.push)
-    return msgspec.json.encode(_Stored(stored, config.partitions, config.paused_until_ms, push))
+    return msgspec.json.encode(_StoredConfig(stored, config.partitions, config.paused_until_ms, push))
 
 
 def unpack_config(packed: bytes) -> TopicConfig:

@@ -24,12 +24,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-import structlog
-
 from ..config.load import load
 from ..config.settings import Settings
 from ..dialects.http import Response, plain_error
-from ..runtime.locations import place_of
+from ..runtime.locations import location_of, tls_refusal
 from ..server.app import App
 from ..server.asgi import AsgiApp, Message, Receive, Send, write_answer
 from ..server.browser import BrowserRules
@@ -63,7 +61,7 @@ class MountedServer:
         flags = {"store.data": None if data is None else str(data), "store.url": store}
         file = None if config is None else Path(config)
         self.settings = settings or load(flags, os.environ if env is None else env, file)
-        if (why := refusal(self.settings)) is not None:
+        if (why := refusal(self.settings) or tls_refusal(self.settings.store)) is not None:
             raise ValueError(why)
         if len(addresses(self.settings)) > 1:
             raise ValueError("a mounted server has no addresses of its own: remove `listen` from the dialects")
@@ -75,8 +73,7 @@ class MountedServer:
         """Start the embedded store, if there is one, and serve. Raises FolderInUse, EmbeddedError or StartRefused."""
         if self._app is not None:
             return
-        _log_through_logging()
-        self._app = App(self.settings, place_of(self.settings.store, any_thread=True))
+        self._app = App(self.settings, location_of(self.settings.store, any_thread=True))
         try:
             await self._app.open()
         except BaseException:
@@ -88,6 +85,7 @@ class MountedServer:
             max_body_bytes=front.limits.max_body_bytes,
             answered=self._app.http.answered,
             browser_rules=BrowserRules.mounted(self.settings.server),
+            auth=self._app.auth,
         )
 
     async def stop(self) -> None:
@@ -150,14 +148,3 @@ def _is_here(scope: Message) -> bool:
         return ipaddress.ip_address(client[0]).is_loopback
     except ValueError:
         return False
-
-
-def _log_through_logging() -> None:
-    """Send the server's events to the loggers `dueline...`, unless the program has configured that differently."""
-    if structlog.is_configured():
-        return
-    structlog.configure(
-        processors=[structlog.stdlib.filter_by_level, structlog.stdlib.render_to_log_kwargs],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
-    )

@@ -54,8 +54,8 @@ _push = MetricGroup("Push")
 
 PUSH_REQUESTS = _push.counter(
     "dueline_push_requests_total",
-    "Calls to push targets, by the class of the answer (such as 2xx) or by why none came: refused, resolve, connect, "
-    "timeout, protocol, none.",
+    "Calls to push targets, by the class of the answer (such as 2xx) or by the reason why there was "
+    "none: refused, resolve, connect, timeout, protocol, none.",
     (*_TOPIC, "code_class"),
 )
 PUSH_DURATION = _push.histogram(
@@ -89,6 +89,7 @@ HTTP_REQUEST_DURATION = _server.histogram(
     ("route",),
     (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0),
 )
+AUDIT_LOST = _server.counter("dueline_audit_lost_total", "Entries of the audit log that could not be written.")
 TLS_CERTIFICATE_EXPIRY = _server.gauge(
     "dueline_tls_certificate_expiry_timestamp_seconds",
     "When the certificate in use expires, since the Unix epoch.",
@@ -169,7 +170,7 @@ WORKER = MetricGroup(
 
 WORKER_JOBS = WORKER.counter(
     "dueline_worker_jobs_total",
-    "Jobs whose handlers have ended: done, failed, snoozed, discarded, lost (the lease), given_back.",
+    "Jobs whose handlers have ended, by outcome: done, failed, snoozed, discarded, lost (the lease), given_back.",
     ("topic", "outcome"),
 )
 WORKER_JOBS_IN_FLIGHT = WORKER.gauge("dueline_worker_jobs_in_flight", "Jobs whose handlers are running.", ("topic",))

@@ -17,7 +17,7 @@ from typing import Protocol
 import msgspec
 
 from ..engine.job import LeasedJob
-from ..engine.push_target import Pushing
+from ..engine.push_target import PushTopic
 from .call import Answer, Call
 
 
@@ -27,12 +27,12 @@ class Outcome(StrEnum):
     DONE = "done"  # ack
     RETRY = "retry"  # again at the next step of the retry ladder, or after delay_ms
     DEAD = "dead"  # the target refuses the job for good: dead (rejected)
-    NOBODY = "nobody"  # no call could be made: released without costing an attempt
+    NO_INSTANCE = "no instance"  # no call could be made: released without costing an attempt
 
 
 class Verdict(msgspec.Struct, frozen=True):
     """What happens to the job next. `error` is kept with the job and in the log. A RETRY whose `delay_ms` is None
-    follows the job's own retry policy. NOBODY with None means that no instance is available at all; the topic then
+    follows the job's own retry policy. NO_INSTANCE with None means that no instance is available at all; the topic then
     waits until one is."""
 
     outcome: Outcome
@@ -41,7 +41,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 DONE = Verdict(Outcome.DONE)
-NOBODY = Verdict(Outcome.NOBODY)
+NO_INSTANCE = Verdict(Outcome.NO_INSTANCE)
 
 
 class Undeliverable(Exception):
@@ -55,20 +55,20 @@ class Courier(Protocol):
     @property
     def many_targets(self) -> bool: ...
 
-    async def somebody(self, pushing: Pushing) -> bool:
+    async def has_instance(self, push_topic: PushTopic) -> bool:
         """Whether an instance is available. Polled every second, but only after `calls` returned nothing for a job.
         Until it returns True, nothing is pulled while a job waits."""
         ...
 
-    async def calls(self, pushing: Pushing, job: LeasedJob) -> Sequence[Call]:
+    async def calls(self, push_topic: PushTopic, job: LeasedJob) -> Sequence[Call]:
         """The calls for this job, to be tried in order until one ends as DONE or DEAD. Empty when no instance is
         available: the job is released without costing an attempt (at most 100 times per job). Raises Undeliverable."""
         ...
 
-    def nobody(self, pushing: Pushing) -> str:
+    def why_unavailable(self, push_topic: PushTopic) -> str:
         """Why no instance is available, for the log, with the settings that could change it."""
         ...
 
-    def judge(self, pushing: Pushing, answer: Answer, now_ms: int) -> Verdict:
+    def judge(self, push_topic: PushTopic, answer: Answer, now_ms: int) -> Verdict:
         """What a response means. A call without a response (CallFailed) is always a RETRY."""
         ...

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from ..engine.engine import Engine
 from ..engine.job import LeasedJob, Reason
 from ..engine.push_log import Attempt
-from ..engine.push_target import Pushing
+from ..engine.push_target import PushTopic
 from ..engine.store import Ref, Release
 from .call import Call, CallFailed
-from .courier import NOBODY, Courier, Outcome, Undeliverable, Verdict
+from .courier import NO_INSTANCE, Courier, Outcome, Undeliverable, Verdict
 from .hosts import Hosts, host_of, may_return, wait_ms
 
 if TYPE_CHECKING:
@@ -24,9 +24,15 @@ class Delivery:
     """The calls of one job. `report` is called after each one, with the kind of failure if there was no response."""
 
     def __init__(
-        self, pushing: Pushing, job: LeasedJob, courier: Courier, caller: Caller, hosts: Hosts, report: AttemptReport
+        self,
+        push_topic: PushTopic,
+        job: LeasedJob,
+        courier: Courier,
+        caller: Caller,
+        hosts: Hosts,
+        report: AttemptReport,
     ) -> None:
-        self._pushing = pushing
+        self._pushing = push_topic
         self._job = job
         self._courier = courier
         self._caller = caller
@@ -35,7 +41,7 @@ class Delivery:
 
     async def run(self, now_ms: Callable[[], int]) -> Verdict:
         """Make the calls until one ends as anything but RETRY, or none is left. Returns the last verdict."""
-        verdict = NOBODY
+        verdict = NO_INSTANCE
         try:
             calls = await self._courier.calls(self._pushing, self._job)
         except Undeliverable as error:
@@ -53,7 +59,7 @@ class Delivery:
         if may_return(returns):
             busy_ms = await self._hosts.enter(host, max(1, target.concurrency // 2), target.breaker, now_ms())
             if busy_ms is not None:
-                return Verdict(Outcome.NOBODY, delay_ms=max(busy_ms, wait_ms(returns)))
+                return Verdict(Outcome.NO_INSTANCE, delay_ms=max(busy_ms, wait_ms(returns)))
         else:
             self._hosts.enter_anyway(host)  # no free returns are left, and an attempt without a call must not count
         status: int | None = None
@@ -108,7 +114,7 @@ async def settle(engine: Engine, topic: tuple[str, str], job: LeasedJob, verdict
     if verdict.outcome is Outcome.DONE:
         await engine.ack(*topic, (Ref(job.id, job.lease),))
         return
-    if verdict.outcome is Outcome.NOBODY:
+    if verdict.outcome is Outcome.NO_INSTANCE:
         release = Release(job.id, job.lease, delay_ms=verdict.delay_ms or 0, count=False)
     else:
         dead = Reason.REJECTED if verdict.outcome is Outcome.DEAD else None

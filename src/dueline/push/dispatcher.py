@@ -30,7 +30,7 @@ from ..engine.engine import Engine
 from ..engine.errors import DuelineError, NotFound, RateLimited, StoreFull, Unavailable
 from ..engine.job import LeasedJob
 from ..engine.push_log import Attempt
-from ..engine.push_target import Breaker, Pushing
+from ..engine.push_target import Breaker, PushTopic
 from ..engine.rounds import Rounds
 from ..engine.store import Code, Extend
 from ..engine.timer import LoopTimer, Timer
@@ -43,7 +43,7 @@ from .observer import NullObserver, PushObserver
 from .reports import Reports
 
 LONG_S = 3600.0
-NOBODY_S = 1.0  # between two looks for an available instance
+LOOK_S = 1.0  # between two looks for an available instance
 LOOKS = 30  # after this many looks, check whether a job still waits
 WAIT_MS = 300_000
 MARGIN_MS = 5_000  # how much longer a lease is than the call's time limit
@@ -72,12 +72,12 @@ class PushContext(msgspec.Struct, frozen=True):
 class Dispatcher:
     """Use `start`, `stop`, and `retarget` when the topic's target has changed."""
 
-    def __init__(self, pushing: Pushing, context: PushContext) -> None:
-        self.pushing = pushing
+    def __init__(self, push_topic: PushTopic, context: PushContext) -> None:
+        self.push_topic = push_topic
         self._context = context
         self._engine = context.engine
         self._timer = context.timer
-        self._name = (pushing.namespace, pushing.topic)
+        self._name = (push_topic.namespace, push_topic.topic)
         self._reports = Reports(context.engine.store.pushes, *self._name, context.timer, self.nudge)
         self._renewals = LeaseRenewals[LeaseRenewal[LeasedJob]](self._extend, DuelineError, context.timer)
         self._running: dict[asyncio.Task[None], LeaseRenewal[LeasedJob]] = {}
@@ -86,7 +86,7 @@ class Dispatcher:
         back_off = (FIRST_BACK_OFF_S, LAST_BACK_OFF_S)
         self._rounds = Rounds(self._step, context.timer, f"the dispatcher failed: {'/'.join(self._name)}", back_off)
         self._loaded = False
-        self._nobody_until_s = 0.0
+        self._no_instance_until_s = 0.0
         self._looks: int | None = None  # since a job found no instance; None when none has
         self._hurried = asyncio.Event()
 
@@ -96,17 +96,17 @@ class Dispatcher:
 
     def start(self) -> None:
         self._context.soon()
-        self._context.watch.paused(*self._name, self.pushing.target.paused)
+        self._context.watch.paused(*self._name, self.push_topic.target.paused)
         self._rounds.start()
 
-    def retarget(self, pushing: Pushing) -> None:
+    def retarget(self, push_topic: PushTopic) -> None:
         """Push to this target from now on. Calls in progress are not interrupted."""
-        before, self.pushing = self.pushing.target, pushing
-        now = pushing.target
+        before, self.push_topic = self.push_topic.target, push_topic
+        now = push_topic.target
         self._context.watch.paused(*self._name, now.paused)
         if before.address != now.address:
             self._loaded = False  # the breaker's state belongs to the previous target
-            self._nobody_until_s = 0.0
+            self._no_instance_until_s = 0.0
             self._looks = None
         self.nudge()
 
@@ -150,14 +150,14 @@ class Dispatcher:
         rest_s = self._closed_s()
         if rest_s is not None:
             return rest_s
-        pushing = self.pushing
-        if self._looks is not None and not await self._look(pushing, self._looks + 1):
+        push_topic = self.push_topic
+        if self._looks is not None and not await self._look(push_topic, self._looks + 1):
             return self._closed_s() or 0.0
         places = self._places()
         if places <= 0:
             return LONG_S  # the end of a call nudges
         limits = self._engine.limits
-        timeout_ms = pushing.target.timeout_ms
+        timeout_ms = push_topic.target.timeout_ms
         lease_ms = min(LEASE_MS if timeout_ms is None else timeout_ms + MARGIN_MS, limits.max_lease_ms)
         wait_ms = min(WAIT_MS, limits.max_wait_ms)
         jobs = await self._pull(Pull(*self._topic, min(places, limits.max_pull), lease_ms, wait_ms))
@@ -165,26 +165,26 @@ class Dispatcher:
             await self._engine.give_back(self._name[0], jobs)
             return self._closed_s() or 0.0
         for job in jobs:
-            self._begin(self.pushing, job, lease_ms)
-        return 0.0 if jobs or wait_ms >= 1000 else NOBODY_S
+            self._begin(self.push_topic, job, lease_ms)
+        return 0.0 if jobs or wait_ms >= 1000 else LOOK_S
 
-    async def _look(self, pushing: Pushing, looks: int) -> bool:
+    async def _look(self, push_topic: PushTopic, looks: int) -> bool:
         """Whether to pull again after a job found no instance: yes if one is available, or if no job waits any more."""
-        found = await self._courier.somebody(pushing)
+        found = await self._courier.has_instance(push_topic)
         if not found and looks % LOOKS == 0:
             found = not await self._waited_for()
-        if pushing.target != self.pushing.target:
+        if push_topic.target != self.push_topic.target:
             return False  # the answer was about the previous target: start over
         if found:
-            self._looks, self._nobody_until_s = None, 0.0
+            self._looks, self._no_instance_until_s = None, 0.0
         else:
-            self._nobody(pushing, looks)
+            self._wait_for_instance(push_topic, looks)
         return found
 
-    def _nobody(self, pushing: Pushing, looks: int) -> None:
+    def _wait_for_instance(self, push_topic: PushTopic, looks: int) -> None:
         """Pull nothing until an instance is available."""
-        self._looks, self._nobody_until_s = looks, self._timer.time() + NOBODY_S
-        self._context.watch.nobody(*self._name, self._courier.nobody(pushing))
+        self._looks, self._no_instance_until_s = looks, self._timer.time() + LOOK_S
+        self._context.watch.no_instance(*self._name, self._courier.why_unavailable(push_topic))
 
     async def _waited_for(self) -> bool:
         """Whether a job could be pushed now; True when that cannot be determined."""
@@ -208,7 +208,7 @@ class Dispatcher:
 
     @property
     def _courier(self) -> Courier:
-        return self._context.couriers[self.pushing.target.courier]
+        return self._context.couriers[self.push_topic.target.courier]
 
     @property
     def _topic(self) -> tuple[str, tuple[str, ...]]:
@@ -217,18 +217,18 @@ class Dispatcher:
     @property
     def _breaker(self) -> Breaker | None:
         """The topic's breaker. None if its jobs go to many targets, because breakers are then per host."""
-        return None if self._courier.many_targets else self.pushing.target.breaker
+        return None if self._courier.many_targets else self.push_topic.target.breaker
 
     def _closed_s(self) -> float | None:
         """How long the gate stays closed if nothing changes; None if it is open as far as this process knows."""
-        if self._rounds.stopping or self.pushing.target.paused:
+        if self._rounds.stopping or self.push_topic.target.paused:
             return LONG_S
         breaker, state = self._breaker, self._reports.state
         if breaker is not None and state.failures >= breaker.failures:
             rest_ms = state.open_until_ms - self._engine.store.now_ms()
             if rest_ms > 0:
                 return rest_ms / 1000
-        rest_s = self._nobody_until_s - self._timer.time()
+        rest_s = self._no_instance_until_s - self._timer.time()
         return rest_s if rest_s > 0 else None
 
     def _places(self) -> int:
@@ -236,7 +236,7 @@ class Dispatcher:
         breaker = self._breaker
         if breaker is not None and self._reports.state.failures >= breaker.failures:
             return 0 if self._running or self._reports.pending else 1  # half open: one job, whose result decides
-        return self.pushing.target.concurrency - len(self._running)
+        return self.push_topic.target.concurrency - len(self._running)
 
     async def _pull(self, pull: Pull) -> list[LeasedJob]:
         """Wait for jobs. Returns none if the gate closes meanwhile; the engine releases any that were on their way."""
@@ -250,9 +250,9 @@ class Dispatcher:
 
     # -- one job
 
-    def _begin(self, pushing: Pushing, job: LeasedJob, lease_ms: int) -> None:
+    def _begin(self, push_topic: PushTopic, job: LeasedJob, lease_ms: int) -> None:
         renewal = self._renewals.add(LeaseRenewal(job, lease_ms))
-        task = asyncio.get_running_loop().create_task(self._push(pushing, renewal))
+        task = asyncio.get_running_loop().create_task(self._push(push_topic, renewal))
         self._running[task] = renewal
         self._calling.add(task)
         task.add_done_callback(self._ended)
@@ -272,21 +272,21 @@ class Dispatcher:
             self._complain("a push failed", error)
         self.nudge()
 
-    async def _push(self, pushing: Pushing, renewal: LeaseRenewal[LeasedJob]) -> None:
+    async def _push(self, push_topic: PushTopic, renewal: LeaseRenewal[LeasedJob]) -> None:
         task = asyncio.current_task()
         assert task is not None
-        courier = self._context.couriers[pushing.target.courier]
-        delivery = Delivery(pushing, renewal.job, courier, self._context.caller, self._context.hosts, self._report)
+        courier = self._context.couriers[push_topic.target.courier]
+        delivery = Delivery(push_topic, renewal.job, courier, self._context.caller, self._context.hosts, self._report)
         try:
             verdict = await delivery.run(self._engine.store.now_ms)
         except asyncio.CancelledError:
-            verdict = Verdict(Outcome.NOBODY, delay_ms=0)  # the server stops
+            verdict = Verdict(Outcome.NO_INSTANCE, delay_ms=0)  # the server stops
         except Exception as error:
             self._complain("a courier failed", error)
             verdict = Verdict(Outcome.RETRY, f"internal: {type(error).__name__}")
         self._calling.discard(task)
-        if verdict.outcome is Outcome.NOBODY and verdict.delay_ms is None:
-            self._nobody(pushing, self._looks or 0)
+        if verdict.outcome is Outcome.NO_INSTANCE and verdict.delay_ms is None:
+            self._wait_for_instance(push_topic, self._looks or 0)
             self.nudge()
         await self._settle(renewal, verdict)
 

@@ -21,7 +21,7 @@ from urllib.parse import quote
 from ..engine.headers import unpack_headers
 from ..engine.items import items_json
 from ..engine.job import BodyKind, LeasedJob
-from ..engine.push_target import METHOD_HEADER, URL_HEADER, Pushing
+from ..engine.push_target import METHOD_HEADER, URL_HEADER, PushTopic
 from .call import Answer, Call
 from .courier import Undeliverable, Verdict
 from .discovery import SETTINGS, Resolver
@@ -46,23 +46,23 @@ class HttpCourier:
         self._resolver = resolver
         self._now_ms = now_ms
 
-    async def somebody(self, pushing: Pushing) -> bool:
-        return pushing.target.service is None or bool(await self._instances(pushing.target.service))
+    async def has_instance(self, push_topic: PushTopic) -> bool:
+        return push_topic.target.service is None or bool(await self._instances(push_topic.target.service))
 
-    async def calls(self, pushing: Pushing, job: LeasedJob) -> Sequence[Call]:
-        target = pushing.target
+    async def calls(self, push_topic: PushTopic, job: LeasedJob) -> Sequence[Call]:
+        target = push_topic.target
         urls = [target.url] if target.url else await self._instances(target.service or "")
         if not urls:
             return ()
         body, content_type = body_of(job)
-        headers = headers_of(pushing, job, content_type, body, self._now_ms())
+        headers = headers_of(push_topic, job, content_type, body, self._now_ms())
         return [Call(target.method, url, headers, body, target.timeout_ms) for url in urls]
 
-    def nobody(self, pushing: Pushing) -> str:
-        return f"no instance of the service {pushing.target.service} is known ({SETTINGS})"
+    def why_unavailable(self, push_topic: PushTopic) -> str:
+        return f"no instance of the service {push_topic.target.service} is known ({SETTINGS})"
 
-    def judge(self, pushing: Pushing, answer: Answer, now_ms: int) -> Verdict:
-        return judged(pushing.target.success, answer, now_ms)
+    def judge(self, push_topic: PushTopic, answer: Answer, now_ms: int) -> Verdict:
+        return judged(push_topic.target.success, answer, now_ms)
 
     async def _instances(self, service: str) -> list[str]:
         """The URLs of the service's instances. If the cache has none, they are looked up again."""
@@ -78,24 +78,24 @@ class CarriedCourier:
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
 
-    async def somebody(self, pushing: Pushing) -> bool:
+    async def has_instance(self, push_topic: PushTopic) -> bool:
         return True
 
-    async def calls(self, pushing: Pushing, job: LeasedJob) -> Sequence[Call]:
+    async def calls(self, push_topic: PushTopic, job: LeasedJob) -> Sequence[Call]:
         job_headers = {name.lower(): value for name, value in unpack_headers(job.headers)}
         url = job_headers.get(URL_HEADER.lower())
         if not url:
             raise Undeliverable("the job carries no URL")
         body, content_type = body_of(job, verbatim=True)
-        headers = headers_of(pushing, job, content_type, body, self._now_ms())
-        method = job_headers.get(METHOD_HEADER.lower()) or pushing.target.method
-        return [Call(method, url, headers, body, pushing.target.timeout_ms)]
+        headers = headers_of(push_topic, job, content_type, body, self._now_ms())
+        method = job_headers.get(METHOD_HEADER.lower()) or push_topic.target.method
+        return [Call(method, url, headers, body, push_topic.target.timeout_ms)]
 
-    def nobody(self, pushing: Pushing) -> str:
+    def why_unavailable(self, push_topic: PushTopic) -> str:
         return "the job carries no URL"
 
-    def judge(self, pushing: Pushing, answer: Answer, now_ms: int) -> Verdict:
-        return judged(pushing.target.success, answer, now_ms)
+    def judge(self, push_topic: PushTopic, answer: Answer, now_ms: int) -> Verdict:
+        return judged(push_topic.target.success, answer, now_ms)
 
 
 def body_of(job: LeasedJob, verbatim: bool = False) -> tuple[bytes, str]:
@@ -106,20 +106,20 @@ def body_of(job: LeasedJob, verbatim: bool = False) -> tuple[bytes, str]:
     return items, _CONTENT_TYPES[BodyKind.JSON]
 
 
-def headers_of(pushing: Pushing, job: LeasedJob, content_type: str, body: bytes, now_ms: int) -> Headers:
+def headers_of(push_topic: PushTopic, job: LeasedJob, content_type: str, body: bytes, now_ms: int) -> Headers:
     """The headers of a call for this job."""
-    travelling = forwarded(unpack_headers(job.headers), pushing.target.headers)
+    travelling = forwarded(unpack_headers(job.headers), push_topic.target.headers)
     typed = any(name.lower() == "content-type" for name, _ in travelling)
-    name = webhook_id(pushing.namespace, pushing.topic, job.id, job.created_at_ms)
+    name = webhook_id(push_topic.namespace, push_topic.topic, job.id, job.created_at_ms)
     return (
         *travelling,
         *(() if typed else (("Content-Type", content_type),)),
-        ("Dueline-Topic", _plain(pushing.topic)),
+        ("Dueline-Topic", _plain(push_topic.topic)),
         ("Dueline-Job-Id", _plain(job.id)),
         ("Dueline-Attempt", str(job.attempt)),
         ("Dueline-Delivery", str(job.delivery)),
         ("Dueline-Due-At-Ms", str(job.due_at_ms)),
-        *signed(pushing.target.secrets, name, now_ms // 1000, body),
+        *signed(push_topic.target.secrets, name, now_ms // 1000, body),
     )
 
 

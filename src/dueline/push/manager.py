@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ..engine.push_target import Pushing
+from ..engine.push_target import PushTopic
 from ..engine.topics import TopicConfig
 from .dispatcher import Dispatcher, PushContext
 
@@ -46,10 +46,10 @@ class PushManager:
             if dispatcher is not None:
                 self._dismiss(name, dispatcher)
         elif dispatcher is None:
-            self._dispatchers[name] = Dispatcher(Pushing(*name, version, target), self._context)
+            self._dispatchers[name] = Dispatcher(PushTopic(*name, version, target), self._context)
             self._dispatchers[name].start()
-        elif dispatcher.pushing.version < version:
-            dispatcher.retarget(Pushing(*name, version, target))
+        elif dispatcher.push_topic.version < version:
+            dispatcher.retarget(PushTopic(*name, version, target))
 
     async def stop(self, drain_s: float) -> None:
         """Stop pulling. Give running calls this long to finish, then release the remaining jobs."""

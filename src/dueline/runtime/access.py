@@ -1,5 +1,6 @@
 """The way into a store: wait until it answers, check that it is fit to hold jobs, connect.
 
+    certificate  with TLS: it is the store's, and the store accepts ours (store.valkey.tls)
     version      Redis 7.0, Valkey 7.2 or later
     role         a primary
     kind         a node of a Cluster is opened as a Cluster
@@ -28,7 +29,7 @@ from ..store.valkey.store import ValkeyStore, WrongStore
 from ..store.valkey.witness import Replication
 from .facts import StoreFacts, refusals
 from .locations import StoreLocation
-from .probe import Probe
+from .probe import Probe, Untrusted
 
 NAMESPACE_IDS = namespaces_with_own_ids(Dialects())
 """Namespaces with namespace-scoped ids, for programs without settings: as a server has it by default."""
@@ -39,11 +40,11 @@ no more tries are wanted."""
 
 
 class StoreAccess:
-    """One store at a place. `store` is ready for an engine after `start`. `looked` gets the result of every `look`."""
+    """One store at a location. `store` is ready for an engine after `start`. `looked` gets each result of `look`."""
 
     def __init__(
         self,
-        place: StoreLocation,
+        location: StoreLocation,
         pause: Pause,
         *,
         prefix: str = "dueline",
@@ -52,13 +53,20 @@ class StoreAccess:
         on_call: Callable[[str, float], None] | None = None,
         replication: Replication | None = None,
     ) -> None:
-        self.place = place
-        self.store = ValkeyStore(place.url, prefix=prefix, limits=limits, on_call=on_call, replication=replication)
+        self.location = location
+        self.store = ValkeyStore(
+            location.url,
+            tls=location.tls,
+            prefix=prefix,
+            limits=limits,
+            on_call=on_call,
+            replication=replication,
+        )
         self.facts: StoreFacts | None = None
         self.looked: Callable[[StoreFacts | Unavailable], None] | None = None
         self._pause = pause
         self._namespace_ids = namespace_ids
-        self._probe = Probe(place.url)
+        self._probe = Probe(location.url, location.tls)
 
     async def start(self) -> None:
         """Start the store's process if it is ours, and wait until the store can be used. Raises WrongStore if it must
@@ -67,10 +75,12 @@ class StoreAccess:
         begin_s = clock()
         while True:
             try:
-                await self.place.start()
+                await self.location.start()
                 await self._open()
                 await self._probe.stop()  # `look` connects again
                 return
+            except Untrusted as error:
+                raise WrongStore(error.message) from None
             except Unavailable as error:
                 pause_s = self._pause(error, clock() - begin_s)
             await asyncio.sleep(pause_s)
@@ -81,7 +91,7 @@ class StoreAccess:
             await self._probe.stop()
             await self.store.stop()
         finally:
-            await self.place.stop()
+            await self.location.stop()
 
     async def look(self) -> StoreFacts:
         """Ask all primaries of the store what they are. Raises StoreDown, Loading or WrongStore."""
@@ -123,7 +133,7 @@ class StoreAccess:
 
 
 def _scope_refusal(clash: Clash) -> str:
-    until = "until all jobs of the namespace are ended and no longer retained"
+    until = "until all jobs of the namespace have ended and are no longer retained"
     if not clash.namespace_ids:
         return (
             f'the namespace "{clash.namespace}" holds jobs (topic "{clash.topic}") whose ids are unique over all its '

@@ -8,19 +8,24 @@ FolderStore     a child of this process, or the store of the process that alread
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
+from ..certificate_files import BadCertificate
+from ..config.load import store_tls
 from ..config.settings import Store
 from ..store.valkey.embedded import EmbeddedStore, FolderInUse, Status
+from ..store.valkey.tls import StoreTls, is_secure
 from ..store_address import with_sentinel_login
 
 
 class StoreLocation(Protocol):
-    """`url` is known before `start`. `status` is that of an embedded store, None for any other."""
+    """`url` and `tls` are known before `start`. `status` is that of an embedded store, None for any other."""
 
     @property
     def url(self) -> str: ...
+    @property
+    def tls(self) -> StoreTls: ...
     @property
     def status(self) -> Status | None: ...
 
@@ -38,8 +43,9 @@ class StoreLocation(Protocol):
 class ExternalStore:
     """A store that is started and stopped by others."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, tls: StoreTls = StoreTls()) -> None:
         self.url = url
+        self.tls = tls
 
     @property
     def status(self) -> Status | None:
@@ -55,10 +61,11 @@ class ExternalStore:
 class FolderStore:
     """The store of a data folder, shared by all processes that open it this way. The first one starts it."""
 
-    def __init__(self, folder: str | os.PathLike[str], *, any_thread: bool = False, log: Any = None) -> None:
-        self._embedded = EmbeddedStore(folder, any_thread=any_thread, log=log)
+    def __init__(self, folder: str | os.PathLike[str], *, any_thread: bool = False) -> None:
+        self._embedded = EmbeddedStore(folder, any_thread=any_thread)
         self._is_ours = False
         self.url = self._embedded.url
+        self.tls = self._embedded.tls
 
     @property
     def status(self) -> Status | None:
@@ -75,12 +82,13 @@ class FolderStore:
         await self._embedded.stop()
 
 
-def place_of(
+def location_of(
     store: Store, *, any_thread: bool = False, on_change: Callable[[Status], None] | None = None
 ) -> EmbeddedStore | ExternalStore:
-    """The place that the settings name."""
+    """The location that the settings name."""
     if store.url is not None:
-        return ExternalStore(with_sentinel_login(store.url, store.sentinel_username, store.sentinel_password))
+        url = with_sentinel_login(store.url, store.sentinel_username, store.sentinel_password)
+        return ExternalStore(url, store.tls)
     return EmbeddedStore(
         store.data,
         store.binary,
@@ -89,3 +97,24 @@ def place_of(
         on_change=on_change,
         any_thread=any_thread,
     )
+
+
+def store_at(url: str, env: Mapping[str, str]) -> ExternalStore:
+    """The store at a URL, for a program without a configuration: its TLS settings are in DUELINE_STORE__TLS__
+    variables. Raises ValueError if they cannot be used."""
+    store = Store(url=url, tls=store_tls(env))
+    why = store.tls.url_refusal(url) or tls_refusal(store)
+    if why is not None:
+        raise ValueError(why)
+    return ExternalStore(url, store.tls)
+
+
+def tls_refusal(store: Store) -> str | None:
+    """Why the certificates and the key for connections to the store cannot be used. None: they can, or are not
+    needed."""
+    try:
+        if store.url is not None and is_secure(store.url):
+            store.tls.context()
+    except BadCertificate as error:
+        return str(error)
+    return None

@@ -13,6 +13,7 @@ from redis.exceptions import BusyLoadingError, RedisError
 from ..engine.errors import Loading, StoreDown, Unavailable
 from ..store.valkey.calls import WrongStore
 from ..store.valkey.link import Link, LinkLost, NotNow, WrongKind
+from ..store.valkey.tls import StoreTls
 from ..store_address import Endpoint, Kind
 from .facts import AbsentNode, NodeFacts, StoreFacts, facts_of
 
@@ -20,10 +21,11 @@ REPLY_TIMEOUT_S = 2.0
 
 
 class Probe:
-    """Queries one store. It reconnects by itself. Every query may raise StoreDown, Loading or WrongStore."""
+    """Queries one store. It reconnects by itself. Every query may raise StoreDown (also Untrusted), Loading or
+    WrongStore."""
 
-    def __init__(self, url: str) -> None:
-        self._link = Link(url, REPLY_TIMEOUT_S, primaries_only=False)
+    def __init__(self, url: str, tls: StoreTls = StoreTls()) -> None:
+        self._link = Link(url, REPLY_TIMEOUT_S, tls=tls, primaries_only=False)
         self._usable: tuple[Endpoint, ...] = ()  # the primaries that `facts` found
 
     async def facts(self) -> StoreFacts:
@@ -79,7 +81,7 @@ class Probe:
         except WrongKind as error:
             raise WrongStore(str(error)) from None
         except LinkLost as error:
-            raise _down(error) from None
+            raise (Untrusted(str(error)) if error.untrusted else _down(error)) from None
 
     async def _node(self, endpoint: Endpoint) -> NodeFacts:
         """What a primary reports. One that may not be used only for now raises StoreDown or Loading."""
@@ -103,6 +105,8 @@ class Probe:
         try:
             return await self._link.call_node(endpoint, *args)
         except (LinkLost, NotNow) as error:
+            if isinstance(error, LinkLost) and error.untrusted:
+                raise Untrusted(str(error)) from None
             raise (_loading(error) if error.loading else _down(error)) from None
         except BusyLoadingError as error:
             raise _loading(error) from None
@@ -110,6 +114,10 @@ class Probe:
             raise Refused(str(error)) from None
         except (TimeoutError, OSError) as error:
             raise _down(error) from None
+
+
+class Untrusted(StoreDown):
+    """Store and client do not trust each other's certificates. Waiting does not help."""
 
 
 class Refused(Exception):
@@ -129,4 +137,4 @@ def _down(why: object) -> StoreDown:
 
 
 def _loading(progress: object) -> Loading:
-    return Loading(f"the store reads its data: {progress}")
+    return Loading(f"the store is loading its data: {progress}")

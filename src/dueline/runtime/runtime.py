@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from typing import Protocol
 
 from ..engine.engine import Engine
 
 LAST_CALLS_S = 2.0
+
+
+def process_name() -> str:
+    """How this process is named in the audit log."""
+    return f"{socket.gethostname()}:{os.getpid()}"
 
 
 class Startable(Protocol):

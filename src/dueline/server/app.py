@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Sequence
 from pathlib import Path
 
 import msgspec
-import structlog
 
 from .._version import __version__
 from ..api.answers import Info
@@ -27,21 +26,22 @@ from ..engine.commands import TopicView
 from ..engine.engine import Engine
 from ..engine.errors import DuelineError, Loading, Unavailable
 from ..engine.limits import INTERNAL_NAMESPACE
+from ..event_log import EventLog
 from ..metrics import table
 from ..metrics.metric import Samples, merge
 from ..runtime.access import StoreAccess
 from ..runtime.facts import store_words
 from ..runtime.locations import StoreLocation
-from ..runtime.runtime import Runtime
+from ..runtime.runtime import Runtime, process_name
 from ..store.valkey.store import WrongStore
 from ..store.valkey.witness import Replication
 from ..store_address import parse_store_url
 from ..telemetry import samples
 from ..telemetry.call_metrics import CallMetrics, HttpMetrics
-from ..telemetry.exposition import exposition
 from ..telemetry.notices import Notices
 from ..telemetry.push_notices import PushNotices
 from ..telemetry.siblings import Siblings
+from .authentication import Authenticator, OpenAccess
 from .browser import BrowserRules
 from .certificate import Certificate
 from .front import Front, FrontLimits
@@ -67,10 +67,10 @@ class StartRefused(Exception):
 
 
 class App:
-    """A server with the store at `place`. `folder` holds the sockets over which the worker processes of one server
+    """A server with the store at `location`. `folder` holds the sockets over which the worker processes of one server
     exchange metrics."""
 
-    def __init__(self, settings: Settings, place: StoreLocation, index: int = 0, folder: Path | None = None) -> None:
+    def __init__(self, settings: Settings, location: StoreLocation, index: int = 0, folder: Path | None = None) -> None:
         self.settings = settings
         self.durability = durability_of(settings)
         self.http = HttpMetrics()
@@ -79,7 +79,7 @@ class App:
         replicated = self.durability == "replicated"
         self._replication = Replication(settings.store.degraded == "accept") if replicated else None
         self.access = StoreAccess(
-            place,
+            location,
             self._pause,
             prefix=settings.store.prefix,
             limits=settings.limits,
@@ -88,9 +88,17 @@ class App:
             replication=self._replication,
         )
         self.store = self.access.store
-        self.engine = Engine(self.store, settings.limits, namespace_ids=namespace_ids, idle_ms=settings.topics.idle_ms)
+        self.engine = Engine(
+            self.store,
+            settings.limits,
+            namespace_ids=namespace_ids,
+            idle_ms=settings.topics.idle_ms,
+            process_name=process_name(),
+            max_audit_entries=settings.audit.max_entries,
+        )
         self._runtime = Runtime(self.access, self.engine)
         self._notices = Notices("dueline.server")
+        self.engine.audit.on_loss = self._audit_lost
         self._sends = SendNotices(self.engine, self._notices)
         self.engine.watch_sends(self._sends)
         self.pushed = PushNotices(Notices("dueline.push"))
@@ -98,6 +106,7 @@ class App:
         self.health = Health(self.access, self.durability, accepts_degraded=settings.store.degraded == "accept")
         self.health.changed = self._readiness_changed
         self.certificate = Certificate.of(settings.server.tls)
+        self.auth: Authenticator = OpenAccess(self._token_ignored)
         self._siblings = Siblings(folder, index, self.snapshot)
         self._topics: tuple[float, list[Samples]] = (0.0, [])
         self._always_open: frozenset[str] = frozenset()
@@ -118,7 +127,7 @@ class App:
         for dialect in self._dialects.values():
             self.push.couriers.update(dialect.couriers())
         self.fronts = [self._front(address, names) for address, names in addresses(settings).items()]
-        self._log = structlog.get_logger("dueline.server")
+        self._log = EventLog("dueline.server")
 
     # --- addresses --------------------------------------------------------------------------------------------------
 
@@ -129,13 +138,17 @@ class App:
         self._always_open |= {route.name for route in system.routes()}
         dialects = [self._dialects[name] for name in names]
         alone = dialects[0] if not is_main and len(dialects) == 1 else None
-        router = Router([system, *dialects], guard=self._guard, owner=alone if isinstance(alone, SpaceOwner) else None)
+        owner = alone if isinstance(alone, SpaceOwner) else None
+        router = Router([system, *dialects], guard=self._guard, owner=owner, audit=self.engine.audit)
         limits = FrontLimits(
             max_body_bytes=self.settings.limits.max_request_bytes, max_connections=self.settings.server.max_connections
         )
         rules = BrowserRules.of(self.settings.server, loopback=parse_address(address, "listen").loopback)
         tls = None if self.certificate is None else self.certificate.context
-        return Front(router, limits, answered=self.http.answered, tls=tls, browser_rules=rules)
+        return Front(router, limits, answered=self.http.answered, tls=tls, browser_rules=rules, auth=self.auth)
+
+    def _token_ignored(self) -> None:
+        self._notices.notice("token", "a token has no effect: this server does not check tokens")
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -152,6 +165,8 @@ class App:
     async def open(self) -> None:
         """Start the store if it is embedded, wait for it, check it, connect. Raises StartRefused, FolderInUse or
         EmbeddedError."""
+        if self.access.location.tls.warning is not None:
+            self._log.warning(self.access.location.tls.warning)
         late = asyncio.get_running_loop().call_later(STORE_LATE_S, self._store_is_late)
         try:
             await self._runtime.start()
@@ -200,12 +215,12 @@ class App:
         await asyncio.gather(*(front.drain(timeout_s) for front in self.fronts))
 
     def _store_is_late(self) -> None:
-        if self.access.place.status is None:  # the supervisor of an embedded store logs its progress
+        if self.access.location.status is None:  # the supervisor of an embedded store logs its progress
             self._log.warning("the store has not answered yet")
 
     def _pause(self, error: Unavailable, elapsed_s: float) -> float:
         """How long to wait before the store is tried again. An embedded store is waited for as long as it loads."""
-        if self.access.place.status is None and elapsed_s > STORE_WAIT_S:
+        if self.access.location.status is None and elapsed_s > STORE_WAIT_S:
             raise error
         if self.health.up:  # otherwise the health has logged it
             self._log.warning("the store is not ready yet", error=error.message)
@@ -215,9 +230,10 @@ class App:
         """Refuse sends while the store may evict keys, because it could delete jobs that we accepted."""
         self.engine.close_sends(next((reason.message for reason in reasons if reason.code == "eviction"), None))
 
+    def _audit_lost(self, error: Exception) -> None:
+        self._notices.notice("audit", "an entry of the audit log could not be written", error=str(error))
+
     def _guard(self, request: Request, route: Route) -> Awaitable[None] | None:
-        if "authorization" in request.headers:
-            self._notices.notice("token", "a token has no effect: this server checks none")
         if self.health.phase is not Phase.STARTING or route.always or route.name in self._always_open:
             return None
         if route.parks:
@@ -260,6 +276,8 @@ class App:
 
     async def metrics(self, accept: str) -> tuple[bytes, str]:
         """The metrics of the whole server: this process, its siblings, and the topics in the store."""
+        from ..telemetry.exposition import exposition  # with the Prometheus library: see samples.of_process
+
         merged = await self._merged()
         for dialect in self._enabled:
             merged = await dialect.metrics.page(merged)
@@ -281,11 +299,12 @@ class App:
             *samples.of_engine(self.engine.metrics, self.engine.waiters),
             *self.http.samples(),
             table.HTTP_CONNECTIONS.value(sum(front.connections for front in self.fronts)),
+            table.AUDIT_LOST.value(self.engine.audit.lost),
             *(() if self.certificate is None else self.certificate.samples()),
             *self.calls.samples(),
             *self.pushed.samples(),
             *(found for dialect in self._enabled for found in dialect.metrics.snapshot()),
-            *store_samples(self.store, self.health, self.access.place.status, self._replication),
+            *store_samples(self.store, self.health, self.access.location.status, self._replication),
             *samples.of_process(),
         ]
 

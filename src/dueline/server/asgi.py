@@ -12,14 +12,18 @@ import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from ..dialects.http import Request, Response, plain_error
-from ..engine.errors import BodyTooLarge
+from ..dialects.http import NotGranted, Request, Response, plain_error
+from ..engine.errors import BodyTooLarge, DuelineError, Unauthorized
+from ..rights import Grant
+from .authentication import Authenticator, OpenAccess, namespace_of, take_token, without_token
 from .browser import BrowserRules
 from .front import Answered
 from .head import Headers, join_headers
 from .router import Found, Router
 
 log = logging.getLogger("dueline.server")
+
+REVOKED = "The token was revoked or has expired."
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -39,8 +43,11 @@ class AsgiApp:
         startup: Hook | None = None,
         shutdown: Hook | None = None,
         browser_rules: BrowserRules | None = None,
+        auth: Authenticator = OpenAccess(),
     ) -> None:
         self._router = router
+        self._auth = auth
+        self._polls: dict[asyncio.Future[Response], Grant] = {}  # parked
         self._browser_rules = browser_rules
         self._max_body_bytes = max_body_bytes
         self._answered = answered
@@ -59,12 +66,14 @@ class AsgiApp:
         begun_s = asyncio.get_running_loop().time()
         raw = join_headers(scope["headers"])
         # The path must be the escaped one: "%2F" inside an id is not a separator.
-        path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1").partition("?")[0]
+        url, path_token = without_token(scope.get("raw_path") or scope["path"].encode())
+        path = url.decode("latin-1").partition("?")[0]
         method: str = scope["method"]
         found = self._router.find(method, path)
         query = scope.get("query_string", b"").decode("latin-1")
-        request = Request(method, path, query, Headers(raw), b"", found.params)
-        answer = await self._answer(found, request, raw, receive)
+        address = (scope.get("client") or ("",))[0]
+        request = Request(method, path, query, Headers(raw), b"", found.params, address=address)
+        answer = await self._answer(found, request, raw, path_token, receive)
         if answer is None:
             return
         if self._answered is not None:
@@ -73,7 +82,7 @@ class AsgiApp:
         await write_answer(answer, method == "HEAD", send)
 
     async def _answer(
-        self, found: Found, request: Request, raw: dict[bytes, bytes], receive: Receive
+        self, found: Found, request: Request, raw: dict[bytes, bytes], path_token: bytes | None, receive: Receive
     ) -> Response | None:
         """The answer, or None when the client is gone."""
         if b"content-length" in raw and b"transfer-encoding" in raw:
@@ -81,6 +90,13 @@ class AsgiApp:
         refusal = None if self._browser_rules is None else self._browser_rules.refusal(found.route, raw)
         if refusal is not None:
             return refusal
+        try:
+            token = take_token(found, raw, path_token)
+            request.grant = self._auth.admit(found, token, namespace_of(found, raw))
+        except DuelineError as error:
+            if isinstance(error, NotGranted):
+                request.grant = error.grant  # nothing is done with it; the audit log says whose call was refused
+            return self._router.failed(found, request, error)
         own = found.route.max_body_bytes
         limit = self._max_body_bytes if own is None else own
         declared = raw.get(b"content-length", b"0")
@@ -93,6 +109,8 @@ class AsgiApp:
         if isinstance(body, ClientGone):
             return None
         request.body = body
+        if not self._auth.holds(request.grant):
+            return self._router.failed(found, request, Unauthorized(REVOKED))
         if not found.route.parks:
             return await self._router.respond(found, request)
         return await self._parked(found, request, receive)
@@ -101,21 +119,30 @@ class AsgiApp:
         """Run a handler that may wait; cancel it when the client disconnects."""
         handler = asyncio.ensure_future(self._router.respond(found, request))
         watch = asyncio.ensure_future(_disconnected(receive))
+        self._polls[handler] = request.grant
         try:
             await asyncio.wait((handler, watch), return_when=asyncio.FIRST_COMPLETED)
             if not handler.done():
                 handler.cancel()
                 await asyncio.wait((handler,))
             if handler.cancelled():
-                return None
+                ended = not self._auth.holds(request.grant)
+                return self._router.failed(found, request, Unauthorized(REVOKED)) if ended else None
             answer = handler.result()
             if watch.done() and answer.undelivered is not None:
                 answer.undelivered()
                 return None
             return answer
         finally:
+            del self._polls[handler]
             for task in (handler, watch):
                 task.cancel()
+
+    def recheck(self) -> None:
+        """End every parked poll whose grant no longer holds."""
+        for handler, grant in list(self._polls.items()):
+            if not self._auth.holds(grant):
+                handler.cancel()
 
     @staticmethod
     async def answer_lifespan(receive: Receive, send: Send, startup: Hook | None, shutdown: Hook | None) -> None:

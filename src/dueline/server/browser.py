@@ -13,7 +13,7 @@ GET without an Origin. So such a route refuses every request that looks like a b
 Sec-Fetch-Site only over HTTPS and to loopback addresses; elsewhere a Referer or the headers that every browser sends
 give them away.
 
-A listener that checks tokens needs no rules: pass None to its Front.
+A server that checks tokens has the same rules: a dialect may be served without them.
 """
 
 from __future__ import annotations

@@ -7,26 +7,20 @@ once and the last good certificate stays in use.
 from __future__ import annotations
 
 import asyncio
-import os
 import ssl
-import stat
 import time
 from datetime import UTC, datetime
 
-import structlog
-
+from ..certificate_files import BadCertificate, Identity, certificates_in, identity, load_pair
 from ..config.settings import Settings, Tls
+from ..event_log import EventLog
 from ..metrics import table
 from ..metrics.metric import Samples
 
 EVERY_S = 1.0  # between looks at the files; a replaced certificate must be served within 2 s
 VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
-Stamp = tuple[tuple[int, int, int] | None, ...]
-
-
-class BadCertificate(Exception):
-    """The certificate or its key cannot be used. The text names the setting. Exit code 2."""
+Stamp = tuple[Identity | None, ...]
 
 
 class Certificate:
@@ -42,7 +36,7 @@ class Certificate:
         self._seen: Stamp = ()
         self._doubtful = False  # the files could not be used at the last look, and that is not reported yet
         self._task: asyncio.Task[None] | None = None
-        self._log = structlog.get_logger("dueline.server")
+        self._log = EventLog("dueline.server")
 
     @classmethod
     def of(cls, tls: Tls) -> Certificate | None:
@@ -87,7 +81,7 @@ class Certificate:
                 if self._doubtful or stamp != self._seen:
                     self._load_again(final=self._doubtful and stamp == self._seen)
             except Exception:
-                self._log.exception("the look at the certificate failed")
+                self._log.exception("checking the certificate failed")
 
     def _load_again(self, final: bool) -> None:
         """`final`: report a failure now. Otherwise look once more first: perhaps only one file has been written yet."""
@@ -108,7 +102,7 @@ class Certificate:
 
     def _stamp(self) -> Stamp:
         """Changes when a file is replaced or written, or its permissions change."""
-        return tuple(map(_identity, (self._cert, self._key)))
+        return (identity(self._cert), identity(self._key))
 
 
 def refusal(settings: Settings) -> str | None:
@@ -122,62 +116,21 @@ def refusal(settings: Settings) -> str | None:
     return None
 
 
-def key_refusal(found: os.stat_result, user: int) -> str | None:
-    """Why a key with these permissions is not used by this user. A key of root may be readable for a group, as packages
-    of certificates install it."""
-    if found.st_uid not in (0, user):
-        return "belongs to another user"
-    allowed = 0o640 if found.st_uid == 0 else 0o600
-    if stat.S_IMODE(found.st_mode) & 0o777 & ~allowed & ~0o100:
-        return "can be read by other users"
-    return None
-
-
 def _context(cert: str, key: str, min_version: ssl.TLSVersion) -> ssl.SSLContext:
-    try:
-        found = os.stat(key)
-    except OSError as error:
-        raise BadCertificate(f"server.tls.key: {key}: {error.strerror or error}") from None
-    why = key_refusal(found, os.geteuid())
-    if why is not None:
-        raise BadCertificate(f"server.tls.key: {key} {why}. Run: chmod 600 {key}, as the user of the server")
-    _text(key, "server.tls.key")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = min_version
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols(["http/1.1"])
-    try:
-        context.load_cert_chain(cert, key, lambda: _encrypted(key))
-    except ssl.SSLError as error:
-        if error.reason == "KEY_VALUES_MISMATCH":
-            raise BadCertificate(f"server.tls.key: {key} is not the key of the certificate {cert}") from None
-        raise BadCertificate(f"server.tls.key: {key} is not a private key in PEM format") from None
-    except OSError as error:
-        raise BadCertificate(f"server.tls.key: {key}: {error.strerror or error}") from None
+    load_pair(context, cert, key, "server.tls")
     return context
 
 
-def _encrypted(key: str) -> str:
-    raise BadCertificate(f"server.tls.key: {key} is encrypted. Decrypt it: openssl pkey -in {key} -out NEW_FILE")
-
-
-def _text(path: str, setting: str) -> str:
-    try:
-        with open(path, encoding="latin-1") as file:
-            return file.read()
-    except OSError as error:
-        raise BadCertificate(f"{setting}: {path}: {error.strerror or error}") from None
-
-
 def _expiry_s(cert: str) -> float:
-    """When the first certificate of a file expires, since the epoch. All certificates of the file must be readable."""
-    text = _text(cert, "server.tls.cert")
-    first = text.find(ssl.PEM_HEADER)
-    last = text.find(ssl.PEM_FOOTER, first)
+    """When the first certificate of a file expires, since the epoch."""
+    first = certificates_in(cert, "server.tls.cert")[:1]
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cert)
-        return not_after_s(ssl.PEM_cert_to_DER_cert(text[first : last + len(ssl.PEM_FOOTER)]))
-    except (OSError, ValueError, IndexError):  # SSLError is an OSError
+        return not_after_s(ssl.PEM_cert_to_DER_cert(first[0]))
+    except (ValueError, IndexError):
         raise BadCertificate(f"server.tls.cert: {cert} is not a certificate in PEM format") from None
 
 
@@ -203,11 +156,3 @@ def _content(der: bytes, at: int) -> tuple[int, int, int]:
         start += size - 0x80
         size = int.from_bytes(der[at + 2 : start])
     return der[at], start, start + size
-
-
-def _identity(path: str) -> tuple[int, int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_ctime_ns

@@ -27,7 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ..dialects.http import Response, plain_error
-from ..engine.errors import RateLimited
+from ..engine.errors import DuelineError, RateLimited, Unauthorized
 from .deadlines import NEVER
 from .request_reader import MALFORMED, NO_REQUEST, Exchange, Reader
 from .router import internal_error
@@ -68,6 +68,7 @@ class Connection(asyncio.Protocol):
         self._parked_due_s = NEVER  # set while a poll is parked and reading is paused
         self._continue_due = False
         self._cancelled = False
+        self._poll_error: DuelineError | None = None  # why a parked poll was cancelled, if not because its client left
 
     # -- the transport's calls ------------------------------------------------------------------------------------
 
@@ -76,6 +77,7 @@ class Connection(asyncio.Protocol):
         # With high=0, pause_writing is called as soon as the kernel's buffer is full, so "not paused" means that the
         # kernel has everything. The same holds under TLS (server/tls_transport).
         self._transport.set_write_buffer_limits(high=0)
+        self._reader.address = _host_of(transport)
         if not self._front.admit(self):
             self._reader.deaf = True
             refusal = plain_error(
@@ -155,7 +157,7 @@ class Connection(asyncio.Protocol):
         if self._write_due_s <= now_s:
             self._transport.abort()
         elif self._parked_due_s <= now_s:
-            self._cancel()
+            self._end_poll(RateLimited(f"More than {MAX_AHEAD_BYTES} bytes were sent behind a waiting poll."))
         elif read_due_s <= now_s:
             self._reader.refuse(plain_error(408, "request_timeout", "The request did not arrive in time."))
             self._hand_over()
@@ -170,6 +172,12 @@ class Connection(asyncio.Protocol):
         self._retiring = True
         if self._current is None and not self._queue and self._reader.between:
             self._close()
+
+    def recheck(self) -> None:
+        """End a parked poll whose grant no longer holds."""
+        current = self._current
+        if current is not None and self._parks(current) and not self._front.auth.holds(current.request.grant):
+            self._end_poll(Unauthorized("The token was revoked or has expired."))
 
     def abort(self) -> None:
         """Close at once, without flushing."""
@@ -319,12 +327,11 @@ class Connection(asyncio.Protocol):
         try:
             return await self._front.router.respond(exchange.found, exchange.request)
         except asyncio.CancelledError:
-            if self._parked_due_s > self._loop.time():
+            if self._poll_error is None:
                 raise
             self._queue.clear()
             self._reader.stop()
-            error = RateLimited(f"More than {MAX_AHEAD_BYTES} bytes were sent behind a waiting poll.")
-            exchange.answer = self._front.router.failed(exchange.found, exchange.request, error)
+            exchange.answer = self._front.router.failed(exchange.found, exchange.request, self._poll_error)
             exchange.keep_alive = False
             return exchange.answer
         finally:
@@ -401,11 +408,22 @@ class Connection(asyncio.Protocol):
     def _parks(self, exchange: Exchange) -> bool:
         return exchange.found.route.parks
 
+    def _end_poll(self, error: DuelineError) -> None:
+        """Answer a parked poll with an error, then close the connection."""
+        self._poll_error = error
+        self._cancel()
+
     def _cancel(self) -> None:
         """Cancel the task once. A second cancel would interrupt the handler's cleanup."""
         if self._task is not None and not self._cancelled:
             self._cancelled = True
             self._task.cancel()
+
+
+def _host_of(transport: asyncio.BaseTransport) -> str:
+    """The client's host. Empty for a unix socket."""
+    peer = transport.get_extra_info("peername")
+    return peer[0] if isinstance(peer, tuple) else ""
 
 
 def _has_left(transport: asyncio.WriteTransport) -> bool:

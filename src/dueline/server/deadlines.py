@@ -14,7 +14,7 @@ from typing import Protocol
 NEVER = math.inf
 
 
-class Watched(Protocol):
+class HasDeadline(Protocol):
     """An object with a deadline. The wheel owns `slot`; 0 means that the object is in no slot."""
 
     deadline_s: float
@@ -30,11 +30,11 @@ class Deadlines:
 
     def __init__(self, grain_s: float) -> None:
         self._grain_s = grain_s
-        self._slots: dict[int, set[Watched]] = {}
+        self._slots: dict[int, set[HasDeadline]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_slot = 0
 
-    def watch(self, item: Watched, deadline_s: float) -> None:
+    def watch(self, item: HasDeadline, deadline_s: float) -> None:
         """Set the deadline of `item`."""
         item.deadline_s = deadline_s
         if deadline_s == NEVER:
@@ -48,7 +48,7 @@ class Deadlines:
         if self._timer is None or slot < self._timer_slot:
             self._arm(slot)
 
-    def forget(self, item: Watched) -> None:
+    def forget(self, item: HasDeadline) -> None:
         """Stop watching `item`, if it is watched."""
         if item.slot:
             members = self._slots.get(item.slot)

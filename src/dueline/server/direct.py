@@ -28,20 +28,21 @@ class DirectApi(NativeApi):
     def __init__(self, engine: Engine, access: StoreAccess, name: str) -> None:
         rules = PushRules(headers=check_target_headers, secret=check_secret, mask=masked)
         super().__init__(engine, self._info, rules)
-        self.handlers[READY.name] = _ready
+        self.handlers[READY.name] = self._ready
         self._access = access
         self._name = name
 
     def _info(self) -> Info:
         return Info(
             version=__version__,
-            durability="standard" if self._access.place.status is None else "fsync",
+            durability="standard" if self._access.location.status is None else "fsync",
             store=store_words(self._name, self._access.facts),
             limits=msgspec.structs.asdict(self._engine.limits),
             clock_offset_ms=round(self._access.store.clock.offset_ms),
             auth="none",
         )
 
-
-async def _ready(_caller: Caller, _request: None) -> Reply:
-    return Reply(Readiness(True))
+    async def _ready(self, _caller: Caller, _request: None) -> Reply:
+        warning = self._access.location.tls.warning
+        warnings = () if warning is None else ({"code": "store_unverified", "message": warning},)
+        return Reply(Readiness(True, warnings=warnings))

@@ -8,7 +8,7 @@ nothing behind it.
     await front.drain(timeout_s=8)   # accept no new connections, answer current requests, close
 
 `answered` is called once for every answer with (route name, method, status, seconds). `tls` returns the TLS context for
-a new connection, so that a renewed certificate needs no new front.
+a new connection, so that a renewed certificate needs no new front. `auth` decides what a caller may do.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from http import HTTPStatus
 import msgspec
 
 from ..dialects.http import Response
+from .authentication import Authenticator, OpenAccess
 from .browser import BrowserRules
 from .connection import Connection
 from .deadlines import Deadlines
@@ -65,10 +66,12 @@ class Front:
         answered: Answered | None = None,
         tls: Callable[[], ssl.SSLContext] | None = None,
         browser_rules: BrowserRules | None = None,
+        auth: Authenticator = OpenAccess(),
     ) -> None:
         self.router = router
         self.limits = limits
         self.browser_rules = browser_rules
+        self.auth = auth
         shortest_s = min(
             limits.header_timeout_s,
             limits.body_timeout_s,
@@ -124,6 +127,11 @@ class Front:
                 if self._connections:
                     await self._emptied.wait()
         self.deadlines.stop()
+
+    def recheck(self) -> None:
+        """End every parked poll whose grant no longer holds."""
+        for connection in list(self._connections):
+            connection.recheck()
 
     # -- for connections ------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """Can this process serve? `/healthz`: the process is alive. `/readyz`: it accepts sends and pulls, or why it does not.
 
     not ready (503)   starting loading store_down disk_full eviction not_durable not_replicated clock_step draining
-    warnings (200)    data_loss store_full disk_low shard_down not_replicated (store.degraded = "accept")
+    warnings (200)    data_loss store_full disk_low store_unverified shard_down
+                      not_replicated (store.degraded = "accept")
 
 A warning leaves the process ready. A full store in particular must stay reachable: only consumers can empty it. So must
 a Cluster that has lost a shard: the others serve.
@@ -18,9 +19,9 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 import msgspec
-import structlog
 
 from ..engine.errors import DuelineError, Unavailable
+from ..event_log import EventLog
 from ..runtime.access import StoreAccess
 from ..runtime.facts import StoreFacts, full_text, is_full, refusals
 from ..store.valkey.embedded import Status, StoreState
@@ -66,7 +67,7 @@ class Health:
         self._wrong: Reason | None = None
         self._trouble: Reason | None = Reason("starting", "the store has not been checked yet")
         self._task: asyncio.Task[None] | None = None
-        self._log = structlog.get_logger("dueline.health")
+        self._log = EventLog("dueline.health")
 
     async def start(self) -> None:
         if self._task is None:
@@ -84,7 +85,7 @@ class Health:
         return bool(self._full)
 
     def _embedded(self) -> Status | None:
-        return self._access.place.status
+        return self._access.location.status
 
     def _looked(self, found: StoreFacts | Unavailable) -> None:
         """Keep what a query of the store found, and log whether it serves."""
@@ -173,6 +174,8 @@ class Health:
                 found.append(Reason("shard_down", text))
             if self._accepts_degraded:
                 found += self._unreplicated(self.facts)
+        if self._access.location.tls.warning is not None:
+            found.append(Reason("store_unverified", self._access.location.tls.warning))
         return found
 
     def _unreplicated(self, facts: StoreFacts) -> list[Reason]:

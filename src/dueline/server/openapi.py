@@ -239,10 +239,10 @@ def _system_paths() -> dict[str, Any]:
         return {"get": {"operationId": name, "summary": summary, "tags": ["Server"], "responses": described}}
 
     return {
-        "/healthz": get("healthz", "The process lives", {"200": "alive"}),
+        "/healthz": get("healthz", "The process is alive", {"200": "alive"}),
         "/readyz": get(
             "readyz",
-            "Sends and pulls are taken",
+            "Sends and pulls are accepted",
             {"200": "ready, perhaps with warnings", "503": "not ready, with reasons"},
         ),
         "/metrics": get("metrics", "Metrics for Prometheus", {"200": "the text format"}, "text/plain"),

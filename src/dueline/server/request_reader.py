@@ -9,6 +9,9 @@ feed.
 
 Clients repeat themselves, so a head that is byte for byte the same as an earlier one is not parsed again
 (`Front.heads`).
+
+A caller is refused at the head (server/authentication), so that nobody can make the server store the body of a call
+that is not allowed. A small body is then skipped and the connection goes on.
 """
 
 from __future__ import annotations
@@ -22,8 +25,10 @@ from typing import TYPE_CHECKING, cast
 import httptools
 import msgspec
 
-from ..dialects.http import Request, Response, plain_error
-from ..engine.errors import BodyTooLarge, RateLimited
+from ..dialects.http import NotGranted, Request, Response, plain_error
+from ..engine.errors import BodyTooLarge, DuelineError, RateLimited, Unauthorized
+from ..rights import Grant
+from .authentication import namespace_of, take_token, without_token
 from .deadlines import NEVER
 from .head import Headers, head_fault, join_headers
 from .router import Found, fixed_route, internal_error
@@ -36,6 +41,7 @@ log = logging.getLogger("dueline.server")
 IDLE, HEAD, BODY = 0, 1, 2
 QUEUED_REQUESTS = 31  # parsed ahead; the piece that completes the last request may complete one more
 QUEUED_BYTES = 64 * 1024  # of their bodies; a single body may be larger
+SKIPPED_BYTES = 64 * 1024  # of the body of a refused request
 MAX_KNOWN_HEADS = 2048
 MAX_KNOWN_HEAD_BYTES = 1024
 UNUSUAL = ("expect", "upgrade", "transfer-encoding")
@@ -63,6 +69,7 @@ class KnownHead(msgspec.Struct, frozen=True):
     query: str
     headers: Headers
     body_bytes: int
+    grant: Grant
 
 
 class _Refused(Exception):
@@ -74,6 +81,7 @@ class Reader:
 
     def __init__(self, front: Front, queue: deque[Exchange], expected: Callable[[], None]) -> None:
         self.deaf = False
+        self.address = ""  # the client's host; set by the connection
         self.due_s = NEVER  # deadline of the request that is being read (for its head, then for its body)
         self._queued_bytes = 0  # of bodies in the queue; reset by `read_on`
         self._front = front
@@ -100,6 +108,8 @@ class Reader:
         self._max_body_bytes = 0
         self._old = False
         self._head: bytes | None = None  # of the request that is being read, if it arrived in one piece
+        self._has_token = False
+        self._refusal: Response | None = None  # of the request that is being read; its body is skipped
         self._ahead = b""  # not parsed yet, because the queue is full
 
     @property
@@ -122,7 +132,7 @@ class Reader:
         if self._ahead:
             data = self._ahead + data
             self._ahead = b""
-        heads, queue = self._front.heads, self._queue
+        heads, queue, auth = self._front.heads, self._queue, self._front.auth
         at, size = 0, len(data)
         self._progress = False
         while at < size and not self.deaf:
@@ -132,11 +142,20 @@ class Reader:
             if self._state == IDLE:
                 end = data.find(b"\r\n\r\n", at) + 4
                 self._head = head = data[at:end] if end > 4 else None
-                known = None if head is None else heads.get(head)
-                if known is not None and size - end >= known.body_bytes:
+                known = None if head is None else heads.get(auth.fingerprint(head))
+                if known is not None and size - end >= known.body_bytes and auth.holds(known.grant):
                     at = end + known.body_bytes
                     found, body = known.found, data[end:at]
-                    request = Request(known.method, known.path, known.query, known.headers, body, found.params)
+                    request = Request(
+                        known.method,
+                        known.path,
+                        known.query,
+                        known.headers,
+                        body,
+                        found.params,
+                        known.grant,
+                        self.address,
+                    )
                     queue.append(Exchange(found, request, True, False, None, self._loop.time()))
                     self._queued_bytes += known.body_bytes
                     continue
@@ -168,7 +187,7 @@ class Reader:
         if self._queue:
             found, request = self._queue[0].found, self._queue[0].request
             self._queue.clear()
-        error = RateLimited("Too many bytes of unfinished requests are on their way; retry a little later.")
+        error = RateLimited("The server holds too many bytes of unfinished requests; retry a little later.")
         self.refuse(front.router.failed(found, request, error), found, request)
 
     def refuse(self, answer: Response, found: Found = MALFORMED, request: Request = NO_REQUEST) -> None:
@@ -203,6 +222,7 @@ class Reader:
         self.due_s = NEVER
         self._url = b""
         self._pairs = []
+        self._refusal = None
         # A head in one small piece cannot exceed the limit, so it need not be counted.
         self._count_head = self._piece_bytes > self._limits.max_header_bytes
 
@@ -239,14 +259,23 @@ class Reader:
             raise _Refused
         if b"upgrade" in raw and self._declined():
             return
-        method, path, query, found = self._front.router.locate(parser.get_method(), self._url)
+        url, path_token = without_token(self._url)
+        self._has_token = path_token is not None or b"authorization" in raw
+        method, path, query, found = self._front.router.locate(parser.get_method(), url)
         self._found = found
-        self._request = Request(method, path, query, Headers(raw), b"", found.params)
+        self._request = request = Request(method, path, query, Headers(raw), b"", found.params, address=self.address)
         rules = self._front.browser_rules
         refusal = None if rules is None else rules.refusal(found.route, raw)
         if refusal is not None:
-            self.refuse(refusal, found, self._request)
+            self.refuse(refusal, found, request)
             raise _Refused
+        try:
+            token = take_token(found, raw, path_token)
+            request.grant = self._front.auth.admit(found, token, namespace_of(found, raw))
+        except DuelineError as error:
+            if isinstance(error, NotGranted):
+                request.grant = error.grant  # nothing is done with it; the audit log says whose call was refused
+            self._refuse_caller(raw, error)
         own = found.route.max_body_bytes
         self._max_body_bytes = self._limits.max_body_bytes if own is None else own
         declared = raw.get(b"content-length")
@@ -261,7 +290,8 @@ class Reader:
         self._body_bytes += len(chunk)
         if self._body_bytes > self._max_body_bytes:
             self._refuse_body()
-        self._chunks.append(chunk)
+        if self._refusal is None:
+            self._chunks.append(chunk)
 
     def on_message_complete(self) -> None:
         self._state = IDLE
@@ -272,13 +302,16 @@ class Reader:
         if chunks:
             request.body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
             self._chunks = []
+        if self._refusal is None and not self._front.auth.holds(request.grant):
+            error = Unauthorized("The token was revoked or has expired while the request was being sent.")
+            self._refusal = self._front.router.failed(found, request, error)
         keep_alive = self._parser.should_keep_alive() and request.method != "CONNECT"
-        exchange = Exchange(found, request, keep_alive, self._old, None, self._loop.time())
+        exchange = Exchange(found, request, keep_alive, self._old, self._refusal, self._loop.time())
         self._queue.append(exchange)
         self._queued_bytes += self._body_bytes
         self._request = None
         head, self._head = self._head, None  # the piece may contain the next request, too
-        if head is not None:
+        if head is not None and self._refusal is None:
             self._remember(head, exchange)
         if not keep_alive:
             self.deaf = True
@@ -328,10 +361,20 @@ class Reader:
             and not any(name in headers for name in UNUSUAL)
         ):
             heads = self._front.heads
+            key = self._front.auth.fingerprint(head)
+            if key is head and self._has_token:
+                return  # the bytes of a token are never kept
             if len(heads) >= MAX_KNOWN_HEADS:
                 heads.clear()
-            found = exchange.found
-            heads[head] = KnownHead(found, request.method, request.path, request.query, headers, len(request.body))
+            heads[key] = KnownHead(
+                exchange.found,
+                request.method,
+                request.path,
+                request.query,
+                headers,
+                len(request.body),
+                request.grant,
+            )
 
     def _declined(self) -> bool:
         """Ignore an offer to upgrade to another protocol (h2c). The parser would treat the body as that protocol, so
@@ -377,6 +420,18 @@ class Reader:
 
     def _timeout_s(self) -> float:
         return self._limits.header_timeout_s if self._state == HEAD else self._limits.body_timeout_s
+
+    def _refuse_caller(self, raw: dict[bytes, bytes], error: DuelineError) -> None:
+        """Refuse a caller at the head. A small body is skipped; otherwise the connection is closed without reading
+        it."""
+        found, request = self._found, self._request
+        if found is None or request is None:
+            raise _Refused
+        answer = self._front.router.failed(found, request, error)
+        if b"transfer-encoding" in raw or b"expect" in raw or int(raw.get(b"content-length", b"0")) > SKIPPED_BYTES:
+            self.refuse(answer, found, request)
+            raise _Refused
+        self._refusal = answer
 
     def _refuse_head(self) -> None:
         limits = self._limits

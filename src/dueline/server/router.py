@@ -11,20 +11,45 @@ a known one (PathSpeller). Otherwise the dialect that owns this part of the path
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from ..dialects.http import PUBLIC, Handler, PathSpeller, Request, Response, Route, RouteOwner, SpaceOwner, plain_error
-from ..engine.errors import DuelineError, InvalidField, MethodNotAllowed, NoRoute
+from ..dialects.http import (
+    PUBLIC,
+    Handler,
+    NotGranted,
+    PathSpeller,
+    Request,
+    Response,
+    Route,
+    RouteOwner,
+    SpaceOwner,
+    plain_error,
+)
+from ..dialects.native.wire import DEFAULT_NAMESPACE
+from ..engine.audit import GONE, Audit, AuditNote
+from ..engine.errors import (
+    BodyTooLarge,
+    DuelineError,
+    Forbidden,
+    InvalidField,
+    Loading,
+    MethodNotAllowed,
+    NoRoute,
+    Unauthorized,
+)
+from ..rights import ALL
 
 log = logging.getLogger("dueline.server")
 
 Guard = Callable[[Request, Route], Awaitable[None] | None]
-"""Called before every handler. May set `request.namespace`, may raise a DuelineError such as Unauthorized or Loading.
-If it returns an awaitable, that is awaited before the handler is called, and may raise the same."""
+"""Called before every handler. May raise a DuelineError such as Loading. If it returns an awaitable, that is awaited
+before the handler is called, and may raise the same."""
 
 RECENT_TARGETS = 4096
 RECENT_BYTES = 1 << 20  # of their URLs; the cache stores each target three times
@@ -57,9 +82,15 @@ class Router:
     """All routes of a listener. `respond` raises nothing but CancelledError. `owner` answers all unclaimed paths."""
 
     def __init__(
-        self, dialects: Sequence[RouteOwner], *, guard: Guard | None = None, owner: SpaceOwner | None = None
+        self,
+        dialects: Sequence[RouteOwner],
+        *,
+        guard: Guard | None = None,
+        owner: SpaceOwner | None = None,
+        audit: Audit | None = None,
     ) -> None:
         self._guard = guard
+        self._audit = audit
         self._spellers = [dialect for dialect in dialects if isinstance(dialect, PathSpeller)]
         self._spaces = [
             (dialect.space, dialect) for dialect in dialects if isinstance(dialect, SpaceOwner) and dialect.space
@@ -81,11 +112,15 @@ class Router:
 
     def routes(self) -> list[Route]:
         """Every route of the table."""
-        found: list[Route] = []
+        return [route for route, _ in self.table()]
+
+    def table(self) -> list[tuple[Route, RouteOwner]]:
+        """Every route, with the dialect that answers it."""
+        found: list[tuple[Route, RouteOwner]] = []
         nodes = [*self._exact.values(), self._root]
         while nodes:
             node = nodes.pop()
-            found.extend(route for route, _ in node.methods.values())
+            found.extend(node.methods.values())
             nodes.extend(node.literal.values())
             nodes.extend(child for child in (node.placeholder, node.rest) if child is not None)
         return found
@@ -118,8 +153,28 @@ class Router:
             return self._at(walked[0], method, walked[1])
         return self._respelled(method, path) or self._nowhere(path)
 
-    async def respond(self, found: Found, request: Request) -> Response:
-        """Run the handler. The dialect answers a refusal (DuelineError); anything unexpected is 500 `internal`."""
+    def respond(self, found: Found, request: Request) -> Coroutine[Any, Any, Response]:
+        """Run the handler. The dialect answers a refusal (DuelineError); anything unexpected is 500 `internal`. An
+        audited call is in the audit log before it is answered."""
+        if found.route.audited and self._audit is not None:
+            return self._audited(self._audit, found, request)
+        return self._respond(found, request)
+
+    async def _audited(self, audit: Audit, found: Found, request: Request) -> Response:
+        request.note = note = _note(found, request)
+        try:
+            answer = await self._respond(found, request)
+        except asyncio.CancelledError:  # it may have taken effect
+            note.code = GONE
+            if _is_audited(found.route, note):
+                audit.write_later(note)
+            raise
+        note.status = answer.status
+        if _is_audited(found.route, note):
+            await audit.write(note)
+        return answer
+
+    async def _respond(self, found: Found, request: Request) -> Response:
         try:
             if self._guard is not None and (waiting := self._guard(request, found.route)) is not None:
                 await waiting
@@ -128,21 +183,41 @@ class Router:
             return self.failed(found, request, error)
         except Exception:
             log.exception("unexpected error in %s", found.route.name)
+            if request.note is not None:
+                request.note.code = DuelineError.code
             return internal_error()
 
     def failed(self, found: Found, request: Request, error: DuelineError) -> Response:
-        """The answer for a refusal, in the format of the route's dialect."""
+        """The answer for a refusal, in the format of the route's dialect.
+
+        A refusal before `respond` is audited here, but only if the caller is known: strangers must not fill the log."""
+        answer = self._refusal(found, request, error)
+        if request.note is not None:
+            request.note.code = error.code
+        elif found.route.audited and self._audit is not None and isinstance(error, NotGranted | BodyTooLarge):
+            note = _note(found, request)
+            note.status, note.code = answer.status, error.code
+            if _is_audited(found.route, note):
+                self._audit.write_later(note)
+        return answer
+
+    def _refusal(self, found: Found, request: Request, error: DuelineError) -> Response:
         try:
             if found.dialect is not None:
-                return found.dialect.failed(request, error)
+                answer = found.dialect.failed(request, error)
+                if isinstance(error, Unauthorized):  # in every dialect: proxies and tools understand it
+                    answer.status, answer.headers = 401, (("www-authenticate", "Bearer"),)
+                elif error.code == Forbidden.code:
+                    answer.status = 403
+                return answer
         except Exception:
             log.exception("unexpected error while refusing in %s", found.route.name)
             return internal_error()
         return plain_error(_TRANSPORT_STATUS.get(error.code, 400), error.code, error.message, error.field)
 
     def _respelled(self, method: str, path: str) -> Found | None:
-        """The route for another spelling of a path. On a dialect's own listener it may redirect to a path that does not
-        exist either."""
+        """The route for another spelling of a path. On a dialect's own listener it may redirect to a path that does
+        not exist, because the original does."""
         for dialect in self._spellers:
             spelling = dialect.respelled(path)
             if spelling == path:
@@ -210,6 +285,22 @@ class Router:
             return Found(route, dialect, tuple(_unescape(value) for value in escaped))
         except InvalidField as error:
             return Found(_refusing(route, error), dialect)
+
+
+def _note(found: Found, request: Request) -> AuditNote:
+    """What the transport knows about a call."""
+    route, grant = found.route, request.grant
+    namespace = ALL if found.dialect is None else found.dialect.namespace
+    if namespace is None:
+        namespace = request.headers.get("dueline-namespace") or grant.namespace or DEFAULT_NAMESPACE
+    return AuditNote(route.name, grant.token_id, grant.name, request.address, namespace)
+
+
+def _is_audited(route: Route, note: AuditNote) -> bool:
+    """Whether an entry is written for this call. Callers that are not known, or not yet, leave none."""
+    if not isinstance(route.audited, bool):
+        note.action = route.audited.get(note.command, "")
+    return bool(note.action) and note.code not in (Unauthorized.code, Loading.code)
 
 
 def internal_error() -> Response:
@@ -287,4 +378,4 @@ def _refusing(route: Route, error: DuelineError) -> Route:
         raise error
 
     handler: Handler = refuse
-    return Route(route.method, route.pattern, handler, route.name, route.right, route.token)
+    return Route(route.method, route.pattern, handler, route.name, route.right, route.token, audited=route.audited)

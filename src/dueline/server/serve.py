@@ -24,17 +24,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import structlog
 
 from .._version import __version__
+from ..certificate_files import BadCertificate
 from ..config.settings import Settings
-from ..runtime.locations import ExternalStore, StoreLocation, place_of
+from ..event_log import EventLog
+from ..runtime.locations import ExternalStore, StoreLocation, location_of, tls_refusal
 from ..store.valkey.embedded import EmbeddedError, EmbeddedStore, FolderInUse, Status, StoreState
 from ..store.valkey.embedded_files import make_private, runtime_folder
 from ..store_address import parse_store_url
 from ..telemetry import logs
 from .app import App, StartRefused, durability_of
-from .certificate import BadCertificate
 from .certificate import refusal as certificate_refusal
 from .listeners import CannotListen, elsewhere, opened, url_of
 from .push import refusal as push_refusal
@@ -49,14 +49,14 @@ BAD_CONFIG = 2
 def run(settings: Settings, notes: Sequence[str] = ()) -> int:
     """Serve until a signal. Returns the exit code; errors go to stderr. `notes` are remarks about the settings."""
     logs.configure(settings.log.level, settings.log.format)
-    log = structlog.get_logger("dueline.server")
+    log = EventLog("dueline.server")
     for note in notes:
         log.warning(note)
     for name in ("DUELINE_TOKEN", "DUELINE_TOKEN_FILE"):
         if os.environ.get(name):
             log.warning(f"{name} has no effect on a server, which does not check tokens: it is for clients")
     allow_descriptors()
-    why = push_refusal(settings) or certificate_refusal(settings)
+    why = push_refusal(settings) or certificate_refusal(settings) or tls_refusal(settings.store)
     if why is not None:
         return _refuse(settings, why, BAD_CONFIG)
     serving = _serve_alone if settings.server.workers == 1 else _serve_with_workers
@@ -76,8 +76,7 @@ def refuse(message: str, log_format: str, code: int) -> int:
 def work(status_fd: int, *listener_fds: int) -> int:
     """The main function of a worker process (server.workers)."""
     orders = msgspec.json.decode(sys.stdin.buffer.read(), type=Orders)
-    logs.configure(orders.settings.log.level, orders.settings.log.format)
-    structlog.contextvars.bind_contextvars(worker=orders.index)
+    logs.configure(orders.settings.log.level, orders.settings.log.format, always={"worker": orders.index})
     with contextlib.ExitStack() as stack, os.fdopen(status_fd, "w") as status:
         listeners = [stack.enter_context(socket.socket(fileno=number)) for number in listener_fds]
         return _run_loop(_work(orders, listeners, lambda line: print(line, file=status, flush=True)))
@@ -114,8 +113,8 @@ def announce_ready(settings: Settings, listeners: list[socket.socket]) -> None:
 async def _serve_alone(settings: Settings, listeners: list[socket.socket]) -> int:
     signals = Signals()
     signals.install()
-    place = place_of(settings.store)
-    app = App(settings, place)
+    location = location_of(settings.store)
+    app = App(settings, location)
     if app.certificate is not None:
         signals.on_hangup(app.certificate.reload)
     try:
@@ -123,8 +122,8 @@ async def _serve_alone(settings: Settings, listeners: list[socket.socket]) -> in
         await unless(signals.stop, app.open())
         if not signals.stop.is_set():
             announce_ready(settings, listeners)
-            await _until_stop(signals, place)
-        return _verdict(settings, place)
+            await _until_stop(signals, location)
+        return _verdict(settings, location)
     except BadCertificate as error:
         return _refuse(settings, str(error), BAD_CONFIG)
     except (FolderInUse, EmbeddedError, StartRefused) as error:
@@ -140,16 +139,16 @@ async def _serve_with_workers(settings: Settings, listeners: list[socket.socket]
     signals = Signals()
     signals.install()
     with meeting_folder() as folder:
-        place = place_of(settings.store, on_change=lambda status: _write_status(folder, status))
-        workers = Workers(settings, listeners, place.url, folder)
+        location = location_of(settings.store, on_change=lambda status: _write_status(folder, status))
+        workers = Workers(settings, listeners, location.url, folder)
         if settings.server.tls.cert is not None:
             signals.on_hangup(workers.reload)
         starting: asyncio.Task[None] | None = None
         try:
-            if isinstance(place, EmbeddedStore):
+            if isinstance(location, EmbeddedStore):
                 # Start the workers as soon as the store's process runs, so that they answer "loading" while it loads.
-                starting = asyncio.create_task(place.start())
-                spawned = asyncio.create_task(place.until(StoreState.STARTING, StoreState.LOADING, StoreState.READY))
+                starting = asyncio.create_task(location.start())
+                spawned = asyncio.create_task(location.until(StoreState.STARTING, StoreState.LOADING, StoreState.READY))
                 await asyncio.wait((starting, spawned), return_when=asyncio.FIRST_COMPLETED)
                 spawned.cancel()
                 if starting.done():
@@ -159,10 +158,10 @@ async def _serve_with_workers(settings: Settings, listeners: list[socket.socket]
                 await unless(signals.stop, _until_serving(starting, workers))
             if not signals.stop.is_set():
                 announce_ready(settings, listeners)
-                await _until_stop(signals, place, workers)
+                await _until_stop(signals, location, workers)
             if workers.refused is not None and workers.refused.done():
                 return _refuse(settings, workers.refused.result())
-            return _verdict(settings, place)
+            return _verdict(settings, location)
         except (FolderInUse, EmbeddedError, StartRefused) as error:
             return _refuse(settings, str(error))
         finally:
@@ -172,7 +171,7 @@ async def _serve_with_workers(settings: Settings, listeners: list[socket.socket]
             if starting is not None and not starting.done():
                 starting.cancel()
                 await asyncio.gather(starting, return_exceptions=True)
-            await place.stop()
+            await location.stop()
 
 
 @contextlib.contextmanager
@@ -216,10 +215,8 @@ async def _work(orders: Orders, listeners: list[socket.socket], say: Callable[[s
     signals = Signals()
     signals.install()
     settings, folder = orders.settings, Path(orders.folder)
-    place = (
-        ExternalStore(orders.store_url) if settings.store.url is not None else _ParentStore(orders.store_url, folder)
-    )
-    app = App(settings, place, orders.index, folder)
+    location = location_of(settings.store) if settings.store.url is not None else _ParentStore(orders.store_url, folder)
+    app = App(settings, location, orders.index, folder)
     if app.certificate is not None:
         signals.on_hangup(app.certificate.reload)
     try:
@@ -257,7 +254,7 @@ def _write_status(folder: Path, status: Status) -> None:
         fresh.write_bytes(msgspec.json.encode(status))
         fresh.replace(folder / STATUS_FILE)
     except OSError as error:
-        structlog.get_logger("dueline.server").warning("the store's state was not written", error=str(error))
+        EventLog("dueline.server").warning("the store's state was not written", error=str(error))
 
 
 def _read_status(folder: Path) -> Status:
@@ -270,11 +267,11 @@ def _read_status(folder: Path) -> Status:
 # --- shared -------------------------------------------------------------------------------------------------------
 
 
-async def _until_stop(signals: Signals, place: StoreLocation, workers: Workers | None = None) -> None:
+async def _until_stop(signals: Signals, location: StoreLocation, workers: Workers | None = None) -> None:
     """Wait for a signal, or until the store or a worker has failed for good."""
     waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(signals.stop.wait())]
-    if isinstance(place, EmbeddedStore):
-        waiting.append(asyncio.ensure_future(place.failed.wait()))
+    if isinstance(location, EmbeddedStore):
+        waiting.append(asyncio.ensure_future(location.failed.wait()))
     if workers is not None and workers.refused is not None:
         waiting.append(workers.refused)
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -282,8 +279,8 @@ async def _until_stop(signals: Signals, place: StoreLocation, workers: Workers |
         future.cancel() if future is not getattr(workers, "refused", None) else None
 
 
-def _verdict(settings: Settings, place: StoreLocation) -> int:
-    status = place.status
+def _verdict(settings: Settings, location: StoreLocation) -> int:
+    status = location.status
     return 0 if status is None or status.state is not StoreState.FAILED else _refuse(settings, status.detail)
 
 
@@ -293,9 +290,9 @@ def _refuse(settings: Settings, message: str, code: int = 1) -> int:
 
 def _run_loop(main: Coroutine[Any, Any, int]) -> int:
     # Loaded modules live for ever, so freeze them. Requests leave few cycles, so collect less often than by default.
-    gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
+    gc.enable()  # a worker process turns it off while it loads its modules (server.workers)
     try:
         import uvloop
     except ModuleNotFoundError:  # not available on every platform

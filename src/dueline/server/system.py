@@ -20,7 +20,7 @@ from ..api.answers import Readiness
 from ..dialects.http import PUBLIC, Request, Response, Route, TokenPlace
 from ..dialects.native import encode
 from ..engine.errors import DuelineError
-from ..rights import Right
+from ..rights import ALL, Right
 from .docs_page import docs_routes
 from .openapi import document
 
@@ -30,6 +30,8 @@ Metrics = Callable[[str], Awaitable[tuple[bytes, str]]]
 
 class SystemRoutes:
     """`documents` adds the OpenAPI and docs pages of the native API."""
+
+    namespace = ALL
 
     def __init__(
         self, version: str, reasons: Reasons, warnings: Reasons, metrics: Metrics, documents: bool = True

@@ -59,7 +59,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._incoming.write(data)
         try:
             if self._connection is None:
-                self._shake_hands()
+                self._handshake()
             self._read()
         except ssl.SSLWantReadError:
             self._flush()
@@ -111,11 +111,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def write_eof(self) -> None:
         """Say that nothing more comes. What the client still sends is read."""
-        if self._say_farewell() and self._socket is not None:
+        if self._send_close_notify() and self._socket is not None:
             self._socket.write_eof()
 
     def close(self) -> None:
-        self._say_farewell()
+        self._send_close_notify()
         if self._socket is not None:
             self._socket.close()
 
@@ -143,7 +143,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
-    def _shake_hands(self) -> None:
+    def _handshake(self) -> None:
         """Raises SSLWantReadError until the client has sent its part."""
         self._tls.do_handshake()
         self._front.dismiss_handshake(self)
@@ -152,7 +152,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._flush()
 
     def _read(self) -> None:
-        """Pass on what has been received. Raises SSLWantReadError if that is all, and SSLError."""
+        """Pass on the received data. Raises SSLWantReadError when there is no more, or another SSLError."""
         assert self._connection is not None
         pieces: list[bytes] = []
         try:
@@ -180,7 +180,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if self._outgoing.pending and self._socket is not None:
             self._socket.write(self._outgoing.read())
 
-    def _say_farewell(self) -> bool:
+    def _send_close_notify(self) -> bool:
         """Tell the client that nothing more comes. False if that was said before."""
         if self._closing:
             return False

@@ -20,9 +20,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-import structlog
 
 from ..config.settings import Settings
+from ..event_log import EventLog
 from ..parent_death import ends_with_parent
 from ..store.valkey.child_exit import exit_of
 
@@ -59,7 +59,7 @@ class Workers:
         self._store_url = store_url
         self._folder = folder
         self._tasks: list[asyncio.Task[None]] = []
-        self._log = structlog.get_logger("dueline.workers")
+        self._log = EventLog("dueline.workers")
         self.workers = [Worker(index) for index in range(settings.server.workers)]
         self.refused: asyncio.Future[str] | None = None
 
@@ -161,7 +161,8 @@ class Workers:
         return last_line
 
 
-_MAIN = "import sys; from dueline.server.serve import work; sys.exit(work(*map(int, sys.argv[1:])))"
+# Without garbage collection while modules are loaded: they leave hardly any garbage, and looking for it takes long.
+_MAIN = "import gc, sys; gc.disable(); from dueline.server.serve import work; sys.exit(work(*map(int, sys.argv[1:])))"
 
 
 async def _lines(descriptor: int, on_line: Callable[[str], None]) -> None:

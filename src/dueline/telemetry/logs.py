@@ -3,59 +3,38 @@
 `auto` is JSON unless stderr is a terminal, except for the few lines that people and scripts read: the ready line on
 stdout, and the reason why a server does not start. These are plain text. With `json` every line is JSON.
 
-structlog and the standard library's logging share one handler, so every line has the same shape and passes the same
-redaction. Job bodies are never logged.
+All lines go through the standard library's `logging` and one formatter, so every line has the same shape and passes the
+same redaction. Those of an `EventLog` also have fields. Job bodies are never logged.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, TextIO
 
 import msgspec
-import structlog
+
+from ..event_log import Event, EventLog
+from ..redaction import redacted
 
 _SECRET_KEY = re.compile(r"token|passw|secret|authorization|cookie|api_?key|credential", re.IGNORECASE)
-_SECRET_TEXT = (
-    (re.compile(r"(\w[\w+.-]*://)[^\s/@]+@"), r"\1***@"),  # user and password of an address
-    (re.compile(r"\bdl_([A-Za-z0-9]+)_[A-Za-z0-9_-]{20,}"), r"dl_\1_***"),
-    (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}"), r"\1 ***"),
-    (re.compile(r"whsec_[A-Za-z0-9+/=]{8,}"), "whsec_***"),
-)
+_COLOURS = {"info": 32, "warning": 33, "error": 31, "critical": 31}  # of a terminal
 
 
-def configure(level: str = "info", format: str = "auto", stream: TextIO | None = None) -> None:
-    """Set up the log of this process. `format`: auto, json or text."""
+def configure(
+    level: str = "info", format: str = "auto", stream: TextIO | None = None, always: Mapping[str, object] | None = None
+) -> None:
+    """Set up the log of this process. `format`: auto, json or text. `always`: fields of every line."""
     out = stream if stream is not None else sys.stderr
     as_json = format == "json" or (format == "auto" and not out.isatty())
-    shared: list[Any] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
-    last: list[Any] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
-    if as_json:
-        last += [structlog.processors.format_exc_info, redact, structlog.processors.JSONRenderer(ensure_ascii=False)]
-    else:
-        colors = out.isatty()
-        last += [structlog.processors.format_exc_info, redact, structlog.dev.ConsoleRenderer(colors=colors)]
-    structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        cache_logger_on_first_use=False,
-    )
     handler = logging.StreamHandler(out)
-    formatter = structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=[*shared, structlog.stdlib.PositionalArgumentsFormatter()], processors=last
-    )
-    handler.setFormatter(formatter)
+    handler.setFormatter(_JsonLines(always) if as_json else _TextLines(always, out.isatty()))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
@@ -64,11 +43,58 @@ def configure(level: str = "info", format: str = "auto", stream: TextIO | None =
         sys.excepthook = _uncaught
 
 
+class _Lines(logging.Formatter):
+    """Turns a log record into a line. A subclass writes it."""
+
+    def __init__(self, always: Mapping[str, object] | None) -> None:
+        super().__init__()
+        self._always = dict(always or {})
+
+    def format(self, record: logging.LogRecord) -> str:
+        event = record.msg if isinstance(record.msg, Event) else Event(record.getMessage(), {})
+        line: dict[str, Any] = {**self._always, **event.fields, "event": event.text, "level": record.levelname.lower()}
+        line |= {"logger": record.name, "timestamp": _time(datetime.fromtimestamp(record.created, UTC))}
+        if record.exc_info and record.exc_info[0] is not None:
+            line["exception"] = self.formatException(record.exc_info)
+        return self.write(redact(line))
+
+    def write(self, line: dict[str, Any]) -> str:
+        raise NotImplementedError
+
+
+class _JsonLines(_Lines):
+    def write(self, line: dict[str, Any]) -> str:
+        return json.dumps(line, ensure_ascii=False, default=repr)
+
+
+class _TextLines(_Lines):
+    def __init__(self, always: Mapping[str, object] | None, colours: bool) -> None:
+        super().__init__(always)
+        self._colours = colours
+
+    def write(self, line: dict[str, Any]) -> str:
+        time, level, text, logger = (line.pop(name) for name in ("timestamp", "level", "event", "logger"))
+        trace = line.pop("exception", None)
+        shown = f"{level:<8}"
+        if self._colours:
+            shown, text = f"\x1b[{_COLOURS.get(level, 0)}m{shown}\x1b[0m", f"\x1b[1m{text}\x1b[0m"
+        fields = (f"{name}={value if _is_word(value) else repr(value)}" for name, value in line.items())
+        return " ".join((time, f"[{shown}]", text, f"[{logger}]", *fields)) + ("" if trace is None else f"\n{trace}")
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and value.isprintable() and " " not in value and value != ""
+
+
+def _time(moment: datetime) -> str:
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
 def announce(text: str, format: str, **fields: object) -> None:
     """Print a line on stdout that people and scripts wait for."""
     if format == "json":
-        now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-        line = {"event": text, **fields, "level": "info", "logger": "dueline.server", "timestamp": now}
+        line = {"event": text, **fields, "level": "info", "logger": "dueline.server"}
+        line["timestamp"] = _time(datetime.now(UTC))
         text = msgspec.json.encode(line).decode()
     print(text, flush=True)
 
@@ -77,7 +103,7 @@ def refuse(text: str, format: str) -> None:
     """Print one line on stderr: why a server does not start or cannot continue."""
     if format == "json":
         configure(format=format)
-        structlog.get_logger("dueline.server").error(text)
+        EventLog("dueline.server").error(text)
     else:
         print(f"dueline: {text}", file=sys.stderr, flush=True)
 
@@ -89,19 +115,14 @@ def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackT
     logging.getLogger("dueline").critical("the process ends because of a bug", exc_info=(kind, error, trace))
 
 
-def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Remove secrets from an event, by the name of the key and by patterns in the text."""
-    for key, value in list(event.items()):
-        event[key] = "***" if _SECRET_KEY.search(key) else _cleaned(value)
-    return event
+def redact(line: dict[str, Any]) -> dict[str, Any]:
+    """The line without secrets, which are found by the name of the field and by patterns in the text."""
+    return _without_secret_keys(redacted(line))
 
 
-def _cleaned(value: Any) -> Any:
-    if isinstance(value, str):
-        for pattern, replacement in _SECRET_TEXT:
-            value = pattern.sub(replacement, value)
-    elif isinstance(value, dict):
-        return {k: "***" if _SECRET_KEY.search(str(k)) else _cleaned(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType]
-    elif isinstance(value, (list, tuple)):
-        return [_cleaned(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+def _without_secret_keys(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: "***" if _SECRET_KEY.search(str(k)) else _without_secret_keys(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, list):
+        return [_without_secret_keys(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
     return value

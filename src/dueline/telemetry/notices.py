@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable
-from typing import Any
 
-import structlog
+from ..event_log import EventLog
 
 INTERVAL_S = 60.0
 MAX_KEYS = 1000
@@ -22,7 +21,7 @@ class Notices:
     """One instance per part of the server; `logger` is that part's name in the log."""
 
     def __init__(self, logger: str, now_s: Callable[[], float] = time.monotonic, max_keys: int = MAX_KEYS) -> None:
-        self._log: Any = structlog.get_logger(logger)
+        self._log = EventLog(logger)
         self._now_s = now_s
         self._max_keys = max_keys
         self._keys: dict[Hashable, _Key] = {}  # in order of the last log line, oldest first

@@ -37,7 +37,7 @@ class PushMetrics:
         if failure == REFUSED:
             self.denied(AT_CONNECT)
 
-    def nobody(self, namespace: str, topic: str, why: str) -> None:
+    def no_instance(self, namespace: str, topic: str, why: str) -> None:
         """There was nothing to call. This changes no metric."""
 
     def in_flight(self, namespace: str, topic: str, calls: int) -> None:

@@ -6,7 +6,7 @@ from ..engine.push_log import Attempt
 from .notices import Notices
 from .push_metrics import AT_SEND, REFUSED, PushMetrics
 
-OPENED_BY = "push.allow"  # the setting that opens addresses; push.ports and push.deny_names restrict them
+ALLOW = "push.allow"  # the setting that allows addresses; push.ports and push.deny_names restrict them
 
 
 class PushNotices(PushMetrics):
@@ -23,12 +23,12 @@ class PushNotices(PushMetrics):
         if failure == REFUSED:
             self._notices.notice(
                 key,
-                f"the egress guard refused to call a push target; if it is meant, open its address in {OPENED_BY}",
+                f"the egress guard refused to call a push target; to allow the call, add its address to {ALLOW}",
                 namespace=namespace,
                 topic=topic,
                 job=attempt.id,
                 reason=attempt.error,
-                setting=OPENED_BY,
+                setting=ALLOW,
             )
         elif not attempt.ok or attempt.error is not None:
             self._notices.notice(
@@ -43,16 +43,18 @@ class PushNotices(PushMetrics):
                 error=attempt.error,
             )
 
-    def nobody(self, namespace: str, topic: str, why: str) -> None:
+    def no_instance(self, namespace: str, topic: str, why: str) -> None:
         """Jobs are waiting, but there is nothing to call."""
-        self._notices.notice(("nobody", namespace, topic), f"jobs wait: {why}", namespace=namespace, topic=topic)
+        self._notices.notice(
+            ("no instance", namespace, topic), f"jobs are waiting: {why}", namespace=namespace, topic=topic
+        )
 
     def refused_at_send(self, reason: str) -> None:
         """A URL was refused before anything was stored. The sender got the error."""
         self.denied(AT_SEND)
         self._notices.notice(
             (REFUSED, AT_SEND),
-            f"the egress guard refused a URL in a request; if it is meant, open its address in {OPENED_BY}",
+            f"the egress guard refused a URL in a request; to allow it, add its address to {ALLOW}",
             reason=reason,
-            setting=OPENED_BY,
+            setting=ALLOW,
         )

@@ -8,9 +8,6 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 
-from prometheus_client import GCCollector, ProcessCollector
-from prometheus_client.registry import CollectorRegistry
-
 from .._version import __version__
 from ..engine.commands import TopicView
 from ..engine.metrics import EngineMetrics, TopicMetrics
@@ -68,7 +65,11 @@ def of_build(store: str, durability: str) -> Samples:
 
 
 def of_process() -> list[Samples]:
-    """CPU, memory, descriptors and garbage collection of this process, from the Prometheus library's collectors."""
+    """CPU, memory, descriptors and garbage collection of this process, from the Prometheus library's collectors.
+    The first scrape loads that library, because many servers are never scraped."""
+    from prometheus_client import GCCollector, ProcessCollector
+    from prometheus_client.registry import CollectorRegistry
+
     collected = (*ProcessCollector(registry=None).collect(), *GCCollector(CollectorRegistry()).collect())
     families = {family.name: family for family in collected}
     return [

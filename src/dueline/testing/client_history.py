@@ -69,7 +69,7 @@ class History(h.Recorder):
         final: h.Final = {}
         for place, topic in self._topics:
             jobs = self._clients[place].list_jobs(topic)
-            final |= {(topic, job.id): h.Kept(job.state, job.attempts, job.reason) for job in jobs}
+            final |= {(topic, job.id): h.FinalJob(job.state, job.attempts, job.reason) for job in jobs}
         return check(self.events, final)
 
     def check(self) -> Report:

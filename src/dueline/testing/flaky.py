@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import msgspec
 
+from ..engine.audit_log import AuditLog
 from ..engine.directory import Directory
 from ..engine.errors import StoreDown, UnknownOutcome
 from ..engine.job import Job, Partition
@@ -143,6 +144,10 @@ class FlakyStore:
     @property
     def pushes(self) -> PushLog:
         return self.inner.pushes
+
+    @property
+    def audit(self) -> AuditLog:
+        return self.inner.audit
 
     @property
     def events(self) -> Events | None:

@@ -120,7 +120,7 @@ class Fault(Event, frozen=True, kw_only=True, tag_field="op", tag="fault"):
 AnyEvent = Send | Deliver | Pull | Ack | Release | Extend | Cancel | Move | Fault
 
 
-class Kept(msgspec.Struct, frozen=True):
+class FinalJob(msgspec.Struct, frozen=True):
     """One job of the final dump (list API), with the fields that the checker needs."""
 
     state: str
@@ -128,7 +128,7 @@ class Kept(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
-Final = dict[tuple[str, str], Kept]
+Final = dict[tuple[str, str], FinalJob]
 
 
 def digest_of(body: bytes) -> str:
@@ -176,7 +176,7 @@ def outcome_of(error: DuelineApiError) -> Outcome:
 class _FinalLine(msgspec.Struct, tag_field="op", tag="final"):
     topic: str
     id: str
-    kept: Kept
+    kept: FinalJob
 
 
 _encoder = msgspec.json.Encoder()
@@ -241,6 +241,6 @@ def _timeline_line(event: AnyEvent, begin_ns: int) -> str:
 _COMMON = {"topic", "id", "invoke_ns", "complete_ns", "outcome"}
 
 
-def _kept_words(kept: Kept) -> str:
+def _kept_words(kept: FinalJob) -> str:
     reason = f" ({kept.reason})" if kept.reason else ""
     return f"{kept.state}{reason}, attempts {kept.attempts}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
@@ -27,19 +28,20 @@ from ..client.patience import Patience, Tries
 from ..engine.engine import Engine
 from ..engine.errors import Unavailable as StoreUnavailable
 from ..runtime.access import NAMESPACE_IDS, StoreAccess
-from ..runtime.locations import ExternalStore, FolderStore, StoreLocation
-from ..runtime.runtime import Runtime
+from ..runtime.locations import FolderStore, StoreLocation, store_at
+from ..runtime.runtime import Runtime, process_name
 from ..server.direct import DirectApi
 from ..store.valkey.embedded import EmbeddedError
 from ..store.valkey.single_sends import SingleSends
 from ..store.valkey.store import WrongStore
 from .client_queue import ClientQueue
-from .log import said_if_slow
+from .log import warn_if_slow
 from .queue import EMBEDDED
 
 
 class DirectQueue(ClientQueue):
-    """One namespace of the store at `url`. Use it in one event loop. `close` stops an embedded store."""
+    """One namespace of the store at `url`. Use it in one event loop. `close` stops an embedded store. Raises ValueError
+    if the variables for the store's TLS (DUELINE_STORE__TLS__...) do not fit the URL or cannot be used."""
 
     def __init__(
         self,
@@ -51,6 +53,7 @@ class DirectQueue(ClientQueue):
     ) -> None:
         self._queue_url = url
         self._folder = Path(url.removeprefix(EMBEDDED)).absolute()  # of an embedded store
+        self._external = None if url.startswith(EMBEDDED) else store_at(url, os.environ)
         self._namespace_ids = namespace_ids
         self._any_thread = any_thread
         self._access: StoreAccess | None = None
@@ -65,7 +68,7 @@ class DirectQueue(ClientQueue):
     def url(self) -> str | None:
         """The store's address. That of an embedded store is known only while it runs."""
         if self._access is not None:
-            return self._access.place.url
+            return self._access.location.url
         return None if self._queue_url.startswith(EMBEDDED) else self._queue_url
 
     async def start(self) -> None:
@@ -90,10 +93,14 @@ class DirectQueue(ClientQueue):
         def pause(error: StoreUnavailable, elapsed_s: float) -> float:
             return tries.wait_s(Unavailable(error.code, error.message), elapsed_s)
 
-        access = StoreAccess(self._place(), pause, namespace_ids=self._namespace_ids)
-        engine = Engine(access.store, namespace_ids=self._namespace_ids)
+        location = self._location()
+        if location.tls.warning is not None:
+            logging.getLogger("dueline.store").warning("%s", location.tls.warning)
+        access = StoreAccess(location, pause, namespace_ids=self._namespace_ids)
+        engine = Engine(access.store, namespace_ids=self._namespace_ids, process_name=process_name())
+        engine.audit.on_loss = _audit_lost
         runtime = Runtime(access, engine)
-        with said_if_slow(f"the store {shown(self._queue_url)} has not answered yet: still trying"):
+        with warn_if_slow(f"the store {shown(self._queue_url)} has not answered yet: still trying"):
             try:
                 await runtime.start()
             except (WrongStore, EmbeddedError) as wrong:
@@ -102,10 +109,10 @@ class DirectQueue(ClientQueue):
         self._api = DirectApi(engine, access, shown(self._queue_url))
         self._access, self._runtime = access, runtime
 
-    def _place(self) -> StoreLocation:
-        if not self._queue_url.startswith(EMBEDDED):
-            return ExternalStore(self._queue_url)
-        return FolderStore(self._folder, any_thread=self._any_thread, log=_Log())
+    def _location(self) -> StoreLocation:
+        if self._external is not None:
+            return self._external
+        return FolderStore(self._folder, any_thread=self._any_thread)
 
     def answer(self, call: Call[Any]) -> Awaitable[Reply]:
         """The reply of the native API on this store, which is opened first. Raises DuelineApiError if that fails."""
@@ -141,17 +148,5 @@ class DirectQueue(ClientQueue):
             await runtime.stop()
 
 
-class _Log:
-    """Routes the embedded store's log lines to `logging`, because the program's output is not ours to write to."""
-
-    def __init__(self) -> None:
-        self._log = logging.getLogger("dueline.store")
-
-    def info(self, message: str, **fields: Any) -> None:
-        self._log.info("%s %s", message, fields)
-
-    def warning(self, message: str, **fields: Any) -> None:
-        self._log.warning("%s %s", message, fields)
-
-    def error(self, message: str, **fields: Any) -> None:
-        self._log.error("%s %s", message, fields)
+def _audit_lost(error: Exception) -> None:
+    logging.getLogger("dueline.store").warning("an entry of the audit log could not be written: %s", error)

@@ -86,7 +86,11 @@ class Lane:
         """A thread was abandoned: it still runs although its job is over."""
         self.alone += 1
         if self.alone > self.places:
-            log.warning("%d threads hang in handlers of %s: they occupy places", self.alone, ", ".join(self.topics))
+            log.warning(
+                "%d threads hang in handlers of %s and count towards its concurrency",
+                self.alone,
+                ", ".join(self.topics),
+            )
         self._look()
 
     def came_back(self) -> None:

@@ -24,7 +24,7 @@ def show_log() -> None:
 
 
 @contextmanager
-def said_if_slow(message: str) -> Generator[None]:
+def warn_if_slow(message: str) -> Generator[None]:
     """Log a warning if the block takes long. It may retry for any length of time, but not silently."""
     handle = asyncio.get_running_loop().call_later(SLOW_S, log.warning, "%s", message)
     try:

@@ -22,7 +22,7 @@ from ..client.errors import DuelineApiError
 from ..client.http1 import BadAnswer, Response
 from ..client.patience import Patience
 from ..client.retrying import retried
-from .log import said_if_slow
+from .log import warn_if_slow
 
 LEAVE_S = 2.0  # how long the server may take to end a cancelled pull
 
@@ -97,7 +97,7 @@ class WaitingPulls:
     async def _connected(self) -> AsyncConnection:
         address = self._address
         try:
-            with said_if_slow(f"{address.url} has not accepted a connection yet: still trying"):
+            with warn_if_slow(f"{address.url} has not accepted a connection yet: still trying"):
                 return await connect(address.host, address.port, secured(None) if address.secure else None)
         except TimeoutError:
             raise

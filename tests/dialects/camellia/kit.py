@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from ..kit import Answer, Client, Served, Some, now_ms
+from tests.kit.waiting import until
+
+from ..kit import Answer, Client, RunningServer, Some, after
 
 BASE = "/camellia/delayQueue/"
 FORM = {"Content-Type": "application/x-www-form-urlencoded;charset=utf-8"}
@@ -20,7 +21,7 @@ TEXT = Some(str, len)
 class Camellia:
     """One connection; `post` gives (HTTP status, JSON)."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: RunningServer) -> None:
         self.served = served
         self.client: Client = served.client()
 
@@ -57,12 +58,11 @@ class Camellia:
         """Until this many long polls of the topic are held by the server, which tells it in its own words."""
         watcher = self.served.client()
         headers = {"Dueline-Namespace": "camellia"}
-        while True:
-            answer = await watcher.ask("GET", f"/v1/topics/{topic}", headers=headers)
-            if answer.status == 200 and answer.json()["waiters"] == polls:
-                watcher.close()
-                return
-            await asyncio.sleep(0.005)
+        await until(
+            lambda: watcher.ask("GET", f"/v1/topics/{topic}", headers=headers),
+            lambda answer: answer.status == 200 and answer.json()["waiters"] == polls,
+        )
+        watcher.close()
 
     async def ack(self, topic: str, id: str, ack: bool = True) -> None:
         assert await self.post("ackMsg", topic=topic, msgId=id, ack=str(ack).lower()) == (200, SUCCESS)
@@ -126,19 +126,13 @@ def failed(operation: str, code: int) -> tuple[int, dict[str, Any]]:
     return 200, {"code": code, "msg": TEXT, **({NULLS[operation]: None} if operation in NULLS else {})}
 
 
-async def after(moment_ms: int) -> None:
-    """Return when the store's clock is surely past this moment, also as the server knows it."""
-    while (rest_ms := moment_ms + 20 - now_ms()) > 0:  # noqa: ASYNC110
-        await asyncio.sleep(rest_ms / 1000)
-
-
 async def overdue(q: Camellia, topic: str) -> None:
     """A message "one" of this topic that is being consumed for a long time, and whose ttl is over. A short ttl may be
     over before the pull on a busy machine: then a longer one is tried."""
     for ttl_ms in (300, 3_000, 30_000):
         msg = await q.send(topic, "old", msgId="one", ttlMillis=ttl_ms)
-        held = await q.pull(topic, ackTimeoutMillis=120_000)
+        leased = await q.pull(topic, ackTimeoutMillis=120_000)
         await after(msg["expireTime"])
-        if held:
+        if leased:
             return
     raise AssertionError("nothing could be pulled within its ttl")

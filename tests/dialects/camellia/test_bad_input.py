@@ -128,20 +128,20 @@ async def test_refusals_speak_of_the_parameters_by_their_own_names(camellia: Cam
     assert await q.empty(topic)
 
 
-async def test_numbers_that_say_a_lot_are_cut_to_what_can_be_held(camellia: Camellia) -> None:
+async def test_numbers_that_say_a_lot_are_cut_to_what_can_be_stored(camellia: Camellia) -> None:
     q, topic = camellia.another(), camellia.topic()
     most = {"ttlMillis": (1 << 63) - 1, "maxRetry": (1 << 31) - 1}
     msg = await q.send(topic, **most)
     assert (msg["maxRetry"], msg["expireTime"] > msg["triggerTime"] + 9 * 365 * 86_400_000) == ((1 << 31) - 1, True)
-    [held] = await q.pull(topic, batch=(1 << 31) - 1, ackTimeoutMillis=(1 << 63) - 1)
-    assert held == {**msg, "status": 3, "retry": 1}
+    [leased] = await q.pull(topic, batch=(1 << 31) - 1, ackTimeoutMillis=(1 << 63) - 1)
+    assert leased == {**msg, "status": 3, "retry": 1}
     least = await q.send(topic, ttlMillis=-(1 << 63), maxRetry=-(1 << 31))
     assert least["maxRetry"] == 10
     low = await q.pull(topic, batch=-(1 << 31), ackTimeoutMillis=-(1 << 63))
     assert [one["msgId"] for one in low] == [least["msgId"]]
 
 
-async def test_any_delay_is_taken_up_to_the_last_moment_there_is_and_told_as_it_is_stored(camellia: Camellia) -> None:
+async def test_any_delay_is_taken_up_to_the_last_moment_there_is_and_shown_as_it_is_stored(camellia: Camellia) -> None:
     q, topic = camellia.another(), camellia.topic()
     year_ms = 365 * 86_400_000
     for delay, ttl in ((11 * year_ms, 1000), (7900 * year_ms, 1000 * year_ms), (1 << 62, 1000), (LAST_MS, 1)):

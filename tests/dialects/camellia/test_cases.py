@@ -1,7 +1,7 @@
 """The numbered conformance cases of the protocol, as transcripts against a real server: request, answer, state.
 
-Gaps in the numbers are meant. Times are judged by lower bounds only (never early, really held); what has to come by
-itself is waited for, not measured.
+The numbers are labels of the protocol's conformance list and have gaps. Times are judged by lower bounds only (never
+early; a long poll is really held). What has to come by itself is awaited, not measured.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import time
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from ..kit import now_ms
+from tests.kit.waiting import until
+
+from ..kit import after, now_ms
 from .conftest import RETAIN_MS
-from .kit import BASE, ID, MS, SUCCESS, Camellia, after, failed, framework_page, ids, refused, shown
+from .kit import BASE, ID, MS, SUCCESS, Camellia, failed, framework_page, ids, refused, shown
 
 
 async def test_case_001_a_delayed_message_waits_with_the_documented_defaults(camellia: Camellia) -> None:
@@ -76,9 +78,9 @@ async def test_case_006_a_second_send_of_a_live_id_answers_the_first_message_unc
     q, topic = camellia.another(), camellia.topic()
     first = await q.send(topic, "first", 700, msgId="one", ttlMillis=50_000, maxRetry=4)
     assert await q.send(topic, "second", 0, msgId="one", ttlMillis=1, maxRetry=1) == first
-    [held] = await q.poll(topic)
-    assert held == {**first, "status": 3, "retry": 1}
-    assert await q.send(topic, "third", 0, msgId="one") == held
+    [leased] = await q.poll(topic)
+    assert leased == {**first, "status": 3, "retry": 1}
+    assert await q.send(topic, "third", 0, msgId="one") == leased
     assert await q.pull(topic, batch=10) == []
     await q.ack(topic, "one")
     assert await q.empty(topic)
@@ -100,9 +102,9 @@ async def test_case_009_an_ended_id_can_be_used_again(camellia: Camellia) -> Non
     new = await q.send(topic, "new", 0, msgId="again")
     assert (new["msg"], new["status"], new["retry"]) == ("new", 2, 0)
     assert new["produceTime"] >= old["produceTime"]
-    [held] = await q.pull(topic)
+    [leased] = await q.pull(topic)
     await q.ack(topic, "again")
-    assert (held["msg"], await q.status(topic, "again")) == ("new", 4)
+    assert (leased["msg"], await q.status(topic, "again")) == ("new", 4)
     assert (await q.send(topic, "newest", 0, msgId="again"))["status"] == 2  # also after an ack
     assert [msg["msg"] for msg in await q.pull(topic)] == ["newest"]
 
@@ -268,11 +270,10 @@ async def test_case_029_an_ended_message_is_readable_for_its_retention(camellia:
     await end("acked")
     began_ms = now_ms()
     await end("deleted", delay=60_000)
-    await asyncio.sleep(0.01)
+    await after(now_ms())
     assert [await q.status(topic, id) for topic, id, _ in ended] == [status for _, _, status in ended]
     topic, id, _ = ended[-1]
-    while await q.get(topic, id) is not None:  # noqa: ASYNC110
-        await asyncio.sleep(0.2)
+    await until(lambda: q.get(topic, id), lambda found: found is None)
     assert now_ms() - began_ms >= RETAIN_MS
     assert [await q.get(topic, id) for topic, id, _ in ended] == [None, None, None]
 
@@ -310,13 +311,13 @@ async def test_case_034_a_long_poll_that_does_not_say_is_held_for_10_s(camellia:
         assert await q.post("longPollingMsg", topic=q.topic(), **form) == (200, {**SUCCESS, "delayMsgList": []})
         return time.monotonic() - began_s
 
-    held = await asyncio.gather(
+    waits_s = await asyncio.gather(
         held_s(),
         held_s(longPollingTimeoutMillis=-1),
         held_s(longPollingTimeoutMillis=0),
         held_s(longPollingTimeoutMillis=""),
     )
-    assert all(9.9 <= seconds < 30 for seconds in held), held
+    assert all(9.9 <= seconds < 30 for seconds in waits_s), waits_s
 
 
 async def test_case_035_topic_info_counts_by_how_soon_messages_are_due(camellia: Camellia) -> None:

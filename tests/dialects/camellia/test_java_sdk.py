@@ -67,7 +67,7 @@ class JavaSdk:
                 await self.call("ackMsg", {"topic": topic, "msgId": msg["msgId"], "ack": ack})
 
 
-class Listening:
+class Listener:
     """A listener whose deliveries can be waited for."""
 
     def __init__(self, verdict: bool) -> None:
@@ -89,7 +89,7 @@ class Listening:
 
 async def test_case_039_a_listener_that_says_true_consumes_once(camellia: Camellia) -> None:
     sdk, consumer, topic = JavaSdk(camellia), JavaSdk(camellia), camellia.topic()
-    listening = Listening(True)
+    listening = Listener(True)
     thread = asyncio.create_task(consumer.listen(topic, listening, listening.polls))
     sent = await sdk.send_msg(topic, "hello", 1000)
     await asyncio.wait_for(listening.until(1), 60)
@@ -102,7 +102,7 @@ async def test_case_039_a_listener_that_says_true_consumes_once(camellia: Camell
 
 async def test_case_039_a_listener_that_says_false_is_called_once_more_than_max_retry(camellia: Camellia) -> None:
     sdk, consumer, topic = JavaSdk(camellia), JavaSdk(camellia), camellia.topic()
-    listening = Listening(False)
+    listening = Listener(False)
     thread = asyncio.create_task(consumer.listen(topic, listening, listening.polls))
     sent = await sdk.send_msg(topic, "no", 0, maxRetry=2)
     await asyncio.wait_for(listening.until(3), 60)

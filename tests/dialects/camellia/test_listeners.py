@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,15 +12,16 @@ import pytest
 from dueline.config.load import ConfigError, load
 from dueline.server.listeners import addresses
 from dueline.testing.process import free_port
+from tests.kit.waiting import until
 
-from ..kit import Served, now_ms, serve
+from ..kit import RunningServer, after, now_ms, serve
 from .kit import BASE, SUCCESS, Camellia, framework_page, ids, shown
 
 WINDOW_MS = 4_000
 
 
 @asynccontextmanager
-async def workers_with_a_port_for_camellia() -> AsyncIterator[tuple[Served, int]]:
+async def workers_with_a_port_for_camellia() -> AsyncIterator[tuple[RunningServer, int]]:
     port = free_port()
     env = {
         "DUELINE_DIALECTS__CAMELLIA__LISTEN": f"127.0.0.1:{port}",
@@ -46,7 +46,7 @@ async def test_a_dialect_with_an_address_answers_there_only_and_its_workers_are_
         q = many[0]
         assert await q.page("/v1/info") == framework_page(404, "Not Found", "/v1/info")
         assert await q.page("/readyz") == (200, {"ready": True})
-        await asyncio.sleep((WINDOW_MS - now_ms() % WINDOW_MS + 50) / 1000)  # so that all falls into one window
+        await after(now_ms() + WINDOW_MS - now_ms() % WINDOW_MS)  # so that all falls into one window
         sent = [(await one.send("t", str(n)))["msgId"] for n, one in enumerate(many)]
         pulled = [id for one in many for id in ids(await one.pull("t"))]
         assert sorted(pulled) == sorted(sent)
@@ -77,8 +77,9 @@ def test_a_dialect_is_spoken_at_its_own_address_or_at_the_main_one_or_nowhere() 
 
 async def _sends_of_all_workers(q: Camellia) -> int:
     """Every process counts its own share; the page of any of them shows the sum."""
-    while True:
+
+    async def counted() -> list[dict[str, int]]:
         _, page = shown(await q.client.ask("GET", BASE + "getMonitorData"))
-        if page["data"]["requestStatsList"]:
-            return page["data"]["requestStatsList"][0]["sendMsg"]
-        await asyncio.sleep(0.1)
+        return page["data"]["requestStatsList"]
+
+    return (await until(counted))[0]["sendMsg"]

@@ -84,8 +84,8 @@ async def test_a_success_shows_what_is_stored_also_when_the_old_message_ends_in_
 
     assert b'"msg":"old"' in await send("old")
     assert b'"msg":"new"' in await send("new")
-    [held] = await engine.pull(Pull(settings.namespace, ("t",)))
-    assert held.body == b"new"
+    [leased] = await engine.pull(Pull(settings.namespace, ("t",)))
+    assert leased.body == b"new"
     await engine.stop()
 
 

@@ -8,7 +8,9 @@ import json
 import time
 from urllib.parse import urlencode
 
-from ..kit import now_ms
+from tests.kit.waiting import until
+
+from ..kit import after, now_ms
 from .conftest import WINDOW_MS
 from .kit import BASE, SUCCESS, Camellia, failed, ids, overdue, shown
 
@@ -92,7 +94,7 @@ async def test_a_given_back_message_goes_behind_those_that_are_ready(camellia: C
     q, topic = camellia.another(), camellia.topic()
     first, second = await q.send(topic, "1"), await q.send(topic, "2")
     await q.pull(topic)
-    await asyncio.sleep(0.005)
+    await after(now_ms())
     await q.ack(topic, first["msgId"], ack=False)
     assert ids(await q.pull(topic, batch=2)) == [second["msgId"], first["msgId"]]
 
@@ -137,8 +139,8 @@ async def test_big_texts_up_to_the_forms_limit_are_kept_whole(camellia: Camellia
     q, topic = camellia.another(), camellia.topic()
     text = "0123456789abcdef" * (100 * 1024)
     msg = await q.send(topic, text)
-    [held] = await q.pull(topic)
-    assert (len(text), held["msg"] == text, msg["msg"] == text) == (1_638_400, True, True)
+    [leased] = await q.pull(topic)
+    assert (len(text), leased["msg"] == text, msg["msg"] == text) == (1_638_400, True, True)
 
 
 async def test_a_form_above_2_mib_is_code_400_and_nothing_is_stored(camellia: Camellia) -> None:
@@ -157,12 +159,12 @@ async def test_native_callers_in_its_namespace_share_its_jobs(camellia: Camellia
     ]
     answer = await q.client.ask("POST", f"/v1/topics/{topic}/jobs", json.dumps(jobs).encode(), native)
     assert answer.status == 201
-    held = await q.pull(topic, batch=5)
-    assert [(msg["msgId"], msg["msg"]) for msg in held] == [
+    leased = await q.pull(topic, batch=5)
+    assert [(msg["msgId"], msg["msg"]) for msg in leased] == [
         ("json", json.dumps(jobs[0]["body"])),
         ("bytes", "AP8="),
     ]
-    assert [(msg["maxRetry"], msg["expireTime"] > now_ms()) for msg in held] == [(19, True), (19, True)]
+    assert [(msg["maxRetry"], msg["expireTime"] > now_ms()) for msg in leased] == [(19, True), (19, True)]
     await q.ack(topic, "json")
     assert (await q.get(topic, "json") or {})["status"] == 4
     sent = await q.send(topic, "from camellia")
@@ -172,7 +174,7 @@ async def test_native_callers_in_its_namespace_share_its_jobs(camellia: Camellia
 
 async def test_monitor_data_shows_the_last_complete_window(camellia: Camellia) -> None:
     q, topic = camellia.another(), camellia.topic()
-    await asyncio.sleep((WINDOW_MS - now_ms() % WINDOW_MS + 50) / 1000)  # a fresh window, so that all falls into one
+    await after(now_ms() + WINDOW_MS - now_ms() % WINDOW_MS)  # a fresh window, so that all falls into one
     await q.send(topic, "a", msgId="a", delay=20)
     await q.send(topic, "a again", msgId="a")
     await q.send(topic, "b", msgId="b")
@@ -208,8 +210,7 @@ async def test_monitor_data_shows_the_last_complete_window(camellia: Camellia) -
 
 async def of_window(q: Camellia, topic: str, page: str) -> tuple[int, dict[str, object]]:
     """The page, as soon as it tells of this topic."""
-    while topic not in (answer := await q.client.ask("GET", BASE + page)).body.decode():  # noqa: ASYNC110
-        await asyncio.sleep(0.1)
+    answer = await until(lambda: q.client.ask("GET", BASE + page), lambda answer: topic in answer.body.decode())
     return answer.status, answer.json()
 
 
@@ -246,7 +247,7 @@ async def test_the_list_of_topics_has_every_topic_that_was_sent_to(camellia: Cam
 
 async def test_the_metrics_page_has_the_documented_names_beside_our_own(camellia: Camellia) -> None:
     q, both = camellia.another(), False
-    while not both:  # a window may end between the send and its delivery: they are then told one after the other
+    while not both:  # a window may end between the send and its delivery: they are then reported one after the other
         topic = camellia.topic()
         await q.send(topic, delay=1)
         await q.poll(topic)

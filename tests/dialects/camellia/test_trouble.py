@@ -57,8 +57,8 @@ def test_refusals_before_the_application_are_the_frameworks_pages(
     assert (answer.status, f'"error":"{phrase}"'.encode() in answer.body) == (status, True)
 
 
-class Refusing:
-    """An engine that cannot."""
+class RefusingEngine:
+    """An engine whose pulls fail."""
 
     def __init__(self, error: errors.DuelineError) -> None:
         self._error = error
@@ -68,11 +68,11 @@ class Refusing:
 
 
 @pytest.mark.parametrize(("error", "least_s"), [(errors.StoreDown(), 0.99), (errors.Draining(), 0.0)])
-async def test_a_long_poll_is_told_of_trouble_after_a_moment_so_that_the_sdk_does_not_run_hot(
+async def test_a_long_poll_learns_of_trouble_after_a_moment_so_that_the_sdk_does_not_run_hot(
     error: errors.DuelineError, least_s: float
 ) -> None:
     monitor = Monitor("camellia", 60_000, lambda: 0, EngineMetrics())
-    handlers = CamelliaHandlers(cast(Engine, Refusing(error)), Limits(), CamelliaSettings(), monitor)
+    handlers = CamelliaHandlers(cast(Engine, RefusingEngine(error)), Limits(), CamelliaSettings(), monitor)
     began_s = time.monotonic()
     with pytest.raises(type(error)):
         await handlers.long_polling_msg(POLL)

@@ -1,4 +1,4 @@
-"""EXFE's clients: one that pushes, services that are called back; and the state behind, natively told."""
+"""EXFE's clients: one that pushes, services that are called back; and the state behind them, read by the native API."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any
 
 from aiohttp import web
 
-from ..kit import Answer, Client, Served, now_ms
+from tests.kit.waiting import until
+
+from ..kit import Answer, Client, RunningServer, now_ms
 
 TOPIC = "/v1/topics/exfe.queue"
 WITHIN_S = 60.0
@@ -98,7 +100,7 @@ class Services:
 class Exfe:
     """One connection to a server, and services of its own."""
 
-    def __init__(self, served: Served, services: Services) -> None:
+    def __init__(self, served: RunningServer, services: Services) -> None:
         self.served = served
         self.services = services
         self.client: Client = served.client()
@@ -143,9 +145,7 @@ class Exfe:
 
     async def until_nothing_is_left(self, service: Service) -> None:
         """No more can come than what has come by then."""
-        async with asyncio.timeout(WITHIN_S):
-            while await self.left(service):  # noqa: ASYNC110
-                await asyncio.sleep(LOOK_S)
+        await until(lambda: self.left(service), lambda left: not left, within_s=WITHIN_S)
 
 
 def encoded(text: str) -> str:

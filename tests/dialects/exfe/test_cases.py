@@ -1,8 +1,8 @@
-"""The numbered conformance cases of the HTTP interface, against a real server and services on loopback. Gaps in the
-numbers are meant; those from 26 on are the Redis actions (tests/exfe).
+"""The numbered conformance cases of the HTTP interface, against a real server and services on loopback.
 
-Times are judged by lower bounds only (never early); what has to come by itself is waited for. That nothing more comes
-is not waited for but read off the state: without jobs there is nothing to deliver.
+The numbers are labels of the conformance list and have gaps; those from 26 on are the Redis actions (tests/exfe). Times
+are judged by lower bounds only (never early). What has to come by itself is awaited. That nothing more comes is read
+off the state instead: without jobs there is nothing to deliver.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 
 from dueline.dialects.exfe.decode import merges
+from tests.kit.waiting import until
 
 from ..kit import now_ms
 from .kit import Exfe, ReceivedCall, encoded, in_s, path
@@ -260,9 +261,7 @@ async def test_case_023_a_push_between_two_tries_joins_the_group_and_brings_its_
     key = q.key()
     await q.push(key, service, b"1", 0, "once")
     await service.arrived()
-    async with asyncio.timeout(60):
-        while [job["state"] for job in await q.left(service)] != ["scheduled"]:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+    await until(lambda: q.left(service), lambda left: [job["state"] for job in left] == ["scheduled"], within_s=60)
     at_s = in_s(1)
     await q.push(key, service, b"2", at_s, "once")
     await service.arrived(2)

@@ -6,7 +6,7 @@ import itertools
 import json
 from typing import Any
 
-from ..kit import Answer, Behind, Client, Served, now_ms
+from ..kit import Answer, Behind, Client, RunningServer, now_ms
 
 ADDED = {"code": 0, "message": "添加成功", "data": None}
 DONE = {"code": 0, "message": "操作成功", "data": None}
@@ -16,7 +16,7 @@ _numbers = itertools.count(1)
 class Ouqiang(Behind):
     """One connection; `ask` gives the JSON of an answer, after a look at its form."""
 
-    def __init__(self, served: Served, client: Client | None = None, namespace: str = "ouqiang") -> None:
+    def __init__(self, served: RunningServer, client: Client | None = None, namespace: str = "ouqiang") -> None:
         self.served = served
         self.client = served.client() if client is None else client
         self.namespace = namespace

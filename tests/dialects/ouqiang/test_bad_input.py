@@ -12,7 +12,7 @@ from typing import Any
 from tools.faults.server_process import ServerProcess
 
 from ...kit.valkey import PrivateValkey
-from ..kit import NOWHERE, Served, now_ms
+from ..kit import NOWHERE, RunningServer, after, now_ms
 from .kit import ADDED, DONE, Ouqiang, refused
 
 UNREADABLE = refused("解析json失败")
@@ -69,7 +69,7 @@ async def test_a_field_of_another_type_is_a_parse_failure_whatever_else_is_wrong
     assert (await q.get(id), await q.counts(topic)) == (None, NOWHERE)
 
 
-async def test_numbers_out_of_range_have_their_texts_and_delay_is_told_before_ttr(ouqiang: Ouqiang) -> None:
+async def test_numbers_out_of_range_have_their_texts_and_delay_is_checked_before_ttr(ouqiang: Ouqiang) -> None:
     q, topic, id = ouqiang.another(), ouqiang.topic(), ouqiang.id()
     for delay in (0, -1, 2147483649, 9223372036854775807, -9223372036854775808, None):
         assert await q.ask("push", topic=topic, id=id, delay=delay, ttr=0, body="") == DELAY
@@ -130,7 +130,7 @@ async def test_names_that_we_cannot_hold_are_refused_by_push_and_unknown_to_the_
     assert (await q.get(id), await q.counts(topic)) == (None, NOWHERE)
 
 
-async def test_names_at_the_limit_and_of_any_letters_are_held(ouqiang: Ouqiang) -> None:
+async def test_names_at_the_limit_and_of_any_letters_are_stored(ouqiang: Ouqiang) -> None:
     q = ouqiang.another()
     names = ("x" * 510, "订" * 170, "a b/c?d#e%20", '"\\', "../..", "dq_bucket_1", "{tag}", "\ufeff?", "🙂")
     for name in names:
@@ -166,7 +166,7 @@ async def test_repeated_and_empty_names_in_a_pop_do_no_harm(ouqiang: Ouqiang) ->
     assert await q.pop(f",{topic},,{topic}, ,") == (id, "x")
 
 
-async def test_a_request_that_is_too_large_is_told_so_and_nothing_is_stored(ouqiang: Ouqiang) -> None:
+async def test_a_request_that_is_too_large_is_refused_and_nothing_is_stored(ouqiang: Ouqiang) -> None:
     q, topic, id = ouqiang.another(), ouqiang.topic(), ouqiang.id()
     job = {"topic": topic, "id": id, "delay": 3600, "ttr": 1, "body": "x" * (5 << 20)}
     assert await q.said("push", json.dumps(job).encode()) == refused("读取request body失败")
@@ -202,7 +202,7 @@ async def test_a_client_that_leaves_while_it_is_held_is_forgotten(ouqiang: Ouqia
 async def test_a_job_whose_answer_broke_off_is_given_to_the_next_and_keeps_its_due_time(ouqiang: Ouqiang) -> None:
     q, topic, id = ouqiang.another(), ouqiang.topic(), ouqiang.id()
     await q.push(topic, id, 1, 3600, "x" * (3 << 20))
-    told = await q.get(id)
+    answer = await q.get(id)
     with socket.socket() as half:
         half.setsockopt(
             socket.SOL_SOCKET, socket.SO_RCVBUF, 4096
@@ -215,13 +215,13 @@ async def test_a_job_whose_answer_broke_off_is_given_to_the_next_and_keeps_its_d
         await loop.sock_sendall(half, head + body)
         assert await loop.sock_recv(half, 8) == b"HTTP/1.1"
         # Until its due time cannot be taken for the moment of the break.
-        await asyncio.sleep(max(0, (told["delay"] + 2) * 1000 - now_ms()) / 1000)
+        await after((answer["delay"] + 2) * 1000)
     assert (await q.pop(topic) or ("", ""))[0] == id
-    assert await q.get(id) == told
+    assert await q.get(id) == answer
     await q.finish(id)
 
 
-async def test_a_store_that_refuses_connections_is_told_by_every_operation(ouqiang: Ouqiang) -> None:
+async def test_a_store_that_refuses_connections_is_reported_by_every_operation(ouqiang: Ouqiang) -> None:
     asked = {
         "push": {"topic": "t", "id": "1", "delay": 60, "ttr": 5, "body": ""},
         "get": {"id": "1"},
@@ -230,15 +230,15 @@ async def test_a_store_that_refuses_connections_is_told_by_every_operation(ouqia
         "pop": {"topic": "t"},
     }
     with tempfile.TemporaryDirectory() as data, PrivateValkey() as store:
-        served = Served(ServerProcess(Path(data), store_url=store.url))
+        served = RunningServer(ServerProcess(Path(data), store_url=store.url))
         await served.server.start()
         q = Ouqiang(served, served.client())
         try:
             assert await q.said("push", json.dumps(asked["push"]).encode()) == ADDED
             store.stop()
             for path, fields in asked.items():  # a pop too, although it would wait for 178 s
-                told = await q.said(path, json.dumps(fields).encode())
-                assert (told["code"], told["data"]) == (1, None), path
-                assert "cannot reach the store" in told["message"], path
+                answer = await q.said(path, json.dumps(fields).encode())
+                assert (answer["code"], answer["data"]) == (1, None), path
+                assert "cannot reach the store" in answer["message"], path
         finally:
             await served.stop()

@@ -1,7 +1,7 @@
 """The numbered conformance cases of the protocol, as transcripts against a real server: request, answer, state.
 
-Gaps in the numbers are meant. Times are judged by lower bounds only (never early, really held); what has to come by
-itself is waited for, not measured.
+The numbers are labels of the protocol's conformance list and have gaps. Times are judged by lower bounds only (never
+early; a long poll is really held). What has to come by itself is awaited, not measured.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dueline.testing.process import free_port
 
-from ..kit import NOWHERE, Served, now_ms, serve
+from ..kit import NOWHERE, RunningServer, after, now_ms, serve
 from .conftest import HOLD_MS, OPTIONS
 from .kit import ADDED, DONE, Ouqiang, refused
 
@@ -57,11 +57,11 @@ async def test_case_005_without_a_finish_the_job_comes_again_after_its_ttr_and_g
     await q.push(topic, id, 1, 5, BODY)
     shown = await q.get(id)
     assert await q.pop(topic) == (id, BODY)
-    held = await q.job(topic, id)
-    assert held is not None
+    leased = await q.job(topic, id)
+    assert leased is not None
     assert await q.get(id) == shown
     assert await q.pop(topic) == (id, BODY)
-    assert now_ms() >= held["lease_until_ms"], "delivered while another one held it"
+    assert now_ms() >= leased["lease_until_ms"], "delivered during another lease"
     again = await q.job(topic, id)
     assert again is not None
     assert (again["state"], again["attempts"], again["max_attempts"]) == ("leased", 2, None)
@@ -115,7 +115,7 @@ async def test_case_011_the_range_of_delay(ouqiang: Ouqiang) -> None:
     await q.finish(id)
 
 
-async def test_case_013_an_empty_id_is_the_first_thing_that_is_told(ouqiang: Ouqiang) -> None:
+async def test_case_013_an_empty_id_is_the_first_thing_that_is_refused(ouqiang: Ouqiang) -> None:
     q, topic = ouqiang.another(), ouqiang.topic()
     wrong = refused("job id不能为空")
     assert await q.ask("push", topic=topic, id="", delay=1, ttr=1, body="") == wrong
@@ -180,7 +180,7 @@ async def test_case_022_several_topics_in_one_pop_the_first_has_priority(ouqiang
     await q.push(sms, jobs[0], body="sms")
     assert await q.pop(f"{order},{sms}") == (jobs[0], "sms")
     await q.push(sms, jobs[1], body="sms")
-    await asyncio.sleep(0.01)
+    await after(now_ms())
     await q.push(order, jobs[2], body="order")  # due after the other, and yet the first one
     await q.until(sms, ready=1, leased=1)
     await q.until(order, ready=1)
@@ -290,7 +290,7 @@ async def test_case_033_the_types_are_those_that_strict_clients_want(ouqiang: Ou
 
 
 async def test_case_034_a_restart_loses_neither_a_waiting_nor_a_reserved_job(ouqiang: Ouqiang) -> None:
-    async def restart(served: Served, kill: bool) -> Ouqiang:
+    async def restart(served: RunningServer, kill: bool) -> Ouqiang:
         if kill:
             await served.server.kill_group()
         else:
@@ -298,17 +298,17 @@ async def test_case_034_a_restart_loses_neither_a_waiting_nor_a_reserved_job(ouq
         await served.server.start()
         return Ouqiang(served)
 
-    async def life(served: Served, kill: bool) -> None:
+    async def life(served: RunningServer, kill: bool) -> None:
         q, topic, id = Ouqiang(served), served.topic(), "one"
         before_ms = await q.push(topic, id, 3, 3, BODY)
         q = await restart(served, kill)
         assert await q.pop(topic) == (id, BODY)
         assert now_ms() >= before_ms + 3000
-        held = await q.job(topic, id)
-        assert held is not None
+        leased = await q.job(topic, id)
+        assert leased is not None
         q = await restart(served, kill)
         assert await q.pop(topic) == (id, BODY)
-        assert now_ms() >= held["lease_until_ms"]
+        assert now_ms() >= leased["lease_until_ms"]
         await q.finish(id)
         assert await q.counts(topic) == NOWHERE
 

@@ -19,7 +19,7 @@ from dueline.testing.process import free_port
 
 from ...integration.served import typed
 from ...kit.valkey import PrivateValkey
-from ..kit import NOWHERE, Served, now_ms, serve
+from ..kit import NOWHERE, RunningServer, now_ms, serve
 from .kit import DONE, Ouqiang
 
 SAMPLE = """\ufeff; a comment
@@ -55,9 +55,9 @@ def test_every_key_of_the_original_is_taken_or_reported(tmp_path: Path) -> None:
         "store.url": "redis://:p%40s%3Bs%23%2Fw@10.0.0.1:6380/4",
     }
     assert found.notes == (
-        f"{file}: without effect here: bucket_size, bucket_name, queue_name, redis.max_idle, redis.read_timeout "
+        f"{file}: ignored: bucket_size, bucket_name, queue_name, redis.max_idle, redis.read_timeout "
         "(there are no buckets, and connections are managed internally)",
-        f"{file}: unknown to the original and to us: colour",
+        f"{file}: unknown keys, ignored: colour",
     )
 
 
@@ -94,7 +94,7 @@ def test_a_hold_that_we_cannot_do_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["no delimiter here", "= value", "bucket_size 3"])
-def test_a_file_that_is_none_is_told_in_the_originals_words(tmp_path: Path, text: str) -> None:
+def test_a_file_that_cannot_be_read_is_refused_in_the_originals_words(tmp_path: Path, text: str) -> None:
     with pytest.raises(Unreadable, match=r"^无法解析配置文件#.*line 2: .*--config"):
         read(written(tmp_path, f"bucket_size=3\n{text}\n"))
 
@@ -150,7 +150,7 @@ async def test_a_server_is_started_with_nothing_but_the_originals_file(ouqiang: 
         served = await serve(Path(folder) / "unused", args=["--ouqiang-config", str(file)])
         try:
             text = "\n".join(served.server.output)
-            assert "without effect here: bucket_size" in text
+            assert "ignored: bucket_size" in text
             assert f", ouqiang on http://127.0.0.1:{port})" in text
             assert f"(store redis://127.0.0.1:{store.port}/3, durability standard" in text
             await _spoken_there_only(served, port)
@@ -162,7 +162,7 @@ async def test_a_server_is_started_with_nothing_but_the_originals_file(ouqiang: 
             await asyncio.to_thread(store.stop)
 
 
-async def _spoken_there_only(served: Served, port: int) -> None:
+async def _spoken_there_only(served: RunningServer, port: int) -> None:
     q, main, before_ms = Ouqiang(served, served.client(port)), Ouqiang(served), now_ms()
     assert await q.ask("pop", topic="t") == DONE
     assert now_ms() >= before_ms + 1000

@@ -1,4 +1,4 @@
-"""The Spring queue's clients: one that adds jobs, applications that get them; and the state behind, natively told."""
+"""The Spring queue's clients, applications that get jobs, and the state of the jobs, read by the native API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from tests.kit.eureka import Registry
 from tests.kit.spring_app import Answerer, SpringApp, accepted
 
-from ..kit import Answer, Behind, Client, Served, Some
+from ..kit import Answer, Behind, Client, RunningServer, Some
 
 JSON = "application/json;charset=UTF-8"  # as the original's client writes it
 WORK = "/hf/delay_queue/work"
@@ -22,7 +22,7 @@ class Spring(Behind):
 
     namespace = "spring"
 
-    def __init__(self, served: Served, registry: Registry) -> None:
+    def __init__(self, served: RunningServer, registry: Registry) -> None:
         self.served = served
         self.registry = registry
         self.client: Client = served.client()

@@ -63,7 +63,7 @@ async def test_texts_are_texts_and_a_time_is_a_long(spring: Spring) -> None:
     for field in ("taskId", "taskType", "params", "appName"):
         for wrong in NO_TEXT:
             answer = await q.raw(far(**{**good, field: wrong}))
-            assert (answer.status, answer.json()["message"]) == (400, f"{field}: is not a text")
+            assert (answer.status, answer.json()["message"]) == (400, f"{field}: is not a string")
     for wrong in NO_TIME:
         answer = await q.raw(json.dumps({**good, "delayTime": wrong}).encode())
         assert (answer.status, answer.json()["message"].split(":")[0]) == (400, "delayTime"), wrong
@@ -141,7 +141,7 @@ async def test_scalars_are_texts_and_fractions_of_a_time_are_cut_off_as_jackson_
     ]
 
 
-async def test_a_time_beyond_all_times_is_kept_and_told_as_it_was_written(spring: Spring) -> None:
+async def test_a_time_beyond_all_times_is_kept_and_shown_as_it_was_written(spring: Spring) -> None:
     q, name = spring.another(), spring.name()
     for time in (1_628_146_026_000_000, (1 << 63) - 1):
         id = q.id()

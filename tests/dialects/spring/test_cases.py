@@ -1,9 +1,9 @@
 """The numbered conformance cases of the protocol, against a real server, a registry, and applications that register
-themselves as the original's do. Gaps in the numbers are meant.
+themselves as the original's do.
 
-Times of arrival are judged by lower bounds only (never early), the time that is stored exactly. What has to come by
-itself is waited for. That nothing more comes is not waited for but read off the state: a group without jobs cannot
-deliver.
+The numbers are labels of the protocol's conformance list and have gaps. Times of arrival are judged by lower bounds
+only (never early), the stored time exactly. What has to come by itself is awaited. That nothing more comes is read off
+the state instead: a group without jobs cannot deliver.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import json
 from aiohttp import web
 
 from tests.kit.spring_app import Work
+from tests.kit.waiting import until
 
 from ..kit import NOWHERE, now_ms
 from .kit import JSON, WORK, Spring, refused
@@ -276,9 +277,9 @@ async def test_case_027_service_info_shows_the_instances_with_what_they_work_on(
     plain = await q.app(name, None)
     mute = spring.name()
     await q.app(mute, None)
-    async with asyncio.timeout(60):
-        while mute not in (shown := await q.ask("/discovery/service_info")):  # noqa: ASYNC110
-            await asyncio.sleep(1)  # the registry as a whole is remembered for a while
+    shown = await until(  # the registry as a whole is cached for a while
+        lambda: q.ask("/discovery/service_info"), lambda shown: mute in shown, within_s=60, every_s=1
+    )
     [entry] = shown[name]
     assert entry["TaskType"] == "task1, task2"
     instance = entry["ServiceInstance"]

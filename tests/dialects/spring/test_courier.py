@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +14,7 @@ from dueline.dialects.spring.courier import SpringCourier
 from dueline.dialects.spring.groups import group_of, key_of, parts_of
 from dueline.engine.headers import pack_headers
 from dueline.engine.job import BodyKind, Item, LeasedJob
-from dueline.engine.push_target import Pushing, PushTarget
+from dueline.engine.push_target import PushTarget, PushTopic
 from dueline.push.call import Answer
 from dueline.push.courier import Outcome
 from dueline.push.discovery import Instance
@@ -42,11 +41,11 @@ class Table:
     async def stop(self) -> None: ...
 
 
-def pushing(topic: str = "a-task1") -> Pushing:
-    return Pushing("spring", topic, 1, TARGET)
+def push_topic(topic: str = "a-task1") -> PushTopic:
+    return PushTopic("spring", topic, 1, TARGET)
 
 
-def held(headers: Mapping[str, str] = ADDED, **changes: Any) -> LeasedJob:
+def leased_job(headers: Mapping[str, str] = ADDED, **changes: Any) -> LeasedJob:
     fields: dict[str, Any] = {
         "id": "1",
         "topic": "a-task1",
@@ -66,8 +65,8 @@ def held(headers: Mapping[str, str] = ADDED, **changes: Any) -> LeasedJob:
     return LeasedJob(**{**fields, **changes})
 
 
-def bodies(courier: SpringCourier, job: LeasedJob, topic: str = "a-task1") -> list[tuple[str, Any]]:
-    calls = asyncio.run(courier.calls(pushing(topic), job))
+async def bodies(courier: SpringCourier, job: LeasedJob, topic: str = "a-task1") -> list[tuple[str, Any]]:
+    calls = await courier.calls(push_topic(topic), job)
     return [(call.url, json.loads(call.body)) for call in calls]
 
 
@@ -77,9 +76,9 @@ OTHER = Instance("http://other:3", ("task10", "xtask1", "task"))
 MUTE = Instance("http://mute:4")
 
 
-def test_all_instances_that_name_exactly_this_type_are_called_in_their_order() -> None:
+async def test_all_instances_that_name_exactly_this_type_are_called_in_their_order() -> None:
     courier = SpringCourier(Table({"a": (OTHER, ONE, MUTE, TWO)}))
-    calls = asyncio.run(courier.calls(pushing(), held()))
+    calls = await courier.calls(push_topic(), leased_job())
     work = b'{"taskId":"1","taskType":"task1","delayTime":1628146026000,"params":"p","appName":"a"}'
     assert [(c.method, c.url, c.headers, c.body, c.timeout_ms) for c in calls] == [
         ("POST", url, (("Content-Type", "application/json;charset=UTF-8"),), work, 61_000)
@@ -89,10 +88,10 @@ def test_all_instances_that_name_exactly_this_type_are_called_in_their_order() -
 
 async def test_nobody_is_found_before_a_fresh_look_and_who_appears_is_found_by_it() -> None:
     nobody = SpringCourier(Table({"a": (OTHER, MUTE)}))
-    assert (await nobody.somebody(pushing()), await nobody.calls(pushing(), held())) == (False, ())
+    assert (await nobody.has_instance(push_topic()), await nobody.calls(push_topic(), leased_job())) == (False, ())
     appeared = SpringCourier(Table({"a": (OTHER,)}, {"a": (ONE,)}))
-    assert await appeared.somebody(pushing())
-    assert len(await appeared.calls(pushing(), held())) == 1
+    assert await appeared.has_instance(push_topic())
+    assert len(await appeared.calls(push_topic(), leased_job())) == 1
 
 
 TEXTS = st.text(st.sampled_from("ab-~01é"), max_size=6) | st.sampled_from(("null", "null-a", "a~4", "b~0"))
@@ -129,44 +128,44 @@ def test_a_topic_has_a_number_when_its_last_dash_would_mislead(app: str | None, 
 
 
 @pytest.mark.parametrize("topic", ["abc", "abc~1", "a-b~0", "a-b~2", "a-b~99", "a-b~" + "9" * 500, "null-b"])
-def test_a_topic_that_no_application_has_means_nobody(topic: str) -> None:
+async def test_a_topic_that_no_application_has_means_nobody(topic: str) -> None:
     courier = SpringCourier(Table({"a": (ONE,), "": (ONE,), "null": (Instance("http://x", ("b",)),)}))
     assert parts_of(topic) is None
-    assert not asyncio.run(courier.somebody(pushing(topic)))
-    assert bodies(courier, held({}), topic) == []
+    assert not await courier.has_instance(push_topic(topic))
+    assert await bodies(courier, leased_job({}), topic) == []
 
 
-def test_a_topic_means_one_application() -> None:
+async def test_a_topic_means_one_application() -> None:
     courier = SpringCourier(Table({"a-b": (Instance("http://x", ("c",)),)}))
-    assert asyncio.run(courier.somebody(pushing("a-b-c")))
-    assert not asyncio.run(courier.somebody(pushing("a-b-c~1")))
-    assert [job["appName"] for _, job in bodies(courier, held({}), "a-b-c")] == ["a-b"]
-    assert bodies(courier, held({}), "a-b-c~1") == []
+    assert await courier.has_instance(push_topic("a-b-c"))
+    assert not await courier.has_instance(push_topic("a-b-c~1"))
+    assert [job["appName"] for _, job in await bodies(courier, leased_job({}), "a-b-c")] == ["a-b"]
+    assert await bodies(courier, leased_job({}), "a-b-c~1") == []
 
 
-def test_a_job_goes_to_the_application_that_it_names_whatever_its_topic_says() -> None:
+async def test_a_job_goes_to_the_application_that_it_names_whatever_its_topic_says() -> None:
     courier = SpringCourier(Table({"a-b": (Instance("http://x", ("c",)),)}))
-    job = held({"delay-queue-app": "a", "delay-queue-type": "b-c", "delay-queue-time": "5"})
-    assert bodies(courier, job, "a-b-c") == []
-    job = held({"delay-queue-app": "a-b", "delay-queue-type": "c", "delay-queue-time": "5"})
-    assert [one["appName"] for _, one in bodies(courier, job, "elsewhere")] == ["a-b"]
+    job = leased_job({"delay-queue-app": "a", "delay-queue-type": "b-c", "delay-queue-time": "5"})
+    assert await bodies(courier, job, "a-b-c") == []
+    job = leased_job({"delay-queue-app": "a-b", "delay-queue-type": "c", "delay-queue-time": "5"})
+    assert [one["appName"] for _, one in await bodies(courier, job, "elsewhere")] == ["a-b"]
 
 
 @pytest.mark.parametrize("time", ["", "x", "1.5", "1e3", "9" * 30, "-", "٣"])
-def test_headers_that_somebody_else_made_up_do_no_harm(time: str) -> None:
+async def test_headers_that_somebody_else_made_up_do_no_harm(time: str) -> None:
     courier = SpringCourier(Table({"a": (ONE,)}))
-    [(_, job)] = bodies(courier, held({**ADDED, "delay-queue-time": time}))
+    [(_, job)] = await bodies(courier, leased_job({**ADDED, "delay-queue-time": time}))
     assert (job["taskId"], job["delayTime"]) == ("1", 1700000000000)
 
 
-def test_a_job_of_another_protocol_is_told_as_it_stands() -> None:
+async def test_a_job_of_another_protocol_is_sent_as_it_stands() -> None:
     courier = SpringCourier(Table({"a": (ONE,)}))
-    told = [
-        bodies(courier, held({}, id="~x", body=b'{"n": 1}', kind=BodyKind.JSON))[0][1],
-        bodies(courier, held({}, body=b"\xff\x00", kind=BodyKind.BYTES))[0][1],
-        bodies(courier, held({}, items=(Item(b"1", BodyKind.JSON), Item(b"x", BodyKind.TEXT))))[0][1],
+    jobs = [
+        (await bodies(courier, leased_job({}, id="~x", body=b'{"n": 1}', kind=BodyKind.JSON)))[0][1],
+        (await bodies(courier, leased_job({}, body=b"\xff\x00", kind=BodyKind.BYTES)))[0][1],
+        (await bodies(courier, leased_job({}, items=(Item(b"1", BodyKind.JSON), Item(b"x", BodyKind.TEXT)))))[0][1],
     ]
-    assert [(job["taskId"], job["params"], job["delayTime"]) for job in told] == [
+    assert [(job["taskId"], job["params"], job["delayTime"]) for job in jobs] == [
         ("~x", '{"n": 1}', 1700000000000),
         ("1", "/wA=", 1700000000000),
         ("1", '[1,"x"]', 1700000000000),
@@ -189,5 +188,5 @@ def test_a_job_of_another_protocol_is_told_as_it_stands() -> None:
     ],
 )
 def test_only_200_is_done(status: int, headers: dict[str, str], outcome: Outcome, delay_ms: int | None) -> None:
-    verdict = SpringCourier(Table({})).judge(pushing(), Answer(status, headers, "", 1), 0)
+    verdict = SpringCourier(Table({})).judge(push_topic(), Answer(status, headers, "", 1), 0)
     assert (verdict.outcome, verdict.delay_ms) == (outcome, delay_ms)

@@ -22,7 +22,7 @@ from tests.kit.spring_app import SpringApp, Work
 from tests.kit.valkey import PrivateValkey
 from tools.faults.server_process import ServerProcess
 
-from ..kit import NOWHERE, Served, now_ms, serve
+from ..kit import NOWHERE, RunningServer, now_ms, serve
 from .conftest import ALLOW, options
 from .kit import Spring, refused
 
@@ -36,7 +36,7 @@ async def own_server(
         file.write_text(config)
         server = ServerProcess(Path(folder) / "data", args=["--config", str(file)], env=env, store_url=store_url)
         await server.start()
-        served = Served(server)
+        served = RunningServer(server)
         try:
             yield Spring(served, spring.registry)
         finally:
@@ -104,7 +104,7 @@ async def test_groups_are_served_again_after_a_crash_without_any_new_job(spring:
     with tempfile.TemporaryDirectory() as folder:
         server = ServerProcess(Path(folder), env=options(spring.registry))
         await server.start()
-        q = Spring(Served(server), spring.registry)
+        q = Spring(RunningServer(server), spring.registry)
         now = now_ms()
         for n in (2, 1):
             await q.add(taskId=f"late-{n}", taskType="task1", delayTime=now + 6000 + n, appName=name)
@@ -113,7 +113,7 @@ async def test_groups_are_served_again_after_a_crash_without_any_new_job(spring:
         await server.start()
         works = await app.arrived(2)
         assert [one.job["taskId"] for one in works] == ["late-1", "late-2"]
-        again = Spring(Served(server), spring.registry)
+        again = Spring(RunningServer(server), spring.registry)
         await again.until(f"{name}-task1")
         assert await again.ask("/task/type/list") == [f"{name}-task1"]
         await again.served.stop()
@@ -122,15 +122,16 @@ async def test_groups_are_served_again_after_a_crash_without_any_new_job(spring:
 async def test_a_server_that_dies_in_the_middle_of_a_call_calls_again(spring: Spring) -> None:
     async def never_the_first(work: Work) -> web.Response:
         if len(app.work) == 1:
-            await asyncio.sleep(30)
+            await called_again.wait()
+        called_again.set()
         return web.Response(text="accepted")
 
-    name = spring.name()
+    name, called_again = spring.name(), asyncio.Event()
     with tempfile.TemporaryDirectory() as folder:
         env = {**options(spring.registry), "DUELINE_DIALECTS__SPRING__TIMEOUT_MS": "1000"}
         server = ServerProcess(Path(folder), env=env)
         await server.start()
-        q = Spring(Served(server), spring.registry)
+        q = Spring(RunningServer(server), spring.registry)
         app = await q.app(name, answer=never_the_first)
         await q.add(taskId="again", taskType="task1", delayTime=0, params="p", appName=name)
         await app.arrived()
@@ -138,7 +139,7 @@ async def test_a_server_that_dies_in_the_middle_of_a_call_calls_again(spring: Sp
         await server.start()
         works = await app.arrived(2)
         assert works[0].body == works[1].body
-        again = Spring(Served(server), spring.registry)
+        again = Spring(RunningServer(server), spring.registry)
         await again.until(f"{name}-task1")
         await again.served.stop()
 
@@ -218,7 +219,7 @@ async def test_retries_can_be_switched_off_and_a_job_need_not_wait_for_ever(spri
             ("expired", 0, None),
         ]
         assert len(app.work) == 1
-        logged = [line for line in q.served.server.output if "eureka" in line and "jobs wait" not in line]
+        logged = [line for line in q.served.server.output if "eureka" in line and "jobs are waiting" not in line]
         assert logged == [], "a look-up is nothing to log"
 
 
@@ -334,14 +335,14 @@ async def test_settings_that_changed_are_a_groups_from_its_next_job_on_and_a_pau
     with tempfile.TemporaryDirectory() as folder:
         server = ServerProcess(Path(folder), env=options(spring.registry))
         await server.start()
-        q = Spring(Served(server), spring.registry)
+        q = Spring(RunningServer(server), spring.registry)
         await q.add(taskId="1", taskType="task1", delayTime=0, params="p", appName=name)
         await target(q, "POST", "/pause")
         changed = {**await target(q), "in_flight": 0, "timeout_ms": 70_000, "retry": {"ladder": ["1s", "1h"]}}
         await server.stop()
         server.env |= {"DUELINE_DIALECTS__SPRING__TIMEOUT_MS": "70000", "DUELINE_DIALECTS__SPRING__RETRY": "1s,1h"}
         await server.start()
-        again = Spring(Served(server), spring.registry)
+        again = Spring(RunningServer(server), spring.registry)
         app = await again.app(name)
         await again.add(taskId="2", taskType="task1", delayTime=0, params="q", appName=name)
         assert await target(again) == changed

@@ -6,7 +6,7 @@ import itertools
 import json
 from typing import Any
 
-from ..kit import Answer, Behind, Client, Served, now_ms
+from ..kit import Answer, Behind, Client, RunningServer, now_ms
 
 NOTHING = {"success": True, "error": "", "id": None, "value": None}
 _numbers = itertools.count(1)
@@ -17,7 +17,7 @@ class Youzan(Behind):
 
     namespace = "youzan"
 
-    def __init__(self, served: Served, client: Client | None = None, path: str = "/") -> None:
+    def __init__(self, served: RunningServer, client: Client | None = None, path: str = "/") -> None:
         self.served = served
         self.client = served.client() if client is None else client
         self.path = path

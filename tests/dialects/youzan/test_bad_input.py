@@ -148,7 +148,7 @@ async def test_names_that_we_cannot_hold_are_refused_by_add_and_unknown_to_the_r
     assert await q.counts(topic) == NOWHERE
 
 
-async def test_a_request_that_is_too_large_is_told_so(youzan: Youzan) -> None:
+async def test_a_request_that_is_too_large_is_refused(youzan: Youzan) -> None:
     q, topic, id = youzan.another(), youzan.topic(), youzan.id()
     job = {"command": "add", "topic": topic, "id": id, "delay": 0, "body": "x" * (5 << 20)}
     assert await q.said(json.dumps(job).encode()) == refused("body too large")

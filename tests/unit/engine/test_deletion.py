@@ -39,8 +39,8 @@ async def test_a_process_with_the_config_of_a_deleted_topic_sends_to_a_new_one(k
         await other.send(NS, "mail", job(f"j{number}"))
     view = await kit.engine.topic(NS, "mail")
     assert (view.partitions, view.policy, view.ready) == (1, TopicPolicy(), 20)
-    held = await kit.engine.pull(Pull(NS, ("mail",), 100, None, 0))
-    assert sorted(ids(held)) == sorted(f"j{number}" for number in range(20))
+    leased = await kit.engine.pull(Pull(NS, ("mail",), 100, None, 0))
+    assert sorted(ids(leased)) == sorted(f"j{number}" for number in range(20))
 
 
 async def test_a_process_finds_jobs_of_a_topic_that_was_made_anew_with_other_partitions(kit: EngineKit) -> None:
@@ -54,8 +54,8 @@ async def test_a_process_finds_jobs_of_a_topic_that_was_made_anew_with_other_par
         await kit.engine.send(NS, "mail", job(name))
     await kit.advance(2_000)
     assert [(await other.get(NS, "mail", name)).id for name in names] == names
-    held = await kit.engine.pull(Pull(NS, ("mail",), 100, None, 0))
-    done = await third.ack(NS, "mail", [Ref(one.id, one.lease) for one in held])
+    leased = await kit.engine.pull(Pull(NS, ("mail",), 100, None, 0))
+    done = await third.ack(NS, "mail", [Ref(one.id, one.lease) for one in leased])
     assert {one.code.name for one in done} == {"OK"}
 
 

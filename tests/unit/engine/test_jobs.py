@@ -158,7 +158,7 @@ async def test_a_bulk_cancel_takes_what_matches_and_a_dry_run_takes_nothing(kit:
     for number in range(700):
         await kit.send("namespace_ids", f"x{number}", 1_000 + number, tags=("x",))
     await kit.send("namespace_ids", "ready", tags=("x",))
-    await kit.send("namespace_ids", "held", tags=("x",))
+    await kit.send("namespace_ids", "leased", tags=("x",))
     await kit.send("namespace_ids", "other", 1_000)
     await kit.pull("namespace_ids")
     which = Filter(tag="x")

@@ -60,16 +60,16 @@ async def test_sends_with_one_key_are_one_job_and_one_delivery(kit: EngineKit) -
     job = await kit.engine.get(NS, "mail", first.id)
     assert (job.items, job.merge_key, job.state) == (items, "k", State.SCHEDULED)
     await kit.advance(50)
-    [held] = await kit.pull("mail", max=10)
-    assert (held.id, held.items, held.merge_key, held.body) == (first.id, items, "k", b"")
+    [leased] = await kit.pull("mail", max=10)
+    assert (leased.id, leased.items, leased.merge_key, leased.body) == (first.id, items, "k", b"")
     assert items_json(items) == b'["a",{"b":1},{"body_base64":"Yw=="}]'
 
 
 async def test_a_plain_job_has_no_items_and_no_count(kit: EngineKit) -> None:
     sent = await kit.engine.send(NS, "mail", Send("a", b"1", BodyKind.JSON))
     assert sent.items_count is None
-    [held] = await kit.pull("mail")
-    assert (held.items, held.merge_key) == (None, None)
+    [leased] = await kit.pull("mail")
+    assert (leased.items, leased.merge_key) == (None, None)
 
 
 async def test_each_item_moves_the_due_time_of_a_quiet_group_up_to_its_cap(kit: EngineKit) -> None:
@@ -102,8 +102,8 @@ async def test_a_full_group_comes_at_once_to_a_waiter_that_slept_for_its_time(ki
     last = await add(kit, "c", quiet_ms=30_000, max_items=3)
     await settled()
     assert (last.state, last.items_count) == (State.READY, 3)
-    [held] = await waiter
-    assert texts(held) == ["a", "b", "c"]
+    [leased] = await waiter
+    assert texts(leased) == ["a", "b", "c"]
     assert (await add(kit, "d", quiet_ms=30_000)).result == "created"
 
 
@@ -216,8 +216,8 @@ async def test_in_a_namespace_with_its_own_ids_each_topic_has_its_own_groups() -
         )
         assert await kit.engine.cancel_groups(NS, "one", "k")
         await kit.advance(5)
-        [held] = await kit.engine.pull(Pull(NS, ("one", "two"), 10))
-        assert (held.topic, texts(held)) == ("two", ["b", "c"])
+        [leased] = await kit.engine.pull(Pull(NS, ("one", "two"), 10))
+        assert (leased.topic, texts(leased)) == ("two", ["b", "c"])
 
 
 async def test_many_producers_of_one_key_lose_nothing_and_each_keeps_its_order(kit: EngineKit) -> None:
@@ -321,8 +321,8 @@ async def test_a_group_holds_as_many_bytes_as_a_body_and_the_next_item_opens_the
     assert (await kit.engine.send(NS, "other", more)).result == "appended"
 
 
-class Unanswering:
-    """Takes the place of the store's send: stores, and then nobody knows."""
+class LostAnswer:
+    """Replaces the store's send: it stores, and its answer is lost."""
 
     def __init__(self, kit: EngineKit) -> None:
         self._send = kit.store.send
@@ -334,7 +334,7 @@ class Unanswering:
 
 async def test_an_unknown_outcome_names_the_item_id_with_which_a_retry_adds_nothing_twice(kit: EngineKit) -> None:
     real = kit.store.send
-    kit.store.send = Unanswering(kit)  # type: ignore[method-assign]
+    kit.store.send = LostAnswer(kit)  # type: ignore[method-assign]
     with pytest.raises(UnknownOutcome) as unknown:
         await add(kit, "a", item_id="i1", quiet_ms=5)
     assert (unknown.value.id, "item_id" in unknown.value.message) == ("i1", True)
@@ -371,19 +371,19 @@ async def test_items_are_counted_as_what_became_of_them(kit: EngineKit) -> None:
 
 
 async def three_groups(kit: EngineKit) -> list[str]:
-    """Of the key k: one that is held, one that waits for its retry, an open one; and one of another key."""
-    await add(kit, "held", max_items=1)
+    """Of the key k: one that is leased, one that waits for its retry, an open one; and one of another key."""
+    await add(kit, "leased", max_items=1)
     await add(kit, "failed", max_items=1)
-    held, failed = await kit.pull("mail", max=2, lease_ms=60_000)
+    leased, failed = await kit.pull("mail", max=2, lease_ms=60_000)
     await kit.engine.release(NS, "mail", [Release(failed.id, failed.lease, delay_ms=5_000)])
     opened = await kit.engine.send(NS, "mail", an_item("open", quiet_ms=9_000, max_items=1))
     assert opened.state is State.READY  # full at once: the failed one's items did not fit
     await add(kit, "foreign", key="other", quiet_ms=5_000)
-    return [held.id, failed.id, opened.id]
+    return [leased.id, failed.id, opened.id]
 
 
 @pytest.mark.parametrize("partitions", [1, 4])
-async def test_a_key_cancels_its_groups_but_the_held_ones(partitions: int, kit: EngineKit) -> None:
+async def test_a_key_cancels_its_groups_but_the_leased_ones(partitions: int, kit: EngineKit) -> None:
     await kit.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=partitions))
     groups = await three_groups(kit)
     dry = await kit.engine.cancel_groups(NS, "mail", "k", dry_run=True)
@@ -394,7 +394,7 @@ async def test_a_key_cancels_its_groups_but_the_held_ones(partitions: int, kit: 
     assert states == [State.LEASED, State.CANCELLED, State.CANCELLED]
     assert kit.engine.metrics.of(NS, "mail").cancelled == 2
     await kit.advance(70_000)
-    assert sorted(await taken(kit)) == [["foreign"], ["held"]]
+    assert sorted(await taken(kit)) == [["foreign"], ["leased"]]
     nothing = await kit.engine.cancel_groups(NS, "mail", "never")
     assert (nothing.matched, nothing.changed) == (0, 0)
 
@@ -421,19 +421,19 @@ async def test_items_that_move_to_a_new_group_during_the_cancel_are_cancelled_th
 async def test_a_group_that_is_pulled_during_the_cancel_stays_with_its_holder(kit: EngineKit) -> None:
     await add(kit, "a")
     cancel = kit.store.cancel
-    held: list[LeasedJob] = []
+    leased: list[LeasedJob] = []
 
     async def late(
         partition: Partition, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE
     ) -> list[Outcome]:
         kit.store.cancel = cancel  # type: ignore[method-assign]
-        held.extend(await kit.pull("mail"))
+        leased.extend(await kit.pull("mail"))
         return await cancel(partition, ids, forget, spare)
 
     kit.store.cancel = late  # type: ignore[method-assign]
     bulk = await kit.engine.cancel_groups(NS, "mail", "k")
     assert (bulk.matched, bulk.changed) == (1, 0)
-    [done] = await kit.engine.ack(NS, "mail", [Ref(held[0].id, held[0].lease)])
+    [done] = await kit.engine.ack(NS, "mail", [Ref(leased[0].id, leased[0].lease)])
     assert done.code is Code.OK
 
 

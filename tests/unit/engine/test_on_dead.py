@@ -30,11 +30,11 @@ async def route(kit: EngineKit, topic: str, *, to: str | None = None, url: str |
 
 async def reject(kit: EngineKit, topic: str = "t", **words: Any) -> LeasedJob:
     """Let the first job of a topic die now."""
-    (held,) = await kit.pull(topic)
-    release = Release(held.id, held.lease, **{"dead": Reason.REJECTED, "error": "no such order", **words})
+    (leased,) = await kit.pull(topic)
+    release = Release(leased.id, leased.lease, **{"dead": Reason.REJECTED, "error": "no such order", **words})
     await kit.engine.release(NS, topic, [release])
     await settled()
-    return held
+    return leased
 
 
 async def jobs(kit: EngineKit, topic: str, **query: Any) -> list[Job]:
@@ -47,9 +47,9 @@ def headers(job: Job) -> dict[str, str]:
 
 
 def died(topic: str, id: str, reason: str, error: str | None = None, hops: int = 1) -> dict[str, str]:
-    told = {"Dueline-Dead-Topic": topic, "Dueline-Dead-Id": id, "Dueline-Dead-Hops": str(hops)}
-    told["Dueline-Dead-Reason"] = reason
-    return told if error is None else {**told, "Dueline-Dead-Error": error}
+    headers = {"Dueline-Dead-Topic": topic, "Dueline-Dead-Id": id, "Dueline-Dead-Hops": str(hops)}
+    headers["Dueline-Dead-Reason"] = reason
+    return headers if error is None else {**headers, "Dueline-Dead-Error": error}
 
 
 async def test_a_rejected_job_goes_to_the_other_topic_and_is_gone_from_its_own(kit: EngineKit) -> None:
@@ -148,8 +148,8 @@ async def test_a_crash_between_the_send_and_the_purge_doubles_nothing() -> None:
         await kit.send("t", "a")
         await reject(kit)
         assert (len(await jobs(kit, "x")), len(await jobs(kit, "t"))) == (1, 1)
-        (held,) = await kit.pull("x")
-        await kit.engine.ack(NS, "x", [Ref(held.id, held.lease)])
+        (leased,) = await kit.pull("x")
+        await kit.engine.ack(NS, "x", [Ref(leased.id, leased.lease)])
         await kit.advance(REMEMBER_MS // 2)
         assert await jobs(kit, "t") == []
         assert [job.state for job in await jobs(kit, "x")] == [State.DONE]

@@ -1,4 +1,4 @@
-"""Push targets as data: kept in the topic's config, told to the partitions, found by other processes."""
+"""Push targets as data: kept in the topic's config, applied to the partitions, found by other processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dueline.engine.ids import partition_of
 from dueline.engine.job import BodyKind, Partition
 from dueline.engine.policy import Backoff, Ladder, TopicPolicy
 from dueline.engine.push_log import Attempt, TargetState
-from dueline.engine.push_target import PUSH_RETRY, Breaker, Pushing, PushTarget, limits_of
+from dueline.engine.push_target import PUSH_RETRY, Breaker, PushTarget, PushTopic, limits_of
 from dueline.engine.store import Control
 from dueline.engine.topics import TopicConfig, pack_config, unpack_config
 
@@ -191,11 +191,11 @@ async def test_topics_with_targets_are_paged_over_all_namespaces_or_one(kit: Eng
     for namespace, topic in wanted:
         await kit.engine.set_push(namespace, topic, PushTarget(url=URL))
 
-    async def all_of(namespace: str | None, limit: int) -> list[Pushing]:
-        found: list[Pushing] = []
+    async def all_of(namespace: str | None, limit: int) -> list[PushTopic]:
+        found: list[PushTopic] = []
         after: str | None = ""
         while after is not None:
-            page, after = await kit.engine.pushing(namespace, after, limit)
+            page, after = await kit.engine.push_topics(namespace, after, limit)
             assert len(page) <= limit
             found += page
         return found
@@ -203,18 +203,18 @@ async def test_topics_with_targets_are_paged_over_all_namespaces_or_one(kit: Eng
     for limit in (1, 2, 500):
         assert [(one.namespace, one.topic) for one in await all_of(None, limit)] == wanted
         assert [one.topic for one in await all_of(NS, limit)] == ["b", "m", "zz"]
-    assert (await all_of("a", 1))[0] == Pushing("a", "x", 1, PushTarget(url=URL))
+    assert (await all_of("a", 1))[0] == PushTopic("a", "x", 1, PushTarget(url=URL))
 
 
-async def test_partitions_that_were_not_told_hear_of_the_limits_before_anybody_pushes(kit: EngineKit) -> None:
+async def test_partitions_that_missed_the_limits_get_them_before_anybody_pushes(kit: EngineKit) -> None:
     await kit.engine.set_topic(NS, "namespace_ids", TopicPatch(TopicPolicy(), partitions=2))
-    real, told = kit.store.control, 0
+    real, calls = kit.store.control, 0
 
     async def control(partition: Partition, control: Control) -> None:
-        nonlocal told
-        told += 1
-        if told == 2:
-            raise StoreDown  # the process dies here, with half of the partitions told
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise StoreDown  # the process dies here, after half of the partitions
         await real(partition, control)
 
     kit.store.control = control
@@ -228,10 +228,10 @@ async def test_partitions_that_were_not_told_hear_of_the_limits_before_anybody_p
     assert {partition_of(name, 2) for name in names} == {0, 1}
     for name in names:
         await kit.send("namespace_ids", name)
-    held = 0
+    leased = 0
     while jobs := await other.pull(Pull(NS, ("namespace_ids",), 20)):
-        held += len(jobs)
-    assert held == 2
+        leased += len(jobs)
+    assert leased == 2
     await other.stop()
 
 

@@ -13,6 +13,7 @@ from dueline.engine.errors import StoreDown
 from dueline.engine.rounds import Rounds
 from dueline.testing.clock import VirtualClock
 from dueline.testing.timer import VirtualTimer, settled
+from tests.kit.waiting import turns
 
 
 class Work:
@@ -82,7 +83,7 @@ async def test_rounds_without_a_rest_leave_others_their_turn() -> None:
         work.rounds.start()
         for turn in range(5):
             assert len(work.times_ms) <= turn + 1
-            await asyncio.sleep(0)
+            await turns()
 
 
 async def test_after_a_failure_it_rests_longer_and_longer_woken_or_not_until_a_round_succeeds() -> None:
@@ -99,7 +100,7 @@ async def test_after_a_failure_it_rests_longer_and_longer_woken_or_not_until_a_r
     assert work.complaints == []
 
 
-async def test_a_bug_is_told_and_the_work_goes_on() -> None:
+async def test_a_bug_is_logged_and_the_work_goes_on() -> None:
     bug = ValueError("a bug")
     work = Work([bug])
 

@@ -21,8 +21,8 @@ def a_send(id: str | None = "a", body: bytes = b"1", **options: Any) -> Send:
     return Send(id, body, BodyKind.JSON, **options)
 
 
-class Taking(RecordingStore):
-    """Remembers every item; fails as told."""
+class FailingStore(RecordingStore):
+    """Remembers every item; fails as configured."""
 
     items: list[SendItem]
     errors: list[Exception]
@@ -34,10 +34,10 @@ class Taking(RecordingStore):
         return await super().send(partition, items, policy_version)
 
 
-def taking(kit: EngineKit) -> Taking:
-    kit.store.__class__ = Taking
+def taking(kit: EngineKit) -> FailingStore:
+    kit.store.__class__ = FailingStore
     store = kit.store
-    assert isinstance(store, Taking)
+    assert isinstance(store, FailingStore)
     store.items, store.errors = [], []
     return store
 

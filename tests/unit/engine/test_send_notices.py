@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from engine_kit import NS, EngineKit
-from structlog.testing import capture_logs
 
 from dueline.engine.commands import Send
 from dueline.engine.errors import StoreDown, StoreFull
@@ -15,14 +14,15 @@ from dueline.engine.job import BodyKind
 from dueline.engine.push_target import PushTarget
 from dueline.server.send_notices import SendNotices
 from dueline.telemetry.notices import Notices
+from tests.kit.log_lines import Line, logged_events
 
-Lines = list[MutableMapping[str, Any]]
+Lines = list[Line]
 
 
 @pytest.fixture
 def logged(kit: EngineKit) -> Iterator[Lines]:
     """The lines that are logged about the sends of the kit."""
-    with capture_logs() as lines:
+    with logged_events() as lines:
         notices = SendNotices(kit.engine, Notices("dueline.server", kit.timer.time), kit.timer)
         kit.engine.watch_sends(notices)
         yield lines
@@ -41,7 +41,7 @@ def unconsumed(logged: Lines) -> list[tuple[str, int, int]]:
     ]
 
 
-async def test_a_topic_that_nobody_consumes_is_told_ten_seconds_after_its_job_was_due(
+async def test_a_topic_that_nobody_consumes_is_logged_ten_seconds_after_its_job_was_due(
     kit: EngineKit, logged: Lines
 ) -> None:
     await kit.send("t", "a", delay_ms=5_000)
@@ -52,7 +52,7 @@ async def test_a_topic_that_nobody_consumes_is_told_ten_seconds_after_its_job_wa
     assert unconsumed(logged) == [("t", 2, 10)]
 
 
-async def test_it_is_told_once_a_minute_while_jobs_are_sent_and_costs_nothing_when_none_are(
+async def test_it_is_logged_once_a_minute_while_jobs_are_sent_and_costs_nothing_when_none_are(
     kit: EngineKit, logged: Lines
 ) -> None:
     looks: list[str] = []
@@ -72,9 +72,9 @@ async def test_it_is_told_once_a_minute_while_jobs_are_sent_and_costs_nothing_wh
 
 
 async def test_a_consumer_that_waits_or_works_or_will_come_is_not_missed(kit: EngineKit, logged: Lines) -> None:
-    await kit.send("held", "a")
-    assert len(await kit.pull("held", lease_ms=60_000)) == 1
-    await kit.send("held", "b")
+    await kit.send("leased", "a")
+    assert len(await kit.pull("leased", lease_ms=60_000)) == 1
+    await kit.send("leased", "b")
     await kit.send("paused", "a")
     await kit.engine.pause(NS, "paused", None)
     await kit.send("pushed", "a")
@@ -89,7 +89,7 @@ async def test_a_consumer_that_waits_or_works_or_will_come_is_not_missed(kit: En
     waiting.cancel()
 
 
-async def test_refused_sends_are_told_at_once_and_then_counted(kit: EngineKit, logged: Lines) -> None:
+async def test_refused_sends_are_logged_at_once_and_then_counted(kit: EngineKit, logged: Lines) -> None:
     async def full(*_: Any) -> Any:
         raise StoreFull("the store refuses writes")
 
@@ -99,8 +99,8 @@ async def test_refused_sends_are_told_at_once_and_then_counted(kit: EngineKit, l
             await kit.send("t", f"{number}")
     refusals = await kit.engine.send_many(NS, "many", [job("x"), job("y")])
     assert [type(one) for one in refusals] == [StoreFull, StoreFull]
-    told = [(line["topic"], line["code"], line["detail"]) for line in logged]
-    assert told == [(name, "store_full", "the store refuses writes") for name in ("t", "many")]
+    notices = [(line["topic"], line["code"], line["detail"]) for line in logged]
+    assert notices == [(name, "store_full", "the store refuses writes") for name in ("t", "many")]
 
 
 async def test_while_sends_are_closed_none_is_stored_and_each_says_why(kit: EngineKit, logged: Lines) -> None:

@@ -153,7 +153,9 @@ async def test_a_lost_announcement_is_noticed_by_the_answer_to_the_next_pull(two
     assert (await two.leased("mail")).lease_until_ms - two.clock.now_ms == 5_000
 
 
-async def test_a_pull_whose_partition_was_never_told_reads_the_topic_at_most_once_a_second(two: TwoProcesses) -> None:
+async def test_a_pull_whose_partition_missed_the_change_reads_the_topic_at_most_once_a_second(
+    two: TwoProcesses,
+) -> None:
     await send(two.engine, "mail", *map(str, range(20)))
     await two.store.directory.set_config(NS, "mail", b'{"policy":{"lease_ms":1}}', None)  # its writer died
     await settled()

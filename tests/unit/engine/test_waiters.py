@@ -117,7 +117,7 @@ async def test_a_pull_without_wait_watches_nothing(kit: EngineKit) -> None:
     assert kit.store.pulls[0][1].wait_ms == 0
 
 
-async def test_the_store_is_told_how_long_somebody_waits(kit: EngineKit) -> None:
+async def test_the_store_learns_how_long_a_pull_waits(kit: EngineKit) -> None:
     pulls = [kit.pull("mail", wait_ms=2_000), kit.pull("mail", wait_ms=20_000)]
     await settled()
     assert kit.store.pulls[0][1].wait_ms >= 20_000

@@ -12,6 +12,7 @@ from dueline.engine.commands import TopicPatch
 from dueline.engine.job import LeasedJob
 from dueline.engine.policy import TopicPolicy
 from dueline.engine.store import Code, Ref, Release
+from tests.kit.waiting import turns
 
 TOPICS = ("a", "b", "c")
 
@@ -23,7 +24,7 @@ class Programme:
         self.kit = kit
         self.random = random.Random(seed)
         self.pulls: list[tuple[asyncio.Task[list[LeasedJob]], tuple[str, ...], int]] = []
-        self.held: list[LeasedJob] = []
+        self.leased: list[LeasedJob] = []
         self.sent = 0
         self.acked = 0
 
@@ -34,14 +35,12 @@ class Programme:
         )[0]
         await choice()
         if self.random.random() < 0.6:
-            for _ in range(self.random.randrange(8)):  # the next step meets calls that are under way
-                await asyncio.sleep(0)
+            await turns(self.random.randrange(8))
         else:
             await self._settle_and_check()
 
     async def hesitate(self) -> None:
-        for _ in range(self.random.randrange(5)):
-            await asyncio.sleep(0)
+        await turns(self.random.randrange(5))
 
     async def _settle_and_check(self) -> None:
         for _ in range(8):
@@ -51,7 +50,7 @@ class Programme:
             if not entry[0].cancelled():
                 jobs = entry[0].result()
                 assert len(jobs) <= entry[2]
-                self.held += jobs
+                self.leased += jobs
         await self.check()
 
     async def send(self) -> None:
@@ -70,16 +69,16 @@ class Programme:
         if self.pulls:
             self.random.choice(self.pulls)[0].cancel()
 
-    def _take_held(self) -> LeasedJob | None:
-        return self.held.pop(self.random.randrange(len(self.held))) if self.held else None
+    def _take_leased(self) -> LeasedJob | None:
+        return self.leased.pop(self.random.randrange(len(self.leased))) if self.leased else None
 
     async def finish(self) -> None:
-        if job := self._take_held():
+        if job := self._take_leased():
             [done] = await self.kit.engine.ack(NS, job.topic, [Ref(job.id, job.lease)])
             self.acked += done.code is Code.OK
 
     async def give(self) -> None:
-        if job := self._take_held():
+        if job := self._take_leased():
             delay_ms = self.random.choice((0, 10, 200))
             await self.kit.engine.release(NS, job.topic, [Release(job.id, job.lease, delay_ms=delay_ms)])
 
@@ -100,7 +99,7 @@ class Programme:
             if not pull.done():
                 waiting_for = {name: views[name].ready for name in topics if not views[name].paused}
                 assert sum(waiting_for.values()) == 0
-        live = {job.lease for job in self.held if job.lease_until_ms > self.kit.clock.now_ms}
+        live = {job.lease for job in self.leased if job.lease_until_ms > self.kit.clock.now_ms}
         assert sum(view.leased for view in views.values()) == len(live)
         assert self.kit.engine.waiters == len(self.pulls)
 

@@ -21,11 +21,12 @@ from dueline.push.signing import check_secret, masked
 from dueline.server.router import Router
 from dueline.store.memory import MemoryStore
 from dueline.testing.clock import VirtualClock
+from tests.kit.waiting import turns
 
 START_MS = 1_800_000_000_000
 JSON = {"content-type": "application/json"}
 JOB_FIELDS = set(Job.__struct_fields__) - {"body", "body_base64", "items"}
-HELD_FIELDS = set(LeasedJob.__struct_fields__) - {"body", "body_base64", "items"}
+LEASED_FIELDS = set(LeasedJob.__struct_fields__) - {"body", "body_base64", "items"}
 
 CODES = {
     400: {"bad_json", "unknown_field", "missing_field", "invalid_field", "too_many_items"},
@@ -78,7 +79,8 @@ class Api:
         self.runner = runner or asyncio.Runner()
         self.store = MemoryStore(self.clock)
         self.engine = Engine(self.store, limits)
-        self.router = Router([NativeDialect(DialectSettings(), DialectContext(self.engine, info, push_rules()))])
+        dialect = NativeDialect(DialectSettings(), DialectContext(self.engine, info, push_rules()))
+        self.router = Router([dialect], audit=self.engine.audit)
         self.run(self.store.start())
         self.run(self.engine.start())
 
@@ -147,7 +149,7 @@ async def until(condition: Callable[[], bool]) -> None:
     for _ in range(1000):
         if condition():
             return
-        await asyncio.sleep(0)
+        await turns()
     raise AssertionError("it never came true")
 
 

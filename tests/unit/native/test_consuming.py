@@ -9,7 +9,7 @@ import pytest
 from dueline.engine.commands import Send
 from dueline.engine.job import BodyKind
 
-from .kit import HELD_FIELDS, START_MS, Api, assert_error, assert_refusal, until
+from .kit import LEASED_FIELDS, START_MS, Api, assert_error, assert_refusal, until
 
 T = "/v1/topics/t"
 
@@ -18,12 +18,12 @@ def jobs(*pairs: tuple[str, str], **fields: object) -> dict[str, object]:
     return {"jobs": [{"id": id, "lease": lease, **fields} for id, lease in pairs]}
 
 
-def test_a_pulled_job_is_held_under_a_lease(api: Api) -> None:
+def test_a_pulled_job_is_leased(api: Api) -> None:
     api.send(tags=["x"], headers={"A": "b"})
-    [held] = api.pull()
-    lease = held.pop("lease")
+    [leased] = api.pull()
+    lease = leased.pop("lease")
     assert isinstance(lease, str)
-    assert held == {
+    assert leased == {
         "id": "a",
         "topic": "t",
         "body": {"n": 1},
@@ -37,7 +37,7 @@ def test_a_pulled_job_is_held_under_a_lease(api: Api) -> None:
         "headers": {"A": "b"},
         "merge_key": None,
     }
-    assert {*held, "lease"} - {"body"} == HELD_FIELDS
+    assert {*leased, "lease"} - {"body"} == LEASED_FIELDS
     assert api.pull() == []
 
 
@@ -76,7 +76,7 @@ def test_a_pull_over_more_partitions_than_it_can_ask_is_refused(api: Api) -> Non
     reply = api.post("/v1/pull", {"topics": ["a", "b", "c"]})
     assert_error(reply, 400, "invalid_field", "topics")
     assert reply.json["error"]["message"] == (
-        "have 3072 partitions together, and one pull takes at most 2048: name fewer topics"
+        "have 3072 partitions in total; one pull takes at most 2048: name fewer topics"
     )
     assert api.post("/v1/pull", {"topics": [f"t{n}" for n in range(100)]}).status == 200
 
@@ -114,8 +114,8 @@ async def test_an_answer_that_was_not_delivered_gives_its_jobs_back_at_no_cost(a
     assert reply.undelivered is not None
     reply.undelivered()
     await until(lambda: len(asyncio.all_tasks()) == tasks)
-    [held] = (await api.ask("POST", T + "/pull")).json["jobs"]
-    assert (held["attempt"], held["delivery"]) == (1, 2)
+    [leased] = (await api.ask("POST", T + "/pull")).json["jobs"]
+    assert (leased["attempt"], leased["delivery"]) == (1, 2)
 
 
 def test_an_empty_answer_has_nothing_to_give_back(api: Api) -> None:
@@ -143,14 +143,14 @@ def test_acks_are_answered_one_by_one(api: Api) -> None:
 def test_a_stale_lease_changes_nothing(api: Api, call: str) -> None:
     stale = api.lease(lease_ms=1000)
     api.clock.advance(1001)
-    [held] = api.pull()
+    [leased] = api.pull()
     before = api.job().json
     extra = {"lease_ms": 1} if call == "extend" else {}
     reply = api.post(f"{T}/{call}", jobs(("a", stale), **extra))
     assert_error(reply, 409, "lease_lost", results=True)
     assert reply.json["results"][0]["id"] == "a"
     assert api.job().json == before
-    assert api.post(T + "/ack", jobs(("a", held["lease"]))).status == 200
+    assert api.post(T + "/ack", jobs(("a", leased["lease"]))).status == 200
 
 
 @pytest.mark.parametrize("call", ["ack", "release", "extend"])
@@ -164,10 +164,10 @@ def test_a_released_job_is_due_again_now_or_after_a_delay(api: Api) -> None:
     released = {"id": "a", "result": "released", "due_at_ms": START_MS}
     assert api.post(T + "/release", jobs(("a", lease), error="out of paper")) == (200, {"results": [released]})
     assert api.job().json["last_error"] == "out of paper"
-    [held] = api.pull()
-    assert held["attempt"] == 2
+    [leased] = api.pull()
+    assert leased["attempt"] == 2
     released = {"id": "a", "result": "released", "due_at_ms": START_MS + 500}
-    assert api.post(T + "/release", jobs(("a", held["lease"]), delay_ms=500)) == (200, {"results": [released]})
+    assert api.post(T + "/release", jobs(("a", leased["lease"]), delay_ms=500)) == (200, {"results": [released]})
     assert api.pull() == []
 
 
@@ -175,8 +175,8 @@ def test_a_release_that_does_not_count_costs_no_attempt(api: Api) -> None:
     lease = api.lease(max_attempts=1)
     given_back = jobs(("a", lease), count=False, delay_ms=0)
     assert api.post(T + "/release", given_back).json["results"][0]["result"] == "released"
-    [held] = api.pull()
-    assert (held["attempt"], held["delivery"]) == (1, 2)
+    [leased] = api.pull()
+    assert (leased["attempt"], leased["delivery"]) == (1, 2)
 
 
 def test_a_release_without_attempts_left_or_with_discard_is_dead(api: Api) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from dueline.engine.errors import UnknownOutcome
 
-from .kit import HELD_FIELDS, JOB_FIELDS, START_MS, Api, Reply, assert_error, assert_refusal
+from .kit import JOB_FIELDS, LEASED_FIELDS, START_MS, Api, Reply, assert_error, assert_refusal
 from .test_topics import DEFAULTS
 
 T = "/v1/topics/t"
@@ -54,10 +54,10 @@ def test_items_come_back_as_they_were_sent(api: Api) -> None:
     assert items in api.get(JOBS + "?body=1").body
     assert items in api.get(JOBS + "?merge_key=k&body=1").body
     api.clock.advance(5_000)
-    held = api.post(T + "/pull", {"max": 10})
-    [job] = held.json["jobs"]
-    assert items in held.body
-    assert set(job) == HELD_FIELDS | {"items"}
+    leased = api.post(T + "/pull", {"max": 10})
+    [job] = leased.json["jobs"]
+    assert items in leased.body
+    assert set(job) == LEASED_FIELDS | {"items"}
     assert (job["id"], job["merge_key"], job["attempt"]) == (group, "k", 1)
     api.post(T + "/release", {"jobs": [{"id": group, "lease": job["lease"], "discard": True}]})
     assert items in api.get(T + "/dead").body
@@ -155,17 +155,17 @@ def test_an_unknown_outcome_carries_the_item_id(api: Api) -> None:
     assert (again.status, again.json["result"], again.json["items_count"]) == (200, "kept", 4)
 
 
-def test_a_key_cancels_its_groups_but_those_that_are_held(api: Api) -> None:
-    held = add(api, 1, max_items=1).json["id"]
+def test_a_key_cancels_its_groups_but_the_leased_ones(api: Api) -> None:
+    leased = add(api, 1, max_items=1).json["id"]
     [job] = api.pull()
     opened = add(api, 2, quiet_ms=50).json["id"]
     dry = api.post(T + "/cancel", {"merge_key": "k", "dry_run": True})
     assert dry == (200, {"matched": 2, "cancelled": 0, "dry_run": True})
     assert api.post(T + "/cancel", {"merge_key": "k"}) == (200, {"matched": 2, "cancelled": 1, "dry_run": False})
-    assert [api.job(id).json["state"] for id in (held, opened)] == ["leased", "cancelled"]
+    assert [api.job(id).json["state"] for id in (leased, opened)] == ["leased", "cancelled"]
     assert api.post(T + "/cancel", {"merge_key": "k"}) == (200, {"matched": 1, "cancelled": 0, "dry_run": False})
-    acked = api.post(T + "/ack", {"jobs": [{"id": held, "lease": job["lease"]}]})
-    assert acked.json == {"results": [{"id": held, "result": "acked"}]}
+    acked = api.post(T + "/ack", {"jobs": [{"id": leased, "lease": job["lease"]}]})
+    assert acked.json == {"results": [{"id": leased, "result": "acked"}]}
 
 
 def test_a_key_stands_alone_in_a_cancel_and_in_a_list(api: Api) -> None:

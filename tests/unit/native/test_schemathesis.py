@@ -54,7 +54,7 @@ config = schemathesis.Config.from_dict(
 schema = schemathesis.openapi.from_dict(json.loads(document("0")), config=config).include(path_regex="^/v1/")
 
 
-class Served:
+class ServedApi:
     """The native API in a thread of its own."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class Served:
 
 @pytest.fixture(scope="module")
 def base_url() -> Iterator[str]:
-    served = Served()
+    served = ServedApi()
     served.start()
     yield f"http://127.0.0.1:{served.port}"
     served.stop()

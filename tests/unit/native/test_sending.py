@@ -368,12 +368,15 @@ def test_the_server_s_own_namespace_is_nobody_s(api: Api) -> None:
 
 async def test_a_token_of_one_namespace_needs_no_header_and_reaches_no_other(api: Api) -> None:
     from dueline.dialects.http import Request
+    from dueline.rights import EVERYTHING, Grant
 
     from .kit import Reply
 
     async def ask(headers: dict[str, str]) -> Reply:
         found = api.router.find("POST", JOBS)
-        request = Request("POST", JOBS, "", {**JSON, **headers}, b'{"id":"a","body":1}', ("t",), "mine")
+        request = Request(
+            "POST", JOBS, "", {**JSON, **headers}, b'{"id":"a","body":1}', ("t",), Grant(EVERYTHING.rights, "mine")
+        )
         return Reply(await api.router.respond(found, request))
 
     assert (await ask({})).status == 201

@@ -76,7 +76,7 @@ async def calling(egress: Egress, names: Table | None = None, **options: Any) ->
 
 @asynccontextmanager
 async def serving(talk: Talk, **options: Any) -> AsyncIterator[int]:
-    """A server on a loopback port that talks as it is told; it ends with the test."""
+    """A server on a loopback port that talks as configured; it ends with the test."""
     tasks: set[asyncio.Task[Any]] = set()
 
     async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

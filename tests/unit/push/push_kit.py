@@ -72,12 +72,12 @@ class Target:
             self.now -= 1
 
 
-class DjangoSettings:
-    """The figures that were told."""
+class RecordingObserver:
+    """Records the events of a process."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, int, str | None]] = []
-        self.nobodies: list[tuple[str, str]] = []
+        self.without_instance: list[tuple[str, str]] = []
         self.flying: list[int] = []
         self.pauses: list[bool] = []
         self.ended: list[str] = []
@@ -85,8 +85,8 @@ class DjangoSettings:
     def called(self, namespace: str, topic: str, attempt: Attempt, failure: str | None) -> None:
         self.calls.append((topic, attempt.status, failure))
 
-    def nobody(self, namespace: str, topic: str, why: str) -> None:
-        self.nobodies.append((topic, why))
+    def no_instance(self, namespace: str, topic: str, why: str) -> None:
+        self.without_instance.append((topic, why))
 
     def in_flight(self, namespace: str, topic: str, calls: int) -> None:
         self.flying.append(calls)
@@ -120,13 +120,13 @@ class Process:
 
     def __init__(self, store: MemoryStore, timer: VirtualTimer, target: Target, table: Mapping[str, Any]) -> None:
         self.engine = Engine(store, timer=timer)
-        self.told = DjangoSettings()
+        self.observer = RecordingObserver()
         self.couriers: dict[str, Courier] = {
             "http": HttpCourier(LiveTable(table), store.now_ms),
             "carried": CarriedCourier(store.now_ms),
         }
-        means = PushContext(self.engine, target, self.couriers, Hosts(2), timer, self.told)
-        self.manager = PushManager(means)
+        push_context = PushContext(self.engine, target, self.couriers, Hosts(2), timer, self.observer)
+        self.manager = PushManager(push_context)
 
     async def stop(self, drain_s: float = 0.0) -> None:
         await self.manager.stop(drain_s)

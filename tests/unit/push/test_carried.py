@@ -10,6 +10,7 @@ from dueline.engine.policy import Ladder
 from dueline.engine.push_target import METHOD_HEADER, URL_HEADER, Breaker
 from dueline.push.hosts import Hosts, host_of, may_return, wait_ms
 from dueline.push.outgoing import CallFailed
+from tests.kit.waiting import turns
 
 from .push_kit import HOUR, MINUTE, NS, SECOND, PushKit, answer, settled
 
@@ -52,9 +53,9 @@ async def test_a_host_that_hangs_keeps_its_share_and_the_others_are_on_time(kit:
     fine = [at for at, call in kit.target.calls if call.url == "https://fine.test/"]
     assert fine == [number * 50 for number in range(20)]
     assert kit.target.now == 2
-    held = [await kit.job(f"h{number}") for number in range(30)]
-    assert sum(job.state.value == "leased" for job in held) == 4  # two are called, two wait in line
-    assert {job.attempts for job in held if job.state.value != "leased"} == {0}
+    jobs = [await kit.job(f"h{number}") for number in range(30)]
+    assert sum(job.state.value == "leased" for job in jobs) == 4  # two are called, two wait in line
+    assert {job.attempts for job in jobs if job.state.value != "leased"} == {0}
     gate.set()
     await kit.advance(5 * MINUTE)
     assert {await kit.state(f"h{number}") for number in range(30)} == {"done"}
@@ -137,7 +138,7 @@ async def test_whoever_waits_for_a_host_that_then_fails_is_sent_away_and_nobody_
     hosts = Hosts(2)
     assert [await hosts.enter("h", 9, None, 0) for _ in range(2)] == [None, None]
     waiting = [asyncio.create_task(hosts.enter("h", 9, None, 0)) for _ in range(2)]
-    await asyncio.sleep(0)
+    await turns()
     hosts.leave("h", False, None, 0)
     assert await asyncio.gather(*waiting) == [0, 0]
     assert await hosts.enter("h", 9, None, 0) is None  # there is a place
@@ -145,7 +146,7 @@ async def test_whoever_waits_for_a_host_that_then_fails_is_sent_away_and_nobody_
     hosts.leave("h", True, None, 0)
     assert await hosts.enter("h", 9, None, 0) is None
     patient = asyncio.create_task(hosts.enter("h", 9, None, 0))
-    await asyncio.sleep(0)
+    await turns()
     hosts.leave("h", True, None, 0)
     assert await patient is None
 
@@ -155,7 +156,7 @@ async def test_no_more_wait_for_busy_hosts_than_the_share() -> None:
     for name in "abc":
         assert await hosts.enter(name, 3, None, 0) is None
     waiting = [asyncio.create_task(hosts.enter(name, 3, None, 0)) for name in "aab"]
-    await asyncio.sleep(0)
+    await turns()
     assert await hosts.enter("a", 3, None, 0) == 0
     assert await hosts.enter("c", 3, None, 0) == 0
     for name in "aab":
@@ -167,7 +168,7 @@ async def test_a_turn_that_comes_to_somebody_who_has_left_goes_to_the_next() -> 
     hosts = Hosts(1)
     assert await hosts.enter("h", 9, None, 0) is None
     gone, too_late, last = (asyncio.create_task(hosts.enter("h", 9, None, 0)) for _ in range(3))
-    await asyncio.sleep(0)
+    await turns()
     gone.cancel()
     await asyncio.wait([gone])
     hosts.leave("h", True, None, 0)

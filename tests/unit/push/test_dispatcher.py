@@ -29,7 +29,7 @@ async def test_a_job_is_called_in_at_its_time_and_done_on_success(kit: PushKit) 
     assert await kit.state("j") == "done"
     start_ms = kit.timer.start_ms
     assert await kit.log() == [Attempt("j", 1, start_ms + 5_000, 200, 3, ok=True)]
-    assert kit.processes[0].told.calls == [("t", 200, None)]
+    assert kit.processes[0].observer.calls == [("t", 200, None)]
 
 
 async def test_the_payment_ladder_is_kept_to_the_second_and_its_end_is_dead(kit: PushKit) -> None:
@@ -67,7 +67,7 @@ async def test_a_failed_call_is_kept_with_the_job_and_in_the_log(kit: PushKit) -
     )
     [entry] = await kit.log("j")
     assert (entry.status, entry.duration_ms, entry.ok, entry.error) == (0, 4, False, job.last_error)
-    assert kit.processes[0].told.calls == [("t", 0, "refused")]
+    assert kit.processes[0].observer.calls == [("t", 0, "refused")]
 
 
 @pytest.mark.parametrize("reply", [answer(410), answer(500, dueline_abort="never"), answer(404, dueline_abort="")])
@@ -144,7 +144,7 @@ async def test_a_paused_target_is_not_called_and_nothing_is_leased_for_it(kit: P
     await settled()
     await kit.send("k")
     assert await kit.state("k") == "ready"
-    assert kit.processes[0].told.pauses == [True, False, True]
+    assert kit.processes[0].observer.pauses == [True, False, True]
 
 
 async def test_a_target_that_another_process_pauses_is_called_no_more_at_once() -> None:
@@ -358,7 +358,7 @@ async def test_a_removed_target_lets_its_calls_end_and_makes_no_new_ones(kit: Pu
     gate.set()
     await settled()
     assert (await kit.state("j"), await kit.state("k")) == ("done", "ready")
-    assert kit.processes[0].told.ended == ["t"]
+    assert kit.processes[0].observer.ended == ["t"]
 
 
 async def test_the_target_of_a_deleted_topic_is_called_by_no_process_any_more() -> None:
@@ -481,7 +481,7 @@ async def test_a_breaker_that_cannot_be_read_is_asked_for_ever_less_often(kit: P
     assert await kit.state("j") == "done"
 
 
-async def test_a_courier_with_a_bug_costs_its_job_a_rung_and_is_told_of(kit: PushKit) -> None:
+async def test_a_courier_with_a_bug_costs_its_job_a_rung_and_is_logged(kit: PushKit) -> None:
     await kit.push_to(retry=Ladder((SECOND,)))
     courier: Any = kit.processes[0].couriers["http"]
     real = courier.judge
@@ -508,7 +508,7 @@ async def test_a_target_whose_courier_this_server_does_not_have_is_left_to_other
     assert (kit.manager.topics, await kit.state("j")) == ([], "ready")
 
 
-async def test_reports_that_the_store_did_not_take_are_told_when_it_is_back(kit: PushKit) -> None:
+async def test_reports_that_the_store_did_not_take_are_repeated_when_it_is_back(kit: PushKit) -> None:
     await kit.push_to()
     real = kit.store.pushes.report
 

@@ -127,7 +127,7 @@ def test_an_entry_that_is_neither_a_network_nor_a_name_is_refused_at_the_start(e
     assert f'"{entry}"' in refused.value.message
 
 
-def test_a_network_with_bits_after_its_prefix_is_told_how_it_was_meant() -> None:
+def test_a_network_with_bits_after_its_prefix_is_refused_with_the_network_that_was_meant() -> None:
     with pytest.raises(InvalidField, match=r"write 10\.0\.0\.0/8"):
         Egress(["10.0.0.1/8"])
 

@@ -99,8 +99,8 @@ async def test_what_is_no_url_is_a_bad_field_and_never_looked_up(url: str) -> No
 async def redirected(location: str, egress: Egress) -> tuple[str, list[str], list[str]]:
     """Call a server that is allowed by its name and that sends us on to `location`."""
 
-    told = location.encode("utf-8")
-    async with serving(saying(b"HTTP/1.1 307 Away\r\nLocation: " + told + b"\r\nContent-Length: 0\r\n\r\n")) as port:
+    value = location.encode("utf-8")
+    async with serving(saying(b"HTTP/1.1 307 Away\r\nLocation: " + value + b"\r\nContent-Length: 0\r\n\r\n")) as port:
         recorder = Recorder([port])
         names = Table({"start.example": ["127.0.0.1"]} | {host_of(u): a for u, a in RESOLVED + NAMES})
         async with calling(egress, names, make_socket=recorder, follow_redirects=3) as outgoing:

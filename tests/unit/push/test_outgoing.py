@@ -34,7 +34,7 @@ async def asked(talk: Talk, timeout_ms: int = 30_000, **options: Any) -> Answer 
             return failed
 
 
-def told(result: Answer | CallFailed) -> tuple[str, str]:
+def failure(result: Answer | CallFailed) -> tuple[str, str]:
     assert isinstance(result, CallFailed), result
     return result.kind, result.message.partition("/: ")[2]
 
@@ -217,7 +217,7 @@ def dripping(head: bytes, drop: bytes) -> Talk:
 async def test_a_target_that_does_not_come_to_an_end_is_cut_off(talk: Talk) -> None:
     result = await asked(talk, timeout_ms=300)
     # A head without end may reach the limit for headers first; either way it is over.
-    assert told(result) in [("timeout", "no complete answer in time"), ("protocol", "the answer is not HTTP")]
+    assert failure(result) in [("timeout", "no complete answer in time"), ("protocol", "the answer is not HTTP")]
 
 
 def flooding(head: bytes, flood: bytes) -> Talk:
@@ -241,7 +241,10 @@ def flooding(head: bytes, flood: bytes) -> Talk:
     ids=["100 Continue", "early hints", "a chunk's extension"],
 )
 async def test_a_target_that_never_stops_talking_beside_its_answer_is_cut_off_long_before_its_time(talk: Talk) -> None:
-    assert told(await asked(talk, timeout_ms=3_600_000)) == ("protocol", "the connection ended before the answer did")
+    assert failure(await asked(talk, timeout_ms=3_600_000)) == (
+        "protocol",
+        "the connection ended before the answer did",
+    )
 
 
 async def test_what_an_answer_may_weigh_is_counted_anew_for_each_on_a_connection() -> None:
@@ -335,7 +338,7 @@ async def test_an_excerpt_is_text_whatever_came() -> None:
     ids=lambda value: repr(value[:40]) if isinstance(value, bytes) else None,
 )
 async def test_what_is_no_whole_answer_is_a_failure_with_a_name(said: bytes, message: str) -> None:
-    assert told(await asked(saying(said))) == ("protocol", message)
+    assert failure(await asked(saying(said))) == ("protocol", message)
 
 
 async def test_a_reset_connection_is_a_failure_with_a_name() -> None:
@@ -345,10 +348,10 @@ async def test_a_reset_connection_is_a_failure_with_a_name() -> None:
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_nothing)
         writer.transport.abort()
 
-    assert told(await asked(talk)) == ("protocol", "the connection ended before the answer did")
+    assert failure(await asked(talk)) == ("protocol", "the connection ended before the answer did")
 
 
-async def test_a_closed_port_and_a_silent_one_are_told_alike() -> None:
+async def test_a_closed_port_and_a_silent_one_have_the_same_error() -> None:
     """A listener whose queue is full lets a connect hang, as a firewall that drops does."""
 
     closed = socket.create_server(("127.0.0.1", 0))
@@ -365,7 +368,7 @@ async def test_a_closed_port_and_a_silent_one_are_told_alike() -> None:
         async with calling(LOOPBACK, connect_timeout_s=0.2) as outgoing:
             for port, timeout_ms in ((closed_port, 30_000), (address[1], 30_000), (address[1], 100)):
                 results.append(
-                    told(await failing(outgoing, Call("GET", f"http://127.0.0.1:{port}/", timeout_ms=timeout_ms)))
+                    failure(await failing(outgoing, Call("GET", f"http://127.0.0.1:{port}/", timeout_ms=timeout_ms)))
                 )
         assert results == [("connect", "cannot connect to 127.0.0.1")] * 3
     finally:
@@ -373,7 +376,7 @@ async def test_a_closed_port_and_a_silent_one_are_told_alike() -> None:
             each.close()
 
 
-async def test_a_name_without_an_address_is_told_as_such() -> None:
+async def test_a_name_without_an_address_has_an_error_of_its_own() -> None:
     async with calling(LOOPBACK) as outgoing:
         failed = await failing(outgoing, Call("POST", "http://nowhere.example/a?token=secret"))
     assert (failed.kind, failed.message) == (
@@ -398,7 +401,7 @@ async def test_a_name_without_an_address_is_told_as_such() -> None:
 async def test_a_call_that_cannot_be_written_is_not_connected(call: Call) -> None:
     recorder = Recorder()
     async with calling(LOOPBACK, make_socket=recorder) as outgoing:
-        assert (*told(await failing(outgoing, call)), recorder.sockets) == (
+        assert (*failure(await failing(outgoing, call)), recorder.sockets) == (
             "protocol",
             "the call cannot be written as HTTP",
             [],

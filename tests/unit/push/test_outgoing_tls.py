@@ -46,7 +46,7 @@ async def asked(
             return failed
 
 
-def told(result: Answer | CallFailed) -> tuple[str, str]:
+def failure(result: Answer | CallFailed) -> tuple[str, str]:
     assert isinstance(result, CallFailed), result
     return result.kind, result.message.partition("/: ")[2]
 
@@ -59,17 +59,17 @@ async def test_a_certificate_of_a_trusted_authority_for_the_name_is_good(authori
 
 async def test_a_certificate_of_an_unknown_authority_is_not(authority: trustme.CA) -> None:
     result = await asked(authority.issue_cert("shop.example"), tls=None)
-    assert told(result) == ("connect", "the certificate of shop.example is not trusted")
+    assert failure(result) == ("connect", "the certificate of shop.example is not trusted")
 
 
 async def test_a_certificate_for_another_name_is_not(authority: trustme.CA) -> None:
     result = await asked(authority.issue_cert("other.example", "127.0.0.1"), trusting(authority))
-    assert told(result) == ("connect", "the certificate of shop.example is not trusted")
+    assert failure(result) == ("connect", "the certificate of shop.example is not trusted")
 
 
-async def test_a_port_that_speaks_no_tls_is_told_as_a_closed_one_is(authority: trustme.CA) -> None:
+async def test_a_port_that_speaks_no_tls_has_the_error_of_a_closed_one(authority: trustme.CA) -> None:
     result = await asked(None, trusting(authority))
-    assert told(result) == ("connect", "cannot connect to shop.example")
+    assert failure(result) == ("connect", "cannot connect to shop.example")
 
 
 async def test_what_was_sent_under_tls_is_not_repeated_in_the_open(authority: trustme.CA) -> None:

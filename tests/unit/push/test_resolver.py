@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dueline.push.resolver import ForAiohttp, SystemNames
+from tests.kit.waiting import turns
 
 HANGS = """
 import asyncio, socket, time
@@ -27,8 +28,8 @@ asyncio.run(main())
 """
 
 
-def test_localhost_is_known_to_every_system() -> None:
-    addresses = asyncio.run(SystemNames().addresses("localhost"))
+async def test_localhost_is_known_to_every_system() -> None:
+    addresses = await SystemNames().addresses("localhost")
     assert set(addresses) <= {"127.0.0.1", "::1"}
     assert addresses
 
@@ -45,7 +46,7 @@ async def test_a_look_up_that_hangs_holds_up_no_other(monkeypatch: pytest.Monkey
 
     names = SystemNames()
     hanging = [asyncio.create_task(names.addresses("hangs.example")) for _ in range(20)]
-    await asyncio.sleep(0)  # all of them have begun
+    await turns()  # all of them have begun
     try:
         other = list(await asyncio.wait_for(names.addresses("other.example"), 20))
     finally:
@@ -53,7 +54,7 @@ async def test_a_look_up_that_hangs_holds_up_no_other(monkeypatch: pytest.Monkey
     assert (other, [list(found) for found in await asyncio.gather(*hanging)]) == (["192.0.2.1"], [["192.0.2.1"]] * 20)
 
 
-class Hanging:
+class HangingSystem:
     """In the place of the system: names that begin with "hangs" hang until `free` is set, all others answer."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,11 +77,11 @@ async def answered(names: SystemNames, host: str) -> list[str]:
 
 
 async def test_look_ups_of_one_name_are_one_and_take_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    system = Hanging(monkeypatch)
+    system = HangingSystem(monkeypatch)
 
     names = SystemNames(max_threads=2, reserved=0)
     hanging = [asyncio.create_task(names.addresses("hangs.example")) for _ in range(50)]
-    await asyncio.sleep(0)
+    await turns()
     hanging.pop().cancel()  # one who goes away does not end it for the others
     assert await answered(names, "other.example") == ["192.0.2.1"]
     system.free.set()
@@ -91,15 +92,15 @@ async def test_look_ups_of_one_name_are_one_and_take_one_thread(monkeypatch: pyt
 
 async def test_many_names_that_hang_hold_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first is a name that nobody asked for before, the second one that answered before all threads were taken."""
-    system = Hanging(monkeypatch)
+    system = HangingSystem(monkeypatch)
 
     names = SystemNames()
     assert await answered(names, "known.example") == ["192.0.2.1"]
     hanging = [asyncio.create_task(names.addresses(f"hangs{n}.example")) for n in range(100)]
-    await asyncio.sleep(0)
+    await turns()
     assert await answered(names, "new.example") == ["192.0.2.1"]
     hanging += [asyncio.create_task(names.addresses(f"hangs{n}.example")) for n in range(100, 300)]
-    await asyncio.sleep(0)
+    await turns()
     late = asyncio.create_task(names.addresses("late.example"))
     assert await answered(names, "known.example") == ["192.0.2.1"]
     assert "late.example" not in system.asked, "there is no thread for it: this test would show nothing"
@@ -108,7 +109,7 @@ async def test_many_names_that_hang_hold_up_no_other(monkeypatch: pytest.MonkeyP
 
 
 async def test_a_name_that_failed_last_time_has_no_reserved_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    system = Hanging(monkeypatch)
+    system = HangingSystem(monkeypatch)
 
     names = SystemNames(max_threads=1, reserved=1)
     assert await answered(names, "name.example") == ["192.0.2.1"]
@@ -117,7 +118,7 @@ async def test_a_name_that_failed_last_time_has_no_reserved_thread(monkeypatch: 
         await answered(names, "name.example")
     system.failing = False
     hanging = asyncio.create_task(names.addresses("hangs.example"))
-    await asyncio.sleep(0)
+    await turns()
     waiting = asyncio.create_task(names.addresses("name.example"))
     await asyncio.wait([waiting], timeout=0.2)
     assert not waiting.done()
@@ -126,22 +127,22 @@ async def test_a_name_that_failed_last_time_has_no_reserved_thread(monkeypatch: 
 
 
 async def test_a_name_that_nobody_waits_for_any_more_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    system = Hanging(monkeypatch)
+    system = HangingSystem(monkeypatch)
 
     names = SystemNames(max_threads=1, reserved=0)
     hanging = asyncio.create_task(names.addresses("hangs.example"))
     left = asyncio.create_task(names.addresses("left.example"))
     last = asyncio.create_task(names.addresses("last.example"))
-    await asyncio.sleep(0)
+    await turns()
     left.cancel()
-    await asyncio.sleep(0)
+    await turns()
     system.free.set()
     assert await asyncio.gather(hanging, last) == [["192.0.2.1"]] * 2
     assert system.asked == ["hangs.example", "last.example"]
 
 
 async def test_a_system_without_threads_fails_the_look_up_and_not_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    Hanging(monkeypatch)
+    HangingSystem(monkeypatch)
     start = threading.Thread.start
 
     def no_thread(_: threading.Thread) -> None:
@@ -159,14 +160,14 @@ def test_the_process_can_end_while_a_look_up_hangs() -> None:
     subprocess.run([sys.executable, "-c", HANGS], check=True, timeout=60)
 
 
-def test_a_failure_is_an_os_error_whatever_the_name_is(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failure_is_an_os_error_whatever_the_name_is(monkeypatch: pytest.MonkeyPatch) -> None:
     def look_up(host: str, *_: Any, **__: Any) -> list[Any]:
         raise UnicodeError("label too long") if host == "odd" else socket.gaierror(socket.EAI_NONAME, "unknown")
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     for host in ("odd", "none.example"):
         with pytest.raises(OSError):
-            asyncio.run(SystemNames().addresses(host))
+            await SystemNames().addresses(host)
 
 
 async def test_a_name_without_addresses_is_a_failure_too() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from dueline.engine.headers import pack_headers
 from dueline.engine.job import BodyKind, Item, LeasedJob
-from dueline.engine.push_target import Pushing, PushTarget
+from dueline.engine.push_target import PushTarget, PushTopic
 from dueline.push.courier import DONE, Outcome, Verdict
 from dueline.push.delivery import is_well
 from dueline.push.http_couriers import body_of, headers_of
@@ -18,7 +18,7 @@ NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
 
 
-def held(**words: object) -> LeasedJob:
+def leased_job(**words: object) -> LeasedJob:
     fields: dict[str, object] = {
         "id": "j",
         "topic": "t",
@@ -108,14 +108,14 @@ def test_a_group_goes_as_one_json_array_in_its_order() -> None:
         Item('say "hä"'.encode(), BodyKind.TEXT),
         Item(b"\x00\xff", BodyKind.BYTES),
     )
-    group = held(body=b"", items=items, merge_key="k")
+    group = leased_job(body=b"", items=items, merge_key="k")
     assert body_of(group) == ('[{"n": 1},"say \\"hä\\"",{"body_base64":"AP8="}]'.encode(), "application/json")
-    verbatim = held(body=b"", items=items[:2], merge_key="k")
+    verbatim = leased_job(body=b"", items=items[:2], merge_key="k")
     assert body_of(verbatim, verbatim=True) == ('[{"n": 1},say "hä"]'.encode(), "application/json")
 
 
 def test_the_headers_say_whose_call_it_is_and_nobody_can_forge_them() -> None:
-    job = held(
+    job = leased_job(
         id="größe 1%",
         headers=pack_headers(
             (
@@ -129,7 +129,7 @@ def test_the_headers_say_whose_call_it_is_and_nobody_can_forge_them() -> None:
         ),
     )
     target = PushTarget(url="https://x.test", headers=(("X-Both", "target"), ("Authorization", "target")))
-    headers = headers_of(Pushing("ns", "t", 1, target), job, "application/json", b"body", NOW_MS)
+    headers = headers_of(PushTopic("ns", "t", 1, target), job, "application/json", b"body", NOW_MS)
     assert [name for name, _ in headers if name.lower() == "webhook-signature"] == []
     assert [(name, value) for name, value in headers if name != "webhook-id"] == [
         ("X-Both", "target"),
@@ -146,8 +146,8 @@ def test_the_headers_say_whose_call_it_is_and_nobody_can_forge_them() -> None:
 
 
 def test_a_content_type_of_the_job_or_of_the_target_counts() -> None:
-    job = held(headers=pack_headers((("content-type", "application/cloudevents+json"),)))
-    pushing = Pushing("ns", "t", 1, PushTarget(url="https://x.test"))
-    headers = dict(headers_of(pushing, job, "application/json", b"", NOW_MS))
+    job = leased_job(headers=pack_headers((("content-type", "application/cloudevents+json"),)))
+    push_topic = PushTopic("ns", "t", 1, PushTarget(url="https://x.test"))
+    headers = dict(headers_of(push_topic, job, "application/json", b"", NOW_MS))
     assert headers["content-type"] == "application/cloudevents+json"
     assert "Content-Type" not in headers

@@ -12,6 +12,7 @@ import pytest
 from dueline.engine.errors import RateLimited
 from dueline.engine.limits import BATCH_JOBS, Limits
 from dueline.store.valkey.batching import SECOND_LANE_JOBS, Batcher
+from tests.kit.waiting import turns
 
 
 class Store:
@@ -55,8 +56,7 @@ class Store:
 
     async def settled(self) -> None:
         """Until nothing moves by itself any more."""
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await turns(20)
 
 
 def names(number: int, prefix: str = "n") -> list[str]:
@@ -206,8 +206,7 @@ async def test_whatever_comes_in_whatever_order_everybody_gets_his_own_answer(se
     for _ in range(300):
         items = draw.sample(names(60), draw.choice((1, 1, 1, 1, 5, 30)))
         calls.append((items, asyncio.ensure_future(store.batcher.call(items))))
-        for _ in range(draw.choice((0, 0, 1, 3))):
-            await asyncio.sleep(0)
+        await turns(draw.choice((0, 0, 1, 3)))
         if store.flying and draw.random() < 0.3:
             lane = draw.choice(list(store.flying))
             if not store.flying[lane][1].done():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -56,11 +55,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def attempt(calls: Calls, store: Store, clock: Clock) -> tuple[str, float, int]:
+async def attempt(calls: Calls, store: Store, clock: Clock) -> tuple[str, float, int]:
     """(outcome, seconds, tries) of one call."""
     began_s, store.tries = clock.now_s, 0
     try:
-        asyncio.run(calls.plain("k", "PING"))
+        await calls.plain("k", "PING")
     except Unavailable as error:
         return error.code, clock.now_s - began_s, store.tries
     return "ok", clock.now_s - began_s, store.tries
@@ -74,24 +73,24 @@ def made(error: LinkLost | None, clock: Clock) -> tuple[Calls, Store]:
 REFUSED = LinkLost("refused", False, refused_s=0.0)
 
 
-def test_a_store_that_refuses_connections_is_down_within_a_second_and_then_at_once(clock: Clock) -> None:
+async def test_a_store_that_refuses_connections_is_down_within_a_second_and_then_at_once(clock: Clock) -> None:
     calls, store = made(REFUSED, clock)
-    code, spent_s, tries = attempt(calls, store, clock)
+    code, spent_s, tries = await attempt(calls, store, clock)
     assert (code, tries > 3) == ("store_down", True)
     assert spent_s <= REFUSED_PATIENCE_S < 1
     for _ in range(3):
         clock.now_s += 0.2
-        assert attempt(calls, store, clock) == ("store_down", 0.0, 1)
+        assert await attempt(calls, store, clock) == ("store_down", 0.0, 1)
 
 
-def test_when_it_answers_again_the_next_refusal_is_borne_as_the_first(clock: Clock) -> None:
+async def test_when_it_answers_again_the_next_refusal_is_borne_as_the_first(clock: Clock) -> None:
     calls, store = made(REFUSED, clock)
-    attempt(calls, store, clock)
+    await attempt(calls, store, clock)
     clock.now_s += 60
     store.error = None
-    assert attempt(calls, store, clock) == ("ok", 0.0, 1)
+    assert await attempt(calls, store, clock) == ("ok", 0.0, 1)
     store.error = REFUSED
-    assert attempt(calls, store, clock)[2] > 3
+    assert (await attempt(calls, store, clock))[2] > 3
 
 
 @pytest.mark.parametrize(
@@ -102,16 +101,16 @@ def test_when_it_answers_again_the_next_refusal_is_borne_as_the_first(clock: Clo
         (LinkLost("loading", False, loading=True), "loading"),
     ],
 )
-def test_a_store_that_is_silent_broke_off_or_loads_has_the_whole_patience(
+async def test_a_store_that_is_silent_broke_off_or_loads_has_the_whole_patience(
     clock: Clock, error: LinkLost, code: str
 ) -> None:
     calls, store = made(error, clock)
-    told, spent_s, _ = attempt(calls, store, clock)
-    assert told == code
+    answer, spent_s, _ = await attempt(calls, store, clock)
+    assert answer == code
     assert PATIENCE_S - 0.6 < spent_s <= PATIENCE_S
 
 
-def test_a_call_that_had_left_is_tried_on_when_the_store_then_refuses(clock: Clock) -> None:
+async def test_a_call_that_had_left_is_tried_on_when_the_store_then_refuses(clock: Clock) -> None:
     calls, store = made(LinkLost("broke", True), clock)
     whole = Store.call
 
@@ -122,7 +121,7 @@ def test_a_call_that_had_left_is_tried_on_when_the_store_then_refuses(clock: Clo
             store.error = REFUSED
 
     store.call = call  # type: ignore[method-assign]
-    code, spent_s, _ = attempt(calls, store, clock)
+    code, spent_s, _ = await attempt(calls, store, clock)
     assert code == "unknown_outcome"
     assert spent_s > REFUSED_PATIENCE_S, "its outcome may still be learned"
 

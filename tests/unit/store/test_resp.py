@@ -16,7 +16,9 @@ from redis.exceptions import NoScriptError
 
 from dueline.store.valkey.link import Link, LinkLost, NotNow
 from dueline.store.valkey.resp import command
+from dueline.store.valkey.tls import StoreTls
 from tests.kit.async_tests import LoopFactory
+from tests.kit.waiting import turns
 
 
 @pytest.fixture(params=[None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
@@ -43,7 +45,7 @@ async def against(place: Path, pieces: list[bytes], calls: int, ask: Callable[[L
         for piece in pieces:
             writer.write(piece)
             await writer.drain()
-            await asyncio.sleep(0)
+            await turns()
         writer.close()
 
     server = await asyncio.start_unix_server(answer, place / "s")
@@ -134,7 +136,8 @@ async def test_calls_over_tls_are_answered(tmp_path: Path) -> None:
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
     port = server.sockets[0].getsockname()[1]
-    link = Link(f"rediss://localhost:{port}?lib_name=&lib_version=&ssl_ca_certs={tmp_path / 'ca.pem'}")
+    tls = StoreTls(ca=str(tmp_path / "ca.pem"))
+    link = Link(f"rediss://localhost:{port}?lib_name=&lib_version=", tls=tls)
     await link.start()
     found = [await link.call("", "X"), await link.call("", "X")]
     await link.stop()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from structlog.testing import capture_logs
 
 from dueline.telemetry.notices import Notices
+from tests.kit.log_lines import logged_events
 
 
 class Clock:
@@ -21,11 +21,11 @@ def clock() -> Clock:
 
 
 def line(event: str, **fields: object) -> dict[str, object]:
-    return {"event": event, "log_level": "warning", **fields}
+    return {"event": event, "level": "warning", **fields}
 
 
 def test_the_first_is_logged_at_once_and_the_next_after_a_minute_counts_those_between(clock: Clock) -> None:
-    with capture_logs() as lines:
+    with logged_events() as lines:
         notices = Notices("dueline.test", clock)
         notices.notice("a", "refused", host="h1")
         assert lines == [line("refused", host="h1")]
@@ -46,7 +46,7 @@ def test_the_first_is_logged_at_once_and_the_next_after_a_minute_counts_those_be
 
 
 def test_each_key_is_counted_on_its_own(clock: Clock) -> None:
-    with capture_logs() as lines:
+    with logged_events() as lines:
         notices = Notices("dueline.test", clock)
         for key in ("a", ("b", 1), "a"):
             notices.notice(key, f"about {key}")
@@ -54,7 +54,7 @@ def test_each_key_is_counted_on_its_own(clock: Clock) -> None:
 
 
 def test_too_many_keys_within_a_minute_share_one_line_until_there_is_a_place_again(clock: Clock) -> None:
-    with capture_logs() as lines:
+    with logged_events() as lines:
         notices = Notices("dueline.test", clock, max_keys=2)
         for key in "abcde":
             notices.notice(key, key)

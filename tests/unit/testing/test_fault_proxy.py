@@ -1,4 +1,4 @@
-"""The fault proxy forwards untouched data, and breaks exactly what it was told to break."""
+"""The fault proxy forwards untouched data, and breaks exactly what it should."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def test_the_http_client_tells_not_sent_from_no_answer() -> None:
         await connection.request("GET", "/")
 
 
-def test_a_virtual_clock_moves_only_when_told() -> None:
+def test_a_virtual_clock_moves_only_when_moved() -> None:
     clock = VirtualClock(1000)
     assert [clock(), clock.advance(5), clock.advance_to(900), clock.step(-105), clock.now_ms] == [
         1000,

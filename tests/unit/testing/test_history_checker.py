@@ -17,7 +17,7 @@ MS = 1_000_000
 BODY, OTHER = h.digest_of(b"body"), h.digest_of(b"other")
 OK, FAIL, INFO = h.Outcome.OK, h.Outcome.FAIL, h.Outcome.INFO
 JOB = ("t", "a")
-DONE = {JOB: h.Kept("done", 1)}
+DONE = {JOB: h.FinalJob("done", 1)}
 
 
 def at(invoke_ms: float, complete_ms: float, outcome=OK, code=""):
@@ -69,7 +69,7 @@ def move(invoke_ms, complete_ms, delay_ms, outcome=OK):
 
 
 def kept(state, attempts=0, reason=None):
-    return {JOB: h.Kept(state, attempts, reason)}
+    return {JOB: h.FinalJob(state, attempts, reason)}
 
 
 SEEDED = {
@@ -403,8 +403,8 @@ def test_a_timeline_shows_one_job_and_the_faults_between_its_events() -> None:
     other = h.Ack(topic="t", id="b", invoke_ns=0, complete_ns=1, outcome=OK, lease="x")
     fault = h.Fault(topic="", id="", invoke_ns=2 * MS, complete_ns=2 * MS, outcome=OK, code="kill store")
     late = h.Fault(topic="", id="", invoke_ns=900 * MS, complete_ns=900 * MS, outcome=OK, code="kill later")
-    told = h.explain([ack(4, 5, outcome=INFO), other, late, send(0, 1), fault], "t", "a", DONE)
-    assert [line.split("ms  ")[-1].split(" client")[0].strip() for line in told.splitlines()] == [
+    text = h.explain([ack(4, 5, outcome=INFO), other, late, send(0, 1), fault], "t", "a", DONE)
+    assert [line.split("ms  ")[-1].split(" client")[0].strip() for line in text.splitlines()] == [
         "t/a",
         f"send     ok   delay_ms=0 digest={BODY} result=created max_attempts=10",
         "!! kill store",

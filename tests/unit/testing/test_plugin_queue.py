@@ -196,8 +196,8 @@ def test_what_was_sent_is_recorded_as_it_was_said(dueline_queue: VirtualQueue) -
     client.send("g", "item", merge={"key": "k", "quiet": "5m"})
     with pytest.raises(IdExists):
         client.send("t", 2, id="a")
-    told = [(job.topic, job.body, job.result, job.delay_ms, job.merge_key) for job in recorder.sent()]
-    assert told == [
+    sends = [(job.topic, job.body, job.result, job.delay_ms, job.merge_key) for job in recorder.sent()]
+    assert sends == [
         ("t", {"n": 1}, "created", 3_600_000, None),
         ("t", {"n": 1}, "kept", 3_600_000, None),
         ("t", b"\xff", "created", 0, None),
@@ -284,7 +284,7 @@ async def test_a_test_that_is_a_coroutine_uses_the_async_forms(dueline_queue: Vi
     ]
 
 
-def test_a_coroutine_of_the_queue_is_told_to_use_the_async_client(dueline_queue: VirtualQueue) -> None:
+def test_a_coroutine_of_the_queue_is_pointed_to_the_async_client(dueline_queue: VirtualQueue) -> None:
     worker = Worker(NOBODY)
 
     @worker.handles("t")

@@ -165,7 +165,7 @@ def test_a_queue_that_is_early_or_loses_jobs_is_found_out(dueline_queue: Virtual
     assert "lost: t/lost" in str(broken.value)
 
 
-def test_refusals_and_unknown_outcomes_are_told_apart(dueline_make_queue: Make) -> None:
+def test_refusals_and_unknown_outcomes_are_distinguished(dueline_make_queue: Make) -> None:
     queue = dueline_make_queue(trouble=Trouble(lost=1.0))
     history = History()
     client = history.watch(impatient(queue))

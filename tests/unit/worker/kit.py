@@ -24,7 +24,7 @@ class WorkerKit:
 
     def __init__(self, engine: Engine, **options: Any) -> None:
         self.engine = engine
-        self.queue = Watched(engine)
+        self.queue = WatchedQueue(engine)
         self.worker = Worker(queue=self.queue, **options)
 
     async def ended(self, id: str, topic: str = "t") -> Job:
@@ -32,14 +32,14 @@ class WorkerKit:
         return await self.until(id, "done", "dead", "cancelled", topic=topic)
 
     async def until(self, id: str, *states: str, topic: str = "t") -> Job:
-        """The job when it is in one of these states. Every change is told by the queue."""
+        """The job when it is in one of these states. The queue reports every change."""
         async with asyncio.timeout(WITHIN_S):
             while (job := await self.queue.get(topic, id)).state not in states:
                 await self.queue.changed()
         return job
 
 
-class Watched(ClientQueue):
+class WatchedQueue(ClientQueue):
     """A queue that says when something was settled, and counts what was asked."""
 
     def __init__(self, engine: Engine) -> None:

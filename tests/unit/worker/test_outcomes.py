@@ -52,7 +52,7 @@ def test_the_end_of_a_long_traceback_is_kept_and_a_character_is_never_cut() -> N
     assert bounded("lone \ud800") == "lone ?"
 
 
-def test_the_workers_own_endings_are_told_without_a_traceback() -> None:
+def test_the_workers_own_endings_are_stored_without_a_traceback() -> None:
     assert error_text(TimedOut("it did not end")) == "it did not end"
     assert error_text(ChildDied("killed")) == "killed"
 

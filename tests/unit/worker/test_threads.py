@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
@@ -10,13 +11,13 @@ from .kit import WITHIN_S, WorkerKit, worker_kit
 
 
 class Hung:
-    """A handler that does not end before it is let go, and who is in it."""
+    """A handler that does not end before it is let go, and how many threads are inside it."""
 
     def __init__(self) -> None:
         self.begun = 0
         self.inside = 0
         self.most = 0
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._free = threading.Event()
 
     def __call__(self, n: int) -> None:
@@ -27,9 +28,18 @@ class Hung:
         self._free.wait(WITHIN_S)
         with self._lock:
             self.inside -= 1
+            self._lock.notify_all()
 
     def let_go(self) -> None:
         self._free.set()
+
+    async def left(self) -> bool:
+        """Whether all threads left in time."""
+        return await asyncio.to_thread(self._wait)
+
+    def _wait(self) -> bool:
+        with self._lock:
+            return self._lock.wait_for(lambda: not self.inside, WITHIN_S)
 
 
 async def turned(kit: WorkerKit) -> None:
@@ -62,11 +72,11 @@ async def test_threads_that_hang_give_their_places_away_until_there_are_as_many_
         await turned(kit)
         states = [(await kit.queue.get("t", f"a{n}")).state for n in range(12)]
         assert (states, hung.begun, hung.inside) == (["dead"] * 4 + ["ready"] * 8, 4, 4)
-        assert "4 threads hang in handlers of t: they occupy places" in caplog.text
+        assert "4 threads hang in handlers of t and count towards its concurrency" in caplog.text
         hung.let_go()
         for n in range(4, 12):
             assert (await kit.ended(f"a{n}")).state == "done"
-        assert (hung.begun, hung.inside, hung.most) == (12, 0, 4)
+        assert (await hung.left(), hung.begun, hung.most) == (True, 12, 4)
 
 
 async def test_several_functions_of_a_topic_that_hang_are_bounded_too() -> None:

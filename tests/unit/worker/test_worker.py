@@ -13,6 +13,7 @@ import pytest
 from dueline.api.answers import Outcome
 from dueline.client.errors import LeaseLost, Unavailable
 from dueline.worker import CallNext, Context, Discard, Retry, Snooze, Verdict, Worker
+from tests.kit.waiting import turns
 
 from .kit import WITHIN_S, worker_kit
 
@@ -344,7 +345,7 @@ async def test_a_stop_lets_handlers_end_within_the_grace_and_pulls_no_more() -> 
         async with asyncio.timeout(WITHIN_S):
             await running.wait()
         stop = asyncio.create_task(kit.worker.stop("1m"))
-        await asyncio.sleep(0)
+        await turns()
         free.set()
         await stop
         assert stopping == [True]
@@ -363,10 +364,10 @@ async def test_what_does_not_end_within_the_grace_is_given_back_without_costing_
 
         @kit.worker.handles("u", max_attempts=1)
         def in_a_thread(order: Order, context: Context) -> None:
-            asyncio.run_coroutine_threadsafe(told(), loop)
+            asyncio.run_coroutine_threadsafe(report(), loop)
             free.wait(WITHIN_S)
 
-        async def told() -> None:
+        async def report() -> None:
             running.release()
 
         loop = asyncio.get_running_loop()
@@ -432,7 +433,7 @@ async def test_no_more_handlers_run_than_there_are_places() -> None:
         async def handle(order: Order) -> None:
             now[0] += 1
             most[0] = max(most[0], now[0])
-            await asyncio.sleep(0)
+            await turns()
             now[0] -= 1
 
         for n in range(40):

@@ -24,6 +24,7 @@ class CamelliaDialect(Dialect):
 
     def __init__(self, settings: CamelliaSettings, context: DialectContext) -> None:
         engine = context.engine
+        self.namespace = settings.namespace
         self._monitor = Monitor(settings.namespace, settings.monitor_window_ms, engine.store.now_ms, engine.metrics)
         node = CamelliaNode(context.folder, context.ready, context.samples)
         pages = CamelliaPages(engine, settings.namespace, node)

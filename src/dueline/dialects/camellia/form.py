@@ -93,7 +93,7 @@ class Form:
             return None
         number = _number("".join(values[0].split()))
         if number is None or not -(1 << bits) <= number < 1 << bits:
-            raise FrameworkRefusal("is not a number of its type", name)
+            raise FrameworkRefusal(f"is not a whole number of {bits + 1} bits", name)
         return number
 
     def truth(self, name: str, default: bool) -> bool:

@@ -38,16 +38,19 @@ class CamelliaHandlers:
 
     async def send_msg(self, request: Request) -> Response:
         parsed = decode.send_msg(request, self._settings, self._limits, self._engine.store.now_ms())
+        request.check_topic(parsed.topic)
         response = await self._send(parsed)
         self._monitor.of(parsed.topic).send_msg += 1
         return response
 
     async def pull_msg(self, request: Request) -> Response:
         command = decode.pull_msg(request, self._settings, self._limits, waits=False)
+        request.check_topic(command.topics[0])
         return await self._pull(command, encode.JSON)
 
     async def long_polling_msg(self, request: Request) -> Response:
         command = decode.pull_msg(request, self._settings, self._limits, waits=True)
+        request.check_topic(command.topics[0])
         try:
             return await self._pull(command, encode.string_type(request))
         except Unavailable as error:
@@ -57,6 +60,7 @@ class CamelliaHandlers:
 
     async def ack_msg(self, request: Request) -> Response:
         ref = decode.msg_ref(request, "ack", default=True)
+        request.check_topic(ref.topic)
         if not ref.can_be():
             return encode.OK
         if ref.flag:
@@ -69,7 +73,10 @@ class CamelliaHandlers:
         return encode.OK
 
     async def delete_msg(self, request: Request) -> Response:
-        ref = _known(decode.msg_ref(request, "release"))
+        ref = decode.msg_ref(request, "release")
+        request.describe(ref.topic, [ref.msg_id])
+        request.check_topic(ref.topic)
+        _check_possible(ref)
         job = await self._engine.get(self._namespace, ref.topic, ref.msg_id)
         [done] = await self._engine.cancel(
             self._namespace, ref.topic, [ref.msg_id], forget=ref.flag, spare=Spare.OVERDUE
@@ -80,7 +87,9 @@ class CamelliaHandlers:
         return encode.OK
 
     async def get_msg(self, request: Request) -> Response:
-        ref = _known(decode.msg_ref(request))
+        ref = decode.msg_ref(request)
+        request.check_topic(ref.topic)
+        _check_possible(ref)
         job = await self._engine.get(self._namespace, ref.topic, ref.msg_id)
         self._monitor.of(ref.topic).get_msg += 1
         return encode.one(encode.job_msg(job, self._engine.store.now_ms()))
@@ -116,7 +125,6 @@ class CamelliaHandlers:
         return response
 
 
-def _known(ref: decode.MsgRef) -> decode.MsgRef:
+def _check_possible(ref: decode.MsgRef) -> None:
     if not ref.can_be():
         raise NotFound("there is no such message")
-    return ref

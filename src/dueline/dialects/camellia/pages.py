@@ -24,7 +24,8 @@ class CamelliaPages:
         self._namespace = namespace
         self._node = node
 
-    async def get_monitor_data(self, _request: Request) -> Response:
+    async def get_monitor_data(self, request: Request) -> Response:
+        request.check_all_topics()
         counts = (await self._node.report()).topics
         return encode.data(
             {
@@ -36,16 +37,19 @@ class CamelliaPages:
 
     async def get_topic_info(self, request: Request) -> Response:
         topic = decode.topic_of(request)
+        request.check_topic(topic)
         try:
             view = await self._engine.topic(self._namespace, topic, encode.BANDS_MS)
         except (NotFound, InvalidField):
             view = None
         return encode.data(encode.topic_info(topic, view))
 
-    async def get_topic_info_list(self, _request: Request) -> Response:
+    async def get_topic_info_list(self, request: Request) -> Response:
+        request.check_all_topics()
         return encode.data(await self.topic_infos(MAX_TOPICS))
 
-    async def get_monitor_string(self, _request: Request) -> Response:
+    async def get_monitor_string(self, request: Request) -> Response:
+        request.check_all_topics()
         counts = (await self._node.report()).topics
         infos = await self.topic_infos(MAX_TOPICS)
         sizes = ("topic", "waitingQueueSize", "ackQueueSize", "readyQueueSize")

@@ -22,7 +22,7 @@ def routes(h: CamelliaHandlers, p: CamelliaPages) -> tuple[Route, ...]:
               parks=True, max_body_bytes=most),
         Route("POST", QUEUE + "ackMsg", h.ack_msg, "camellia_ack_msg", Right.PULL, token, max_body_bytes=most),
         Route("POST", QUEUE + "deleteMsg", h.delete_msg, "camellia_delete_msg", Right.MANAGE, token,
-              max_body_bytes=most),
+              max_body_bytes=most, audited=True),
         Route("POST", QUEUE + "getMsg", h.get_msg, "camellia_get_msg", Right.READ, token, max_body_bytes=most),
         Route("GET", QUEUE + "getMonitorData", p.get_monitor_data, "camellia_get_monitor_data", Right.READ, token),
         Route("GET", QUEUE + "getMonitorString", p.get_monitor_string, "camellia_get_monitor_string", Right.READ,
@@ -33,7 +33,7 @@ def routes(h: CamelliaHandlers, p: CamelliaPages) -> tuple[Route, ...]:
         Route("*", HEALTH + "status", p.health_status, "camellia_health_status", *PUBLIC, always=True),
         Route("*", HEALTH + "check", p.health_check, "camellia_health_check", *PUBLIC, always=True),
         Route("*", HEALTH + "online", p.health_online, "camellia_health_online", Right.ADMIN, token, always=True,
-              browser=Browser.REFUSED),
+              browser=Browser.REFUSED, audited=True),
         Route("*", HEALTH + "offline", p.health_offline, "camellia_health_offline", Right.ADMIN, token, always=True,
-              browser=Browser.REFUSED),
+              browser=Browser.REFUSED, audited=True),
     )  # fmt: skip

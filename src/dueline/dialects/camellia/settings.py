@@ -29,7 +29,7 @@ class CamelliaSettings(ForeignSettings, frozen=True, forbid_unknown_fields=True)
     ] = 10
     ack_timeout_ms: Annotated[int, Meta(ge=1, description="Time for the ack, unless the pull sets it.")] = 30_000
     long_poll_ms: Annotated[
-        int, Meta(ge=1, le=3_600_000, description="How long a long poll is held, unless it sets this itself.")
+        int, Meta(ge=1, le=3_600_000, description="How long a long poll is held, unless the poll sets it.")
     ] = 10_000
     retain_ms: Annotated[int, Meta(ge=0, le=TEN_YEARS_MS, description="How long an ended job can still be read.")] = (
         300_000

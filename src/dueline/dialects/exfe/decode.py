@@ -121,9 +121,16 @@ def _check(url: str, service: str, check_url: CheckUrl) -> None:
     try:
         check_url(url)
     except EgressRefused as error:
-        raise Refused(f"service({url}) refused: {error.message}", 403) from None
+        raise Refused(f"service({_shown(url)}) refused: {error.message}", 403) from None
     except InvalidField as error:
         raise Refused(f"service({service}) invalid: {error.message}") from None
+
+
+def _shown(url: str) -> str:
+    """A URL without the parts that may be secret: user, password and query."""
+    head, sign, rest = re.split(r"[?#]", url, maxsplit=1)[0].partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{head}{sign}{host.rpartition('@')[2]}{slash}{path}"
 
 
 def text_of(error: DuelineError) -> str:

@@ -19,6 +19,7 @@ class ExfeDialect(Dialect):
     space = SPACE
 
     def __init__(self, settings: ExfeSettings, context: DialectContext) -> None:
+        self.namespace = settings.namespace
         self._routes = routes(ExfeHandlers(context.engine, settings, context.push.url))
 
     def routes(self) -> Sequence[Route]:

@@ -39,6 +39,7 @@ class ExfeHandlers:
         self._target = DialectTarget(engine, settings.namespace, target, sole=True)
 
     async def push(self, request: Request) -> Response:
+        request.check_topic(TOPIC)
         parsed = decode.push(request.params[0], request.query, self._check_url)
         command = self._command(parsed, request.body)
         await self._target.serve(TOPIC)
@@ -46,7 +47,11 @@ class ExfeHandlers:
         return encode.done()
 
     async def drop(self, request: Request) -> Response:
+        request.describe(TOPIC)
+        request.check_topic(TOPIC)
         group = decode.drop(request.params[0])
+        request.describe(merge_key=group.key)
+        changed = 0
         where = self._namespace, TOPIC
         complete = False
         while not complete:
@@ -55,6 +60,8 @@ class ExfeHandlers:
             else:
                 done = await self._engine.cancel_matching(*where, Filter(tag=group.tag), False)
             complete = done.complete
+            changed += done.changed
+        request.describe(changed=changed)
         return encode.done()
 
     def _command(self, parsed: decode.ParsedRequest, body: bytes) -> Send:

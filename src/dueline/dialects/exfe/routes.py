@@ -14,5 +14,5 @@ def routes(h: ExfeHandlers) -> tuple[Route, ...]:
     token = TokenPlace.ANYWHERE
     return (
         Route("POST", f"{SPACE}/{{place*}}", h.push, "exfe_push", Right.PUSH, token),
-        Route("DELETE", f"{SPACE}/{{place*}}", h.drop, "exfe_drop", Right.MANAGE, token),
+        Route("DELETE", f"{SPACE}/{{place*}}", h.drop, "exfe_drop", Right.MANAGE, token, audited=True),
     )

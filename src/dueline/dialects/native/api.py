@@ -6,22 +6,25 @@ struct itself. Handlers, checks and errors are the same.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ...api.answers import Info, Sent
-from ...api.operations import OPERATIONS, PUSH
+from ...api.operations import BY_NAME, OPERATIONS, PUSH, Operation
 from ...api.reply import Reply
 from ...api.requests import NewJob
+from ...engine.audit import GONE, LOCAL, AuditNote
 from ...engine.engine import Engine
 from ...engine.errors import DuelineError, InvalidField, UnknownOutcome
 from ...engine.job import Partition
 from ...engine.store import SendItem, SendOutcome
 from ..contract import PushRules
 from . import decode, encode
+from .audit import note_path, note_reply, note_request
 from .handlers import NativeHandlers
 from .push_handlers import PushHandlers
-from .wire import as_written, caller_of, checked, plain_name
+from .wire import DEFAULT_NAMESPACE, as_written, caller_of, checked, plain_name
 
 Handle = Callable[..., Coroutine[Any, Any, Reply]]
 """handle(caller, request struct, *placeholders of the path). Raises DuelineError, to be completed by `complete`."""
@@ -39,11 +42,43 @@ class NativeApi:
             one.name: getattr(pushes if one.group == PUSH else handlers, one.name) for one in OPERATIONS
         }
 
-    async def answer(self, operation: str, namespace: str | None, params: tuple[str, ...], request: Any) -> Reply:
-        """The reply to a caller in this process, for a refusal, too. `request` is the struct of the operation, or what
-        has the same JSON."""
+    def answer(
+        self, operation: str, namespace: str | None, params: tuple[str, ...], request: Any
+    ) -> Coroutine[Any, Any, Reply]:
+        """The reply to a caller in this process, even if it is a refusal. `request` is the operation's struct, or a
+        value with the same JSON."""
+        if BY_NAME[operation].audited:
+            return self._audited(BY_NAME[operation], namespace, params, request)
+        return self._answer(operation, namespace, params, request)
+
+    async def _audited(
+        self, operation: Operation, namespace: str | None, params: tuple[str, ...], request: Any
+    ) -> Reply:
+        note = AuditNote(operation.name, LOCAL, namespace=namespace or DEFAULT_NAMESPACE)
+        note_path(note, operation, params)
+        try:
+            reply = await self._answer(operation.name, namespace, params, request, note)
+        except asyncio.CancelledError:  # it may have taken effect
+            note.code = GONE
+            self._engine.audit.write_later(note)
+            raise
+        note_reply(note, reply)
+        note.status = reply.status
+        await self._engine.audit.write(note)
+        return reply
+
+    async def _answer(
+        self,
+        operation: str,
+        namespace: str | None,
+        params: tuple[str, ...],
+        request: Any,
+        note: AuditNote | None = None,
+    ) -> Reply:
         try:
             caller, request = caller_of(namespace), self.checked(operation, request)
+            if note is not None:
+                note_request(note, request)
             return await self.handlers[operation](caller, request, *params)
         except DuelineError as error:
             complete(error, params, request)
@@ -62,6 +97,7 @@ class NativeApi:
         except UnknownOutcome:
             return None
         except DuelineError as error:
+            complete(error, (topic,), job)
             return encode.refused(error)
         return None if sent is None else encode.sent(sent)
 

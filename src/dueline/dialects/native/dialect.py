@@ -6,11 +6,14 @@ from collections.abc import Sequence
 
 from ...api.operations import OPERATIONS, Operation
 from ...engine.errors import DuelineError
+from ...rights import EVERYTHING
 from ..contract import Dialect, DialectContext
 from ..http import Handler, Request, Response, Route, TokenPlace
 from ..settings import DialectSettings
 from . import encode
+from .access import access_check
 from .api import Handle, NativeApi, complete
+from .audit import note_path, note_reply, note_request
 from .wire import caller_of, reader
 
 OFTEN = frozenset({"send", "ack", "release", "extend"})  # the calls of every job that do not park
@@ -31,6 +34,7 @@ class NativeDialect(Dialect):
                 TokenPlace.HEADER,
                 one.parks,
                 context.engine.limits.max_request_bytes,
+                audited=one.audited,
                 taskless=one.name in OFTEN,
             )
             for one in OPERATIONS
@@ -45,15 +49,25 @@ class NativeDialect(Dialect):
 
 def _handler(operation: Operation, handle: Handle) -> Handler:
     """The handler of a route: read the request struct, handle it, write the reply."""
-    read = reader(operation)
+    read, check = reader(operation), access_check(operation)
 
     async def respond(request: Request) -> Response:
-        caller = caller_of(request.headers.get("dueline-namespace"), request.namespace)
+        note = request.note
+        if note is not None:
+            note_path(note, operation, request.params)
+        caller = caller_of(request.headers.get("dueline-namespace"), request.grant)
         asked = read(request)
+        if note is not None:
+            note_request(note, asked)
+        if check is not None and request.grant is not EVERYTHING:
+            check(request.grant, request.params, asked)
         try:
-            return encode.response(await handle(caller, asked, *request.params))
+            reply = await handle(caller, asked, *request.params)
         except DuelineError as error:
             complete(error, request.params, asked)
             raise
+        if note is not None:
+            note_reply(note, reply)
+        return encode.response(reply)
 
     return respond

@@ -17,6 +17,7 @@ from ...api import answers as a
 from ...api.reply import Reply, to_json
 from ...durations import duration_text
 from ...engine import commands, policy
+from ...engine.audit_log import AuditEntry
 from ...engine.errors import DuelineError, UnknownOutcome
 from ...engine.headers import unpack_headers
 from ...engine.items import item_json
@@ -268,3 +269,20 @@ def _payload(job: LeasedJob | Job) -> tuple[Any, Any, Any]:
 
 def _text(reason: Any) -> Any:
     return None if reason is None else reason.value
+
+
+def audit_entry(entry: AuditEntry) -> a.AuditEntry:
+    return a.AuditEntry(
+        id=entry.id,
+        at_ms=entry.at_ms,
+        who=entry.who,
+        who_name=entry.who_name or None,
+        address=entry.address or None,
+        namespace=entry.namespace,
+        action=entry.action,
+        topic=entry.topic or None,
+        details=entry.details,
+        status=entry.status,
+        code=entry.code or None,
+        server=entry.server,
+    )

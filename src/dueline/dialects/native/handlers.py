@@ -14,8 +14,9 @@ from ...api import answers as a
 from ...api import requests as r
 from ...api.reply import Reply
 from ...engine import commands
+from ...engine.audit_log import AuditFilter
 from ...engine.engine import Engine
-from ...engine.errors import BadRequest, DuelineError, NotFound
+from ...engine.errors import BadRequest, DuelineError, Forbidden, NotFound
 from ...engine.fan_out import PartialOutcome, error_for
 from ...engine.replies import refusal
 from ...engine.store import Outcome
@@ -127,7 +128,7 @@ class NativeHandlers:
 
     async def list_namespaces(self, caller: Caller, request: r.ListTopics) -> Reply:
         after = decode.cursor_bytes(request.cursor).decode(errors="replace")
-        if not caller.bound:
+        if caller.grant.namespace is None:
             names, cursor = await self._engine.namespaces(after, request.limit)
         else:  # a token of one namespace must not see others
             views, _ = await self._engine.topics(caller.namespace, "", 1)
@@ -180,6 +181,15 @@ class NativeHandlers:
             return Reply(_bulk(bulk, purged=bulk.changed))
         done = await _each("ids", which, self._engine.purge(namespace, topic, which))
         return encode.many(which, done, lambda id, _: a.Outcome(id, "purged"))
+
+    async def list_audit(self, caller: Caller, request: r.ListAudit) -> Reply:
+        namespace = request.namespace if caller.grant.namespace is None else caller.grant.namespace
+        if request.namespace not in (None, namespace):
+            raise Forbidden("This token belongs to another namespace.")
+        which = AuditFilter(namespace, request.who, request.action, request.since_ms or 0)
+        cursor = decode.cursor_bytes(request.cursor)
+        entries, after = await self._engine.store.audit.page(which, cursor, request.limit)
+        return Reply(a.AuditPage(tuple(map(encode.audit_entry, entries)), encode.cursor_text(after)))
 
     async def info(self, caller: Caller, _: object) -> Reply:
         return Reply(msgspec.structs.replace(self._info(), namespace=caller.namespace))

@@ -30,6 +30,7 @@ from ...engine.errors import (
 )
 from ...engine.json_text import MAX_DEPTH
 from ...engine.limits import INTERNAL_NAMESPACE
+from ...rights import EVERYTHING, Grant
 from ..http import Request
 
 DEFAULT_NAMESPACE = "default"
@@ -50,22 +51,22 @@ Read = Callable[[Request], Any]
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Whose jobs a call is about. `bound`: the caller's token is for this namespace only."""
+    """Whose jobs a call is about, and what the caller may do."""
 
     namespace: str
-    bound: bool = False
+    grant: Grant = EVERYTHING
 
 
 @lru_cache(4096)
-def caller_of(named: str | None, bound: str | None = None) -> Caller:
+def caller_of(named: str | None, grant: Grant = EVERYTHING) -> Caller:
     """The caller, by the namespace that the request names and the one that its token is bound to."""
     if named is None:
-        return Caller(DEFAULT_NAMESPACE if bound is None else bound, bound is not None)
-    if bound is not None and named != bound:
+        return Caller(grant.namespace or DEFAULT_NAMESPACE, grant)
+    if not grant.reaches(named):
         raise Forbidden("This token belongs to another namespace.")
     if named == INTERNAL_NAMESPACE:
         raise InvalidField("is reserved for the server", "namespace")
-    return Caller(plain_name(named, "namespace"), bound is not None)
+    return Caller(plain_name(named, "namespace"), grant)
 
 
 @lru_cache(4096)
@@ -133,7 +134,7 @@ def query_string(request: Request, kind: Any) -> Any:
 
 def _query_value(name: str, text: str) -> Any:
     """A query value as the JSON value it stands for. A value that does not fit stays a text and is refused later."""
-    if name in ("limit", "due_after_ms", "due_before_ms") and _WHOLE.fullmatch(text):
+    if name in ("limit", "due_after_ms", "due_before_ms", "since_ms") and _WHOLE.fullmatch(text):
         return int(text)
     if name == "body":
         return {"1": True, "true": True, "0": False, "false": False}.get(text, text)

@@ -112,7 +112,7 @@ def _store_url(keys: dict[str, str]) -> str:
 def _without_effect(keys: dict[str, str]) -> Iterator[str]:
     unused = [name for name in UNUSED if name in keys]
     if unused:
-        yield f"without effect here: {', '.join(unused)} (there are no buckets, and connections are managed internally)"
+        yield f"ignored: {', '.join(unused)} (there are no buckets, and connections are managed internally)"
     unknown = [name for name in keys if name not in USED and name not in UNUSED]
     if unknown:
-        yield f"unknown to the original and to us: {', '.join(unknown)}"
+        yield f"unknown keys, ignored: {', '.join(unknown)}"

@@ -19,6 +19,7 @@ class OuqiangDialect(Dialect):
     space = ""  # its paths are common words, so it owns all paths only on a listener of its own
 
     def __init__(self, settings: OuqiangSettings, context: DialectContext) -> None:
+        self.namespace = settings.namespace
         self._routes = routes(OuqiangHandlers(context.engine, settings))
 
     def routes(self) -> Sequence[Route]:

@@ -17,7 +17,7 @@ from ...engine.errors import Draining, DuelineError, NotFound
 from ...engine.job import ENDED, BodyKind, LeasedJob
 from ...engine.limits import is_name
 from ...engine.policy import AT_ONCE
-from ...engine.store import OnConflict
+from ...engine.store import Code, OnConflict
 from ..http import Request, Response
 from . import decode, encode
 from .settings import OuqiangSettings
@@ -35,6 +35,7 @@ class OuqiangHandlers:
 
     async def push(self, request: Request) -> Response:
         parsed = decode.push(request.body)
+        request.check_topic(parsed.topic)
         command = Send(
             id=parsed.id,
             body=parsed.body.encode(),
@@ -53,7 +54,10 @@ class OuqiangHandlers:
         return encode.answer(0, encode.ADDED)
 
     async def pop(self, request: Request) -> Response:
-        topics = tuple(name for name in decode.pop(request.body) if is_name(name))
+        named = decode.pop(request.body)
+        for name in named:
+            request.check_topic(name)
+        topics = tuple(name for name in named if is_name(name))
         begun_s = asyncio.get_running_loop().time()
         try:
             jobs = await self._pull(topics)
@@ -71,6 +75,7 @@ class OuqiangHandlers:
     async def finish(self, request: Request) -> Response:
         """Finish the job, whatever its state. An unknown id is a success."""
         id = decode.job_id(request.body)
+        request.check_all_topics()
         if is_name(id):
             await self._engine.ack_by_id(self._namespace, [id])
         return encode.answer(0, encode.DONE)
@@ -78,12 +83,15 @@ class OuqiangHandlers:
     async def delete(self, request: Request) -> Response:
         """For the client the same as finish. The engine records a cancelled job, not a done one."""
         id = decode.job_id(request.body)
-        if is_name(id):
-            await self._engine.cancel_by_id(self._namespace, [id])
+        request.describe(ids=[id])
+        request.check_all_topics()
+        done = await self._engine.cancel_by_id(self._namespace, [id]) if is_name(id) else []
+        request.describe(changed=sum(one.code is Code.OK for one in done))
         return encode.answer(0, encode.DONE)
 
     async def get(self, request: Request) -> Response:
         id = decode.job_id(request.body)
+        request.check_all_topics()
         try:
             job = await self._engine.get_by_id(self._namespace, id) if is_name(id) else None
         except NotFound:

@@ -13,6 +13,6 @@ def routes(h: OuqiangHandlers) -> tuple[Route, ...]:
         Route("*", "/push", h.push, "ouqiang_push", Right.SEND, token),
         Route("*", "/pop", h.pop, "ouqiang_pop", Right.PULL, token, parks=True),
         Route("*", "/finish", h.finish, "ouqiang_finish", Right.PULL, token),
-        Route("*", "/delete", h.delete, "ouqiang_delete", Right.MANAGE, token),
+        Route("*", "/delete", h.delete, "ouqiang_delete", Right.MANAGE, token, audited=True),
         Route("*", "/get", h.get, "ouqiang_get", Right.READ, token),
     )

@@ -16,7 +16,7 @@ import msgspec
 
 from ...engine.headers import unpack_headers
 from ...engine.job import LeasedJob
-from ...engine.push_target import Pushing
+from ...engine.push_target import PushTopic
 from ...push.call import Answer, Call
 from ...push.courier import Outcome, Verdict
 from ...push.discovery import SETTINGS, Instance, Resolver
@@ -48,32 +48,32 @@ class SpringCourier:
     def __init__(self, resolver: Resolver) -> None:
         self._resolver = resolver
 
-    async def somebody(self, pushing: Pushing) -> bool:
-        parts = parts_of(pushing.topic)
+    async def has_instance(self, push_topic: PushTopic) -> bool:
+        parts = parts_of(push_topic.topic)
         return parts is not None and bool(await self._workers(*parts))
 
-    async def calls(self, pushing: Pushing, job: LeasedJob) -> Sequence[Call]:
+    async def calls(self, push_topic: PushTopic, job: LeasedJob) -> Sequence[Call]:
         job_headers = dict(unpack_headers(job.headers))
         parts = (
             (job_headers[APP], job_headers[TYPE])
             if APP in job_headers and TYPE in job_headers
-            else parts_of(pushing.topic)
+            else parts_of(push_topic.topic)
         )
         workers = await self._workers(*parts) if parts is not None else ()
         if parts is None or not workers:
             return ()
         body = msgspec.json.encode(work_of(job, job_headers, *parts))
         headers = (("Content-Type", CONTENT_TYPE),)
-        timeout_ms = pushing.target.timeout_ms
+        timeout_ms = push_topic.target.timeout_ms
         return [Call("POST", one.url + PATH, headers, body, timeout_ms) for one in workers]
 
-    def nobody(self, pushing: Pushing) -> str:
-        app, type = parts_of(pushing.topic) or ("", pushing.topic)
+    def why_unavailable(self, push_topic: PushTopic) -> str:
+        app, type = parts_of(push_topic.topic) or ("", push_topic.topic)
         return f'no instance of the application "{app}" names the task type "{type}" in its metadata ({SETTINGS})'
 
-    def judge(self, pushing: Pushing, answer: Answer, now_ms: int) -> Verdict:
+    def judge(self, push_topic: PushTopic, answer: Answer, now_ms: int) -> Verdict:
         """A 410 counts only for the instance that sent it, because the next one may have the path."""
-        verdict = judged(pushing.target.success or (200,), answer, now_ms)
+        verdict = judged(push_topic.target.success or (200,), answer, now_ms)
         if answer.status == GONE and ABORT not in answer.headers:
             return Verdict(Outcome.RETRY, verdict.error)
         return verdict

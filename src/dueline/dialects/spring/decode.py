@@ -84,7 +84,7 @@ def _text(fields: Mapping[str, Any], name: str) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str):
-        raise InvalidField("is not a text", name)
+        raise InvalidField("is not a string", name)
     if _SURROGATE.search(value):
         raise InvalidField("has an unpaired surrogate, which UTF-8 cannot encode", name)
     return str(value)
@@ -97,7 +97,7 @@ def _long(fields: Mapping[str, Any], name: str) -> int:
     if isinstance(value, Number):
         return _within(_whole(value, name), name)
     if not isinstance(value, str) or not _LONG.fullmatch(value.strip()):
-        raise InvalidField("is neither a number nor a text with one (milliseconds since 1970)", name)
+        raise InvalidField("is neither a number nor a string that holds one (milliseconds since 1970)", name)
     return _within(int(value), name)
 
 

@@ -22,6 +22,7 @@ class SpringDialect(Dialect):
     space = ""  # its paths have no common prefix, so it owns all paths only on a listener of its own
 
     def __init__(self, settings: SpringSettings, context: DialectContext) -> None:
+        self.namespace = settings.namespace
         self._routes = routes(SpringHandlers(context.engine, settings, context.resolver))
         self._courier = SpringCourier(context.resolver)
 

@@ -20,14 +20,14 @@ from ...engine.push_target import PushTarget
 from .settings import SpringSettings
 
 COURIER = "spring"
-NOBODY = "null"  # the original's name for a missing application; jobs of such a group are not delivered
+NO_APPLICATION = "null"  # the original's name for a missing application; jobs of such a group are not delivered
 _NUMBER = re.compile(r"~([0-9]+)\Z", re.ASCII)
 
 
 def group_of(app_name: str | None, task_type: str) -> str:
     """The topic of a group, unique for each group."""
-    key = f"{NOBODY if app_name is None else app_name}-{task_type}"
-    if "-" in task_type or "~" in task_type or app_name == NOBODY:
+    key = f"{NO_APPLICATION if app_name is None else app_name}-{task_type}"
+    if "-" in task_type or "~" in task_type or app_name == NO_APPLICATION:
         return f"{key}~{len(app_name or '')}"
     return key
 
@@ -40,7 +40,7 @@ def parts_of(group: str) -> tuple[str, str] | None:
         end, place = number.start(), int(number[1])
         return (group[:place], group[place + 1 : end]) if place < end and group[place] == "-" else None
     app, dash, type = group.rpartition("-")
-    return (app, type) if dash and app != NOBODY else None
+    return (app, type) if dash and app != NO_APPLICATION else None
 
 
 def key_of(group: str) -> str:

@@ -39,6 +39,7 @@ class SpringHandlers:
         decode.check_content_type(request.headers)
         job = decode.parse(request.body)
         group = group_of(job.app_name, job.task_type)
+        request.check_topic(group)
         command = self._command(job)
         _check_names(job, group)
         await self._groups.serve(group, nowhere=job.app_name is None)
@@ -46,9 +47,11 @@ class SpringHandlers:
         return encode.added()
 
     async def types(self, request: Request) -> Response:
+        request.check_all_topics()
         return encode.types(await self._groups.list())
 
     async def service_info(self, request: Request) -> Response:
+        request.check_all_topics()
         return encode.services(await self._resolver.services())
 
     def _command(self, job: decode.ParsedRequest) -> Send:

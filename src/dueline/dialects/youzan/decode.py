@@ -28,9 +28,10 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class Refused(BadRequest):
     """A request that is answered with success false. `id` is that of the job, if it could be read."""
 
-    def __init__(self, message: str, id: str | None = None) -> None:
+    def __init__(self, message: str, id: str | None = None, code: str = BadRequest.code) -> None:
         super().__init__(message)
         self.id = id or None
+        self.code = code
 
 
 class ParsedRequest(msgspec.Struct, frozen=True):

@@ -17,6 +17,7 @@ class YouzanDialect(Dialect):
     """See `routes` for the surface."""
 
     def __init__(self, settings: YouzanSettings, context: DialectContext) -> None:
+        self.namespace = settings.namespace
         self._routes = routes(YouzanHandlers(context.engine, settings))
 
     def routes(self) -> Sequence[Route]:

@@ -15,10 +15,13 @@ from ...engine.errors import DuelineError
 from ...engine.job import BodyKind
 from ...engine.limits import is_name
 from ...engine.policy import AT_ONCE
-from ...engine.store import OnConflict
+from ...engine.store import Code, OnConflict
+from ...rights import Right
 from ..http import Request, Response
 from . import decode, encode
 from .settings import YouzanSettings
+
+RIGHTS = {"add": Right.SEND, "pop": Right.PULL, "finish": Right.PULL, "delete": Right.MANAGE}  # by command
 
 
 class YouzanHandlers:
@@ -32,14 +35,21 @@ class YouzanHandlers:
 
     async def command(self, request: Request) -> Response:
         parsed = decode.parse(request.body)
+        if parsed.command == "delete":
+            request.describe(ids=[parsed.id], command=parsed.command)
+        request.check_right(RIGHTS[parsed.command])
+        if parsed.command in ("add", "pop"):
+            request.check_topic(parsed.topic)
+        else:
+            request.check_all_topics()
         try:
             if parsed.command == "add":
                 return await self._add(parsed)
             if parsed.command == "pop":
                 return await self._pop(parsed)
-            return await self._end(parsed)
+            return await self._end(request, parsed)
         except DuelineError as error:  # every error answer names the job
-            raise decode.Refused(encode.reason_of(error), parsed.id) from None
+            raise decode.Refused(encode.reason_of(error), parsed.id, error.code) from None
 
     async def _add(self, parsed: decode.ParsedRequest) -> Response:
         ttr_ms = parsed.ttr_ms or min(self._settings.ttr_ms, self._limits.max_lease_ms)
@@ -74,9 +84,9 @@ class YouzanHandlers:
         response.undelivered = partial(self._engine.undelivered, self._namespace, jobs)
         return response
 
-    async def _end(self, parsed: decode.ParsedRequest) -> Response:
+    async def _end(self, request: Request, parsed: decode.ParsedRequest) -> Response:
         """finish acks the job, delete cancels it, in any state. An unknown id is a success."""
         end = self._engine.ack_by_id if parsed.command == "finish" else self._engine.cancel_by_id
-        if is_name(parsed.id):
-            await end(self._namespace, [parsed.id])
+        done = await end(self._namespace, [parsed.id]) if is_name(parsed.id) else []
+        request.describe(changed=sum(one.code is Code.OK for one in done))
         return encode.done(parsed.id)

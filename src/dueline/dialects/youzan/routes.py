@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from ...rights import Right
 from ..http import Route, TokenPlace
-from .handlers import YouzanHandlers
+from .handlers import RIGHTS, YouzanHandlers
 
-RIGHTS = {"add": Right.SEND, "pop": Right.PULL, "finish": Right.PULL, "delete": Right.MANAGE}  # by command
+AUDITED = {"delete": "youzan_delete"}  # by command
 
 
 def routes(h: YouzanHandlers) -> tuple[Route, ...]:
     token = TokenPlace.ANYWHERE
     return (
-        Route("*", "/", h.command, "youzan_command", RIGHTS, token, parks=True),
-        Route("*", "/delay-queue", h.command, "youzan_command_named", RIGHTS, token, parks=True),
+        Route("*", "/", h.command, "youzan_command", RIGHTS, token, parks=True, audited=AUDITED),
+        Route("*", "/delay-queue", h.command, "youzan_command_named", RIGHTS, token, parks=True, audited=AUDITED),
     )

@@ -22,7 +22,7 @@ if again then
 end
 local ids, tokens = refs(2)
 if not known and not topic then
-  return nobody(#ids, 1)
+  return none_found(#ids, 1)
 end
 local jobs, results = load(ids), {}
 for i, job in ipairs(jobs) do

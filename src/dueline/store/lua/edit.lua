@@ -24,7 +24,7 @@ end
 local WIDTH = 12
 local ids, _, N, at = refs(WIDTH)
 if not known and not topic then
-  return nobody(#ids, 3)
+  return none_found(#ids, 3)
 end
 local jobs, results = load(ids), {}
 

@@ -20,7 +20,7 @@ if again then
 end
 local ids, tokens, N = refs(3)
 if not known and not topic then
-  return nobody(#ids, 2)
+  return none_found(#ids, 2)
 end
 local jobs, results = load(ids), {}
 for i, job in ipairs(jobs) do

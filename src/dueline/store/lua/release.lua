@@ -25,7 +25,7 @@ end
 local MAX_REFUNDS = 100
 local ids, tokens, N, at = refs(7)
 if not known and not topic then
-  return nobody(#ids, 3)
+  return none_found(#ids, 3)
 end
 local jobs, results = load(ids), {}
 for i, job in ipairs(jobs) do

@@ -18,8 +18,8 @@ from ...engine.policy import JobPolicy
 
 @dataclass(slots=True)
 class Group:
-    """The extra data of a merge group. `number`: the number of its opening, not changed by edits. `items`: with their
-    numbers, in order. `item_ids`: of all items that it has or had; they outlive the items."""
+    """The extra data of a merge group. `number` counts the groups as they are opened; edits keep it. `items` have
+    their numbers and are in order. `item_ids` has the id of every item that was ever added, even if it has moved on."""
 
     key: str
     number: int

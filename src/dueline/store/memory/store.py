@@ -43,6 +43,7 @@ from ...engine.store import (
     Stats,
 )
 from . import groups, holders
+from .audit_log import MemoryAuditLog
 from .change import NOT_FOUND, Change
 from .counts import count
 from .directory import MemoryDirectory
@@ -58,6 +59,7 @@ class MemoryStore:
     def __init__(self, clock: Callable[[], int]) -> None:
         self.directory = MemoryDirectory(clock, self._topic_changed)
         self.pushes = MemoryPushLog(clock)
+        self.audit = MemoryAuditLog(clock)
         self.events: Events | None = None
         self._clock = clock
         self._partitions: dict[Partition, PartitionState] = {}
@@ -328,7 +330,7 @@ class MemoryStore:
         return count(state, bands_ms, now_ms)
 
     async def clean(self, partition: Partition, limit: int = 200) -> CleanOutcome:
-        """Record what is already true: deaths, and records whose retention is over."""
+        """Make jobs dead whose ttl or attempts are over, and remove records whose retention is over."""
         now_ms, state = self._clock(), self._state(partition)
         counts: Counter[str] = Counter()
         for record in [record for record in state.record_set.records.values() if record.topic == partition.topic]:

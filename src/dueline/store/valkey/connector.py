@@ -10,35 +10,40 @@ import asyncio
 from typing import Any
 
 from redis import exceptions
-from redis.asyncio.connection import AbstractConnection, Connection, parse_url
+from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError, RedisError
 
+from ...certificate_files import BadCertificate
 from ...store_address import Endpoint, StoreAddress
+from .connections import CONNECT_TIMEOUT_S, TlsConnection
 from .link_errors import LinkLost
-
-CONNECT_TIMEOUT_S = 5.0
+from .tls import StoreTls
 
 
 class Connector:
     """How to reach the nodes of a store. All connections are made from these options; TLS belongs to them, too."""
 
-    def __init__(self, options: dict[str, Any]) -> None:
+    def __init__(self, options: dict[str, Any], tls: StoreTls) -> None:
         self._kind: type[AbstractConnection] = options.pop("connection_class", Connection)
         self._options: dict[str, Any] = {"protocol": 2, **options}
+        self._tls = tls
+        if self._kind is SSLConnection:
+            self._kind = TlsConnection
+            self._options["tls"] = tls
 
     @classmethod
-    def of_nodes(cls, address: StoreAddress) -> Connector:
+    def of_nodes(cls, address: StoreAddress, tls: StoreTls) -> Connector:
         """For the nodes of a store."""
-        return cls(dict(parse_url(address.node_url)))
+        return cls(dict(parse_url(address.node_url)), tls)
 
     @classmethod
-    def of_sentinels(cls, address: StoreAddress) -> Connector:
+    def of_sentinels(cls, address: StoreAddress, tls: StoreTls) -> Connector:
         """For the sentinels of a store. They have a login of their own, and no databases."""
         options: dict[str, Any] = dict(parse_url(address.node_url))
         username, password = address.sentinel_login
-        return cls({**options, "username": username, "password": password, "db": 0})
+        return cls({**options, "username": username, "password": password, "db": 0}, tls)
 
     async def open(
         self, endpoint: Endpoint, *, primary_only: bool = False, timeout_s: float = CONNECT_TIMEOUT_S
@@ -56,6 +61,9 @@ class Connector:
             await connection.disconnect(nowait=True)
             if isinstance(error, BusyLoadingError):
                 raise LinkLost(str(error), False, loading=True) from None
+            untrusted = str(error) if isinstance(error, BadCertificate) else self._tls.refusal(error)
+            if untrusted is not None:
+                raise LinkLost(untrusted, False, refused_s=0.0, untrusted=True) from None
             if isinstance(error, RedisError | OSError | TimeoutError):
                 silent = isinstance(error, TimeoutError | exceptions.TimeoutError)
                 why = str(error) or "it is silent"

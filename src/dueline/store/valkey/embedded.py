@@ -24,11 +24,10 @@ import subprocess
 from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import structlog
 
+from ...event_log import EventLog
 from ...parent_death import ends_with_parent
 from . import embedded_files as files
 from .child_exit import exit_of
@@ -37,6 +36,7 @@ from .embedded_extent import DataLost, ExtentRecord, accepted_loss
 from .embedded_files import EmbeddedError
 from .embedded_lock import ORPHAN_WAIT_S, FolderInUse, FolderLock
 from .embedded_memory import default_ceiling_bytes
+from .tls import StoreTls
 
 __all__ = ["EmbeddedError", "EmbeddedStore", "FolderInUse", "Status", "StoreState"]
 
@@ -84,6 +84,8 @@ class Status(msgspec.Struct, frozen=True):
 class EmbeddedStore:
     """One data folder and the Valkey that serves it on a unix socket (`url`)."""
 
+    tls = StoreTls()  # unused on a unix socket
+
     def __init__(
         self,
         data_dir: str | os.PathLike[str],
@@ -97,9 +99,8 @@ class EmbeddedStore:
         on_change: Callable[[Status], None] | None = None,
         back_off_s: tuple[float, float] = BACK_OFF_S,
         any_thread: bool = False,
-        log: Any = None,
     ) -> None:
-        """`max_memory_bytes`: None means a share of this machine's memory. `log`: replaces the server's log."""
+        """`max_memory_bytes`: None means a share of this machine's memory."""
         self.data = Path(data_dir).absolute()
         self.status: Status = Status(StoreState.STOPPED)
         self.info: dict[str, str] = {}
@@ -119,7 +120,7 @@ class EmbeddedStore:
         self._log_from = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
-        self._log = log or structlog.get_logger("dueline.store")
+        self._log = EventLog("dueline.store")
         self._extent = ExtentRecord(self.data, self._connection, self._log)
 
     @property
@@ -312,7 +313,7 @@ class EmbeddedStore:
         self.failed.set()
 
     async def _until_room(self, code: int) -> None:
-        self._become(StoreState.DISK_FULL, f"the disk of {self.data} is full, or takes no writes")
+        self._become(StoreState.DISK_FULL, f"the disk of {self.data} is full, or does not accept writes")
         self._log.error("the disk refuses writes: the store exited to avoid losing jobs", exit=code)
         needed = min(RESTART_FREE_BYTES, self._min_free_bytes)
         while self._free_bytes() < needed:  # noqa: ASYNC110 - a file system sends no event when it has space

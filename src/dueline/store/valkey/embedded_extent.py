@@ -19,10 +19,10 @@ import shlex
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from ...event_log import EventLog
 from .embedded_connection import Loading, NotThere, SupervisorConnection
 
 APPEND_FOLDER = "appendonlydir"
@@ -59,7 +59,7 @@ class DataLost(Exception):
 class ExtentRecord:
     """Keeps the record of one running store. `missing_bytes`: recorded bytes that vanished while the store runs."""
 
-    def __init__(self, data: Path, connection: SupervisorConnection, log: Any) -> None:
+    def __init__(self, data: Path, connection: SupervisorConnection, log: EventLog) -> None:
         self.noted = Extent()
         self.missing_bytes = 0
         self._data = data

@@ -21,6 +21,7 @@ import msgspec
 
 from ...engine.job import Partition
 from . import codec
+from .fsck_audit import audit_faults
 from .fsck_groups import check_groups
 from .fsck_pushes import push_faults
 from .keys import (
@@ -34,6 +35,7 @@ from .keys import (
     topic_name,
 )
 from .reader import StoreReader
+from .tls import StoreTls
 
 Progress = Callable[[int, int | None], None]
 _COUNTERS = (b"nD", b"nC", b"nB", b"x1", b"x2", b"x3", b"x4")
@@ -77,16 +79,19 @@ class _Contents(msgspec.Struct):
     k: dict[bytes, float]
 
 
-async def fsck(url: str, prefix: str = "dueline", progress: Progress | None = None) -> Report:
+async def fsck(
+    url: str, prefix: str = "dueline", progress: Progress | None = None, tls: StoreTls = StoreTls()
+) -> Report:
     """Reads every partition of the store behind `url`, on all of its primaries. Raises StoreDown or Loading."""
     report = Report(findings=[])
-    client = StoreReader(url)
+    client = StoreReader(url, tls)
     try:
         meta = await client.hash(meta_key(prefix))
         if meta and meta.get(b"version", b"").decode() != DATA_VERSION:
             version = meta.get(b"version", b"?").decode()
             report.findings.append(Finding(None, None, f"data version {version}, this program reads {DATA_VERSION}"))
             return report
+        report.findings += [Finding(None, None, fault) for fault in await audit_faults(client, prefix)]
         listed = set(await client.sorted_set(directory_keys(prefix)[0]))
         async for key in client.keys(f"{_glob(prefix)}:*"):
             partition = partition_of(prefix, key)
@@ -228,7 +233,7 @@ def _owe(
         if not record.intact:
             wrong(id, "the body does not match its checksum")
         if raw[1] and b"p%d" % raw[1] not in c.m:
-            wrong(id, f"its policy {raw[1]} is not there")
+            wrong(id, f"its policy {raw[1]} is missing")
     live = run is None or run.phase in "LW"
     if live and raw is not None:
         entry = raw[2:7] + id
@@ -236,7 +241,7 @@ def _owe(
         owed["l" if leased else "s"].add(entry)
         score = (c.l if leased else c.s).get(entry)
         if run is not None and score is not None and score != run.time:
-            wrong(id, f"its run says {run.time}, its index {score:.0f}")
+            wrong(id, f"its run has the time {run.time}, its index {score:.0f}")
         if (run is not None and run.exp) or (run is None and raw[0] & 4):
             owed["a"].add(b"x" + id)
         if leased and run is not None and _last(raw, run, c):
@@ -275,7 +280,7 @@ def _compare(
         for entry in owed[letter] - has[letter]:
             wrong(_id_in(letter, entry), f"is missing in {name}")
         for entry in has[letter] - owed[letter]:
-            wrong(_id_in(letter, entry), f"is in {name} without reason")
+            wrong(_id_in(letter, entry), f"is in {name}, but should not be")
     for entry in c.d:
         if entry[:1] == b"b":
             wrong(entry[1:], "is on the broken list: its record could not be read when it was due")

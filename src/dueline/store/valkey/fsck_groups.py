@@ -55,7 +55,7 @@ def check_groups(
 def _tombstone(id: bytes, g: Mapping[bytes, bytes], wrong: Wrong) -> _Found | None:
     kept = g.get(b"m" + id)
     if kept is None or len(kept) < 2:
-        wrong(id, "is an ended group whose key is not kept")
+        wrong(id, "is an ended group without its key")
         return None
     key = read_key(kept)
     ids: set[bytes] = set()

@@ -17,6 +17,7 @@ All keys of a partition share one hash tag, so that a script touches only one sl
 
     {ns/topic/push}   state hash and log list of the topic's push target, with or without `namespace_ids`
 
+    {audit}       state hash and log list of the audit log
     {directory}   topics zset, seen zset, config hash, agenda zset, meta hash
 """
 
@@ -91,6 +92,11 @@ def pushed_topic(prefix: str, key: str) -> tuple[str, str] | None:
     if not key.startswith(head) or len(parts) != 3 or parts[2] != "push" or tail not in ("state", "log"):
         return None
     return unquote(parts[0]), unquote(parts[1])
+
+
+def audit_keys(prefix: str) -> tuple[str, ...]:
+    """state, log: the order of audit.lua."""
+    return f"{prefix}:{{audit}}:state", f"{prefix}:{{audit}}:log"
 
 
 def directory_keys(prefix: str) -> tuple[str, ...]:

@@ -30,10 +30,12 @@ from redis.exceptions import (
 )
 
 from ...store_address import Endpoint, Kind, parse_store_url
-from .connector import CONNECT_TIMEOUT_S, Connector
+from .connections import CONNECT_TIMEOUT_S
+from .connector import Connector
 from .link_errors import LinkLost, NotNow, WrongKind
 from .node import Node, PipelinedConnection
 from .resp import command
+from .tls import StoreTls
 from .topology import SLOTS, Layout, topology_of
 from .witness import Replication
 
@@ -54,6 +56,7 @@ class Link:
         url: str,
         reply_timeout_s: float = 10.0,
         *,
+        tls: StoreTls = StoreTls(),
         primaries_only: bool = True,
         replication: Replication | None = None,
     ) -> None:
@@ -64,8 +67,8 @@ class Link:
         self._primaries_only = primaries_only
         self.replication = replication
         self._answered_by: PipelinedConnection | None = None
-        self._connector = Connector.of_nodes(self.address)
-        self._topology = topology_of(self.address)
+        self._connector = Connector.of_nodes(self.address, tls)
+        self._topology = topology_of(self.address, tls)
         self._nodes: dict[Endpoint, Node] = {}
         self._layout: Layout = ()
         self._only: Node | None = None  # the primary of all slots, unless it is a Cluster

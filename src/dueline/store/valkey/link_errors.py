@@ -5,13 +5,22 @@ from __future__ import annotations
 
 class LinkLost(Exception):
     """The connection broke, or there is none. `written`: the call's bytes may have reached the store. `loading`: the
-    store is reading its data. `refused_s`: for how long the address has rejected connections; None: it did not."""
+    store is loading its data. `refused_s`: for how long the address has rejected connections; None: it did not.
+    `untrusted`: because of a certificate (StoreTls.refusal)."""
 
-    def __init__(self, message: str, written: bool, loading: bool = False, refused_s: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        written: bool,
+        loading: bool = False,
+        refused_s: float | None = None,
+        untrusted: bool = False,
+    ) -> None:
         super().__init__(message)
         self.written = written
         self.loading = loading
         self.refused_s = refused_s
+        self.untrusted = untrusted
 
 
 class NotNow(Exception):

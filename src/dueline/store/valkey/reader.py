@@ -9,6 +9,7 @@ from typing import Any
 from ...engine.errors import Loading, StoreDown
 from ...store_address import Endpoint
 from .link import Link, LinkLost, NotNow, WrongKind
+from .tls import StoreTls
 
 STEP = "1000"
 PATIENCE_S, PAUSE_S = 10.0, 0.1
@@ -17,8 +18,8 @@ PATIENCE_S, PAUSE_S = 10.0, 0.1
 class StoreReader:
     """Every method may raise StoreDown, Loading, or redis-py's ResponseError."""
 
-    def __init__(self, url: str) -> None:
-        self._link = Link(url)
+    def __init__(self, url: str, tls: StoreTls = StoreTls()) -> None:
+        self._link = Link(url, tls=tls)
 
     async def stop(self) -> None:
         await self._link.stop()

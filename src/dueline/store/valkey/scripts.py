@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from importlib import resources
+from types import MappingProxyType
 
 import msgspec
 
@@ -32,6 +34,7 @@ OPERATIONS = (
     "push",
     "append",
     "single_send",
+    "audit",
 )
 _INCLUDE = re.compile(r"^-- include (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
@@ -45,13 +48,16 @@ class Script(msgspec.Struct, frozen=True):
     sha: str
 
 
+@cache
 def source_of(name: str) -> str:
     """The text of one file below store/lua, such as "send" or "lib/head"."""
     return resources.files("dueline.store").joinpath("lua", f"{name}.lua").read_text(encoding="utf-8")
 
 
-def load_scripts(patch: Patch | None = None) -> dict[str, Script]:
-    """All operations, ready to run. `patch(name, source)` lets a test break a rule on purpose."""
+@cache
+def load_scripts(patch: Patch | None = None) -> Mapping[str, Script]:
+    """All operations, ready to run; the same for every store that this process opens. `patch(name, source)` lets a test
+    break a rule on purpose."""
 
     def text(name: str) -> str:
         source = source_of(name)
@@ -63,4 +69,4 @@ def load_scripts(patch: Patch | None = None) -> dict[str, Script]:
         code = _INCLUDE.sub(lambda found: text(f"lib/{found[1]}"), code)
         source = f"{shebang}\n{_COMMENT.sub('', code)}"
         scripts[name] = Script(name, source, hashlib.sha1(source.encode()).hexdigest())
-    return scripts
+    return MappingProxyType(scripts)

@@ -19,16 +19,17 @@ from time import monotonic, perf_counter, sleep
 from typing import Any
 
 import hiredis
-from redis.connection import ConnectionPool
 from redis.exceptions import RedisError
 
+from ...certificate_files import BadCertificate
 from ...engine.errors import UnknownOutcome
 from ...engine.job import Partition
 from ...engine.store import SendItem, SendOutcome
 from . import codec
 from .calls import Calls
-from .link import CONNECT_TIMEOUT_S
+from .connections import blocking_connection
 from .resp import pieces
+from .tls import StoreTls
 
 READ_BYTES = 65_536
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.01, 0.5  # before a call is repeated
@@ -48,19 +49,20 @@ class SingleSends:
     def __init__(
         self,
         url: str,
+        tls: StoreTls,
         calls: Calls,
         reply_timeout_s: float,
         patience_s: float,
         unlisted: Callable[[Partition], None],
     ) -> None:
         self._url = url
+        self._tls = tls
         self._calls = calls
         self._clock = calls.clock
         self._reply_timeout_s = reply_timeout_s
         self._patience_s = patience_s
         self._unlisted = unlisted
         self._lock = threading.Lock()
-        self._pool: ConnectionPool | None = None
         self._connection: Any = None
         self._socket: socket.socket | None = None
         self._reader: Any = None
@@ -83,7 +85,8 @@ class SingleSends:
         connected = self._socket
         if connected is not None:
             try:
-                connected.shutdown(socket.SHUT_RDWR)
+                # The method of a TLS socket would first stop encrypting, and the other thread could still send.
+                socket.socket.shutdown(connected, socket.SHUT_RDWR)
             except OSError:
                 pass  # it is closed already
         with self._lock:
@@ -182,15 +185,11 @@ class SingleSends:
         return made
 
     def _connect(self) -> socket.socket | None:
-        """Connect with redis-py, which handles addresses, passwords and TLS. None: the store cannot be reached now."""
-        if self._pool is None:
-            self._pool = ConnectionPool.from_url(
-                self._url, protocol=2, socket_connect_timeout=CONNECT_TIMEOUT_S, socket_timeout=self._reply_timeout_s
-            )
-        connection: Any = self._pool.make_connection()
+        """Connect with redis-py, which handles addresses and passwords. None: the store cannot be reached now."""
+        connection: Any = blocking_connection(self._url, self._tls, self._reply_timeout_s)
         try:
             connection.connect()
-        except (RedisError, OSError):
+        except (RedisError, OSError, BadCertificate):
             return None
         self._connection, self._socket = connection, connection._sock
         # Use the kernel's timeout. With Python's, every send and read would cost an extra poll.

@@ -40,6 +40,7 @@ from ...engine.store import (
     Stats,
 )
 from . import appends, codec, requests
+from .audit_log import ValkeyAuditLog
 from .batching import Batcher, together
 from .calls import Calls, WrongStore
 from .clock import StoreClock
@@ -50,6 +51,7 @@ from .link import Link
 from .push_log import ValkeyPushLog
 from .scripts import Patch
 from .single_sends import SingleSends
+from .tls import StoreTls
 from .wakeups import Wakeups
 from .witness import Replication
 
@@ -66,6 +68,7 @@ class ValkeyStore:
         self,
         url: str,
         *,
+        tls: StoreTls = StoreTls(),
         prefix: str = "dueline",
         clock: Callable[[], int] | None = None,
         limits: Limits = Limits(),
@@ -78,14 +81,16 @@ class ValkeyStore:
         store_clock: StoreClock | None = None,
     ) -> None:
         self.url = url
+        self._tls = tls
         self.prefix = prefix
         self.limits = limits
         self._reply_timeout_s = reply_timeout_s
         self._patience_s = patience_s
-        self._link = link or Link(url, reply_timeout_s, replication=replication)
+        self._link = link or Link(url, reply_timeout_s, tls=tls, replication=replication)
         self._calls = Calls(self._link, prefix, clock, patience_s, lua_patch, on_call, store_clock)
         self.directory = ValkeyDirectory(self._calls.directory, self._registered)
         self.pushes = ValkeyPushLog(self._calls.once, prefix, limits)
+        self.audit = ValkeyAuditLog(self._calls.once, prefix, limits)
         self.clock = self._calls.clock
         self.check = self._calls.check
         self.plain = self._calls.plain
@@ -135,7 +140,8 @@ class ValkeyStore:
         def unlisted(partition: Partition) -> None:
             loop.call_soon_threadsafe(self._calls.found_unlisted, partition)
 
-        return SingleSends(self._link.address.node_url, self._calls, self._reply_timeout_s, self._patience_s, unlisted)
+        url = self._link.address.node_url
+        return SingleSends(url, self._tls, self._calls, self._reply_timeout_s, self._patience_s, unlisted)
 
     async def watch(self, partition: Partition) -> None:
         await self._wakeups.watch(partition_keys(self.prefix, partition).channel, lambda _: self._woken(partition))

@@ -17,6 +17,7 @@ from redis.exceptions import RedisError, ResponseError
 from ...store_address import Endpoint, Kind, StoreAddress
 from .connector import Connector
 from .link_errors import LinkLost, WrongKind
+from .tls import StoreTls
 
 SLOTS = 16_384
 ASKED_NODES = 16  # of a Cluster; more would not know more
@@ -47,10 +48,10 @@ class Topology(Protocol):
         ...
 
 
-def topology_of(address: StoreAddress) -> Topology:
+def topology_of(address: StoreAddress, tls: StoreTls) -> Topology:
     if address.kind is Kind.SENTINEL:
-        return Sentinels(address)
-    return ClusterNodes(address) if address.kind is Kind.CLUSTER else OneNode(address)
+        return Sentinels(address, tls)
+    return ClusterNodes(address, tls) if address.kind is Kind.CLUSTER else OneNode(address)
 
 
 class OneNode:
@@ -68,10 +69,10 @@ class Sentinels:
 
     known: Layout | None = None
 
-    def __init__(self, address: StoreAddress) -> None:
+    def __init__(self, address: StoreAddress, tls: StoreTls) -> None:
         self._endpoints = address.endpoints
         self._service = address.service
-        self._connector = Connector.of_sentinels(address)
+        self._connector = Connector.of_sentinels(address, tls)
 
     async def find(self, nodes: Iterable[Endpoint]) -> Layout:
         # The second answer changes only when a failover is over, but it has the epoch.
@@ -82,7 +83,7 @@ class Sentinels:
             return (Range(0, SLOTS - 1, max(told, key=lambda one: one[0])[1]),)
         if answers:
             raise LinkLost(f'the sentinels do not know the service "{self._service}"', False)
-        raise LinkLost(f"no sentinel answers: {_because(errors)}", False)
+        raise _lost("no sentinel answers", errors)
 
 
 class ClusterNodes:
@@ -90,9 +91,9 @@ class ClusterNodes:
 
     known: Layout | None = None
 
-    def __init__(self, address: StoreAddress) -> None:
+    def __init__(self, address: StoreAddress, tls: StoreTls) -> None:
         self._seeds = address.endpoints
-        self._connector = Connector.of_nodes(address)
+        self._connector = Connector.of_nodes(address, tls)
         self._replicas: frozenset[Endpoint] = frozenset()
 
     async def find(self, nodes: Iterable[Endpoint]) -> Layout:
@@ -107,7 +108,7 @@ class ClusterNodes:
         for error in errors:
             if isinstance(error, ResponseError) and "cluster support disabled" in str(error):
                 raise WrongKind("the store is not a node of a Cluster: give its address as redis://")
-        raise LinkLost(f"no node of the Cluster answers: {_because(errors)}", False)
+        raise _lost("no node of the Cluster answers", errors)
 
 
 class _ClusterAnswer(NamedTuple):
@@ -199,5 +200,7 @@ async def _replies(connection: AbstractConnection, commands: Commands) -> list[A
     return replies
 
 
-def _because(errors: list[BaseException]) -> str:
-    return "; ".join(dict.fromkeys(str(error) for error in errors)) or "they are silent"
+def _lost(what: str, errors: list[BaseException]) -> LinkLost:
+    because = "; ".join(dict.fromkeys(str(error) for error in errors)) or "they are silent"
+    untrusted = any(isinstance(error, LinkLost) and error.untrusted for error in errors)
+    return LinkLost(f"{what}: {because}", False, untrusted=untrusted)

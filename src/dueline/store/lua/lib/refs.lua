@@ -12,7 +12,7 @@ local function refs(width)
 end
 
 -- The answer of an unused partition: every id is unknown.
-local function nobody(n, width)
+local function none_found(n, width)
   local results = {}
   for i = 1, n do
     put(results, NOT_FOUND)

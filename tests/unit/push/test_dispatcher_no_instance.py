@@ -1,4 +1,4 @@
-"""The dispatcher while nobody is there to call: what waiting costs the jobs, the store and the registry."""
+"""The dispatcher while no instance is available: what waiting costs the jobs, the store and the registry."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from dueline.engine.errors import NotFound, StoreDown
-from dueline.engine.push_target import Pushing
+from dueline.engine.push_target import PushTopic
 from dueline.push.discovery import Instance
 
 from .push_kit import HOUR, MINUTE, NS, SECOND, URL, PushKit, settled
@@ -15,13 +15,13 @@ from .push_kit import HOUR, MINUTE, NS, SECOND, URL, PushKit, settled
 def looks_of(kit: PushKit) -> list[str]:
     """The topics for which somebody was looked for, one entry a look."""
     courier: Any = kit.processes[0].couriers["http"]
-    real, looks = courier.somebody, []
+    real, looks = courier.has_instance, []
 
-    async def somebody(pushing: Pushing) -> bool:
-        looks.append(pushing.topic)
-        return await real(pushing)
+    async def has_instance(push_topic: PushTopic) -> bool:
+        looks.append(push_topic.topic)
+        return await real(push_topic)
 
-    courier.somebody = somebody
+    courier.has_instance = has_instance
     return looks
 
 
@@ -102,19 +102,19 @@ async def test_another_service_is_tried_by_the_next_pull_and_not_looked_for_firs
 
 async def test_a_look_that_was_about_the_target_before_does_not_hold_up_the_new_one(kit: PushKit) -> None:
     courier: Any = kit.processes[0].couriers["http"]
-    looking, told = asyncio.Event(), asyncio.Event()
+    looking, answered = asyncio.Event(), asyncio.Event()
 
-    async def somebody(_: Pushing) -> bool:
+    async def has_instance(_: PushTopic) -> bool:
         looking.set()
-        await told.wait()
+        await answered.wait()
         return False
 
-    courier.somebody = somebody
+    courier.has_instance = has_instance
     await kit.push_to(service="billing")
     await kit.send("j")
     await kit.advance(SECOND)
     assert looking.is_set()
     await kit.push_to(url=URL)
-    told.set()
+    answered.set()
     await settled()
     assert await kit.state("j") == "done"

@@ -1,0 +1,87 @@
+"""Who calls: what a front asks before it reads a body, and where a request carries its token. No I/O.
+
+head --admit--> Grant, or a refusal          once for a head; the token itself goes no further
+known head, parked poll --holds--> bool      each time: the token may have been revoked meanwhile
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Protocol
+
+from ..dialects.http import TokenPlace
+from ..rights import ALL, EVERYTHING, Grant
+from .router import Found
+
+_PATH_TOKEN = re.compile(rb"((?:[A-Za-z]+://[^/]*)?)/(dl_[A-Za-z0-9]+_[A-Za-z0-9_-]+)(?=[/?#]|\Z)")
+_BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([^\s,]+) *")
+
+
+class Authenticator(Protocol):
+    """Decides what a caller may do. Called in the event loop; must not block."""
+
+    def admit(self, found: Found, token: str | None, namespace: str | None) -> Grant:
+        """The rights of the caller with this token. Called at the head, before a body is read. The topic is checked
+        later. `namespace` is what the call is about; None: the token's own, or the default; ALL: the whole server.
+        Raises Unauthorized, NotGranted, RateLimited, or Unavailable if tokens cannot be checked now."""
+        ...
+
+    def holds(self, grant: Grant) -> bool:
+        """Whether a grant given earlier is still valid: the token is not revoked, changed or expired, and this process
+        knows that."""
+        ...
+
+    def fingerprint(self, head: bytes) -> bytes:
+        """The key under which a parsed head is cached. It must not reveal a token: return `head` itself only if a head
+        with a token need not be cached."""
+        ...
+
+
+class OpenAccess:
+    """No tokens are checked: everyone may do everything. `ignored` is called for a request that carries one."""
+
+    def __init__(self, ignored: Callable[[], None] = lambda: None) -> None:
+        self._ignored = ignored
+
+    def admit(self, found: Found, token: str | None, namespace: str | None) -> Grant:
+        if token is not None:
+            self._ignored()
+        return EVERYTHING
+
+    def holds(self, grant: Grant) -> bool:
+        return True
+
+    def fingerprint(self, head: bytes) -> bytes:
+        return head
+
+
+def namespace_of(found: Found, headers: Mapping[bytes, bytes]) -> str | None:
+    """The namespace that a request is about. None: it names none."""
+    fixed = ALL if found.dialect is None else found.dialect.namespace
+    if fixed is not None:
+        return fixed
+    named = headers.get(b"dueline-namespace")
+    return None if named is None else named.decode("latin-1")
+
+
+def without_token(url: bytes) -> tuple[bytes, bytes | None]:
+    """A request target without the token in front of its path, and that token."""
+    found = _PATH_TOKEN.match(url) if b"/dl_" in url else None
+    if found is None:
+        return url, None
+    rest = url[found.end() :]
+    return found[1] + (rest if rest.startswith(b"/") else b"/" + rest), found[2]
+
+
+def take_token(found: Found, headers: MutableMapping[bytes, bytes], path_token: bytes | None) -> str | None:
+    """The token of a request, if it stands where its route accepts one. It is removed from `headers`. A bearer token
+    takes precedence over one in the path, and that over another kind of credentials, which is no valid token."""
+    header = headers.pop(b"authorization", None)
+    if header is not None and TokenPlace.HEADER in found.route.token:
+        bearer = _BEARER.fullmatch(header)
+        if bearer is not None:
+            return bearer[1].decode("latin-1")
+    if path_token is not None and TokenPlace.PATH in found.route.token:
+        return path_token.decode()
+    return None if header is None else header.decode("latin-1")

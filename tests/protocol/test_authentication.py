@@ -1,0 +1,158 @@
+"""What a front does with the token of a request: it is checked at the head, and goes no further."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from dueline.engine.errors import Forbidden, Unauthorized
+from dueline.rights import EVERYTHING, Grant, Right
+from dueline.server.authentication import OpenAccess
+from dueline.server.router import Found
+
+from .kit import OpenSite, assert_error
+
+TOKEN = "dl_abc123_" + "s" * 43
+
+
+class Guests:
+    """Accepts the tokens that it is given, and forgets one on request."""
+
+    def __init__(self, *tokens: str) -> None:
+        self.tokens = {*tokens}
+        self.asked: list[str | None] = []
+
+    def admit(self, found: Found, token: str | None, namespace: str | None) -> Grant:
+        self.asked.append(token)
+        if found.route.right is Right.NONE:
+            return EVERYTHING
+        if token is None or token not in self.tokens:
+            raise Unauthorized
+        if found.route.name == "other":
+            raise Forbidden
+        return Grant(frozenset({Right.ADMIN}), token_id=token)
+
+    def holds(self, grant: Grant) -> bool:
+        return grant is EVERYTHING or grant.token_id in self.tokens
+
+    def fingerprint(self, head: bytes) -> bytes:
+        return hashlib.blake2b(head, key=b"of this process").digest()
+
+
+def head(path: str = "/own", length: int = 5, token: str | None = TOKEN, more: str = "") -> bytes:
+    bearer = "" if token is None else f"Authorization: Bearer {token}\r\n"
+    return f"POST {path} HTTP/1.1\r\nHost: x\r\n{bearer}{more}Content-Length: {length}\r\n\r\n".encode()
+
+
+@pytest.mark.parametrize("path", ["/own", f"/{TOKEN}/own", f"http://x/{TOKEN}/own"])
+async def test_a_token_stands_in_a_header_or_before_the_path_and_the_handler_does_not_see_it(
+    path: str, open_site: OpenSite
+) -> None:
+    async with open_site(auth=Guests(TOKEN)) as site:
+        client = await site.client()
+        for _ in range(2):  # parsed, then known
+            answer = await client.ask(head(path, token=None if TOKEN in path else TOKEN) + b"hello")
+            assert (answer.status, answer.json()["path"], answer.json()["body"]) == (200, "/own", "hello")
+            assert TOKEN not in answer.body.decode()
+        assert [request.grant.token_id for request in site.probe.seen] == [TOKEN, TOKEN]
+        assert [request.address for request in site.probe.seen] == ["127.0.0.1", "127.0.0.1"]
+
+
+async def test_a_caller_without_a_valid_token_is_refused_and_may_go_on(open_site: OpenSite) -> None:
+    async with open_site(auth=Guests(TOKEN)) as site:
+        client = await site.client()
+        for token in (None, "dl_abc123_wrong"):
+            answer = await client.ask(head(token=token) + b"hello")
+            assert_error(answer, 401, "unauthorized")
+            assert answer.headers["www-authenticate"] == "Bearer"
+        assert (await client.ask(head() + b"hello")).status == 200  # the refused bodies were skipped
+        assert len(site.probe.seen) == 1
+
+
+@pytest.mark.parametrize("more", ["", "Expect: 100-continue\r\n"])
+async def test_a_refused_caller_with_a_large_body_is_answered_before_it_is_read(more: str, open_site: OpenSite) -> None:
+    async with open_site(auth=Guests()) as site:
+        client = await site.client()
+        answer = await client.ask(head(length=1_000_000, more=more))
+        assert_error(answer, 401, "unauthorized")
+        assert answer.headers["connection"] == "close"
+
+
+async def test_credentials_of_another_kind_are_no_token(open_site: OpenSite) -> None:
+    basic = "Authorization: Basic YTpi\r\n"
+    async with open_site(auth=Guests(TOKEN)) as site:
+        client = await site.client()
+        assert_error(await client.ask(head(token=None, more=basic) + b"hello"), 401, "unauthorized")
+        assert (await client.ask(head(f"/{TOKEN}/own", token=None, more=basic) + b"hello")).status == 200
+        assert_error(await client.ask(head(f"/{TOKEN}/own", token="dl_a_b") + b"hello"), 401, "unauthorized")
+        twice = head(more=f"Authorization: Bearer {TOKEN}\r\n")
+        assert_error(await client.ask(twice + b"hello"), 401, "unauthorized")
+
+
+async def test_a_token_before_the_path_counts_only_where_the_route_takes_it(open_site: OpenSite) -> None:
+    async with open_site(auth=Guests(TOKEN)) as site:
+        client = await site.client()
+        assert_error(
+            await client.ask(f"GET /{TOKEN}/own/park HTTP/1.1\r\nHost: x\r\n\r\n".encode()), 401, "unauthorized"
+        )
+
+
+async def test_a_known_head_is_refused_as_soon_as_its_token_is_revoked(open_site: OpenSite) -> None:
+    guests = Guests(TOKEN)
+    async with open_site(auth=guests) as site:
+        client = await site.client()
+        assert (await client.ask(head() + b"hello")).status == 200
+        assert (await client.ask(head() + b"hello")).status == 200
+        assert len(guests.asked) == 1  # the second head was known
+        guests.tokens.clear()
+        assert_error(await client.ask(head() + b"hello"), 401, "unauthorized")
+
+
+async def test_a_body_that_ends_after_the_token_was_revoked_is_refused(open_site: OpenSite) -> None:
+    guests = Guests(TOKEN)
+    async with open_site(auth=guests) as site:
+        client = await site.client()
+        await client.send(head() + b"hel")
+        other = await site.client()
+        assert (await other.ask(head() + b"hello")).status == 200  # so the first part was read, too
+        guests.tokens.clear()
+        assert_error(await client.ask(b"lo"), 401, "unauthorized")
+        assert len(site.probe.seen) == 1
+
+
+async def test_a_parked_poll_ends_when_its_token_is_revoked_and_others_stay(open_site: OpenSite) -> None:
+    other_token = TOKEN + "2"
+    guests = Guests(TOKEN, other_token)
+    async with open_site(auth=guests) as site:
+        polls = [await site.client() for _ in range(2)]
+        for client, token in zip(polls, (TOKEN, other_token), strict=True):
+            site.probe.parked.clear()
+            await client.send(f"GET /own/park HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
+            await site.probe.parked.wait()
+        guests.tokens.remove(TOKEN)
+        site.front.recheck()
+        assert_error(await polls[0].answer(), 401, "unauthorized")
+        site.probe.release.set()
+        assert (await polls[1].answer()).status == 200
+
+
+async def test_the_cache_of_heads_holds_no_token(open_site: OpenSite) -> None:
+    for auth in (Guests(TOKEN), OpenAccess()):
+        async with open_site(auth=auth) as site:
+            client = await site.client()
+            for path, token in (("/own", TOKEN), (f"/{TOKEN}/own", None), ("/own", None)):
+                await client.ask(head(path, token=token) + b"hello")
+            assert site.front.heads  # else nothing was looked at
+            kept = repr([(key, known.path, dict(known.headers)) for key, known in site.front.heads.items()])
+            assert "host" in kept  # it shows headers
+            assert TOKEN.rpartition("_")[2] not in kept
+
+
+async def test_without_tokens_everyone_may_do_everything_and_a_token_is_noticed(open_site: OpenSite) -> None:
+    noticed: list[None] = []
+    async with open_site(auth=OpenAccess(lambda: noticed.append(None))) as site:
+        client = await site.client()
+        for path, token in (("/own", TOKEN), (f"/{TOKEN}/own", None), ("/own", None), ("/own", "not one, two")):
+            assert (await client.ask(head(path, token=token) + b"hello")).status == 200
+    assert len(noticed) == 3
