@@ -89,6 +89,19 @@ async def test_a_slot_that_two_nodes_send_away_is_given_up_soon() -> None:
             await link.call("k", "GET", "k")
 
 
+async def test_a_node_that_only_a_redirection_names_is_not_cut_by_an_older_layout() -> None:
+    async with cluster() as (link, first, second):
+        first.answers["GET"] = lambda *_: Exception(f"MOVED 7629 127.0.0.1:{second.port}")
+        assert await link.call("k", "GET", "k") == b"OK"
+        second.silent = True
+        call = asyncio.ensure_future(link.call("k", "GET", "k"))
+        await second.next_command()
+        await link.find()  # the first node still says that all slots are its own
+        assert link.owner_now("k") == ("127.0.0.1", first.port)
+        assert not (await asyncio.wait([call], timeout=0.05))[0]
+        call.cancel()
+
+
 @pytest.mark.parametrize(
     ("text", "loading"),
     [

@@ -179,12 +179,13 @@ class Link:
             self._use(layout)
 
     def _use(self, layout: Layout) -> None:
-        """Route by this layout from now on, and cut the nodes that it does not have."""
+        """Route by this layout from now on, and cut the primaries that it does not have any more. A node that only a
+        redirection has named is left alone, because the layout may not know it yet."""
         if layout == self._layout and not self._moved:
             return
+        replaced = {owned.primary for owned in self._layout} - {owned.primary for owned in layout}
         self._layout, self._moved = layout, False
-        primaries = {owned.primary for owned in layout}
-        for endpoint in self._nodes.keys() - primaries:
+        for endpoint in replaced & self._nodes.keys():
             self._nodes.pop(endpoint).cut(f"{endpoint} is not a primary any more")
         if self.address.kind is Kind.CLUSTER:
             slots: list[Node | None] = [None] * SLOTS
