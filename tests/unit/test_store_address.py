@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dueline.runtime.locations import store_at
 from dueline.store_address import Endpoint, Kind, StoreAddress, is_store_url, parse_store_url, with_sentinel_login
 
 
@@ -78,3 +79,9 @@ def test_the_login_of_the_sentinels_is_added_as_options() -> None:
     url = with_sentinel_login("redis+sentinel://h/jobs", "ann", "p&/@w")
     assert parse_store_url(url).sentinel_login == ("ann", "p&/@w")
     assert with_sentinel_login("redis+sentinel://h/jobs", None, None) == "redis+sentinel://h/jobs"
+
+
+def test_a_program_without_settings_reads_the_login_of_the_sentinels_from_its_environment() -> None:
+    env = {"DUELINE_STORE__SENTINEL_USERNAME": "ann", "DUELINE_STORE__SENTINEL_PASSWORD": "pw"}
+    assert parse_store_url(store_at("redis+sentinel://h/jobs", env).url).sentinel_login == ("ann", "pw")
+    assert store_at("redis+cluster://h", env).url == "redis+cluster://h"
