@@ -6,6 +6,7 @@
 #   make test-eureka  run the discovery tests against the Eureka registry at EUREKA_URL
 #   make fuzz         send broken requests of every protocol to a server with tokens, for ten minutes
 #   make bench        run the short benchmark; bench-full uses the full sizes
+#   make bench-strangers  a good client beside a flood of connections, and what the limits cost
 #   make bench-peers  compare with celery, rq, arq, dramatiq and huey, each in its own environment
 #   make docs         regenerate the pages that are made from the code
 #   make lock         update the locked requirements (needs uv)
@@ -20,7 +21,7 @@ COMPILE := uv pip compile pyproject.toml --generate-hashes --no-emit-index-url -
 # Tests start hundreds of Python processes. Each would compile all modules again if bytecode were not kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup dev serve test test-slow test-eureka fuzz check format lint types docs bench bench-full bench-peers lock clean
+.PHONY: setup dev serve test test-slow test-eureka fuzz check format lint types docs bench bench-full bench-strangers bench-peers lock clean
 
 setup: .venv/.server
 dev: .venv/.dev
@@ -90,6 +91,9 @@ bench: dev
 
 bench-full: dev
 	$(BIN)/python -m bench --full $(ARGS)
+
+bench-strangers: dev
+	$(BIN)/python -m bench --only crowd,limits $(ARGS)
 
 bench-peers: dev
 	$(BIN)/python -m bench.peers $(ARGS)

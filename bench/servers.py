@@ -116,11 +116,12 @@ class Server:
         store: str | None = None,
         command: Sequence[str] | None = None,
         port: int | None = None,
+        arguments: Sequence[str] = (),
     ) -> None:
         self.data = data
         self.port = port or free_port()
         where = ["--store", store] if store else ["--data", str(data)]
-        self._command = command or (*DUELINE, "serve", "--listen", f"127.0.0.1:{self.port}", *where)
+        self._command = command or (*DUELINE, "serve", "--listen", f"127.0.0.1:{self.port}", *where, *arguments)
         self._process: subprocess.Popen[bytes] | None = None
         self._store_connections: list[StoreConnection] = []
         self._output = data.with_name(f"{data.name}.out")

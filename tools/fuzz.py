@@ -121,7 +121,7 @@ class Inputs:
             sample.method if pick.random() < 0.95 else pick.choice(("GET", "HEAD", "PUT", "OPTIONS", "CONNECT", "x"))
         )
         lines = ["Host: 127.0.0.1", f"Content-Type: {media}"]
-        token = pick.choice(self._tokens)
+        token = self._tokens[0] if pick.random() < 0.7 else pick.choice(self._tokens)
         if pick.random() < 0.1:
             token = self._bytes(token.encode()).decode("latin-1")
         if path.startswith("/v1") or pick.random() < 0.1:
@@ -252,7 +252,7 @@ def start_folder(folder: Path) -> tuple[Path, list[str]]:
             more = ["--right", "pull"]
         whole = [] if "--namespace" in more else ["--all-namespaces"]
         command = [*DUELINE, "token", "create", f"fuzz-{number}", "--right", right, *more, *whole]
-        command += ["--data", str(folder / "data"), "-o", "json"]
+        command += ["--url", f"embedded:{folder / 'data'}", "-o", "json"]
         made = subprocess.run(command, check=True, capture_output=True, text=True)
         tokens.append(json.loads(made.stdout)["token"])
     return config, tokens

@@ -41,6 +41,7 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 T, J, P = "/v1/topics/{topic}", "/v1/topics/{topic}/jobs", "/v1/topics/{topic}/push"
+A = "/v1/tokens/5d41402abc4b"  # of nobody
 C = "/camellia/delayQueue/"
 LEASED = {"jobs": [{"id": "a", "lease": "AAAA"}]}
 MSG = {"topic": "{topic}", "msgId": "a"}
@@ -81,6 +82,12 @@ SAMPLES: dict[str, Sample] = {
     "list_attempts": Sample("GET", P + "/attempts"),
     "pause_push": Sample("POST", P + "/pause"),
     "resume_push": Sample("POST", P + "/resume"),
+    "create_token": Sample("POST", "/v1/tokens", Names.ALL, body={"name": "a", "rights": ["send"], "expires": "1h"}),
+    "list_tokens": Sample("GET", "/v1/tokens", Names.ALL),
+    "get_token": Sample("GET", A, Names.ALL),
+    "rotate_token": Sample("POST", A + "/rotate", Names.ALL, body={"overlap": "1m"}),
+    "revoke_token": Sample("DELETE", A, Names.ALL),
+    "list_audit": Sample("GET", "/v1/audit", Names.ALL),
     "info": Sample("GET", "/v1/info", Names.NOTHING),
     "camellia_send_msg": Sample("POST", C + "sendMsg", form={**MSG, "msg": "x", "delayMillis": "3600000"}),
     "camellia_pull_msg": Sample("POST", C + "pullMsg", form={"topic": "{topic}"}),

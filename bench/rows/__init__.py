@@ -11,6 +11,7 @@ from .depth import depth
 from .dialects import dialects
 from .idle import idle
 from .lateness import lateness
+from .limits import limits
 from .memory import memory
 from .push import push
 from .restart import restart
@@ -32,4 +33,5 @@ ROWS: dict[str, Row] = {
     "dialects": dialects,
     "push": push,
     "crowd": crowd,
+    "limits": limits,
 }

@@ -22,7 +22,9 @@ class Right(StrEnum):
 
 class Grant(msgspec.Struct, frozen=True):
     """The rights of one caller. `namespace` None: in every namespace. `topics` are patterns with *, ? and [...].
-    `token_id`, `generation` and `name` say by which token it was given; they are empty for a caller without one."""
+    `token_id`, `generation` and `name` say by which token it was given; they are empty for a caller without one.
+    `secret` tells the secrets of a rotated token apart, without revealing them. `expires_at_ms`: when this secret ends,
+    on the store's clock."""
 
     rights: frozenset[Right]
     namespace: str | None = None
@@ -30,6 +32,8 @@ class Grant(msgspec.Struct, frozen=True):
     token_id: str = ""
     generation: int = 0
     name: str = ""
+    secret: str = ""
+    expires_at_ms: int | None = None
 
     def allows(self, right: Right) -> bool:
         return right in self.rights or Right.ADMIN in self.rights or right is Right.NONE

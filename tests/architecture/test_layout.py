@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "lease_renewal": {"engine.timer"},  # the type only
     "load_generator": set(),
     "api": {"durations", "bounds", "rights"},
-    "engine": {"durations", "bounds", "metrics", "redaction"},
+    "engine": {"durations", "bounds", "metrics", "redaction", "rights"},
     "store": {"engine", "event_log", "parent_death", "certificate_files", "store_address", "_version"},
     # A protocol whose deliveries are calls of its own brings the courier that makes them: for that a dialect knows what
     # couriers are given and return, which are values without I/O. Not the dispatcher, nor the caller, nor a registry.

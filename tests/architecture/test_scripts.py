@@ -17,6 +17,7 @@ OWN_KEYS = {
     "push": "state log",
     "audit": "state log",
     "single_send": "m j r s",
+    "tokens": "records changes ends confirmed seen",
 }
 
 

@@ -4,6 +4,8 @@
 
 The coroutine tests of a file that take the same fixture run at the same time on one loop (conftest); each has topics of
 its own. So the timed cases of a file cost as much as the longest of them.
+
+DUELINE_TEST_AUTH=path runs the servers with tokens, and every client has its token in front of its paths.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
+import re
 import threading
 import time
 from collections.abc import Coroutine, Mapping, Sequence
@@ -20,6 +24,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from dueline.cli.direct import StoreClient
+from dueline.client import Patience
+from dueline.dialects.table import DIALECTS
 from tests.kit.waiting import until
 from tools.faults.server_process import ServerProcess
 
@@ -28,7 +35,9 @@ from ..kit.raw_http import Answer, RawClient, connect
 T = TypeVar("T")
 PATIENCE_S = 60.0
 LOOK_S = 0.02
+PATH_TOKENS = {f"DUELINE_DIALECTS__{spec.name.upper()}__AUTH": "path" for spec in DIALECTS if spec.name != "native"}
 NOWHERE = {"scheduled": 0, "ready": 0, "leased": 0, "done": 0, "dead": 0, "cancelled": 0}
+_HEAD = re.compile(rb"(?P<method>[A-Z]+) (?P<path>/\S*)(?P<rest> HTTP/1\.[01]\r\n)")
 _numbers = itertools.count(1)
 
 
@@ -53,10 +62,13 @@ class Runner:
 
 
 class Client:
-    """One keep-alive connection. It is never opened a second time: a server that closes it is found out."""
+    """One keep-alive connection. It is never opened a second time: a server that closes it is found out. `token`:
+    stands in front of every path, as if it were part of the server's address; the native API gets it in a header."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, token: str | None = None, source: str | None = None) -> None:
         self._port = port
+        self._token = token
+        self._source = source
         self._client: RawClient | None = None
 
     async def ask(
@@ -67,11 +79,17 @@ class Client:
         return await self.raw(head.encode() + b"\r\n" + body)
 
     async def raw(self, data: bytes) -> Answer:
-        """Send these very bytes, read one answer."""
+        """Send these very bytes (and the token, if there is one), read one answer."""
         if self._client is None:
-            self._client = await connect(self._port)
+            self._client = await connect(self._port, source=self._source)
         async with asyncio.timeout(PATIENCE_S):
-            return await self._client.ask(data)
+            return await self._client.ask(data if self._token is None else _HEAD.sub(self._add_token, data))
+
+    def _add_token(self, head: re.Match[bytes]) -> bytes:
+        token = (self._token or "").encode()
+        if head["path"].startswith((b"/v1/", b"/metrics")):
+            return head[0] + b"Authorization: Bearer " + token + b"\r\n"
+        return head["method"] + b" /" + token + head["path"] + head["rest"]
 
     def close(self) -> None:
         if self._client is not None:
@@ -84,9 +102,10 @@ class RunningServer:
 
     server: ServerProcess
     clients: list[Client] = field(default_factory=list)
+    token: str | None = None  # of its clients
 
     def client(self, port: int | None = None) -> Client:
-        self.clients.append(Client(self.server.port if port is None else port))
+        self.clients.append(Client(self.server.port if port is None else port, self.token))
         return self.clients[-1]
 
     async def logged(self, *words: str) -> dict[str, Any]:
@@ -110,9 +129,23 @@ class RunningServer:
 
 async def serve(data: Path, env: Mapping[str, str] | None = None, args: Sequence[str] = ()) -> RunningServer:
     """Start a private server. `env`: its configuration, as DUELINE_... variables."""
+    if os.environ.get("DUELINE_TEST_AUTH") == "path":
+        return await serve_with_tokens(data, {**PATH_TOKENS, **(env or {})}, args)
     server = ServerProcess(data, env=env, args=args)
     await server.start()
     return RunningServer(server)
+
+
+async def serve_with_tokens(data: Path, env: Mapping[str, str], args: Sequence[str] = ()) -> RunningServer:
+    """Start a private server that checks tokens. Its clients have one with all rights."""
+    server = ServerProcess(data, env={"DUELINE_SERVER__AUTH": "tokens", **env}, args=args)
+    await server.start()
+    return RunningServer(server, token=await asyncio.to_thread(_admin_token, data))
+
+
+def _admin_token(data: Path) -> str:
+    with StoreClient(f"embedded:{data}", None, Patience()) as store:
+        return store.create_token("tests", ["admin"], namespace="*").token
 
 
 class Behind:

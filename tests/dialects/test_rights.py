@@ -45,6 +45,11 @@ remove_push                     push    header
 list_attempts                   push    header
 pause_push                      push    header
 resume_push                     push    header
+create_token                    admin   header
+list_tokens                     admin   header
+get_token                       admin   header
+rotate_token                    admin   header
+revoke_token                    admin   header
 list_audit                      admin   header
 info                            read    header
 

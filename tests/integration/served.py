@@ -20,12 +20,13 @@ READY = re.compile(r"ready on (http://\S+)")
 
 
 @contextmanager
-def served(data: Path, **variables: str) -> Iterator[str]:
-    """The address of a server that runs until the end of the block. `variables` are added to its environment."""
+def served(data: Path, *arguments: str, **variables: str) -> Iterator[str]:
+    """The address of a server that runs until the end of the block. `arguments` are added to its command, `variables`
+    to its environment."""
     log = data.with_suffix(".log")
     with log.open("w") as stderr:
         server = subprocess.Popen(
-            [*DUELINE, "serve", "--listen", "127.0.0.1:0", "--data", str(data)],
+            [*DUELINE, "serve", "--listen", "127.0.0.1:0", "--data", str(data), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stderr,

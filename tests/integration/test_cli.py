@@ -400,6 +400,24 @@ def test_doctor_tells_a_token_that_the_server_does_not_check(tmp_path: Path, aut
     assert (found.get("token"), result.exit_code) == (level, int(level is not None))
 
 
+@pytest.mark.parametrize(
+    ("auth", "dialects", "level"),
+    [
+        ("none", {"exfe": "none"}, "ok"),
+        ("tokens", {"exfe": "path", "spring": "off"}, "ok"),
+        ("tokens", {"exfe": "none", "spring": "off"}, "warn"),
+        ("tokens", {}, None),
+    ],
+)
+def test_doctor_shows_who_may_call_the_dialects(auth: str, dialects: dict[str, str], level: str | None) -> None:
+    info = msgspec.json.encode({**msgspec.json.decode(INFO), "auth": auth, "dialects": dialects})
+    with ScriptedServer([answer(200, b'{"ready":true}'), answer(200, info)]) as server:
+        result = run("doctor", "-o", "json", url=server.url)
+    found = {one["what"]: one for one in msgspec.json.decode(result.stdout)["findings"]}
+    assert found.get("dialects", {"level": None})["level"] == level
+    assert all(f"{name} {who}" in found["dialects"]["detail"] for name, who in dialects.items())
+
+
 ALL = [
     ((section.group, name) if section.group else (name,), examples)
     for section in SECTIONS

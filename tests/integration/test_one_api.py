@@ -11,6 +11,7 @@ import pytest
 from msgspec import Raw
 
 from dueline import Client, DuelineApiError, NewJob, Patience
+from dueline.api.token_requests import CreateToken
 from dueline.client import Lease, calls, json_body
 from dueline.worker import Queue, connect
 from dueline.worker.direct import DirectQueue
@@ -163,6 +164,12 @@ CALLS: dict[str, calls.Call[Any]] = {
     "purge by filter": calls.purge_matching("t", {}, dry_run=False),
     "delete a topic": calls.delete_topic("p"),
     "delete a topic with jobs": calls.delete_topic("t"),
+    "tokens": calls.list_tokens(),
+    "make a token that has expired": calls.create_token(CreateToken(name="x", rights=["send"], expires_at_ms=1)),
+    "get no token": calls.token("5d41402abc4b"),
+    "rotate no token": calls.rotate_token("nobody"),
+    "rotate a token with a wrong overlap": calls.rotate_token("nobody", "later"),
+    "revoke no token": calls.revoke_token("nobody"),
     "audit of nobody": calls.audit("calls", "nobody", "pause", 5, limit=1),
     "audit with a wrong cursor": calls.audit(cursor="%%"),
     "audit of too much": calls.audit(limit=501),

@@ -19,6 +19,8 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from dueline import AsyncClient, Client, NotAllowed
+from dueline.cli.direct import StoreClient
+from dueline.client import Patience
 from dueline.integrations.mounted import MountedServer, _below
 from dueline.integrations.starlette import lifespan
 from dueline.testing.queue import VirtualQueue
@@ -118,6 +120,23 @@ def test_it_answers_nobody_but_this_machine_unless_it_is_insecure(tmp_path: Path
     assert TestClient(app, client=("127.0.0.1", 5)).get("/queue/v1/info").status_code == 503
 
 
+def test_with_tokens_it_answers_other_machines(tmp_path: Path) -> None:
+    env = {"DUELINE_SERVER__AUTH": "tokens", "DUELINE_DIALECTS__OUQIANG__AUTH": "path"}
+    server = MountedServer(data=tmp_path / "data", env=env)
+    app = Starlette(routes=[Mount("/queue", app=server)], lifespan=lifespan(server))
+    with TestClient(app, client=("192.0.2.1", 5)) as stranger:
+        with StoreClient(f"embedded:{tmp_path / 'data'}", None, Patience()) as store:
+            token = store.create_token("tests", ["admin"], namespace="*").token
+        bearer = {"Authorization": f"Bearer {token}"}
+        assert stranger.get("/queue/v1/info").status_code == 401
+        assert stranger.get("/queue/v1/info", headers=bearer).status_code == 200
+        assert stranger.post("/queue/get", json={"id": "x"}).status_code == 401
+        for path in (f"/queue/{token}/get", f"/queue/{token}//get"):
+            answer = stranger.post(path, json={"id": "x"}, follow_redirects=False)
+            assert (answer.status_code, answer.json()["code"]) == (200, 0)
+        assert stranger.post("/queue/job/add").status_code == 404, "a dialect without a choice is off"
+
+
 def test_it_runs_alone_under_any_asgi_server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     server = MountedServer(data=tmp_path / "data", env={})
     caplog.set_level(logging.INFO)
@@ -148,6 +167,10 @@ def test_a_path_is_that_below_the_mount_and_stays_escaped(
 def test_what_cannot_be_mounted_is_said_at_once(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no addresses of its own"):
         MountedServer(data=tmp_path, env={"DUELINE_DIALECTS__CAMELLIA__LISTEN": "127.0.0.1:8080"})
+    everyone = {"DUELINE_SERVER__AUTH": "tokens", "DUELINE_DIALECTS__EXFE__AUTH": "none"}
+    with pytest.raises(ValueError, match=r'dialects\.exfe\.auth = "none"'):
+        MountedServer(data=tmp_path, env=everyone)
+    assert MountedServer(data=tmp_path, env=everyone, insecure=True) is not None
     with pytest.raises(ValueError, match=r"push\.allow"):
         MountedServer(data=tmp_path, env={"DUELINE_PUSH__ALLOW": "not an address/99"})
 

@@ -85,10 +85,16 @@ class RawClient:
 
 
 async def connect(
-    port: int, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None, buffer_bytes: int | None = None
+    port: int,
+    host: str = "127.0.0.1",
+    tls: ssl.SSLContext | None = None,
+    buffer_bytes: int | None = None,
+    source: str | None = None,
 ) -> RawClient:
-    """Connect. `buffer_bytes`: how much the kernel keeps that the client has not read."""
+    """Connect. `buffer_bytes`: how much the kernel keeps that the client has not read. `source`: from this address."""
     sock = socket.socket()
+    if source is not None:
+        sock.bind((source, 0))
     if buffer_bytes is not None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
     sock.setblocking(False)

@@ -19,6 +19,8 @@ from dueline.rights import Right
 from dueline.server.authentication import Authenticator, OpenAccess
 from dueline.server.browser import BrowserRules
 from dueline.server.front import Front, FrontLimits
+from dueline.server.gate import Networks
+from dueline.server.quotas import Quotas
 from dueline.server.router import Router
 
 from ..kit.raw_http import Answer, RawClient, connect
@@ -26,7 +28,7 @@ from ..kit.raw_http import Answer, RawClient, connect
 OK = b"GET /echo HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
-@dataclass
+@dataclass(eq=False)
 class Probe:
     """A dialect that shows what arrives. Events say what happened, so that tests wait on signals."""
 
@@ -54,6 +56,7 @@ class Probe:
             Route("GET", "/refused", self.refused, "refused", *PUBLIC, taskless=self.taskless),
             Route("GET", "/injected", self.injected, "injected", *PUBLIC, taskless=self.taskless),
             Route("GET", "/nothing", self.nothing, "nothing", *PUBLIC, taskless=self.taskless),
+            Route("GET", "/alive", self.nothing, "alive", *PUBLIC, is_health=True),
         ]
 
     def failed(self, request: Request, error: DuelineError) -> Response:
@@ -120,9 +123,10 @@ class Site:
     clients: list[RawClient] = field(default_factory=list)
     left: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def client(self, buffer_bytes: int | None = None) -> RawClient:
-        """A connected client. `buffer_bytes`: how much the kernel keeps for it that it has not read."""
-        self.clients.append(await connect(self.port, tls=self.tls, buffer_bytes=buffer_bytes))
+    async def client(self, buffer_bytes: int | None = None, source: str | None = None) -> RawClient:
+        """A connected client. `buffer_bytes`: how much the kernel keeps for it that it has not read. `source`: its
+        address."""
+        self.clients.append(await connect(self.port, tls=self.tls, buffer_bytes=buffer_bytes, source=source))
         return self.clients[-1]
 
     async def empty(self, but: int = 0) -> None:
@@ -151,7 +155,9 @@ async def site(
     taskless: bool = False,
     browser_rules: BrowserRules | None = None,
     send_buffer_bytes: int | None = None,
+    networks: Networks | None = None,
     auth: Authenticator = OpenAccess(),
+    quotas: Quotas = Quotas(),
 ) -> AsyncIterator[Site]:
     probe = Probe(taskless=taskless)
     answered: list[tuple[str, str, int]] = []
@@ -161,7 +167,9 @@ async def site(
         answered=lambda route, method, status, _seconds: answered.append((route, method, status)),
         tls=None if tls is None else lambda: tls[0],
         browser_rules=browser_rules,
+        networks=networks,
         auth=auth,
+        quotas=quotas,
     )
     sock = socket.create_server(("127.0.0.1", 0))
     if send_buffer_bytes is not None:

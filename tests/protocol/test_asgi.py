@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from dueline.server.asgi import AsgiApp
+from dueline.server.authentication import Authenticator, OpenAccess
 from dueline.server.router import Router
 
 from .kit import Answer, Probe, assert_error
+from .test_authentication import TOKEN, Guests
 
 
 class Exchange:
@@ -51,9 +53,10 @@ async def ask(
     headers: dict[str, str] | None = None,
     limit: int = 1000,
     between: Callable[[Probe, Exchange], Awaitable[None]] | None = None,
+    auth: Authenticator = OpenAccess(),
 ) -> tuple[Exchange, Probe]:
     probe = Probe()
-    app = AsgiApp(Router([probe]), max_body_bytes=limit)
+    app = AsgiApp(Router([probe]), max_body_bytes=limit, auth=auth)
     exchange = Exchange(method, path, chunks or [b""], headers or {})
     call = asyncio.ensure_future(app(exchange.scope, exchange.messages.get, exchange.send))
     if between is not None:
@@ -87,6 +90,21 @@ async def test_a_body_over_the_limit_is_refused(chunks: list[bytes], headers: di
 async def test_both_length_headers_are_refused() -> None:
     exchange, _ = await ask("POST", "/echo", [b"x"], {"content-length": "1", "transfer-encoding": "chunked"})
     assert_error(exchange.answer(), 400, "bad_request")
+
+
+async def test_a_poll_whose_token_ended_meanwhile_gets_no_job() -> None:
+    guests = Guests(TOKEN)
+
+    async def revoke(probe: Probe, _: Exchange) -> None:
+        await probe.parked.wait()
+        guests.tokens.clear()
+        probe.release.set()
+
+    exchange, probe = await ask(
+        "GET", "/own/park", headers={"authorization": f"Bearer {TOKEN}"}, between=revoke, auth=guests
+    )
+    assert_error(exchange.answer(), 401, "unauthorized")
+    assert probe.undelivered.is_set()
 
 
 async def test_a_client_that_leaves_cancels_its_parked_handler() -> None:

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from dueline.engine.errors import Forbidden, Unauthorized
+from dueline.engine.errors import DuelineError, Forbidden, Unauthorized, Unavailable
 from dueline.rights import EVERYTHING, Grant, Right
 from dueline.server.authentication import OpenAccess
 from dueline.server.router import Found
@@ -14,6 +14,7 @@ from dueline.server.router import Found
 from .kit import OpenSite, assert_error
 
 TOKEN = "dl_abc123_" + "s" * 43
+PARK = f"GET /own/park HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
 
 
 class Guests:
@@ -21,6 +22,8 @@ class Guests:
 
     def __init__(self, *tokens: str) -> None:
         self.tokens = {*tokens}
+        self.rotated = False  # the tokens were changed and are still valid
+        self.error: DuelineError | None = None  # nothing can be checked
         self.asked: list[str | None] = []
 
     def admit(self, found: Found, token: str | None, namespace: str | None) -> Grant:
@@ -34,7 +37,10 @@ class Guests:
         return Grant(frozenset({Right.ADMIN}), token_id=token)
 
     def holds(self, grant: Grant) -> bool:
-        return grant is EVERYTHING or grant.token_id in self.tokens
+        return grant is EVERYTHING or (grant.token_id in self.tokens and not self.rotated and self.error is None)
+
+    def refusal(self, grant: Grant) -> DuelineError | None:
+        return self.error if grant is EVERYTHING or grant.token_id in self.tokens else Unauthorized()
 
     def fingerprint(self, head: bytes) -> bytes:
         return hashlib.blake2b(head, key=b"of this process").digest()
@@ -45,7 +51,7 @@ def head(path: str = "/own", length: int = 5, token: str | None = TOKEN, more: s
     return f"POST {path} HTTP/1.1\r\nHost: x\r\n{bearer}{more}Content-Length: {length}\r\n\r\n".encode()
 
 
-@pytest.mark.parametrize("path", ["/own", f"/{TOKEN}/own", f"http://x/{TOKEN}/own"])
+@pytest.mark.parametrize("path", ["/own", f"/{TOKEN}/own", f"//{TOKEN}/own", f"http://x/{TOKEN}/own"])
 async def test_a_token_stands_in_a_header_or_before_the_path_and_the_handler_does_not_see_it(
     path: str, open_site: OpenSite
 ) -> None:
@@ -135,6 +141,48 @@ async def test_a_parked_poll_ends_when_its_token_is_revoked_and_others_stay(open
         assert_error(await polls[0].answer(), 401, "unauthorized")
         site.probe.release.set()
         assert (await polls[1].answer()).status == 200
+
+
+async def test_a_poll_whose_token_ended_unnoticed_gets_no_job(open_site: OpenSite) -> None:
+    """A server that was stopped may have a job for a poll before it hears that the token was revoked."""
+    guests = Guests(TOKEN)
+    async with open_site(auth=guests) as site:
+        client = await site.client()
+        await client.send(PARK)
+        await site.probe.parked.wait()
+        guests.tokens.clear()
+        site.probe.release.set()
+        assert_error(await client.answer(), 401, "unauthorized")
+        await site.probe.undelivered.wait()
+
+
+async def test_a_poll_stays_while_tokens_cannot_be_checked(open_site: OpenSite) -> None:
+    guests = Guests(TOKEN)
+    async with open_site(auth=guests) as site:
+        client = await site.client()
+        await client.send(PARK)
+        await site.probe.parked.wait()
+        guests.error = Unavailable("Tokens cannot be checked now.")
+        site.front.recheck()
+        guests.error = None
+        site.probe.release.set()
+        assert (await client.answer()).status == 200
+
+
+async def test_a_changed_token_that_is_still_valid_ends_nothing(open_site: OpenSite) -> None:
+    guests = Guests(TOKEN)
+    async with open_site(auth=guests) as site:
+        client = await site.client()
+        await client.send(PARK)
+        await site.probe.parked.wait()
+        guests.rotated = True
+        site.front.recheck()
+        other = await site.client()
+        for _ in range(2):
+            assert (await other.ask(head() + b"hello")).status == 200
+        assert len(guests.asked) == 3  # no head is known
+        site.probe.release.set()
+        assert (await client.answer()).status == 200
 
 
 async def test_the_cache_of_heads_holds_no_token(open_site: OpenSite) -> None:

@@ -237,7 +237,7 @@ async def test_more_connections_than_the_cap_are_refused(open_site: OpenSite) ->
         for client in inside:
             assert (await client.ask(OK)).status == 200
         outside = await site.client()
-        answer = await outside.answer()
+        answer = await outside.ask(OK)
         assert_error(answer, 503, "too_many_connections")
         assert answer.headers["retry-after"] == "1"
         assert await outside.closed() == b""

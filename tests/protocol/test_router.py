@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dueline.dialects.http import PUBLIC, Request, Response, Route, plain_error
+from dueline.dialects.http import PUBLIC, Request, Response, Route, TokenPlace, plain_error
 from dueline.engine.errors import DuelineError, Loading
+from dueline.rights import Right
 from dueline.server.router import RECENT_BYTES, RECENT_TARGETS, Router
 
 
@@ -108,3 +109,40 @@ async def test_a_guard_is_asked_before_the_handler() -> None:
     refused = await router.respond(found, Request("GET", "/a", "", {}, b""))
     taken = await router.respond(found, Request("GET", "/a", "", {"x-ready": "yes"}, b""))
     assert (refused.status, taken.status, asked) == (418, 200, ["GET /a", "GET /a"])
+
+
+class Speller(Dialect):
+    """Redirects from doubled slashes."""
+
+    namespace = "s"
+
+    def respelled(self, path: str) -> str:
+        return path.replace("//", "/")
+
+    def moved(self, request: Request, path: str) -> Response:
+        return Response(301, headers=(("location", path),))
+
+
+async def test_another_spelling_is_answered_directly_if_the_client_knows_a_longer_path() -> None:
+    router = Router([Speller("s", ("GET", "/a"))])
+    request = Request("GET", "//a", "", {}, b"")
+    assert (await router.respond(router.find("GET", "//a"), request)).status == 301
+    direct = router.find("GET", "//a", redirects=False)
+    assert (await router.respond(direct, request)).body == b"s"
+
+
+def test_a_dialect_may_accept_tokens_in_fewer_places_than_its_routes_say() -> None:
+    one, two = Dialect("one", ("GET", "/a")), Dialect("two", ("GET", "/b"))
+    for dialect in (one, two):
+        dialect.routes = lambda made=dialect: [  # type: ignore[method-assign]
+            Route("GET", f"/{made.name}", made.answer, "x", Right.SEND, TokenPlace.ANYWHERE),
+            Route("GET", f"/{made.name}/public", made.answer, "y", *PUBLIC),
+        ]
+    router = Router([one, two], token_places={one: TokenPlace.HEADER})
+    places = {route.pattern: route.token for route in router.routes()}
+    assert places == {
+        "/one": TokenPlace.HEADER,
+        "/one/public": TokenPlace.NOWHERE,
+        "/two": TokenPlace.ANYWHERE,
+        "/two/public": TokenPlace.NOWHERE,
+    }

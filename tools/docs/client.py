@@ -17,6 +17,7 @@ from dueline.client.client import Client
 from dueline.client.method import method, pages
 from dueline.client.patience import Patience
 from dueline.client.sending import SendOptions
+from dueline.client.token_api import TokenApi
 from dueline.client.topic_api import TopicApi
 from tools.docs.reference import a_class, called, text_of
 from tools.docs.wrap import wrapped
@@ -35,7 +36,7 @@ def page() -> str:
     parts = [_HEAD, "\n## Clients\n"]
     parts += [_class(kind) for kind in (Client, AsyncClient, Patience)]
     parts.append("\n## Methods\n")
-    methods = {**vars(Api), **vars(TopicApi)}
+    methods = {**vars(Api), **vars(TopicApi), **vars(TokenApi)}
     parts += [_method(name, value) for name, value in methods.items() if isinstance(value, method | pages)]
     parts.append("\n## Options of a send\n\n")
     parts += [
@@ -44,7 +45,7 @@ def page() -> str:
     ]
     parts.append(f"\n{text_of(times)}\n")
     parts.append("\n## Results\n")
-    results = (r.Sent, r.SentItem, r.LeasedJob, r.Job, r.Outcome, r.Topic)
+    results = (r.Sent, r.SentItem, r.LeasedJob, r.Job, r.Outcome, r.Topic, r.Token, r.SecretToken)
     parts += [_class(kind) for kind in (*results, calls.Leased, NewJob)]
     parts.append("\n## Errors\n\n| error | code | meaning |\n|---|---|---|\n")
     parts += _errors(errors.DuelineApiError, 0)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from typing import get_args
 
-from dueline.config.table import Key, keys
+from dueline.config.table import Key, keys, keys_of, plain
 from tools.docs.wrap import wrapped
 
 _HEAD = """# Configuration
@@ -28,7 +29,10 @@ def page() -> str:
     parts = [_HEAD]
     section = ""
     for key in keys().values():
-        own, _ = key.path.rsplit(".", 1)
+        own, _, name = key.path.rpartition(".")
+        if not own:
+            parts.append(_tables(key, name))
+            continue
         if own != section:
             section = own
             parts.append(
@@ -50,6 +54,20 @@ def _toml(value: object) -> str:
     if isinstance(value, tuple):
         return json.dumps(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _tables(key: Key, name: str) -> str:
+    """A key whose value is tables by name, such as [namespaces.NAME]."""
+    _, struct = get_args(plain(key.type))
+    head = (
+        f"\n## [{name}.NAME]\n\n{key.meaning} Only in the TOML file.\n\n"
+        "| key | type | default | meaning |\n|---|---|---|---|\n"
+    )
+    rows = (
+        f"| `{one.path}` | {one.kind} | {'' if one.default is None else f'`{one.default}`'} | {one.meaning} |\n"
+        for one in keys_of(struct)
+    )
+    return head + "".join(rows)
 
 
 if __name__ == "__main__":

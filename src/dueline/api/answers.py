@@ -16,6 +16,9 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 
 from ..durations import datetime_of
 from .payload import Payload
+from .server_info import Info as Info
+from .server_info import LimitUse as LimitUse
+from .server_info import Readiness as Readiness
 
 
 def _one_of(*texts: str) -> Meta:
@@ -102,8 +105,7 @@ class LeasedJobs(msgspec.Struct, frozen=True):
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """A job that has been stored. result: created | kept | replaced | appended. `items_count` is set for merge groups
-    only."""
+    """A job that has been stored. result: created | kept | replaced | appended. `items_count`: merge groups only."""
 
     id: str
     topic: str
@@ -398,21 +400,32 @@ class AuditPage(msgspec.Struct, frozen=True):
     next_cursor: str | None = None
 
 
-class Info(msgspec.Struct, frozen=True):
-    """What a server reports about itself. `namespace` is that of the request. `auth` "none": tokens are not checked."""
+class Token(msgspec.Struct, frozen=True, kw_only=True):
+    """An access token. `namespace` null: all of them. `old_secret_until_ms`: it was rotated; the old text ends then."""
 
-    version: str
-    namespace: str = "default"
-    durability: str = ""
-    store: str = ""
-    limits: dict[str, int] = {}
-    clock_offset_ms: int = 0
-    auth: str | None = None
+    id: str
+    name: str
+    state: Annotated[str, _one_of("active", "expired", "revoked")]
+    rights: tuple[str, ...]
+    namespace: str | None = None
+    topics: tuple[str, ...] = ()
+    created_at_ms: int
+    expires_at_ms: int | None = None
+    revoked_at_ms: int | None = None
+    old_secret_until_ms: int | None = None
 
 
-class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether a server is ready, and if not, why. `warnings`: problems that do not make it unready."""
+class SecretToken(Token, frozen=True, kw_only=True):
+    """A new or rotated access token. `token` is its text, which is shown only here."""
 
-    ready: bool
-    reasons: tuple[Any, ...] = ()
-    warnings: tuple[Any, ...] = ()
+    token: str
+
+    def __repr__(self) -> str:
+        return f"SecretToken(id={self.id!r}, name={self.name!r})"
+
+
+class TokenPage(msgspec.Struct, frozen=True):
+    """One page of tokens, in the order of their last change."""
+
+    tokens: tuple[Token, ...]
+    next_cursor: str | None = None

@@ -13,6 +13,7 @@ from ..rights import Right
 from . import answers as a
 from . import push_requests as pr
 from . import requests as r
+from . import token_requests as tr
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -66,7 +67,8 @@ BULK_PURGED = Shape(a.Bulk, "BulkPurged", ("matched", "purged", "dry_run", "comp
 T = "/v1/topics/{topic}"
 J = T + "/jobs"
 P = T + "/push"
-SEND, TAKE, TOPICS, DEAD, PUSH = "Sending", "Consuming", "Topics", "Dead jobs", "Push"
+A = "/v1/tokens"
+SEND, TAKE, TOPICS, DEAD, PUSH, TOKENS = "Sending", "Consuming", "Topics", "Dead jobs", "Push", "Tokens"
 ENDED = ("not_found", "job_leased", "already_done")
 LEASES = ("lease_lost", "not_found")
 LEASE = {"id": "order-1042", "lease": "the token of the pull"}
@@ -138,6 +140,21 @@ OPERATIONS: tuple[Operation, ...] = (
               errors=("not_found",), body_optional=True, example={}, audited=True),
     Operation("POST", P + "/resume", "resume_push", Right.PUSH, PUSH, "Make calls again", (a.Paused,), r.Nothing,
               errors=("not_found",), body_optional=True, example={}, audited=True),
+    Operation("POST", A, "create_token", Right.ADMIN, TOKENS, "Make a token; its text is shown only here",
+              (a.SecretToken,), tr.CreateToken, success=(201,), errors=("too_many_tokens",),
+              example={"name": "billing workers", "rights": ["send", "pull"], "topics": ["billing-*"],
+                       "expires": "90d"}, audited=True),
+    Operation("GET", A, "list_tokens", Right.ADMIN, TOKENS, "List tokens, page by page", (a.TokenPage,),
+              query=tr.ListTokens),
+    Operation("GET", A + "/{token}", "get_token", Right.ADMIN, TOKENS, "A token, without its secret", (a.Token,),
+              errors=("not_found",)),
+    Operation("POST", A + "/{token}/rotate", "rotate_token", Right.ADMIN, TOKENS,
+              "Give a token a new secret; the old one stays valid for a while", (a.SecretToken,), tr.RotateToken,
+              errors=("not_found", "already_done"), body_optional=True, example={"overlap": "1h"},
+              audited=True),
+    Operation("DELETE", A + "/{token}", "revoke_token", Right.ADMIN, TOKENS,
+              "Revoke a token: no server accepts it after the answer", (a.Token,), errors=("not_found",),
+              audited=True),
     Operation("GET", "/v1/audit", "list_audit", Right.ADMIN, "Server", "Who changed what, newest first", (a.AuditPage,),
               query=r.ListAudit),
     Operation("GET", "/v1/info", "info", Right.READ, "Server", "The server's version, limits and durability",

@@ -78,6 +78,17 @@ SECTIONS = (
             "version": "version.version",
         },
     ),
+    Section(
+        "Operations",
+        {
+            "create": "tokens.create",
+            "list": "tokens.list_tokens",
+            "rotate": "tokens.rotate",
+            "revoke": "tokens.revoke",
+        },
+        "token",
+        "Make, list, rotate and revoke access tokens.",
+    ),
     Section("Operations", {"accept": "store.accept"}, "store", "Maintain the data folder of an embedded store."),
     Section(
         "Operations",

@@ -95,6 +95,17 @@ def judge_token(info: r.Info, has_token: bool) -> list[Finding]:
     return [Finding(Level.WARN, "token", "has no effect: this server does not check tokens")]
 
 
+def judge_callers(info: r.Info) -> list[Finding]:
+    """Who may call the dialects."""
+    if not info.dialects:
+        return []
+    shown = ", ".join(f"{name} {who}" for name, who in info.dialects.items())
+    everyone = info.auth == "tokens" and "none" in info.dialects.values()
+    if everyone:
+        shown += '; with "none", everyone who can reach the server may use the dialect without a token'
+    return [Finding(Level.WARN if everyone else Level.OK, "dialects", shown)]
+
+
 def judge_all(findings: list[Finding]) -> tuple[Level, str]:
     """The worst level, and a summary in words."""
     levels = [finding.level for finding in findings]
@@ -123,7 +134,8 @@ def examine(session: Session) -> tuple[list[Finding], r.Info | None]:
     except DuelineApiError as error:
         advice = hint(error)
         return [*findings, Finding(Level.BAD, "info", f"{error}" + (f"; {advice}" if advice else ""))], None
-    return findings + judge_info(info) + judge_token(info, session.token is not None), info
+    findings += judge_info(info) + judge_token(info, session.token is not None) + judge_callers(info)
+    return findings, info
 
 
 @connected

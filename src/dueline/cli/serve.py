@@ -49,7 +49,7 @@ def _serve(
     insecure: Annotated[
         bool | None,
         typer.Option(
-            "--insecure", help="Listen on an address that others can reach, without tokens.", show_default=False
+            "--insecure", help="Listen on an address that others can reach, without tokens or TLS.", show_default=False
         ),
     ] = None,
     foreign: Sequence[tuple[ConfigFile, Path]] = (),
@@ -57,7 +57,8 @@ def _serve(
     """Run the server in the foreground until SIGTERM or Ctrl-C."""
     try:
         with _collector_off():
-            from ..config.load import ConfigError, load, wants_json
+            from ..config.errors import ConfigError
+            from ..config.load import load, wants_json
             from ..server.serve import refuse, run
     except ModuleNotFoundError as missing:
         if (missing.name or "").startswith("dueline"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -55,17 +56,34 @@ def read_topics(session: Session) -> tuple[bytes, tuple[r.Topic, ...]]:
     return raw, tuple(topic for page in pages for topic in page.value.topics)
 
 
+def read_limits(session: Session) -> tuple[r.LimitUse, ...]:
+    """The limits of this namespace, as the process that answers counts them."""
+    return session.call(calls.info()).value.limits_in_use
+
+
 def urgency(topic: r.Topic) -> tuple[int, int, str]:
     """Topics with the most waiting work first."""
     return (-topic.counts.ready, -topic.counts.leased - topic.counts.scheduled, topic.topic)
 
 
-def screen(session: Session, topics: tuple[r.Topic, ...], rates: dict[str, float] | None) -> RenderableType:
-    """The table of the most urgent topics with a line of totals."""
+def refusing(limits: Sequence[r.LimitUse]) -> str:
+    """The limits that have refused something, such as "max_polls 12 (limit 5)"; empty if none has."""
+    return ", ".join(f"{one.limit} {one.refused} (limit {one.max:g})" for one in limits if one.refused)
+
+
+def screen(
+    session: Session,
+    topics: tuple[r.Topic, ...],
+    rates: dict[str, float] | None,
+    limits: Sequence[r.LimitUse] = (),
+) -> RenderableType:
+    """The table of the most urgent topics with a line of totals, and a line of limits that refuse."""
     shown = sorted(topics, key=urgency)[:SHOWN]
     live = sum(t.counts.scheduled + t.counts.ready + t.counts.leased for t in topics)
     total = f"{session.url}   {len(topics)} topics   {live} live jobs   {sum(t.counts.dead for t in topics)} dead"
     parts: list[RenderableType] = [Text(total, style="bold"), tables.topics(shown, now_ms(), rates)]
+    if refused := refusing(limits):
+        parts.insert(1, Text(f"refused by limits: {refused}", style="yellow"))
     if len(topics) > SHOWN:
         parts.append(Text(f"and {len(topics) - SHOWN} more: dueline topics --all", style="dim"))
     return Group(*parts)
@@ -79,10 +97,11 @@ def top(
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Print once and exit.")] = False,
 ) -> None:
-    """Watch the topics: counts, the oldest ready job, the next due time, the rate of change. Ctrl-C ends it."""
+    """Watch the topics: counts, the oldest ready job, the next due time, the rate of change. Limits that refuse have a
+    line. Ctrl-C ends it."""
     raw, topics = read_topics(session)
     if once or session.printer.output is not Output.TABLE or not session.printer.out.is_terminal:
-        session.printer.result(raw, screen(session, topics, None), rows="topics")
+        session.printer.result(raw, screen(session, topics, None, read_limits(session)), rows="topics")
         return
     every_s = max(DEFAULT_EVERY_MS if every is None else every, LEAST_EVERY_MS) / 1000
     rates = Rates()
@@ -92,6 +111,7 @@ def top(
             while True:
                 time.sleep(every_s)
                 _, topics = read_topics(session)
-                live.update(screen(session, topics, rates.look(topics, time.monotonic())), refresh=True)
+                shown = screen(session, topics, rates.look(topics, time.monotonic()), read_limits(session))
+                live.update(shown, refresh=True)
     except KeyboardInterrupt:
         raise typer.Exit(0) from None

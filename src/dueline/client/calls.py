@@ -19,12 +19,15 @@ from msgspec import Raw
 from ..api import answers as r
 from ..api import push_requests as pr
 from ..api import requests as q
+from ..api import token_requests as tr
 from ..api.operations import READY
 from ..api.reply import Reply
 from ..api.requests import Lease, NewJob
 from .errors import DuelineApiError, RateLimited, ServerFault, Unavailable, error_of
 
 T = TypeVar("T")
+
+CONFIRMED_MS = 3_000  # how long a change of a token may wait for all servers
 
 
 class Call(msgspec.Struct, Generic[T], frozen=True):
@@ -284,6 +287,29 @@ def attempts(
     name: str, id: str | None = None, cursor: str | None = None, limit: int | None = None
 ) -> Call[r.AttemptPage]:
     return Call("list_attempts", r.AttemptPage, (name,), pr.ListAttempts(**_given(id=id, cursor=cursor, limit=limit)))
+
+
+def create_token(request: tr.CreateToken) -> Call[r.SecretToken]:
+    """Not repeatable: only the answer has the token, so a retry would make a second one."""
+    return Call("create_token", r.SecretToken, (), request, repeatable=False, wait_ms=CONFIRMED_MS)
+
+
+def list_tokens(cursor: str | None = None, limit: int | None = None) -> Call[r.TokenPage]:
+    return Call("list_tokens", r.TokenPage, (), tr.ListTokens(**_given(cursor=cursor, limit=limit)))
+
+
+def token(id: str) -> Call[r.Token]:
+    return Call("get_token", r.Token, (id,))
+
+
+def rotate_token(id: str, overlap: str | None = None) -> Call[r.SecretToken]:
+    """Not repeatable: a retry would end the secret that is still in use."""
+    request = tr.RotateToken(overlap=overlap)
+    return Call("rotate_token", r.SecretToken, (id,), request, repeatable=False, wait_ms=CONFIRMED_MS)
+
+
+def revoke_token(id: str) -> Call[r.Token]:
+    return Call("revoke_token", r.Token, (id,), wait_ms=CONFIRMED_MS)
 
 
 def audit(

@@ -1,4 +1,5 @@
-"""The client methods on topics, their push targets and the server. Those on jobs are in `api`. No I/O.
+"""The client methods on topics, their push targets and the server. Those on jobs are in `api`, those on
+access tokens in `token_api`. No I/O.
 
 topics          topics topic set_topic delete_topic pause resume namespaces
 push targets    push set_push remove_push pause_push resume_push attempts
@@ -16,11 +17,12 @@ from .calls import Call
 from .method import Pages, method, pages
 from .sending import MergePolicy, OnConflict, RetryRule, Waits, merge_fields, retry_rule, with_attempts
 from .times import Duration, Moment, duration_ms, moment_ms
+from .token_api import TokenApi
 
 PAGE_ROWS = 500
 
 
-class TopicApi:
+class TopicApi(TokenApi):
     """The methods on topics that Client and AsyncClient share."""
 
     @pages

@@ -8,7 +8,6 @@ source. For a typing error it also suggests the key that was probably meant.
 from __future__ import annotations
 
 import difflib
-import ipaddress
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,35 +21,13 @@ from ..dialects.spec import FileValues
 from ..engine.errors import InvalidField
 from ..store.valkey.tls import StoreTls
 from ..store_address import Kind, parse_store_url
+from .errors import ConfigError
+from .reach import check_callers, check_reach, parse_address
 from .settings import DEFAULT_LISTEN, SECRET, Settings
 from .table import Key, keys
 
 _BOUND = re.compile(r"Expected `(?:int|float)` ([<>]=) (\S+)")
 _PATTERN = re.compile(r"Expected `str` matching regex '(.*)'")
-
-
-class ConfigError(ValueError):
-    """The configuration cannot be used. Exit code 2."""
-
-
-class Address(msgspec.Struct, frozen=True):
-    """An address to listen on. Port 0: any free port."""
-
-    host: str
-    port: int
-
-    @property
-    def loopback(self) -> bool:
-        """Whether only this machine can reach it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def load(
@@ -123,16 +100,13 @@ def _share_port(values: dict[str, tuple[Any, str]], path: str) -> None:
 def check(settings: Settings, foreign_names: Mapping[str, str] = MappingProxyType({})) -> None:
     """Check the rules that types cannot express. Raises ConfigError. `foreign_names`: the names of keys in the file of
     another delay queue that set them."""
-    _check_reach(settings, settings.server.listen, foreign_names.get("server.listen", "server.listen"))
     for name, section in settings.dialects.by_name().items():
-        path = f"dialects.{name}"
-        listen: str | None = getattr(section, "listen", None)
-        if listen is not None:
-            _check_reach(settings, listen, foreign_names.get(f"{path}.listen", f"{path}.listen"))
         try:
             section.check()
         except InvalidField as wrong:
-            raise ConfigError(f"{path}.{wrong.field}: {wrong.message}") from None
+            raise ConfigError(f"dialects.{name}.{wrong.field}: {wrong.message}") from None
+    check_callers(settings)
+    check_reach(settings, foreign_names)
     for name in settings.server.hosts:
         if not HOST_NAME.fullmatch(name):
             raise ConfigError(
@@ -171,27 +145,8 @@ def check(settings: Settings, foreign_names: Mapping[str, str] = MappingProxyTyp
         raise ConfigError("limits.max_body_bytes: must not be more than limits.max_request_bytes")
 
 
-def _check_reach(settings: Settings, listen: str, path: str) -> None:
-    """Refuse an address beyond loopback unless `insecure` is set, because the server does not check tokens."""
-    address = parse_address(listen, path)
-    if not address.loopback and not settings.server.insecure:
-        raise ConfigError(
-            f"{path} = {listen}: others could reach this address, and the server does not check "
-            f"tokens. Listen on 127.0.0.1:{address.port} (behind a proxy that authenticates clients), or set "
-            "--insecure (server.insecure = true) if everyone who can reach it may read and change every job."
-        )
-
-
 HOST_NAME = re.compile(r"(?:\*\.)?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/@?#]+", re.IGNORECASE)
-
-
-def parse_address(text: str, path: str) -> Address:
-    """HOST:PORT or [IPV6]:PORT."""
-    found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\s:/\[\]]+)):(\d{1,5})", text)
-    if found is None or int(found[3]) > 65_535:
-        raise ConfigError(f"{path}: must be HOST:PORT, such as 127.0.0.1:9277 or [::1]:9277, not {text!r}")
-    return Address(found[1] or found[2], int(found[3]))
 
 
 def _from_file(file: Path, table: Mapping[str, Key]) -> dict[str, tuple[Any, str]]:
@@ -257,7 +212,7 @@ def _wanted(key: Key, error: str) -> str:
         return f"at {'least' if bound[1] == '>=' else 'most'} {bound[2]}"
     if pattern := _PATTERN.fullmatch(error):
         return f"{key.kind} that matches {pattern[1]}"
-    return key.kind
+    return f"{key.kind} ({error})" if key.kind == "a table" else key.kind
 
 
 def _unknown(path: str, table: Mapping[str, Key]) -> str:

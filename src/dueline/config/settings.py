@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from ..dialects.settings import DialectSettings
+from ..dialects.settings import DialectSettings, ForeignSettings
 from ..dialects.table import DIALECTS
 from ..engine.limits import Limits
 from ..store.valkey.tls import StoreTls
@@ -58,7 +58,8 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="none: everyone who can reach the server may do everything. tokens: each call needs a token."),
     ] = "none"
     insecure: Annotated[
-        bool, Meta(description="Allow an address that other machines can reach, although tokens are not checked.")
+        bool,
+        Meta(description="Allow an address that other machines can reach without tokens, or without TLS."),
     ] = False
     hosts: Annotated[
         tuple[str, ...],
@@ -80,8 +81,30 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 5_000
     max_connections: Annotated[
         int,
-        Meta(ge=1, le=1_000_000, description="Open client connections per process and address; more are refused."),
+        Meta(
+            ge=1,
+            le=1_000_000,
+            description="Open client connections, per process and address to listen on. When all are taken, the client "
+            "with the most gives one up for a client with fewer; else new ones are refused.",
+        ),
     ] = 10_000
+    max_connections_per_address: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_000_000,
+            description="The share of one client: its IPv4 address, or the /64 of its IPv6 address. Behind a proxy all "
+            "clients are one: set it to max_connections there.",
+        ),
+    ] = 2_000
+    max_unfinished_per_address: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_000_000,
+            description="How many of them may have sent a part of a request, or of a TLS handshake, and not the rest.",
+        ),
+    ] = 256
     tls: Tls = Tls()
 
     @property
@@ -283,6 +306,46 @@ def namespaces_with_own_ids(dialects: Dialects) -> frozenset[str]:
     return frozenset(one.namespace for one in own if one.enabled)
 
 
+EVERY_NAMESPACE = "*"
+
+
+class NamespaceLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one namespace may use. Empty: no limit."""
+
+    requests_per_s: Annotated[
+        Annotated[float, Meta(gt=0, le=10_000_000)] | None,
+        Meta(description="Requests per second, per process. It may use those of a second, and at least 10, at once."),
+    ] = None
+    max_connections: Annotated[
+        Annotated[int, Meta(ge=1)] | None, Meta(description="Open connections, per process.")
+    ] = None
+    max_polls: Annotated[
+        Annotated[int, Meta(ge=1)] | None, Meta(description="Pulls at a time, waiting ones included, per process.")
+    ] = None
+    max_pending_jobs: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(
+            description="Jobs that are scheduled, ready or leased, over all servers. They are counted about once a "
+            "second: what all servers accept in between may exceed it."
+        ),
+    ] = None
+    max_queued_jobs: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(description="Jobs of calls that wait for the store, per process. Acks, releases and extends always may."),
+    ] = None
+    look_ups_per_s: Annotated[
+        Annotated[float, Meta(gt=0, le=10_000_000)] | None,
+        Meta(description="Host names that pushes resolve per second, per process. Jobs beyond it wait."),
+    ] = None
+    push_allow: Annotated[
+        tuple[str, ...] | None,
+        Meta(
+            description="The only networks and names that pushes of this namespace may call, as in push.allow. They "
+            "must also be allowed by [push]. An empty list: none."
+        ),
+    ] = None
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole configuration of a server."""
 
@@ -295,6 +358,24 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     audit: Audit = Audit()
     log: Log = Log()
     dialects: Dialects = Dialects()
+    namespaces: Annotated[
+        dict[str, NamespaceLimits],
+        Meta(description='The limits of namespaces, by name. "*": of every namespace without a table of its own.'),
+    ] = msgspec.field(default_factory=dict)
+
+    def served(self) -> dict[str, DialectSettings]:
+        """The dialects that this server serves, by name. If it checks tokens, a foreign one must say who may call."""
+        tokens = self.server.auth == "tokens"
+        return {name: one for name, one in self.dialects.by_name().items() if one.is_served(tokens)}
+
+    def callers(self) -> dict[str, str]:
+        """Who may call each foreign dialect: its `auth`, or "off" if it is not served."""
+        served = self.served()
+        return {
+            name: (one.auth or "none") if name in served else "off"
+            for name, one in self.dialects.by_name().items()
+            if isinstance(one, ForeignSettings)
+        }
 
 
 # [limits] belongs to the engine (engine.limits), which does not know the config: (minimum, maximum, meaning).

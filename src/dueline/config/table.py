@@ -52,6 +52,11 @@ def keys() -> dict[str, Key]:
     return {key.path: key for key in _walk(Settings, "")}
 
 
+def keys_of(struct: type[msgspec.Struct]) -> list[Key]:
+    """The keys of a table that users name themselves."""
+    return list(_walk(struct, ""))
+
+
 def _walk(struct: type[msgspec.Struct], prefix: str) -> Iterator[Key]:
     hints = get_type_hints(struct, include_extras=True)
     for field in msgspec.structs.fields(struct):

@@ -32,11 +32,11 @@ def _fine(_: object) -> None:
 
 
 class PushRules(msgspec.Struct, frozen=True):
-    """The checks of push targets. Each returns nothing or raises: `url` raises EgressRefused (403), the others
-    InvalidField with the reason. The caller adds the name of the field. `mask` returns the form in which a secret is
-    shown."""
+    """The checks of push targets. Each returns nothing or raises: `url` gets a URL and the namespace that it is for,
+    and raises EgressRefused (403); the others raise InvalidField with the reason. The caller adds the name of the
+    field. `mask` returns the form in which a secret is shown."""
 
-    url: Callable[[str], object] = _fine
+    url: Callable[[str, str], object] = lambda url, namespace: None
     headers: Callable[[Sequence[tuple[str, str]]], object] = _fine
     secret: Callable[[str], object] = _fine
     mask: Callable[[str], str] = lambda secret: f"whsec_...{secret[-4:]}"

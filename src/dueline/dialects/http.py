@@ -104,6 +104,7 @@ class Route(msgspec.Struct, frozen=True):
     always: bool = False  # served even while the server is starting without its store
     browser: Browser = Browser.OWN_PAGES
     audited: bool | Mapping[str, str] = False  # in the audit log; a mapping if the body names the command: -> action
+    is_health: bool = False  # answered even when every limit is reached
     taskless: bool = False  # called often: may run outside a task, so it must not use asyncio.timeout and the like
 
 

@@ -13,6 +13,7 @@ class RetrySettings(ForeignSettings, frozen=True, forbid_unknown_fields=True):
     retry: str = "off"
 
     def check(self) -> None:
+        super().check()
         self.ladder()
 
     def ladder(self) -> Ladder | None:

@@ -34,9 +34,10 @@ from .on_dead import ON_DEAD_TARGET, ON_DEAD_TOPIC, roomy
 from .push_control import PushControl
 from .push_target import PushTarget, PushTopic
 from .registrar import IDLE_MS, Registrar
-from .sender import Sender, SendWatch
+from .sender import Sender, SendLimit, SendWatch
 from .store import Code, Extend, Outcome, Page, Query, Ref, Release, SendItem, SendOutcome, Spare, Store
 from .timer import LoopTimer, Timer
+from .tokens import Tokens
 from .topic_changes import TopicChanges, TopicListener
 from .topics import Topic, Topics
 from .waiters import Waiters
@@ -81,6 +82,7 @@ class Engine:
         self._deletion = TopicDeletion(store, self._topics, self._changes, self._control, self._bulk)
         self._cleaner = Cleaner(store, self._registrar, self.metrics, timer, idle_ms / 3000, round_s)
         roomy_sender = Sender(store, self._topics, self._registrar, Checks(roomy(limits)), timer)
+        self.tokens = Tokens(store, timer)
         self._forwarder = Forwarder(store, self._topics, roomy_sender, self._carry, timer, round_s)
         self._sender.tell_partitions = roomy_sender.tell_partitions = self._control.tell_partitions
         self._changes.tell_partitions = self._control.tell_partitions
@@ -172,6 +174,10 @@ class Engine:
     def close_sends(self, why: str | None) -> None:
         """Refuse sends from now on, giving this reason. None: accept them again."""
         self._sender.closed = why
+
+    def limit_sends(self, limit: SendLimit) -> None:
+        """Ask `limit` before every send through this engine, except forwarded dead jobs."""
+        self._sender.limit = limit
 
     def watch_sends(self, watch: SendWatch) -> None:
         """Report all sends through this engine to `watch`, except forwarded dead jobs."""

@@ -19,10 +19,12 @@
     │   ├── LeaseLost               lease_lost
     │   ├── JobLeased               job_leased
     │   ├── AlreadyDone             already_done
-    │   └── TopicNotEmpty           topic_not_empty
+    │   ├── TopicNotEmpty           topic_not_empty
+    │   └── TooManyTokens           too_many_tokens
     ├── BodyTooLarge                body_too_large
     ├── UnsupportedMediaType        unsupported_media_type
     ├── RateLimited                 rate_limited
+    │   └── QuotaExceeded           rate_limited: of a token or a namespace; 429 in every dialect
     ├── Unavailable                 store_down
     │   ├── StoreDown               store_down
     │   ├── Loading                 loading
@@ -166,6 +168,12 @@ class TopicNotEmpty(Conflict):
     code = "topic_not_empty"
 
 
+class TooManyTokens(Conflict):
+    """There are 10,000 tokens already: wait until ended ones are removed, 30 days after their end."""
+
+    code = "too_many_tokens"
+
+
 class BodyTooLarge(DuelineError):
     """The body is larger than the limit."""
 
@@ -182,6 +190,14 @@ class RateLimited(DuelineError):
     """Too many calls are waiting; retry a little later."""
 
     code = "rate_limited"
+
+
+class QuotaExceeded(RateLimited):
+    """A limit of this token or namespace is reached; nothing was done."""
+
+    def __init__(self, message: str | None = None, field: str | None = None, retry_after_s: int = 1) -> None:
+        super().__init__(message, field)
+        self.retry_after_s = retry_after_s
 
 
 class Unavailable(DuelineError):

@@ -40,8 +40,17 @@ class SendWatch(Protocol):
         """No send can be stored at the moment."""
 
 
+class SendLimit(Protocol):
+    """Limits the jobs of a namespace. Called inside the event loop, before anything is stored."""
+
+    def admit(self, namespace: str, jobs: int) -> Awaitable[None] | None:
+        """Count these sends. Raises QuotaExceeded, at once or when what it returns is awaited."""
+        ...
+
+
 class Sender:
-    """Takes a send from command to answer. `closed`: why sends are refused. `watch`: observes the outcomes."""
+    """Takes a send from command to answer. `closed`: why sends are refused. `watch`: observes the outcomes. `limit`:
+    may refuse sends of a namespace."""
 
     def __init__(self, store: Store, topics: Topics, registrar: Registrar, checks: Checks, timer: Timer) -> None:
         self._store = store
@@ -52,6 +61,7 @@ class Sender:
         self._now_ms = store.now_ms
         self.closed: str | None = None
         self.watch: SendWatch | None = None
+        self.limit: SendLimit | None = None
         self.tell_partitions: Callable[[str, str], Awaitable[Topic]] | None = (
             None  # for partitions that have dropped their topic
         )
@@ -63,6 +73,8 @@ class Sender:
         id = new_id() if command.id is None else command.id
         version = topic.version  # of the policy used for the item; registering the topic may load a newer one
         item = send_item(command, id, topic, self._checks, self._now_ms)
+        if self.limit is not None and (counting := self.limit.admit(namespace, 1)) is not None:
+            await counting
         if self._time_s() >= topic.registered_until_s:
             await self._register(topic)
         if command.merge is not None:
@@ -111,6 +123,8 @@ class Sender:
         items = self._items(topic, commands, ids)
         if not commands:
             return []
+        if self.limit is not None and (counting := self.limit.admit(namespace, len(commands))) is not None:
+            await counting
         if self._time_s() >= topic.registered_until_s:
             await self._register(topic)
         return await self._send_items(topic, version, commands, [_placed(item, topic) for item in items])

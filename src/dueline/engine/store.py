@@ -32,6 +32,7 @@ from .directory import Directory, TopicChange
 from .job import BodyKind, Job, LeasedJob, Partition, Reason, State
 from .policy import JobPolicy
 from .push_log import PushLog
+from .token_store import TokenStore
 
 
 class Code(IntEnum):
@@ -322,6 +323,8 @@ class Store(Protocol):
     def pushes(self) -> PushLog: ...
     @property
     def audit(self) -> AuditLog: ...
+    @property
+    def tokens(self) -> TokenStore: ...
     @property
     def events(self) -> Events | None:
         """Receives the callbacks; set by the engine."""

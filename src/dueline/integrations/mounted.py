@@ -7,10 +7,11 @@
 Run alone by an ASGI server (`uvicorn shop:server`), it starts and stops with the lifespan messages. With an embedded
 store, run a single process, because a second one finds the data folder in use. With `store`, any number may run.
 
-The mounted server checks no tokens. Therefore it answers only local callers: their address is a loopback address, and
-no header shows that a proxy forwarded the request. A local proxy that adds no such header (nginx, by default) makes
-every caller look local. Such a proxy must not expose the path, or must authenticate callers. `insecure=True` answers
-all callers and leaves access control to the application around it.
+With server.auth = "tokens" it answers everyone who has a token; TLS is up to the application around it. Without tokens
+it answers only local callers: their address is a loopback address, and no header shows that a proxy forwarded the
+request. A local proxy that adds no such header (nginx, by default) makes every caller look local. Such a proxy must not
+expose the path, or must authenticate callers. `insecure=True` answers all callers and leaves access control to the
+application around it.
 Cross-origin requests from browsers are always refused (server.browser); the Host header is not checked.
 Needs dueline[server].
 """
@@ -31,6 +32,7 @@ from ..runtime.locations import location_of, tls_refusal
 from ..server.app import App
 from ..server.asgi import AsgiApp, Message, Receive, Send, write_answer
 from ..server.browser import BrowserRules
+from ..server.dialect_callers import log_callers
 from ..server.listeners import addresses
 from ..server.push import refusal
 
@@ -65,7 +67,15 @@ class MountedServer:
             raise ValueError(why)
         if len(addresses(self.settings)) > 1:
             raise ValueError("a mounted server has no addresses of its own: remove `listen` from the dialects")
-        self._insecure = insecure or self.settings.server.insecure
+        self._everyone = insecure or self.settings.server.insecure
+        if self.settings.server.auth == "tokens" and not self._everyone:
+            for name, who in self.settings.callers().items():
+                if who == "none":
+                    raise ValueError(
+                        f'dialects.{name}.auth = "none": a mounted server with tokens answers other machines, and this '
+                        "dialect would let everyone in. Use header or path, or insecure=True"
+                    )
+            self._everyone = True
         self._app: App | None = None
         self._asgi: AsgiApp | None = None
 
@@ -73,6 +83,7 @@ class MountedServer:
         """Start the embedded store, if there is one, and serve. Raises FolderInUse, EmbeddedError or StartRefused."""
         if self._app is not None:
             return
+        log_callers(self.settings)
         self._app = App(self.settings, location_of(self.settings.store, any_thread=True))
         try:
             await self._app.open()
@@ -87,6 +98,7 @@ class MountedServer:
             browser_rules=BrowserRules.mounted(self.settings.server),
             auth=self._app.auth,
         )
+        self._app.recheck = self._asgi.recheck
 
     async def stop(self) -> None:
         """Answer waiting pulls and stop the server and its store. It may be called twice, and before `start`."""
@@ -113,7 +125,7 @@ class MountedServer:
 
     async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
         refused: Response | None = None
-        if not self._insecure and not _is_here(scope):
+        if not self._everyone and not _is_here(scope):
             refused = FORBIDDEN
         elif self._asgi is None:
             refused = NOT_RUNNING

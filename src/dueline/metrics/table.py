@@ -82,6 +82,9 @@ BUILD_INFO = _server.gauge(
 )
 READY = _server.gauge("dueline_ready", "1 while sends and pulls are accepted, else 0.", merge=Merge.MIN)
 HTTP_CONNECTIONS = _server.gauge("dueline_http_connections", "Open client connections.")
+HTTP_CONNECTIONS_REFUSED = _server.counter(
+    "dueline_http_connections_refused_total", "Connections closed because their address is not in a dialect's networks."
+)
 HTTP_REQUESTS = _server.counter("dueline_http_requests_total", "Answered HTTP requests.", ("route", "method", "code"))
 HTTP_REQUEST_DURATION = _server.histogram(
     "dueline_http_request_duration_seconds",
@@ -90,6 +93,19 @@ HTTP_REQUEST_DURATION = _server.histogram(
     (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0),
 )
 AUDIT_LOST = _server.counter("dueline_audit_lost_total", "Entries of the audit log that could not be written.")
+LIMIT_REFUSED = _server.counter(
+    "dueline_limit_refused_total",
+    "What the limits of client addresses, namespaces and tokens have refused, by limit. The namespace is empty for "
+    "addresses; at most 200 have series of their own.",
+    ("limit", "namespace"),
+)
+LIMIT_USE = _server.gauge(
+    "dueline_limit_use",
+    "What is used of each limit that is set, in the process that uses the most. For addresses: by the one that uses "
+    "the most.",
+    ("limit", "namespace"),
+    Merge.MAX,
+)
 TLS_CERTIFICATE_EXPIRY = _server.gauge(
     "dueline_tls_certificate_expiry_timestamp_seconds",
     "When the certificate in use expires, since the Unix epoch.",

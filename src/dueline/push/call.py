@@ -7,20 +7,21 @@ from typing import Literal
 
 import msgspec
 
-Kind = Literal["refused", "resolve", "connect", "timeout", "protocol"]
+Kind = Literal["refused", "limited", "resolve", "connect", "timeout", "protocol"]
 
 STOPPING = "the server is stopping"  # the message of calls that are aborted at shutdown
 
 
 class Call(msgspec.Struct, frozen=True):
     """One call to make. `timeout_ms` covers the whole call, from the name lookup to the last byte read. With None the
-    call may last as long as its connection."""
+    call may last as long as its connection. `namespace`: of the job; the dispatcher sets it."""
 
     method: str
     url: str
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
     timeout_ms: int | None = 30_000
+    namespace: str = ""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -36,14 +37,16 @@ class CallFailed(Exception):
     """The call got no response.
 
     kind      refused   the egress rule forbids it; nothing was connected
+              limited   the job's namespace may not look up a name now, but in `wait_ms`; nothing was connected
               resolve   the name has no address
               connect   no connection could be made, for any reason
               timeout   connected, but no complete response in time
               protocol  the data received is not a response, or is cut off
     """
 
-    def __init__(self, kind: Kind, message: str, duration_ms: int = 0) -> None:
+    def __init__(self, kind: Kind, message: str, duration_ms: int = 0, wait_ms: int = 0) -> None:
         self.kind: Kind = kind
+        self.wait_ms = wait_ms
         self.message = message
         self.duration_ms = duration_ms
         super().__init__(message)

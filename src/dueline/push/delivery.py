@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ..engine.engine import Engine
 from ..engine.job import LeasedJob, Reason
 from ..engine.push_log import Attempt
@@ -73,14 +75,17 @@ class Delivery:
         verdict, _ = await self._called(call, now_ms)
         return verdict
 
-    async def _called(self, call: Call, now_ms: Callable[[], int]) -> tuple[Verdict, int]:
-        """The verdict and the response's status; status 0 when there was no response."""
+    async def _called(self, call: Call, now_ms: Callable[[], int]) -> tuple[Verdict, int | None]:
+        """The verdict and the response's status; status 0 when there was no response, None when no call was made."""
         at_ms = now_ms()
         failure: str | None = None
         status, excerpt = 0, ""
         try:
-            answer = await self._caller.call(call)
+            answer = await self._caller.call(replace(call, namespace=self._pushing.namespace))
         except CallFailed as failed:
+            returns = self._job.delivery - self._job.attempt
+            if failed.kind == "limited" and may_return(returns):
+                return Verdict(Outcome.NO_INSTANCE, delay_ms=max(failed.wait_ms, wait_ms(returns))), None
             failure, duration_ms = failed.kind, failed.duration_ms
             verdict = Verdict(Outcome.RETRY, failed.message)
         else:

@@ -11,13 +11,14 @@ The host is brought into its canonical form (IDNA, lower case, canonical address
 the connection goes to the host that was checked, even if another parser would read the same text differently.
 
 The allow-list opens networks (for every call to them) and names (whatever the name resolves to, but only for calls to
-that name).
+that name). A namespace may have a list of its own (`of`), which only narrows: its calls pass the rule, and also go to a
+network or name of that list.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import quote, urlsplit
 
@@ -37,6 +38,9 @@ _NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", re.ASCII)
 _UNSENDABLE = re.compile(r"[\x00-\x20\x7f\\]")
 _PATH_SAFE = "!#$%&'()*+,/:;=?@[]~|^`{}\"<>"  # printable ASCII is sent as written
 _LOOPBACKS = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
+
+
+EVERY_NAMESPACE = "*"
 
 
 class Destination(msgspec.Struct, frozen=True):
@@ -59,26 +63,28 @@ class Egress:
 
     `allow`: networks ("10.0.0.0/8", "127.0.0.1") and names ("billing.corp", "*.corp"), each on every port.
     `ports`: the ports allowed everywhere else; empty allows all. `deny_names`: refused whatever they resolve to.
-    An exact name takes precedence over a pattern; between equals, allow wins.
+    An exact name takes precedence over a pattern; between equals, allow wins. `namespaces`: the only networks and names
+    that calls of a namespace may go to; EVERY_NAMESPACE is for those without a list.
     """
 
     def __init__(
-        self, allow: Iterable[str] = (), ports: Iterable[int] = (), deny_names: Iterable[str] = DENIED_NAMES
+        self,
+        allow: Iterable[str] = (),
+        ports: Iterable[int] = (),
+        deny_names: Iterable[str] = DENIED_NAMES,
+        namespaces: Mapping[str, Iterable[str]] = {},
     ) -> None:
         """Raises InvalidField for an entry that is neither a network nor a name."""
-        self._networks: list[Network] = []
-        names: list[str] = []
-        for entry in allow:
-            network = _network(entry)
-            if network is None:
-                names.append(_pattern(entry, "allow"))
-            else:
-                self._networks.append(network)
-        self._allowed = _Names(names)
+        self._networks, self._allowed = _networks_and_names(allow, "allow")
+        self._narrowed = {name: NarrowedEgress(self, name, entries) for name, entries in namespaces.items()}
         self._denied = _Names([_pattern(name, "deny_names") for name in deny_names])
         self._ports = frozenset(ports)
         if not all(1 <= port <= 65535 for port in self._ports):
             raise InvalidField("a port is 1 to 65535", "ports")
+
+    def of(self, namespace: str) -> Egress:
+        """The rule for the calls of a namespace."""
+        return self._narrowed.get(namespace) or self._narrowed.get(EVERY_NAMESPACE) or self
 
     def check_url(self, url: str, field: str = "url") -> Destination:
         """The URL as it will be called. Raises InvalidField if it is not a URL, EgressRefused if it may not be
@@ -135,6 +141,56 @@ class Egress:
                 raise EgressRefused(f"{host} is this machine itself")
         elif host in self._denied.exact or self._denied.has_pattern_of(host):
             raise EgressRefused(f"{host} is a denied name")
+
+
+class NarrowedEgress(Egress):
+    """The rule for one namespace: `base`, and its own list."""
+
+    def __init__(self, base: Egress, namespace: str, only: Iterable[str]) -> None:
+        self._base = base
+        self._reason = f"outside of namespaces.{namespace}.push_allow"
+        self._only_networks, self._only_names = _networks_and_names(only, f"namespaces.{namespace}.push_allow")
+
+    def of(self, namespace: str) -> Egress:
+        return self
+
+    def check_url(self, url: str, field: str = "url") -> Destination:
+        destination = self._base.check_url(url, field)
+        address, host = destination.address, destination.host
+        if address is not None:
+            objection = self.objection(address, destination.port)
+        else:  # with networks, connecting decides
+            objection = None if self._only_networks or self._lists(host) else self._reason
+        if objection is not None:
+            raise EgressRefused(f"{host} is {objection}", field)
+        return destination
+
+    def objection(self, address: Address | str, port: int, host: str | None = None) -> str | None:
+        objection = self._base.objection(address, port, host)
+        if objection is not None or (host is not None and self._lists(host)):
+            return objection
+        numeric = plain(ip_address(address) if isinstance(address, str) else address)
+        within = inner(numeric)
+        is_listed = self._in_networks(numeric) and (within is None or self._in_networks(within))
+        return None if is_listed else self._reason
+
+    def _in_networks(self, address: Address) -> bool:
+        return any(address in network for network in self._only_networks)
+
+    def _lists(self, host: str) -> bool:
+        return host in self._only_names.exact or self._only_names.has_pattern_of(host)
+
+
+def _networks_and_names(entries: Iterable[str], field: str) -> tuple[list[Network], _Names]:
+    networks: list[Network] = []
+    names: list[str] = []
+    for entry in entries:
+        network = _network(entry, field)
+        if network is None:
+            names.append(_pattern(entry, field))
+        else:
+            networks.append(network)
+    return networks, _Names(names)
 
 
 class _Names:
@@ -244,15 +300,15 @@ def _canonical_name(host: str, field: str) -> str:
     return host
 
 
-def _network(entry: str) -> Network | None:
+def _network(entry: str, field: str) -> Network | None:
     """An entry of the allow-list as a network, or None when it can only be a name."""
     try:
         return ip_network(entry)
     except ValueError as error:
         if "host bits" in str(error):
-            raise InvalidField(f'"{entry}" has bits set after its prefix: write {_masked(entry)}', "allow") from None
+            raise InvalidField(f'"{entry}" has bits set after its prefix: write {_masked(entry)}', field) from None
     if "/" in entry or ":" in entry or looks_numeric(entry):
-        raise InvalidField(f'"{entry}" is neither a network nor a host name', "allow")
+        raise InvalidField(f'"{entry}" is neither a network nor a host name', field)
     return None
 
 

@@ -36,7 +36,7 @@ from ..engine.push_target import is_credential
 from .call import STOPPING, Answer, Call, CallFailed, Kind
 from .egress import Destination, Egress, shown
 from .header_rules import FRAMING, is_header
-from .resolver import ForAiohttp, Names, SystemNames
+from .resolver import ForAiohttp, Names, SystemNames, TooManyLookUps
 from .response_limit import count
 
 CONNECT_TIMEOUT_S = 5.0
@@ -66,10 +66,12 @@ class _Trip:
     """What connecting one call found out. It is passed in a context variable, because the socket factory gets only an
     address, while the decision also depends on the host name."""
 
-    __slots__ = ("connected", "host", "method", "reaching", "refused", "tried")
+    __slots__ = ("connected", "egress", "host", "method", "namespace", "reaching", "refused", "tried")
 
-    def __init__(self, method: str) -> None:
-        self.method = method
+    def __init__(self, call: Call, egress: Egress) -> None:
+        self.method = call.method
+        self.namespace = call.namespace
+        self.egress = egress  # of this namespace
         self.reaching: asyncio.Timeout | None = None  # limits the connecting of a call that has no time limit
         self.host = ""
         self.tried = 0
@@ -96,7 +98,8 @@ def plain_socket(info: AddressInfo) -> socket.socket:
 
 class Outgoing:
     """Makes calls. `follow_redirects` is the number of hops to follow; each is checked like a first call.
-    `max_per_host` limits the concurrent connections to one host; 0 means no limit.
+    `max_per_host` limits the concurrent connections to one host; 0 means no limit. `look_up` is asked before a name is
+    resolved for a namespace: how long to wait first, 0 for now.
 
     Tests replace `names`, `tls` and `make_socket`: by a table of names, a private certificate authority, a recorder.
     """
@@ -109,6 +112,7 @@ class Outgoing:
         follow_redirects: int = 0,
         user_agent: str = f"dueline/{__version__}",
         max_per_host: int = MAX_PER_HOST,
+        look_up: Callable[[str], float] = lambda namespace: 0.0,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         reach_s: float = REACH_S,
         tls: ssl.SSLContext | None = None,
@@ -119,17 +123,30 @@ class Outgoing:
         self._follow_redirects = follow_redirects
         self._user_agent = user_agent
         self._max_per_host = max_per_host
+        self._look_up = look_up
         self._connect_timeout_s = connect_timeout_s
         self._reach_s = reach_s
         self._tls = tls
         self._make_socket = make_socket
-        self._session: aiohttp.ClientSession | None = None
+        self._sessions: dict[Egress, aiohttp.ClientSession] | None = None
 
     async def start(self) -> None:
-        if self._session is not None:
-            return
+        if self._sessions is None:
+            self._sessions = {}
+
+    def _session(self, egress: Egress) -> aiohttp.ClientSession:
+        """The connections of the calls under one rule. A call of another namespace must not use one that its own rule
+        would have refused."""
+        if self._sessions is None:
+            raise CallFailed("connect", STOPPING)
+        session = self._sessions.get(egress)
+        if session is None:
+            session = self._sessions[egress] = self._new_session()
+        return session
+
+    def _new_session(self) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
-            resolver=ForAiohttp(self._names or SystemNames()),
+            resolver=ForAiohttp(self._names or SystemNames(), self._admit_look_up),
             ttl_dns_cache=NAMES_CACHE_S,
             socket_factory=self._socket,
             ssl=self._tls or ssl.create_default_context(),
@@ -138,7 +155,7 @@ class Outgoing:
             keepalive_timeout=KEEP_ALIVE_S,
         )
         count(connector, asyncio.get_running_loop())
-        self._session = aiohttp.ClientSession(
+        return aiohttp.ClientSession(
             connector=connector,
             request_class=_Verbatim,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -152,8 +169,8 @@ class Outgoing:
 
     async def stop(self) -> None:
         """Fail the calls in progress."""
-        session, self._session = self._session, None
-        if session is not None:
+        sessions, self._sessions = self._sessions, None
+        for session in () if sessions is None else sessions.values():
             await session.close()
 
     async def call(self, call: Call) -> Answer:
@@ -161,7 +178,7 @@ class Outgoing:
         no response."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        trip = _Trip(call.method)
+        trip = _Trip(call, self._egress.of(call.namespace))
 
         def duration_ms() -> int:
             return int((loop.time() - begun) * 1000)
@@ -184,12 +201,13 @@ class Outgoing:
             raise CallFailed("refused", f"{shown(call.url)}: {where}{error.message}", duration_ms()) from None
         except (aiohttp.ClientError, OSError, ValueError, RuntimeError) as error:  # RuntimeError: uvloop's
             kind, message = _failure(error, trip)
-            raise CallFailed(kind, f"{shown(call.url)}: {message}", duration_ms()) from error
+            wait_ms = int(_look_up_wait_s(error) * 1000)
+            raise CallFailed(kind, f"{shown(call.url)}: {message}", duration_ms(), wait_ms) from error
 
     async def _hops(self, call: Call, trip: _Trip) -> tuple[int, dict[str, str], str]:
         """Make the call and follow the allowed redirects. Only redirects that keep method and body are followed: a POST
         that becomes a GET might be answered 200 without delivering anything."""
-        destination = self._egress.check_url(call.url)
+        destination = trip.egress.check_url(call.url)
         headers = self._headers(call)
         for hops_left in range(self._follow_redirects, -1, -1):
             answer = await self._one(call, destination, headers, trip)
@@ -198,7 +216,7 @@ class Outgoing:
             keeps = status in (307, 308) or (status in (301, 302, 303) and call.method.upper() in ("GET", "HEAD"))
             if not hops_left or location is None or not keeps:
                 return answer
-            following = self._egress.check_url(urljoin(destination.url, location), "location")
+            following = trip.egress.check_url(urljoin(destination.url, location), "location")
             if destination.scheme == "https" and following.scheme == "http":
                 return answer  # never repeat over plain HTTP what was sent over TLS
             if following.origin != destination.origin:
@@ -209,15 +227,14 @@ class Outgoing:
     async def _one(
         self, call: Call, destination: Destination, headers: CIMultiDict[str], trip: _Trip
     ) -> tuple[int, dict[str, str], str]:
-        if self._session is None:
-            raise CallFailed("connect", STOPPING)
+        session = self._session(trip.egress)
         trip.host, trip.tried, trip.refused, trip.connected = destination.host, 0, None, False
         if trip.reaching is not None:
             trip.reaching.reschedule(asyncio.get_running_loop().time() + self._reach_s)
         body = io.BytesIO(call.body) if len(call.body) > 1 << 20 else (call.body or None)  # large bodies are streamed
         token = _trip.set(trip)
         try:
-            async with self._session.request(
+            async with session.request(
                 call.method,
                 URL(destination.url, encoded=True),
                 headers=headers,
@@ -230,6 +247,12 @@ class Outgoing:
                 return response.status, _answered(response), await _excerpt(response)
         finally:
             _trip.reset(token)
+
+    def _admit_look_up(self) -> None:
+        trip = _trip.get()
+        wait_s = 0.0 if trip is None else self._look_up(trip.namespace)
+        if wait_s > 0:
+            raise TooManyLookUps(wait_s)
 
     def _headers(self, call: Call) -> CIMultiDict[str]:
         """The headers to send. Raises ValueError before anything is connected if the call cannot be written as HTTP."""
@@ -249,7 +272,8 @@ class Outgoing:
         """The choke point: called for every socket, with the address that it will connect to."""
         trip = _trip.get()
         address, port = info[4][:2]
-        objection = self._egress.objection(address, port, trip.host if trip else None)
+        egress = trip.egress if trip else self._egress
+        objection = egress.objection(address, port, trip.host if trip else None)
         if objection is not None:
             if trip is not None:
                 trip.refused = objection
@@ -283,6 +307,8 @@ def _failure(error: Exception, trip: _Trip) -> tuple[Kind, str]:
     """The kind and message of a failure. The message is the same for every reason why a connection failed."""
     if trip.refused is not None and not trip.tried:
         return "refused", f"{trip.host} may not be called there: it is {trip.refused}"
+    if _look_up_wait_s(error):
+        return "limited", f"{trip.host} cannot be looked up yet: its namespace has used its look-ups"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return "resolve", f"{trip.host} has no address"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
@@ -298,6 +324,13 @@ def _failure(error: Exception, trip: _Trip) -> tuple[Kind, str]:
     if isinstance(error, aiohttp.ClientConnectionError | aiohttp.ClientPayloadError | OSError | RuntimeError):
         return "protocol", "the connection ended before the answer did"
     return "protocol", "the call cannot be written as HTTP"
+
+
+def _look_up_wait_s(error: Exception) -> float:
+    """How long to wait, if the call failed because of the limit of look-ups. Calls that need the same name share a
+    look-up, and so its limit."""
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorDNSError) else None
+    return cause.wait_s if isinstance(cause, TooManyLookUps) else 0.0
 
 
 def _for_strangers(headers: CIMultiDict[str]) -> CIMultiDict[str]:

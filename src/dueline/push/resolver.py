@@ -15,7 +15,7 @@ import asyncio
 import socket
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -126,15 +126,25 @@ class SystemNames:
         """Return at once: a running lookup ends by itself, and its answer is dropped."""
 
 
-class ForAiohttp(AbstractResolver):
-    """`Names` as a resolver for aiohttp's connector, which caches the answers."""
+class TooManyLookUps(OSError):
+    """A namespace may not look up a name now. `wait_s`: when it may."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, wait_s: float) -> None:
+        super().__init__("too many look-ups")
+        self.wait_s = wait_s
+
+
+class ForAiohttp(AbstractResolver):
+    """`Names` as a resolver for aiohttp's connector, which caches the answers. `admit` may raise TooManyLookUps."""
+
+    def __init__(self, names: Names, admit: Callable[[], None] = lambda: None) -> None:
         self._names = names
+        self._admit = admit
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
+        self._admit()
         addresses = await self._names.addresses(host)
         if not addresses:
             raise OSError("the name has no address")

@@ -24,6 +24,7 @@ from redis.exceptions import RedisError
 from ..config.settings import Dialects, namespaces_with_own_ids
 from ..engine.errors import StoreFull, Unavailable
 from ..engine.limits import Limits
+from ..engine.namespace_queue import NamespaceQueue
 from ..store.valkey.scopes import Clash, check_scopes
 from ..store.valkey.store import ValkeyStore, WrongStore
 from ..store.valkey.witness import Replication
@@ -51,6 +52,7 @@ class StoreAccess:
         limits: Limits = Limits(),
         namespace_ids: frozenset[str] = NAMESPACE_IDS,
         on_call: Callable[[str, float], None] | None = None,
+        queue_of: Callable[[str], NamespaceQueue | None] = lambda namespace: None,
         replication: Replication | None = None,
     ) -> None:
         self.location = location
@@ -60,6 +62,7 @@ class StoreAccess:
             prefix=prefix,
             limits=limits,
             on_call=on_call,
+            queue_of=queue_of,
             replication=replication,
         )
         self.facts: StoreFacts | None = None

@@ -10,25 +10,28 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from .._version import __version__
 from ..api.answers import Info
-from ..config.load import parse_address
+from ..config.reach import parse_address
 from ..config.settings import Settings, namespaces_with_own_ids
 from ..dialects.contract import DialectContext
 from ..dialects.http import Request, Route, SpaceOwner
 from ..dialects.table import DIALECTS
 from ..engine.commands import TopicView
 from ..engine.engine import Engine
-from ..engine.errors import DuelineError, Loading, Unavailable
+from ..engine.errors import DuelineError, Loading, QuotaExceeded, Unavailable
 from ..engine.limits import INTERNAL_NAMESPACE
+from ..engine.token_cache import TokenCache
+from ..engine.tokens import LEASE_S, TokenLimits
 from ..event_log import EventLog
 from ..metrics import table
 from ..metrics.metric import Samples, merge
+from ..rights import Grant
 from ..runtime.access import StoreAccess
 from ..runtime.facts import store_words
 from ..runtime.locations import StoreLocation
@@ -44,14 +47,18 @@ from ..telemetry.siblings import Siblings
 from .authentication import Authenticator, OpenAccess
 from .browser import BrowserRules
 from .certificate import Certificate
+from .dialect_callers import DialectCallers
 from .front import Front, FrontLimits
 from .health import Health, Phase, Reason
 from .listeners import addresses
+from .pending_jobs import PendingJobs
 from .push import EurekaMissing, Push
+from .quotas import Quotas
 from .router import Router
 from .send_notices import SendNotices
 from .store_metrics import store_samples
 from .system import SystemRoutes
+from .token_authenticator import TokenAuthenticator
 
 STORE_WAIT_S = 30.0  # for an external store at the start
 STORE_LATE_S = 0.8  # after this long without an answer, a warning is logged
@@ -68,16 +75,27 @@ class StartRefused(Exception):
 
 class App:
     """A server with the store at `location`. `folder` holds the sockets over which the worker processes of one server
-    exchange metrics."""
+    exchange metrics. `recheck` is called when tokens have changed, to end the polls of those that were revoked.
+    `token_lease_s` is for tests."""
 
-    def __init__(self, settings: Settings, location: StoreLocation, index: int = 0, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        location: StoreLocation,
+        index: int = 0,
+        folder: Path | None = None,
+        token_lease_s: float = LEASE_S,
+    ) -> None:
         self.settings = settings
+        self._index = index
         self.durability = durability_of(settings)
         self.http = HttpMetrics()
         self.calls = CallMetrics()
         namespace_ids = namespaces_with_own_ids(settings.dialects)
         replicated = self.durability == "replicated"
         self._replication = Replication(settings.store.degraded == "accept") if replicated else None
+        self._notices = Notices("dueline.server")
+        self.quotas = Quotas(settings.namespaces, self._limits_of, refused=self._over_limit)
         self.access = StoreAccess(
             location,
             self._pause,
@@ -86,6 +104,7 @@ class App:
             namespace_ids=namespace_ids,
             on_call=self.calls.called,
             replication=self._replication,
+            queue_of=self.quotas.queue_of,
         )
         self.store = self.access.store
         self.engine = Engine(
@@ -97,16 +116,25 @@ class App:
             max_audit_entries=settings.audit.max_entries,
         )
         self._runtime = Runtime(self.access, self.engine)
-        self._notices = Notices("dueline.server")
         self.engine.audit.on_loss = self._audit_lost
         self._sends = SendNotices(self.engine, self._notices)
         self.engine.watch_sends(self._sends)
+        self._pending = PendingJobs(self.engine, self.quotas.max_pending_jobs, self.quotas.refuse_pending)
+        if any(row.max_pending_jobs is not None for row in settings.namespaces.values()):
+            self.engine.limit_sends(self._pending)
+            self.quotas.pending = self._pending.in_use
         self.pushed = PushNotices(Notices("dueline.push"))
-        self.push = Push(settings, self.engine, self.pushed, self.pushed.refused_at_send)
+        self.push = Push(settings, self.engine, self.pushed, self.pushed.refused_at_send, self.quotas.look_up)
         self.health = Health(self.access, self.durability, accepts_degraded=settings.store.degraded == "accept")
         self.health.changed = self._readiness_changed
         self.certificate = Certificate.of(settings.server.tls)
         self.auth: Authenticator = OpenAccess(self._token_ignored)
+        self.tokens: TokenCache | None = None
+        if settings.server.auth == "tokens":
+            self.tokens = TokenCache(self.store, lease_s=token_lease_s)
+            self.auth = TokenAuthenticator(self.tokens, self.store.now_ms)
+            self.tokens.changed = self._tokens_changed
+        self.recheck: Callable[[], None] = self._recheck_fronts
         self._siblings = Siblings(folder, index, self.snapshot)
         self._topics: tuple[float, list[Samples]] = (0.0, [])
         self._always_open: frozenset[str] = frozenset()
@@ -123,10 +151,13 @@ class App:
         )
         sections = settings.dialects.by_name()
         self._dialects = {spec.name: spec.build(sections[spec.name], context) for spec in DIALECTS}
-        self._enabled = [dialect for name, dialect in self._dialects.items() if sections[name].enabled]
+        self._enabled = [self._dialects[name] for name in settings.served()]
         for dialect in self._dialects.values():
             self.push.couriers.update(dialect.couriers())
+        self._callers = DialectCallers(settings, self._dialects, self._notices)
+        self.auth = self._callers.authenticator(self.auth)
         self.fronts = [self._front(address, names) for address, names in addresses(settings).items()]
+        self.quotas.addresses = [front.addresses for front in self.fronts]
         self._log = EventLog("dueline.server")
 
     # --- addresses --------------------------------------------------------------------------------------------------
@@ -138,14 +169,45 @@ class App:
         self._always_open |= {route.name for route in system.routes()}
         dialects = [self._dialects[name] for name in names]
         alone = dialects[0] if not is_main and len(dialects) == 1 else None
-        owner = alone if isinstance(alone, SpaceOwner) else None
-        router = Router([system, *dialects], guard=self._guard, owner=owner, audit=self.engine.audit)
+        router = Router(
+            [system, *dialects],
+            guard=self._guard,
+            owner=alone if isinstance(alone, SpaceOwner) else None,
+            audit=self.engine.audit,
+            token_places=self._callers.token_places(),
+        )
         limits = FrontLimits(
-            max_body_bytes=self.settings.limits.max_request_bytes, max_connections=self.settings.server.max_connections
+            max_body_bytes=self.settings.limits.max_request_bytes,
+            max_connections=self.settings.server.max_connections,
+            max_connections_per_address=self.settings.server.max_connections_per_address,
+            max_unfinished_per_address=self.settings.server.max_unfinished_per_address,
         )
         rules = BrowserRules.of(self.settings.server, loopback=parse_address(address, "listen").loopback)
         tls = None if self.certificate is None else self.certificate.context
-        return Front(router, limits, answered=self.http.answered, tls=tls, browser_rules=rules, auth=self.auth)
+        return Front(
+            router,
+            limits,
+            answered=self.http.answered,
+            tls=tls,
+            browser_rules=rules,
+            networks=self._callers.networks(address),
+            auth=self.auth,
+            quotas=self.quotas,
+        )
+
+    def _recheck_fronts(self) -> None:
+        for front in self.fronts:
+            front.recheck()
+
+    def _tokens_changed(self) -> None:
+        self.recheck()
+
+    def _limits_of(self, grant: Grant) -> TokenLimits | None:
+        token = None if self.tokens is None else self.tokens.tokens.get(grant.token_id)
+        return None if token is None else token.limits
+
+    def _over_limit(self, limit: str, error: QuotaExceeded) -> None:
+        self._notices.notice(("limit", error.message), "a limit has refused a call", limit=limit, reason=error.message)
 
     def _token_ignored(self) -> None:
         self._notices.notice("token", "a token has no effect: this server does not check tokens")
@@ -176,6 +238,10 @@ class App:
             raise StartRefused(f"{error.message} (tried for {STORE_WAIT_S:g} s)") from None
         finally:
             late.cancel()
+        if self.tokens is not None:
+            await self.tokens.start()
+            if self._index == 0:
+                self._say_if_no_tokens(self.tokens)
         try:
             await self.push.start()
         except EurekaMissing as error:
@@ -205,11 +271,24 @@ class App:
             await asyncio.gather(draining, return_exceptions=True)
             await self._drain(0)
         await pushes
+        if self.tokens is not None:
+            await self.tokens.stop()
+        await self._pending.stop()
         await self.health.stop()
         await self._runtime.stop()
         await self._siblings.stop()
         if self.certificate is not None:
             await self.certificate.stop()
+
+    def _say_if_no_tokens(self, tokens: TokenCache) -> None:
+        """Tell the operator how to make the first token."""
+        if tokens.is_current and not tokens.tokens:
+            store = self.settings.store
+            url = f"embedded:{store.data}" if store.url is None else parse_store_url(store.url).shown
+            self._log.warning(
+                "there are no tokens, so every call is refused. Make the first one with: "
+                f"dueline token create NAME --right admin --all-namespaces --url {url}"
+            )
 
     async def _drain(self, timeout_s: float) -> None:
         await asyncio.gather(*(front.drain(timeout_s) for front in self.fronts))
@@ -266,7 +345,9 @@ class App:
             store=self.store_text(),
             limits=limits,
             clock_offset_ms=round(self.store.clock.offset_ms),
-            auth="none",
+            auth=self.settings.server.auth,
+            dialects=self.settings.callers(),
+            limits_in_use=tuple(self.quotas.in_use()),
         )
 
     def store_text(self) -> str:
@@ -300,6 +381,8 @@ class App:
             *self.http.samples(),
             table.HTTP_CONNECTIONS.value(sum(front.connections for front in self.fronts)),
             table.AUDIT_LOST.value(self.engine.audit.lost),
+            table.HTTP_CONNECTIONS_REFUSED.value(self._callers.connections_refused),
+            *self.quotas.samples(),
             *(() if self.certificate is None else self.certificate.samples()),
             *self.calls.samples(),
             *self.pushed.samples(),

@@ -1,8 +1,8 @@
 """The same router as an ASGI application, for any ASGI server and for embedding.
 
-The ASGI server owns sockets, TLS and slow clients. This module repeats only the checks that need no socket: the body
-size (before the body is buffered), and Content-Length together with Transfer-Encoding. A parked handler is cancelled
-when the client disconnects.
+The ASGI server owns sockets, TLS and slow clients, and so the limits of connections. This module repeats only the
+checks that need no socket: the body size (before the body is buffered), and Content-Length together with
+Transfer-Encoding. A parked handler is cancelled when the client disconnects.
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from ..dialects.http import NotGranted, Request, Response, plain_error
-from ..engine.errors import BodyTooLarge, DuelineError, Unauthorized
+from ..engine.errors import BodyTooLarge, DuelineError, QuotaExceeded, Unauthorized
 from ..rights import Grant
 from .authentication import Authenticator, OpenAccess, namespace_of, take_token, without_token
 from .browser import BrowserRules
 from .front import Answered
 from .head import Headers, join_headers
+from .quotas import Quotas
 from .router import Found, Router
 
 log = logging.getLogger("dueline.server")
-
-REVOKED = "The token was revoked or has expired."
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -44,8 +43,10 @@ class AsgiApp:
         shutdown: Hook | None = None,
         browser_rules: BrowserRules | None = None,
         auth: Authenticator = OpenAccess(),
+        quotas: Quotas = Quotas(),
     ) -> None:
         self._router = router
+        self._quotas = quotas
         self._auth = auth
         self._polls: dict[asyncio.Future[Response], Grant] = {}  # parked
         self._browser_rules = browser_rules
@@ -69,7 +70,7 @@ class AsgiApp:
         url, path_token = without_token(scope.get("raw_path") or scope["path"].encode())
         path = url.decode("latin-1").partition("?")[0]
         method: str = scope["method"]
-        found = self._router.find(method, path)
+        found = self._router.find(method, path, redirects=path_token is None)
         query = scope.get("query_string", b"").decode("latin-1")
         address = (scope.get("client") or ("",))[0]
         request = Request(method, path, query, Headers(raw), b"", found.params, address=address)
@@ -92,7 +93,11 @@ class AsgiApp:
             return refusal
         try:
             token = take_token(found, raw, path_token)
-            request.grant = self._auth.admit(found, token, namespace_of(found, raw))
+            namespace = namespace_of(found, raw)
+            request.grant = self._auth.admit(found, token, namespace)
+            quota = self._quotas.of(found, request.grant, namespace)
+            if quota is not None and not quota.take(asyncio.get_running_loop().time()):
+                raise quota.too_many()
         except DuelineError as error:
             if isinstance(error, NotGranted):
                 request.grant = error.grant  # nothing is done with it; the audit log says whose call was refused
@@ -109,11 +114,17 @@ class AsgiApp:
         if isinstance(body, ClientGone):
             return None
         request.body = body
-        if not self._auth.holds(request.grant):
-            return self._router.failed(found, request, Unauthorized(REVOKED))
+        if not self._auth.holds(request.grant) and (error := self._auth.refusal(request.grant)):
+            return self._router.failed(found, request, error)
         if not found.route.parks:
             return await self._router.respond(found, request)
-        return await self._parked(found, request, receive)
+        if quota is None:
+            return await self._parked(found, request, receive)
+        try:
+            with quota.poll:
+                return await self._parked(found, request, receive)
+        except QuotaExceeded as error:
+            return self._router.failed(found, request, error)
 
     async def _parked(self, found: Found, request: Request, receive: Receive) -> Response | None:
         """Run a handler that may wait; cancel it when the client disconnects."""
@@ -125,14 +136,15 @@ class AsgiApp:
             if not handler.done():
                 handler.cancel()
                 await asyncio.wait((handler,))
+            error = self._auth.refusal(request.grant)
             if handler.cancelled():
-                ended = not self._auth.holds(request.grant)
-                return self._router.failed(found, request, Unauthorized(REVOKED)) if ended else None
+                return None if error is None else self._router.failed(found, request, error)
             answer = handler.result()
-            if watch.done() and answer.undelivered is not None:
+            if (watch.done() or error is not None) and answer.undelivered is not None:
                 answer.undelivered()
-                return None
-            return answer
+            if error is not None:
+                return self._router.failed(found, request, error)
+            return None if watch.done() and answer.undelivered is not None else answer
         finally:
             del self._polls[handler]
             for task in (handler, watch):
@@ -141,7 +153,7 @@ class AsgiApp:
     def recheck(self) -> None:
         """End every parked poll whose grant no longer holds."""
         for handler, grant in list(self._polls.items()):
-            if not self._auth.holds(grant):
+            if isinstance(self._auth.refusal(grant), Unauthorized):
                 handler.cancel()
 
     @staticmethod

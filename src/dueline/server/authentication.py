@@ -1,7 +1,8 @@
 """Who calls: what a front asks before it reads a body, and where a request carries its token. No I/O.
 
 head --admit--> Grant, or a refusal          once for a head; the token itself goes no further
-known head, parked poll --holds--> bool      each time: the token may have been revoked meanwhile
+known head, whole body --holds--> bool       each time: the token may have been revoked meanwhile
+parked poll, if not --refusal--> why         a token that was rotated is still valid
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from collections.abc import Callable, Mapping, MutableMapping
 from typing import Protocol
 
 from ..dialects.http import TokenPlace
+from ..engine.errors import DuelineError
 from ..rights import ALL, EVERYTHING, Grant
 from .router import Found
 
-_PATH_TOKEN = re.compile(rb"((?:[A-Za-z]+://[^/]*)?)/(dl_[A-Za-z0-9]+_[A-Za-z0-9_-]+)(?=[/?#]|\Z)")
+_PATH_TOKEN = re.compile(rb"((?:[A-Za-z]+://[^/]*)?)/+(dl_[A-Za-z0-9]+_[A-Za-z0-9_-]+)(?=[/?#]|\Z)")
 _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([^\s,]+) *")
 
 
@@ -30,6 +32,11 @@ class Authenticator(Protocol):
     def holds(self, grant: Grant) -> bool:
         """Whether a grant given earlier is still valid: the token is not revoked, changed or expired, and this process
         knows that."""
+        ...
+
+    def refusal(self, grant: Grant) -> DuelineError | None:
+        """Why a grant given earlier is not valid now: Unauthorized, or Unavailable if tokens cannot be checked. None:
+        it is valid, even if `holds` is false because the token was changed."""
         ...
 
     def fingerprint(self, head: bytes) -> bytes:
@@ -52,6 +59,9 @@ class OpenAccess:
     def holds(self, grant: Grant) -> bool:
         return True
 
+    def refusal(self, grant: Grant) -> DuelineError | None:
+        return None
+
     def fingerprint(self, head: bytes) -> bytes:
         return head
 
@@ -66,7 +76,8 @@ def namespace_of(found: Found, headers: Mapping[bytes, bytes]) -> str | None:
 
 
 def without_token(url: bytes) -> tuple[bytes, bytes | None]:
-    """A request target without the token in front of its path, and that token."""
+    """A request target without the token in front of its path, and that token. Slashes before the token do not count:
+    they come from a client that joins an address and a path."""
     found = _PATH_TOKEN.match(url) if b"/dl_" in url else None
     if found is None:
         return url, None

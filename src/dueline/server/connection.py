@@ -20,17 +20,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import select
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from ..dialects.http import Response, plain_error
-from ..engine.errors import DuelineError, RateLimited, Unauthorized
+from ..engine.errors import DuelineError, QuotaExceeded, RateLimited, Unauthorized
+from .client_addresses import Admission, Refusal
 from .deadlines import NEVER
-from .request_reader import MALFORMED, NO_REQUEST, Exchange, Reader
+from .exchange import Exchange
+from .gate import host_of
+from .peer import has_left
+from .request_reader import Reader
 from .router import internal_error
+from .stepping import step
 
 if TYPE_CHECKING:
     from .front import Front
@@ -43,10 +48,11 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Connection(asyncio.Protocol):
-    """The protocol object that a Front creates for each client."""
+    """The protocol object that a Front creates for each client. `admission`: it was counted for its TLS handshake."""
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: Front, admission: Admission | None = None) -> None:
         self._front = front
+        self._admission = admission
         self._limits = front.limits
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -77,19 +83,18 @@ class Connection(asyncio.Protocol):
         # With high=0, pause_writing is called as soon as the kernel's buffer is full, so "not paused" means that the
         # kernel has everything. The same holds under TLS (server/tls_transport).
         self._transport.set_write_buffer_limits(high=0)
-        self._reader.address = _host_of(transport)
-        if not self._front.admit(self):
-            self._reader.deaf = True
-            refusal = plain_error(
-                503,
-                "too_many_connections",
-                "The server has reached its limit of connections.",
-                headers=(("retry-after", "1"),),
-            )
-            self._write(Exchange(MALFORMED, NO_REQUEST, False), refusal, self._loop.time())
-            self._close()
-            return
+        self._reader.address = host_of(transport)
+        admission = self._admission
+        if admission is None:
+            admission = self._admission = self._front.addresses.arrive(self._reader.address, self)
+        else:
+            self._front.addresses.end_request(admission)
+            admission.client = self
+        self._front.admit(self)
         self._idle_due_s = self._loop.time() + self._limits.idle_timeout_s
+        if admission.refusal is not None:
+            self._reader.answer_only_health(self._front.refusal(admission.refusal))
+            self._idle_due_s = self._loop.time() + self._limits.health_timeout_s
         self._front.deadlines.watch(self, self._idle_due_s)
 
     def data_received(self, data: bytes) -> None:
@@ -97,8 +102,10 @@ class Connection(asyncio.Protocol):
         if reader.deaf:
             return
         reader.feed(data)
-        if reader.due_s < self.deadline_s:
-            self._front.deadlines.watch(self, reader.due_s)
+        if reader.due_s != NEVER:
+            self._wait_for_rest()
+        elif self._admission is not None and self._admission.is_unfinished:
+            self._front.addresses.end_request(self._admission)
         queue = self._queue
         if len(queue) == 1 and self._idle and queue[0].found.route.taskless:
             self._answer_at_once(queue.popleft())
@@ -111,7 +118,7 @@ class Connection(asyncio.Protocol):
         current = self._current
         if current is None and not self._queue:
             return False
-        if current is not None and self._parks(current):
+        if current is not None and current.found.route.parks:
             self._cancel()
             return False
         # The client may have closed only its writing side, so its pending requests are still answered.
@@ -121,12 +128,15 @@ class Connection(asyncio.Protocol):
         self._transport = None
         self._reader.deaf = True
         self._reader.let_go()
+        self._reader.counted.leave()
+        if self._admission is not None:
+            self._front.addresses.leave(self._admission)
         self._front.dismiss(self)
         for undelivered in self._unsent:
             undelivered()
         self._unsent.clear()
         self._queue.clear()
-        if self._current is not None and self._parks(self._current):
+        if self._current is not None and self._current.found.route.parks:
             self._cancel()
         for future in (self._wake, self._writable):
             if future is not None and not future.done():
@@ -163,7 +173,7 @@ class Connection(asyncio.Protocol):
             self._hand_over()
         elif idle_due_s <= now_s:
             # A deaf connection expects nothing more, and a lingering client has had time to read its answer.
-            self._transport.abort() if self._reader.deaf else self._close()
+            self._transport.abort() if self._reader.deaf else self.close()
         else:
             self._front.deadlines.watch(self, min(idle_due_s, read_due_s, self._write_due_s, self._parked_due_s))
 
@@ -171,18 +181,38 @@ class Connection(asyncio.Protocol):
         """The front drains: answer the requests already received, then close."""
         self._retiring = True
         if self._current is None and not self._queue and self._reader.between:
-            self._close()
+            self.close()
 
     def recheck(self) -> None:
         """End a parked poll whose grant no longer holds."""
         current = self._current
-        if current is not None and self._parks(current) and not self._front.auth.holds(current.request.grant):
-            self._end_poll(Unauthorized("The token was revoked or has expired."))
+        error = self._front.auth.refusal(current.request.grant) if current and current.found.route.parks else None
+        if isinstance(error, Unauthorized):  # if tokens cannot be checked now, the poll may wait until they can
+            self._end_poll(error)
+
+    @property
+    def idle_since_s(self) -> float | None:
+        """Used by ClientAddresses: since when it waits for a request, or for the rest of a head."""
+        if self._current is not None or self._queue or self._writable is not None or self._reader.has_head:
+            return None
+        return self._idle_due_s
 
     def abort(self) -> None:
         """Close at once, without flushing."""
         if self._transport is not None:
             self._transport.abort()
+
+    def _wait_for_rest(self) -> None:
+        """A request is incomplete: limit how many of them an address has, and the time."""
+        if self._admission is None or self._front.addresses.begin_request(self._admission):
+            self._front.deadlines.watch(self, min(self.deadline_s, self._reader.due_s))
+            return
+        if self._current is not None or self._queue or self._transport is None:
+            self._reader.refuse(self._front.refusal(Refusal.UNFINISHED))  # after the answers that come first
+            return
+        self._reader.stop()
+        self._transport.write(self._front.encode_refusal(Refusal.UNFINISHED, self._loop.time()))
+        self.close()
 
     # -- the answering half ---------------------------------------------------------------------------------------
 
@@ -205,24 +235,13 @@ class Connection(asyncio.Protocol):
             self._hand_over()
             return
         self._current = exchange
-        self._step(self._front.router.respond(exchange.found, exchange.request), exchange)
+        handler = self._front.router.respond(exchange.found, exchange.request)
+        step(handler, partial(self._finish, exchange), self._fail)
 
-    def _step(self, handler: Coroutine[Any, Any, Response], exchange: Exchange, _: object = None) -> None:
-        """Run a handler until it awaits a future, and again when that future is done."""
-        try:
-            waits_for = handler.send(None)
-        except StopIteration as end:
-            self._finish(exchange, end.value)
-        except BaseException:
-            log.exception("unexpected error on a connection")
-            self._current = None
-            self.abort()
-        else:
-            if waits_for is None:
-                self._loop.call_soon(self._step, handler, exchange)
-            else:
-                waits_for._asyncio_future_blocking = False  # acknowledged, as asyncio.Task does
-                waits_for.add_done_callback(partial(self._step, handler, exchange))
+    def _fail(self) -> None:
+        log.exception("unexpected error on a connection")
+        self._current = None
+        self.abort()
 
     def _finish(self, exchange: Exchange, answer: Response) -> None:
         self._current = None
@@ -247,7 +266,7 @@ class Connection(asyncio.Protocol):
         self._write(exchange, answer, now_s)
         if exchange.keep_alive:
             return True
-        self._close() if exchange.answer is None or self._ended else self._linger()
+        self.close() if exchange.answer is None or self._ended else self._linger()
         return False
 
     def _hand_over(self) -> None:
@@ -263,7 +282,7 @@ class Connection(asyncio.Protocol):
         if not reader.deaf and (self._current is not None or len(self._queue) > 1):
             reader.hold()
         if self._transport is not None and not self._reading_paused and reader.full:
-            parked = self._current is not None and self._parks(self._current)
+            parked = self._current is not None and self._current.found.route.parks
             if not parked or reader.ahead_bytes > MAX_AHEAD_BYTES:
                 self._reading_paused = True
                 self._transport.pause_reading()
@@ -282,7 +301,7 @@ class Connection(asyncio.Protocol):
                     self._reader.read_on()
                 if not queue:
                     if self._ended or (self._retiring and self._reader.between):
-                        self._close()
+                        self.close()
                         return
                     await self._rest()
                     ahead = False
@@ -293,7 +312,7 @@ class Connection(asyncio.Protocol):
                     return
                 ahead = True
         except asyncio.CancelledError:
-            self._close()
+            self.close()
         except Exception:
             log.exception("unexpected error on a connection")
             self.abort()
@@ -305,7 +324,7 @@ class Connection(asyncio.Protocol):
         self._current = exchange
         places = self._front.places
         await places.take()
-        if self._parks(exchange):
+        if exchange.found.route.parks:
             places.give_back()
             return await self._respond(exchange)
         try:
@@ -317,7 +336,8 @@ class Connection(asyncio.Protocol):
 
     async def _respond(self, exchange: Exchange) -> Response:
         self._current = exchange
-        if self._parks(exchange):
+        parks = exchange.found.route.parks
+        if parks:
             if self._ended:
                 raise asyncio.CancelledError  # the client is gone
             if self._reading_paused and self._reader.ahead_bytes > MAX_AHEAD_BYTES:
@@ -325,7 +345,11 @@ class Connection(asyncio.Protocol):
             else:
                 self._resume_reading()  # to notice when the client disconnects
         try:
-            return await self._front.router.respond(exchange.found, exchange.request)
+            with exchange.quota.poll if parks and exchange.quota is not None else nullcontext():
+                answer = await self._front.router.respond(exchange.found, exchange.request)
+            return self._rechecked(exchange, answer) if parks else answer
+        except QuotaExceeded as error:
+            return self._front.router.failed(exchange.found, exchange.request, error)
         except asyncio.CancelledError:
             if self._poll_error is None:
                 raise
@@ -337,6 +361,15 @@ class Connection(asyncio.Protocol):
         finally:
             self._current = None
             self._parked_due_s = NEVER
+
+    def _rechecked(self, exchange: Exchange, answer: Response) -> Response:
+        """The answer to a poll, unless its grant ended while it was parked. Then its jobs are released."""
+        error = self._front.auth.refusal(exchange.request.grant)
+        if error is None:
+            return answer
+        if answer.undelivered is not None:
+            answer.undelivered()
+        return self._front.router.failed(exchange.found, exchange.request, error)
 
     def _limit_parking(self) -> None:
         """A poll is parked while reading is paused: refuse it if it is not answered soon."""
@@ -364,7 +397,7 @@ class Connection(asyncio.Protocol):
 
     def _write(self, exchange: Exchange, answer: Response, now_s: float) -> None:
         transport = self._transport
-        if transport is None or transport.is_closing() or (self._reading_paused and _has_left(transport)):
+        if transport is None or transport.is_closing() or (self._reading_paused and has_left(transport)):
             if answer.undelivered is not None:
                 answer.undelivered()
             return
@@ -387,14 +420,14 @@ class Connection(asyncio.Protocol):
         the answer on its way."""
         transport = self._transport
         if transport is None or not transport.can_write_eof():
-            self._close()
+            self.close()
             return
         self._idle_due_s = self._loop.time() + self._limits.linger_timeout_s
         self._front.deadlines.watch(self, min(self.deadline_s, self._idle_due_s))
         transport.write_eof()
         self._resume_reading()
 
-    def _close(self) -> None:
+    def close(self) -> None:
         """Close after flushing: everything written still goes out, within the write deadline."""
         self._reader.deaf = True
         transport = self._transport
@@ -404,9 +437,6 @@ class Connection(asyncio.Protocol):
             self._write_due_s = self._loop.time() + self._limits.write_timeout_s
             self._front.deadlines.watch(self, min(self.deadline_s, self._write_due_s))
         transport.close()
-
-    def _parks(self, exchange: Exchange) -> bool:
-        return exchange.found.route.parks
 
     def _end_poll(self, error: DuelineError) -> None:
         """Answer a parked poll with an error, then close the connection."""
@@ -418,19 +448,3 @@ class Connection(asyncio.Protocol):
         if self._task is not None and not self._cancelled:
             self._cancelled = True
             self._task.cancel()
-
-
-def _host_of(transport: asyncio.BaseTransport) -> str:
-    """The client's host. Empty for a unix socket."""
-    peer = transport.get_extra_info("peername")
-    return peer[0] if isinstance(peer, tuple) else ""
-
-
-def _has_left(transport: asyncio.WriteTransport) -> bool:
-    """Whether the client has closed its side, seen without reading. Linux only: elsewhere it shows at the next read."""
-    event = getattr(select, "POLLRDHUP", None)
-    if event is None:
-        return False
-    poll = select.poll()
-    poll.register(transport.get_extra_info("socket").fileno(), event)
-    return bool(poll.poll(0))

@@ -8,7 +8,8 @@ nothing behind it.
     await front.drain(timeout_s=8)   # accept no new connections, answer current requests, close
 
 `answered` is called once for every answer with (route name, method, status, seconds). `tls` returns the TLS context for
-a new connection, so that a renewed certificate needs no new front. `auth` decides what a caller may do.
+a new connection, so that a renewed certificate needs no new front. `networks`: who may connect. `auth` decides what a
+caller may do, `quotas` how much.
 """
 
 from __future__ import annotations
@@ -18,17 +19,21 @@ import socket
 import ssl
 from collections.abc import Callable
 from email.utils import formatdate
+from functools import partial
 from http import HTTPStatus
 
 import msgspec
 
-from ..dialects.http import Response
+from ..dialects.http import Response, plain_error
 from .authentication import Authenticator, OpenAccess
 from .browser import BrowserRules
+from .client_addresses import ClientAddresses, Refusal
 from .connection import Connection
 from .deadlines import Deadlines
+from .exchange import KnownHead
+from .gate import Gate, Networks
 from .pipelining import PipelineLimit
-from .request_reader import KnownHead
+from .quotas import Quotas
 from .router import Router
 from .tls_transport import TlsTransport
 
@@ -39,7 +44,8 @@ _KNOWN = frozenset(status.value for status in HTTPStatus)
 
 
 class FrontLimits(msgspec.Struct, frozen=True):
-    """Transport limits. `max_buffered_bytes` and `max_connections` hold for all clients together, the rest for each."""
+    """Transport limits. `max_buffered_bytes` and `max_connections` hold for all clients together, those per address for
+    each client address, the rest for each connection."""
 
     max_body_bytes: int = 4 << 20
     max_buffered_bytes: int = 256 << 20  # of all incomplete and pipelined requests
@@ -47,12 +53,15 @@ class FrontLimits(msgspec.Struct, frozen=True):
     max_headers: int = 100
     max_url_bytes: int = 8 * 1024
     max_connections: int = 10_000
+    max_connections_per_address: int = 2_000
+    max_unfinished_per_address: int = 256
     header_timeout_s: float = 10.0  # also for the TLS handshake
     body_timeout_s: float = 15.0
     idle_timeout_s: float = 75.0
     write_timeout_s: float = 30.0  # until the kernel has accepted a whole answer
     ahead_timeout_s: float = 1.0  # for a poll to be answered after reading stopped because of bytes sent behind it
     linger_timeout_s: float = 2.0  # for the client to read a refusal
+    health_timeout_s: float = 2.0  # for a health check when all connections are taken
 
 
 class Front:
@@ -66,12 +75,18 @@ class Front:
         answered: Answered | None = None,
         tls: Callable[[], ssl.SSLContext] | None = None,
         browser_rules: BrowserRules | None = None,
+        networks: Networks | None = None,
         auth: Authenticator = OpenAccess(),
+        quotas: Quotas = Quotas(),
     ) -> None:
         self.router = router
         self.limits = limits
         self.browser_rules = browser_rules
         self.auth = auth
+        self.quotas = quotas
+        self.addresses = ClientAddresses(
+            limits.max_connections, limits.max_connections_per_address, limits.max_unfinished_per_address
+        )
         shortest_s = min(
             limits.header_timeout_s,
             limits.body_timeout_s,
@@ -79,11 +94,13 @@ class Front:
             limits.write_timeout_s,
             limits.ahead_timeout_s,
             limits.linger_timeout_s,
+            limits.health_timeout_s,
         )
         self.deadlines = Deadlines(grain_s=min(1.0, max(0.01, shortest_s / 4)))
         self.places = PipelineLimit()
         self.answered = answered
         self._tls = tls
+        self._networks = networks
         self._servers: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
         self._handshakes: set[TlsTransport] = set()
@@ -92,6 +109,7 @@ class Front:
         self._emptied: asyncio.Event | None = None
         self._draining = False
         self._heads: dict[tuple[int, str], bytes] = {}
+        self._refusals: dict[Refusal, bytes] = {}
         self._heads_until_s = 0.0
 
     @property
@@ -101,7 +119,8 @@ class Front:
 
     async def start(self, sock: socket.socket) -> None:
         """Listen on a bound socket (TCP or unix)."""
-        server = await asyncio.get_running_loop().create_server(self._protocol, sock=sock, backlog=BACKLOG)
+        accepted = self._protocol if self._networks is None else partial(Gate, self._networks, self._protocol)
+        server = await asyncio.get_running_loop().create_server(accepted, sock=sock, backlog=BACKLOG)
         self._servers.append(server)
 
     def _protocol(self) -> asyncio.Protocol:
@@ -135,13 +154,11 @@ class Front:
 
     # -- for connections ------------------------------------------------------------------------------------------
 
-    def admit(self, connection: Connection) -> bool:
-        """Register a new connection. False if there are too many."""
-        full = len(self._connections) >= self.limits.max_connections
+    def admit(self, connection: Connection) -> None:
+        """Register a new connection."""
         self._connections.add(connection)
         if self._draining:
             connection.retire()
-        return not full
 
     def dismiss(self, connection: Connection) -> None:
         """Unregister a closed connection."""
@@ -151,20 +168,40 @@ class Front:
             self._emptied.set()
 
     def admit_handshake(self, transport: TlsTransport) -> bool:
-        """Register a client that has connected and is not known to speak TLS. False if there are too many."""
-        full = len(self._handshakes) >= self.limits.max_connections
+        """Register a client that has connected and is not known to speak TLS. False if the front drains."""
         self._handshakes.add(transport)
-        return not full and not self._draining
+        return not self._draining
+
+    def refusal(self, limit: Refusal) -> Response:
+        """The answer to a connection that is over a limit."""
+        retry = (("retry-after", "1"),)
+        if limit is Refusal.ALL:
+            message = "The server has reached its limit of connections."
+            return plain_error(503, "too_many_connections", message, headers=retry)
+        number = getattr(self.limits, limit)
+        what = "connections" if limit is Refusal.ADDRESS else "unfinished requests"
+        message = f"Your address may have {number} {what} (server.{limit})."
+        return plain_error(429, "rate_limited", message, headers=retry)
 
     def dismiss_handshake(self, transport: TlsTransport) -> None:
         """Unregister it: its handshake is done, or it is gone."""
         self._handshakes.discard(transport)
         self.deadlines.forget(transport)
 
+    def encode_refusal(self, limit: Refusal, now_s: float) -> bytes:
+        """The whole answer to a connection that is over a limit. Built at most once a second: there may be many."""
+        data = self._refusals.get(limit)
+        if data is None or now_s >= self._heads_until_s:
+            answer = self.refusal(limit)
+            data = self.encode_head(answer, keep_alive=False, old=False, now_s=now_s) + answer.body
+            self._refusals[limit] = data
+        return data
+
     def encode_head(self, answer: Response, keep_alive: bool, old: bool, now_s: float) -> bytes:
         """Everything before the body. Raises ValueError if a header is not valid in HTTP."""
         if now_s >= self._heads_until_s:
             self._heads.clear()
+            self._refusals.clear()
             self._heads_until_s = now_s + 1.0
         status = answer.status
         head = self._heads.get((status, answer.content_type))

@@ -12,7 +12,7 @@ import contextlib
 import socket
 from collections.abc import Generator
 
-from ..config.load import Address, parse_address
+from ..config.reach import Address, parse_address
 from ..config.settings import Settings
 
 BACKLOG = 2048
@@ -23,12 +23,11 @@ class CannotListen(Exception):
 
 
 def addresses(settings: Settings) -> dict[str, tuple[str, ...]]:
-    """Address -> names of its enabled dialects. The main address comes first, even if it has none."""
+    """Address -> names of its dialects. The main address comes first, even if it has none."""
     found: dict[str, tuple[str, ...]] = {settings.server.listen: ()}
-    for name, dialect in settings.dialects.by_name().items():
-        if dialect.enabled:
-            listen = getattr(dialect, "listen", None) or settings.server.listen
-            found[listen] = (*found.get(listen, ()), name)
+    for name, dialect in settings.served().items():
+        listen = getattr(dialect, "listen", None) or settings.server.listen
+        found[listen] = (*found.get(listen, ()), name)
     return found
 
 

@@ -29,7 +29,12 @@ BODY_ERRORS = (
     "unsupported_media_type",
 )
 
-_PATH_PARAMETERS = {"topic": "The topic, percent-encoded.", "id": "The id of the job, percent-encoded."}
+_PATH_PARAMETERS = {
+    "topic": "The topic, percent-encoded.",
+    "id": "The id of the job, percent-encoded.",
+    "token": "The id of the token.",
+}
+_PATH_EXAMPLES = {"topic": "orders", "id": "order-1042", "token": "5d41402abc4b"}
 _PLAIN_NAME = {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,128}$"}
 _EITHER_BODY = {"oneOf": [{"required": ["body"]}, {"required": ["body_base64"]}]}
 _ADDED: dict[str, dict[str, Any]] = {
@@ -204,7 +209,7 @@ def _path_parameters(operation: Operation) -> Iterator[dict[str, Any]]:
                 "required": True,
                 "description": description,
                 "schema": _PLAIN_NAME if makes else {"type": "string", "minLength": 1, "maxLength": 512},
-                "example": "orders" if name == "topic" else "order-1042",
+                "example": _PATH_EXAMPLES[name],
             }
 
 

@@ -33,13 +33,15 @@ def refusal(settings: Settings) -> str | None:
     try:
         egress_of(settings)
     except InvalidField as error:
-        return f"push.{error.field}: {error.message}"
+        own = (error.field or "").startswith("namespaces.")
+        return f"{'' if own else 'push.'}{error.field}: {error.message}"
     return None
 
 
 def egress_of(settings: Settings) -> Egress:
     push = settings.push
-    return Egress(push.allow, push.ports, push.deny_names)
+    narrowed = {name: row.push_allow for name, row in settings.namespaces.items() if row.push_allow is not None}
+    return Egress(push.allow, push.ports, push.deny_names, narrowed)
 
 
 def resolver_of(settings: Settings) -> Resolver:
@@ -64,6 +66,7 @@ class Push:
         engine: Engine,
         watch: PushObserver = NullObserver(),
         denied: Callable[[str], None] = lambda reason: None,
+        look_up: Callable[[str], float] = lambda namespace: 0.0,
     ) -> None:
         push = settings.push
         self._egress = egress_of(settings)
@@ -76,6 +79,7 @@ class Push:
             follow_redirects=push.follow_redirects,
             user_agent=push.user_agent or f"dueline/{__version__}",
             max_per_host=0,  # each target has its own limit, over all processes
+            look_up=look_up,
         )
         now_ms = engine.store.now_ms
         self.couriers: dict[str, Courier] = {
@@ -93,10 +97,10 @@ class Push:
             )
         )
 
-    def check_url(self, url: str) -> None:
-        """Refuse a URL that this server would not call. Raises InvalidField or EgressRefused."""
+    def check_url(self, url: str, namespace: str) -> None:
+        """Refuse a URL that this server would not call for a namespace. Raises InvalidField or EgressRefused."""
         try:
-            self._egress.check_url(url)
+            self._egress.of(namespace).check_url(url)
         except EgressRefused as refused:
             self._denied(refused.message)
             raise

@@ -10,8 +10,8 @@ feed.
 Clients repeat themselves, so a head that is byte for byte the same as an earlier one is not parsed again
 (`Front.heads`).
 
-A caller is refused at the head (server/authentication), so that nobody can make the server store the body of a call
-that is not allowed. A small body is then skipped and the connection goes on.
+A caller is refused at the head (server/authentication, server/quotas), so that nobody can make the server store the
+body of a call that is not allowed. A small body is then skipped and the connection goes on.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 import httptools
-import msgspec
 
 from ..dialects.http import NotGranted, Request, Response, plain_error
-from ..engine.errors import BodyTooLarge, DuelineError, RateLimited, Unauthorized
-from ..rights import Grant
+from ..engine.errors import BodyTooLarge, DuelineError, QuotaExceeded, RateLimited
 from .authentication import namespace_of, take_token, without_token
 from .deadlines import NEVER
+from .exchange import MALFORMED, NO_REQUEST, Exchange, KnownHead, is_usual
 from .head import Headers, head_fault, join_headers
-from .router import Found, fixed_route, internal_error
+from .quotas import ConnectionQuota, Quota
+from .router import Found, internal_error
 
 if TYPE_CHECKING:
     from .front import Front
@@ -43,33 +43,6 @@ QUEUED_REQUESTS = 31  # parsed ahead; the piece that completes the last request 
 QUEUED_BYTES = 64 * 1024  # of their bodies; a single body may be larger
 SKIPPED_BYTES = 64 * 1024  # of the body of a refused request
 MAX_KNOWN_HEADS = 2048
-MAX_KNOWN_HEAD_BYTES = 1024
-UNUSUAL = ("expect", "upgrade", "transfer-encoding")
-MALFORMED = Found(fixed_route("malformed", internal_error()), None)
-NO_REQUEST = Request("-", "", "", {}, b"")
-
-
-class Exchange(msgspec.Struct):
-    """One request and how to answer it. `answer` is already set if the request was refused while it was read."""
-
-    found: Found
-    request: Request
-    keep_alive: bool
-    old: bool = False  # HTTP/1.0
-    answer: Response | None = None
-    begun_s: float = 0.0
-
-
-class KnownHead(msgspec.Struct, frozen=True):
-    """The parsed form of a head that may occur again. `body_bytes` is the exact size of the body that follows it."""
-
-    found: Found
-    method: str
-    path: str
-    query: str
-    headers: Headers
-    body_bytes: int
-    grant: Grant
 
 
 class _Refused(Exception):
@@ -82,9 +55,13 @@ class Reader:
     def __init__(self, front: Front, queue: deque[Exchange], expected: Callable[[], None]) -> None:
         self.deaf = False
         self.address = ""  # the client's host; set by the connection
+        self.counted = ConnectionQuota()
         self.due_s = NEVER  # deadline of the request that is being read (for its head, then for its body)
         self._queued_bytes = 0  # of bodies in the queue; reset by `read_on`
         self._front = front
+        self._heads = front.heads
+        self._only_health: Response | None = None  # the answer to everything but health
+        self._quota_now: Quota | None = None  # of the request that is being read
         self._limits = front.limits
         self._loop = asyncio.get_running_loop()
         self._queue = queue
@@ -118,6 +95,11 @@ class Reader:
         return self._state == IDLE
 
     @property
+    def has_head(self) -> bool:
+        """Whether a body is being read."""
+        return self._state == BODY
+
+    @property
     def full(self) -> bool:
         """Whether parsing has stopped until the queue is empty. The connection should stop reading, too."""
         return len(self._queue) >= QUEUED_REQUESTS or self._queued_bytes > QUEUED_BYTES
@@ -132,7 +114,7 @@ class Reader:
         if self._ahead:
             data = self._ahead + data
             self._ahead = b""
-        heads, queue, auth = self._front.heads, self._queue, self._front.auth
+        heads, queue, auth = self._heads, self._queue, self._front.auth
         at, size = 0, len(data)
         self._progress = False
         while at < size and not self.deaf:
@@ -156,7 +138,11 @@ class Reader:
                         known.grant,
                         self.address,
                     )
-                    queue.append(Exchange(found, request, True, False, None, self._loop.time()))
+                    now_s, quota = self._loop.time(), known.quota
+                    if quota is None or (quota is self.counted.quota and quota.take(now_s)):
+                        queue.append(Exchange(found, request, True, False, None, now_s, quota))
+                    else:
+                        queue.append(self._counted(quota, Exchange(found, request, True, False, None, now_s, quota)))
                     self._queued_bytes += known.body_bytes
                     continue
             at = self._read(data, at)
@@ -164,6 +150,11 @@ class Reader:
             self._partly_read(size)
         else:
             self.due_s = NEVER
+
+    def answer_only_health(self, refusal: Response) -> None:
+        """Refuse every request but one for health, and close after the answer."""
+        self._only_health = refusal
+        self._heads = {}
 
     def read_on(self) -> None:
         """Parse the buffered bytes. Called when the queue is empty."""
@@ -261,17 +252,25 @@ class Reader:
             return
         url, path_token = without_token(self._url)
         self._has_token = path_token is not None or b"authorization" in raw
-        method, path, query, found = self._front.router.locate(parser.get_method(), url)
+        method, path, query, found = self._front.router.locate(parser.get_method(), url, redirects=path_token is None)
         self._found = found
         self._request = request = Request(method, path, query, Headers(raw), b"", found.params, address=self.address)
+        if self._only_health is not None and not found.route.is_health:
+            self.refuse(self._only_health, found, request)
+            raise _Refused
         rules = self._front.browser_rules
         refusal = None if rules is None else rules.refusal(found.route, raw)
         if refusal is not None:
             self.refuse(refusal, found, request)
             raise _Refused
+        self._quota_now = None
         try:
             token = take_token(found, raw, path_token)
-            request.grant = self._front.auth.admit(found, token, namespace_of(found, raw))
+            namespace = namespace_of(found, raw)
+            request.grant = self._front.auth.admit(found, token, namespace)
+            quota = self._quota_now = self._front.quotas.of(found, request.grant, namespace)
+            if quota is not None:
+                self.counted.count(quota, self._loop.time())
         except DuelineError as error:
             if isinstance(error, NotGranted):
                 request.grant = error.grant  # nothing is done with it; the audit log says whose call was refused
@@ -302,11 +301,12 @@ class Reader:
         if chunks:
             request.body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
             self._chunks = []
-        if self._refusal is None and not self._front.auth.holds(request.grant):
-            error = Unauthorized("The token was revoked or has expired while the request was being sent.")
+        auth = self._front.auth
+        if self._refusal is None and not auth.holds(request.grant) and (error := auth.refusal(request.grant)):
             self._refusal = self._front.router.failed(found, request, error)
-        keep_alive = self._parser.should_keep_alive() and request.method != "CONNECT"
-        exchange = Exchange(found, request, keep_alive, self._old, self._refusal, self._loop.time())
+        keep_alive = self._parser.should_keep_alive() and request.method != "CONNECT" and self._only_health is None
+        now_s = self._loop.time()
+        exchange = Exchange(found, request, keep_alive, self._old, self._refusal, now_s, self._quota_now)
         self._queue.append(exchange)
         self._queued_bytes += self._body_bytes
         self._request = None
@@ -317,6 +317,17 @@ class Reader:
             self.deaf = True
 
     # -- parts
+
+    def _counted(self, quota: Quota, exchange: Exchange) -> Exchange:
+        """The exchange of a known head, with a refusal if it is over a limit."""
+        try:
+            self.counted.count(quota, exchange.begun_s)
+        except QuotaExceeded as error:
+            exchange.answer = self._front.router.failed(exchange.found, exchange.request, error)
+            if not self.counted.has(quota):
+                exchange.keep_alive = False
+                self.deaf = True
+        return exchange
 
     def _read(self, data: bytes, at: int) -> int:
         """Parse one piece of `data`: a head, or as much of a body as has arrived. Returns where the piece ends. A piece
@@ -351,30 +362,13 @@ class Reader:
     def _remember(self, head: bytes, exchange: Exchange) -> None:
         """Cache the parsed head of this request, unless something about it is unusual. Then the same bytes always mean
         the same request."""
-        request = exchange.request
-        headers = cast(Headers, request.headers)
-        if (
-            len(head) <= MAX_KNOWN_HEAD_BYTES
-            and exchange.keep_alive
-            and not exchange.old
-            and headers.get("content-length", "0") == str(len(request.body))
-            and not any(name in headers for name in UNUSUAL)
-        ):
-            heads = self._front.heads
-            key = self._front.auth.fingerprint(head)
-            if key is head and self._has_token:
-                return  # the bytes of a token are never kept
-            if len(heads) >= MAX_KNOWN_HEADS:
-                heads.clear()
-            heads[key] = KnownHead(
-                exchange.found,
-                request.method,
-                request.path,
-                request.query,
-                headers,
-                len(request.body),
-                request.grant,
-            )
+        heads = self._heads
+        key = self._front.auth.fingerprint(head)
+        if not is_usual(head, exchange) or (key is head and self._has_token):
+            return  # the bytes of a token are never kept
+        if len(heads) >= MAX_KNOWN_HEADS:
+            heads.clear()
+        heads[key] = KnownHead.of(exchange)
 
     def _declined(self) -> bool:
         """Ignore an offer to upgrade to another protocol (h2c). The parser would treat the body as that protocol, so
@@ -428,7 +422,8 @@ class Reader:
         if found is None or request is None:
             raise _Refused
         answer = self._front.router.failed(found, request, error)
-        if b"transfer-encoding" in raw or b"expect" in raw or int(raw.get(b"content-length", b"0")) > SKIPPED_BYTES:
+        is_long = b"transfer-encoding" in raw or int(raw.get(b"content-length", b"0")) > SKIPPED_BYTES
+        if is_long or b"expect" in raw or not self.counted.has(self._quota_now):
             self.refuse(answer, found, request)
             raise _Refused
         self._refusal = answer

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -29,6 +30,7 @@ from ..dialects.http import (
     Route,
     RouteOwner,
     SpaceOwner,
+    TokenPlace,
     plain_error,
 )
 from ..dialects.native.wire import DEFAULT_NAMESPACE
@@ -41,6 +43,7 @@ from ..engine.errors import (
     Loading,
     MethodNotAllowed,
     NoRoute,
+    QuotaExceeded,
     Unauthorized,
 )
 from ..rights import ALL
@@ -79,7 +82,8 @@ class _Node:
 
 
 class Router:
-    """All routes of a listener. `respond` raises nothing but CancelledError. `owner` answers all unclaimed paths."""
+    """All routes of a listener. `respond` raises nothing but CancelledError. `owner` answers all unclaimed paths.
+    `token_places`: where the routes of a dialect may carry a token, if that is less than they say."""
 
     def __init__(
         self,
@@ -88,6 +92,7 @@ class Router:
         guard: Guard | None = None,
         owner: SpaceOwner | None = None,
         audit: Audit | None = None,
+        token_places: Mapping[RouteOwner, TokenPlace] = MappingProxyType({}),
     ) -> None:
         self._guard = guard
         self._audit = audit
@@ -108,7 +113,8 @@ class Router:
         )
         for dialect in dialects:
             for route in dialect.routes():
-                self._add(route, dialect)
+                accepted = route.token & token_places.get(dialect, TokenPlace.ANYWHERE)
+                self._add(msgspec.structs.replace(route, token=accepted), dialect)
 
     def routes(self) -> list[Route]:
         """Every route of the table."""
@@ -125,14 +131,14 @@ class Router:
             nodes.extend(child for child in (node.placeholder, node.rest) if child is not None)
         return found
 
-    def locate(self, method: bytes, url: bytes) -> Target:
+    def locate(self, method: bytes, url: bytes, *, redirects: bool = True) -> Target:
         """(method, path, query, Found) of a request line. The parser accepts only ASCII."""
         target = self._recent.get((method, url))
         if target is not None:
             return target
         verb = method.decode()
         path, query = _split(url)
-        found = self.find(verb, path)
+        found = self.find(verb, path, redirects=redirects)
         target = (verb, path, query, found)
         if len(found.params) == 1 and not query:
             self._recent_bytes += len(url)
@@ -142,8 +148,9 @@ class Router:
             self._recent[(method, url)] = target
         return target
 
-    def find(self, method: str, path: str) -> Found:
-        """The route for a request. `path` is percent-encoded, as on the wire."""
+    def find(self, method: str, path: str, *, redirects: bool = True) -> Found:
+        """The route for a request. `path` is percent-encoded, as on the wire. `redirects` False: another spelling of a
+        path is answered directly, because a token was removed from the path that the client knows."""
         node = self._exact.get(path)
         if node is not None:
             return self._at(node, method, ())
@@ -151,7 +158,7 @@ class Router:
         walked = self._walk(self._root, segments, 1) if segments[0] == "" and len(segments) > 1 else None
         if walked is not None:
             return self._at(walked[0], method, walked[1])
-        return self._respelled(method, path) or self._nowhere(path)
+        return self._respelled(method, path, redirects) or self._nowhere(path)
 
     def respond(self, found: Found, request: Request) -> Coroutine[Any, Any, Response]:
         """Run the handler. The dialect answers a refusal (DuelineError); anything unexpected is 500 `internal`. An
@@ -209,13 +216,15 @@ class Router:
                     answer.status, answer.headers = 401, (("www-authenticate", "Bearer"),)
                 elif error.code == Forbidden.code:
                     answer.status = 403
+                elif isinstance(error, QuotaExceeded):
+                    answer.status, answer.headers = 429, (("retry-after", str(error.retry_after_s)),)
                 return answer
         except Exception:
             log.exception("unexpected error while refusing in %s", found.route.name)
             return internal_error()
         return plain_error(_TRANSPORT_STATUS.get(error.code, 400), error.code, error.message, error.field)
 
-    def _respelled(self, method: str, path: str) -> Found | None:
+    def _respelled(self, method: str, path: str, redirects: bool) -> Found | None:
         """The route for another spelling of a path. On a dialect's own listener it may redirect to a path that does
         not exist, because the original does."""
         for dialect in self._spellers:
@@ -225,7 +234,7 @@ class Router:
             node = self._exact.get(spelling)
             found = self._nowhere(path) if node is None else self._at(node, method, ())
             if found.dialect is dialect:
-                return Found(_moving(found.route, dialect, spelling), dialect)
+                return Found(_moving(found.route, dialect, spelling), dialect) if redirects else found
         return None
 
     def _nowhere(self, path: str) -> Found:

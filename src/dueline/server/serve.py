@@ -36,6 +36,7 @@ from ..store_address import parse_store_url
 from ..telemetry import logs
 from .app import App, StartRefused, durability_of
 from .certificate import refusal as certificate_refusal
+from .dialect_callers import log_callers
 from .listeners import CannotListen, elsewhere, opened, url_of
 from .push import refusal as push_refusal
 from .shutdown import Signals, unless
@@ -54,7 +55,8 @@ def run(settings: Settings, notes: Sequence[str] = ()) -> int:
         log.warning(note)
     for name in ("DUELINE_TOKEN", "DUELINE_TOKEN_FILE"):
         if os.environ.get(name):
-            log.warning(f"{name} has no effect on a server, which does not check tokens: it is for clients")
+            log.warning(f"{name} has no effect on a server: it is for clients")
+    log_callers(settings)
     allow_descriptors()
     why = push_refusal(settings) or certificate_refusal(settings) or tls_refusal(settings.store)
     if why is not None:

@@ -45,9 +45,9 @@ class SystemRoutes:
 
     def routes(self) -> Sequence[Route]:
         always = (
-            Route("GET", "/healthz", self.healthz, "healthz", *PUBLIC),
-            Route("GET", "/readyz", self.readyz, "readyz", *PUBLIC),
-            Route("GET", "/metrics", self.metrics, "metrics", Right.READ, TokenPlace.HEADER),
+            Route("GET", "/healthz", self.healthz, "healthz", *PUBLIC, is_health=True),
+            Route("GET", "/readyz", self.readyz, "readyz", *PUBLIC, is_health=True),
+            Route("GET", "/metrics", self.metrics, "metrics", Right.READ, TokenPlace.HEADER, is_health=True),
         )
         if not self._documents:
             return always
@@ -65,6 +65,7 @@ class SystemRoutes:
         return Response(503, body, headers=(("retry-after", "1"),)) if reasons else Response(200, body)
 
     async def metrics(self, request: Request) -> Response:
+        request.check_all_topics()
         body, content_type = await self._metrics(request.headers.get("accept", ""))
         return Response(200, body, content_type)
 

@@ -18,8 +18,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from ..dialects.http import plain_error
+from .client_addresses import Admission
 from .connection import Connection
 from .deadlines import NEVER
+from .gate import host_of
 
 if TYPE_CHECKING:
     from .front import Front
@@ -36,6 +38,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._socket: asyncio.Transport | None = None
+        self._admission: Admission | None = None
+        self._begun_s = 0.0
         self._connection: Connection | None = None
         self._ended = False  # the client sends nothing more
         self._closing = False  # we send nothing more
@@ -47,10 +51,12 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._socket = cast(asyncio.Transport, transport)
+        self._admission = self._front.addresses.arrive(host_of(transport), self, shakes_hands=True)
         if not self._front.admit_handshake(self):
             self._socket.abort()
             return
-        due_s = asyncio.get_running_loop().time() + self._front.limits.header_timeout_s
+        self._begun_s = asyncio.get_running_loop().time()
+        due_s = self._begun_s + self._front.limits.header_timeout_s
         self._front.deadlines.watch(self, due_s)
 
     def data_received(self, data: bytes) -> None:
@@ -72,6 +78,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._front.dismiss_handshake(self)
+        if self._admission is not None:
+            self._front.addresses.leave(self._admission)
         self._socket = None
         if self._connection is not None:
             self._connection.connection_lost(exc)
@@ -87,6 +95,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def overdue(self) -> None:
         """The handshake took too long."""
         self.abort()
+
+    @property
+    def idle_since_s(self) -> float:
+        """Used by ClientAddresses until the handshake is done."""
+        return self._begun_s
 
     # -- the connection's calls -----------------------------------------------------------------------------------
 
@@ -147,7 +160,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         """Raises SSLWantReadError until the client has sent its part."""
         self._tls.do_handshake()
         self._front.dismiss_handshake(self)
-        self._connection = Connection(self._front)
+        self._connection = Connection(self._front, self._admission)
         self._connection.connection_made(self)
         self._flush()
 

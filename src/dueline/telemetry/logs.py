@@ -100,7 +100,7 @@ def announce(text: str, format: str, **fields: object) -> None:
 
 
 def refuse(text: str, format: str) -> None:
-    """Print one line on stderr: why a server does not start or cannot continue."""
+    """Print on stderr: why a server does not start or cannot continue."""
     if format == "json":
         configure(format=format)
         EventLog("dueline.server").error(text)

@@ -43,6 +43,7 @@ from ..engine.store import (
     Stats,
     Store,
 )
+from ..engine.token_store import TokenStore
 
 T = TypeVar("T")
 
@@ -63,7 +64,8 @@ class Trouble(msgspec.Struct, frozen=True):
 
 
 class FlakyStore:
-    """An `engine.store.Store` that wraps another one. Calls on jobs may fail; the directory and the log always work.
+    """An `engine.store.Store` that wraps another one. Calls on jobs may fail; the directory, the log and the tokens
+    always work.
 
     `calm` turns the faults off, `stir` turns them on again."""
 
@@ -148,6 +150,10 @@ class FlakyStore:
     @property
     def audit(self) -> AuditLog:
         return self.inner.audit
+
+    @property
+    def tokens(self) -> TokenStore:
+        return self.inner.tokens
 
     @property
     def events(self) -> Events | None:

@@ -61,7 +61,7 @@ async def test_a_dialect_with_an_address_answers_there_only_and_its_workers_are_
 
 
 def test_an_address_that_others_can_reach_is_refused_like_the_main_one() -> None:
-    with pytest.raises(ConfigError, match=r"dialects\.camellia\.listen = 0\.0\.0\.0:8080: .*--insecure"):
+    with pytest.raises(ConfigError, match=r"(?s)dialects\.camellia\.listen = 0\.0\.0\.0:8080: .*--insecure"):
         load(env={"DUELINE_DIALECTS__CAMELLIA__LISTEN": "0.0.0.0:8080"})
     load({"server.insecure": True}, {"DUELINE_DIALECTS__CAMELLIA__LISTEN": "0.0.0.0:8080"})
 

@@ -13,6 +13,7 @@ from msgspec import Raw
 
 from dueline.api import answers as r
 from dueline.api.requests import Merge
+from dueline.api.token_requests import CreateToken
 from dueline.client import Lease, NewJob, calls, errors, json_body
 from dueline.client.encoding import headers_of, http_request
 
@@ -105,6 +106,14 @@ def test_no_limit_of_attempts_is_said_as_null_and_not_left_out() -> None:
         (calls.audit(), ("GET", "/v1/audit", None)),
         (calls.attempts("t", "a", "c", 9), ("GET", "/v1/topics/t/push/attempts?id=a&cursor=c&limit=9", None)),
         (calls.revive("t", ["a"], 5), ("POST", "/v1/topics/t/dead/revive", {"ids": ["a"], "delay_ms": 5})),
+        (
+            calls.create_token(CreateToken(name="n", rights=["send"], namespace=None, expires="90d")),
+            ("POST", "/v1/tokens", {"name": "n", "rights": ["send"], "namespace": None, "expires": "90d"}),
+        ),
+        (calls.list_tokens("c", 9), ("GET", "/v1/tokens?cursor=c&limit=9", None)),
+        (calls.token("a"), ("GET", "/v1/tokens/a", None)),
+        (calls.rotate_token("a", "0s"), ("POST", "/v1/tokens/a/rotate", {"overlap": "0s"})),
+        (calls.revoke_token("a"), ("DELETE", "/v1/tokens/a", None)),
         (
             calls.purge_matching("t", {}, False),
             ("POST", "/v1/topics/t/dead/purge", {"filter": {}, "dry_run": False}),

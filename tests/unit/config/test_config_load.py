@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from dueline.config.load import ConfigError, load, store_tls
-from dueline.config.settings import Server, Settings, StaticInstance, Store
+from dueline.config.settings import NamespaceLimits, Server, Settings, StaticInstance, Store
 from dueline.config.table import keys
 from dueline.engine.limits import Limits
 from dueline.engine.policy import Ladder
+from dueline.server.push import refusal as push_refusal
 from dueline.store.valkey.tls import StoreTls
 from tools.docs.config import page
 
@@ -172,6 +173,34 @@ def test_a_ladder_is_a_list_of_durations() -> None:
 def test_a_ladder_that_cannot_be_kept_is_refused_at_start(text: str) -> None:
     with pytest.raises(ConfigError, match=r"dialects\.exfe\.retry: "):
         load({"dialects.exfe.retry": text})
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("requests_per_s = 0", "requests_per_s"),
+        ("max_pols = 3", "unknown field `max_pols`"),
+        ('max_polls = "many"', "max_polls"),
+        ("max_pending_jobs = 0", "max_pending_jobs"),
+    ],
+)
+def test_a_limit_of_a_namespace_that_cannot_be_used_is_refused_by_name(tmp_path: Path, text: str, why: str) -> None:
+    file = tmp_path / "dueline.toml"
+    file.write_text(f"[namespaces.shop]\n{text}\n")
+    with pytest.raises(ConfigError, match=r"namespaces: must be a table") as refused:
+        load(file=file)
+    assert why in str(refused.value)
+
+
+def test_a_namespace_has_its_own_limits_and_a_list_of_what_its_pushes_may_call(tmp_path: Path) -> None:
+    file = tmp_path / "dueline.toml"
+    file.write_text('[namespaces."*"]\nmax_polls = 3\n[namespaces.shop]\npush_allow = ["10.0.0.1/8"]\n')
+    settings = load(file=file)
+    assert settings.namespaces == {
+        "*": NamespaceLimits(max_polls=3),
+        "shop": NamespaceLimits(push_allow=("10.0.0.1/8",)),
+    }
+    assert (push_refusal(settings) or "").startswith("namespaces.shop.push_allow: ")
 
 
 def test_every_key_has_a_meaning_and_a_default_within_its_own_bounds() -> None:

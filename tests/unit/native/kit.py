@@ -34,7 +34,15 @@ CODES = {
     403: {"forbidden", "egress_refused"},
     404: {"not_found", "no_route"},
     405: {"method_not_allowed"},
-    409: {"id_exists", "version_mismatch", "lease_lost", "job_leased", "already_done", "topic_not_empty"},
+    409: {
+        "id_exists",
+        "version_mismatch",
+        "lease_lost",
+        "job_leased",
+        "already_done",
+        "topic_not_empty",
+        "too_many_tokens",
+    },
     413: {"body_too_large"},
     414: {"url_too_long"},
     415: {"unsupported_media_type"},
@@ -50,7 +58,9 @@ def info() -> Info:
 
 def push_rules() -> PushRules:
     """What the server is wired with, but for the allow-list of a config."""
-    return PushRules(Egress(allow=["127.0.0.9"]).check_url, check_target_headers, check_secret, masked)
+    return PushRules(
+        lambda url, _: Egress(allow=["127.0.0.9"]).check_url(url), check_target_headers, check_secret, masked
+    )
 
 
 class Reply:

@@ -172,6 +172,8 @@ def test_the_server_says_what_it_is_and_which_namespace_is_meant(api: Api) -> No
         "limits": {"max_body_bytes": 262144},
         "clock_offset_ms": 0,
         "auth": "none",
+        "dialects": {},
+        "limits_in_use": [],
     }
     assert api.get("/v1/info", **{"dueline-namespace": "mine"}) == (200, expected)
     assert api.get("/v1/info") == (200, {**expected, "namespace": "default"})
@@ -200,7 +202,7 @@ def test_an_id_may_have_a_slash_when_it_is_escaped(api: Api) -> None:
 def test_every_operation_refuses_an_unknown_field(api: Api) -> None:
     for operation in OPERATIONS:
         if operation.request is not None:
-            path = operation.pattern.format(topic="t", id="a")
+            path = operation.pattern.format(topic="t", id="a", token="5d41402abc4b")
             assert_error(api.raw(operation.method, path, b'{"nope":1}'), 400, "unknown_field", "nope")
         elif operation.query is not None:
             assert_error(api.get(operation.pattern.format(topic="t", id="a") + "?nope=1"), 400, "unknown_field", "nope")

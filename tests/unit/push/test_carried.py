@@ -188,3 +188,16 @@ async def test_hosts_that_nobody_calls_are_forgotten_when_there_are_many() -> No
         hosts.leave(name, number % 2 == 0, Breaker(1, 10), 0)
     assert len(hosts) <= 10_000
     assert await hosts.enter("kept", 1, None, 0) == 0
+
+
+async def test_a_job_whose_namespace_has_used_its_look_ups_waits_and_costs_no_attempt(kit: PushKit) -> None:
+    await kit.push_to(courier="carried", breaker=Breaker(1, HOUR))
+    limited = CallFailed("limited", "too many look-ups", wait_ms=3 * SECOND)
+    kit.target.replies["https://one.test/"] = [limited, limited]
+    await send_to(kit, "j", "https://one.test/")
+    job = await kit.job("j")
+    assert (job.state.value, job.attempts) == ("scheduled", 0)
+    await kit.advance(10 * SECOND)
+    assert await kit.state("j") == "done"
+    assert kit.target.times == [0, 3 * SECOND, 6 * SECOND]
+    assert {call.namespace for _, call in kit.target.calls} == {NS}

@@ -209,3 +209,47 @@ def test_a_text_is_a_canonical_url_or_a_clear_refusal(text: str) -> None:
         return
     assert destination.url.isascii()
     assert Egress().check_url(destination.url) == destination
+
+
+OPEN = ["10.0.0.0/8", "*.corp"]
+
+
+@pytest.mark.parametrize(
+    ("url", "is_allowed"),
+    [
+        ("http://10.1.2.3/", True),
+        ("http://10.2.0.1/", False),  # in push.allow, not in the list of the namespace
+        (f"http://{PUBLIC}/", False),  # public
+        ("http://pay.corp/", True),
+        ("http://192.168.0.1/", False),  # in the list of the namespace, not in push.allow
+    ],
+)
+def test_the_list_of_a_namespace_narrows_what_it_may_call(url: str, is_allowed: bool) -> None:
+    egress = Egress(OPEN, namespaces={"n": ["10.1.0.0/16", "pay.corp", "192.168.0.0/16"]})
+    if is_allowed:
+        egress.of("n").check_url(url)
+    else:
+        with pytest.raises(EgressRefused):
+            egress.of("n").check_url(url)
+    assert egress.of("m") is egress
+
+
+def test_a_name_outside_the_list_of_a_namespace_is_judged_by_its_address() -> None:
+    narrowed = Egress(OPEN, namespaces={"*": ["10.1.0.0/16", "pay.corp"]}).of("any")
+    narrowed.check_url("http://shop.corp/")
+    assert narrowed.objection("10.1.0.1", 80, "shop.corp") is None
+    assert narrowed.objection("10.2.0.1", 80, "shop.corp") == "outside of namespaces.*.push_allow"
+    assert narrowed.objection("10.2.0.1", 80, "pay.corp") is None
+    assert narrowed.objection(PUBLIC, 80, "shop.example") == "outside of namespaces.*.push_allow"
+    assert narrowed.objection("127.0.0.1", 80, "pay.example") is not None
+    only_names = Egress(OPEN, namespaces={"n": ["pay.corp"]}).of("n")
+    with pytest.raises(EgressRefused, match=r"namespaces\.n\.push_allow"):
+        only_names.check_url("http://shop.corp/")
+    with pytest.raises(EgressRefused):
+        Egress(OPEN, namespaces={"n": []}).of("n").check_url("http://pay.corp/")
+
+
+def test_an_entry_of_a_namespace_is_checked_and_named() -> None:
+    with pytest.raises(InvalidField) as refused:
+        Egress(namespaces={"n": ["10.0.0.1/8"]})
+    assert refused.value.field == "namespaces.n.push_allow"

@@ -487,3 +487,41 @@ async def test_the_socket_of_a_call_is_the_one_that_was_judged() -> None:
     info = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", 80))
     with pytest.raises(PermissionError):
         outgoing._socket(info)
+
+
+async def test_the_look_ups_of_a_namespace_are_limited_and_a_cached_name_is_not_looked_up() -> None:
+    asked: list[str] = []
+
+    def look_up(namespace: str) -> float:
+        asked.append(namespace)
+        return 2.5 if namespace == "busy" else 0.0
+
+    names = Table({name: ["127.0.0.1"] for name in ("one.example", "two.example")})
+    talk = saying(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+    async with serving(talk) as port, calling(LOOPBACK, names, look_up=look_up) as outgoing:
+        call = Call("POST", f"http://one.example:{port}/", namespace="busy")
+        failed = await failing(outgoing, call)
+        assert (failed.kind, failed.wait_ms) == ("limited", 2500)
+        other = Call("POST", f"http://one.example:{port}/", namespace="other")
+        assert (await outgoing.call(other)).status == 204
+        assert (await outgoing.call(call)).status == 204  # the name is known now
+        assert (
+            await failing(outgoing, Call("POST", f"http://two.example:{port}/", namespace="busy"))
+        ).kind == "limited"
+        assert asked == ["busy", "other", "busy"]
+
+
+async def test_a_connection_of_one_namespace_is_not_used_by_another_whose_list_refuses_it() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await request_of(reader)
+            writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+    egress = Egress(["127.0.0.0/8"], namespaces={"narrow": ["127.0.0.9"]})
+    names = Table({"one.example": ["127.0.0.1"]})
+    async with serving(talk) as port, calling(egress, names) as outgoing:
+        call = Call("POST", f"http://one.example:{port}/", namespace="wide")
+        assert (await outgoing.call(call)).status == 204
+        failed = await failing(outgoing, Call("POST", call.url, namespace="narrow"))
+        assert failed.kind == "refused"
+        assert "namespaces.narrow.push_allow" in failed.message

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from dueline.engine.errors import RateLimited
+from dueline.engine.errors import QuotaExceeded, RateLimited
 from dueline.engine.limits import BATCH_JOBS, Limits
+from dueline.engine.namespace_queue import NamespaceQueue
 from dueline.store.valkey.batching import SECOND_LANE_JOBS, Batcher
 from tests.kit.waiting import turns
 
@@ -18,11 +19,11 @@ from tests.kit.waiting import turns
 class Store:
     """Calls wait here until they are answered; an answer is what was asked, in capitals."""
 
-    def __init__(self, lanes: int = 1, limits: Limits = Limits()) -> None:
+    def __init__(self, lanes: int = 1, limits: Limits = Limits(), namespace: NamespaceQueue | None = None) -> None:
         self.flying: dict[int, tuple[list[str], asyncio.Future[None]]] = {}
         self.seen: list[list[str]] = []
         self.idle = 0
-        self.batcher: Batcher[str, str] = Batcher(self._run, str, len, self._is_idle, limits, lanes)
+        self.batcher: Batcher[str, str] = Batcher(self._run, str, len, self._is_idle, limits, lanes, namespace)
 
     def _is_idle(self) -> None:
         self.idle += 1
@@ -219,3 +220,28 @@ async def test_whatever_comes_in_whatever_order_everybody_gets_his_own_answer(se
         await store.settled()
     assert all(call.done() for _, call in calls), "nobody is forgotten"
     assert [await call for _, call in calls] == [[item.upper() for item in items] for items, _ in calls]
+
+
+async def test_the_queues_of_a_namespace_share_a_limit_and_other_namespaces_do_not() -> None:
+    shared = NamespaceQueue(3, QuotaExceeded)
+    first, second, other = Store(namespace=shared), Store(namespace=shared), Store()
+    calls = [asyncio.ensure_future(first.batcher.call(["a"]))]
+    await first.settled()  # it is in flight, and no longer queued
+    calls += [asyncio.ensure_future(one.batcher.call(["b", "c"])) for one in (first,)]
+    assert shared.jobs == 2
+    calls.append(asyncio.ensure_future(second.batcher.call(["d"])))
+    with pytest.raises(QuotaExceeded):
+        second.batcher.call(["e"])
+    calls.append(asyncio.ensure_future(other.batcher.call(["e"] * 1)))
+    await asyncio.gather(*(store.answer_all(calls) for store in (first, second, other)))
+    assert shared.jobs == 0
+    assert [call.result() for call in calls] == [["A"], ["B", "C"], ["D"], ["E"]]
+
+
+async def test_an_empty_queue_of_a_namespace_accepts_any_call() -> None:
+    shared = NamespaceQueue(3, QuotaExceeded)
+    store = Store(namespace=shared)
+    call = asyncio.ensure_future(store.batcher.call([str(number) for number in range(10)]))
+    await store.answer_all([call])
+    assert len(call.result()) == 10
+    assert shared.jobs == 0

@@ -20,7 +20,8 @@ class ExfeDialect(Dialect):
 
     def __init__(self, settings: ExfeSettings, context: DialectContext) -> None:
         self.namespace = settings.namespace
-        self._routes = routes(ExfeHandlers(context.engine, settings, context.push.url))
+        handlers = ExfeHandlers(context.engine, settings, lambda url: context.push.url(url, settings.namespace))
+        self._routes = routes(handlers)
 
     def routes(self) -> Sequence[Route]:
         return self._routes

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ...api.answers import Info, Sent
-from ...api.operations import BY_NAME, OPERATIONS, PUSH, Operation
+from ...api.operations import BY_NAME, OPERATIONS, PUSH, TOKENS, Operation
 from ...api.reply import Reply
 from ...api.requests import NewJob
 from ...engine.audit import GONE, LOCAL, AuditNote
@@ -24,6 +24,7 @@ from . import decode, encode
 from .audit import note_path, note_reply, note_request
 from .handlers import NativeHandlers
 from .push_handlers import PushHandlers
+from .token_handlers import TokenHandlers
 from .wire import DEFAULT_NAMESPACE, as_written, caller_of, checked, plain_name
 
 Handle = Callable[..., Coroutine[Any, Any, Reply]]
@@ -36,10 +37,11 @@ class NativeApi:
     """`info` is called for each `info` operation; the namespace of its answer is replaced by that of the request."""
 
     def __init__(self, engine: Engine, info: Callable[[], Info], rules: PushRules = PushRules()) -> None:
-        handlers, pushes = NativeHandlers(engine, info, rules), PushHandlers(engine, rules)
+        handlers = NativeHandlers(engine, info, rules)
+        groups = {PUSH: PushHandlers(engine, rules), TOKENS: TokenHandlers(engine.tokens)}
         self._engine = engine
         self.handlers: dict[str, Handle] = {
-            one.name: getattr(pushes if one.group == PUSH else handlers, one.name) for one in OPERATIONS
+            one.name: getattr(groups.get(one.group, handlers), one.name) for one in OPERATIONS
         }
 
     def answer(

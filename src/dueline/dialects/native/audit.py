@@ -16,11 +16,13 @@ from msgspec import UNSET
 from ...api import answers as a
 from ...api import push_requests as pr
 from ...api import requests as r
+from ...api import token_requests as tr
 from ...api.operations import Operation
 from ...api.reply import Reply
 from ...engine.audit import AuditNote
 
-WITH_VALUES = (r.CancelJobs, r.ReviveJobs, r.PurgeJobs, r.PauseTopic)  # their values are noted, too
+WITH_VALUES = (r.CancelJobs, r.ReviveJobs, r.PurgeJobs, r.PauseTopic, tr.CreateToken, tr.RotateToken)
+"""Requests whose values are noted, too."""
 
 
 def note_path(note: AuditNote, operation: Operation, params: tuple[str, ...]) -> None:

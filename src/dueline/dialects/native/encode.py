@@ -44,6 +44,7 @@ STATUS: dict[str, int] = {
     "job_leased": 409,
     "already_done": 409,
     "topic_not_empty": 409,
+    "too_many_tokens": 409,
     "body_too_large": 413,
     "unsupported_media_type": 415,
     "rate_limited": 429,

@@ -118,7 +118,7 @@ class NativeHandlers:
         plain_name(topic, "topic")
         patch = decode.topic_patch(request)
         if patch.policy.on_dead is not None and patch.policy.on_dead.url is not None:
-            check_callable(self._rules, patch.policy.on_dead.url, "on_dead.url")
+            check_callable(self._rules, patch.policy.on_dead.url, namespace, "on_dead.url")
         view, new = await self._engine.set_topic(namespace, topic, patch)
         return Reply(encode.topic_view(view), 201 if new else 200)
 
@@ -192,7 +192,13 @@ class NativeHandlers:
         return Reply(a.AuditPage(tuple(map(encode.audit_entry, entries)), encode.cursor_text(after)))
 
     async def info(self, caller: Caller, _: object) -> Reply:
-        return Reply(msgspec.structs.replace(self._info(), namespace=caller.namespace))
+        info = self._info()
+        shown = tuple(  # a token must not see other namespaces, nor what other tokens use
+            one
+            for one in info.limits_in_use
+            if one.namespace in (None, caller.namespace) and one.token_id in (None, caller.grant.token_id)
+        )
+        return Reply(msgspec.structs.replace(info, namespace=caller.namespace, limits_in_use=shown))
 
     async def _pull(self, command: commands.Pull) -> Reply:
         jobs = await self._engine.pull(command)

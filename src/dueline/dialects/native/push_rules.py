@@ -12,10 +12,11 @@ from ..contract import PushRules
 T = TypeVar("T")
 
 
-def check_callable(rules: PushRules, url: str, field: str) -> None:
-    """Check that this is a URL (400) and that the server may call it, as far as is known before the call (403)."""
+def check_callable(rules: PushRules, url: str, namespace: str, field: str) -> None:
+    """Check that this is a URL (400) and that the server may call it for this namespace, as far as is known before the
+    call (403)."""
     check_url(url, field)
-    named(field, rules.url, url)
+    named(field, lambda url: rules.url(url, namespace), url)
 
 
 def named(field: str, check: Callable[[T], object], value: T) -> None:

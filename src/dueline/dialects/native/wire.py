@@ -64,9 +64,14 @@ def caller_of(named: str | None, grant: Grant = EVERYTHING) -> Caller:
         return Caller(grant.namespace or DEFAULT_NAMESPACE, grant)
     if not grant.reaches(named):
         raise Forbidden("This token belongs to another namespace.")
-    if named == INTERNAL_NAMESPACE:
+    return Caller(plain_namespace(named), grant)
+
+
+def plain_namespace(name: str) -> str:
+    """Check the name of a namespace that a native call names. Returns it."""
+    if name == INTERNAL_NAMESPACE:
         raise InvalidField("is reserved for the server", "namespace")
-    return Caller(plain_name(named, "namespace"), grant)
+    return plain_name(name, "namespace")
 
 
 @lru_cache(4096)

@@ -51,6 +51,7 @@ from .listing import list_page
 from .partitions import PartitionState, RecordSet
 from .push_log import MemoryPushLog
 from .records import Group, Record, due_ms, is_overdue, job_of, judged, leased_job_of
+from .tokens import MemoryTokens
 
 
 class MemoryStore:
@@ -60,6 +61,7 @@ class MemoryStore:
         self.directory = MemoryDirectory(clock, self._topic_changed)
         self.pushes = MemoryPushLog(clock)
         self.audit = MemoryAuditLog(clock)
+        self.tokens = MemoryTokens(clock)
         self.events: Events | None = None
         self._clock = clock
         self._partitions: dict[Partition, PartitionState] = {}

@@ -7,7 +7,7 @@ one or waits for its disk. Calls leave in queue order, and the store runs them i
 
 The queue is bounded and shared by all callers. A client connection has one call at a time, so its share is the size of
 that call. A call is accepted if at least its own size stays free afterwards, so large calls are refused first and leave
-room for small ones. An empty queue accepts any call.
+room for small ones. An empty queue accepts any call. All queues of a namespace may share a limit (NamespaceQueue).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Generic, TypeVar
 
 from ...engine.errors import RateLimited, UnknownOutcome
 from ...engine.limits import BATCH_BYTES, BATCH_JOBS, Limits
+from ...engine.namespace_queue import NamespaceQueue
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -39,7 +40,8 @@ SECOND_LANE_JOBS = 16  # jobs that must wait to open it; a call for fewer costs 
 
 class Batcher(Generic[Item, Result]):
     """Batches calls of one operation on one partition. `run(items, lane)` does one script call for up to 500 jobs. All
-    ids in flight are different, within a lane and between the lanes."""
+    ids in flight are different, within a lane and between the lanes. `namespace`: the limit of all queues of the
+    partition's namespace, if it has one."""
 
     __slots__ = (
         "_bytes",
@@ -49,6 +51,7 @@ class Batcher(Generic[Item, Result]):
         "_jobs",
         "_lanes",
         "_limits",
+        "_namespace",
         "_queue",
         "_run",
         "_size_of",
@@ -60,15 +63,17 @@ class Batcher(Generic[Item, Result]):
         run: Callable[[list[Item], int], Awaitable[list[Result]]],
         id_of: Callable[[Item], str],
         size_of: Callable[[Item], int],
-        idle: Callable[[], None],
+        idle: Callable[[], object],
         limits: Limits,
         lanes: int = 1,
+        namespace: NamespaceQueue | None = None,
     ) -> None:
         self._run = run
         self._id_of = id_of
         self._size_of = size_of
         self._idle = idle
         self._limits = limits
+        self._namespace = namespace
         self._queue: deque[_Entry[Item, Result]] = deque()
         self._jobs = 0
         self._bytes = 0
@@ -84,6 +89,8 @@ class Batcher(Generic[Item, Result]):
             limits = self._limits
             if self._jobs + 2 * jobs > limits.max_queued_jobs or self._bytes + 2 * size > limits.max_queued_bytes:
                 raise RateLimited()
+        if self._namespace is not None:
+            self._namespace.check(jobs)
         if jobs == 1:
             return self._enqueue(items, size)
         parts = self._parts(items, size)
@@ -114,6 +121,8 @@ class Batcher(Generic[Item, Result]):
         self._queue.append(_Entry(items, size, future))
         self._jobs += len(items)
         self._bytes += size
+        if self._namespace is not None:
+            self._namespace.jobs += len(items)
         if not self._tasks or (len(self._tasks) < self._lanes and self._jobs >= SECOND_LANE_JOBS):
             lane = 1 if 0 in self._tasks else 0
             self._tasks[lane] = loop.create_task(self._work(lane))
@@ -170,6 +179,8 @@ class Batcher(Generic[Item, Result]):
             self._jobs -= len(entry.items)
             self._bytes -= entry.size
         self._flying[lane] = seen
+        if self._namespace is not None:
+            self._namespace.jobs -= len(items)
         return batch, items
 
 

@@ -23,9 +23,19 @@ from ...engine.store import Events, StalePolicy
 from . import codec
 from .clock import StoreClock
 from .directory import READING
-from .keys import DATA_VERSION, LETTERS, changes_channel, directory_keys, meta_key, partition_keys
+from .keys import (
+    DATA_VERSION,
+    LETTERS,
+    changes_channel,
+    directory_keys,
+    meta_key,
+    partition_keys,
+    token_keys,
+    tokens_channel,
+)
 from .link import Link, LinkLost, NotNow, WrongKind
 from .scripts import OPERATIONS, Patch, load_scripts
+from .tokens import PUT
 
 REFUSED_PATIENCE_S = 0.8  # after a crash the embedded store accepts connections again within 0.2 s
 _LETTER = {name: chr(97 + place) for place, name in enumerate(OPERATIONS)}
@@ -276,14 +286,29 @@ class Calls:
         return reply[1], codec.unpack_numbers(reply[4]), reply[5]
 
     async def directory(self, what: int, numbers: bytes, blob: bytes) -> tuple[bytes, bytes]:
-        script, keys = self._scripts["directory"], directory_keys(self._prefix)
-        ends = "1" if self.link.permanent_keys else "", changes_channel(self._prefix)
-        send = self.link.call if what in READING else self._change
+        """One call of directory.lua: (numbers, blob)."""
+        names = ("directory", directory_keys(self._prefix), changes_channel(self._prefix))
+        return await self._shared(*names, what, numbers, blob, what not in READING)
+
+    async def tokens(self, what: int, numbers: bytes, blob: bytes) -> tuple[bytes, bytes]:
+        """One call of tokens.lua: (numbers, blob)."""
+        names = ("tokens", token_keys(self._prefix), tokens_channel(self._prefix))
+        if self.repeat_every:
+            await self._shared(*names, what, numbers, blob, what == PUT)
+        return await self._shared(*names, what, numbers, blob, what == PUT)
+
+    async def _shared(
+        self, name: str, keys: tuple[str, ...], channel: str, what: int, numbers: bytes, blob: bytes, changes: bool
+    ) -> tuple[bytes, bytes]:
+        """One call of a script on data that belongs to no partition. It is safe to repeat by its own rules. `changes`:
+        what it changes must not be lost."""
+        script, ends = self._scripts[name], ("1" if self.link.permanent_keys else "", channel)
+        send = self._change if changes else self.link.call
 
         async def attempt(with_source: bool) -> Any:
             head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
             now = "" if self._test_clock is None else str(self._test_clock())
             return await send(keys[0], *head, len(keys), *keys, now, what, numbers, blob, *ends)
 
-        reply = await self._healed(attempt, "directory")
+        reply = await self._healed(attempt, name)
         return reply[1], reply[2]

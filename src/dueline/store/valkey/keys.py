@@ -19,6 +19,8 @@ All keys of a partition share one hash tag, so that a script touches only one sl
 
     {audit}       state hash and log list of the audit log
     {directory}   topics zset, seen zset, config hash, agenda zset, meta hash
+
+    {tokens}      access tokens: records hash, changes zset, ends zset; servers: confirmed zset, seen zset
 """
 
 from __future__ import annotations
@@ -107,6 +109,16 @@ def directory_keys(prefix: str) -> tuple[str, ...]:
 def changes_channel(prefix: str) -> str:
     """Where directory.lua announces changes of topics."""
     return f"{prefix}:{{directory}}:w"
+
+
+def token_keys(prefix: str) -> tuple[str, ...]:
+    """records, changes, ends, confirmed, seen: the order of tokens.lua."""
+    return tuple(f"{prefix}:{{tokens}}:{name}" for name in ("records", "changes", "ends", "confirmed", "seen"))
+
+
+def tokens_channel(prefix: str) -> str:
+    """Where tokens.lua announces changes of tokens."""
+    return f"{prefix}:{{tokens}}:w"
 
 
 def meta_key(prefix: str) -> str:

@@ -35,6 +35,7 @@ OPERATIONS = (
     "append",
     "single_send",
     "audit",
+    "tokens",
 )
 _INCLUDE = re.compile(r"^-- include (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -19,6 +20,7 @@ from msgspec.structs import replace
 from ...engine.errors import Unavailable
 from ...engine.job import Job, Partition, Reason, State
 from ...engine.limits import PULL_BYTES, Limits
+from ...engine.namespace_queue import NamespaceQueue
 from ...engine.store import (
     CleanOutcome,
     Control,
@@ -46,23 +48,26 @@ from .calls import Calls, WrongStore
 from .clock import StoreClock
 from .directory import ValkeyDirectory, announced_change
 from .id_lookup import MOVED, MOVES, IdLookup
-from .keys import changes_channel, partition_keys
+from .keys import changes_channel, partition_keys, tokens_channel
 from .link import Link
 from .push_log import ValkeyPushLog
 from .scripts import Patch
 from .single_sends import SingleSends
 from .tls import StoreTls
+from .tokens import ValkeyTokens
 from .wakeups import Wakeups
 from .witness import Replication
 
 __all__ = ["ValkeyStore", "WrongStore"]
 
 CLEAN_STEPS = 20  # before a list that shows dead jobs; remaining ones appear in the next list
+FINISHING = frozenset({"ack", "release", "extend"})  # never refused because other jobs of the namespace wait
 LANES = {"send": 2}  # calls in flight per partition
 
 
 class ValkeyStore:
-    """For tests: `clock` (the time to pass to every script), `lua_patch`, `repeat_every`, `link` and `store_clock`."""
+    """`queue_of`: the limit of a namespace's queued jobs. For tests: `clock` (the time to pass to every script),
+    `lua_patch`, `repeat_every`, `link` and `store_clock`."""
 
     def __init__(
         self,
@@ -79,6 +84,7 @@ class ValkeyStore:
         replication: Replication | None = None,
         link: Link | None = None,
         store_clock: StoreClock | None = None,
+        queue_of: Callable[[str], NamespaceQueue | None] = lambda namespace: None,
     ) -> None:
         self.url = url
         self._tls = tls
@@ -91,11 +97,15 @@ class ValkeyStore:
         self.directory = ValkeyDirectory(self._calls.directory, self._registered)
         self.pushes = ValkeyPushLog(self._calls.once, prefix, limits)
         self.audit = ValkeyAuditLog(self._calls.once, prefix, limits)
+        self.tokens = ValkeyTokens(
+            self._calls.tokens, lambda callback: self._wakeups.watch(tokens_channel(prefix), callback)
+        )
         self.clock = self._calls.clock
         self.check = self._calls.check
         self.plain = self._calls.plain
         self.now_ms = self._calls.now_ms
         self._wakeups = Wakeups(self._link)
+        self._queue_of = queue_of
         self._batchers: dict[tuple[str, Partition, int], Batcher[Any, Any]] = {}
         self._locks: dict[tuple[str, Partition], asyncio.Lock] = {}
         self._lookup = IdLookup(self._calls)
@@ -174,19 +184,14 @@ class ValkeyStore:
         key = (name, partition, variant)
         batcher = self._batchers.get(key)
         if batcher is None:
-            size_of = _body_size if name in ("send", "append", "edit") else _id_size
-
-            def idle() -> None:
-                self._batchers.pop(key, None)
-
-            slots = (f"{variant or ''}", f"{variant or ''}b")
             batcher = self._batchers[key] = Batcher(
-                lambda items, lane: run(partition, items, variant, slots[lane]),
+                lambda items, lane: run(partition, items, variant, f"{variant or ''}{'b' * lane}"),
                 _id_of,
-                size_of,
-                idle,
+                _body_size if name in ("send", "append", "edit") else _id_size,
+                partial(self._batchers.pop, key, None),
                 self.limits,
                 LANES.get(name, 1),
+                None if name in FINISHING else self._queue_of(partition.namespace),
             )
         return batcher
 

@@ -1,0 +1,43 @@
+"""What a server reports about itself: its limits, its readiness."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class LimitUse(msgspec.Struct, frozen=True):
+    """A limit, what is used of it now, and how often it has refused since the start of the process that answers.
+    `namespace` None: a limit of client addresses; `used` is that of the address with the most."""
+
+    limit: str
+    max: float
+    used: float | None = None
+    refused: int = 0
+    namespace: str | None = None
+    token_id: str | None = None
+
+
+class Info(msgspec.Struct, frozen=True):
+    """What a server reports about itself. `namespace` is that of the request. `auth` "none": tokens are not checked.
+    `dialects`: who may call each foreign dialect ([dialects.NAME] auth), or "off".
+    `limits_in_use`: the limits of this namespace, of the caller's token and of client addresses."""
+
+    version: str
+    namespace: str = "default"
+    durability: str = ""
+    store: str = ""
+    limits: dict[str, int] = {}
+    clock_offset_ms: int = 0
+    auth: str | None = None
+    dialects: dict[str, str] = {}
+    limits_in_use: tuple[LimitUse, ...] = ()
+
+
+class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Whether a server is ready, and if not, why. `warnings`: problems that do not make it unready."""
+
+    ready: bool
+    reasons: tuple[Any, ...] = ()
+    warnings: tuple[Any, ...] = ()

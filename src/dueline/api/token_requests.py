@@ -1,0 +1,52 @@
+"""The shapes of requests about access tokens: what the decoder accepts and what OpenAPI shows. No I/O."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from ..bounds import MAX_PATTERNS
+from .requests import Duration, Ms, Name, Request
+
+TokenRight = Literal["send", "pull", "read", "manage", "push", "admin"]
+
+
+class CreateToken(Request, frozen=True, kw_only=True):
+    """A token to make. It may do no more than the token that makes it, and expires with it at the latest."""
+
+    name: Annotated[str, Meta(description="For people: what the token is for.", examples=["billing workers"])]
+    rights: Annotated[list[TokenRight], Meta(min_length=1, max_length=6, description="admin includes all others.")]
+    namespace: (
+        Annotated[Name | None, Meta(description="null: all namespaces. Missing: the namespace of the request.")]
+        | UnsetType
+    ) = UNSET
+    topics: (
+        Annotated[
+            list[str],
+            Meta(
+                min_length=1,
+                max_length=MAX_PATTERNS,
+                description='Patterns with * ? [...]. Default ["*"].',
+                examples=[["billing-*"]],
+            ),
+        ]
+        | None
+    ) = None
+    expires: Annotated[Duration, Meta(description="Expires after this time.", examples=["90d"])] | None = None
+    expires_at_ms: Annotated[Ms, Meta(description="Expires at this time, instead.")] | None = None
+
+
+class RotateToken(Request, frozen=True, kw_only=True):
+    """Give a token a new secret."""
+
+    overlap: Annotated[Duration, Meta(description='The old secret stays valid for this long. Default "1h".')] | None = (
+        None
+    )
+
+
+class ListTokens(Request, frozen=True, kw_only=True):
+    """The query of the list of tokens."""
+
+    cursor: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=500)] = 50

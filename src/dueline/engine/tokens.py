@@ -1,0 +1,297 @@
+"""Access tokens: what a token is, who may make which one, and how a change comes into force everywhere.
+
+    dl_<id>_<secret>    the text of a token. It is shown once; the store has only its SHA-256
+
+A change is one write (`token_store`). Its call returns when no server can follow the token's old state any more: every
+server has confirmed the new generation, or has had no chance to renew its lease since (`token_cache`). So after a
+revocation has returned, no server accepts the token, not even one that was stopped and continues.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Callable
+
+import msgspec
+from msgspec.structs import replace
+
+from ..bounds import MAX_PATTERNS
+from ..rights import Grant, Right
+from .errors import AlreadyDone, Forbidden, InvalidField, NotFound, Unavailable, UnknownOutcome, VersionMismatch
+from .limits import LAST_MS, check_name
+from .store import Store
+from .timer import Timer
+from .token_store import TokenEntry
+
+LEASE_S = 2.0  # a server believes its tokens for this long after a beat
+MARGIN_S = 0.2  # for clocks that do not run at the same speed
+RETAIN_MS = 30 * 86_400_000  # revoked and expired tokens are listed for this long
+OVERLAP_MS = 3_600_000  # the old secret of a rotated token stays valid for this long
+MAX_OVERLAP_MS = 30 * 86_400_000
+WAITS_S = (0.002, 0.05)  # the first and the longest pause between two looks at the servers
+TRIES = 20  # for a token that others change at the same time
+
+_TEXT = re.compile(r"dl_([0-9a-f]{12})_[A-Za-z0-9_-]{43}", re.ASCII)
+
+
+class Secret(msgspec.Struct, frozen=True, array_like=True):
+    """The SHA-256 of a token's text. `ends_at_ms`: from when on it is no longer valid, because the token was rotated;
+    0: it ends with the token."""
+
+    sha256: bytes
+    ends_at_ms: int = 0
+
+    def __repr__(self) -> str:
+        return f"Secret(ends_at_ms={self.ends_at_ms})"
+
+
+_NOBODY = Secret(bytes(32))  # no text has this hash
+
+
+class TokenLimits(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a token may use. None: no limit of its own."""
+
+    requests_per_s: float | None = None
+    max_connections: int | None = None
+    max_polls: int | None = None
+
+
+class Token(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A token. `namespace` None: it is for all of them. `topics` are patterns. `secrets`: the newest first, at most
+    two."""
+
+    id: str
+    name: str
+    rights: tuple[Right, ...]
+    namespace: str | None
+    topics: tuple[str, ...]
+    created_at_ms: int
+    expires_at_ms: int | None = None
+    revoked_at_ms: int | None = None
+    secrets: tuple[Secret, ...] = ()
+    limits: TokenLimits | None = None
+    generation: int = 0  # of its last change; not part of the stored data
+
+    def is_expired(self, now_ms: int) -> bool:
+        return self.expires_at_ms is not None and self.expires_at_ms <= now_ms
+
+    def is_active(self, now_ms: int) -> bool:
+        return self.revoked_at_ms is None and not self.is_expired(now_ms)
+
+    def valid_secrets(self, now_ms: int) -> tuple[Secret, ...]:
+        """Those that are valid now; none if the token is not active."""
+        if not self.is_active(now_ms):
+            return ()
+        return tuple(one for one in self.secrets if one.ends_at_ms == 0 or one.ends_at_ms > now_ms)
+
+    def secret(self, sha256: bytes, now_ms: int) -> Secret | None:
+        """The valid secret with this hash. Two hashes are always compared, whether or not there are two."""
+        found = None
+        for one in (*self.valid_secrets(now_ms), _NOBODY, _NOBODY)[:2]:
+            if hmac.compare_digest(one.sha256, sha256):
+                found = one
+        return found
+
+
+NOBODY = Token(id="", name="", rights=(), namespace=None, topics=(), created_at_ms=0)
+"""Stands for every token that does not exist, so that looking for one takes as long as for any other."""
+
+
+class TokenWish(msgspec.Struct, frozen=True):
+    """A token to make. `expires_at_ms` None: when its maker's does."""
+
+    name: str
+    rights: tuple[Right, ...]
+    namespace: str | None
+    topics: tuple[str, ...] = ("*",)
+    expires_at_ms: int | None = None
+
+
+class MadeToken(msgspec.Struct, frozen=True):
+    """A token with its text, which nobody can read again."""
+
+    token: Token
+    text: str
+
+    def __repr__(self) -> str:
+        return f"MadeToken({self.token.id})"
+
+
+def token_id(text: str) -> str | None:
+    """The id in the text of a token; None if it is not one."""
+    match = _TEXT.fullmatch(text)
+    return None if match is None else match[1]
+
+
+def token_hash(text: str) -> bytes:
+    """What the store keeps of the text of a token."""
+    return hashlib.sha256(text.encode()).digest()
+
+
+def read_token(entry: TokenEntry) -> Token:
+    return replace(_decode(entry.data), generation=entry.generation)
+
+
+_decode = msgspec.msgpack.Decoder(Token).decode
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def _entry(token: Token) -> TokenEntry:
+    """What to write in place of the token's generation."""
+    ends = [at_ms + RETAIN_MS for at_ms in (token.expires_at_ms, token.revoked_at_ms) if at_ms is not None]
+    return TokenEntry(token.id, token.generation, min(ends, default=0), _encode(replace(token, generation=0)))
+
+
+class Tokens:
+    """Makes, shows, rotates and revokes the tokens of a store. `caller`: who asks. A caller that is bound to a
+    namespace neither sees nor changes the tokens of others."""
+
+    def __init__(self, store: Store, timer: Timer) -> None:
+        self._store = store
+        self._timer = timer
+        self.now_ms = store.now_ms
+
+    async def make(self, wish: TokenWish, caller: Grant) -> MadeToken:
+        now_ms = self.now_ms()
+        _check_wish(wish, now_ms)
+        wish = await self._allowed(wish, caller)
+        while True:
+            id = secrets.token_hex(6)
+            text = _new_text(id)
+            token = Token(
+                id=id,
+                name=wish.name,
+                rights=tuple(right for right in Right if right in wish.rights),
+                namespace=wish.namespace,
+                topics=tuple(dict.fromkeys(wish.topics)),
+                created_at_ms=now_ms,
+                expires_at_ms=wish.expires_at_ms,
+                secrets=(Secret(token_hash(text)),),
+            )
+            generation = await self._store.tokens.put(_entry(token))
+            if generation:  # otherwise the id is taken
+                await self._in_force(generation)
+                return MadeToken(replace(token, generation=generation), text)
+
+    async def get(self, id: str, caller: Grant) -> Token:
+        """Raises NotFound."""
+        _check_caller(caller)
+        entry = await self._store.tokens.get(id) if token_id(f"dl_{id}_{'A' * 43}") else None
+        token = None if entry is None else read_token(entry)
+        if token is None or not _sees(caller, token):
+            raise NotFound("There is no such token.")
+        return token
+
+    async def list(self, caller: Grant, after: int, limit: int) -> tuple[list[Token], int | None]:
+        """Tokens in the order of their last change, and where the next page begins."""
+        _check_caller(caller)
+        found: list[Token] = []
+        start: int | None = after
+        while start is not None and len(found) < limit:
+            page = await self._store.tokens.changed(start, limit - len(found))
+            found += [token for token in map(read_token, page.entries) if _sees(caller, token)]
+            start = page.after
+        return found, start
+
+    async def rotate(self, id: str, overlap_ms: int, caller: Grant) -> MadeToken:
+        """Give the token a new secret. The one that it had stays valid for `overlap_ms`, older ones end now."""
+        if not 0 <= overlap_ms <= MAX_OVERLAP_MS:
+            raise InvalidField("must be at most 30 days", "overlap")
+        text = _new_text(id)
+
+        def rotated(token: Token, now_ms: int) -> Token:
+            if not token.is_active(now_ms):
+                raise AlreadyDone("The token is revoked or has expired.")
+            new, old = Secret(token_hash(text)), token.secrets[:1] if overlap_ms else ()
+            ending = tuple(replace(one, ends_at_ms=now_ms + overlap_ms) for one in old)
+            return replace(token, secrets=(new, *ending))
+
+        await self._check_expiry((await self.get(id, caller)).expires_at_ms, caller)
+        return MadeToken(await self._change(id, caller, rotated), text)
+
+    async def revoke(self, id: str, caller: Grant) -> Token:
+        """End the token. When this returns, no server accepts it. It may be repeated."""
+
+        def revoked(token: Token, now_ms: int) -> Token:
+            return token if token.revoked_at_ms is not None else replace(token, revoked_at_ms=now_ms, secrets=())
+
+        return await self._change(id, caller, revoked)
+
+    async def _change(self, id: str, caller: Grant, change: Callable[[Token, int], Token]) -> Token:
+        for _ in range(TRIES):
+            old = await self.get(id, caller)
+            new = change(old, self.now_ms())
+            generation = old.generation if new == old else await self._store.tokens.put(_entry(new))
+            if generation:
+                await self._in_force(generation)
+                return replace(new, generation=generation)
+        raise VersionMismatch("The token is changed by others all the time; nothing was done.")
+
+    async def _in_force(self, generation: int) -> None:
+        """Wait until every server has this generation, or believes no older one."""
+        until_s = self._timer.time() + LEASE_S + MARGIN_S
+        pause_s, longest_s = WAITS_S
+        try:
+            while behind := await self._store.tokens.behind(generation):
+                if self._timer.time() >= until_s:
+                    for server in behind:  # it has no lease, and registers again when it beats
+                        await self._store.tokens.leave(server, generation)
+                    continue
+                over = asyncio.Event()
+                self._timer.call_later(pause_s, over.set)
+                await over.wait()
+                pause_s = min(pause_s * 2, longest_s)
+        except Unavailable as error:
+            raise UnknownOutcome(
+                f"The token was changed, but not every server has confirmed it: {error.message}"
+            ) from None
+
+    async def _allowed(self, wish: TokenWish, caller: Grant) -> TokenWish:
+        """The wish, if the caller may do all that it asks for."""
+        _check_caller(caller)
+        missing = [right for right in wish.rights if not caller.allows(right)]
+        if missing:
+            raise Forbidden(f"This token may not give the right {missing[0]}.", "rights")
+        if caller.namespace is not None and wish.namespace != caller.namespace:
+            raise Forbidden(f'This token may make tokens only for the namespace "{caller.namespace}".', "namespace")
+        return replace(wish, expires_at_ms=await self._check_expiry(wish.expires_at_ms, caller, inherits=True))
+
+    async def _check_expiry(self, expires_at_ms: int | None, caller: Grant, inherits: bool = False) -> int | None:
+        """A secret that the caller gets must not outlive the caller's own token. `inherits`: None means its expiry."""
+        own = None if not caller.token_id else (await self.get(caller.token_id, caller)).expires_at_ms
+        if own is None:
+            return expires_at_ms
+        if expires_at_ms is None and inherits:
+            return own
+        if expires_at_ms is None or expires_at_ms > own:
+            raise Forbidden("This token may not give out a token that expires later than itself.", "expires_at_ms")
+        return expires_at_ms
+
+
+def _new_text(id: str) -> str:
+    return f"dl_{id}_{secrets.token_urlsafe(32)}"
+
+
+def _sees(caller: Grant, token: Token) -> bool:
+    return caller.namespace is None or token.namespace == caller.namespace
+
+
+def _check_caller(caller: Grant) -> None:
+    if not caller.covers_all:
+        raise Forbidden('This token is for some topics only; tokens are managed with one for the topics "*".')
+
+
+def _check_wish(wish: TokenWish, now_ms: int) -> None:
+    check_name(wish.name, "name")
+    if not wish.rights or Right.NONE in wish.rights:
+        raise InvalidField("must name at least one right", "rights")
+    if not 1 <= len(wish.topics) <= MAX_PATTERNS:
+        raise InvalidField(f"must have 1 to {MAX_PATTERNS} patterns", "topics")
+    for place, pattern in enumerate(wish.topics):
+        check_name(pattern, f"topics[{place}]")
+    if wish.expires_at_ms is not None and not now_ms < wish.expires_at_ms <= LAST_MS:
+        raise InvalidField("must be in the future", "expires_at_ms")

@@ -1,0 +1,123 @@
+"""A limit on the pending jobs of a namespace: scheduled, ready and leased, over all servers.
+
+    pending = what the last count found in the store + what this process has sent since
+
+A count reads the numbers of every topic of the namespace. It happens only when there are sends, at most once a second,
+and takes at most a twentieth of the time. A send is never refused by an old count: it waits for a new one first. The
+limit can be exceeded by what all servers accept between two counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from ..engine.engine import Engine
+from ..engine.errors import DuelineError
+
+FRESH_S = 1.0
+REST = 20  # times as long as a count takes, before the next one
+PAGE = 500
+MAX_NAMESPACES = 4096
+
+
+class _Count:
+    """The pending jobs of one namespace."""
+
+    __slots__ = ("counting", "fresh_until_s", "max_jobs", "namespace", "sent", "stored")
+
+    def __init__(self, namespace: str, max_jobs: int) -> None:
+        self.namespace = namespace
+        self.max_jobs = max_jobs
+        self.stored = 0
+        self.sent = 0  # by this process, since the last count began
+        self.fresh_until_s = -1.0  # never counted
+        self.counting: asyncio.Task[None] | None = None
+
+    def has_room(self, jobs: int) -> bool:
+        return self.stored + self.sent + jobs <= self.max_jobs
+
+
+class PendingJobs:
+    """A `SendLimit` of the engine. `max_of`: the limit of a namespace, if it has one. `refuse` makes the error."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        max_of: Callable[[str], int | None],
+        refuse: Callable[[str, int], DuelineError],
+    ) -> None:
+        self._engine = engine
+        self._max_of = max_of
+        self._refuse = refuse
+        self._counts: dict[str, _Count] = {}
+
+    def admit(self, namespace: str, jobs: int) -> Awaitable[None] | None:
+        """Count these sends. Raises QuotaExceeded, at once or when what it returns is awaited."""
+        count = self._counts.get(namespace)
+        if count is None:
+            max_jobs = self._max_of(namespace)
+            if max_jobs is None:
+                return None
+            count = self._new(namespace, max_jobs)
+        is_fresh = asyncio.get_running_loop().time() < count.fresh_until_s
+        if count.has_room(jobs) and count.fresh_until_s >= 0:
+            if not is_fresh:
+                self._begin(count)
+            count.sent += jobs
+            return None
+        if is_fresh:
+            raise self._refuse(namespace, count.max_jobs)
+        return self._admit_later(count, jobs)
+
+    def in_use(self) -> dict[str, tuple[int, int]]:
+        """The pending jobs and the limit of every namespace that was counted."""
+        return {name: (one.stored + one.sent, one.max_jobs) for name, one in self._counts.items()}
+
+    async def stop(self) -> None:
+        tasks = [one.counting for one in self._counts.values() if one.counting is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _admit_later(self, count: _Count, jobs: int) -> None:
+        await asyncio.shield(self._begin(count))
+        if not count.has_room(jobs):
+            raise self._refuse(count.namespace, count.max_jobs)
+        count.sent += jobs
+
+    def _new(self, namespace: str, max_jobs: int) -> _Count:
+        if len(self._counts) >= MAX_NAMESPACES:  # forget the oldest; it is counted again when it is used
+            for name, one in list(self._counts.items()):
+                if one.counting is None:
+                    del self._counts[name]
+                    break
+        count = self._counts[namespace] = _Count(namespace, max_jobs)
+        return count
+
+    def _begin(self, count: _Count) -> asyncio.Task[None]:
+        if count.counting is None:
+            count.counting = asyncio.get_running_loop().create_task(self._count(count))
+        return count.counting
+
+    async def _count(self, count: _Count) -> None:
+        """Read the store. If it does not answer, the old number stays: the sends themselves are refused then."""
+        time_s = asyncio.get_running_loop().time
+        begun_s, sent = time_s(), count.sent
+        try:
+            count.stored = await self._stored(count.namespace)
+            count.sent -= sent
+        except DuelineError:
+            pass
+        finally:
+            count.counting = None
+            count.fresh_until_s = time_s() + max(FRESH_S, REST * (time_s() - begun_s))
+
+    async def _stored(self, namespace: str) -> int:
+        total, after = 0, ""
+        while True:
+            views, cursor = await self._engine.topics(namespace, after, PAGE)
+            total += sum(view.scheduled + view.ready + view.leased for view in views)
+            if cursor is None:
+                return total
+            after = cursor

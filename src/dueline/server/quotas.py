@@ -1,0 +1,372 @@
+"""What each token and each namespace uses, and what it may use. All counting of such limits is here. No I/O.
+
+    head --of(found, grant, namespace)--> Quota, or None if nothing is limited     once for a head
+    request       ConnectionQuota.count    requests per second: a bucket that holds those of a second, at least 10
+    connection    ConnectionQuota          it counts for the caller of its last request
+    poll          with Quota.poll
+    script call   queue_of                 jobs that wait for one (engine.namespace_queue)
+    name look-up  look_up                  names that pushes resolve, per second
+    send          refuse_pending           pending jobs are counted in server.pending_jobs
+
+These limits hold per process, except the pending jobs, which are those in the store. A Quota is made of at most two
+uses: of the namespace and of the token. What nobody refers to any more is forgotten, so the clients, who choose the
+namespaces, cannot fill the memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil
+from typing import Protocol
+from weakref import WeakValueDictionary
+
+from ..api.server_info import LimitUse
+from ..config.settings import EVERY_NAMESPACE, NamespaceLimits
+from ..dialects.native.wire import DEFAULT_NAMESPACE
+from ..engine.errors import QuotaExceeded
+from ..engine.namespace_queue import NamespaceQueue
+from ..metrics import table
+from ..metrics.metric import Samples
+from ..rights import ALL, Grant, Right
+from .client_addresses import ClientAddresses, Refusal
+from .router import Found
+
+LEAST_BURST = 10
+REMEMBERED = 1024  # uses that are kept although nobody refers to them, so that a bucket outlives its connections
+MAX_NAMESPACES = 200  # with series of their own in the metrics
+OTHER = "other"
+
+
+class TokenLimits(Protocol):
+    """What a token may use. None: no limit of its own."""
+
+    @property
+    def requests_per_s(self) -> float | None: ...
+    @property
+    def max_connections(self) -> int | None: ...
+    @property
+    def max_polls(self) -> int | None: ...
+
+
+class Bucket:
+    """`rate` per second, and at most `burst` at once. Time is given, and may not go back."""
+
+    __slots__ = ("_at_s", "_left", "burst", "rate")
+
+    def __init__(self, rate: float, now_s: float = 0.0) -> None:
+        self.rate = rate
+        self.burst = max(rate, LEAST_BURST)
+        self._left = self.burst
+        self._at_s = now_s
+
+    def has_one(self, now_s: float) -> bool:
+        left = self._left + (now_s - self._at_s) * self.rate
+        self._left = left if left < self.burst else self.burst
+        self._at_s = now_s
+        return self._left >= 1.0
+
+    def take(self) -> None:
+        """Take one. Call it after `has_one` was true."""
+        self._left -= 1.0
+
+    def wait_s(self) -> float:
+        """The time until there is one."""
+        return max(0.0, (1.0 - self._left) / self.rate)
+
+
+class Use:
+    """What one namespace, or one token, uses in this process. `owner` is its name in messages."""
+
+    __slots__ = (
+        "__weakref__",
+        "bucket",
+        "connections",
+        "look_ups",
+        "max_connections",
+        "max_polls",
+        "namespace",
+        "owner",
+        "polls",
+        "queue",
+        "section",
+        "token_id",
+    )
+
+    def __init__(self, namespace: str, token_id: str, limits: TokenLimits, section: str) -> None:
+        self.namespace = namespace
+        self.token_id = token_id
+        self.owner = f"The token {token_id}" if token_id else f'The namespace "{namespace}"'
+        self.section = section
+        self.bucket = None if limits.requests_per_s is None else Bucket(limits.requests_per_s)
+        self.max_connections = limits.max_connections
+        self.max_polls = limits.max_polls
+        self.connections = 0
+        self.polls = 0
+        self.look_ups: Bucket | None = None
+        self.queue: NamespaceQueue | None = None
+
+    def named(self, limit: str) -> str:
+        """The name of a limit in metrics and answers."""
+        return f"token_{limit}" if self.token_id else limit
+
+
+class Quota:
+    """The uses that a request counts for."""
+
+    __slots__ = ("__weakref__", "_buckets", "_quotas", "_uses", "poll")
+
+    def __init__(self, quotas: Quotas, uses: tuple[Use, ...]) -> None:
+        self._quotas = quotas
+        self._uses = uses
+        self._buckets = tuple(use.bucket for use in uses if use.bucket is not None)
+        self.poll = _Poll(quotas, uses)  # `with quota.poll:` around a request that may wait
+
+    def take(self, now_s: float) -> bool:
+        """Count a request. False if there have been too many; `too_many` says so."""
+        for bucket in self._buckets:
+            if not bucket.has_one(now_s):
+                return False
+        for bucket in self._buckets:
+            bucket.take()
+        return True
+
+    def too_many(self) -> QuotaExceeded:
+        """The error of a request that `take` has refused."""
+        waits = [(use.bucket.wait_s(), use.bucket.rate, use) for use in self._uses if use.bucket is not None]
+        wait_s, rate, use = max(waits, key=lambda one: one[0])
+        return self._quotas.refuse(use, "requests_per_s", f"{rate:g} requests per second", ceil(wait_s))
+
+    def connect(self) -> None:
+        """Count a connection. Raises QuotaExceeded."""
+        for use in self._uses:
+            if use.max_connections is not None and use.connections >= use.max_connections:
+                raise self._quotas.refuse(use, "max_connections", f"{use.max_connections} connections")
+        for use in self._uses:
+            use.connections += 1
+
+    def disconnect(self) -> None:
+        for use in self._uses:
+            use.connections -= 1
+
+
+class _Poll:
+    """Counts a request that may wait, while it is entered. Raises QuotaExceeded."""
+
+    __slots__ = ("_quotas", "_uses")
+
+    def __init__(self, quotas: Quotas, uses: tuple[Use, ...]) -> None:
+        self._quotas = quotas
+        self._uses = uses
+
+    def __enter__(self) -> None:
+        for use in self._uses:
+            if use.max_polls is not None and use.polls >= use.max_polls:
+                raise self._quotas.refuse(use, "max_polls", f"{use.max_polls} polls at a time")
+        for use in self._uses:
+            use.polls += 1
+
+    def __exit__(self, *_: object) -> None:
+        for use in self._uses:
+            use.polls -= 1
+
+
+class ConnectionQuota:
+    """What one connection counts for: the quota of its last request."""
+
+    __slots__ = ("quota",)
+
+    def __init__(self) -> None:
+        self.quota: Quota | None = None
+
+    def has(self, quota: Quota | None) -> bool:
+        """Whether the connection counts for it. If not, after `count` has refused, it is one connection too many."""
+        return quota is None or quota is self.quota
+
+    def count(self, quota: Quota, now_s: float) -> None:
+        """Count a request. Raises QuotaExceeded."""
+        if quota is not self.quota:
+            self.leave()  # first, because both may count for the same token
+            quota.connect()
+            self.quota = quota
+        if not quota.take(now_s):
+            raise quota.too_many()
+
+    def leave(self) -> None:
+        """The connection is closed, or counts for another."""
+        if self.quota is not None:
+            self.quota.disconnect()
+            self.quota = None
+
+
+class Quotas:
+    """The limits of a process. `namespaces`: those of the settings; EVERY_NAMESPACE is for all others. `limits_of`: the
+    limits of the token that a grant was given by. `refused` is called with every refusal, for the log."""
+
+    def __init__(
+        self,
+        namespaces: Mapping[str, NamespaceLimits] = {},
+        limits_of: Callable[[Grant], TokenLimits | None] = lambda grant: None,
+        refused: Callable[[str, QuotaExceeded], None] = lambda limit, error: None,
+    ) -> None:
+        self._namespaces = namespaces
+        self._limits_of = limits_of
+        self._refused_one = refused
+        self._uses: WeakValueDictionary[tuple[str, str], Use] = WeakValueDictionary()
+        self._quotas: WeakValueDictionary[tuple[str, str, int], Quota] = WeakValueDictionary()
+        self._remembered: deque[object] = deque(maxlen=REMEMBERED)
+        self._refused: Counter[tuple[str, str]] = Counter()  # by limit and namespace
+        self._shown: set[str] = set(namespaces)
+        self.pending: Callable[[], Mapping[str, tuple[int, int]]] = dict  # namespace -> (jobs, limit)
+        self.addresses: Sequence[ClientAddresses] = ()  # of each front; they are only shown here
+
+    def limits(self, namespace: str) -> NamespaceLimits | None:
+        return self._namespaces.get(namespace) or self._namespaces.get(EVERY_NAMESPACE)
+
+    def of(self, found: Found, grant: Grant, namespace: str | None) -> Quota | None:
+        """What a request counts for. `namespace` None: the token's own, or the default. Health and metrics, and what
+        is public, are not limited."""
+        if namespace == ALL or found.dialect is None or found.route.right is Right.NONE:
+            return None
+        token_limits = self._limits_of(grant)
+        if token_limits is None and not self._namespaces:
+            return None
+        name = namespace or grant.namespace or DEFAULT_NAMESPACE
+        key = (name, grant.token_id, grant.generation)
+        quota = self._quotas.get(key)
+        if quota is None:
+            own = self._use_of(name)
+            uses = [] if own is None else [own]
+            if token_limits is not None:
+                uses.append(self._token_use(grant, name, token_limits))
+            if not uses:
+                return None
+            quota = self._quotas[key] = Quota(self, tuple(uses))
+            self._remembered.append(quota)
+        return quota
+
+    def max_pending_jobs(self, namespace: str) -> int | None:
+        limits = self.limits(namespace)
+        return None if limits is None else limits.max_pending_jobs
+
+    def queue_of(self, namespace: str) -> NamespaceQueue | None:
+        """The limit of the namespace's jobs that wait for a script call."""
+        use = self._use_of(namespace)
+        return None if use is None else use.queue
+
+    def look_up(self, namespace: str) -> float:
+        """Count a name that a push resolves. Returns how long to wait first; 0: it may be resolved now."""
+        use = self._use_of(namespace)
+        if use is None or use.look_ups is None:
+            return 0.0
+        if use.look_ups.has_one(asyncio.get_running_loop().time()):
+            use.look_ups.take()
+            return 0.0
+        self.refuse(use, "look_ups_per_s", f"{use.look_ups.rate:g} look-ups per second")
+        return use.look_ups.wait_s()
+
+    def refuse(self, use: Use, limit: str, amount: str, retry_after_s: int = 1) -> QuotaExceeded:
+        """Count a refusal. Returns the error."""
+        setting = f"limits.{limit} of the token" if use.token_id else f"{use.section}.{limit}"
+        message = f"{use.owner} may have {amount} ({setting})."
+        return self._refuse(use.named(limit), use.namespace, message, retry_after_s)
+
+    def refuse_pending(self, namespace: str, max_jobs: int) -> QuotaExceeded:
+        """Count a send that was refused because of the namespace's pending jobs. Returns the error."""
+        setting = f"{self._section(namespace)}.max_pending_jobs"
+        message = f'The namespace "{namespace}" may have {max_jobs} pending jobs ({setting}).'
+        return self._refuse("max_pending_jobs", namespace, message, 1)
+
+    def _refuse(self, limit: str, namespace: str, message: str, retry_after_s: int) -> QuotaExceeded:
+        self._refused[(limit, self._label(namespace))] += 1
+        error = QuotaExceeded(message, retry_after_s=max(1, retry_after_s))
+        self._refused_one(limit, error)
+        return error
+
+    def _section(self, namespace: str) -> str:
+        return f"namespaces.{namespace if namespace in self._namespaces else EVERY_NAMESPACE}"
+
+    def _use_of(self, namespace: str) -> Use | None:
+        use = self._uses.get((namespace, ""))
+        if use is None and (limits := self.limits(namespace)) is not None:
+            use = self._uses[(namespace, "")] = Use(namespace, "", limits, self._section(namespace))
+            if limits.look_ups_per_s is not None:
+                use.look_ups = Bucket(limits.look_ups_per_s)
+            max_queued = limits.max_queued_jobs
+            if max_queued is not None:
+                section = use.section
+
+                def full() -> QuotaExceeded:
+                    message = f'The namespace "{namespace}" may have {max_queued} jobs waiting for the store '
+                    return self._refuse("max_queued_jobs", namespace, f"{message}({section}.max_queued_jobs).", 1)
+
+                use.queue = NamespaceQueue(max_queued, full)
+            self._remembered.append(use)
+        return use
+
+    def _token_use(self, grant: Grant, namespace: str, limits: TokenLimits) -> Use:
+        """A token that is valid in several namespaces has one use for all of them."""
+        key = (grant.token_id, str(grant.generation))
+        use = self._uses.get(key)
+        if use is None:
+            use = self._uses[key] = Use(grant.namespace or namespace, grant.token_id, limits, "")
+        return use
+
+    def _label(self, namespace: str) -> str:
+        """The namespace in metrics: clients choose the names, so there are only so many."""
+        if namespace not in self._shown:
+            if len(self._shown) >= MAX_NAMESPACES:
+                return OTHER
+            self._shown.add(namespace)
+        return namespace
+
+    # -- shown
+
+    def in_use(self) -> list[LimitUse]:
+        """Every limit with what is used of it, for /v1/info."""
+        found: list[LimitUse] = []
+        for limit in Refusal if self.addresses else ():
+            uses = [one.in_use()[limit] for one in self.addresses]
+            refused = sum(one.refused[limit] for one in self.addresses)
+            found.append(LimitUse(limit, uses[0][0], max(used for _, used in uses), refused))
+        for use in list(self._uses.values()):
+            rows: list[tuple[str, float | None, int | None]] = [
+                ("max_connections", use.max_connections, use.connections),
+                ("max_polls", use.max_polls, use.polls),
+            ]
+            if use.bucket is not None:
+                rows.append(("requests_per_s", use.bucket.rate, None))
+            if use.look_ups is not None:
+                rows.append(("look_ups_per_s", use.look_ups.rate, None))
+            limits = None if use.token_id else self.limits(use.namespace)
+            if use.queue is not None and limits is not None:
+                rows.append(("max_queued_jobs", limits.max_queued_jobs, use.queue.jobs))
+            found += [
+                LimitUse(
+                    use.named(name),
+                    limit,
+                    used,
+                    self._refused[(use.named(name), self._label(use.namespace))],
+                    use.namespace,
+                    use.token_id or None,
+                )
+                for name, limit, used in rows
+                if limit is not None
+            ]
+        for namespace, (jobs, limit) in self.pending().items():
+            name = "max_pending_jobs"
+            found.append(LimitUse(name, limit, jobs, self._refused[(name, self._label(namespace))], namespace))
+        return found
+
+    def samples(self) -> list[Samples]:
+        """What is used and what was refused, by limit and namespace."""
+        used: dict[tuple[str, ...], float] = {}
+        refused: dict[tuple[str, ...], float] = {**self._refused}
+        for row in self.in_use():
+            key = (row.limit, "" if row.namespace is None else self._label(row.namespace))
+            if row.used is not None:
+                used[key] = max(used.get(key, 0), row.used)
+            if row.namespace is None:
+                refused[key] = row.refused
+        return [table.LIMIT_USE.samples(used), table.LIMIT_REFUSED.samples(refused)]

@@ -1,0 +1,91 @@
+"""Checks the tokens of callers, against all tokens in memory (`engine.token_cache`). No I/O.
+
+Every refusal of a token has the same words and takes the same time, whether its id exists or not. A call is refused
+with 503 while this process does not know whether its tokens are current.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable
+
+from ..dialects.http import NotGranted
+from ..engine.errors import DuelineError, Unauthorized, Unavailable
+from ..engine.token_cache import TokenCache
+from ..engine.tokens import NOBODY, Secret, token_hash, token_id
+from ..rights import ALL, Grant, Right
+from .router import Found
+
+NO_TOKEN = "This server needs a token, in the header Authorization: Bearer TOKEN."
+NOT_VALID = "The token is not valid. It may be mistyped, revoked or expired."
+NOT_CURRENT = "The server cannot check tokens now, because the store does not answer; nothing was done."
+NOTHING = Grant(frozenset())  # of a caller whose call needs no right
+
+
+class TokenAuthenticator:
+    """Implements `authentication.Authenticator`. `now_ms` is the store's clock."""
+
+    def __init__(self, cache: TokenCache, now_ms: Callable[[], int]) -> None:
+        self._cache = cache
+        self._now_ms = now_ms
+        self._key = secrets.token_bytes(32)
+
+    def admit(self, found: Found, token: str | None, namespace: str | None) -> Grant:
+        right = found.route.right
+        if right is Right.NONE:
+            return NOTHING
+        if token is None:
+            raise Unauthorized(NO_TOKEN)
+        if not self._cache.is_current:
+            raise Unavailable(NOT_CURRENT)
+        grant = self._grant(token)
+        needed = (right,) if isinstance(right, Right) else tuple(dict.fromkeys(right.values()))
+        if not any(grant.allows(one) for one in needed):
+            which = f"the right {needed[0]}" if len(needed) == 1 else f"one of the rights {', '.join(needed)}"
+            raise NotGranted(f"This call needs {which}, which this token does not have.", grant)
+        if namespace is not None and not grant.reaches(namespace):
+            if namespace == ALL:
+                raise NotGranted("This call is about the whole server, so it needs a token for all namespaces.", grant)
+            raise NotGranted(f'This token is not valid in the namespace "{namespace[:128]}".', grant)
+        return grant
+
+    def holds(self, grant: Grant) -> bool:
+        known = self._cache.tokens.get(grant.token_id)
+        if known is None or known.generation != grant.generation:
+            return grant is NOTHING
+        return self._cache.is_current and (grant.expires_at_ms is None or self._now_ms() < grant.expires_at_ms)
+
+    def refusal(self, grant: Grant) -> DuelineError | None:
+        if grant is NOTHING:
+            return None
+        known = self._cache.tokens.get(grant.token_id)
+        if known is None or not any(_name(one) == grant.secret for one in known.valid_secrets(self._now_ms())):
+            return Unauthorized(NOT_VALID)
+        return None if self._cache.is_current else Unavailable(NOT_CURRENT)
+
+    def fingerprint(self, head: bytes) -> bytes:
+        return hashlib.blake2b(head, digest_size=16, key=self._key).digest()
+
+    def _grant(self, text: str) -> Grant:
+        """What the caller with this token may do. Raises Unauthorized."""
+        known, now_ms = self._cache.tokens.get(token_id(text) or "", NOBODY), self._now_ms()
+        secret = known.secret(token_hash(text), now_ms)
+        if secret is None:
+            raise Unauthorized(NOT_VALID)
+        ends = [at_ms for at_ms in (known.expires_at_ms, secret.ends_at_ms) if at_ms]
+        return Grant(
+            rights=frozenset(known.rights),
+            namespace=known.namespace,
+            topics=known.topics,
+            token_id=known.id,
+            generation=known.generation,
+            name=known.name,
+            secret=_name(secret),
+            expires_at_ms=min(ends, default=None),
+        )
+
+
+def _name(secret: Secret) -> str:
+    """A name for one of a token's two secrets; it says nothing about the text."""
+    return secret.sha256[:8].hex()

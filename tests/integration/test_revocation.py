@@ -1,0 +1,160 @@
+"""A token revoked under load on three servers, one of them stopped: after the answer nobody accepts it.
+
+A fourth server is the control: it believes its tokens for ever, so it must accept the revoked one when it continues.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from dueline import AsyncClient
+from dueline.engine.tokens import LEASE_S, MARGIN_S
+
+from ..kit.raw_http import RawClient, connect
+from ..kit.valkey import PrivateValkey
+from .served import DUELINE, READY, typed
+
+LINES = 8  # connections per server that send all the time
+WARM = 20  # answers on each before anything happens
+LATE_LINES = 4  # connections per server that are opened after the revocation
+LATE = 5  # requests on each connection after the revocation
+CONTROL = (sys.executable, "-m", "tests.integration.token_server")
+NAMES = ("first", "second", "stopped", "control")
+
+
+@dataclass
+class Line:
+    """One connection: when each request was sent, and the status of its answer."""
+
+    client: RawClient
+    request: bytes
+    sent_s: list[float] = field(default_factory=list)
+    statuses: list[int] = field(default_factory=list)
+    warm: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def send(self) -> None:
+        self.sent_s.append(time.monotonic())
+        await self.client.send(self.request)
+
+    async def read(self) -> None:
+        """Every answer that is still to come."""
+        while len(self.statuses) < len(self.sent_s):
+            self.statuses.append((await self.client.answer()).status)
+
+    async def load(self, over: asyncio.Event) -> None:
+        """Send, one after the other, until that is over. `warm` is set after some answers."""
+        while not over.is_set():
+            await self.send()
+            await self.read()
+            if len(self.statuses) == WARM:
+                self.warm.set()
+
+    def after(self, moment_s: float) -> Counter[int]:
+        """The answers to what was sent after a moment."""
+        return Counter(status for at_s, status in zip(self.sent_s, self.statuses, strict=True) if at_s > moment_s)
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[PrivateValkey]:
+    with PrivateValkey() as store:
+        yield store
+
+
+@pytest.fixture
+def admin_token(valkey: PrivateValkey) -> str:
+    """The first token, made in the store itself."""
+    made = typed("token", "create", "ops", "--right", "admin", "--all-namespaces", "--url", valkey.url)
+    assert made.exit_code == 0, made.output
+    return made.stdout.strip()
+
+
+@pytest.fixture
+def servers(valkey: PrivateValkey, tmp_path: Path) -> Iterator[dict[str, tuple[int, int]]]:
+    """Port and pid of each server, all on one store."""
+    serve = (*DUELINE, "serve", "--listen", "127.0.0.1:0", "--store", valkey.url)
+    commands = {name: (*CONTROL, valkey.url) if name == "control" else serve for name in NAMES}
+    processes = {
+        name: subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=(tmp_path / f"{name}.log").open("w"),
+            text=True,
+            env={**os.environ, "DUELINE_SERVER__AUTH": "tokens"},
+        )
+        for name, command in commands.items()
+    }
+    try:
+        found: dict[str, tuple[int, int]] = {}
+        for name, process in processes.items():
+            assert process.stdout is not None
+            ready = READY.search(process.stdout.readline())
+            assert ready is not None, (tmp_path / f"{name}.log").read_text()
+            found[name] = int(ready[1].rpartition(":")[2]), process.pid
+        yield found
+    finally:
+        for process in processes.values():
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+            process.wait(20)
+
+
+def send_request(token: str) -> bytes:
+    """A send that is not stored again: the id is the same."""
+    body = b'{"id":"a","body":1,"delay":"1h"}'
+    head = f"POST /v1/topics/t/jobs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
+    return f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+async def test_no_server_accepts_a_token_after_its_revocation_was_answered(
+    servers: dict[str, tuple[int, int]], admin_token: str
+) -> None:
+    ports = {name: port for name, (port, _) in servers.items()}
+    async with AsyncClient(f"http://127.0.0.1:{ports['first']}", token=admin_token) as admin:
+        made = await admin.create_token("load", ["send"])
+        request = send_request(made.token)
+        lines = {name: [Line(await connect(port), request) for _ in range(LINES)] for name, port in ports.items()}
+        over = asyncio.Event()
+        loading = [asyncio.ensure_future(line.load(over)) for one in lines.values() for line in one]
+        await asyncio.wait_for(asyncio.gather(*(line.warm.wait() for one in lines.values() for line in one)), 30)
+        for name in ("stopped", "control"):
+            os.kill(servers[name][1], signal.SIGSTOP)
+        begun_s = time.monotonic()
+        await admin.revoke_token(made.id)
+        answered_s = time.monotonic()
+    over.set()
+    for name, port in ports.items():
+        for line in lines[name]:
+            for _ in range(LATE):
+                await line.send()
+        for _ in range(LATE_LINES):
+            late = Line(await connect(port), request)
+            lines[name].append(late)
+            for _ in range(LATE):
+                await late.send()
+    for name in ("stopped", "control"):
+        os.kill(servers[name][1], signal.SIGCONT)
+    await asyncio.wait_for(asyncio.gather(*loading), 30)
+    await asyncio.wait_for(asyncio.gather(*(line.read() for one in lines.values() for line in one)), 30)
+
+    before = {name: sum(len(line.statuses) for line in one) for name, one in lines.items()}
+    after = {name: sum((line.after(answered_s) for line in one), Counter[int]()) for name, one in lines.items()}
+    accepted = {name: sum(n for status, n in one.items() if status < 400) for name, one in after.items()}
+    print(f"revoked in {answered_s - begun_s:.2f} s; requests in all {before}; after the answer {after}")
+    expected = LATE * (LINES + LATE_LINES)
+    assert {name: one.total() >= expected for name, one in after.items()} == dict.fromkeys(NAMES, True)
+    assert {name: n for name, n in accepted.items() if name != "control"} == {"first": 0, "second": 0, "stopped": 0}
+    assert accepted["control"] > 0
+    assert set(after["first"] | after["second"]) == {401}
+    assert answered_s - begun_s >= LEASE_S + MARGIN_S  # it waited for the servers that were stopped

@@ -1,0 +1,236 @@
+"""A server that checks tokens, as people, clients, workers and the command line meet it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+from typer.testing import Result
+
+from dueline import AsyncClient, Client, DuelineApiError, NotFound, Patience
+from dueline.worker import connect
+
+from .served import served, typed
+
+TEXT = re.compile(r"dl_[0-9a-f]{12}_[A-Za-z0-9_-]{43}")
+ONE_TRY = Patience(deadline_s=0)
+
+
+class Site:
+    """A server with `auth = "tokens"`, and the token of its operator."""
+
+    def __init__(self, url: str, data: Path) -> None:
+        self.url = url
+        self.log = data.with_suffix(".log")
+        found = re.search(r"dueline (token create NAME --right admin .*?--url \S+?)\"", self.log.read_text())
+        assert found is not None, self.log.read_text()
+        self.made = typed(*shlex.split(found[1].replace("NAME", "ops")))
+        self.admin = self.made.stdout.strip()
+
+    def client(self, token: str | None, namespace: str | None = None) -> Client:
+        return Client(self.url, namespace, token, patience=ONE_TRY)
+
+    def typed(self, *arguments: str, token: str | None = None) -> Result:
+        return typed(*arguments, "--url", self.url, DUELINE_TOKEN=self.admin if token is None else token)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    data = tmp_path_factory.mktemp("tokens") / "data"
+    with served(data, DUELINE_SERVER__AUTH="tokens") as url:
+        yield Site(url, data)
+
+
+def code(client: Client, topic: str = "t") -> str:
+    """The error code of a send, or "sent"."""
+    try:
+        client.send(topic, 1, delay="1h")
+    except DuelineApiError as error:
+        return error.code
+    return "sent"
+
+
+def test_a_server_without_tokens_says_how_to_make_the_first_one_and_that_works(site: Site) -> None:
+    assert site.made.exit_code == 0, site.made.output
+    assert TEXT.fullmatch(site.admin)
+    with site.client(site.admin) as client:
+        assert client.info().auth == "tokens"
+
+
+def test_a_call_without_a_valid_token_is_refused_and_health_is_public(site: Site) -> None:
+    for headers in ({}, {"Authorization": f"Bearer dl_{'0' * 12}_{'A' * 43}"}, {"Authorization": "Bearer x"}):
+        with pytest.raises(HTTPError) as refused:
+            urlopen(Request(f"{site.url}/v1/topics", headers=headers))
+        with refused.value as answer:
+            assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, "Bearer")
+            assert json.load(answer)["error"]["code"] == "unauthorized"
+    for path in ("/healthz", "/readyz", "/openapi.json"):
+        with urlopen(f"{site.url}{path}") as answer:
+            assert answer.status == 200
+    with pytest.raises(HTTPError) as refused:
+        urlopen(f"{site.url}/metrics")
+    refused.value.close()
+    assert refused.value.status == 401
+
+
+def test_a_token_may_do_what_it_says_and_its_namespace_needs_no_header(site: Site) -> None:
+    with site.client(site.admin) as admin:
+        made = admin.create_token("billing", ["send"], topics=["billing-*"], namespace="shop")
+        assert (made.state, made.rights, made.namespace, made.topics) == ("active", ("send",), "shop", ("billing-*",))
+        with site.client(made.token) as client, site.client(made.token, "other") as elsewhere:
+            assert [code(client, "billing-1"), code(client, "other"), code(elsewhere, "billing-1")] == [
+                "sent",
+                "forbidden",
+                "forbidden",
+            ]
+            with pytest.raises(DuelineApiError, match="right pull"):
+                client.pull("billing-1")
+            with pytest.raises(DuelineApiError, match="right admin"):
+                list(client.tokens())
+        assert [topic.topic for topic in Client(site.url, "shop", site.admin).topics()] == ["billing-1"]
+
+
+async def test_async_clients_and_workers_send_their_token(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with AsyncClient(site.url, token=site.admin) as client:
+        made = await client.create_token("worker", ["send", "pull"])
+        assert [token.id async for token in client.tokens()][-1] == made.id
+    for token in (made.token, None):
+        monkeypatch.setenv("DUELINE_TOKEN", made.token if token is None else "wrong")
+        queue = connect(site.url, token=token)
+        assert (await queue.send("work", 1)).result == "created"
+        (job,) = await queue.pull(["work"])
+        assert (await queue.ack([job]))[0].ok
+        await queue.close()
+
+
+def test_a_rotated_token_has_two_texts_for_a_while(site: Site) -> None:
+    with site.client(site.admin) as admin:
+        first = admin.create_token("rotated", ["send"])
+        second = admin.rotate_token(first.id, overlap="1h")
+        assert [code(site.client(one.token)) for one in (first, second)] == ["sent", "sent"]
+        assert admin.token(first.id).old_secret_until_ms is not None
+        third = admin.rotate_token(first.id, overlap=0)
+        assert [code(site.client(one.token)) for one in (first, second, third)] == [
+            "unauthorized",
+            "unauthorized",
+            "sent",
+        ]
+
+
+async def test_a_parked_poll_of_a_revoked_token_ends_and_others_stay(site: Site) -> None:
+    async with AsyncClient(site.url, token=site.admin) as admin:
+        made = [await admin.create_token(name, ["pull", "send"]) for name in ("revoked", "rotated")]
+        clients = [AsyncClient(site.url, token=one.token, patience=ONE_TRY) for one in made]
+        polls = [asyncio.ensure_future(client.pull("parked", wait=60)) for client in clients]
+        while await waiters(admin, "parked") < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await admin.rotate_token(made[1].id)
+        await admin.revoke_token(made[0].id)
+        with pytest.raises(DuelineApiError) as ended:
+            await asyncio.wait_for(polls[0], 10)
+        assert ended.value.code == "unauthorized"
+        assert not polls[1].done()
+        await clients[1].send("parked", "hello")
+        (job,) = await asyncio.wait_for(polls[1], 10)
+        assert job.json() == "hello"
+        for client in clients:
+            await client.close()
+
+
+async def waiters(admin: AsyncClient, topic: str) -> int:
+    try:
+        return (await admin.topic(topic)).waiters
+    except NotFound:
+        return 0
+
+
+def test_an_admin_of_one_namespace_stays_in_it(site: Site) -> None:
+    with site.client(site.admin) as admin:
+        bound = admin.create_token("shop admin", ["admin"], namespace="mall")
+        other = admin.create_token("other", ["send"], namespace="other")
+    with site.client(bound.token) as client:
+        own = client.create_token("till", ["send", "manage"])
+        assert own.namespace == "mall"
+        assert [token.id for token in client.tokens()] == [bound.id, own.id]
+        for refused in ("other", "*"):
+            with pytest.raises(DuelineApiError) as error:
+                client.create_token("till", ["send"], namespace=refused)
+            assert (error.value.code, error.value.field) == ("forbidden", "namespace")
+        with pytest.raises(NotFound):
+            client.revoke_token(other.id)
+        client.revoke_token(own.id)
+    assert code(site.client(own.token)) == "unauthorized"
+    assert code(site.client(other.token)) == "sent"
+
+
+def test_the_command_line_makes_lists_rotates_and_revokes_tokens(site: Site, tmp_path: Path) -> None:
+    made = site.typed(
+        "token", "create", "till", "--right", "send", "--right", "read", "--topic", "a*", "--expires", "9d"
+    )
+    assert made.exit_code == 0, made.output
+    assert TEXT.fullmatch(made.stdout.strip())
+    id = made.stdout.split("_")[1]
+    file = tmp_path / "till.token"
+    file.write_text(made.stdout)
+    sent = typed("send", "a1", "hi", "--url", site.url, "--token-file", str(file))
+    assert sent.exit_code == 0, sent.output
+    assert site.typed("send", "b1", "hi", token=made.stdout.strip()).exit_code == 1
+
+    listed = site.typed("token", "list", "-o", "jsonl")
+    (row,) = [row for row in map(json.loads, listed.stdout.splitlines()) if row["id"] == id]
+    assert (row["name"], row["rights"], row["namespace"], row["topics"]) == (
+        "till",
+        ["send", "read"],
+        "default",
+        ["a*"],
+    )
+    assert id in site.typed("token", "list", "--all").stdout
+
+    rotated = site.typed("token", "rotate", id, "--overlap", "0s", "-o", "json")
+    assert json.loads(rotated.stdout)["id"] == id
+    assert code(site.client(made.stdout.strip()), "a1") == "unauthorized"
+    assert code(site.client(json.loads(rotated.stdout)["token"]), "a1") == "sent"
+
+    assert "revoked" in site.typed("token", "revoke", id).stdout
+    assert code(site.client(json.loads(rotated.stdout)["token"]), "a1") == "unauthorized"
+
+
+def test_wrong_uses_of_the_token_commands_have_their_exit_codes(site: Site) -> None:
+    uses = {
+        ("token", "revoke", "nobody"): 3,
+        ("token", "create", "x", "--right", "send", "--expires", "soon"): 2,
+        ("token", "create", "x", "--right", "fly"): 2,
+        ("token", "create", "x"): 2,
+        ("token", "rotate", "nobody", "--overlap", "later"): 2,
+    }
+    assert {use: site.typed(*use).exit_code for use in uses} == uses
+
+
+def test_no_text_of_a_token_is_in_the_log_or_the_data(site: Site) -> None:
+    with site.client(site.admin) as admin:
+        text = admin.create_token("canary", ["send"]).token
+    secrets = [text[16:], site.admin[16:]]
+    log = site.log.read_text()
+    assert "there are no tokens" in log  # it is the log of this server
+    stored = b"".join(file.read_bytes() for file in site.log.with_suffix("").rglob("*") if file.is_file())
+    assert b"canary" in stored  # it is the data of this server
+    assert [secret in log or secret.encode() in stored for secret in secrets] == [False, False]
+
+
+def test_changes_of_tokens_are_in_the_audit_log_without_their_texts(site: Site) -> None:
+    with site.client(site.admin) as admin:
+        made = admin.create_token("audited", ["send"])
+        rotated = admin.rotate_token(made.id)
+        admin.revoke_token(made.id)
+        found = [entry for entry in admin.audit() if made.id in str(entry.details)]
+    assert [entry.action for entry in found] == ["revoke_token", "rotate_token", "create_token"]
+    assert {entry.who for entry in found} == {site.admin.split("_")[1]}
+    assert "audited" in str(found)
+    assert [one.token[16:] in str(found) for one in (made, rotated)] == [False, False]

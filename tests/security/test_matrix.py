@@ -1,0 +1,196 @@
+"""Every route with every kind of token. A call is refused exactly when the table of routes says so.
+
+route x right of the token x its namespace (the right one, another, all) x its topics (the right ones, others, all)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+from collections.abc import AsyncIterator, Iterator
+from typing import NamedTuple
+
+import pytest
+
+from dueline.config.load import load
+from dueline.dialects.http import Route
+from dueline.dialects.table import DIALECTS
+from dueline.engine.tokens import TokenWish
+from dueline.rights import ALL, EVERYTHING, Right
+from dueline.runtime.locations import ExternalStore
+from dueline.server.app import App
+from tools.route_samples import SAMPLES, Names, Sample
+
+from ..kit.async_tests import async_fixture
+from ..kit.raw_http import Answer, RawClient, connect
+from ..kit.valkey import PrivateValkey
+
+TOPIC = "mine"
+OWN_TOPICS = (TOPIC, f"*-{TOPIC}", "exfe.queue")  # as the Spring and the EXFE dialect name it
+TOPICS = (OWN_TOPICS, ("others",), (ALL,))
+RIGHTS = [right for right in Right if right is not Right.NONE]
+
+
+class Case(NamedTuple):
+    """One call. `namespace` and `topics` are those of its token; namespace None: all."""
+
+    name: str
+    right: Right
+    namespace: str | None
+    topics: tuple[str, ...]
+
+
+class Declared(NamedTuple):
+    """What the table says about a call."""
+
+    sample: Sample
+    right: Right
+    namespace: str  # of the call
+
+    def allows(self, case: Case) -> bool:
+        if self.right is Right.NONE:
+            return True
+        topics = {Names.NOTHING: True, Names.TOPIC: case.topics != ("others",), Names.ALL: case.topics == (ALL,)}
+        return (
+            case.right in (self.right, Right.ADMIN)
+            and case.namespace in (self.namespace, None)
+            and topics[self.sample.names]
+        )
+
+
+class Server(NamedTuple):
+    app: App
+    port: int
+    declared: dict[str, Declared]
+
+
+@async_fixture
+async def server(private_valkey: PrivateValkey, request: pytest.FixtureRequest) -> AsyncIterator[Server]:
+    valkey, prefix = private_valkey, request.node.name[:32].replace("[", "-")
+    flags = {"server.auth": "tokens", "store.url": valkey.url, "store.prefix": prefix, "dialects.ouqiang.hold_ms": 1}
+    foreign = [spec.name for spec in DIALECTS if hasattr(spec.settings, "auth")]
+    settings = load(flags | {f"dialects.{name}.auth": "path" for name in foreign}, {}, None)
+    app = App(settings, ExternalStore(valkey.url))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        await app.listen([listener])
+        await app.open()
+        try:
+            yield Server(app, listener.getsockname()[1], dict(_declared(app)))
+        finally:
+            await app.stop(asyncio.Event())
+
+
+def _declared(app: App) -> Iterator[tuple[str, Declared]]:
+    [front] = app.fronts
+    for route, owner in front.router.table():
+        for name, right in _rights(route):
+            yield name, Declared(SAMPLES[name], right, owner.namespace or "default")
+
+
+def _rights(route: Route) -> list[tuple[str, Right]]:
+    if isinstance(route.right, Right):
+        return [(route.name, route.right)]
+    return [(f"{route.name} {command}", right) for command, right in route.right.items()]
+
+
+class Caller:
+    """Sends one request at a time, on a new connection when the last one was closed."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._client: RawClient | None = None
+
+    async def ask(self, declared: Declared, token: str | None, body_bytes: int | None = None) -> Answer:
+        """`body_bytes`: announce a body of this size and send none of it."""
+        path, media, body = declared.sample.written(TOPIC)
+        lines = [f"{declared.sample.method} {path} HTTP/1.1", "Host: localhost", f"Content-Type: {media}"]
+        if declared.namespace == "default":
+            lines.append("Dueline-Namespace: default")
+        if token is not None:
+            lines.append(f"Authorization: Bearer {token}")
+        lines.append(f"Content-Length: {len(body) if body_bytes is None else body_bytes}")
+        if self._client is None:
+            self._client = await connect(self._port)
+        head = "\r\n".join((*lines, "", "")).encode()
+        answer = await self._client.ask(head + (body if body_bytes is None else b""))
+        if answer.headers.get("connection") == "close":
+            self.close()
+        return answer
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+async def make_tokens(server: Server) -> dict[tuple[Right, str | None, tuple[str, ...]], str]:
+    """A token for each combination of a right, a namespace and topics."""
+    namespaces = {one.namespace for one in server.declared.values()} - {ALL} | {"foreign"}
+    made: dict[tuple[Right, str | None, tuple[str, ...]], str] = {}
+    for right, namespace, topics in itertools.product(RIGHTS, (*namespaces, None), TOPICS):
+        wish = TokenWish(f"{right} {namespace}", (right,), namespace, topics)
+        made[right, namespace, topics] = (await server.app.engine.tokens.make(wish, EVERYTHING)).text
+    return made
+
+
+def cases(server: Server) -> list[Case]:
+    return [
+        Case(name, right, namespace, topics)
+        for name, one in server.declared.items()
+        for right, namespace, topics in itertools.product(
+            RIGHTS,
+            (one.namespace if one.namespace != ALL else "default", "foreign", None),
+            (OWN_TOPICS, ("others",), (ALL,)),
+        )
+    ]
+
+
+async def test_a_call_is_refused_exactly_when_the_table_says_so(server: Server) -> None:
+    tokens, caller = await make_tokens(server), Caller(server.port)
+    everything = cases(server)
+    allowed = [case for case in everything if server.declared[case.name].allows(case)]
+    forbidden = [case for case in everything if not server.declared[case.name].allows(case)]
+    wrong: list[tuple[Case, int]] = []
+    for case in forbidden:  # first, because none of them may leave a trace
+        answer = await caller.ask(server.declared[case.name], tokens[case.right, case.namespace, case.topics])
+        if answer.status != 403:
+            wrong.append((case, answer.status))
+    assert wrong == []
+    assert await server.app.store.directory.topics(None, "", 10) == []
+    for case in allowed:
+        answer = await caller.ask(server.declared[case.name], tokens[case.right, case.namespace, case.topics])
+        if answer.status in (401, 403) or (answer.status == 500 and not case.name.startswith("exfe")):
+            wrong.append((case, answer.status))
+    assert wrong == []
+    print(f"{len(everything)} combinations: {len(allowed)} allowed, {len(forbidden)} refused")
+
+
+async def test_without_a_valid_token_only_public_routes_answer(server: Server) -> None:
+    caller = Caller(server.port)
+    unknown = "dl_0123456789ab_" + "A" * 43
+    answers = {
+        name: [(await caller.ask(one, token)).status == 401 for token in (None, "nonsense", unknown)]
+        for name, one in server.declared.items()
+    }
+    public = [name for name, one in server.declared.items() if one.right is Right.NONE]
+    assert [name for name, refused in answers.items() if not any(refused)] == public
+    assert [name for name, refused in answers.items() if any(refused) and not all(refused)] == []
+
+
+async def test_a_caller_without_the_right_or_the_namespace_is_refused_before_the_body_is_sent(server: Server) -> None:
+    tokens, caller = await make_tokens(server), Caller(server.port)
+    late: list[Case] = []
+    for case in cases(server):
+        one = server.declared[case.name]
+        right_fits = case.right in (one.right, Right.ADMIN) or "youzan" in case.name  # its right depends on the body
+        if one.right is Right.NONE or (right_fits and case.namespace in (one.namespace, None)):
+            continue
+        answer = await caller.ask(one, tokens[case.right, case.namespace, case.topics], body_bytes=1_000_000)
+        if answer.status != 403:
+            late.append(case)
+    assert late == []
+
+
+def test_there_is_a_sample_of_every_route(server: Server) -> None:
+    assert sorted(SAMPLES) == sorted(server.declared)

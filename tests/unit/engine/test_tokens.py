@@ -1,0 +1,309 @@
+"""Access tokens: who may make which, rotation, revocation, and what every server has confirmed when a call returns."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from dueline.engine.errors import (
+    AlreadyDone,
+    DuelineError,
+    Forbidden,
+    InvalidField,
+    NotFound,
+    StoreDown,
+    UnknownOutcome,
+)
+from dueline.engine.timer import Timer
+from dueline.engine.tokens import (
+    LEASE_S,
+    MARGIN_S,
+    OVERLAP_MS,
+    RETAIN_MS,
+    MadeToken,
+    Tokens,
+    TokenWish,
+    token_hash,
+    token_id,
+)
+from dueline.rights import EVERYTHING, Grant, Right
+from dueline.store.memory import MemoryStore
+from dueline.testing.clock import VirtualClock
+from dueline.testing.timer import VirtualTimer, settled
+
+WAIT_MS = round((LEASE_S + MARGIN_S) * 1000)
+WISH = TokenWish("billing", (Right.PULL, Right.SEND), "shop", ("billing-*",))
+ADMIN = TokenWish("ops", (Right.ADMIN,), None)
+
+
+class Book:
+    """The tokens of a store in memory, with time that a test moves."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.timer = VirtualTimer(self.clock)
+        timer: Timer = self.timer
+        self.store = MemoryStore(self.clock)
+        self.tokens = Tokens(self.store, timer)
+
+    async def made(self, wish: TokenWish = WISH, caller: Grant = EVERYTHING) -> MadeToken:
+        return await self.tokens.make(wish, caller)
+
+    async def accepts(self, made: MadeToken) -> bool:
+        """Whether the text is valid now, by what is stored."""
+        token = await self.tokens.get(made.token.id, EVERYTHING)
+        return token.secret(token_hash(made.text), self.clock()) is not None
+
+
+def grant(made: MadeToken) -> Grant:
+    """What a server grants to the caller with this token."""
+    token = made.token
+    return Grant(frozenset(token.rights), token.namespace, token.topics, token.id, token.generation, token.name)
+
+
+async def test_a_new_token_is_stored_without_its_text() -> None:
+    book = Book()
+    made = await book.made()
+    assert re.fullmatch(r"dl_[0-9a-f]{12}_[A-Za-z0-9_-]{43}", made.text)
+    assert token_id(made.text) == made.token.id
+    stored = await book.store.tokens.get(made.token.id)
+    assert stored is not None
+    secret = made.text.split("_", 2)[2]
+    assert secret.encode() not in stored.data
+    assert [secret in repr(one) for one in (made, made.token, stored)] == [False] * 3
+    shown = await book.tokens.get(made.token.id, EVERYTHING)
+    assert shown == made.token
+    assert (shown.name, shown.rights, shown.namespace, shown.topics) == (
+        "billing",
+        (Right.SEND, Right.PULL),
+        "shop",
+        ("billing-*",),
+    )
+    assert await book.accepts(made)
+    assert (await book.made()).text != made.text
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"name": ""}, "name"),
+        ({"name": "a\nb"}, "name"),
+        ({"rights": ()}, "rights"),
+        ({"rights": (Right.NONE,)}, "rights"),
+        ({"topics": ()}, "topics"),
+        ({"topics": ("a", "")}, "topics[1]"),
+        ({"topics": tuple(map(str, range(65)))}, "topics"),
+        ({"expires_at_ms": 1}, "expires_at_ms"),
+    ],
+)
+async def test_a_wrong_wish_is_refused_and_stores_nothing(change: dict[str, Any], field: str) -> None:
+    book = Book()
+    with pytest.raises(InvalidField) as refused:
+        await book.made(replace(WISH, **change))
+    assert refused.value.field == field
+    assert await book.tokens.list(EVERYTHING, 0, 10) == ([], None)
+
+
+async def test_a_token_makes_only_tokens_that_may_do_no_more_than_itself() -> None:
+    book = Book()
+    bound = grant(await book.made(replace(ADMIN, namespace="shop")))
+    assert (await book.made(WISH, bound)).token.namespace == "shop"
+    refused: list[str | None] = []
+    some_topics = grant(await book.made(replace(ADMIN, topics=("a*",))))
+    no_admin = grant(await book.made(TokenWish("reader", (Right.READ,), None)))
+    for wish, caller in (
+        (replace(WISH, namespace="other"), bound),
+        (replace(WISH, namespace=None), bound),
+        (WISH, some_topics),
+        (WISH, no_admin),
+    ):
+        with pytest.raises(Forbidden) as error:
+            await book.made(wish, caller)
+        refused.append(error.value.field)
+    assert refused == ["namespace", "namespace", None, "rights"]
+
+
+async def test_a_token_gives_out_nothing_that_outlives_it() -> None:
+    book = Book()
+    eternal = await book.made()
+    until_ms = book.clock() + 1_000
+    caller = grant(await book.made(replace(ADMIN, expires_at_ms=until_ms)))
+    assert (await book.made(WISH, caller)).token.expires_at_ms == until_ms
+    sooner = await book.made(replace(WISH, expires_at_ms=until_ms - 1), caller)
+    assert sooner.token.expires_at_ms == until_ms - 1
+    await book.tokens.rotate(sooner.token.id, 0, caller)
+    with pytest.raises(Forbidden):
+        await book.made(replace(WISH, expires_at_ms=until_ms + 1), caller)
+    with pytest.raises(Forbidden):
+        await book.tokens.rotate(eternal.token.id, 0, caller)
+    await book.tokens.revoke(eternal.token.id, caller)
+
+
+async def test_an_admin_of_one_namespace_sees_and_changes_only_its_tokens() -> None:
+    book = Book()
+    bound = grant(await book.made(replace(ADMIN, namespace="shop")))
+    own = await book.made(WISH)
+    others = [await book.made(replace(WISH, namespace=name)) for name in ("other", None)]
+    listed, after = await book.tokens.list(bound, 0, 10)
+    assert ([token.id for token in listed], after) == ([bound.token_id, own.token.id], None)
+    for made in others:
+        for call in (
+            book.tokens.get(made.token.id, bound),
+            book.tokens.rotate(made.token.id, 0, bound),
+            book.tokens.revoke(made.token.id, bound),
+        ):
+            with pytest.raises(NotFound):
+                await call
+        assert await book.accepts(made)
+    await book.tokens.revoke(own.token.id, bound)
+    assert not await book.accepts(own)
+
+
+async def test_tokens_are_listed_in_pages_even_if_most_of_them_are_hidden() -> None:
+    book = Book()
+    bound = grant(await book.made(replace(ADMIN, namespace="shop")))
+    for n in range(9):
+        await book.made(replace(WISH, name=str(n), namespace="shop" if n % 3 == 0 else "other"))
+    found: list[str] = []
+    after: int | None = 0
+    while after is not None:
+        page, after = await book.tokens.list(bound, after, 2)
+        found += [token.name for token in page]
+    assert found == ["ops", "0", "3", "6"]
+
+
+async def test_a_rotated_token_has_two_secrets_until_the_overlap_ends() -> None:
+    book = Book()
+    first = await book.made()
+    second = await book.tokens.rotate(first.token.id, OVERLAP_MS, EVERYTHING)
+    assert second.token.id == first.token.id
+    assert [await book.accepts(one) for one in (first, second)] == [True, True]
+    await book.timer.advance(OVERLAP_MS - 1)
+    assert [await book.accepts(one) for one in (first, second)] == [True, True]
+    await book.timer.advance(1)
+    assert [await book.accepts(one) for one in (first, second)] == [False, True]
+
+
+async def test_a_token_has_at_most_two_secrets() -> None:
+    book = Book()
+    first = await book.made()
+    second = await book.tokens.rotate(first.token.id, OVERLAP_MS, EVERYTHING)
+    third = await book.tokens.rotate(first.token.id, OVERLAP_MS, EVERYTHING)
+    assert [await book.accepts(one) for one in (first, second, third)] == [False, True, True]
+    assert len((await book.tokens.get(first.token.id, EVERYTHING)).secrets) == 2
+    fourth = await book.tokens.rotate(first.token.id, 0, EVERYTHING)
+    assert [await book.accepts(one) for one in (first, second, third, fourth)] == [False, False, False, True]
+
+
+async def test_a_revoked_or_expired_token_stays_so() -> None:
+    book = Book()
+    revoked, expired = await book.made(), await book.made(replace(WISH, expires_at_ms=book.clock() + 10))
+    ended = await book.tokens.revoke(revoked.token.id, EVERYTHING)
+    assert ended.revoked_at_ms == book.clock()
+    await book.timer.advance(10)
+    assert [await book.accepts(one) for one in (revoked, expired)] == [False, False]
+    for made in (revoked, expired):
+        with pytest.raises(AlreadyDone):
+            await book.tokens.rotate(made.token.id, 0, EVERYTHING)
+    assert await book.tokens.revoke(revoked.token.id, EVERYTHING) == ended
+    assert ended.secrets == ()
+
+
+async def test_ended_tokens_are_kept_for_thirty_days() -> None:
+    book = Book()
+    revoked, expired = await book.made(), await book.made(replace(WISH, expires_at_ms=book.clock() + 10))
+    await book.tokens.revoke(revoked.token.id, EVERYTHING)
+    await book.timer.advance(RETAIN_MS - 1)
+    assert len((await book.tokens.list(EVERYTHING, 0, 10))[0]) == 2
+    await book.timer.advance(1)
+    assert (await book.tokens.list(EVERYTHING, 0, 10))[0] == [expired.token]
+    await book.timer.advance(10)
+    assert (await book.tokens.list(EVERYTHING, 0, 10))[0] == []
+    with pytest.raises(NotFound):
+        await book.tokens.get(expired.token.id, EVERYTHING)
+
+
+async def test_a_wrong_id_is_not_found() -> None:
+    book = Book()
+    for id in ("", "nobody", "5d41402abc4b", "x" * 600):
+        with pytest.raises(NotFound):
+            await book.tokens.get(id, EVERYTHING)
+
+
+async def test_a_change_returns_when_every_server_has_confirmed_it() -> None:
+    book = Book()
+    made = await book.made()
+    for server in ("one", "two"):
+        await book.store.tokens.beat(server, made.token.generation)
+    revoking = asyncio.ensure_future(book.tokens.revoke(made.token.id, EVERYTHING))
+    await book.timer.advance(100)
+    await book.store.tokens.beat("one", made.token.generation + 1)
+    await book.timer.advance(100)
+    assert not revoking.done()
+    await book.store.tokens.beat("two", made.token.generation + 1)
+    await book.timer.advance(100)
+    assert revoking.done()
+
+
+async def test_a_change_waits_for_the_lease_of_a_server_that_does_not_answer_and_then_forgets_it() -> None:
+    book = Book()
+    made = await book.made()
+    await book.store.tokens.beat("stopped", made.token.generation)
+    revoking = asyncio.ensure_future(book.tokens.revoke(made.token.id, EVERYTHING))
+    await book.timer.advance(WAIT_MS - 60)
+    assert not revoking.done()
+    await book.timer.advance(120)
+    assert revoking.done()
+    assert await book.store.tokens.behind(99) == []
+
+
+@pytest.mark.parametrize("change", ["make", "rotate", "revoke again"])
+async def test_every_change_waits_for_the_servers(change: str) -> None:
+    book = Book()
+    made = await book.made()
+    await book.store.tokens.beat("one", made.token.generation)
+    if change == "revoke again":
+        first = asyncio.ensure_future(book.tokens.revoke(made.token.id, EVERYTHING))
+        await settled()
+        first.cancel()
+    call = {
+        "make": lambda: book.made(),
+        "rotate": lambda: book.tokens.rotate(made.token.id, OVERLAP_MS, EVERYTHING),
+        "revoke again": lambda: book.tokens.revoke(made.token.id, EVERYTHING),
+    }[change]
+    calling = asyncio.ensure_future(call())
+    await book.timer.advance(500)
+    assert not calling.done()
+    await book.store.tokens.beat("one", made.token.generation + 1)
+    await book.timer.advance(100)
+    assert calling.done()
+
+
+async def test_a_change_that_cannot_be_confirmed_is_of_unknown_outcome() -> None:
+    book = Book()
+    made = await book.made()
+
+    async def down(_: int) -> list[str]:
+        raise StoreDown
+
+    book.store.tokens.behind = down
+    with pytest.raises(UnknownOutcome):
+        await book.tokens.revoke(made.token.id, EVERYTHING)
+    assert not await book.accepts(made)
+
+
+async def test_two_changes_at_once_both_happen() -> None:
+    book = Book()
+    made = await book.made()
+    rotated, revoked = await asyncio.gather(
+        book.tokens.rotate(made.token.id, OVERLAP_MS, EVERYTHING),
+        book.tokens.revoke(made.token.id, EVERYTHING),
+        return_exceptions=True,
+    )
+    assert isinstance(rotated, MadeToken | DuelineError)
+    assert not isinstance(revoked, BaseException)
+    assert not await book.accepts(made)

@@ -1,0 +1,69 @@
+"""The pending jobs of a namespace: counted in the store, with what this process has sent since."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from dueline.engine.commands import Send
+from dueline.engine.engine import Engine
+from dueline.engine.errors import QuotaExceeded, StoreDown
+from dueline.engine.job import BodyKind
+from dueline.server.pending_jobs import PendingJobs
+from dueline.store.memory import MemoryStore
+
+
+class Counted(Engine):
+    """An engine that writes down how often its topics are read, and whose store can be away."""
+
+    counts = 0
+    is_away = False
+
+    async def topics(self, *words: object) -> object:  # type: ignore[override]
+        self.counts += 1
+        if self.is_away:
+            raise StoreDown
+        return await super().topics(*words)  # type: ignore[arg-type]
+
+
+def limited(max_jobs: int = 3) -> tuple[Counted, PendingJobs]:
+    engine = Counted(MemoryStore(lambda: 1_000_000))
+    pending = PendingJobs(
+        engine, lambda namespace: max_jobs if namespace == "n" else None, lambda namespace, _: QuotaExceeded(namespace)
+    )
+    engine.limit_sends(pending)
+    return engine, pending
+
+
+async def send(engine: Engine, *ids: str, namespace: str = "n") -> None:
+    await engine.send_many(namespace, "t", [Send(id, b"1", BodyKind.JSON) for id in ids])
+
+
+async def test_the_first_send_counts_what_other_servers_have_stored() -> None:
+    engine, pending = limited()
+    await Engine(engine.store).send_many("n", "t", [Send(id, b"1", BodyKind.JSON) for id in "ab"])
+    with pytest.raises(QuotaExceeded):
+        await send(engine, "c", "d")
+    await send(engine, "c")
+    with pytest.raises(QuotaExceeded):
+        await send(engine, "d")
+    assert pending.in_use() == {"n": (3, 3)}
+    assert engine.counts == 1  # the count is fresh for a second
+    await send(engine, *"abcdefgh", namespace="m")
+
+
+async def test_sends_at_the_same_moment_share_a_count_and_do_not_exceed_the_limit() -> None:
+    engine, _ = limited()
+    results = await asyncio.gather(*(send(engine, str(number)) for number in range(8)), return_exceptions=True)
+    assert sum(isinstance(result, QuotaExceeded) for result in results) == 5
+    assert engine.counts == 1
+
+
+async def test_a_store_that_does_not_answer_refuses_nothing_here() -> None:
+    engine, pending = limited()
+    engine.is_away = True
+    waiting = pending.admit("n", 1)
+    assert waiting is not None
+    await waiting
+    await pending.stop()
