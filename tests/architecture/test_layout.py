@@ -27,13 +27,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "redaction": set(),
     "metrics": set(),
     "parent_death": set(),
+    "store_address": set(),
     "certificate_files": set(),
     "event_log": set(),
     "lease_renewal": {"engine.timer"},  # the type only
     "load_generator": set(),
     "api": {"durations", "bounds", "rights"},
     "engine": {"durations", "bounds", "metrics", "redaction", "rights"},
-    "store": {"engine", "event_log", "parent_death", "certificate_files", "_version"},
+    "store": {"engine", "event_log", "parent_death", "certificate_files", "store_address", "_version"},
     # A protocol whose deliveries are calls of its own brings the courier that makes them: for that a dialect knows what
     # couriers are given and return, which are values without I/O. Not the dispatcher, nor the caller, nor a registry.
     "dialects": {
@@ -42,17 +43,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "telemetry": {"engine", "event_log", "metrics", "redaction", "_version"},
     "config": {
-        *("engine", "bounds", "dialects.table", "dialects.spec", "dialects.settings", "store.valkey.tls", "_version"),
+        *("engine", "bounds", "dialects.table", "dialects.spec", "dialects.settings", "store.valkey.tls"),
+        *("store_address", "_version"),
     },
     "push": {"engine", "lease_renewal", "_version"},
-    "runtime": {"engine", "store", "config", "certificate_files"},
+    "runtime": {"engine", "store", "store_address", "config", "certificate_files"},
     "server": {
         *("api", "bounds", "rights", "engine", "metrics", "store", "runtime", "dialects", "push", "telemetry"),
-        *("config", "event_log", "parent_death", "certificate_files", "_version"),
+        *("config", "event_log", "parent_death", "certificate_files", "store_address", "_version"),
     },
     "client": {"api", "bounds", "durations", "_version"},
     "worker": {
-        *("api", "client", "metrics", "lease_renewal", "parent_death"),
+        *("api", "client", "metrics", "lease_renewal", "parent_death", "store_address"),
         *("engine", "store", "runtime", "server.direct"),  # these in worker/direct.py only
     },
     "cli": {
@@ -74,6 +76,7 @@ MAY_USE = {
     "lease_renewal": set(),
     "load_generator": set(),
     "parent_death": set(),
+    "store_address": {"msgspec"},
     "certificate_files": set(),
     "event_log": set(),
     "api": {"msgspec"},
@@ -217,9 +220,11 @@ def test_metrics_are_declared_in_the_table_or_by_a_dialect() -> None:
 
 
 def test_only_direct_mode_of_the_worker_knows_a_store_and_its_handlers() -> None:
-    inside = ("dueline.store", "dueline.engine", "dueline.runtime", "dueline.server")
+    inside = ("dueline.store.", "dueline.engine.", "dueline.runtime.", "dueline.server.")
     paths = (SOURCE / "worker").rglob("*.py")
-    assert [named(path) for path in paths if any(n.startswith(inside) for n in imports(path))] == ["worker/direct.py"]
+    assert [named(path) for path in paths if any(f"{n}.".startswith(inside) for n in imports(path))] == [
+        "worker/direct.py"
+    ]
 
 
 def test_only_the_runtime_opens_and_checks_a_store() -> None:
@@ -260,7 +265,7 @@ def test_importing_dueline_loads_neither_server_nor_store() -> None:
             "from dueline import Client, AsyncClient, Worker",
             {
                 *("_version", "api", "bounds", "client", "durations", "lease_renewal", "metrics"),
-                *("parent_death", "rights", "worker"),
+                *("parent_death", "rights", "store_address", "worker"),
             },
         ),
     ],

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-import redis.asyncio as redis
 
 from dueline.engine.job import Partition, Reason, State
 from dueline.engine.store import Code, OnConflict
 from dueline.store.valkey import fsck
 from dueline.store.valkey.keys import LETTERS, partition_keys
+from dueline.store.valkey.reader import StoreReader
 from tests.kit.store import StoreKit, item
 
 from .test_merge import bodies, merging, put
@@ -30,11 +30,11 @@ async def findings(kit: StoreKit, partition: Partition | None = None) -> list[st
     """What fsck says of the partition, without its name."""
     partition = kit.partition if partition is None else partition
     store: Any = kit.store
-    client: Any = redis.Redis.from_url(store.url, protocol=2)
+    reader = StoreReader(store.url)
     try:
-        contents = await fsck._read(client, store.prefix, partition)
+        contents = await fsck._read(reader, store.prefix, partition)
     finally:
-        await client.aclose()
+        await reader.stop()
     return sorted(f"{one.id}: {one.what}" for one in fsck.check(partition, contents))
 
 

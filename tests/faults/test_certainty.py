@@ -105,6 +105,29 @@ async def test_an_ack_whose_repeat_comes_late_learns_that_it_was_done(server: Pr
         assert [done.code for done in await store.ack(PARTITION, [Ref("a", leased.lease)])] == [Code.OK]
 
 
+@pytest.mark.parametrize("jobs", [1, 2], ids=["single send", "send"])
+async def test_an_answer_from_memory_that_comes_late_is_no_step_of_the_clock(server: PrivateValkey, jobs: int) -> None:
+    """Both scripts that remember an answer. The store's clock must pass the tolerance between the two tries."""
+    async with started(server, f"late-answer-{jobs}", store_clock=StoreClock(tolerance_ms=250)) as store:
+        await store.send(PARTITION, [item("first")])
+        Late(store, 0)
+        through, lost = store.link.call, False
+
+        async def lost_later(key: str, *args: Any) -> Any:
+            nonlocal lost
+            try:
+                return await through(key, *args)
+            except LinkLost:
+                lost = True
+                await store.link.through("", "BLPOP", "nothing", "0.5")  # half a second of the store's time
+                raise
+
+        store.link.call = lost_later  # type: ignore[method-assign]
+        sent = await store.send(PARTITION, [item(f"late-{n}") for n in range(jobs)])
+        assert [outcome.code for outcome in sent] == [Code.CREATED] * jobs
+        assert (lost, store.clock.steps, store.clock.stepped) == (True, 0, False)
+
+
 @pytest.mark.parametrize("refusal", [OutOfMemoryError("OOM command not allowed"), ClockStep()], ids=["full", "step"])
 async def test_a_refusal_after_a_lost_answer_is_unknown_and_never_certainly_not_done(
     server: PrivateValkey, refusal: Exception

@@ -45,6 +45,19 @@ def store_with(*options: str) -> Generator[str]:
         yield store.url
 
 
+@contextmanager
+def node_of_a_cluster() -> Generator[str]:
+    bus = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    with PrivateValkey(port=free_port(), options=bus) as store:
+        yield store.url
+
+
+@contextmanager
+def no_cluster() -> Generator[str]:
+    with PrivateValkey(port=free_port()) as store:
+        yield store.url.replace("redis://", "redis+cluster://")
+
+
 def command(url: str, *words: str) -> None:
     with closing(redis.Redis.from_url(url)) as client:
         client.execute_command(*words)
@@ -159,6 +172,14 @@ def by_the_command_line(url: str) -> str:
             lambda: store_with("--replicaof", "127.0.0.1", str(free_port())),
             "the store is a slave: give the address of the primary",
             id="replica",
+        ),
+        pytest.param(
+            node_of_a_cluster,
+            r"the store is a node of a Cluster: give its address as redis\+cluster://127\.0\.0\.1:\d+",
+            id="node of a Cluster",
+        ),
+        pytest.param(
+            no_cluster, "the store is not a node of a Cluster: give its address as redis://", id="not a Cluster"
         ),
         pytest.param(
             lambda: store_with(*EVICTS),

@@ -335,7 +335,7 @@ def test_what_is_no_queue_is_refused_when_it_is_named(url: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "redis+sentinel://:hunter2@127.0.0.1:26379/0",
+        "redis+sentinel://:hunter2@127.0.0.1:26379",
         "amqp://user:hunter2@127.0.0.1",
         "http://user:hunter2@127.0.0.1:99999",
         "redis://:hunter2/slash@127.0.0.1:6379",

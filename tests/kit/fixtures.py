@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from .store import StoreKit, memory_kit, valkey_kit
-from .valkey import PrivateCluster, PrivateValkey
+from .valkey import DEBIAN_REDIS, PrivateCluster, PrivateSentinels, PrivateValkey
+
+SERVERS = {"cluster": "private_cluster", "sentinel": "private_sentinels", "redis": "private_redis"}
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +20,15 @@ def private_valkey() -> Iterator[PrivateValkey]:
 
 
 @pytest.fixture(scope="session")
+def private_redis() -> Iterator[PrivateValkey]:
+    """The oldest server that is supported: Debian's Redis 7.0."""
+    with PrivateValkey(binary=DEBIAN_REDIS) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def private_cluster() -> Iterator[PrivateCluster]:
+    """Three primaries without replicas."""
     cluster = PrivateCluster()
     try:
         cluster.start()
@@ -27,9 +37,31 @@ def private_cluster() -> Iterator[PrivateCluster]:
         cluster.stop()
 
 
+@pytest.fixture(scope="session")
+def replicated_cluster() -> Iterator[PrivateCluster]:
+    """Three primaries with a replica each. A test that hurts a node waits until the Cluster is whole again."""
+    cluster = PrivateCluster(replicas=1, node_timeout_ms=1500)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def private_sentinels() -> Iterator[PrivateSentinels]:
+    """A primary, two replicas and three sentinels, all with passwords."""
+    sentinels = PrivateSentinels(password="nodes", sentinel_password="theirs")
+    try:
+        sentinels.start()
+        yield sentinels
+    finally:
+        sentinels.stop()
+
+
 def make_kit(kind: str, request: pytest.FixtureRequest, **options: Any) -> StoreKit:
     """A kit of this kind; starts the server it needs at the first use in the session."""
     if kind == "memory":
         return memory_kit()
-    server = request.getfixturevalue("private_cluster" if kind == "cluster" else "private_valkey")
+    server = request.getfixturevalue(SERVERS.get(kind, "private_valkey"))
     return valkey_kit(kind, server.url, **options)

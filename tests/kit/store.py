@@ -5,8 +5,9 @@
         kit.clock.advance(1000)
         leased = await kit.pull_one()
 
-Kinds: `memory`; `valkey` (unix socket); `cluster` (three primaries); `stressed`, a valkey whose every changing call is
-sent twice, the second answer being used, and which is tidied after every move of the clock. None of it may show.
+Kinds: `memory`; `valkey` (unix socket); `cluster` (three primaries); `sentinel` (a primary with replicas); `redis`
+(Debian's); `stressed`, a valkey whose every changing call is sent twice, the second answer being used, and which is
+tidied after every move of the clock. None of it may show.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ from dueline.testing.clock import VirtualClock
 
 SIGNAL_WITHIN_S = 5.0
 KINDS = ("memory", "valkey", "stressed", "cluster")
+SLOW_KINDS = ("sentinel", "redis")
 
 
 class Recorder:
@@ -76,6 +78,10 @@ class Recorder:
 
     def forget_wakes(self) -> None:
         self.woken_partitions.clear()
+        self._signal.clear()
+
+    def clear_signal(self) -> None:
+        """Wait for the next one, and keep the wake-ups that came."""
         self._signal.clear()
 
     async def next_wake(self) -> None:

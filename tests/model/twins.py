@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
-import redis.asyncio as redis
 from msgspec.structs import replace
 
 from dueline.engine.job import Job, LeasedJob, Partition, State
@@ -37,6 +36,7 @@ from dueline.engine.store import (
 )
 from dueline.store.memory import MemoryStore
 from dueline.store.valkey import fsck
+from dueline.store.valkey.reader import StoreReader
 from dueline.testing.clock import VirtualClock
 from tests.kit.store import Recorder, valkey_store
 
@@ -68,7 +68,7 @@ class Bench:
         self.namespace_ids = namespace_ids
         self.clock = VirtualClock()
         self.loop = asyncio.new_event_loop()
-        self.client: Any = redis.Redis.from_url(url, protocol=2)
+        self.reader = StoreReader(url)
         self.real: Any = valkey_store(url, self.clock, lua_patch=patch)
         self.sleepers: list[Any] = [valkey_store(url, self.clock, lua_patch=patch) for _ in range(sleepers)]
 
@@ -83,7 +83,7 @@ class Bench:
     def stop(self) -> None:
         for store in (self.real, *self.sleepers):
             self.run(store.stop())
-        self.run(self.client.aclose())
+        self.run(self.reader.stop())
         self.loop.close()
 
 
@@ -218,7 +218,7 @@ class Twins:
 
     def check_structure(self) -> None:
         """I11: each live id in exactly one index, no index entry without its record, no record without its entries."""
-        contents = self.run(fsck._read(self.bench.client, "dueline", self.partition))
+        contents = self.run(fsck._read(self.bench.reader, "dueline", self.partition))
         assert fsck.check(self.partition, contents) == []
 
     async def _figures(self, store: Store) -> Stats:

@@ -20,6 +20,7 @@ import msgspec
 from ..dialects.spec import FileValues
 from ..engine.errors import InvalidField
 from ..store.valkey.tls import StoreTls
+from ..store_address import Kind, parse_store_url
 from .errors import ConfigError
 from .reach import check_callers, check_reach, parse_address
 from .settings import DEFAULT_LISTEN, SECRET, Settings
@@ -122,14 +123,19 @@ def check(settings: Settings, foreign_names: Mapping[str, str] = MappingProxyTyp
         raise ConfigError(f"server.tls.{missing}: is missing; server.tls.{given} alone is not enough for TLS")
     url = settings.store.url
     if url is not None:
-        scheme = url.split("://", 1)[0]
-        if "://" not in url or scheme not in SCHEMES:
-            raise ConfigError(f"store.url: must begin with one of {', '.join(s + '://' for s in SCHEMES)}")
+        try:
+            kind = parse_store_url(url).kind
+        except ValueError as wrong:
+            raise ConfigError(f"store.url: {wrong}") from None
+        if kind is not Kind.SENTINEL and (settings.store.sentinel_username or settings.store.sentinel_password):
+            raise ConfigError("store.sentinel_password: only a store.url of redis+sentinel:// has sentinels")
         if settings.store.durability == "fsync":
             raise ConfigError(
-                'store.durability: "fsync" is possible only with the embedded store; an external store is "standard": '
-                "as durable as its own configuration makes it"
+                'store.durability: "fsync" is possible only with the embedded store; an external store is "standard", '
+                'as durable as its own configuration makes it, or "replicated"'
             )
+        if settings.store.degraded == "accept" and settings.store.durability != "replicated":
+            raise ConfigError('store.degraded: "accept" is possible only with store.durability = "replicated"')
     elif settings.store.durability not in (None, "fsync"):
         raise ConfigError(f'store.durability: the embedded store is "fsync", not "{settings.store.durability}"')
     why = settings.store.tls.url_refusal(url)
@@ -141,7 +147,6 @@ def check(settings: Settings, foreign_names: Mapping[str, str] = MappingProxyTyp
 
 HOST_NAME = re.compile(r"(?:\*\.)?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/@?#]+", re.IGNORECASE)
-SCHEMES = ("unix", *(kind + way for kind in ("redis", "rediss", "valkey", "valkeys") for way in ("", "+cluster")))
 
 
 def _from_file(file: Path, table: Mapping[str, Key]) -> dict[str, tuple[Any, str]]:

@@ -20,7 +20,7 @@ from ..store.valkey.tls import StoreTls
 DEFAULT_LISTEN = "127.0.0.1:9277"
 DEFAULT_DATA = "./dueline-data"
 
-SECRET = frozenset({"store.url", "discovery.eureka.url"})
+SECRET = frozenset({"store.url", "store.sentinel_password", "discovery.eureka.url"})
 
 
 class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -119,21 +119,34 @@ class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url: Annotated[
         str | None,
         Meta(
-            description="Address of a Redis or Valkey (redis://, rediss:// with TLS, unix://). Empty: the server runs "
-            "an embedded store in store.data."
+            description="Address of a Redis or Valkey (redis://, rediss:// with TLS, unix://, redis+sentinel://, "
+            "redis+cluster://; see docs/stores.md). Empty: the server runs an embedded store in store.data."
         ),
+    ] = None
+    sentinel_username: Annotated[
+        str | None, Meta(description="User at the sentinels of redis+sentinel://, if they have access control lists.")
+    ] = None
+    sentinel_password: Annotated[
+        str | None, Meta(description="Password of the sentinels of redis+sentinel://. The URL has that of the nodes.")
     ] = None
     data: Annotated[str, Meta(min_length=1, description="Folder of the embedded store.")] = DEFAULT_DATA
     binary: Annotated[
         str | None, Meta(description="Program of the embedded store, to use another valkey-server or redis-server.")
     ] = None
     durability: Annotated[
-        Literal["fsync", "standard"] | None,
+        Literal["fsync", "standard", "replicated"] | None,
         Meta(
-            description="What a success means: fsync (on disk) or standard (as the store is configured). Empty: fsync "
-            "when embedded, else standard."
+            description="What a success means: fsync (on disk), standard (as the store is configured) or replicated "
+            "(a replica has it). Empty: fsync when embedded, else standard."
         ),
     ] = None
+    degraded: Annotated[
+        Literal["refuse", "accept"],
+        Meta(
+            description="Replicated: what happens while no replica answers: refuse (503), or accept (as standard, with "
+            "a warning and a metric)."
+        ),
+    ] = "refuse"
     prefix: Annotated[
         str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,32}$", description="The prefix of every key in the store.")
     ] = "dueline"

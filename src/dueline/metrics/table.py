@@ -126,12 +126,23 @@ STORE_CALL_DURATION = _store.histogram(
     (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0),
 )
 STORE_RECONNECTS = _store.counter("dueline_store_reconnects_total", "Lost connections to the store.")
-STORE_MEMORY = _store.gauge("dueline_store_memory_bytes", "Memory that the store uses.", merge=Merge.MAX)
+STORE_MEMORY = _store.gauge(
+    "dueline_store_memory_bytes", "Memory that all primaries of the store use.", merge=Merge.MAX
+)
 STORE_MAXMEMORY = _store.gauge("dueline_store_maxmemory_bytes", "The store's memory limit; 0: none.", merge=Merge.MAX)
 STORE_FULL = _store.gauge(
     "dueline_store_full", "1 while sends are refused because the memory is full.", merge=Merge.MAX
 )
-STORE_REPLICAS = _store.gauge("dueline_store_replicas", "Connected replicas.", merge=Merge.MAX)
+STORE_REPLICAS = _store.gauge(
+    "dueline_store_replicas", "Connected replicas of the primary that has the fewest.", merge=Merge.MIN
+)
+STORE_SHARDS_DOWN = _store.gauge(
+    "dueline_store_shards_down", "Shards of a Cluster that cannot be used while others can.", merge=Merge.MAX
+)
+STORE_UNREPLICATED = _store.counter(
+    "dueline_store_unreplicated_total",
+    'Changes that were answered although no replica had them (store.degraded = "accept").',
+)
 STORE_AOF_OK = _store.gauge(
     "dueline_store_aof_ok", "1 while the store writes its append-only file without errors.", merge=Merge.MIN
 )

@@ -3,13 +3,14 @@
     certificate  with TLS: it is the store's, and the store accepts ours (store.valkey.tls)
     version      Redis 7.0, Valkey 7.2 or later
     role         a primary
+    kind         a node of a Cluster is opened as a Cluster
     eviction     it never deletes keys to make room
     scripts      this user may run them
     data         its version is ours; later, it is still the same data (epoch)
     scopes       ids are unique in the same scope as when the jobs were stored (store.valkey.scopes)
 
-All are checked at the start; a store that fails one is refused. `look` (version, role, eviction) and `check` (data,
-scopes) repeat them while it is used.
+All are checked at the start, the first four on every primary; a store that fails one is refused. `look` (version,
+role, kind, eviction) and `check` (data, scopes) repeat them while it is used.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from ..engine.limits import Limits
 from ..engine.namespace_queue import NamespaceQueue
 from ..store.valkey.scopes import Clash, check_scopes
 from ..store.valkey.store import ValkeyStore, WrongStore
+from ..store.valkey.witness import Replication
+from .facts import StoreFacts, refusals
 from .locations import StoreLocation
-from .probe import Probe, StoreFacts, Untrusted, refusals
+from .probe import Probe, Untrusted
 
 NAMESPACE_IDS = namespaces_with_own_ids(Dialects())
 """Namespaces with namespace-scoped ids, for programs without settings: as a server has it by default."""
@@ -50,16 +53,23 @@ class StoreAccess:
         namespace_ids: frozenset[str] = NAMESPACE_IDS,
         on_call: Callable[[str, float], None] | None = None,
         queue_of: Callable[[str], NamespaceQueue | None] = lambda namespace: None,
+        replication: Replication | None = None,
     ) -> None:
         self.location = location
         self.store = ValkeyStore(
-            location.url, tls=location.tls, prefix=prefix, limits=limits, on_call=on_call, queue_of=queue_of
+            location.url,
+            tls=location.tls,
+            prefix=prefix,
+            limits=limits,
+            on_call=on_call,
+            queue_of=queue_of,
+            replication=replication,
         )
         self.facts: StoreFacts | None = None
         self.looked: Callable[[StoreFacts | Unavailable], None] | None = None
         self._pause = pause
         self._namespace_ids = namespace_ids
-        self._probe = Probe(location.url, prefix, location.tls)
+        self._probe = Probe(location.url, location.tls)
 
     async def start(self) -> None:
         """Start the store's process if it is ours, and wait until the store can be used. Raises WrongStore if it must
@@ -87,7 +97,7 @@ class StoreAccess:
             await self.location.stop()
 
     async def look(self) -> StoreFacts:
-        """Ask the store what it is. Raises StoreDown or Loading."""
+        """Ask all primaries of the store what they are. Raises StoreDown, Loading or WrongStore."""
         try:
             found = await self._probe.facts()
         except Unavailable as error:

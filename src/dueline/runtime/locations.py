@@ -16,6 +16,7 @@ from ..config.load import store_tls
 from ..config.settings import Store
 from ..store.valkey.embedded import EmbeddedStore, FolderInUse, Status
 from ..store.valkey.tls import StoreTls, is_secure
+from ..store_address import Kind, parse_store_url, with_sentinel_login
 
 
 class StoreLocation(Protocol):
@@ -86,7 +87,8 @@ def location_of(
 ) -> EmbeddedStore | ExternalStore:
     """The location that the settings name."""
     if store.url is not None:
-        return ExternalStore(store.url, store.tls)
+        url = with_sentinel_login(store.url, store.sentinel_username, store.sentinel_password)
+        return ExternalStore(url, store.tls)
     return EmbeddedStore(
         store.data,
         store.binary,
@@ -99,11 +101,15 @@ def location_of(
 
 def store_at(url: str, env: Mapping[str, str]) -> ExternalStore:
     """The store at a URL, for a program without a configuration: its TLS settings are in DUELINE_STORE__TLS__
-    variables. Raises ValueError if they cannot be used."""
+    variables, the login of its sentinels in DUELINE_STORE__SENTINEL_ variables. Raises ValueError if they cannot be
+    used."""
     store = Store(url=url, tls=store_tls(env))
     why = store.tls.url_refusal(url) or tls_refusal(store)
     if why is not None:
         raise ValueError(why)
+    if parse_store_url(url).kind is Kind.SENTINEL:
+        login = (env.get(f"DUELINE_STORE__SENTINEL_{part}") for part in ("USERNAME", "PASSWORD"))
+        url = with_sentinel_login(url, *login)
     return ExternalStore(url, store.tls)
 
 

@@ -12,7 +12,6 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -34,10 +33,12 @@ from ..metrics import table
 from ..metrics.metric import Samples, merge
 from ..rights import Grant
 from ..runtime.access import StoreAccess
+from ..runtime.facts import store_words
 from ..runtime.locations import StoreLocation
-from ..runtime.probe import store_words
 from ..runtime.runtime import Runtime, process_name
 from ..store.valkey.store import WrongStore
+from ..store.valkey.witness import Replication
+from ..store_address import parse_store_url
 from ..telemetry import samples
 from ..telemetry.call_metrics import CallMetrics, HttpMetrics
 from ..telemetry.notices import Notices
@@ -91,6 +92,8 @@ class App:
         self.http = HttpMetrics()
         self.calls = CallMetrics()
         namespace_ids = namespaces_with_own_ids(settings.dialects)
+        replicated = self.durability == "replicated"
+        self._replication = Replication(settings.store.degraded == "accept") if replicated else None
         self._notices = Notices("dueline.server")
         self.quotas = Quotas(settings.namespaces, self._limits_of, refused=self._over_limit)
         self.access = StoreAccess(
@@ -100,6 +103,7 @@ class App:
             limits=settings.limits,
             namespace_ids=namespace_ids,
             on_call=self.calls.called,
+            replication=self._replication,
             queue_of=self.quotas.queue_of,
         )
         self.store = self.access.store
@@ -121,7 +125,7 @@ class App:
             self.quotas.pending = self._pending.in_use
         self.pushed = PushNotices(Notices("dueline.push"))
         self.push = Push(settings, self.engine, self.pushed, self.pushed.refused_at_send, self.quotas.look_up)
-        self.health = Health(self.access, self.durability)
+        self.health = Health(self.access, self.durability, accepts_degraded=settings.store.degraded == "accept")
         self.health.changed = self._readiness_changed
         self.certificate = Certificate.of(settings.server.tls)
         self.auth: Authenticator = OpenAccess(self._token_ignored)
@@ -280,7 +284,7 @@ class App:
         """Tell the operator how to make the first token."""
         if tokens.is_current and not tokens.tokens:
             store = self.settings.store
-            url = f"embedded:{store.data}" if store.url is None else shown_url(store.url)
+            url = f"embedded:{store.data}" if store.url is None else parse_store_url(store.url).shown
             self._log.warning(
                 "there are no tokens, so every call is refused. Make the first one with: "
                 f"dueline token create NAME --right admin --all-namespaces --url {url}"
@@ -348,7 +352,7 @@ class App:
 
     def store_text(self) -> str:
         """A description of the store, without secrets."""
-        kind = "embedded" if self.settings.store.url is None else shown_url(self.settings.store.url)
+        kind = "embedded" if self.settings.store.url is None else parse_store_url(self.settings.store.url).shown
         return store_words(kind, self.access.facts)
 
     async def metrics(self, accept: str) -> tuple[bytes, str]:
@@ -383,7 +387,7 @@ class App:
             *self.calls.samples(),
             *self.pushed.samples(),
             *(found for dialect in self._enabled for found in dialect.metrics.snapshot()),
-            *store_samples(self.store, self.health, self.access.location.status),
+            *store_samples(self.store, self.health, self.access.location.status, self._replication),
             *samples.of_process(),
         ]
 
@@ -414,12 +418,3 @@ class App:
 def durability_of(settings: Settings) -> str:
     """The durability level that this server promises."""
     return settings.store.durability or ("fsync" if settings.store.url is None else "standard")
-
-
-def shown_url(url: str) -> str:
-    """A store's address without user, password and options."""
-    parts = urlsplit(url)
-    if parts.scheme == "unix":
-        return f"unix://{parts.path}"
-    host = f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else parts.hostname or ""
-    return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}{parts.path}"

@@ -19,7 +19,7 @@ from ..engine.engine import Engine
 from ..push.header_rules import check_target_headers
 from ..push.signing import check_secret, masked
 from ..runtime.access import StoreAccess
-from ..runtime.probe import store_words
+from ..runtime.facts import store_words
 
 
 class DirectApi(NativeApi):

@@ -1,9 +1,11 @@
 """Can this process serve? `/healthz`: the process is alive. `/readyz`: it accepts sends and pulls, or why it does not.
 
-    not ready (503)   starting loading store_down disk_full eviction not_durable clock_step draining
-    warnings (200)    data_loss store_full disk_low store_unverified
+    not ready (503)   starting loading store_down disk_full eviction not_durable not_replicated clock_step draining
+    warnings (200)    data_loss store_full disk_low store_unverified shard_down
+                      not_replicated (store.degraded = "accept")
 
-A warning leaves the process ready. A full store in particular must stay reachable: only consumers can empty it.
+A warning leaves the process ready. A full store in particular must stay reachable: only consumers can empty it. So must
+a Cluster that has lost a shard: the others serve.
 
 An idle server queries the store only once every 5 s. The state of the embedded store is read on demand, because its
 supervisor may be another process.
@@ -21,10 +23,11 @@ import msgspec
 from ..engine.errors import DuelineError, Unavailable
 from ..event_log import EventLog
 from ..runtime.access import StoreAccess
-from ..runtime.probe import StoreFacts, full_text, is_full, refusals
+from ..runtime.facts import StoreFacts, full_text, is_full, refusals
 from ..store.valkey.embedded import Status, StoreState
 from ..store.valkey.embedded_extent import accepted_loss
 from ..store.valkey.store import WrongStore
+from ..store_address import Kind
 
 EVERY_S = 5.0
 LOSS_SHOWN_MS = 7 * 86_400_000  # how long the warning stays after an operator accepted the loss; the metric stays
@@ -47,18 +50,20 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class Health:
-    """What is known about this process and its store. `durability` is the promised level."""
+    """What is known about this process and its store. `durability` is the promised level; `accepts_degraded`: changes
+    are answered even if no replica has them."""
 
-    def __init__(self, access: StoreAccess, durability: str) -> None:
+    def __init__(self, access: StoreAccess, durability: str, accepts_degraded: bool = False) -> None:
         self.phase = Phase.STARTING
         self.facts: StoreFacts | None = None
         self.up = False
-        self.full = False
+        self._full: frozenset[str] = frozenset()  # primaries that refuse sends
         self.changed: Callable[[Sequence[Reason]], None] | None = None  # called when the reasons change
         self._reported: list[Reason] = []
         self._access = access
         self._access.looked = self._looked
         self._durability = durability
+        self._accepts_degraded = accepts_degraded
         self._wrong: Reason | None = None
         self._trouble: Reason | None = Reason("starting", "the store has not been checked yet")
         self._task: asyncio.Task[None] | None = None
@@ -74,6 +79,11 @@ class Health:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
+    @property
+    def full(self) -> bool:
+        """Whether a part of the store refuses sends because its memory is full."""
+        return bool(self._full)
+
     def _embedded(self) -> Status | None:
         return self._access.location.status
 
@@ -82,6 +92,7 @@ class Health:
         before = self._trouble
         if isinstance(found, StoreFacts):
             self._judge_memory(found)
+            self._judge_shards(found)
             self.facts = found
             self._trouble = None
         else:
@@ -94,14 +105,29 @@ class Health:
             self._log.info("the store is available again")
 
     def _judge_memory(self, facts: StoreFacts) -> None:
-        """Record and log whether the store is full. The embedded store's supervisor logs a full disk."""
+        """Record and log which primaries are full. The embedded store's supervisor logs a full disk."""
         embedded = self._embedded()
-        was_full = self.full
-        self.full = is_full(facts, self.facts, was_full) and not (embedded is not None and embedded.low_space)
-        if self.full and not was_full:
-            self._log.warning(full_text(facts))
-        elif was_full and not self.full:
-            self._log.info("the store has room again", used_bytes=facts.memory_bytes)
+        low_space = embedded is not None and embedded.low_space
+        before = self._full
+        full: set[str] = set()
+        for node in facts.nodes:
+            earlier = None if self.facts is None else self.facts.of(node.node)
+            if not low_space and is_full(node, earlier, node.node in before):
+                full.add(node.node)
+                if node.node not in before:
+                    self._log.warning(full_text(node, facts.address.kind is Kind.CLUSTER))
+            elif node.node in before:
+                self._log.info("the store has room again", used_bytes=node.memory_bytes)
+        self._full = frozenset(full)
+
+    def _judge_shards(self, facts: StoreFacts) -> None:
+        """Log which shards of a Cluster have become unavailable or available."""
+        before = set() if self.facts is None else {one.node for one in self.facts.absent}
+        for one in facts.absent:
+            if one.node not in before:
+                self._log.warning("a shard is unavailable", shard=one.node, reason=one.code, detail=one.message)
+        for node in sorted(before - {one.node for one in facts.absent}):
+            self._log.info("a shard is available again, or another node serves its slots", shard=node)
 
     def reasons(self) -> list[Reason]:
         """Why this process is not ready; empty if it is."""
@@ -138,16 +164,34 @@ class Health:
         if embedded is not None and embedded.low_space:
             text = f"sends are refused: the disk has {embedded.free_bytes or 0:,} bytes left (store.min_free_bytes)"
             found.append(Reason("disk_low", text))
-        elif self.full and self.facts is not None:
-            found.append(Reason("store_full", full_text(self.facts)))
+        elif self.facts is not None:
+            is_cluster = self.facts.address.kind is Kind.CLUSTER
+            full = [node for node in self.facts.nodes if node.node in self._full]
+            found += [Reason("store_full", full_text(node, is_cluster)) for node in full]
+        if self.facts is not None and self._trouble is None:
+            for one in self.facts.absent:
+                text = f"the shard {one.node} is unavailable ({one.message}); calls for its topics are refused"
+                found.append(Reason("shard_down", text))
+            if self._accepts_degraded:
+                found += self._unreplicated(self.facts)
         if self._access.location.tls.warning is not None:
             found.append(Reason("store_unverified", self._access.location.tls.warning))
         return found
+
+    def _unreplicated(self, facts: StoreFacts) -> list[Reason]:
+        """The primaries without a replica, if changes need one."""
+        if self._durability != "replicated":
+            return []
+        does = "changes are accepted without one" if self._accepts_degraded else "changes are refused"
+        alone = [node.node for node in facts.nodes if not node.replicas]
+        return [Reason("not_replicated", f"the primary {node} has no connected replica; {does}") for node in alone]
 
     def _about(self, facts: StoreFacts) -> list[Reason]:
         found = [Reason(code, sentence) for code, sentence in refusals(facts)]
         if self._durability == "fsync" and not (facts.aof and facts.aof_ok):
             found.append(Reason("not_durable", "the store does not write its append-only file"))
+        if not self._accepts_degraded:
+            found += self._unreplicated(facts)
         if self._access.store.clock.stepped:
             found.append(Reason("clock_step", "the store's clock jumped; nothing is done until the time is confirmed"))
         return found

@@ -32,8 +32,9 @@ from ..event_log import EventLog
 from ..runtime.locations import ExternalStore, StoreLocation, location_of, tls_refusal
 from ..store.valkey.embedded import EmbeddedError, EmbeddedStore, FolderInUse, Status, StoreState
 from ..store.valkey.embedded_files import make_private, runtime_folder
+from ..store_address import parse_store_url
 from ..telemetry import logs
-from .app import App, StartRefused, durability_of, shown_url
+from .app import App, StartRefused, durability_of
 from .certificate import refusal as certificate_refusal
 from .dialect_callers import log_callers
 from .listeners import CannotListen, elsewhere, opened, url_of
@@ -98,7 +99,7 @@ def allow_descriptors() -> None:
 def announce_ready(settings: Settings, listeners: list[socket.socket]) -> None:
     """Print the ready line, which people and scripts wait for."""
     url, durability = url_of(settings, listeners[0]), durability_of(settings)
-    store = "embedded" if settings.store.url is None else shown_url(settings.store.url)
+    store = "embedded" if settings.store.url is None else parse_store_url(settings.store.url).shown
     data = {"data": settings.store.data} if settings.store.url is None else {}
     text = f"(store {store}, durability {durability}{', data ' if data else ''}{data.get('data', '')}"
     logs.announce(

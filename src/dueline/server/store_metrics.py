@@ -6,17 +6,22 @@ from ..metrics import table
 from ..metrics.metric import Samples
 from ..store.valkey.embedded import Status
 from ..store.valkey.store import ValkeyStore
+from ..store.valkey.witness import Replication
 from .health import Health
 
 
-def store_samples(store: ValkeyStore, health: Health, embedded: Status | None) -> list[Samples]:
-    """The samples of a server whose store is `store`. `embedded`: the state of an embedded store."""
+def store_samples(
+    store: ValkeyStore, health: Health, embedded: Status | None, replication: Replication | None
+) -> list[Samples]:
+    """The samples of a server whose store is `store`. `embedded`: the state of an embedded store. `replication`: if
+    answers wait for a replica."""
     found = [
         table.STORE_UP.value(int(health.up)),
         table.READY.value(int(not health.reasons())),
         table.STORE_RECONNECTS.value(store.reconnects),
         table.CLOCK_OFFSET.value(store.clock.offset_ms / 1000),
         table.CLOCK_STEPS.value(store.clock.steps),
+        table.STORE_UNREPLICATED.value(0 if replication is None else replication.uncovered),
     ]
     facts = health.facts
     if facts is not None:
@@ -25,6 +30,7 @@ def store_samples(store: ValkeyStore, health: Health, embedded: Status | None) -
             table.STORE_MAXMEMORY.value(facts.maxmemory_bytes),
             table.STORE_FULL.value(int(health.full)),
             table.STORE_REPLICAS.value(facts.replicas),
+            table.STORE_SHARDS_DOWN.value(len(facts.absent)),
             table.STORE_AOF_OK.value(int(facts.aof and facts.aof_ok)),
         ]
     if embedded is not None:

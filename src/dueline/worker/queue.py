@@ -22,9 +22,9 @@ from ..client.address import named_url, shown, split, using
 from ..client.calls import Leased
 from ..client.sending import Policy, SendOptions
 from ..client.times import Duration, Moment
+from ..store_address import is_store_url, parse_store_url
 
 EMBEDDED = "embedded:"
-STORES = ("unix", *(kind + way for kind in ("redis", "rediss", "valkey", "valkeys") for way in ("", "+cluster")))
 
 log = logging.getLogger("dueline.worker")
 
@@ -113,14 +113,17 @@ class SendsNow(Protocol):
 def resolved(url: str | None) -> str:
     """The URL to use (`named_url`), checked. Raises ValueError."""
     url = named_url(url)
-    scheme = url.partition(":")[0]
-    known = scheme == "embedded" or (scheme in ("http", "https", *STORES) and url.startswith(f"{scheme}://"))
-    if not known:
+    if is_store_url(url):
+        try:
+            parse_store_url(url)
+        except ValueError as wrong:
+            raise ValueError(f'"{shown(url)}" cannot be read: {wrong}') from None
+    elif url.startswith(("http://", "https://")):
+        split(url)
+    elif not url.startswith(EMBEDDED):
         raise ValueError(
             f'"{shown(url)}" is not a queue: use http://, redis://, valkey://, unix:// or embedded:./folder'
         )
-    if scheme != "embedded":
-        split(url)
     elif not url[len(EMBEDDED) :]:
         raise ValueError("name the folder of the embedded store, such as embedded:./dueline-data")
     return url

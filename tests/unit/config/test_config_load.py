@@ -61,6 +61,10 @@ def test_a_variable_may_be_written_as_people_write() -> None:
         ("[server]\nlisten = {}", r"server\.listen: must be a string"),
         ('[store]\nurl = "http://x"', r"store\.url: must begin with one of"),
         ('[store]\nurl = "redis://x"\ndurability = "fsync"', r'"fsync" is possible only with the embedded'),
+        ('[store]\nurl = "redis://x"\ndegraded = "accept"', r'store\.degraded: "accept" is possible only with'),
+        ('[store]\nurl = "redis://x"\nsentinel_password = "p"', r"store\.sentinel_password: only a store\.url of"),
+        ('[store]\nurl = "redis+sentinel://x,y"', r"store\.url: name the service that the sentinels watch"),
+        ('[store]\nurl = "redis+cluster://x,y/2"', r"store\.url: a Cluster has only the database 0"),
         (
             '[store]\nurl = "redis://x"\n[store.tls]\nca = "ca.pem"',
             r"store\.tls\.ca: has no effect, because store\.url does not use TLS: write store\.url as rediss://HOST:PORT",

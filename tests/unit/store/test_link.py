@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from dueline.store.valkey.link import LinkLost, SingleLink
+from dueline.store.valkey.link import Link, LinkLost
 from tests.kit.async_tests import LoopFactory
 
 
@@ -27,14 +27,15 @@ async def test_a_write_on_a_dead_connection_loses_the_link_and_the_next_call_has
             writer.write(b"+OK\r\n")
 
     server = await asyncio.start_unix_server(answer, tmp_path / "s")
-    link = SingleLink(f"unix://{tmp_path / 's'}?lib_name=&lib_version=")
+    link = Link(f"unix://{tmp_path / 's'}?lib_name=&lib_version=")
     await link.start()
     found: list[object] = [await link.call("", "PING")]
-    assert link._connection is not None
+    assert link._only is not None
+    connection = (await link._only.connected())._connection
     if how == "gone":
-        await link._connection.disconnect(nowait=True)
+        await connection.disconnect(nowait=True)
     else:
-        link._connection._writer.transport.abort()  # the link hears of it in a later turn of the loop
+        connection._writer.transport.abort()  # the link hears of it in a later turn of the loop
     with pytest.raises(LinkLost):
         await link.call("", "PING")
     found.append(await link.call("", "PING"))

@@ -9,7 +9,7 @@ import pytest
 from dueline.engine.errors import Unavailable
 from dueline.store.valkey import calls as module
 from dueline.store.valkey.calls import REFUSED_PATIENCE_S, Calls
-from dueline.store.valkey.link import LinkLost, SingleLink
+from dueline.store.valkey.link import Link, LinkLost
 
 PATIENCE_S = 4.5
 
@@ -28,13 +28,20 @@ class Store:
     """A link whose store answers, or fails with `error`."""
 
     permanent_keys = False
+    replication = None
 
-    def __init__(self, error: LinkLost | None) -> None:
+    def __init__(self, error: LinkLost | None, clock: Clock) -> None:
         self.error = error
         self.tries = 0
+        self._clock = clock
+        self._refused_at_s: float | None = None
 
     async def call(self, key: str, *args: Any) -> Any:
         self.tries += 1
+        if self.error is REFUSED:
+            self._refused_at_s = self._refused_at_s or self._clock.now_s
+            raise LinkLost("refused", False, refused_s=self._clock.now_s - self._refused_at_s)
+        self._refused_at_s = None
         if self.error is not None:
             raise self.error
         return b"OK"
@@ -58,16 +65,16 @@ async def attempt(calls: Calls, store: Store, clock: Clock) -> tuple[str, float,
     return "ok", clock.now_s - began_s, store.tries
 
 
-def made(error: LinkLost | None) -> tuple[Calls, Store]:
-    store = Store(error)
+def made(error: LinkLost | None, clock: Clock) -> tuple[Calls, Store]:
+    store = Store(error, clock)
     return Calls(store, "p", None, PATIENCE_S, None, None), store  # type: ignore[arg-type]
 
 
-REFUSED = LinkLost("refused", False, refused=True)
+REFUSED = LinkLost("refused", False, refused_s=0.0)
 
 
 async def test_a_store_that_refuses_connections_is_down_within_a_second_and_then_at_once(clock: Clock) -> None:
-    calls, store = made(REFUSED)
+    calls, store = made(REFUSED, clock)
     code, spent_s, tries = await attempt(calls, store, clock)
     assert (code, tries > 3) == ("store_down", True)
     assert spent_s <= REFUSED_PATIENCE_S < 1
@@ -77,7 +84,7 @@ async def test_a_store_that_refuses_connections_is_down_within_a_second_and_then
 
 
 async def test_when_it_answers_again_the_next_refusal_is_borne_as_the_first(clock: Clock) -> None:
-    calls, store = made(REFUSED)
+    calls, store = made(REFUSED, clock)
     await attempt(calls, store, clock)
     clock.now_s += 60
     store.error = None
@@ -97,14 +104,14 @@ async def test_when_it_answers_again_the_next_refusal_is_borne_as_the_first(cloc
 async def test_a_store_that_is_silent_broke_off_or_loads_has_the_whole_patience(
     clock: Clock, error: LinkLost, code: str
 ) -> None:
-    calls, store = made(error)
+    calls, store = made(error, clock)
     answer, spent_s, _ = await attempt(calls, store, clock)
     assert answer == code
     assert PATIENCE_S - 0.6 < spent_s <= PATIENCE_S
 
 
 async def test_a_call_that_had_left_is_tried_on_when_the_store_then_refuses(clock: Clock) -> None:
-    calls, store = made(LinkLost("broke", True))
+    calls, store = made(LinkLost("broke", True), clock)
     whole = Store.call
 
     async def call(key: str, *args: Any) -> Any:
@@ -121,9 +128,9 @@ async def test_a_call_that_had_left_is_tried_on_when_the_store_then_refuses(cloc
 
 @pytest.mark.parametrize("url", ["unix:///nowhere/v.sock", "redis://127.0.0.1:1", "redis://localhost:1"])
 async def test_the_link_says_that_nobody_takes_connections(url: str) -> None:
-    link = SingleLink(url)
+    link = Link(url)
     with pytest.raises(LinkLost) as lost:
         await link.call("k", "PING")
     await link.stop()
     lost = lost.value
-    assert (lost.refused, lost.written) == (True, False)
+    assert (lost.refused_s is not None, lost.written) == (True, False)

@@ -12,9 +12,9 @@ import pytest
 import trustme
 import uvloop
 from redis.asyncio.connection import Connection
-from redis.exceptions import BusyLoadingError, NoScriptError
+from redis.exceptions import NoScriptError
 
-from dueline.store.valkey.link import LinkLost, SingleLink
+from dueline.store.valkey.link import Link, LinkLost, NotNow
 from dueline.store.valkey.resp import command
 from dueline.store.valkey.tls import StoreTls
 from tests.kit.async_tests import LoopFactory
@@ -29,7 +29,7 @@ def loop_factory(request: pytest.FixtureRequest) -> LoopFactory | None:
 CALL = b"$1\r\nX\r\n"
 
 
-async def against(place: Path, pieces: list[bytes], calls: int, ask: Callable[[SingleLink], Awaitable[Any]]) -> Any:
+async def against(place: Path, pieces: list[bytes], calls: int, ask: Callable[[Link], Awaitable[Any]]) -> Any:
     """What `ask` finds at a server that waits for so many calls, answers with these pieces, one by one, and hangs up.
     redis-py's greetings are answered before."""
 
@@ -49,7 +49,7 @@ async def against(place: Path, pieces: list[bytes], calls: int, ask: Callable[[S
         writer.close()
 
     server = await asyncio.start_unix_server(answer, place / "s")
-    link = SingleLink(f"unix://{place / 's'}?lib_name=&lib_version=")
+    link = Link(f"unix://{place / 's'}?lib_name=&lib_version=")
     await link.start()
     try:
         return await ask(link)
@@ -64,9 +64,9 @@ def outcome(error: BaseException | Any) -> Any:
     return (type(error), str(error)) if isinstance(error, Exception) else error
 
 
-def all_of(calls: int) -> Callable[[SingleLink], Awaitable[list[Any]]]:
-    async def ask(link: SingleLink) -> list[Any]:
-        await link._connected()
+def all_of(calls: int) -> Callable[[Link], Awaitable[list[Any]]]:
+    async def ask(link: Link) -> list[Any]:
+        await link.call("", "PING")  # connect
         results = await asyncio.gather(*(link.call("", "X", n) for n in range(calls)), return_exceptions=True)
         return [outcome(result) for result in results]
 
@@ -104,7 +104,7 @@ async def test_calls_without_a_reply_are_lost_when_the_store_hangs_up(tmp_path: 
 
 async def test_a_store_that_loads_answers_its_call_and_one_that_refuses_the_connection_loses_it(tmp_path: Path) -> None:
     loading = [b"-LOADING it is loading\r\n"]
-    assert await against(tmp_path, loading, 1, all_of(1)) == [(BusyLoadingError, "it is loading")]
+    assert await against(tmp_path, loading, 1, all_of(1)) == [(NotNow, "it is loading")]
     refused = tmp_path / "refused"
     refused.mkdir()
     said = [b"+OK\r\n-NOAUTH Authentication required.\r\n+OK\r\n"]
@@ -115,9 +115,10 @@ async def test_a_store_that_loads_answers_its_call_and_one_that_refuses_the_conn
 async def test_what_no_call_asked_for_ends_the_connection_and_the_next_call_has_a_new_one(
     said: bytes, tmp_path: Path
 ) -> None:
-    async def ask(link: SingleLink) -> Any:
+    async def ask(link: Link) -> Any:
         first = await link.call("", "X")
-        return first, link._connection, await link.call("", "X")
+        assert link._only is not None
+        return first, link._only.connection, await link.call("", "X")
 
     assert await against(tmp_path, [said], 1, ask) == (b"OK", None, b"OK")
 
@@ -136,7 +137,7 @@ async def test_calls_over_tls_are_answered(tmp_path: Path) -> None:
     server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
     port = server.sockets[0].getsockname()[1]
     tls = StoreTls(ca=str(tmp_path / "ca.pem"))
-    link = SingleLink(f"rediss://localhost:{port}?lib_name=&lib_version=", tls=tls)
+    link = Link(f"rediss://localhost:{port}?lib_name=&lib_version=", tls=tls)
     await link.start()
     found = [await link.call("", "X"), await link.call("", "X")]
     await link.stop()

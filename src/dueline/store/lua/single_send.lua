@@ -16,7 +16,7 @@ id_at = id_at + 1
 rest_at = id_at + rest_at
 local V = redis.call('HMGET', m, mine, 'seq', 'wu', 'reg', 'pv', 'q' .. string.sub(blob, 1, id_at - 1))
 if V[1] and string.sub(V[1], 1, 8) == ARGV[4] then
-  return { 0, struct.unpack('>I6', V[1], 9), 0, V[4] and 0 or 1, string.sub(V[1], 15), '' }
+  return { 0, now, 0, V[4] and 0 or 1, string.sub(V[1], 15), '' }
 end
 if stepped then
   return { 1, now, 0, 0, '', '' }

@@ -1,9 +1,10 @@
 """Script calls on the store, with all retries in one place.
 
 If a script is missing, the call is repeated with its source. If the connection is lost, it is reopened and the call
-repeated with the same nonce, which the store recognizes and answers from memory. A loading store is waited for. A call
-that still fails after `patience_s` raises StoreDown (certainly not done) or UnknownOutcome (its bytes were sent). A
-store that refuses connections for longer than a restart takes counts as down; then each call is tried only once.
+repeated with the same nonce, which the store recognizes and answers from memory. A store that is loading, fails over or
+moves slots is waited for. A call that still fails after `patience_s` raises StoreDown (certainly not done) or
+UnknownOutcome (its bytes were sent). A node that refuses connections for longer than a restart takes counts as down;
+then each call is tried only once.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from redis.exceptions import BusyLoadingError, NoScriptError, OutOfMemoryError, ReadOnlyError, ResponseError
+from redis.exceptions import NoScriptError, OutOfMemoryError, ResponseError
 
 from ...engine.errors import ClockStep, Loading, StoreDown, StoreFull, UnknownOutcome
 from ...engine.job import Partition
 from ...engine.store import Events, StalePolicy
 from . import codec
 from .clock import StoreClock
+from .directory import READING
 from .keys import (
     DATA_VERSION,
     LETTERS,
@@ -31,8 +33,9 @@ from .keys import (
     token_keys,
     tokens_channel,
 )
-from .link import Link, LinkLost
+from .link import Link, LinkLost, NotNow, WrongKind
 from .scripts import OPERATIONS, Patch, load_scripts
+from .tokens import PUT
 
 REFUSED_PATIENCE_S = 0.8  # after a crash the embedded store accepts connections again within 0.2 s
 _LETTER = {name: chr(97 + place) for place, name in enumerate(OPERATIONS)}
@@ -71,7 +74,6 @@ class Calls:
         self._process = os.urandom(6).hex()
         self._nonce = int.from_bytes(os.urandom(4), "big") << 24
         self._epoch: str | None = None
-        self._refused_at: float | None = None  # since when the store refuses connections
 
     def now_ms(self) -> int:
         return self._test_clock() if self._test_clock else self.clock.now_ms()
@@ -111,7 +113,7 @@ class Calls:
     async def _meta(self) -> dict[bytes, bytes]:
         key = meta_key(self._prefix)
         found = await self.plain(key, "HGETALL", key)
-        return found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))
+        return dict(zip(found[::2], found[1::2], strict=True))
 
     async def plain(self, key: str, *command: Any) -> Any:
         """One command on a key, with the same retries as a script call."""
@@ -124,32 +126,29 @@ class Calls:
         with_source = written = loading = False
         message, pause = "", 0.01
         while True:
-            refused = False
+            refused_s: float | None = None
             try:
                 reply = await attempt(with_source)
-                self._refused_at = None
                 if self._on_call is not None:
                     self._on_call(name, time.monotonic() - started)
                 return reply
             except NoScriptError:
                 with_source = True
                 continue
-            except (LinkLost, BusyLoadingError, ReadOnlyError) as error:
+            except (LinkLost, NotNow) as error:
                 self.reconnects += isinstance(error, LinkLost)
-                written = written or (isinstance(error, LinkLost) and error.written)
-                loading = isinstance(error, BusyLoadingError) or (isinstance(error, LinkLost) and error.loading)
-                message = str(error)
-                refused = isinstance(error, LinkLost) and error.refused
+                written = written or error.written
+                loading, message, refused_s = error.loading, str(error), error.refused_s
+            except WrongKind as error:
+                raise StoreDown(str(error)) from None
             except ResponseError as error:
                 message = str(error)
-                if not message.startswith(("TRYAGAIN", "CLUSTERDOWN", "NOREPLICAS", "MASTERDOWN", "LOADING", "BUSY")):
-                    if written:  # refused now, but an earlier try may have taken effect
-                        raise UnknownOutcome() from error
-                    if isinstance(error, OutOfMemoryError) or message.startswith(("OOM", "MISCONF")):
-                        raise StoreFull(f"the store refuses writes: {message}") from None
-                    raise
-            self._refused_at = (self._refused_at or time.monotonic()) if refused else None
-            given_up = self._refused_at is not None and time.monotonic() + pause > self._refused_at + REFUSED_PATIENCE_S
+                if written:  # refused now, but an earlier try may have taken effect
+                    raise UnknownOutcome() from error
+                if isinstance(error, OutOfMemoryError) or message.startswith(("OOM", "MISCONF")):
+                    raise StoreFull(f"the store refuses writes: {message}") from None
+                raise
+            given_up = refused_s is not None and refused_s + pause > REFUSED_PATIENCE_S
             if time.monotonic() + pause > deadline or (given_up and not written):
                 tried = f"the store did not answer for {time.monotonic() - started:.1f} s"
                 if written:
@@ -217,6 +216,11 @@ class Calls:
         caller = self._caller("single_send", f"{policy_version}t")  # distinct from the calls of this loop
         return (*head, len(keys.single_send), *keys.single_send), caller, (keys.channel,)
 
+    @property
+    def _change(self) -> Callable[..., Awaitable[Any]]:
+        """How a changing call is sent."""
+        return self.link.call if self.link.replication is None else self.link.change
+
     def _caller(self, name: str, slot: str) -> str:
         """The name under which the store remembers the last call."""
         return f"{self._process}{_LETTER[name]}{slot}"
@@ -236,6 +240,7 @@ class Calls:
         nonce = self._nonce.to_bytes(8, "big")
         caller = self._caller(name, slot)
         asked_ms = 0.0
+        change = self._change
 
         async def attempt(with_source: bool) -> Any:
             nonlocal asked_ms
@@ -245,7 +250,7 @@ class Calls:
                 ("", self.clock.expectation()) if self._test_clock is None else (str(self._test_clock()), "")
             )
             args = (now, expected, caller, nonce, numbers, blob, *extra)
-            return await self.link.call(keys[0], *head, len(keys), *keys, *args)
+            return await change(keys[0], *head, len(keys), *keys, *args)
 
         until_s = time.monotonic() + self._patience_s
         while True:
@@ -282,27 +287,28 @@ class Calls:
 
     async def directory(self, what: int, numbers: bytes, blob: bytes) -> tuple[bytes, bytes]:
         """One call of directory.lua: (numbers, blob)."""
-        return await self._shared(
-            "directory", directory_keys(self._prefix), changes_channel(self._prefix), what, numbers, blob
-        )
+        names = ("directory", directory_keys(self._prefix), changes_channel(self._prefix))
+        return await self._shared(*names, what, numbers, blob, what not in READING)
 
     async def tokens(self, what: int, numbers: bytes, blob: bytes) -> tuple[bytes, bytes]:
         """One call of tokens.lua: (numbers, blob)."""
         names = ("tokens", token_keys(self._prefix), tokens_channel(self._prefix))
         if self.repeat_every:
-            await self._shared(*names, what, numbers, blob)
-        return await self._shared(*names, what, numbers, blob)
+            await self._shared(*names, what, numbers, blob, what == PUT)
+        return await self._shared(*names, what, numbers, blob, what == PUT)
 
     async def _shared(
-        self, name: str, keys: tuple[str, ...], channel: str, what: int, numbers: bytes, blob: bytes
+        self, name: str, keys: tuple[str, ...], channel: str, what: int, numbers: bytes, blob: bytes, changes: bool
     ) -> tuple[bytes, bytes]:
-        """One call of a script on data that belongs to no partition. It is safe to repeat by its own rules."""
+        """One call of a script on data that belongs to no partition. It is safe to repeat by its own rules. `changes`:
+        what it changes must not be lost."""
         script, ends = self._scripts[name], ("1" if self.link.permanent_keys else "", channel)
+        send = self._change if changes else self.link.call
 
         async def attempt(with_source: bool) -> Any:
             head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
             now = "" if self._test_clock is None else str(self._test_clock())
-            return await self.link.call(keys[0], *head, len(keys), *keys, now, what, numbers, blob, *ends)
+            return await send(keys[0], *head, len(keys), *keys, now, what, numbers, blob, *ends)
 
         reply = await self._healed(attempt, name)
         return reply[1], reply[2]

@@ -1,18 +1,11 @@
-"""Connections to a store by redis-py, with our TLS. Every connection begins here.
-
-connection, client, cluster   asynchronous: one connection, a client of one node, a client of a Cluster
-blocking_connection           for a thread without an event loop
-"""
+"""Connections of redis-py with our TLS: for the event loop, and for a thread without one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-import redis.asyncio as redis
-from redis.asyncio.connection import AbstractConnection, Connection, ConnectionPool, parse_url
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
+from redis.asyncio.connection import Connection
 from redis.connection import Connection as BlockingConnection
 from redis.connection import ConnectionPool as BlockingPool
 from redis.exceptions import ConnectionError as Broken
@@ -22,46 +15,10 @@ from .tls import DEMANDED, StoreTls, is_secure
 CONNECT_TIMEOUT_S = 5.0
 
 
-def once() -> Retry:
-    """For redis-py: do not retry. Its callers do that."""
-    return Retry(NoBackoff(), 0)
-
-
-def plain_url(url: str) -> str:
-    """The URL with a scheme that redis-py knows: valkey:// becomes redis://."""
-    for ours, theirs in (("valkeys", "rediss"), ("valkey", "redis")):
-        if url.startswith((f"{ours}://", f"{ours}+")):
-            return theirs + url[len(ours) :]
-    return url
-
-
-def connection(url: str, tls: StoreTls) -> AbstractConnection:
-    """A connection to a node. It does not connect by itself, and tries once."""
-    options: dict[str, Any] = {**_options(url, tls), "retry": once()}
-    kind: type[AbstractConnection] = options.pop("connection_class", Connection)
-    return kind(**options)
-
-
-def client(url: str, tls: StoreTls, **more: Any) -> redis.Redis:
-    """A client of a node. `more` takes precedence over the options in the URL."""
-    return redis.Redis.from_pool(ConnectionPool(**{**_options(url, tls), **more}))
-
-
-def cluster(url: str, tls: StoreTls, **more: Any) -> redis.RedisCluster:
-    """A client of a Cluster."""
-    made = redis.RedisCluster.from_url(f"redis://{url.partition('://')[2]}", protocol=2, **more)
-    if is_secure(url):  # redis-py would make its own ssl.SSLContext
-        made.connection_kwargs.update(connection_class=TlsConnection, tls=tls)
-        for node in made.startup_nodes:
-            node.connection_class = TlsConnection
-            node.connection_kwargs["tls"] = tls
-    return made
-
-
 def blocking_connection(url: str, tls: StoreTls, reply_timeout_s: float) -> Any:
     """A connection to a node for a thread. It does not connect by itself."""
     pool = BlockingPool.from_url(
-        plain_url(url), protocol=2, socket_connect_timeout=CONNECT_TIMEOUT_S, socket_timeout=reply_timeout_s
+        url, protocol=2, socket_connect_timeout=CONNECT_TIMEOUT_S, socket_timeout=reply_timeout_s
     )
     if is_secure(url):
         pool.connection_class = BlockingTlsConnection
@@ -114,14 +71,3 @@ class BlockingTlsConnection(BlockingConnection):
         except BaseException:
             connected.close()
             raise
-
-
-def _options(url: str, tls: StoreTls) -> dict[str, Any]:
-    options: dict[str, Any] = {
-        "protocol": 2,
-        "socket_connect_timeout": CONNECT_TIMEOUT_S,
-        **parse_url(plain_url(url)),
-    }
-    if is_secure(url):
-        options.update(connection_class=TlsConnection, tls=tls)
-    return options

@@ -9,6 +9,7 @@ from .codec import pack_numbers, unpack_numbers
 from .keys import partition_name, partition_named, topic_name
 
 REGISTER, TOPIC, TOPICS, SET_CONFIG, REMOVE, IDLE, NOTE, TAKE, FINISH = range(1, 10)
+READING = frozenset({TOPIC, TOPICS, IDLE})  # these change nothing
 
 Run = Callable[[int, bytes, bytes], Awaitable[tuple[bytes, bytes]]]
 

@@ -16,12 +16,11 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
 from ...engine.job import Partition
-from . import codec, connections
+from . import codec
 from .fsck_audit import audit_faults
 from .fsck_groups import check_groups
 from .fsck_pushes import push_faults
@@ -35,6 +34,7 @@ from .keys import (
     pushed_topic,
     topic_name,
 )
+from .reader import StoreReader
 from .tls import StoreTls
 
 Progress = Callable[[int, int | None], None]
@@ -82,21 +82,21 @@ class _Contents(msgspec.Struct):
 async def fsck(
     url: str, prefix: str = "dueline", progress: Progress | None = None, tls: StoreTls = StoreTls()
 ) -> Report:
-    """Reads every partition of the store behind `url` (standalone or Cluster)."""
+    """Reads every partition of the store behind `url`, on all of its primaries. Raises StoreDown or Loading."""
     report = Report(findings=[])
-    client = _client(url, tls)
+    client = StoreReader(url, tls)
     try:
-        meta: dict[bytes, bytes] = await client.hgetall(meta_key(prefix))
+        meta = await client.hash(meta_key(prefix))
         if meta and meta.get(b"version", b"").decode() != DATA_VERSION:
             version = meta.get(b"version", b"?").decode()
             report.findings.append(Finding(None, None, f"data version {version}, this program reads {DATA_VERSION}"))
             return report
         report.findings += [Finding(None, None, fault) for fault in await audit_faults(client, prefix)]
-        listed: set[bytes] = {name async for name, _ in client.zscan_iter(directory_keys(prefix)[0])}
-        async for key in client.scan_iter(match=f"{_glob(prefix)}:*", count=1000):
-            partition = partition_of(prefix, key.decode())
+        listed = set(await client.sorted_set(directory_keys(prefix)[0]))
+        async for key in client.keys(f"{_glob(prefix)}:*"):
+            partition = partition_of(prefix, key)
             if partition is None:
-                report.findings += await _of_push(client, prefix, key.decode())
+                report.findings += await _of_push(client, prefix, key)
                 continue
             findings, jobs, known = await _check_twice(client, prefix, partition)
             report.findings += findings
@@ -109,28 +109,22 @@ async def fsck(
             if progress is not None:
                 progress(report.jobs, None)
     finally:
-        await client.aclose()
+        await client.stop()
     return report
 
 
-async def _of_push(client: Any, prefix: str, key: str) -> list[Finding]:
+async def _of_push(client: StoreReader, prefix: str, key: str) -> list[Finding]:
     topic = pushed_topic(prefix, key)
     if topic is None or (key == push_keys(prefix, *topic)[1] and await client.exists(push_keys(prefix, *topic)[0])):
         return []  # not a key of a push target, or checked together with its other key
     return [Finding(Partition(*topic), None, fault) for fault in await push_faults(client, prefix, *topic)]
 
 
-def _client(url: str, tls: StoreTls) -> Any:
-    if "+cluster://" in url:
-        return connections.cluster(url.replace("+cluster", "", 1), tls)
-    return connections.client(url, tls)
-
-
 def _glob(text: str) -> str:
     return "".join(f"\\{c}" if c in "*?[]\\" else c for c in text)
 
 
-async def _check_twice(client: Any, prefix: str, partition: Partition) -> tuple[list[Finding], int, bool]:
+async def _check_twice(client: StoreReader, prefix: str, partition: Partition) -> tuple[list[Finding], int, bool]:
     """The findings that appear in two consecutive reads, because a partition may change during a read."""
     contents = await _read(client, prefix, partition)
     findings = check(partition, contents)
@@ -144,14 +138,14 @@ async def _check_twice(client: Any, prefix: str, partition: Partition) -> tuple[
     return findings, len(contents.j.keys() | contents.r.keys()), b"reg" in contents.m
 
 
-async def _read(client: Any, prefix: str, partition: Partition) -> _Contents:
+async def _read(client: StoreReader, prefix: str, partition: Partition) -> _Contents:
     m, j, r, s, l, a, d, g, k = partition_keys(prefix, partition).keys  # noqa: E741
 
     async def of_hash(key: str) -> dict[bytes, bytes]:
-        return {field: value async for field, value in client.hscan_iter(key, count=1000) if field}
+        return {field: value for field, value in (await client.hash(key)).items() if field}
 
     async def of_zset(key: str) -> dict[bytes, float]:
-        return {member: score async for member, score in client.zscan_iter(key, count=1000) if member}
+        return {member: score for member, score in (await client.sorted_set(key)).items() if member}
 
     records, runs = await of_hash(j), await of_hash(r)
     if partition.namespace_ids:  # keys shared by all topics of the namespace: keep only this topic's jobs

@@ -22,8 +22,7 @@ async def audit_faults(client: Any, prefix: str) -> list[str]:
 
 async def _read(client: Any, prefix: str) -> list[str]:
     state_key, log_key = audit_keys(prefix)
-    log: list[bytes] = await client.lrange(log_key, 0, -1)
-    return check_audit(dict(await client.hgetall(state_key)), log)
+    return check_audit(await client.hash(state_key), await client.list(log_key))
 
 
 def check_audit(state: dict[bytes, bytes], log: list[bytes]) -> list[str]:

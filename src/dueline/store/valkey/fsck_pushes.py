@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 from ..push_log_limits import KEPT
 from .keys import push_keys
 from .push_log import unpack_attempt
+from .reader import StoreReader
 
 _NUMBERS = (b"n", b"f", b"o")
 
 
-async def push_faults(client: Any, prefix: str, namespace: str, topic: str) -> list[str]:
+async def push_faults(client: StoreReader, prefix: str, namespace: str, topic: str) -> list[str]:
     """The faults that appear in two consecutive reads, because a report may arrive between the commands of a read."""
     faults = await _read(client, prefix, namespace, topic)
     if not faults:
@@ -21,10 +21,9 @@ async def push_faults(client: Any, prefix: str, namespace: str, topic: str) -> l
     return [fault for fault in faults if fault in again]
 
 
-async def _read(client: Any, prefix: str, namespace: str, topic: str) -> list[str]:
+async def _read(client: StoreReader, prefix: str, namespace: str, topic: str) -> list[str]:
     state_key, log_key = push_keys(prefix, namespace, topic)
-    log: list[bytes] = await client.lrange(log_key, 0, -1)
-    return check_push(dict(await client.hgetall(state_key)), log)
+    return check_push(await client.hash(state_key), await client.list(log_key))
 
 
 def check_push(state: dict[bytes, bytes], log: list[bytes]) -> list[str]:

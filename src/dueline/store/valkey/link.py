@@ -1,241 +1,267 @@
-"""The link to a store: one connection per node, many calls in flight, replies in order.
+"""The link to a store: all its connections, one per node, and the way of each call to the primary of its key.
 
-redis-py connects (`connections`) and routes in a Cluster, and `resp` knows the protocol. This module adds what a shared
-connection needs. A call is sent at once and never cancelled in flight. A silent connection is closed. When a connection
-is lost, every call on it fails, and the error tells whether the call's bytes were sent.
+    standalone   the only node
+    Sentinel     the primary that the sentinels name
+    Cluster      the primary of the key's slot
+
+The layout (who is primary for which slots) is asked for at the first call, and again whenever something does not fit
+it: a redirection, a node that is silent, lost or not a primary, or one that refuses because it fails over. A node that
+is not a primary any more is cut: calls without a reply, and connects under way, fail at once, and `calls` repeats them
+on the new primary. Redirections are followed here.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from typing import Any, Protocol
-from urllib.parse import urlparse
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
 
-import redis.asyncio as redis
-from redis import exceptions
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import BusyLoadingError, RedisError
+from redis.crc import key_slot
+from redis.exceptions import (
+    AskError,
+    BusyLoadingError,
+    ClusterDownError,
+    MovedError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
 
-from . import connections
-from .connections import CONNECT_TIMEOUT_S, once, plain_url
-from .resp import Replies, command
+from ...store_address import Endpoint, Kind, parse_store_url
+from .connections import CONNECT_TIMEOUT_S
+from .connector import Connector
+from .link_errors import LinkLost, NotNow, WrongKind
+from .node import Node, PipelinedConnection
+from .resp import command
 from .tls import StoreTls
+from .topology import SLOTS, Layout, topology_of
+from .witness import Replication
+
+__all__ = ["CONNECT_TIMEOUT_S", "Link", "LinkLost", "NotNow", "WrongKind"]
+
+REDIRECTIONS = 5
+BETWEEN_LOOKS_S = 0.05  # between two questions for the layout
+ASKING = command(("ASKING",))
 
 
-class LinkLost(Exception):
-    """The connection broke. `written`: the call's bytes may have reached the store. `refused`: the address rejected the
-    connection at once. `untrusted`: because of a certificate (StoreTls.refusal)."""
+class Link:
+    """All connections to one store. Error replies are raised as redis-py's ResponseError. `primaries_only` False: a
+    node is used even if it says that it is not a primary. `replication`: changes are answered when a replica has them.
+    Partitions keep permanent keys on a Cluster."""
 
     def __init__(
-        self, message: str, written: bool, loading: bool = False, refused: bool = False, untrusted: bool = False
+        self,
+        url: str,
+        reply_timeout_s: float = 10.0,
+        *,
+        tls: StoreTls = StoreTls(),
+        primaries_only: bool = True,
+        replication: Replication | None = None,
     ) -> None:
-        super().__init__(message)
-        self.written = written
-        self.loading = loading
-        self.refused = refused
-        self.untrusted = untrusted
-
-
-class Link(Protocol):
-    """All connections to one store. Error replies are raised as redis-py's ResponseError."""
-
-    permanent_keys: bool
-
-    async def start(self) -> None: ...
-    async def stop(self) -> None: ...
-    async def call(self, key: str, *args: Any) -> Any:
-        """One command; `key` selects the node."""
-        ...
-
-    def subscriber(self, channel: str) -> tuple[str, redis.Redis]:
-        """The node that owns a channel, and a client for it (the caller closes it)."""
-        ...
-
-
-def link_for(url: str, reply_timeout_s: float = 10.0, tls: StoreTls = StoreTls()) -> Link:
-    scheme = urlparse(plain_url(url)).scheme
-    if scheme in ("redis+cluster", "rediss+cluster"):
-        return ClusterLink(url.replace("+cluster", "", 1), reply_timeout_s, tls)
-    if scheme not in ("unix", "redis", "rediss"):
-        raise ValueError(
-            f'"{scheme}://" is not a store address: use redis://, rediss://, unix:// or redis+cluster:// '
-            "(or the valkey spellings)"
-        )
-    return SingleLink(url, reply_timeout_s, tls)
-
-
-class SingleLink:
-    """One node. Calls are pipelined; replies are handed out in order."""
-
-    permanent_keys = False
-
-    def __init__(self, url: str, reply_timeout_s: float = 10.0, tls: StoreTls = StoreTls()) -> None:
-        self.url = url
-        self._tls = tls
+        self.address = parse_store_url(url)
+        self.permanent_keys = self.address.kind is Kind.CLUSTER
+        self.fails_over = self.address.kind is not Kind.STANDALONE
         self._reply_timeout_s = reply_timeout_s
-        self._connection: AbstractConnection | None = None
-        self._connecting: asyncio.Task[AbstractConnection] | None = None
-        self._pending: deque[tuple[asyncio.Future[Any], float]] = deque()
-        self._watchdog: asyncio.TimerHandle | None = None
+        self._primaries_only = primaries_only
+        self.replication = replication
+        self._answered_by: PipelinedConnection | None = None
+        self._connector = Connector.of_nodes(self.address, tls)
+        self._topology = topology_of(self.address, tls)
+        self._nodes: dict[Endpoint, Node] = {}
+        self._layout: Layout = ()
+        self._only: Node | None = None  # the primary of all slots, unless it is a Cluster
+        self._slots: list[Node | None] = []
+        self._finding: asyncio.Task[None] | None = None
+        self._found_at_s = 0.0
+        self._moved = False  # a redirection has changed the slots since the layout was found
+        self._watchers: list[Callable[[], None]] = []
+        self._watched: list[Endpoint | None] = []  # the owners that the watchers know
         self._stopped = False
 
     async def start(self) -> None:
+        """Allow calls again after `stop`. The first call connects."""
         self._stopped = False
 
     async def stop(self) -> None:
         self._stopped = True
-        self._lose(LinkLost("the store connection was closed", True))
-        connecting, self._connecting = self._connecting, None
-        if connecting is not None and not connecting.done():
-            connecting.cancel()
-            await asyncio.wait([connecting])
+        finding, self._finding = self._finding, None
+        if finding is not None and not finding.done():
+            finding.cancel()
+            await asyncio.wait([finding])
+        nodes, self._nodes, self._layout, self._only, self._slots = self._nodes, {}, (), None, []
+        for node in nodes.values():
+            await node.stop()
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed` whenever a slot has got another primary."""
+        self._watchers.append(changed)
 
     async def call(self, key: str, *args: Any) -> Any:
-        connection = self._connection
-        if connection is None:
-            connection = await self._connected()
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
-        self._pending.append((future, loop.time()))
-        self._write(connection, command(args))
-        if self._watchdog is None:
-            self._watchdog = loop.call_later(self._reply_timeout_s, self._look_for_silence)
-        return await future
+        """One command on the primary of `key`. Raises LinkLost or NotNow, or the error of the call."""
+        node = self._only or self._slot(key)
+        packed, unread = command(args), 0
+        for _ in range(REDIRECTIONS):
+            if node is None:
+                node = await self._find_primary(key)
+            connection = node.connection
+            if connection is None:
+                connection = await node.connected()
+            try:
+                reply = await connection.send(packed, unread)
+                self._answered_by = connection
+                return reply
+            except (ResponseError, BusyLoadingError) as error:
+                redirected = self._redirected(node, error)
+                if redirected is None:
+                    raise
+                unread = 0
+                if isinstance(error, MovedError):
+                    node, packed = redirected, command(args)
+                else:
+                    node, packed, unread = redirected, ASKING + command(args), 1
+        raise NotNow("the slot keeps moving between the nodes")
 
-    def subscriber(self, channel: str) -> tuple[str, redis.Redis]:
-        return "", connections.client(self.url, self._tls, retry=once())
+    async def change(self, key: str, *args: Any) -> Any:
+        """A call whose answer counts when a replica has it, if that is asked for. Otherwise it raises LinkLost."""
+        reply = await self.call(key, *args)
+        connection = self._answered_by  # of this call: nothing else runs between its return and here
+        if connection is not None and connection.witness is not None:
+            await connection.witness.covered(key)
+        return reply
 
-    async def _connected(self) -> AbstractConnection:
+    async def call_node(self, endpoint: Endpoint, *args: Any) -> Any:
+        """One command on one of `primaries`."""
+        return await (await self._node(endpoint).connected()).send(command(args))
+
+    async def primaries(self) -> tuple[Endpoint, ...]:
+        """All primaries, as they are now. Raises LinkLost or WrongKind."""
+        if self._topology.known is None or not self._layout:
+            await asyncio.shield(self.find())
+        return tuple(dict.fromkeys(owned.primary for owned in self._layout))
+
+    async def owner(self, key: str) -> Endpoint:
+        """The primary of a key or channel. Raises LinkLost or NotNow."""
+        return (self._only or self._slot(key) or await self._find_primary(key)).endpoint
+
+    def owner_now(self, key: str) -> Endpoint | None:
+        """The same as far as it is known."""
+        node = self._only or self._slot(key)
+        return None if node is None else node.endpoint
+
+    async def open(self, endpoint: Endpoint) -> AbstractConnection:
+        """A connection of the caller's own to a primary. Raises LinkLost."""
+        return await self._node(endpoint).open()
+
+    def find(self) -> asyncio.Task[None]:
+        """Ask for the layout, unless that is already under way."""
+        if self._finding is None or self._finding.done():
+            self._finding = asyncio.get_running_loop().create_task(self._find())
+            self._finding.add_done_callback(lambda task: task.cancelled() or task.exception())  # mark as seen
+        return self._finding
+
+    def _trouble(self) -> None:
+        """Something does not fit the layout."""
+        if not self._stopped and self._topology.known is None:
+            self.find()
+
+    async def _find(self) -> None:
+        clock = asyncio.get_running_loop().time
+        rest_s = self._found_at_s + BETWEEN_LOOKS_S - clock()
+        if rest_s > 0:
+            await asyncio.sleep(rest_s)
+        try:
+            layout = await self._topology.find(tuple(self._nodes))
+        finally:
+            self._found_at_s = clock()
+        if not self._stopped:
+            self._use(layout)
+
+    def _use(self, layout: Layout) -> None:
+        """Route by this layout from now on, and cut the primaries that it does not have any more. A node that only a
+        redirection has named is left alone, because the layout may not know it yet."""
+        if layout == self._layout and not self._moved:
+            return
+        replaced = {owned.primary for owned in self._layout} - {owned.primary for owned in layout}
+        self._layout, self._moved = layout, False
+        for endpoint in replaced & self._nodes.keys():
+            self._nodes.pop(endpoint).cut(f"{endpoint} is not a primary any more")
+        if self.address.kind is Kind.CLUSTER:
+            slots: list[Node | None] = [None] * SLOTS
+            for low, high, primary in layout:
+                slots[low : high + 1] = [self._node(primary)] * (high + 1 - low)
+            self._slots = slots
+        else:
+            self._only = self._node(layout[0].primary)
+        nodes = [self._only] if self._only is not None else self._slots
+        owners = [None if node is None else node.endpoint for node in nodes]
+        if owners != self._watched:
+            self._watched = owners
+            for changed in self._watchers:
+                changed()
+
+    def _node(self, endpoint: Endpoint) -> Node:
+        node = self._nodes.get(endpoint)
+        if node is None:
+            node = self._nodes[endpoint] = Node(
+                endpoint,
+                self._connector,
+                self._reply_timeout_s,
+                self._trouble,
+                self._primaries_only,
+                self.replication,
+            )
+        return node
+
+    def _slot(self, key: str) -> Node | None:
+        return self._slots[slot_of(key)] if self._slots else None
+
+    async def _find_primary(self, key: str) -> Node:
         if self._stopped:
             raise LinkLost("the store connection is closed", False)
-        if self._connecting is None or self._connecting.done():
-            self._connecting = asyncio.get_running_loop().create_task(self._connect())
-            self._connecting.add_done_callback(lambda task: task.cancelled() or task.exception())  # mark as seen
-        return await asyncio.shield(self._connecting)
-
-    async def _connect(self) -> AbstractConnection:
-        if self._connection is not None:
-            return self._connection
-        connection = connections.connection(self.url, self._tls)
         try:
-            await asyncio.wait_for(connection.connect(), CONNECT_TIMEOUT_S + 1)
-        except BusyLoadingError as error:
-            await connection.disconnect(nowait=True)
-            raise LinkLost(str(error), False, loading=True) from None
-        except (RedisError, OSError, TimeoutError) as error:
-            await connection.disconnect(nowait=True)
-            untrusted = self._tls.refusal(error)
-            if untrusted is not None:
-                raise LinkLost(untrusted, False, refused=True, untrusted=True) from None
-            silent = isinstance(error, (TimeoutError, exceptions.TimeoutError))
-            raise LinkLost(f"cannot reach the store: {error}", False, refused=not silent) from None
-        writer = connection._writer
-        if writer is None:
-            raise LinkLost("cannot reach the store: the connection was closed at once", False)
-        self._connection = connection
-        writer.transport.set_protocol(Replies(self._answered, lambda why: self._broke(connection, why)))
-        return connection
-
-    def _write(self, connection: AbstractConnection, packed: bytes) -> None:
-        """Write at once, without waiting; the batchers bound the amount in flight. redis-py's own method is a
-        coroutine, which would send in a later turn of the loop."""
-        writer = connection._writer
-        try:
-            if writer is None:
-                raise ConnectionResetError("it is closed")
-            writer.write(packed)
-        except (OSError, RuntimeError) as error:  # uvloop raises RuntimeError for a closed transport
-            self._lose(LinkLost(f"the store connection broke: {error}", True))
-
-    def _answered(self, reply: Any) -> None:
-        future, _ = self._pending.popleft()
-        if not future.done():
-            if isinstance(reply, Exception):
-                future.set_exception(reply)
-            else:
-                future.set_result(reply)
-
-    def _broke(self, connection: AbstractConnection, why: str) -> None:
-        if self._connection is connection:
-            self._lose(LinkLost(f"the store connection broke: {why}", True))
-
-    def _look_for_silence(self) -> None:
-        self._watchdog = None
-        if not self._pending:
-            return
-        loop = asyncio.get_running_loop()
-        age = loop.time() - self._pending[0][1]
-        if age >= self._reply_timeout_s:
-            self._lose(LinkLost(f"the store was silent for {age:.1f} s", True))
-        else:
-            self._watchdog = loop.call_later(self._reply_timeout_s - age, self._look_for_silence)
-
-    def _lose(self, error: LinkLost) -> None:
-        connection, self._connection = self._connection, None
-        pending, self._pending = self._pending, deque()
-        if self._watchdog is not None:
-            self._watchdog.cancel()
-            self._watchdog = None
-        if connection is not None:
-            closing = asyncio.get_running_loop().create_task(connection.disconnect(nowait=True))
-            closing.add_done_callback(lambda task: task.cancelled() or task.exception())
-        for future, _ in pending:
-            if not future.done():
-                future.set_exception(error)
-
-
-class ClusterLink:
-    """A Cluster: redis-py finds the node and follows MOVED and ASK. Partitions keep permanent keys there."""
-
-    permanent_keys = True
-
-    def __init__(self, url: str, reply_timeout_s: float = 10.0, tls: StoreTls = StoreTls()) -> None:
-        self.url = url
-        self._tls = tls
-        self._reply_timeout_s = reply_timeout_s
-        self._cluster: redis.RedisCluster | None = None
-
-    async def start(self) -> None:
-        if self._cluster is None:
-            self._cluster = connections.cluster(
-                self.url, self._tls, socket_connect_timeout=CONNECT_TIMEOUT_S, socket_timeout=self._reply_timeout_s
-            )
-
-    async def stop(self) -> None:
-        cluster, self._cluster = self._cluster, None
-        if cluster is not None:
-            await cluster.aclose()
-
-    async def call(self, key: str, *args: Any) -> Any:
-        if asyncio.current_task() is None:  # redis-py's cluster client uses asyncio.timeout, which needs a task
-            return await asyncio.ensure_future(self._call(key, *args))
-        return await self._call(key, *args)
-
-    async def _call(self, key: str, *args: Any) -> Any:
-        if self._cluster is None:
-            raise LinkLost("the store connection is closed", False)
-        try:
-            if args[0] in ("EVAL", "EVALSHA", "HGET", "HSETNX", "HGETALL"):
-                return await self._cluster.execute_command(*args)
-            node = self._cluster.get_node_from_key(key)
-            return await self._cluster.execute_command(*args, target_nodes=node)
-        except (
-            exceptions.ConnectionError,
-            exceptions.TimeoutError,
-            exceptions.RedisClusterException,
-            OSError,
-        ) as error:
-            untrusted = self._tls.refusal(error)
-            if untrusted is not None:
-                raise LinkLost(untrusted, False, refused=True, untrusted=True) from None
-            raise LinkLost(f"the store connection broke: {error}", True, isinstance(error, BusyLoadingError)) from None
-
-    def subscriber(self, channel: str) -> tuple[str, redis.Redis]:
-        if self._cluster is None:
-            raise LinkLost("the store connection is closed", False)
-        node = self._cluster.get_node_from_key(channel)
+            await asyncio.shield(self.find())
+        except asyncio.CancelledError:
+            if self._stopped:
+                raise LinkLost("the store connection is closed", False) from None
+            raise
+        node = self._only or self._slot(key)
         if node is None:
-            raise LinkLost("no node owns this channel", False)
-        options: dict[str, Any] = {"host": str(node.host), "port": int(node.port), "retry": once()}
-        return str(node.name), connections.client(self.url, self._tls, **options)
+            raise NotNow(f"no node of the Cluster serves slot {slot_of(key)}")
+        return node
+
+    def _redirected(self, node: Node, error: ResponseError | BusyLoadingError) -> Node | None:
+        """The node that an error reply names; None: it names none, and is an error of the call itself. Raises NotNow if
+        the call can be repeated later."""
+        if isinstance(error, AskError):  # and MovedError
+            if not self._slots:
+                raise NotNow("the store has become a node of a Cluster") from None
+            other = self._node(Endpoint(error.host or node.endpoint.host, error.port))
+            if isinstance(error, MovedError):
+                self._slots[error.slot_id] = other
+                self._moved = True
+                self._trouble()
+            return other
+        if isinstance(error, TryAgainError):
+            raise NotNow("a slot is being moved to another node") from None
+        if isinstance(error, BusyLoadingError):
+            self._trouble()
+            raise NotNow(str(error), loading=True) from None
+        if isinstance(error, ReadOnlyError):
+            node.retire()  # the next connection asks for its role
+            self._trouble()
+            raise NotNow(f"{node.endpoint} has become a replica") from None
+        if isinstance(error, ClusterDownError):  # and MasterDownError
+            self._trouble()
+            raise NotNow(f"the Cluster does not serve this slot: {error}") from None
+        text = str(error)
+        if text.startswith(("NOREPLICAS", "BUSY ")):
+            self._trouble()
+            raise NotNow(text) from None
+        return None
+
+
+@lru_cache(16_384)
+def slot_of(key: str) -> int:
+    return key_slot(key.encode())

@@ -53,8 +53,7 @@ async def check_scopes(store: ValkeyStore, namespace_ids: frozenset[str]) -> Cla
 async def _stored(store: ValkeyStore) -> frozenset[str]:
     """The namespaces that are recorded with `namespace_ids`."""
     key = meta_key(store.prefix)
-    found = await store.plain(key, "HGETALL", key)
-    fields: list[bytes] = list(found) if isinstance(found, dict) else found[::2]
+    fields: list[bytes] = (await store.plain(key, "HGETALL", key))[::2]
     return frozenset(name[len(FIELD) :] for name in map(bytes.decode, fields) if name.startswith(FIELD))
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...engine.errors import StoreDown, Unavailable
+from ...engine.errors import Unavailable
 from ...engine.job import Job, Partition, Reason, State
 from ...engine.limits import PULL_BYTES, Limits
 from ...engine.namespace_queue import NamespaceQueue
@@ -49,19 +49,20 @@ from .clock import StoreClock
 from .directory import ValkeyDirectory, announced_change
 from .id_lookup import MOVED, MOVES, IdLookup
 from .keys import changes_channel, partition_keys, tokens_channel
-from .link import Link, LinkLost, link_for
+from .link import Link
 from .push_log import ValkeyPushLog
 from .scripts import Patch
 from .single_sends import SingleSends
 from .tls import StoreTls
 from .tokens import ValkeyTokens
 from .wakeups import Wakeups
+from .witness import Replication
 
 __all__ = ["ValkeyStore", "WrongStore"]
 
 CLEAN_STEPS = 20  # before a list that shows dead jobs; remaining ones appear in the next list
 FINISHING = frozenset({"ack", "release", "extend"})  # never refused because other jobs of the namespace wait
-LANES = {"send": 2}  # calls in flight per partition, if they all use the same connection
+LANES = {"send": 2}  # calls in flight per partition
 
 
 class ValkeyStore:
@@ -80,6 +81,7 @@ class ValkeyStore:
         reply_timeout_s: float = 2.5,
         lua_patch: Patch | None = None,
         on_call: Callable[[str, float], None] | None = None,
+        replication: Replication | None = None,
         link: Link | None = None,
         store_clock: StoreClock | None = None,
         queue_of: Callable[[str], NamespaceQueue | None] = lambda namespace: None,
@@ -90,12 +92,14 @@ class ValkeyStore:
         self.limits = limits
         self._reply_timeout_s = reply_timeout_s
         self._patience_s = patience_s
-        self._link = link or link_for(url, reply_timeout_s, tls)
+        self._link = link or Link(url, reply_timeout_s, tls=tls, replication=replication)
         self._calls = Calls(self._link, prefix, clock, patience_s, lua_patch, on_call, store_clock)
         self.directory = ValkeyDirectory(self._calls.directory, self._registered)
         self.pushes = ValkeyPushLog(self._calls.once, prefix, limits)
         self.audit = ValkeyAuditLog(self._calls.once, prefix, limits)
-        self.tokens = ValkeyTokens(self._calls.tokens, partial(self._watch, tokens_channel(prefix)))
+        self.tokens = ValkeyTokens(
+            self._calls.tokens, lambda callback: self._wakeups.watch(tokens_channel(prefix), callback)
+        )
         self.clock = self._calls.clock
         self.check = self._calls.check
         self.plain = self._calls.plain
@@ -137,30 +141,26 @@ class ValkeyStore:
         await self._link.stop()
 
     def single_sends(self) -> SingleSends | None:
-        """Sends for threads without an event loop; the caller closes it. None: not available on a Cluster."""
-        if self._link.permanent_keys:
+        """Sends for threads without an event loop; the caller closes it. None: only one node has this path, because a
+        thread does not follow a primary that moves and has no witness."""
+        if self._link.fails_over or self._link.replication is not None:
             return None
         loop = asyncio.get_running_loop()
 
         def unlisted(partition: Partition) -> None:
             loop.call_soon_threadsafe(self._calls.found_unlisted, partition)
 
-        return SingleSends(self.url, self._tls, self._calls, self._reply_timeout_s, self._patience_s, unlisted)
+        url = self._link.address.node_url
+        return SingleSends(url, self._tls, self._calls, self._reply_timeout_s, self._patience_s, unlisted)
 
     async def watch(self, partition: Partition) -> None:
-        await self._watch(partition_keys(self.prefix, partition).channel, lambda _: self._woken(partition))
+        await self._wakeups.watch(partition_keys(self.prefix, partition).channel, lambda _: self._woken(partition))
 
     async def unwatch(self, partition: Partition) -> None:
         await self._wakeups.unwatch(partition_keys(self.prefix, partition).channel)
 
     async def watch_topics(self) -> None:
-        await self._watch(changes_channel(self.prefix), self._topic_changed)
-
-    async def _watch(self, channel: str, callback: Callable[[bytes | None], None]) -> None:
-        try:
-            await self._wakeups.watch(channel, callback)
-        except LinkLost as lost:
-            raise StoreDown(str(lost)) from None
+        await self._wakeups.watch(changes_channel(self.prefix), self._topic_changed)
 
     def _woken(self, partition: Partition) -> None:
         if self.events is not None:
@@ -190,7 +190,7 @@ class ValkeyStore:
                 _body_size if name in ("send", "append", "edit") else _id_size,
                 partial(self._batchers.pop, key, None),
                 self.limits,
-                1 if self._link.permanent_keys else LANES.get(name, 1),
+                LANES.get(name, 1),
                 None if name in FINISHING else self._queue_of(partition.namespace),
             )
         return batcher

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from ...certificate_files import Identity, certificates_in, identity, load_pair
 
-SECURE_SCHEMES = ("rediss", "valkeys", "rediss+cluster", "valkeys+cluster")
+SECURE_SCHEMES = tuple(name + way for name in ("rediss", "valkeys") for way in ("", "+sentinel", "+cluster"))
 URL_OPTIONS = {
     "ssl_ca_certs": "store.tls.ca",
     "ssl_certfile": "store.tls.cert",

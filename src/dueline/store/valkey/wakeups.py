@@ -1,44 +1,33 @@
 """Announcements of the scripts: a job of a partition became deliverable earlier than expected (a wake-up), or a topic
 changed.
 
-There is one subscriber connection per node. An announcement is lost only with its connection. When one breaks, every
-channel on it is subscribed again, and each callback is told once that it may have missed some.
+There is one subscriber connection per node, and a channel is subscribed at the primary of its slot. An announcement is
+lost only with its connection, or while its channel moves to another node. Then the channel is subscribed where it is
+now, and its callback is told once that it may have missed some.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Any
 
-import redis.asyncio as redis
-from redis.exceptions import RedisError
+from redis.asyncio.connection import AbstractConnection
 
-from .link import Link, LinkLost
+from ...store_address import Endpoint
+from .link import Link, LinkLost, NotNow, WrongKind
+from .resp import Replies, command
 
 PING_S = 5.0
+FAILOVER_PING_S = 1.0  # where another node may take over, a silent one must be noticed soon
+SILENCE_S = 5.0  # an unanswered ping ends the connection
+SUSPECT_S, SUSPECT_AGAIN_S = 0.5, 0.1  # an unanswered ping is a reason to ask who the primary is
+CONFIRMED_WITHIN_S = 2.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0  # before a node is tried again
+FAILOVER_PAUSE_S = 0.1  # the longest where another node may take over
 
 Callback = Callable[[bytes | None], None]  # called with each message; None: some may have been missed
-
-
-class _Node:
-    """One subscriber connection: its channels, and the callers that wait for a subscription to be confirmed."""
-
-    def __init__(self, client: redis.Redis) -> None:
-        self.client = client
-        self.pubsub: Any = client.pubsub()
-        self.callbacks: dict[str, Callback] = {}
-        self.confirmed: set[str] = set()
-        self.waiting: dict[str, list[asyncio.Future[None]]] = {}
-        self.task: asyncio.Task[None] | None = None
-        self.down = False  # the connection broke; all channels are subscribed again when it is back
-        self.writing = asyncio.Lock()  # redis-py's PubSub connects at its first command, so commands must not overlap
-
-    def answer(self, channel: str) -> None:
-        """A subscription was confirmed; resume the callers that wait for it."""
-        for future in self.waiting.pop(channel, []):
-            if not future.done():
-                future.set_result(None)
 
 
 class Wakeups:
@@ -46,113 +35,273 @@ class Wakeups:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._nodes: dict[str, _Node] = {}
-        self._where: dict[str, str] = {}  # channel -> node
-        self.reconnects = 0
+        link.watch(self._topology_changed)
+        self._callbacks: dict[str, Callback] = {}
+        self._homeless: set[str] = set()  # channels without a subscriber
+        self._missed: set[str] = set()  # channels that may have missed announcements
+        self._confirmations: dict[str, list[asyncio.Future[None]]] = {}
+        self._subscribers: dict[Endpoint, _Subscriber] = {}
+        self._task: asyncio.Task[None] | None = None  # finds subscribers for the homeless channels
+        self._failing = False
+        self._changed = asyncio.Event()  # the layout has changed
 
     async def watch(self, channel: str, callback: Callback) -> None:
         """Returns when the store has confirmed the subscription, or when it cannot be reached. In the latter case
         `callback` is called with None once the subscription is confirmed."""
-        name, client = self._link.subscriber(channel)
-        node = self._nodes.get(name)
-        if node is None:
-            node = self._nodes[name] = _Node(client)
-        else:
-            await client.aclose()
-        node.callbacks[channel] = callback
-        self._where[channel] = name
-        if channel in node.confirmed or node.down:
+        known = channel in self._callbacks
+        self._callbacks[channel] = callback
+        if not known:
+            self._homeless.add(channel)
+            self._work()
+        elif any(channel in one.confirmed for one in self._subscribers.values()):
+            return
+        if self._failing:
+            self._missed.add(channel)
             return
         confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        node.waiting.setdefault(channel, []).append(confirmed)
-        if node.task is None:
-            node.task = asyncio.get_running_loop().create_task(self._listen(node))
-        else:
-            try:
-                async with node.writing:
-                    await node.pubsub.ssubscribe(channel)
-            except (RedisError, OSError):
-                pass  # the listener notices and subscribes to everything again
-        await asyncio.wait([confirmed], timeout=2.0)
+        self._confirmations.setdefault(channel, []).append(confirmed)
+        await asyncio.wait([confirmed], timeout=CONFIRMED_WITHIN_S)
+        if not confirmed.done():
+            self._missed.add(channel)
 
     async def unwatch(self, channel: str) -> None:
-        name = self._where.pop(channel, None)
-        node = self._nodes.get(name) if name is not None else None
-        if node is None or node.callbacks.pop(channel, None) is None:
+        if self._callbacks.pop(channel, None) is None:
             return
-        node.confirmed.discard(channel)
-        if not node.callbacks:
-            await self._close(self._nodes.pop(str(name)))
-            return
-        try:
-            async with node.writing:
-                await node.pubsub.sunsubscribe(channel)
-        except (RedisError, OSError):
-            pass
+        self._homeless.discard(channel)
+        self._missed.discard(channel)
+        self._confirm(channel)
+        for subscriber in list(self._subscribers.values()):
+            if channel in subscriber.channels:
+                subscriber.unsubscribe(channel)
+                if not subscriber.channels:
+                    self._drop(subscriber)
 
     async def stop(self) -> None:
-        nodes, self._nodes = list(self._nodes.values()), {}
-        self._where.clear()
-        for node in nodes:
-            await self._close(node)
+        self._callbacks.clear()
+        self._homeless.clear()
+        for channel in list(self._confirmations):
+            self._confirm(channel)
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        for subscriber in list(self._subscribers.values()):
+            self._drop(subscriber)
 
-    async def _close(self, node: _Node) -> None:
-        if node.task is not None:
-            node.task.cancel()
-            await asyncio.wait([node.task])
+    # --- placing channels ---
+
+    def _work(self) -> None:
+        if self._task is None and self._homeless:
+            self._task = asyncio.get_running_loop().create_task(self._place_all())
+            self._task.add_done_callback(lambda task: task.cancelled() or task.exception())  # mark as seen
+
+    async def _place_all(self) -> None:
+        """Subscribe the homeless channels at the nodes that own them."""
+        pause_s = FIRST_PAUSE_S
         try:
-            await node.pubsub.aclose()
-            await node.client.aclose()
-        except (RedisError, OSError):
-            pass
+            while self._homeless:
+                self._changed.clear()
+                owners = await self._by_owner()
+                placed = await asyncio.gather(*(self._placed(*one) for one in owners.items()))
+                self._failing = not all(placed)
+                if self._failing:
+                    self._missed |= self._homeless
+                    for channel in self._homeless:
+                        self._confirm(channel)
+                    changed = asyncio.ensure_future(self._changed.wait())
+                    await asyncio.wait([changed], timeout=pause_s)
+                    changed.cancel()
+                    pause_s = min(pause_s * 2, FAILOVER_PAUSE_S if self._link.fails_over else LONGEST_PAUSE_S)
+        finally:
+            self._task = None
 
-    async def _listen(self, node: _Node) -> None:
-        pause, first = 0.05, True
-        while True:
+    async def _placed(self, endpoint: Endpoint | None, channels: set[str]) -> bool:
+        """Subscribe channels at a node. False: it cannot be reached."""
+        subscriber = None if endpoint is None else await self._subscriber(endpoint)
+        if subscriber is None:
+            return False
+        for channel in channels & self._homeless:
+            if self._link.owner_now(channel) == endpoint:
+                self._homeless.discard(channel)
+                subscriber.subscribe(channel)
+        if not subscriber.channels:
+            self._drop(subscriber)
+        return True
+
+    async def _by_owner(self) -> dict[Endpoint | None, set[str]]:
+        """The homeless channels by the node that owns them; None: it is not known."""
+        found: dict[Endpoint | None, set[str]] = {}
+        for channel in list(self._homeless):
+            owner: Endpoint | None = None
+            if None not in found:  # do not ask again for every channel of a store that is away
+                try:
+                    owner = await self._link.owner(channel)
+                except (LinkLost, NotNow, WrongKind):
+                    pass
+            else:
+                owner = self._link.owner_now(channel)
+            found.setdefault(owner, set()).add(channel)
+        return found
+
+    async def _subscriber(self, endpoint: Endpoint) -> _Subscriber | None:
+        subscriber = self._subscribers.get(endpoint)
+        if subscriber is None:
             try:
-                async with node.writing:
-                    if not first:
-                        self.reconnects += 1
-                        await node.pubsub.aclose()
-                        node.pubsub = node.client.pubsub()
-                    for channel in list(node.callbacks):
-                        await node.pubsub.ssubscribe(channel)
-                await self._hear(node, not first)
-            except (TimeoutError, RedisError, OSError, LinkLost):
-                node.confirmed.clear()
-                node.down = True
-                for channel in list(node.waiting):
-                    node.answer(channel)
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, 2.0)
-            first = False
+                connection = await self._link.open(endpoint)
+            except LinkLost:
+                self._look_again()
+                return None
+            ping_s = FAILOVER_PING_S if self._link.fails_over else PING_S
+            subscriber = self._subscribers[endpoint] = _Subscriber(self, endpoint, connection, ping_s)
+        return subscriber
 
-    async def _hear(self, node: _Node, again: bool) -> None:
-        silent = False
-        while True:
-            message = await node.pubsub.get_message(ignore_subscribe_messages=False, timeout=PING_S)
-            if message is None:
-                if silent:
-                    raise OSError("no answer to a ping")
-                silent = True
-                async with node.writing:
-                    await node.pubsub.ping()
-                continue
-            silent = False
-            kind, channel = message["type"], _text(message["channel"])
-            if kind == "ssubscribe":
-                node.confirmed.add(channel)
-                node.down = False
-                node.answer(channel)
-                if again and (callback := node.callbacks.get(channel)) is not None:
-                    callback(None)  # messages published in the meantime were lost
-            elif kind == "smessage" and (callback := node.callbacks.get(channel)) is not None:
-                callback(message["data"])
-            elif kind == "sunsubscribe" and channel in node.callbacks:
-                raise OSError("the slot moved to another node")
+    def _topology_changed(self) -> None:
+        """Slots have other owners: their channels leave the nodes that do not own them any more."""
+        self._changed.set()
+        for subscriber in list(self._subscribers.values()):
+            moved = [one for one in subscriber.channels if self._link.owner_now(one) != subscriber.endpoint]
+            if len(moved) == len(subscriber.channels):
+                self._drop(subscriber)
+            else:
+                for channel in moved:
+                    subscriber.unsubscribe(channel)
+            self.release(moved)
+
+    def _look_again(self) -> None:
+        if self._link.fails_over:
+            self._link.find()
+
+    def _drop(self, subscriber: _Subscriber) -> None:
+        if self._subscribers.get(subscriber.endpoint) is subscriber:
+            del self._subscribers[subscriber.endpoint]
+        subscriber.close()
+
+    def _confirm(self, channel: str) -> None:
+        for future in self._confirmations.pop(channel, []):
+            if not future.done():
+                future.set_result(None)
+
+    # --- reports of a subscriber ---
+
+    def confirmed(self, channel: str) -> None:
+        self._confirm(channel)
+        if channel in self._missed and (callback := self._callbacks.get(channel)) is not None:
+            self._missed.discard(channel)
+            callback(None)
+
+    def announced(self, channel: str, message: bytes) -> None:
+        if (callback := self._callbacks.get(channel)) is not None:
+            callback(message)
+
+    def suspected(self) -> None:
+        self._look_again()
+
+    def release(self, channels: Iterable[str]) -> None:
+        """These channels have no subscriber any more."""
+        homeless = {one for one in channels if one in self._callbacks}
+        self._missed |= homeless
+        self._homeless |= homeless
+        self._work()
+
+    def lost(self, subscriber: _Subscriber) -> None:
+        self._drop(subscriber)
+        self._look_again()
+        self.release(subscriber.channels)
 
 
-def _text(channel: Any) -> str:
-    if isinstance(channel, bytes):
-        return channel.decode()
-    return "" if channel is None else str(channel)
+class _Subscriber:
+    """One connection and its channels. Its commands are answered in order, with announcements between the answers."""
+
+    def __init__(self, home: Wakeups, endpoint: Endpoint, connection: AbstractConnection, ping_s: float) -> None:
+        self.endpoint = endpoint
+        self.channels: set[str] = set()
+        self.confirmed: set[str] = set()
+        self._home = home
+        self._connection = connection
+        self._ping_s = ping_s
+        self._asked: deque[tuple[bytes, str]] = deque()  # commands without an answer: ssubscribe, sunsubscribe
+        self._pinged_at_s: float | None = None  # when a ping left that has no answer
+        self._closed = False
+        self._loop = asyncio.get_running_loop()
+        self._ping_at_s = self._loop.time() + ping_s
+        self._timer = self._loop.call_later(ping_s, self._tick)
+        writer = connection._writer
+        if writer is None:
+            self._loop.call_soon(self._end)
+        else:
+            writer.transport.set_protocol(Replies(self._answered, lambda _: self._end()))
+
+    def subscribe(self, channel: str) -> None:
+        self.channels.add(channel)
+        self._asked.append((b"ssubscribe", channel))
+        self._write("SSUBSCRIBE", channel)
+
+    def unsubscribe(self, channel: str) -> None:
+        self.channels.discard(channel)
+        self.confirmed.discard(channel)
+        self._asked.append((b"sunsubscribe", channel))
+        self._write("SUNSUBSCRIBE", channel)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._timer.cancel()
+            closing = self._loop.create_task(self._connection.disconnect(nowait=True))
+            closing.add_done_callback(lambda task: task.cancelled() or task.exception())
+
+    def _write(self, *args: str) -> None:
+        writer = self._connection._writer
+        try:
+            if writer is None or self._closed:
+                raise ConnectionResetError("it is closed")
+            writer.write(command(args))
+        except (OSError, RuntimeError):  # uvloop raises RuntimeError for a closed transport
+            self._loop.call_soon(self._end)
+
+    def _answered(self, reply: Any) -> None:
+        self._pinged_at_s = None
+        if isinstance(reply, Exception):
+            kind, channel = self._asked.popleft()
+            if kind == b"ssubscribe":
+                self._left(channel)
+            return
+        if not isinstance(reply, list) or len(reply) < 3:
+            return  # a pong
+        kind, channel = reply[0], reply[1].decode()
+        if kind == b"smessage":
+            self._home.announced(channel, reply[2])
+            return
+        if self._asked and self._asked[0] == (kind, channel):
+            self._asked.popleft()
+            if kind == b"ssubscribe" and channel in self.channels:
+                self.confirmed.add(channel)
+                self._home.confirmed(channel)
+        elif kind == b"sunsubscribe":
+            self._left(channel)  # the slot has moved to another node
+
+    def _left(self, channel: str) -> None:
+        if channel in self.channels:
+            self.channels.discard(channel)
+            self.confirmed.discard(channel)
+            self._home.suspected()
+            self._home.release([channel])
+
+    def _tick(self) -> None:
+        now_s = self._loop.time()
+        if self._pinged_at_s is None and now_s < self._ping_at_s:
+            wait_s = self._ping_at_s - now_s
+        elif self._pinged_at_s is None:
+            self._pinged_at_s, self._ping_at_s = now_s, now_s + self._ping_s
+            self._write("PING")
+            wait_s = SUSPECT_S
+        elif now_s - self._pinged_at_s >= SILENCE_S:
+            self._end()
+            return
+        else:
+            self._home.suspected()
+            wait_s = SUSPECT_AGAIN_S
+        self._timer = self._loop.call_later(wait_s, self._tick)
+
+    def _end(self) -> None:
+        if not self._closed:
+            self._home.lost(self)

@@ -88,12 +88,13 @@ local function agenda_note()
   return 0
 end
 
--- The answer to a repeated call, nil when this call is new.
+-- The answer to a repeated call, nil when this call is new. Its time is the present: an old one would look like a clock
+-- that was set back.
 local function remembered()
   local memo = M.memo
   if memo and string.sub(memo, 1, 8) == nonce then
     local size = struct.unpack('>I4', memo, 15)
     local packed, reply = string.sub(memo, 19, 18 + size), string.sub(memo, 19 + size)
-    return { 0, struct.unpack('>I6', memo, 9), agenda_note(), M.reg and 0 or 1, packed, reply }
+    return { 0, now, agenda_note(), M.reg and 0 or 1, packed, reply }
   end
 end

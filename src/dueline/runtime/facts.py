@@ -1,0 +1,153 @@
+"""What a store reports about itself, and what that means for jobs. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from ..store_address import Kind, StoreAddress
+
+ROOM_AGAIN = 0.95
+LEAST_VERSION = {"redis": (7, 0), "valkey": (7, 2)}
+
+
+class NodeFacts(msgspec.Struct, frozen=True):
+    """What one primary reports. `cluster_ok`: it serves its slots; None: it is not a node of a Cluster."""
+
+    node: str
+    server: str
+    version: tuple[int, ...]
+    role: str
+    maxmemory_bytes: int
+    maxmemory_policy: str
+    memory_bytes: int
+    aof: bool
+    aof_ok: bool
+    replicas: int
+    oom_refusals: int = 0
+    cluster_ok: bool | None = None
+
+    @property
+    def name(self) -> str:
+        """Such as "valkey 9.1.2"."""
+        return f"{self.server} {'.'.join(map(str, self.version))}"
+
+
+class AbsentNode(msgspec.Struct, frozen=True):
+    """A primary that cannot be used now: the code of the error that its calls get, and the reason."""
+
+    node: str
+    code: str
+    message: str
+
+
+class StoreFacts(msgspec.Struct, frozen=True):
+    """A whole store: its primaries (one, unless it is a Cluster), and those that cannot be used now. At least one can.
+    `appendfsync` None: unknown, because managed stores refuse CONFIG."""
+
+    address: StoreAddress
+    nodes: tuple[NodeFacts, ...]
+    absent: tuple[AbsentNode, ...] = ()
+    appendfsync: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Such as "valkey 9.1.2", or "valkey 9.1.2, 3 shards"."""
+        names = "/".join(dict.fromkeys(node.name for node in self.nodes))
+        shards = len(self.nodes) + len(self.absent)
+        return f"{names}, {shards} shards" if self.address.kind is Kind.CLUSTER else names
+
+    @property
+    def aof(self) -> bool:
+        return all(node.aof for node in self.nodes)
+
+    @property
+    def aof_ok(self) -> bool:
+        return all(node.aof_ok for node in self.nodes)
+
+    @property
+    def memory_bytes(self) -> int:
+        return sum(node.memory_bytes for node in self.nodes)
+
+    @property
+    def maxmemory_bytes(self) -> int:
+        """The limit of all nodes together; 0: one of them has none."""
+        limits = [node.maxmemory_bytes for node in self.nodes]
+        return sum(limits) if all(limits) else 0
+
+    @property
+    def replicas(self) -> int:
+        """Of the primary that has the fewest."""
+        return min(node.replicas for node in self.nodes)
+
+    def of(self, node: str) -> NodeFacts | None:
+        return next((one for one in self.nodes if one.node == node), None)
+
+
+def facts_of(node: str, fields: dict[str, str]) -> NodeFacts:
+    """The facts in the lines of INFO and CLUSTER INFO."""
+    server = "valkey" if fields.get("server_name") == "valkey" or "valkey_version" in fields else "redis"
+    written = fields.get(f"{server}_version", fields.get("redis_version", "0"))
+    return NodeFacts(
+        node=node,
+        server=server,
+        version=tuple(int(part) for part in written.split(".") if part.isdigit()),
+        role=fields.get("role", "unknown"),
+        maxmemory_bytes=int(fields.get("maxmemory", "0") or 0),
+        maxmemory_policy=fields.get("maxmemory_policy", "noeviction"),
+        memory_bytes=int(fields.get("used_memory", "0") or 0),
+        aof=fields.get("aof_enabled", "0") == "1",
+        aof_ok=fields.get("aof_last_write_status", "ok") == "ok",
+        replicas=int(fields.get("connected_slaves", "0") or 0),
+        oom_refusals=int(fields.get("errorstat_OOM", "count=0").removeprefix("count=").partition(",")[0]),
+        cluster_ok=fields.get("cluster_state", "ok") == "ok" if fields.get("cluster_enabled") == "1" else None,
+    )
+
+
+def is_full(facts: NodeFacts, before: NodeFacts | None, was_full: bool) -> bool:
+    """Whether a node refuses sends because its memory is full, or has done so since the previous check.
+
+    The request itself takes memory, so a large one is refused a little below the limit. A store that was full counts as
+    full until 5 % are free, because close to its limit it accepts one send and refuses the next.
+    """
+    if not 0 < facts.maxmemory_bytes * ROOM_AGAIN <= facts.memory_bytes:
+        return False
+    refused = before is not None and facts.oom_refusals > before.oom_refusals
+    return was_full or refused or facts.memory_bytes >= facts.maxmemory_bytes
+
+
+def full_text(facts: NodeFacts, is_shard: bool) -> str:
+    """The message about a full store, or about a full shard of it."""
+    store = f"the shard {facts.node}" if is_shard else "the store"
+    return (
+        f"{store} is full: it uses {facts.memory_bytes:,} of {facts.maxmemory_bytes:,} bytes. Sends are refused; "
+        "pull, ack, release and cancel work. Finish or purge jobs, or give it more memory (embedded: "
+        "store.max_memory_bytes)"
+    )
+
+
+def refusals(store: StoreFacts) -> Iterator[tuple[str, str]]:
+    """Why this store must not be used: (code of readiness, sentence). Nothing if it can be used."""
+    for facts in store.nodes:
+        name = "the store" if store.address.kind is not Kind.CLUSTER else f"the shard {facts.node}"
+        if facts.version[:2] < LEAST_VERSION[facts.server]:
+            yield "store_down", f"{name} is {facts.name}; at least Redis 7.0 or Valkey 7.2 is needed"
+        if facts.role != "master":
+            yield "store_down", f"{name} is a {facts.role}: give the address of the primary"
+        if facts.cluster_ok is not None and store.address.kind is not Kind.CLUSTER:
+            yield "store_down", f"the store is a node of a Cluster: give its address as {store.address.shown_cluster}"
+        if facts.maxmemory_bytes > 0 and facts.maxmemory_policy != "noeviction":  # every other policy can delete jobs
+            yield (
+                "eviction",
+                f"{name} may delete jobs when its memory is full: its maxmemory-policy is "
+                f'"{facts.maxmemory_policy}". Set it to noeviction',
+            )
+
+
+def store_words(kind: str, facts: StoreFacts | None) -> str:
+    """A description of a store. `kind` names it, without secrets; the facts may not be known yet."""
+    if facts is None:
+        return kind
+    written = facts.appendfsync or "unknown"
+    return f"{kind}, {facts.name}, appendonly {'yes' if facts.aof else 'no'}, appendfsync {written}"

@@ -1,0 +1,79 @@
+"""Durability `replicated`: an answer counts when a replica is known to have what it did.
+
+`WAIT` speaks about the last write of its own connection, and holds up every call behind it. So each connection for
+calls has a witness beside it, a second connection to the same process. After an answer, the witness writes a marker and
+waits for a replica to have it. The replica gets all writes in order, so it then has everything that was answered before
+the marker left, even an answer from memory that wrote nothing itself. One marker covers all answers that wait for it.
+If either connection is lost, both are, because a new one may be to another process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+from redis.exceptions import RedisError
+
+from .link_errors import LinkLost
+from .resp import command
+
+if TYPE_CHECKING:
+    from .node import PipelinedConnection
+
+REPLICAS = 1
+WAIT_MS = 400  # a call is tried again, under the same number, while its patience lasts
+MARKER_MS = 60_000
+
+
+class Replication(msgspec.Struct):
+    """How answers are covered. `accept`: answers without a replica count too. `uncovered` counts them."""
+
+    accept: bool = False
+    uncovered: int = 0
+
+
+class Witness:
+    """The witness of one connection. `connection` is to the same process."""
+
+    def __init__(self, connection: PipelinedConnection, replication: Replication) -> None:
+        self._connection = connection
+        self._replication = replication
+        self._waiting: list[tuple[str, asyncio.Future[None]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def covered(self, key: str) -> asyncio.Future[None]:
+        """Done when a replica has everything that was answered before this call. Raises LinkLost otherwise."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        self._waiting.append((key, future))
+        if self._task is None:
+            self._task = loop.create_task(self._run())
+        return future
+
+    async def _run(self) -> None:
+        while self._waiting:
+            group, self._waiting = self._waiting, []
+            error = await self._failure(group[-1][0], len(group))
+            for _, future in group:
+                if not future.done() and error is None:
+                    future.set_result(None)
+                elif not future.done():
+                    future.set_exception(LinkLost(error or "", True))
+        self._task = None
+
+    async def _failure(self, key: str, answers: int) -> str | None:
+        """Write a marker and wait. The marker has the slot of `key`, because the node must own it."""
+        marker = f"{key.rpartition(':')[0]}:W"
+        marked = self._connection.send(command(("SET", marker, "", "PX", MARKER_MS)))
+        counted = self._connection.send(command(("WAIT", REPLICAS, WAIT_MS)))
+        try:
+            replies = await asyncio.gather(marked, counted)
+        except (LinkLost, RedisError) as error:  # without a marker, the count says nothing
+            return f"it is not known whether a replica has it: {error}"
+        if replies[1] >= REPLICAS:
+            return None
+        if self._replication.accept:
+            self._replication.uncovered += answers
+            return None
+        return "no replica has it"
