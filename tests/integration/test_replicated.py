@@ -7,10 +7,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
+from dueline.engine.errors import UnknownOutcome
 from dueline.engine.job import Partition
 from dueline.engine.store import Code
+from dueline.engine.token_store import TokenEntry
 from dueline.integrations.mounted import MountedServer
 from dueline.server.app import App
+from dueline.store.valkey.store import ValkeyStore
+from dueline.store.valkey.witness import Replication
 from dueline.testing.process import free_port
 from tests.kit.store import item
 from tests.kit.topologies import until
@@ -54,3 +60,30 @@ async def test_a_server_that_may_go_on_without_a_replica_warns_and_counts() -> N
             assert unreplicated(app) > before
             assert app.health.reasons() == []
             assert [warning.code for warning in app.health.warnings()] == ["not_replicated"]
+
+
+@asynccontextmanager
+async def replicated(store: PrivateValkey, patience_s: float) -> AsyncIterator[ValkeyStore]:
+    made = ValkeyStore(store.url, replication=Replication(), patience_s=patience_s)
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.stop()
+
+
+async def test_a_token_is_changed_and_believed_only_with_a_replica() -> None:
+    """A server that renewed its lease at a primary that was replaced would not hear of a revocation."""
+    entry = TokenEntry("0123456789ab", 0, 0, b"data")
+    with PrivateValkey(port=free_port()) as primary:
+        async with replicated(primary, patience_s=0.5) as store:
+            for change in (store.tokens.put(entry), store.tokens.beat("s", 0), store.tokens.leave("s")):
+                with pytest.raises(UnknownOutcome, match="no replica has it"):
+                    await change
+            assert await store.tokens.get(entry.id) is not None  # reading works
+            assert [one.id for one in (await store.tokens.changed(0)).entries] == [entry.id]
+            assert await store.tokens.behind(1) == []
+        replica = PrivateValkey(port=free_port(), options=("--replicaof", f"127.0.0.1 {primary.port}"))
+        async with replicated(primary, patience_s=30) as store:
+            with replica:
+                assert await store.tokens.beat("s", 0) == 1

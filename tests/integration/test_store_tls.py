@@ -24,6 +24,7 @@ from dueline.runtime.locations import ExternalStore, store_at
 from dueline.store.valkey.fsck import fsck
 from dueline.store.valkey.store import ValkeyStore, WrongStore
 from dueline.store.valkey.tls import StoreTls
+from dueline.store.valkey.witness import Replication
 from dueline.testing.process import free_port
 from dueline.worker.direct import DirectQueue
 from tests.kit.store import item
@@ -156,6 +157,35 @@ async def test_a_cluster_is_reached_over_tls(tmp_path: Path) -> None:
         assert NOT_KNOWN in untrusted.value.message
     finally:
         node.stop()
+
+
+async def test_sentinels_a_primary_and_its_replica_are_reached_over_tls(tmp_path: Path) -> None:
+    """At durability `replicated`, so that the witness, too, uses TLS."""
+    folders = [tmp_path / name for name in ("primary", "replica", "sentinel")]
+    for folder in folders:
+        folder.mkdir()
+    tls_only = ("--tls-replication", "yes")
+    primary = TlsRedis(folders[0], options=tls_only)
+    replica = TlsRedis(folders[1], options=(*tls_only, "--replicaof", f"127.0.0.1 {primary.port}"))
+    sentinel = TlsRedis(folders[2], options=tls_only, watched=primary.port)
+    replica.authority = sentinel.authority = primary.authority
+    try:
+        for one in (primary, replica, sentinel):
+            one.start()
+        url = sentinel.url.replace("rediss", "rediss+sentinel") + "/jobs"
+        tls = replace(primary.tls, server_name="store.test")  # the sentinels name the primary by address
+        partition = Partition("n", "t")
+        store = ValkeyStore(url, tls=tls, replication=Replication(), patience_s=SOON_S)
+        await store.start()
+        await store.watch(partition)
+        [sent] = await store.send(partition, [item("a")])
+        assert (sent.code, waits(primary, "t")) == (Code.CREATED, True)
+        await store.stop()
+        assert (await fsck(url, tls=tls)).jobs == 1
+        assert NOT_KNOWN in await opened(url, StoreTls())
+    finally:
+        for one in (sentinel, replica, primary):
+            one.stop()
 
 
 # --- what is refused, after one try -------------------------------------------------------------------------------

@@ -51,9 +51,10 @@ class Pair:
 
 
 class TlsRedis:
-    """`tls` are the settings that reach it. `ca` and `client` are the files of its authority and of a client."""
+    """`tls` are the settings that reach it. `ca` and `client` are the files of its authority and of a client.
+    `watched`: the port of a primary; the process is its sentinel then, and calls the service `jobs`."""
 
-    def __init__(self, folder: Path, *, options: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: Path, *, options: tuple[str, ...] = (), watched: int = 0) -> None:
         self.folder = folder
         self.port = free_port()
         self.url = f"rediss://localhost:{self.port}"
@@ -62,6 +63,7 @@ class TlsRedis:
         self.server, self.client = Pair(folder, "server"), Pair(folder, "client")
         self.tls = StoreTls(ca=str(self.ca))
         self._options = options
+        self._watched = watched
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
@@ -69,13 +71,18 @@ class TlsRedis:
         self.trust(self.authority)
         self.server.issue(self.authority, "localhost", "store.test")
         self.client.issue(self.authority, "client.test")
+        if self._watched:
+            config = self.folder / "sentinel.conf"
+            config.write_text(f"sentinel monitor jobs 127.0.0.1 {self._watched} 1\n")
+            kind = (str(config), "--sentinel")
+        else:
+            kind = ("--unixsocket", str(self.folder / "r.sock"), "--dir", str(self.folder), "--save", "")
+            kind += ("--appendonly", "yes", "--appendfsync", "no")
         self._process = subprocess.Popen(
             [
-                *("redis-server", "--port", "0", "--tls-port", str(self.port), "--bind", "127.0.0.1"),
+                *("redis-server", *kind, "--port", "0", "--tls-port", str(self.port), "--bind", "127.0.0.1"),
                 *("--tls-cert-file", str(self.server.cert), "--tls-key-file", str(self.server.key)),
-                *("--tls-ca-cert-file", str(self.ca), "--tls-auth-clients", "no"),
-                *("--unixsocket", str(self.folder / "r.sock"), "--dir", str(self.folder), "--save", ""),
-                *("--appendonly", "yes", "--appendfsync", "no", *self._options),
+                *("--tls-ca-cert-file", str(self.ca), "--tls-auth-clients", "no", *self._options),
             ],
             executable=PROGRAM,
             stdout=subprocess.PIPE,
@@ -87,7 +94,7 @@ class TlsRedis:
         log: list[str] = []
         for text in self._process.stdout:
             log.append(text)
-            if "Ready to accept connections" in text:
+            if "Ready to accept connections" in text or "Sentinel ID is" in text:
                 break
         else:
             raise RuntimeError("the private redis did not start:\n" + "".join(log))

@@ -20,9 +20,8 @@ from redis.exceptions import NoScriptError, OutOfMemoryError, ResponseError
 from ...engine.errors import ClockStep, Loading, StoreDown, StoreFull, UnknownOutcome
 from ...engine.job import Partition
 from ...engine.store import Events, StalePolicy
-from . import codec
+from . import codec, directory, tokens
 from .clock import StoreClock
-from .directory import READING
 from .keys import (
     DATA_VERSION,
     LETTERS,
@@ -35,7 +34,6 @@ from .keys import (
 )
 from .link import Link, LinkLost, NotNow, WrongKind
 from .scripts import OPERATIONS, Patch, load_scripts
-from .tokens import PUT
 
 REFUSED_PATIENCE_S = 0.8  # after a crash the embedded store accepts connections again within 0.2 s
 _LETTER = {name: chr(97 + place) for place, name in enumerate(OPERATIONS)}
@@ -288,22 +286,21 @@ class Calls:
     async def directory(self, what: int, numbers: bytes, blob: bytes) -> tuple[bytes, bytes]:
         """One call of directory.lua: (numbers, blob)."""
         names = ("directory", directory_keys(self._prefix), changes_channel(self._prefix))
-        return await self._shared(*names, what, numbers, blob, what not in READING)
+        return await self._shared(*names, what, numbers, blob, what in directory.READING)
 
     async def tokens(self, what: int, numbers: bytes, blob: bytes) -> tuple[bytes, bytes]:
         """One call of tokens.lua: (numbers, blob)."""
         names = ("tokens", token_keys(self._prefix), tokens_channel(self._prefix))
         if self.repeat_every:
-            await self._shared(*names, what, numbers, blob, what == PUT)
-        return await self._shared(*names, what, numbers, blob, what == PUT)
+            await self._shared(*names, what, numbers, blob, what in tokens.READING)
+        return await self._shared(*names, what, numbers, blob, what in tokens.READING)
 
     async def _shared(
-        self, name: str, keys: tuple[str, ...], channel: str, what: int, numbers: bytes, blob: bytes, changes: bool
+        self, name: str, keys: tuple[str, ...], channel: str, what: int, numbers: bytes, blob: bytes, reading: bool
     ) -> tuple[bytes, bytes]:
-        """One call of a script on data that belongs to no partition. It is safe to repeat by its own rules. `changes`:
-        what it changes must not be lost."""
+        """One call of a script on data that belongs to no partition. It is safe to repeat by its own rules."""
         script, ends = self._scripts[name], ("1" if self.link.permanent_keys else "", channel)
-        send = self._change if changes else self.link.call
+        send = self.link.call if reading else self._change
 
         async def attempt(with_source: bool) -> Any:
             head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)

@@ -94,17 +94,15 @@ class ValkeyStore:
         self._patience_s = patience_s
         self._link = link or Link(url, reply_timeout_s, tls=tls, replication=replication)
         self._calls = Calls(self._link, prefix, clock, patience_s, lua_patch, on_call, store_clock)
+        self._wakeups = Wakeups(self._link)
         self.directory = ValkeyDirectory(self._calls.directory, self._registered)
         self.pushes = ValkeyPushLog(self._calls.once, prefix, limits)
         self.audit = ValkeyAuditLog(self._calls.once, prefix, limits)
-        self.tokens = ValkeyTokens(
-            self._calls.tokens, lambda callback: self._wakeups.watch(tokens_channel(prefix), callback)
-        )
+        self.tokens = ValkeyTokens(self._calls.tokens, partial(self._wakeups.watch, tokens_channel(prefix)))
         self.clock = self._calls.clock
         self.check = self._calls.check
         self.plain = self._calls.plain
         self.now_ms = self._calls.now_ms
-        self._wakeups = Wakeups(self._link)
         self._queue_of = queue_of
         self._batchers: dict[tuple[str, Partition, int], Batcher[Any, Any]] = {}
         self._locks: dict[tuple[str, Partition], asyncio.Lock] = {}
