@@ -127,6 +127,7 @@ def test_with_tokens_it_answers_other_machines(tmp_path: Path) -> None:
     with TestClient(app, client=("192.0.2.1", 5)) as stranger:
         with StoreClient(f"embedded:{tmp_path / 'data'}", None, Patience()) as store:
             token = store.create_token("tests", ["admin"], namespace="*").token
+            slow = store.create_token("slow", ["read"], requests_per_s=0.001).token
         bearer = {"Authorization": f"Bearer {token}"}
         assert stranger.get("/queue/v1/info").status_code == 401
         assert stranger.get("/queue/v1/info", headers=bearer).status_code == 200
@@ -135,6 +136,8 @@ def test_with_tokens_it_answers_other_machines(tmp_path: Path) -> None:
             answer = stranger.post(path, json={"id": "x"}, follow_redirects=False)
             assert (answer.status_code, answer.json()["code"]) == (200, 0)
         assert stranger.post("/queue/job/add").status_code == 404, "a dialect without a choice is off"
+        calls = [stranger.get("/queue/v1/info", headers={"Authorization": f"Bearer {slow}"}) for _ in range(11)]
+        assert [call.status_code for call in calls] == [200] * 10 + [429], "limits hold here, too"
 
 
 def test_it_runs_alone_under_any_asgi_server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -185,6 +185,23 @@ async def test_a_changed_token_that_is_still_valid_ends_nothing(open_site: OpenS
         assert (await client.answer()).status == 200
 
 
+async def test_a_request_that_waited_behind_others_is_refused_if_its_token_was_revoked_meanwhile(
+    open_site: OpenSite,
+) -> None:
+    other_token = TOKEN + "2"
+    guests = Guests(TOKEN, other_token)
+    async with open_site(auth=guests) as site:
+        client = await site.client()
+        poll = f"GET /own/park HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {other_token}\r\n\r\n".encode()
+        await client.send(poll + head() + b"hello" + head(token=other_token) + b"hello")
+        await site.probe.parked.wait()
+        guests.tokens.remove(TOKEN)
+        site.front.recheck()
+        site.probe.release.set()
+        assert [(await client.answer()).status for _ in range(3)] == [200, 401, 200]
+        assert len(site.probe.seen) == 2
+
+
 async def test_the_cache_of_heads_holds_no_token(open_site: OpenSite) -> None:
     for auth in (Guests(TOKEN), OpenAccess()):
         async with open_site(auth=auth) as site:

@@ -97,6 +97,7 @@ class MountedServer:
             answered=self._app.http.answered,
             browser_rules=BrowserRules.mounted(self.settings.server),
             auth=self._app.auth,
+            quotas=self._app.quotas,
         )
         self._app.recheck = self._asgi.recheck
 

@@ -7,13 +7,11 @@ single request to a `taskless` route is answered at once: `data_received` and th
 directly. One task per connection does everything else: queued requests, polls that park, slow readers, closing. A
 pipelined request waits for a place first (server/pipelining).
 
-While a client has sent too much ahead, the connection stops reading until its queue is empty. It does not receive EOF
-then. So it asks the kernel before it writes an answer, and a poll that stays parked meanwhile is refused: no job is
-given to a client that is gone.
+While a client has sent too much ahead, reading stops until its queue is empty, and no EOF arrives. So the kernel is
+asked before an answer is written, and a poll that stays parked is refused: no job is given to a client that is gone.
 
 The client counts as gone at EOF or when the connection is lost. A parking handler is cancelled then; any other handler
-runs to completion, so a send is never half done. If an answer did not reach the kernel, `Response.undelivered` is
-called.
+runs to completion, so a send is never half done. `Response.undelivered` is called if the kernel did not get an answer.
 """
 
 from __future__ import annotations
@@ -345,9 +343,15 @@ class Connection(asyncio.Protocol):
             else:
                 self._resume_reading()  # to notice when the client disconnects
         try:
+            if (refused := self._refused(exchange)) is not None:  # it may have waited in the queue
+                return refused
             with exchange.quota.poll if parks and exchange.quota is not None else nullcontext():
                 answer = await self._front.router.respond(exchange.found, exchange.request)
-            return self._rechecked(exchange, answer) if parks else answer
+            if not parks or (refused := self._refused(exchange)) is None:
+                return answer
+            if answer.undelivered is not None:
+                answer.undelivered()
+            return refused
         except QuotaExceeded as error:
             return self._front.router.failed(exchange.found, exchange.request, error)
         except asyncio.CancelledError:
@@ -362,14 +366,10 @@ class Connection(asyncio.Protocol):
             self._current = None
             self._parked_due_s = NEVER
 
-    def _rechecked(self, exchange: Exchange, answer: Response) -> Response:
-        """The answer to a poll, unless its grant ended while it was parked. Then its jobs are released."""
+    def _refused(self, exchange: Exchange) -> Response | None:
+        """The refusal of a request whose grant has ended since its head was read."""
         error = self._front.auth.refusal(exchange.request.grant)
-        if error is None:
-            return answer
-        if answer.undelivered is not None:
-            answer.undelivered()
-        return self._front.router.failed(exchange.found, exchange.request, error)
+        return None if error is None else self._front.router.failed(exchange.found, exchange.request, error)
 
     def _limit_parking(self) -> None:
         """A poll is parked while reading is paused: refuse it if it is not answered soon."""
