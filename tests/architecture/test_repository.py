@@ -42,6 +42,29 @@ def test_every_document_that_is_named_is_in_the_repository() -> None:
     assert missing == []
 
 
+def anchors(text: str) -> set[str]:
+    """The anchors that a page's headings get: lower case, words joined by hyphens, no punctuation, links as text."""
+    found: set[str] = set()
+    fenced = False
+    for line in text.split("\n"):
+        fenced ^= line.lstrip().startswith("```")
+        if line.startswith("#") and not fenced:
+            title = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", line.lstrip("#").strip().lower())
+            found.add(re.sub(r"[^\w\- ]", "", title).replace(" ", "-"))
+    return found
+
+
+def test_every_anchor_of_a_link_is_a_heading_of_its_page() -> None:
+    missing: list[str] = []
+    pages = {name: text for name, text in texts().items() if name.endswith(".md")}
+    for name, text in pages.items():
+        for link, anchor in re.findall(r"\]\(([^)\s:#]*)#([^)\s]+)\)", text):
+            page = ((ROOT / name).parent / link).resolve() if link else ROOT / name
+            if page.suffix == ".md" and page.exists() and anchor not in anchors(page.read_text()):
+                missing.append(f"{name} links to {link}#{anchor}")
+    assert missing == []
+
+
 def test_no_package_index_is_named() -> None:
     hosts = re.compile(
         "|".join(("pypi" + r"\.org", "pythonhosted" + r"\.org", "npmjs" + r"\.(?:org|com)", "crates" + r"\.io"))
