@@ -25,7 +25,8 @@ AUDIT_EXAMPLES = (
 def audit(
     session: Session,
     since: Annotated[
-        int | None, typer.Option("--since", parser=duration, metavar="D", help="Only the last D, such as 24h.")
+        int | None,
+        typer.Option("--since", parser=duration, metavar="DURATION", help="Only entries this recent, such as 24h."),
     ] = None,
     who: Annotated[
         str | None,

@@ -22,7 +22,9 @@ MOST_JOBS = 10_000_000
 INTERRUPTED = 130  # the exit code that shells use for a command ended by Ctrl-C
 
 Jobs = Annotated[int, typer.Option("--jobs", "-n", min=1, max=MOST_JOBS, help="How many jobs in all.")]
-Connections = Annotated[int, typer.Option("--connections", "-c", min=1, max=1000)]
+Connections = Annotated[
+    int, typer.Option("--connections", "-c", min=1, max=1000, help="How many connections at a time.")
+]
 Bytes = Annotated[int, typer.Option("--bytes", min=2, max=1 << 20, help="Size of a body.")]
 TopicOption = Annotated[str | None, typer.Option("--topic", help="Default: a temporary topic, deleted afterwards.")]
 Keep = Annotated[bool, typer.Option("--keep", help="Keep the jobs that were sent.")]

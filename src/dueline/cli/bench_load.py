@@ -1,4 +1,4 @@
-"""The three measurements against a running server. Each processes a number of jobs and returns its results.
+"""The three measurements against a server or a store. Each processes a number of jobs and returns its results.
 
     send        how many jobs per second are accepted
     roundtrip   each connection repeatedly sends, pulls and acks one job

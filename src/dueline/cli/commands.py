@@ -94,7 +94,7 @@ SECTIONS = (
         "Operations",
         {"send": "bench.send", "roundtrip": "bench.roundtrip", "lateness": "bench.lateness"},
         "bench",
-        "Measure a running server.",
+        "Measure a server or a store.",
     ),
 )
 

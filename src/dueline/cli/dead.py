@@ -10,15 +10,14 @@ from ..api import answers as r
 from ..client import calls
 from . import tables
 from .bulk import by_filter, show_outcomes
-from .jobs import Topic, Yes, now_ms
+from .jobs import DueBefore, Topic, Yes, now_ms
 from .paging import All, Cursor, Limit, show_pages
 from .session import Session, connected
 from .tables import Listing
-from .values import duration, filter_of, time_ms
+from .values import duration, filter_of
 
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID")]
 Tag = Annotated[str | None, typer.Option("--tag", help="All dead jobs with this tag.")]
-Before = Annotated[int | None, typer.Option("--due-before", parser=time_ms, metavar="TIME")]
 Every = Annotated[bool, typer.Option("--all", help="All dead jobs of the topic.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count.")]
 
@@ -48,7 +47,7 @@ def revive(
     ids: Ids = None,
     all: Every = False,
     tag: Tag = None,
-    due_before: Before = None,
+    due_before: DueBefore = None,
     in_: Annotated[
         int | None, typer.Option("--in", parser=duration, metavar="DURATION", help="Due after this long.")
     ] = None,
@@ -76,7 +75,7 @@ def purge(
     ids: Ids = None,
     all: Every = False,
     tag: Tag = None,
-    due_before: Before = None,
+    due_before: DueBefore = None,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:

@@ -48,7 +48,7 @@ def fsck(
     store: StoreUrl = None,
     data: Data = None,
     prefix: Prefix = "dueline",
-    output: Annotated[Output, typer.Option("--output", "-o")] = Output.TABLE,
+    output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = Output.TABLE,
 ) -> None:
     """Check a store: every job in exactly one place, every counter correct. Read-only; exit 1 if it finds errors."""
     printer = Printer(output)

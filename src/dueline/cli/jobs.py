@@ -27,6 +27,12 @@ At = Annotated[
     int | None,
     typer.Option("--at", parser=time_ms, metavar="TIME", help="Due at this time: RFC 3339, or ms since 1970."),
 ]
+DueAfter = Annotated[
+    int | None, typer.Option("--due-after", parser=time_ms, metavar="TIME", help="Only jobs due at this time or later.")
+]
+DueBefore = Annotated[
+    int | None, typer.Option("--due-before", parser=time_ms, metavar="TIME", help="Only jobs due before this time.")
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 SEND_EXAMPLES = (
@@ -89,7 +95,7 @@ def send(
         typer.Option("--ttl", parser=duration, metavar="DURATION", help="Expires this long after its due time."),
     ] = None,
     lease: Annotated[
-        int | None, typer.Option("--lease", parser=duration, metavar="DURATION", help="Lease of a pull.")
+        int | None, typer.Option("--lease", parser=duration, metavar="DURATION", help="How long a pull leases it.")
     ] = None,
     max_attempts: Annotated[int | None, typer.Option("--max-attempts", help="Attempts before it is dead.")] = None,
     body_as: Annotated[
@@ -173,9 +179,11 @@ def cancel(
         str | None, typer.Option("--merge-key", help="The groups of this key, except leased ones.")
     ] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="All jobs with this tag.")] = None,
-    state: Annotated[str | None, typer.Option("--state", metavar="scheduled|ready|leased")] = None,
-    due_after: Annotated[int | None, typer.Option("--due-after", parser=time_ms, metavar="TIME")] = None,
-    due_before: Annotated[int | None, typer.Option("--due-before", parser=time_ms, metavar="TIME")] = None,
+    state: Annotated[
+        str | None, typer.Option("--state", metavar="scheduled|ready|leased", help="All jobs in this state.")
+    ] = None,
+    due_after: DueAfter = None,
+    due_before: DueBefore = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be cancelled.")] = False,
     yes: Yes = False,
 ) -> None:

@@ -9,10 +9,9 @@ import typer
 from ..api import answers as r
 from ..client import calls
 from . import tables
-from .jobs import Topic, now_ms
+from .jobs import DueAfter, DueBefore, Topic, now_ms
 from .paging import All, Cursor, Limit, show_pages
 from .session import Session, connected
-from .values import time_ms
 
 LIST_EXAMPLES = (
     "dueline list emails",
@@ -31,8 +30,8 @@ def list_jobs(
     ] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="Only jobs with this tag.")] = None,
     merge_key: Annotated[str | None, typer.Option("--merge-key", help="Only the groups of this key.")] = None,
-    due_after: Annotated[int | None, typer.Option("--due-after", parser=time_ms, metavar="TIME")] = None,
-    due_before: Annotated[int | None, typer.Option("--due-before", parser=time_ms, metavar="TIME")] = None,
+    due_after: DueAfter = None,
+    due_before: DueBefore = None,
     body: Annotated[bool, typer.Option("--body", help="Include the bodies.")] = False,
     limit: Limit = 50,
     cursor: Cursor = None,

@@ -24,7 +24,7 @@ ACCEPT_EXAMPLES = (
 def accept(
     data: Data = None,
     yes: Yes = False,
-    output: Annotated[Output, typer.Option("--output", "-o")] = Output.TABLE,
+    output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = Output.TABLE,
 ) -> None:
     """Accept the loss of missing data, so that the server starts with the rest. Shows what is missing, then asks."""
     printer = Printer(output)

@@ -51,7 +51,10 @@ def create(
         list[str] | None, typer.Option("--topic", metavar="PATTERN", help="Topics such as 'billing-*'; repeat it.")
     ] = None,
     expires: Annotated[
-        str | None, typer.Option("--expires", metavar="DURATION", help="Default: never, or with the token in use.")
+        str | None,
+        typer.Option(
+            "--expires", metavar="DURATION", help="Valid for this long. Default: as long as the token in use."
+        ),
     ] = None,
     requests_per_s: Annotated[float | None, typer.Option(help="At most so many requests, per server process.")] = None,
     max_connections: Annotated[int | None, typer.Option(help="At most so many, per server process.")] = None,

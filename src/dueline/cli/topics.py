@@ -21,7 +21,7 @@ TOPICS_EXAMPLES = ("dueline topics", "dueline topics --all -o jsonl", "dueline t
 @connected
 def topics(
     session: Session,
-    action: Annotated[str | None, typer.Argument(metavar="delete")] = None,
+    action: Annotated[str | None, typer.Argument(metavar="delete", help="Default: list the topics.")] = None,
     topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="For delete.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -56,7 +56,7 @@ TOPIC_EXAMPLES = (
 def topic(
     session: Session,
     topic: Topic,
-    action: Annotated[str | None, typer.Argument(metavar="set|pause|resume")] = None,
+    action: Annotated[str | None, typer.Argument(metavar="set|pause|resume", help="Default: show the topic.")] = None,
     values: Annotated[
         list[str] | None, typer.Argument(metavar="K=V", help="For set; K=null restores the server default.")
     ] = None,

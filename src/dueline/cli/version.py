@@ -32,7 +32,7 @@ def version_flag(
     """The options of the program itself, before any command."""
 
 
-def version(output: Annotated[Output, typer.Option("--output", "-o")] = Output.TABLE) -> None:
+def version(output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = Output.TABLE) -> None:
     """Print the version of this command; `dueline doctor` shows the server's."""
     found = {"version": __version__, "python": platform.python_version()}
     Printer(output).result(msgspec.json.encode(found), _text())

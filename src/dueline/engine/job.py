@@ -56,8 +56,8 @@ class Item(msgspec.Struct, frozen=True):
 class Partition(msgspec.Struct, frozen=True, cache_hash=True):
     """A part of a topic with its own keys in the store.
 
-    `namespace_ids` is True in a namespace whose ids are unique over all its topics (`id_scope = namespace`). There the
-    keys belong to the namespace and are shared by all its topics.
+    `namespace_ids` is True in a namespace whose ids are unique over all its topics. There the keys belong to the
+    namespace and are shared by all its topics.
     """
 
     namespace: str

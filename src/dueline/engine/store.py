@@ -1,7 +1,10 @@
 """The store's interface. No I/O here, no Redis types and no keys.
 
-Each operation is one atomic call on one partition and takes many jobs. Two implementations pass one contract suite:
-`store.memory` (the readable reference) and `store.valkey` (Lua).
+An operation on jobs is one atomic call on one partition; most take many jobs. What belongs to no partition has an
+interface of its own: `directory` (topics), `pushes` (log and circuit breaker of push targets), `audit` and
+`tokens`.
+
+Two implementations pass one contract suite: `store.memory` (the readable reference) and `store.valkey` (Lua).
 
 Time. Every operation happens at one moment `now` of the store's clock. New due times, deadlines and retention count
 from `now` rounded up to a millisecond; what has passed is judged by `now` rounded down. So nothing is ever early.

@@ -185,7 +185,7 @@ class Tokens:
         entry = await self._store.tokens.get(id) if token_id(f"dl_{id}_{'A' * 43}") else None
         token = None if entry is None else read_token(entry)
         if token is None or not _sees(caller, token):
-            raise NotFound("There is no such token.")
+            raise NotFound("there is no such token")
         return token
 
     async def list(self, caller: Grant, after: int, limit: int) -> tuple[list[Token], int | None]:
@@ -207,7 +207,7 @@ class Tokens:
 
         def rotated(token: Token, now_ms: int) -> Token:
             if not token.is_active(now_ms):
-                raise AlreadyDone("The token is revoked or has expired.")
+                raise AlreadyDone("the token is revoked or has expired")
             new, old = Secret(token_hash(text)), token.secrets[:1] if overlap_ms else ()
             ending = tuple(replace(one, ends_at_ms=now_ms + overlap_ms) for one in old)
             return replace(token, secrets=(new, *ending))
@@ -231,7 +231,7 @@ class Tokens:
             if generation:
                 await self._in_force(generation)
                 return replace(new, generation=generation)
-        raise VersionMismatch("The token is changed by others all the time; nothing was done.")
+        raise VersionMismatch("other processes keep changing this token; nothing was done")
 
     async def _in_force(self, generation: int) -> None:
         """Wait until every server has this generation, or believes no older one."""
@@ -249,7 +249,7 @@ class Tokens:
                 pause_s = min(pause_s * 2, longest_s)
         except Unavailable as error:
             raise UnknownOutcome(
-                f"The token was changed, but not every server has confirmed it: {error.message}"
+                f"the token was changed, but not every server has confirmed it: {error.message}"
             ) from None
 
     async def _allowed(self, wish: TokenWish, caller: Grant) -> TokenWish:
@@ -257,9 +257,9 @@ class Tokens:
         _check_caller(caller)
         missing = [right for right in wish.rights if not caller.allows(right)]
         if missing:
-            raise Forbidden(f"This token may not give the right {missing[0]}.", "rights")
+            raise Forbidden(f"this token may not give the right {missing[0]}", "rights")
         if caller.namespace is not None and wish.namespace != caller.namespace:
-            raise Forbidden(f'This token may make tokens only for the namespace "{caller.namespace}".', "namespace")
+            raise Forbidden(f'this token may make tokens only for the namespace "{caller.namespace}"', "namespace")
         return replace(wish, expires_at_ms=await self._check_expiry(wish.expires_at_ms, caller, inherits=True))
 
     async def _check_expiry(self, expires_at_ms: int | None, caller: Grant, inherits: bool = False) -> int | None:
@@ -270,7 +270,7 @@ class Tokens:
         if expires_at_ms is None and inherits:
             return own
         if expires_at_ms is None or expires_at_ms > own:
-            raise Forbidden("This token may not give out a token that expires later than itself.", "expires_at_ms")
+            raise Forbidden("this token may not give out a token that expires later than itself", "expires_at_ms")
         return expires_at_ms
 
 
@@ -284,7 +284,7 @@ def _sees(caller: Grant, token: Token) -> bool:
 
 def _check_caller(caller: Grant) -> None:
     if not caller.covers_all:
-        raise Forbidden('This token is for some topics only; tokens are managed with one for the topics "*".')
+        raise Forbidden('this token is for some topics only; tokens are managed with one for the topics "*"')
 
 
 def _check_wish(wish: TokenWish, now_ms: int) -> None:

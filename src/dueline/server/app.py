@@ -75,8 +75,10 @@ class StartRefused(Exception):
 
 class App:
     """A server with the store at `location`. `folder` holds the sockets over which the worker processes of one server
-    exchange metrics. `recheck` is called when tokens have changed, to end the polls of those that were revoked.
-    `token_lease_s` is for tests."""
+    exchange metrics. `token_lease_s` is for tests.
+
+    The attribute `recheck` is called when tokens have changed, to end the polls of those that were revoked. It asks the
+    fronts; a server that is mounted in another application sets its own."""
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from ..settings import ForeignSettings, Namespace
 
 
 class YouzanSettings(ForeignSettings, frozen=True, forbid_unknown_fields=True):
-    """The protocol leaves both open."""
+    """The protocol does not say how long a job may run, nor what an empty pop answers. Here an operator decides."""
 
     namespace: Namespace = "youzan"
     ttr_ms: Annotated[int, Meta(ge=1_000, description="Time to run, unless the job sets it.")] = 60_000

@@ -34,7 +34,8 @@ class Clash(msgspec.Struct, frozen=True):
 
 
 async def check_scopes(store: ValkeyStore, namespace_ids: frozenset[str]) -> Clash | None:
-    """Store the configured scopes. Returns the first conflict instead, if there is one."""
+    """Store the configured scopes, one namespace after the other. Stops at the first conflict and returns it; what was
+    stored before it stays."""
     key = meta_key(store.prefix)
     stored = await _stored(store)
     for namespace in sorted(namespace_ids - stored):
