@@ -42,6 +42,13 @@ def test_every_document_that_is_named_is_in_the_repository() -> None:
     assert missing == []
 
 
+def test_the_guide_names_every_package() -> None:
+    guide = (ROOT / "CONTRIBUTING.md").read_text()
+    tables = guide[guide.index("## Where things are") : guide.index("## Vocabulary")]
+    folders = [path.parent.name for place in ("src/dueline", "tests") for path in (ROOT / place).glob("*/__init__.py")]
+    assert [name for name in (*folders, "unit") if f"`{name}`" not in tables] == []
+
+
 def anchors(text: str) -> set[str]:
     """The anchors that a page's headings get: lower case, words joined by hyphens, no punctuation, links as text."""
     found: set[str] = set()
