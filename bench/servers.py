@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Generator, Sequence
@@ -18,12 +17,11 @@ import msgspec
 
 from dueline.client.connection import Connection
 from dueline.client.http1 import BadAnswer, request_bytes
-from dueline.testing.process import free_port
+from dueline.testing.process import DUELINE, free_port
 from tools.faults.server_process import descendants
 
 from .broken import Broken
 
-DUELINE = (sys.executable, "-c", "from dueline.cli.main import main; main()")
 READY_S = 120.0
 STOP_S = 20.0
 CALL_S = 120.0

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +11,8 @@ from pathlib import Path
 from typer.testing import CliRunner, Result
 
 from dueline.cli.main import build
+from dueline.testing.process import DUELINE, READY
 from tests.kit.log_lines import logging_restored
-
-DUELINE = (sys.executable, "-m", "dueline.cli.main")
-READY = re.compile(r"ready on (http://\S+)")
 
 
 @contextmanager

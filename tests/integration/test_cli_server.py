@@ -24,10 +24,11 @@ from dueline import Client, Patience
 from dueline.cli.direct import StoreClient
 from dueline.cli.main import build
 from dueline.store.valkey.embedded import EmbeddedStore
+from dueline.testing.process import DUELINE
 from tests.kit.waiting import wait_until
 
 from ..kit.valkey import PrivateValkey
-from .served import DUELINE, environment, served
+from .served import environment, served
 
 
 class Outcome(NamedTuple):

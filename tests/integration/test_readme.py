@@ -21,7 +21,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from .served import DUELINE, environment, served
+from dueline.testing.process import DUELINE
+
+from .served import environment, served
 
 ROOT = Path(__file__).parents[2]
 CURL = Path(__file__).with_name("curl.py")

@@ -20,10 +20,11 @@ import pytest
 
 from dueline import AsyncClient
 from dueline.engine.tokens import LEASE_S, MARGIN_S
+from dueline.testing.process import DUELINE, READY
 
 from ..kit.raw_http import RawClient, connect
 from ..kit.valkey import PrivateValkey
-from .served import DUELINE, READY, typed
+from .served import typed
 
 LINES = 8  # connections per server that send all the time
 WARM = 20  # answers on each before anything happens

@@ -17,12 +17,13 @@ import pytest
 
 from dueline import Client
 from dueline.api.answers import Job
+from dueline.testing.process import DUELINE
 from dueline.worker import Queue, Retry, Worker, connect
 from tests.kit.waiting import until
 
 from ..kit.valkey import PrivateValkey
 from . import worker_app as app
-from .served import DUELINE, environment, served
+from .served import environment, served
 
 ROOT = Path(__file__).parents[2]
 WITHIN_S = 60.0

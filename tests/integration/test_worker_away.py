@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 
 from dueline import Client
-from dueline.testing.process import free_port
+from dueline.testing.process import DUELINE, free_port
 from dueline.worker import SyncQueue
 from tests.kit.valkey import PrivateValkey
 from tools.faults.server_process import ServerProcess
 
 from .scripted import ScriptedServer, answer
-from .served import DUELINE, environment
+from .served import environment
 
 SOON_S = 15.0  # well before the patience of a call is over: the warning is not that of its end
 

@@ -17,10 +17,10 @@ from urllib.request import urlopen
 import pytest
 
 from dueline import Client, Job
-from dueline.testing.process import free_port
+from dueline.testing.process import DUELINE, free_port
 from tests.kit.waiting import wait_until
 
-from .served import DUELINE, environment, served, typed
+from .served import environment, served, typed
 
 WITHIN_S = 30.0
 

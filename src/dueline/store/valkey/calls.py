@@ -28,6 +28,7 @@ from .keys import (
     changes_channel,
     directory_keys,
     meta_key,
+    other_version,
     partition_keys,
     token_keys,
     tokens_channel,
@@ -94,10 +95,10 @@ class Calls:
         if self._test_clock is None:
             self.clock.observe(int(reply[0]) * 1000 + int(reply[1]) // 1000, asked_ms)
         fields = await self._meta()
-        version = fields.get(b"version", b"").decode()
-        if fields and version != DATA_VERSION:
+        version = other_version(fields)
+        if version is not None:
             raise WrongStore(
-                f"the store holds data of version {version or '?'}, this program reads {DATA_VERSION}: "
+                f"the store holds data of version {version}, this program reads {DATA_VERSION}: "
                 "use the matching version"
             )
         epoch = fields.get(b"epoch", b"").decode()

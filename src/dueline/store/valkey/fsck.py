@@ -28,6 +28,7 @@ from .keys import (
     DATA_VERSION,
     directory_keys,
     meta_key,
+    other_version,
     partition_keys,
     partition_of,
     push_keys,
@@ -87,8 +88,8 @@ async def fsck(
     client = StoreReader(url, tls)
     try:
         meta = await client.hash(meta_key(prefix))
-        if meta and meta.get(b"version", b"").decode() != DATA_VERSION:
-            version = meta.get(b"version", b"?").decode()
+        version = other_version(meta)
+        if version is not None:
             report.findings.append(Finding(None, None, f"data version {version}, this program reads {DATA_VERSION}"))
             return report
         report.findings += [Finding(None, None, fault) for fault in await audit_faults(client, prefix)]

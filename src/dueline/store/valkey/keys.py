@@ -25,6 +25,7 @@ All keys of a partition share one hash tag, so that a script touches only one sl
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote
@@ -124,6 +125,12 @@ def tokens_channel(prefix: str) -> str:
 def meta_key(prefix: str) -> str:
     """Data version and identity of the store (hash)."""
     return f"{prefix}:{{directory}}:meta"
+
+
+def other_version(meta: Mapping[bytes, bytes]) -> str | None:
+    """The data version in the store's meta hash, if it is not the one that this program reads. "?": there is none."""
+    version = meta.get(b"version", b"").decode()
+    return version or "?" if meta and version != DATA_VERSION else None
 
 
 def topic_name(namespace: str, topic: str) -> bytes:
