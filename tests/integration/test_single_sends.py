@@ -36,7 +36,7 @@ from ..faults.kit import short_folder
 from ..kit.store import item
 from ..kit.valkey import PrivateValkey
 
-LONE = load_scripts()["single_send"].sha.encode()
+SINGLE_SEND = load_scripts()["single_send"].sha.encode()
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +168,7 @@ async def test_a_reply_that_is_lost_leaves_the_job_there_once(
     after_bytes: int, valkey: PrivateValkey, ways: list[str]
 ) -> None:
     async with proxied(valkey) as (proxy, queue):
-        cut = proxy.arm(Cut(LONE, after_bytes))
+        cut = proxy.arm(Cut(SINGLE_SEND, after_bytes))
         sent = await asyncio.to_thread(queue.send, "t", 1, delay="1h")
         assert cut.fired.is_set()
         assert (ways[-1], sent.result) == ("stored", "created")
@@ -178,7 +178,7 @@ async def test_a_reply_that_is_lost_leaves_the_job_there_once(
 
 async def test_a_request_that_is_lost_is_sent_again(valkey: PrivateValkey, ways: list[str]) -> None:
     async with proxied(valkey) as (proxy, queue):
-        cut = proxy.arm(Cut(LONE, 10, up=True))
+        cut = proxy.arm(Cut(SINGLE_SEND, 10, up=True))
         sent = await asyncio.to_thread(queue.send, "t", 1, delay="1h")
         assert cut.fired.is_set()
         assert (ways[-1], sent.result) == ("stored", "created")
@@ -207,7 +207,7 @@ async def test_a_job_that_was_done_before_its_reply_was_repeated_is_not_made_aga
         for id in ("first", "second"):
             await asyncio.to_thread(queue.cancel, "t", id)
         monkeypatch.setattr("dueline.store.valkey.single_sends.sleep", consume)
-        proxy.arm(Cut(LONE, 0))
+        proxy.arm(Cut(SINGLE_SEND, 0))
         sent = await asyncio.to_thread(lambda: queue.send("t", 1, id="x", **options))
         assert done == ["x"], "the first try had stored it, and it was delivered"
         assert (sent.result, ways[-1]) == ("created", "stored")
@@ -218,7 +218,7 @@ async def test_a_repeat_that_finds_a_store_without_scripts_brings_its_own(
     valkey: PrivateValkey, ways: list[str]
 ) -> None:
     async with proxied(valkey) as (proxy, queue):
-        cut = proxy.arm(Cut(LONE, 10, up=True))
+        cut = proxy.arm(Cut(SINGLE_SEND, 10, up=True))
         redis.from_url(valkey.url).script_flush()
         sent = await asyncio.to_thread(queue.send, "t", 1, delay="1h")
         assert cut.fired.is_set()

@@ -53,7 +53,7 @@ class Cut:
         self.answered_bytes = 0  # on the marked connection since the marker, whether cut or not
 
 
-class _Link:
+class _Connection:
     """One connection through the proxy."""
 
     def __init__(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
@@ -82,7 +82,7 @@ class FaultProxy:
         self.cuts = 0
         self._cut: Cut | None = None
         self._random = random.Random(seed)
-        self._links: set[_Link] = set()
+        self._open: set[_Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
@@ -112,15 +112,15 @@ class FaultProxy:
     def disarm(self) -> None:
         """Drop a cut that has not happened, even if its marker has passed."""
         self._cut = None
-        for link in self._links:
-            link.cut, link.tail = None, b""
+        for connection in self._open:
+            connection.cut, connection.tail = None, b""
 
     def sever(self, *, reset: bool = False) -> int:
         """Close every connection now. Returns how many there were."""
-        links = list(self._links)
-        for link in links:
-            link.close(reset)
-        return len(links)
+        open_now = list(self._open)
+        for connection in open_now:
+            connection.close(reset)
+        return len(open_now)
 
     def heal(self) -> None:
         """Forward everything again. Connections that were closed stay closed."""
@@ -149,48 +149,50 @@ class FaultProxy:
             up_reader, up_writer = await asyncio.open_unix_connection(str(self.upstream))
         else:
             up_reader, up_writer = await asyncio.open_connection(*self.upstream)
-        link = _Link(writer, up_writer)
-        self._links.add(link)
+        connection = _Connection(writer, up_writer)
+        self._open.add(connection)
         try:
             async with asyncio.TaskGroup() as pumps:
-                pumps.create_task(self._pump(link, reader, up_writer, up=True))
-                pumps.create_task(self._pump(link, up_reader, writer, up=False))
+                pumps.create_task(self._pump(connection, reader, up_writer, up=True))
+                pumps.create_task(self._pump(connection, up_reader, writer, up=False))
         finally:
-            self._links.discard(link)
-            link.close()
+            self._open.discard(connection)
+            connection.close()
 
-    async def _pump(self, link: _Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool) -> None:
+    async def _pump(
+        self, connection: _Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool
+    ) -> None:
         """Copy one direction until it ends, then close the whole connection."""
         try:
             while data := await reader.read(_CHUNK_BYTES):
                 trouble = self.up if up else self.down
                 if trouble.black_hole:
                     continue
-                allowed = self._look(link, data, up=up)
+                allowed = self._look(connection, data, up=up)
                 await self._write(writer, data if allowed is None else data[:allowed], trouble)
                 if allowed is not None:
-                    cut = link.cut
+                    cut = connection.cut
                     assert cut is not None
                     self.cuts += 1
-                    link.close(cut.reset)
+                    connection.close(cut.reset)
                     cut.fired.set()
                     return
         except OSError:
             pass
         finally:
-            link.close()
+            connection.close()
 
-    def _look(self, link: _Link, data: bytes, *, up: bool) -> int | None:
+    def _look(self, connection: _Connection, data: bytes, *, up: bool) -> int | None:
         """How many bytes of `data` may still pass before the connection is cut; None if it is not cut."""
         begin = 0
-        if up and self._cut is not None and link.cut is None:
-            found = (link.tail + data).find(self._cut.marker)
+        if up and self._cut is not None and connection.cut is None:
+            found = (connection.tail + data).find(self._cut.marker)
             if found < 0:
-                link.tail = (link.tail + data)[-(len(self._cut.marker) - 1) :]
+                connection.tail = (connection.tail + data)[-(len(self._cut.marker) - 1) :]
                 return None
-            begin = max(0, found - len(link.tail))
-            link.cut, self._cut = self._cut, None
-        cut = link.cut
+            begin = max(0, found - len(connection.tail))
+            connection.cut, self._cut = self._cut, None
+        cut = connection.cut
         if cut is None or cut.fired.is_set():
             return None
         if not up:

@@ -62,8 +62,8 @@ class Api(TopicApi):
         Topics are listed in order of priority. `lease` defaults to the job's, then to the topic's, then to 30 s."""
         names = [topics] if isinstance(topics, str) else topics
         lease_ms = None if lease is None else duration_ms(lease, "lease")
-        held: r.LeasedJobs = yield calls.pull(names, max, lease_ms, duration_ms(wait, "wait"))
-        return held.jobs
+        leased: r.LeasedJobs = yield calls.pull(names, max, lease_ms, duration_ms(wait, "wait"))
+        return leased.jobs
 
     @method
     def ack(self, job: LeasedJob | Leased) -> Steps[r.Outcome]:

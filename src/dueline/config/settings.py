@@ -394,5 +394,5 @@ LIMITS: dict[str, tuple[int, int, str]] = {
     "max_headers_bytes": (0, 64 * 1024, "Bytes of all headers of one job."),
     "max_queued_jobs": (1, 1_000_000, "Jobs waiting for a script call, per partition; 429 beyond, large calls first."),
     "max_queued_bytes": (1 << 20, 1 << 30, "Their bytes."),
-    "max_waiters": (1, 1_000_000, "Parked pulls per process."),
+    "max_waiters": (1, 1_000_000, "Waiting pulls per process."),
 }

@@ -11,7 +11,7 @@ from ..client.async_client import AsyncClient
 from ..client.client import DEFAULT_TIMEOUT_S
 from ..client.patience import Patience
 from .client_queue import ClientQueue
-from .waiting_pulls import parked_pulls
+from .waiting_pulls import waiting_pulls
 
 
 class HttpQueue(ClientQueue):
@@ -28,7 +28,7 @@ class HttpQueue(ClientQueue):
         address = address_of(url, namespace, token)
         client = AsyncClient(url, namespace, token, timeout_s, patience)
         super().__init__(client, address.url, address.namespace)
-        self._pulls = parked_pulls(client, address, timeout_s, patience)
+        self._pulls = waiting_pulls(client, address, timeout_s, patience)
 
     async def close(self) -> None:
         self._pulls.close()

@@ -105,6 +105,6 @@ class WaitingPulls:
             raise connect_error(address.url, refused) from refused
 
 
-def parked_pulls(client: AsyncClient, address: Address, timeout_s: float, patience: Patience) -> WaitingPulls:
+def waiting_pulls(client: AsyncClient, address: Address, timeout_s: float, patience: Patience) -> WaitingPulls:
     """Waiting pulls; `client` gives back the jobs of cancelled ones."""
     return WaitingPulls(address, timeout_s, patience, lambda jobs: client.release_many(jobs, delay=0, count=False))

@@ -16,7 +16,7 @@ local FIELDS = {}
 -- include ends
 -- include codes
 -- include refs
-local again = remembered()
+local again = earlier_reply()
 if again then
   return again
 end

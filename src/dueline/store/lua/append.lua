@@ -29,7 +29,7 @@ end
 -- include codes
 -- include elsewhere
 -- include merge
-local again = remembered()
+local again = earlier_reply()
 if again then
   return again
 end

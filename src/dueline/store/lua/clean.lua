@@ -32,7 +32,7 @@ local function answer(numbers)
   return { 0, now, 0, 0, cmsgpack.pack(numbers), '' }
 end
 
-local again = remembered()
+local again = earlier_reply()
 if again then
   return answer(cmsgpack.unpack(again[5]))
 end

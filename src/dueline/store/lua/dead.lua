@@ -15,7 +15,7 @@ local FIELDS = {}
 -- include items
 -- include ends
 -- include codes
-local again = remembered()
+local again = earlier_reply()
 if again then
   return again
 end

@@ -17,7 +17,7 @@ local FIELDS = { 'pn' }
 -- include ends
 -- include codes
 -- include refs
-local again = remembered()
+local again = earlier_reply()
 if again then
   return again
 end

@@ -14,7 +14,7 @@ local FIELDS = {}
 -- include judge
 -- include codes
 -- include refs
-local again = remembered()
+local again = earlier_reply()
 if again then
   return again
 end

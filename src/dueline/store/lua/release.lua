@@ -18,7 +18,7 @@ local FIELDS = {}
 -- include merge
 -- include codes
 -- include refs
-local again = remembered()
+local again = earlier_reply()
 if again then
   return again
 end

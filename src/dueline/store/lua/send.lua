@@ -21,7 +21,7 @@ end
 -- include time
 -- include head
 -- include write
-local again = remembered()
+local again = earlier_reply()
 if again then
   return again
 end

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ...engine.store import Code, Outcome
 from .partitions import PartitionState, RecordSet
-from .records import Record, Seen
+from .records import Record, Status
 
 NOT_FOUND = Outcome(Code.NOT_FOUND)
 
@@ -23,7 +23,7 @@ class Change:
     def record_set(self) -> RecordSet:
         return self.state.record_set
 
-    def find(self, id: str) -> tuple[Record, Seen] | Outcome:
+    def find(self, id: str) -> tuple[Record, Status] | Outcome:
         """The job with this id, or the refusal if it belongs to another topic. A partition without a topic accepts jobs
         of all topics."""
         found = self.record_set.find(id, self.now_ms)

@@ -16,9 +16,9 @@ def count(state: PartitionState, bands_ms: Sequence[int], now_ms: int) -> Stats:
     """All counts at one moment. `bands[i]`: jobs due after bands_ms[i-1] (for the first band: now) and up to
     bands_ms[i]; the last band has the rest."""
     jobs = list(state.jobs(now_ms))
-    states = Counter(seen.state for _, seen in jobs)
-    reasons = Counter(seen.reason for _, seen in jobs)
-    scheduled_ms = [record.time_ms for record, seen in jobs if seen.state is State.SCHEDULED]
+    states = Counter(status.state for _, status in jobs)
+    reasons = Counter(status.reason for _, status in jobs)
+    scheduled_ms = [record.time_ms for record, status in jobs if status.state is State.SCHEDULED]
     edges_ms = [now_ms, *(now_ms + band_ms for band_ms in bands_ms), LAST_MS]
     return Stats(
         scheduled=states[State.SCHEDULED],
@@ -29,7 +29,7 @@ def count(state: PartitionState, bands_ms: Sequence[int], now_ms: int) -> Stats:
         cancelled=states[State.CANCELLED],
         broken=0,
         next_due_at_ms=min(scheduled_ms, default=None),
-        oldest_ready_at_ms=min((seen.at_ms for _, seen in jobs if seen.state is State.READY), default=None),
+        oldest_ready_at_ms=min((status.at_ms for _, status in jobs if status.state is State.READY), default=None),
         paused_until_ms=state.paused_until_ms if state.paused_until_ms > now_ms else None,
         waiting=state.wait_until_ms > now_ms,
         dead_by_reason={reason.value: reasons[reason] for reason in Reason},

@@ -13,7 +13,7 @@ from ...engine.job import Item, State
 from ...engine.limits import LAST_MS
 from ...engine.store import Code, Merge, MergeUpdate, SendItem, SendOutcome
 from .change import Change
-from .records import Group, Record, Seen, due_ms, judged, look
+from .records import Group, Record, Status, due_ms, judged, look
 
 GROUPS_LOOKED_AT = 100  # the oldest groups of a key, checked when a send opens a group
 
@@ -53,7 +53,7 @@ def join(change: Change, item: SendItem, merge: Merge, store: Callable[[SendItem
 
 def open_group(change: Change, topic: str, key: str) -> Record | None:
     """The open group of a key. A group that has expired is not open, even if clean-up has not recorded it yet."""
-    return next((record for record, seen in _groups(change, topic, key) if seen.live and _group(record).open), None)
+    return next((record for record, status in _groups(change, topic, key) if status.live and _group(record).open), None)
 
 
 def give_to_open(change: Change, failed: Record) -> Record | None:
@@ -138,7 +138,7 @@ def _fits(failed: Record, into: Record) -> bool:
 def _failed(change: Change, key: str) -> list[Record]:
     """The groups of a key that wait for their retry, oldest first. A group with an expired lease is not included,
     because its holder may still ack until a pull finds it."""
-    live = [record for record, seen in _groups(change, change.state.partition.topic, key) if seen.live]
+    live = [record for record, status in _groups(change, change.state.partition.topic, key) if status.live]
     live.sort(key=lambda one: _group(one).number)
     return [one for one in live[:GROUPS_LOOKED_AT] if not _group(one).open and not one.leased and one.attempts >= 1]
 
@@ -149,13 +149,13 @@ def _holder(change: Change, key: str, item_id: str) -> Record | None:
     return next((record for record, _ in groups if item_id in _group(record).item_ids), None)
 
 
-def _groups(change: Change, topic: str, key: str) -> Iterator[tuple[Record, Seen]]:
+def _groups(change: Change, topic: str, key: str) -> Iterator[tuple[Record, Status]]:
     """Every readable group of a key in this topic. With `namespace_ids` the set also holds jobs of other topics."""
     for record in change.record_set.records.values():
         if record.group is not None and record.group.key == key and record.topic == topic:
-            seen = look(record, change.now_ms)
-            if seen is not None:
-                yield record, seen
+            status = look(record, change.now_ms)
+            if status is not None:
+                yield record, status
 
 
 def _group(record: Record) -> Group:
@@ -169,8 +169,8 @@ def _answer(code: Code, record: Record, change: Change) -> SendOutcome:
     return SendOutcome(code, state, record.due_at_ms, record.number, group=record.id, items_count=count)
 
 
-def _refusal(change: Change, taken: Record, seen: Seen) -> SendOutcome:
+def _refusal(change: Change, taken: Record, status: Status) -> SendOutcome:
     """The outcome if another job has the id of the new group; nothing is done."""
     if taken.topic != change.state.partition.topic:
-        return SendOutcome(Code.ELSEWHERE, seen.state, 0, 0, taken.topic)
-    return SendOutcome(Code.ID_EXISTS, seen.state, taken.due_at_ms, taken.number)
+        return SendOutcome(Code.ELSEWHERE, status.state, 0, 0, taken.topic)
+    return SendOutcome(Code.ID_EXISTS, status.state, taken.due_at_ms, taken.number)

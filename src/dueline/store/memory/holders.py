@@ -20,11 +20,11 @@ def ack(change: Change, item: Ref) -> Outcome:
     found = change.find(item.id)
     if isinstance(found, Outcome):
         return found
-    record, seen = found
-    if not seen.live:
+    record, status = found
+    if not status.live:
         if item.token is None:
             return Outcome(Code.ALREADY_DONE)
-        return Outcome(Code.OK) if seen.state is State.DONE and item.token == record.token else LOST
+        return Outcome(Code.OK) if status.state is State.DONE and item.token == record.token else LOST
     if item.token is not None and item.token != record.token:
         return LOST
     record.end(State.DONE, None, change.now_ms, record.token)
@@ -36,9 +36,9 @@ def release(change: Change, item: Release) -> Outcome:
     found = change.find(item.id)
     if isinstance(found, Outcome):
         return found
-    record, seen = found
-    current = seen.state is State.LEASED if item.token is None else item.token == record.token
-    if not seen.live or not current:
+    record, status = found
+    current = status.state is State.LEASED if item.token is None else item.token == record.token
+    if not status.live or not current:
         return LOST
     now_ms = change.now_ms
     change.touched.append(record)
@@ -74,8 +74,8 @@ def extend(change: Change, item: Extend) -> Outcome:
     found = change.find(item.id)
     if isinstance(found, Outcome):
         return found
-    record, seen = found
-    if not seen.live or item.token != record.token:
+    record, status = found
+    if not status.live or item.token != record.token:
         return LOST
     record.time_ms = max(record.time_ms, change.now_ms + item.lease_ms)
     record.updated_at_ms = change.now_ms

@@ -13,7 +13,7 @@ import struct
 from ...engine.job import State
 from ...engine.store import Page, Query
 from .partitions import PartitionState
-from .records import Record, Seen, job_of
+from .records import Record, Status, job_of
 
 _PLACE = struct.Struct(">Bqq")
 
@@ -21,7 +21,9 @@ _PLACE = struct.Struct(">Bqq")
 def list_page(state: PartitionState, query: Query, now_ms: int) -> Page:
     """Up to `limit` matching entries after the cursor."""
     entries = sorted(
-        (_place(query, record, seen), record.id) for record, seen in state.jobs(now_ms) if _matches(query, record, seen)
+        (_place(query, record, status), record.id)
+        for record, status in state.jobs(now_ms)
+        if _matches(query, record, status)
     )
     after = [entry for entry in entries if not query.cursor or entry[0] > query.cursor]
     page = after[: query.limit]
@@ -30,18 +32,18 @@ def list_page(state: PartitionState, query: Query, now_ms: int) -> Page:
     return Page(jobs, page[-1][0] if len(after) > len(page) else None, now_ms)
 
 
-def _place(query: Query, record: Record, seen: Seen) -> bytes:
+def _place(query: Query, record: Record, status: Status) -> bytes:
     if query.merge_key is not None and record.group is not None:
         return _PLACE.pack(0, 0, record.group.number)
-    return _PLACE.pack(0, record.time_ms, record.number) if seen.live else _PLACE.pack(1, seen.at_ms, record.number)
+    return _PLACE.pack(0, record.time_ms, record.number) if status.live else _PLACE.pack(1, status.at_ms, record.number)
 
 
-def _matches(query: Query, record: Record, seen: Seen) -> bool:
+def _matches(query: Query, record: Record, status: Status) -> bool:
     if query.merge_key is not None:
-        return seen.live and record.group is not None and record.group.key == query.merge_key
+        return status.live and record.group is not None and record.group.key == query.merge_key
     return (
-        query.state in (None, seen.state)
-        and (query.tag is None or (query.tag in record.tags and seen.state not in (State.DONE, State.CANCELLED)))
+        query.state in (None, status.state)
+        and (query.tag is None or (query.tag in record.tags and status.state not in (State.DONE, State.CANCELLED)))
         and (query.due_after_ms is None or record.due_at_ms >= query.due_after_ms)
         and (query.due_before_ms is None or record.due_at_ms < query.due_before_ms)
     )

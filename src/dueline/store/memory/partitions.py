@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ...engine.job import Partition, State
 from ...engine.limits import LAST_MS
 from .rates import Rate
-from .records import Record, Seen, judged, look, servable_from_ms, tidy_from_ms
+from .records import Record, Status, judged, look, servable_from_ms, tidy_from_ms
 
 AGENDA_GRAIN_MS = 10_000
 
@@ -28,22 +28,22 @@ class RecordSet:
         self.last_number += 1
         return self.last_number
 
-    def find(self, id: str, now_ms: int) -> tuple[Record, Seen] | None:
+    def find(self, id: str, now_ms: int) -> tuple[Record, Status] | None:
         """The job with this id at this moment; None if there is none or its retention is over."""
         record = self.records.get(id)
-        seen = None if record is None else look(record, now_ms)
-        return None if record is None or seen is None else (record, seen)
+        status = None if record is None else look(record, now_ms)
+        return None if record is None or status is None else (record, status)
 
     def tidy(self, record: Record, now_ms: int) -> Iterator[str]:
         """Record the death of one job, or drop it. Yields what to count."""
-        seen = judged(record, now_ms)
+        status = judged(record, now_ms)
         if look(record, now_ms) is None:
             del self.records[record.id]
-            yield "trimmed" if seen.state is State.DEAD else "purged"
+            yield "trimmed" if status.state is State.DEAD else "purged"
             yield "work"
-        elif record.ended is None and not seen.live:
-            record.end(State.DEAD, seen.reason, seen.at_ms)
-            yield str(seen.reason)
+        elif record.ended is None and not status.live:
+            record.end(State.DEAD, status.reason, status.at_ms)
+            yield str(status.reason)
             yield "work"
 
 
@@ -60,20 +60,20 @@ class PartitionState:
     agenda_at_ms: int = 0
     rate: Rate = field(default_factory=Rate)
 
-    def jobs(self, now_ms: int) -> Iterator[tuple[Record, Seen]]:
+    def jobs(self, now_ms: int) -> Iterator[tuple[Record, Status]]:
         """Every job of this topic that exists at this moment."""
         for record in self.record_set.records.values():
-            seen = look(record, now_ms) if record.topic == self.partition.topic else None
-            if seen is not None:
-                yield record, seen
+            status = look(record, now_ms) if record.topic == self.partition.topic else None
+            if status is not None:
+                yield record, status
 
     def ready(self, now_ms: int) -> list[Record]:
         """The jobs that a pull may take, ordered by the time they became deliverable, then by number."""
-        found = [record for record, seen in self.jobs(now_ms) if seen.state is State.READY]
+        found = [record for record, status in self.jobs(now_ms) if status.state is State.READY]
         return sorted(found, key=lambda record: (record.time_ms, record.number))
 
     def live_deadlines(self, now_ms: int) -> list[int]:
-        return sorted(record.time_ms for record, seen in self.jobs(now_ms) if seen.state is State.LEASED)
+        return sorted(record.time_ms for record, status in self.jobs(now_ms) if status.state is State.LEASED)
 
     def room(self, now_ms: int) -> int:
         """How many more jobs may be leased now."""

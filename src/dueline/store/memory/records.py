@@ -117,7 +117,7 @@ class Record:
         return None if self.group is None or self.body is None else tuple(item for _, item in self.group.items)
 
 
-class Seen(msgspec.Struct, frozen=True):
+class Status(msgspec.Struct, frozen=True):
     """The state of a record at a moment. `at_ms`: since when (for scheduled and leased: until when)."""
 
     state: State
@@ -130,7 +130,7 @@ class Seen(msgspec.Struct, frozen=True):
         return self.retain_until_ms is None
 
 
-def judged(record: Record, now_ms: int) -> Seen:
+def judged(record: Record, now_ms: int) -> Status:
     """The record's state at `now_ms`, even if its retention is over."""
     if record.ended is None:
         verdict = judge(
@@ -142,33 +142,33 @@ def judged(record: Record, now_ms: int) -> Seen:
             now_ms=now_ms,
         )
         if verdict.state is not State.DEAD:
-            return Seen(verdict.state, None, verdict.at_ms)
+            return Status(verdict.state, None, verdict.at_ms)
         state, reason, at_ms = verdict.state, verdict.reason, verdict.at_ms
     else:
         state, reason, at_ms = record.ended, record.reason, record.ended_at_ms
     policy = record.policy
-    return Seen(state, reason, at_ms, at_ms + (policy.dead_retain_ms if state is State.DEAD else policy.retain_ms))
+    return Status(state, reason, at_ms, at_ms + (policy.dead_retain_ms if state is State.DEAD else policy.retain_ms))
 
 
-def look(record: Record, now_ms: int) -> Seen | None:
+def look(record: Record, now_ms: int) -> Status | None:
     """The record's state at `now_ms`. None: its retention is over, so for every caller it is gone."""
-    seen = judged(record, now_ms)
-    return None if seen.retain_until_ms is not None and seen.retain_until_ms <= now_ms else seen
+    status = judged(record, now_ms)
+    return None if status.retain_until_ms is not None and status.retain_until_ms <= now_ms else status
 
 
-def is_overdue(record: Record, seen: Seen, now_ms: int) -> bool:
+def is_overdue(record: Record, status: Status, now_ms: int) -> bool:
     """Whether it is leased and its ttl has passed. It is not delivered again; only its holder can still ack it."""
-    return seen.state is State.LEASED and record.expires_at_ms is not None and record.expires_at_ms <= now_ms
+    return status.state is State.LEASED and record.expires_at_ms is not None and record.expires_at_ms <= now_ms
 
 
-def job_of(record: Record, seen: Seen, body: bool) -> Job:
+def job_of(record: Record, status: Status, body: bool) -> Job:
     """The record as a Job."""
-    ended_at_ms = None if seen.live else seen.at_ms
+    ended_at_ms = None if status.live else status.at_ms
     return Job(
         id=record.id,
         topic=record.topic,
-        state=seen.state,
-        reason=seen.reason,
+        state=status.state,
+        reason=status.reason,
         body=record.body if body and record.group is None else None,
         kind=record.kind,
         headers=record.headers,
@@ -181,8 +181,8 @@ def job_of(record: Record, seen: Seen, body: bool) -> Job:
         refunds=record.refunds,
         policy=record.policy,
         expires_at_ms=record.expires_at_ms,
-        lease_until_ms=record.time_ms if seen.state is State.LEASED else None,
-        retain_until_ms=seen.retain_until_ms,
+        lease_until_ms=record.time_ms if status.state is State.LEASED else None,
+        retain_until_ms=status.retain_until_ms,
         version=record.number,
         last_error=record.last_error,
         merge_key=None if record.group is None else record.group.key,
@@ -217,8 +217,8 @@ def leased_job_of(record: Record, token: str, late_ms: int) -> LeasedJob:
 
 def servable_from_ms(record: Record, now_ms: int) -> int | None:
     """The time from which a pull could take it if nothing else happens; None: never."""
-    seen = look(record, now_ms)
-    if seen is None or not seen.live:
+    status = look(record, now_ms)
+    if status is None or not status.live:
         return None
     if record.leased and record.exhausted:
         return None

@@ -107,14 +107,14 @@ class MemoryStore:
         found = change.record_set.find(item.id, change.now_ms)
         if found is None:
             return _sent(Code.CREATED, self._store(change, item), change)
-        old, seen = found
-        rule = item.on_live if seen.live else item.on_ended
-        if item.on_overdue is not None and is_overdue(old, seen, change.now_ms):
+        old, status = found
+        rule = item.on_live if status.live else item.on_ended
+        if item.on_overdue is not None and is_overdue(old, status, change.now_ms):
             rule = item.on_overdue
         if rule is OnConflict.REPLACE:
             return _sent(Code.REPLACED, self._store(change, item), change)
         if old.topic != change.state.partition.topic:
-            return SendOutcome(Code.ELSEWHERE, seen.state, 0, 0, old.topic)
+            return SendOutcome(Code.ELSEWHERE, status.state, 0, 0, old.topic)
         same = rule is OnConflict.KEEP or item.fingerprint == old.fingerprint
         return _sent(Code.KEPT if same else Code.ID_EXISTS, old, change)
 
@@ -214,13 +214,13 @@ class MemoryStore:
         found = change.find(id)
         if isinstance(found, Outcome):
             return found
-        record, seen = found
-        if spare is Spare.LEASED and seen.state is State.LEASED:
+        record, status = found
+        if spare is Spare.LEASED and status.state is State.LEASED:
             return Outcome(Code.JOB_LEASED)
-        ended = seen.state in (State.DONE, State.DEAD)
-        if spare is Spare.OVERDUE and is_overdue(record, seen, change.now_ms):
+        ended = status.state in (State.DONE, State.DEAD)
+        if spare is Spare.OVERDUE and is_overdue(record, status, change.now_ms):
             ended = True
-        elif seen.live:
+        elif status.live:
             record.end(State.CANCELLED, None, change.now_ms)
             change.touched.append(record)
         if forget:
@@ -235,10 +235,10 @@ class MemoryStore:
         found = change.find(item.id)
         if isinstance(found, Outcome):
             return found
-        record, seen = found
-        if seen.state is State.LEASED:
+        record, status = found
+        if status.state is State.LEASED:
             return Outcome(Code.JOB_LEASED)
-        if not seen.live:
+        if not status.live:
             return Outcome(Code.ALREADY_DONE)
         if item.version is not None and item.version != record.number:
             return Outcome(Code.VERSION_MISMATCH)
@@ -271,8 +271,8 @@ class MemoryStore:
         found = change.find(id)
         if isinstance(found, Outcome):
             return found
-        record, seen = found
-        if seen.state is not State.DEAD:
+        record, status = found
+        if status.state is not State.DEAD:
             return NOT_FOUND
         if revive.set_max_attempts:
             record.policy = replace(record.policy, max_attempts=revive.max_attempts)
@@ -299,7 +299,9 @@ class MemoryStore:
         return Outcome(Code.OK)
 
     def _dead_ids(self, change: Change, limit: int) -> list[str]:
-        dead = [(seen.at_ms, record) for record, seen in change.state.jobs(change.now_ms) if seen.state is State.DEAD]
+        dead = [
+            (status.at_ms, record) for record, status in change.state.jobs(change.now_ms) if status.state is State.DEAD
+        ]
         dead.sort(key=lambda entry: (entry[0], entry[1].number))
         return [record.id for _, record in dead[:limit]]
 

@@ -372,7 +372,7 @@ def decode_pulled(
         at += id_size
         record = read_record(blob[at : at + size])
         at += size
-        held = LeasedJob(
+        leased = LeasedJob(
             id=id,
             topic=record.topic if record.topic is not None else topic,
             body=record.body,
@@ -392,7 +392,7 @@ def decode_pulled(
             expires_at_ms=expires or None,
             ttl_ms=record.ttl_ms,
         )
-        (good if record.intact else corrupt).append(held)
+        (good if record.intact else corrupt).append(leased)
     return good, corrupt
 
 

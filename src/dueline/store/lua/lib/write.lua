@@ -27,7 +27,7 @@ end
 
 -- Writes everything collected, wakes the waiters, remembers the answer and returns it.
 -- A call that changed nothing is not remembered, because running it again has the same effect as the first time.
-local function finish(numbers, reply, remembered)
+local function finish(numbers, reply, memo)
   local packed = cmsgpack.pack(numbers)
   if next(out) == nil and next(counts) == nil and #set == 0 then
     return { 0, now, 0, 0, packed, reply }
@@ -70,7 +70,7 @@ local function finish(numbers, reply, remembered)
   if seq ~= tonumber(M.seq or 0) then
     put(set, 'seq', int(seq))
   end
-  put(set, 'c:' .. caller, nonce .. struct.pack('>I6', now) .. (remembered or struct.pack('>I4', #packed) .. packed .. reply))
+  put(set, 'c:' .. caller, nonce .. struct.pack('>I6', now) .. (memo or struct.pack('>I4', #packed) .. packed .. reply))
   redis.call('HSET', m, unpack(set))
   return { 0, now, note, extra, packed, reply }
 end
@@ -90,7 +90,7 @@ end
 
 -- The answer to a repeated call, nil when this call is new. Its time is the present: an old one would look like a clock
 -- that was set back.
-local function remembered()
+local function earlier_reply()
   local memo = M.memo
   if memo and string.sub(memo, 1, 8) == nonce then
     local size = struct.unpack('>I4', memo, 15)
