@@ -27,7 +27,7 @@ from dueline.push.dispatcher import PushContext
 from dueline.push.hosts import Hosts
 from dueline.push.http_couriers import HttpCourier
 from dueline.push.manager import PushManager
-from dueline.push.outgoing import Answer, Call, CallFailed
+from dueline.push.outgoing import Call, CallFailed, Response
 from dueline.store.memory import MemoryStore
 from dueline.testing.clock import VirtualClock
 from dueline.testing.timer import VirtualTimer
@@ -55,14 +55,14 @@ class Merchants:
         self.start_ms = clock.now_ms
         self.calls: dict[str, list[tuple[int, str]]] = {name: [] for name in MERCHANTS}
 
-    async def call(self, call: Call) -> Answer:
+    async def call(self, call: Call) -> Response:
         host = urlsplit(call.url).hostname or ""
         now_ms = self.clock.now_ms - self.start_ms
         status = MERCHANTS[host](now_ms)
         self.calls[host].append((now_ms, "no answer" if status is None else str(status)))
         if status is None:
             raise CallFailed("connect", "the server does not answer")
-        return Answer(status, {}, "", 0)
+        return Response(status, {}, "", 0)
 
 
 async def notify(engine: Engine, merchant: str) -> None:

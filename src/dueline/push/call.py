@@ -24,7 +24,7 @@ class Call(msgspec.Struct, frozen=True):
     namespace: str = ""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Response(msgspec.Struct, frozen=True):
     """A response. Header names are in lower case. `excerpt` is the beginning of the body as text."""
 
     status: int

@@ -18,7 +18,7 @@ import msgspec
 
 from ..engine.job import LeasedJob
 from ..engine.push_target import PushTopic
-from .call import Answer, Call
+from .call import Call, Response
 
 
 class Outcome(StrEnum):
@@ -69,6 +69,6 @@ class Courier(Protocol):
         """Why no instance is available, for the log, with the settings that could change it."""
         ...
 
-    def judge(self, push_topic: PushTopic, answer: Answer, now_ms: int) -> Verdict:
+    def judge(self, push_topic: PushTopic, answer: Response, now_ms: int) -> Verdict:
         """What a response means. A call without a response (CallFailed) is always a RETRY."""
         ...

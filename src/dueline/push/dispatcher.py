@@ -35,7 +35,7 @@ from ..engine.rounds import Rounds
 from ..engine.store import Code, Extend
 from ..engine.timer import LoopTimer, Timer
 from ..lease_renewal import LeaseRenewal, LeaseRenewals, until_accepted
-from .call import Answer, Call
+from .call import Call, Response
 from .courier import Courier, Outcome, Verdict
 from .delivery import Delivery, settle
 from .hosts import Hosts
@@ -54,7 +54,7 @@ FIRST_BACK_OFF_S, LAST_BACK_OFF_S = 0.1, 5.0
 class Caller(Protocol):
     """Makes calls: `push.outgoing.Outgoing`, or a table in a test."""
 
-    async def call(self, call: Call) -> Answer: ...
+    async def call(self, call: Call) -> Response: ...
 
 
 class PushContext(msgspec.Struct, frozen=True):

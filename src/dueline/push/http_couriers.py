@@ -22,7 +22,7 @@ from ..engine.headers import unpack_headers
 from ..engine.items import items_json
 from ..engine.job import BodyKind, LeasedJob
 from ..engine.push_target import METHOD_HEADER, URL_HEADER, PushTopic
-from .call import Answer, Call
+from .call import Call, Response
 from .courier import Undeliverable, Verdict
 from .discovery import SETTINGS, Resolver
 from .header_rules import Headers, forwarded
@@ -61,7 +61,7 @@ class HttpCourier:
     def why_unavailable(self, push_topic: PushTopic) -> str:
         return f"no instance of the service {push_topic.target.service} is known ({SETTINGS})"
 
-    def judge(self, push_topic: PushTopic, answer: Answer, now_ms: int) -> Verdict:
+    def judge(self, push_topic: PushTopic, answer: Response, now_ms: int) -> Verdict:
         return judged(push_topic.target.success, answer, now_ms)
 
     async def _instances(self, service: str) -> list[str]:
@@ -94,7 +94,7 @@ class CarriedCourier:
     def why_unavailable(self, push_topic: PushTopic) -> str:
         return "the job carries no URL"
 
-    def judge(self, push_topic: PushTopic, answer: Answer, now_ms: int) -> Verdict:
+    def judge(self, push_topic: PushTopic, answer: Response, now_ms: int) -> Verdict:
         return judged(push_topic.target.success, answer, now_ms)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from .call import STOPPING, Answer, Call, CallFailed
+from .call import STOPPING, Call, CallFailed, Response
 from .egress import Egress
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class LazyOutgoing:
         if self._loading is not None:
             await (await self._loading).stop()
 
-    async def call(self, call: Call) -> Answer:
+    async def call(self, call: Call) -> Response:
         self.soon()
         if self._loading is None or self._stopped:
             raise CallFailed("connect", STOPPING)

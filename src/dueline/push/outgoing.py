@@ -1,6 +1,6 @@
 """HTTP calls to addresses that users chose. No other part of the server makes such calls.
 
-    Call --egress.check_url--> canonical URL --names--> addresses --egress.check_address--> socket --> Answer
+    Call --egress.check_url--> canonical URL --names--> addresses --egress.check_address--> socket --> Response
 
 `_socket` makes every socket, after the egress rule has allowed the exact address that the socket connects to. Nothing
 bypasses it: proxy variables are ignored, the HTTP library follows no redirects, and there is no second client.
@@ -33,7 +33,7 @@ from yarl import URL
 from .._version import __version__
 from ..engine.errors import EgressRefused, InvalidField
 from ..engine.push_target import is_credential
-from .call import STOPPING, Answer, Call, CallFailed, Kind
+from .call import STOPPING, Call, CallFailed, Kind, Response
 from .egress import Destination, Egress, shown
 from .header_rules import FRAMING, is_header
 from .resolver import ForAiohttp, Names, SystemNames, TooManyLookUps
@@ -173,8 +173,8 @@ class Outgoing:
         for session in () if sessions is None else sessions.values():
             await session.close()
 
-    async def call(self, call: Call) -> Answer:
-        """Make a call. Any status is an Answer, even a redirect that is not followed. Raises CallFailed when there is
+    async def call(self, call: Call) -> Response:
+        """Make a call. Any status is a Response, even a redirect that is not followed. Raises CallFailed when there is
         no response."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
@@ -187,7 +187,7 @@ class Outgoing:
             async with asyncio.timeout(None if call.timeout_ms is None else call.timeout_ms / 1000) as limit:
                 trip.reaching = limit if call.timeout_ms is None else None
                 status, headers, excerpt = await self._hops(call, trip)
-            return Answer(status, headers, excerpt, duration_ms())
+            return Response(status, headers, excerpt, duration_ms())
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise

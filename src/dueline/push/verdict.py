@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
-from .call import Answer
+from .call import Response
 from .courier import DONE, Outcome, Verdict
 
 MAX_RETRY_AFTER_MS = 86_400_000
@@ -21,7 +21,7 @@ ABORT = "dueline-abort"
 MAX_REASON_CHARS = 200
 
 
-def judged(success: Sequence[int], answer: Answer, now_ms: int) -> Verdict:
+def judged(success: Sequence[int], answer: Response, now_ms: int) -> Verdict:
     """The verdict on a response. An empty `success` means every 2xx."""
     if answer.status in success or (not success and 200 <= answer.status < 300):
         return DONE

@@ -15,7 +15,7 @@ from dueline.dialects.spring.groups import group_of, key_of, parts_of
 from dueline.engine.headers import pack_headers
 from dueline.engine.job import BodyKind, Item, LeasedJob
 from dueline.engine.push_target import PushTarget, PushTopic
-from dueline.push.call import Answer
+from dueline.push.call import Response
 from dueline.push.courier import Outcome
 from dueline.push.discovery import Instance
 
@@ -188,5 +188,5 @@ async def test_a_job_of_another_protocol_is_sent_as_it_stands() -> None:
     ],
 )
 def test_only_200_is_done(status: int, headers: dict[str, str], outcome: Outcome, delay_ms: int | None) -> None:
-    verdict = SpringCourier(Table({})).judge(push_topic(), Answer(status, headers, "", 1), 0)
+    verdict = SpringCourier(Table({})).judge(push_topic(), Response(status, headers, "", 1), 0)
     assert (verdict.outcome, verdict.delay_ms) == (outcome, delay_ms)

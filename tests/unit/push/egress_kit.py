@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from dueline.push.egress import Egress
-from dueline.push.outgoing import Answer, Call, CallFailed, Outgoing, plain_socket
+from dueline.push.outgoing import Call, CallFailed, Outgoing, Response, plain_socket
 
 EVERYTHING = ("0.0.0.0/0", "::/0")
 
@@ -115,7 +115,7 @@ def saying(*pieces: bytes) -> Talk:
 async def failing(outgoing: Outgoing, call: Call) -> CallFailed:
     """The failure of a call that must fail."""
     try:
-        answer: Answer = await outgoing.call(call)
+        answer: Response = await outgoing.call(call)
     except CallFailed as failed:
         return failed
     raise AssertionError(f"it was answered: {answer}")

@@ -20,7 +20,7 @@ from dueline.push.dispatcher import PushContext
 from dueline.push.hosts import Hosts
 from dueline.push.http_couriers import CarriedCourier, HttpCourier
 from dueline.push.manager import PushManager
-from dueline.push.outgoing import Answer, Call, CallFailed
+from dueline.push.outgoing import Call, CallFailed, Response
 from dueline.store.memory import MemoryStore
 from dueline.testing.clock import VirtualClock
 from dueline.testing.timer import VirtualTimer, settled
@@ -31,11 +31,11 @@ URL = "https://target.test/hook"
 SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
 PAYMENT = Ladder((2 * MINUTE, 10 * MINUTE, 10 * MINUTE, HOUR, 2 * HOUR, 6 * HOUR, 15 * HOUR))
 
-Reply = Answer | CallFailed | asyncio.Event
+Reply = Response | CallFailed | asyncio.Event
 
 
-def answer(status: int = 200, excerpt: str = "", **headers: str) -> Answer:
-    return Answer(status, {name.replace("_", "-"): value for name, value in headers.items()}, excerpt, 3)
+def answer(status: int = 200, excerpt: str = "", **headers: str) -> Response:
+    return Response(status, {name.replace("_", "-"): value for name, value in headers.items()}, excerpt, 3)
 
 
 class Target:
@@ -55,7 +55,7 @@ class Target:
     def times(self) -> list[int]:
         return [at for at, _ in self.calls]
 
-    async def call(self, call: Call) -> Answer:
+    async def call(self, call: Call) -> Response:
         self.calls.append((self._now_ms() - self._start_ms, call))
         self.now += 1
         self.most = max(self.most, self.now)

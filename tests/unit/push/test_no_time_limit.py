@@ -14,7 +14,7 @@ from dueline.dialects.spring.settings import SpringSettings
 from dueline.engine.commands import Send
 from dueline.engine.errors import StoreDown
 from dueline.engine.job import BodyKind
-from dueline.push.call import Answer, Call, CallFailed
+from dueline.push.call import Call, CallFailed, Response
 from dueline.push.discovery import Instance
 from dueline.push.discovery.static import StaticResolver
 from dueline.push.egress import Egress
@@ -33,7 +33,7 @@ def give_spring_workers(kit: PushKit) -> list[str]:
     """Two instances of application "a", whose work takes 75 s each time; the URLs that were called."""
     begun: list[str] = []
 
-    async def call(call: Call) -> Answer:
+    async def call(call: Call) -> Response:
         begun.append(call.url)
         limit_ms = WORK_MS if call.timeout_ms is None else min(call.timeout_ms, WORK_MS)
         over = asyncio.Event()
@@ -75,7 +75,7 @@ async def test_it_is_called_again_when_the_connection_broke(kit: PushKit) -> Non
     give_spring_workers(kit)
     begun: list[str] = []
 
-    async def call(call: Call) -> Answer:
+    async def call(call: Call) -> Response:
         begun.append(call.url)
         if len(begun) == 1:
             raise CallFailed("protocol", "the connection ended before the answer did")

@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from dueline.push.egress import Egress
-from dueline.push.outgoing import EXCERPT_BYTES, READ_BYTES, Answer, Call, CallFailed, Outgoing, plain_socket
+from dueline.push.outgoing import EXCERPT_BYTES, READ_BYTES, Call, CallFailed, Outgoing, Response, plain_socket
 from tests.kit.async_tests import LoopFactory
 
 from .egress_kit import Recorder, Table, Talk, calling, failing, saying, serving
@@ -25,7 +25,7 @@ def loop_factory(request: pytest.FixtureRequest) -> LoopFactory | None:
     return request.param
 
 
-async def asked(talk: Talk, timeout_ms: int = 30_000, **options: Any) -> Answer | CallFailed:
+async def asked(talk: Talk, timeout_ms: int = 30_000, **options: Any) -> Response | CallFailed:
     """What a call to a server that talks like that comes to."""
     async with serving(talk) as port, calling(LOOPBACK, **options) as outgoing:
         try:
@@ -34,7 +34,7 @@ async def asked(talk: Talk, timeout_ms: int = 30_000, **options: Any) -> Answer 
             return failed
 
 
-def failure(result: Answer | CallFailed) -> tuple[str, str]:
+def failure(result: Response | CallFailed) -> tuple[str, str]:
     assert isinstance(result, CallFailed), result
     return result.kind, result.message.partition("/: ")[2]
 
@@ -127,7 +127,7 @@ async def test_a_redirect_is_an_answer_and_nobody_goes_there(status: int) -> Non
     assert (answer.status, answer.headers["location"]) == (status, location.decode())
 
 
-async def through(status: int, method: str, other_origin: bool, hops: int) -> tuple[Answer, list[list[Any]]]:
+async def through(status: int, method: str, other_origin: bool, hops: int) -> tuple[Response, list[list[Any]]]:
     """A call whose first answer is a redirect to the second server (or another path); what came where."""
     seen: list[list[Any]] = []
     target = b""

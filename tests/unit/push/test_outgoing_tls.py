@@ -8,7 +8,7 @@ import pytest
 import trustme
 
 from dueline.push.egress import Egress
-from dueline.push.outgoing import Answer, Call, CallFailed
+from dueline.push.outgoing import Call, CallFailed, Response
 
 from .egress_kit import Table, calling, saying, serving
 
@@ -28,7 +28,7 @@ def trusting(authority: trustme.CA) -> ssl.SSLContext:
 
 async def asked(
     certificate: trustme.LeafCert | None, tls: ssl.SSLContext | None, said: bytes = ANSWER
-) -> Answer | CallFailed:
+) -> Response | CallFailed:
     """What a call of https://shop.example comes to, at a server with this certificate (none: a plain one)."""
     options: dict[str, object] = {}
     if certificate is not None:
@@ -46,14 +46,14 @@ async def asked(
             return failed
 
 
-def failure(result: Answer | CallFailed) -> tuple[str, str]:
+def failure(result: Response | CallFailed) -> tuple[str, str]:
     assert isinstance(result, CallFailed), result
     return result.kind, result.message.partition("/: ")[2]
 
 
 async def test_a_certificate_of_a_trusted_authority_for_the_name_is_good(authority: trustme.CA) -> None:
     result = await asked(authority.issue_cert("shop.example"), trusting(authority))
-    assert isinstance(result, Answer)
+    assert isinstance(result, Response)
     assert (result.status, result.excerpt) == (200, "ok")
 
 
@@ -75,5 +75,5 @@ async def test_a_port_that_speaks_no_tls_has_the_error_of_a_closed_one(authority
 async def test_what_was_sent_under_tls_is_not_repeated_in_the_open(authority: trustme.CA) -> None:
     away = b"HTTP/1.1 307 X\r\nLocation: http://shop.example/\r\nContent-Length: 0\r\n\r\n"
     result = await asked(authority.issue_cert("shop.example"), trusting(authority), away)
-    assert isinstance(result, Answer)
+    assert isinstance(result, Response)
     assert (result.status, result.headers["location"]) == (307, "http://shop.example/")

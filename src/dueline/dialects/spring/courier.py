@@ -17,7 +17,7 @@ import msgspec
 from ...engine.headers import unpack_headers
 from ...engine.job import LeasedJob
 from ...engine.push_target import PushTopic
-from ...push.call import Answer, Call
+from ...push.call import Call, Response
 from ...push.courier import Outcome, Verdict
 from ...push.discovery import SETTINGS, Instance, Resolver
 from ...push.verdict import ABORT, GONE, judged
@@ -71,7 +71,7 @@ class SpringCourier:
         app, type = parts_of(push_topic.topic) or ("", push_topic.topic)
         return f'no instance of the application "{app}" names the task type "{type}" in its metadata ({SETTINGS})'
 
-    def judge(self, push_topic: PushTopic, answer: Answer, now_ms: int) -> Verdict:
+    def judge(self, push_topic: PushTopic, answer: Response, now_ms: int) -> Verdict:
         """A 410 counts only for the instance that sent it, because the next one may have the path."""
         verdict = judged(push_topic.target.success or (200,), answer, now_ms)
         if answer.status == GONE and ABORT not in answer.headers:
