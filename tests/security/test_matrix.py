@@ -16,7 +16,7 @@ from zlib import crc32
 import pytest
 
 from dueline.config.load import load
-from dueline.dialects.http import Route
+from dueline.dialects.http import Route, TokenPlace
 from dueline.dialects.table import DIALECTS
 from dueline.engine.commands import Send
 from dueline.engine.job import BodyKind
@@ -257,6 +257,24 @@ async def test_a_token_for_some_topics_sends_jobs_whose_id_the_server_makes(serv
         'for every topic ("*").',
         "field": "id",
     }
+
+
+async def test_a_token_in_the_path_counts_exactly_where_the_route_takes_it(server: Server) -> None:
+    wish = TokenWish("everything", (Right.ADMIN,), None)
+    token = (await server.app.engine.tokens.make(wish, EVERYTHING)).text
+    [front] = server.app.fronts
+    places = {name: route.token for route, _ in front.router.table() for name, _ in _rights(route)}
+    wrong: dict[str, int] = {}
+    for name, one in server.declared.items():
+        path, media, body = one.sample.written(TOPIC)
+        head = f"{one.sample.method} /{token}{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {media}\r\n"
+        client = await connect(server.port)
+        answer = await client.ask(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        client.close()
+        if (answer.status == 401) != (places[name] == TokenPlace.HEADER) or answer.status == 403:
+            wrong[name] = answer.status
+        assert token.rpartition("_")[2].encode() not in answer.body, name
+    assert wrong == {}
 
 
 async def ask(port: int, method: str, path: str, body: object, token: str) -> Answer:
