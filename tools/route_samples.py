@@ -17,7 +17,7 @@ class Names(Enum):
     """What a request names, which decides what its token must be valid for."""
 
     TOPIC = "a topic"
-    ALL = "no topic, but a job's id or all topics"
+    ALL = "a job's id that any topic may have, or all topics"
     NOTHING = "nothing that belongs to a topic"
 
 
@@ -105,21 +105,24 @@ SAMPLES: dict[str, Sample] = {
     "camellia_health_check": Sample("GET", "/camellia/health/check", Names.NOTHING),
     "camellia_health_online": Sample("GET", "/camellia/health/online", Names.NOTHING),
     "camellia_health_offline": Sample("GET", "/camellia/health/offline", Names.NOTHING),
-    "ouqiang_push": Sample("POST", "/push", body=JOB),
+    "ouqiang_push": Sample("POST", "/push", Names.ALL, body=JOB),
     "ouqiang_pop": Sample("POST", "/pop", body={"topic": "{topic}"}),
     "ouqiang_finish": Sample("POST", "/finish", Names.ALL, body={"id": "a"}),
     "ouqiang_delete": Sample("POST", "/delete", Names.ALL, body={"id": "a"}),
     "ouqiang_get": Sample("POST", "/get", Names.ALL, body={"id": "a"}),
-    "youzan_command add": Sample("POST", "/", body={"command": "add", **JOB}),
+    "youzan_command add": Sample("POST", "/", Names.ALL, body={"command": "add", **JOB}),
     "youzan_command pop": Sample("POST", "/", body={"command": "pop", "topic": "{topic}"}),
     "youzan_command finish": Sample("POST", "/", Names.ALL, body={"command": "finish", "id": "a"}),
     "youzan_command delete": Sample("POST", "/", Names.ALL, body={"command": "delete", "id": "a"}),
-    "youzan_command_named add": Sample("POST", "/delay-queue", body={"command": "add", **JOB}),
+    "youzan_command_named add": Sample("POST", "/delay-queue", Names.ALL, body={"command": "add", **JOB}),
     "youzan_command_named pop": Sample("POST", "/delay-queue", body={"command": "pop", "topic": "{topic}"}),
     "youzan_command_named finish": Sample("POST", "/delay-queue", Names.ALL, body={"command": "finish", "id": "a"}),
     "youzan_command_named delete": Sample("POST", "/delay-queue", Names.ALL, body={"command": "delete", "id": "a"}),
     "spring_add": Sample(
-        "POST", "/job/add", body={"taskId": "a", "taskType": "{topic}", "delayTime": 4102444800000, "params": "{}"}
+        "POST",
+        "/job/add",
+        Names.ALL,
+        body={"taskId": "a", "taskType": "{topic}", "delayTime": 4102444800000, "params": "{}"},
     ),
     "spring_types": Sample("GET", "/task/type/list", Names.ALL),
     "spring_service_info": Sample("GET", "/discovery/service_info", Names.ALL),

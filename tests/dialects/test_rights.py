@@ -118,6 +118,11 @@ def test_every_route_needs_the_right_and_takes_the_token_that_the_table_says() -
     assert (sorted(found - written), sorted(written - found)) == ([], [])
 
 
+def test_probes_are_answered_even_when_every_limit_is_reached() -> None:
+    probes = {"healthz", "readyz", "metrics", "camellia_health_status", "camellia_health_check"}
+    assert {route.name for route in served() if route.is_health} == probes
+
+
 def test_only_a_public_route_takes_no_token() -> None:
     assert [r.name for r in served() if (r.right is Right.NONE) != (not r.token)] == []
 

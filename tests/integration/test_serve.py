@@ -115,6 +115,14 @@ def test_bad_configuration_exits_with_2_and_names_the_key(tmp_path: Path) -> Non
         assert (said.exit_code, words in said.stderr) == (2, True), said.stderr
 
 
+def test_an_insecure_start_warns_of_the_address_and_what_it_lacks(tmp_path: Path) -> None:
+    nowhere = "192.0.2.1:9"  # of no machine, so the start ends here
+    said = typed("serve", "--listen", nowhere, "--insecure", DUELINE_STORE__DATA=str(tmp_path / "data"))
+    assert said.exit_code != 0
+    warning = f"others can reach this server (server.insecure): {nowhere} without tokens and TLS"
+    assert said.stderr.count(warning) == 1
+
+
 def test_without_the_servers_parts_serve_says_what_to_install() -> None:
     hide = (
         "import sys\n"

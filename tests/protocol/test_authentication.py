@@ -96,6 +96,15 @@ async def test_credentials_of_another_kind_are_no_token(open_site: OpenSite) -> 
         assert_error(await client.ask(twice + b"hello"), 401, "unauthorized")
 
 
+async def test_a_token_without_the_word_bearer_is_no_token(open_site: OpenSite) -> None:
+    bare = f"Authorization: {TOKEN}\r\n"
+    async with open_site(auth=Guests(TOKEN)) as site:
+        client = await site.client()
+        assert_error(await client.ask(head(token=None, more=bare) + b"hello"), 401, "unauthorized")
+    async with open_site() as site:  # checks no tokens
+        assert (await (await site.client()).ask(head(token=None, more=bare) + b"hello")).status == 200
+
+
 async def test_a_token_before_the_path_counts_only_where_the_route_takes_it(open_site: OpenSite) -> None:
     async with open_site(auth=Guests(TOKEN)) as site:
         client = await site.client()

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import socket
 from collections.abc import AsyncIterator, Iterator
 from typing import NamedTuple
+from zlib import crc32
 
 import pytest
 
 from dueline.config.load import load
-from dueline.dialects.http import Route
+from dueline.dialects.http import Route, TokenPlace
 from dueline.dialects.table import DIALECTS
+from dueline.engine.commands import Send
+from dueline.engine.job import BodyKind
 from dueline.engine.tokens import TokenWish
 from dueline.rights import ALL, EVERYTHING, Right
 from dueline.runtime.locations import ExternalStore
@@ -67,7 +71,7 @@ class Server(NamedTuple):
 
 @async_fixture
 async def server(private_valkey: PrivateValkey, request: pytest.FixtureRequest) -> AsyncIterator[Server]:
-    valkey, prefix = private_valkey, request.node.name[:32].replace("[", "-")
+    valkey, prefix = private_valkey, f"m{crc32(request.node.name.encode())}"
     flags = {"server.auth": "tokens", "store.url": valkey.url, "store.prefix": prefix, "dialects.ouqiang.hold_ms": 1}
     foreign = [spec.name for spec in DIALECTS if hasattr(spec.settings, "auth")]
     settings = load(flags | {f"dialects.{name}.auth": "path" for name in foreign}, {}, None)
@@ -192,6 +196,98 @@ async def test_a_caller_without_the_right_or_the_namespace_is_refused_before_the
         if answer.status != 403:
             late.append(case)
     assert late == []
+
+
+class Secondary(NamedTuple):
+    """A call whose topic the token is valid for, with something of another topic beside it."""
+
+    namespace: str
+    method: str
+    path: str
+    body: object
+    rights: tuple[Right, ...] = (Right.SEND, Right.PULL, Right.MANAGE, Right.PUSH)
+
+
+J1 = {"id": "J1", "delay": 3600, "ttr": 60, "body": "attack"}
+NEW = {"id": "J1", "body": "attack", "delay": "1h"}
+SECONDARY = {
+    "on_dead": Secondary("default", "PUT", "/v1/topics/a-x", {"on_dead": {"topic": "b-secret"}}),
+    "pull_topics": Secondary("default", "POST", "/v1/pull", {"topics": ["a-x", "b-secret"]}),
+    "pop": Secondary("ouqiang", "POST", "/pop", {"topic": "a-x,b-secret"}),
+    "push": Secondary("ouqiang", "POST", "/push", {"topic": "a-x", **J1}),
+    "add": Secondary("youzan", "POST", "/", {"command": "add", "topic": "a-x", **J1}),
+    "job_add": Secondary(
+        "spring", "POST", "/job/add", {"taskId": "J1", "appName": "a", "taskType": "x", "delayTime": 4102444800000}
+    ),
+    **{
+        f"send_{rule}": Secondary("ouqiang", "POST", "/v1/topics/a-x/jobs", {**NEW, "on_conflict": rule})
+        for rule in ("replace", "keep", "reject")
+    },
+    "send_many": Secondary("ouqiang", "POST", "/v1/topics/a-x/jobs", [{"body": 1}, {**NEW, "on_conflict": "replace"}]),
+    "patch": Secondary("ouqiang", "PATCH", "/v1/topics/a-x/jobs/J1", {"delay": "2h"}),
+    "fire": Secondary("ouqiang", "POST", "/v1/topics/a-x/jobs/J1/fire", None),
+    "cancel": Secondary("ouqiang", "DELETE", "/v1/topics/a-x/jobs/J1", None),
+}
+
+
+@pytest.mark.parametrize("name", SECONDARY)
+async def test_a_token_for_some_topics_neither_changes_nor_learns_of_a_job_of_another(
+    server: Server, name: str
+) -> None:
+    one, engine = SECONDARY[name], server.app.engine
+    secret = Send("J1", b"secret", BodyKind.TEXT, delay_ms=3_600_000)
+    await engine.send(one.namespace, "b-secret", secret)
+    before = await engine.get(one.namespace, "b-secret", "J1")
+    token = (await engine.tokens.make(TokenWish(name, one.rights, one.namespace, ("a-*",)), EVERYTHING)).text
+    answer = await ask(server.port, one.method, one.path, one.body, token)
+    by_path_topic = name in ("patch", "fire", "cancel")  # the job is not in the topic of the path
+    assert answer.status == (404 if by_path_topic else 403)
+    assert b"b-secret" not in answer.body
+    assert await engine.get(one.namespace, "b-secret", "J1") == before
+    assert [entry.topic for entry in await server.app.store.directory.topics(one.namespace, "", 10)] == ["b-secret"]
+
+
+async def test_a_token_for_some_topics_sends_jobs_whose_id_the_server_makes(server: Server) -> None:
+    for namespace, job, status in (("ouqiang", {"body": 1}, 201), ("default", NEW, 201), ("ouqiang", NEW, 403)):
+        wish = TokenWish("some", (Right.SEND,), namespace, ("a-*",))
+        token = (await server.app.engine.tokens.make(wish, EVERYTHING)).text
+        answer = await ask(server.port, "POST", "/v1/topics/a-x/jobs", job, token)
+        assert answer.status == status
+    assert answer.json()["error"] == {
+        "code": "forbidden",
+        "message": "Ids are shared by all topics of this namespace, so a send with an id needs a token that is valid "
+        'for every topic ("*").',
+        "field": "id",
+    }
+
+
+async def test_a_token_in_the_path_counts_exactly_where_the_route_takes_it(server: Server) -> None:
+    wish = TokenWish("everything", (Right.ADMIN,), None)
+    token = (await server.app.engine.tokens.make(wish, EVERYTHING)).text
+    [front] = server.app.fronts
+    places = {name: route.token for route, _ in front.router.table() for name, _ in _rights(route)}
+    wrong: dict[str, int] = {}
+    for name, one in server.declared.items():
+        path, media, body = one.sample.written(TOPIC)
+        head = f"{one.sample.method} /{token}{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {media}\r\n"
+        client = await connect(server.port)
+        answer = await client.ask(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        client.close()
+        if (answer.status == 401) != (places[name] == TokenPlace.HEADER) or answer.status == 403:
+            wrong[name] = answer.status
+        assert token.rpartition("_")[2].encode() not in answer.body, name
+    assert wrong == {}
+
+
+async def ask(port: int, method: str, path: str, body: object, token: str) -> Answer:
+    sent = b"" if body is None else json.dumps(body).encode()
+    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head += f"Authorization: Bearer {token}\r\nContent-Length: {len(sent)}\r\n\r\n"
+    client = await connect(port)
+    try:
+        return await client.ask(head.encode() + sent)
+    finally:
+        client.close()
 
 
 def test_there_is_a_sample_of_every_route(server: Server) -> None:

@@ -89,6 +89,22 @@ def check_reach(settings: Settings, foreign_names: Mapping[str, str]) -> None:
                 )
 
 
+def open_addresses(settings: Settings) -> list[str]:
+    """The addresses that other machines can reach without protection (server.insecure), each with what is missing."""
+    server, served = settings.server, settings.served()
+    missing = [
+        *([] if server.auth == "tokens" else ["tokens"]),
+        *([] if server.tls.cert is not None else ["TLS"]),
+    ]
+    used = {
+        parse_address(listen, section)
+        for section, listen in _addresses(settings).items()
+        if section == "server" or section.split(".")[1] in served
+    }
+    beyond = sorted(str(address) for address in used if not address.loopback)
+    return [f"{address} without {' and '.join(missing)}" for address in beyond] if missing else []
+
+
 def _addresses(settings: Settings) -> dict[str, str]:
     """Section -> the address that it names."""
     own = {f"dialects.{name}": one.listen for name, one in _foreign(settings).items() if one.listen is not None}

@@ -52,6 +52,10 @@ class Request(msgspec.Struct):
         """For calls that name only a job's id, or that show all topics. Raises Forbidden."""
         check_all_topics(self.grant)
 
+    def check_own_id(self, namespace_ids: bool) -> None:
+        """For a send with an id that the caller chose. Raises Forbidden."""
+        check_own_id(self.grant, namespace_ids)
+
     def check_right(self, right: Right) -> None:
         """For a right that depends on the body. Raises Forbidden."""
         check_right(self.grant, right)
@@ -161,6 +165,17 @@ def check_all_topics(grant: Grant) -> None:
     """Raises Forbidden."""
     if not grant.covers_all:
         raise Forbidden('This call names no topic, so it needs a token that is valid for every topic ("*").')
+
+
+def check_own_id(grant: Grant, namespace_ids: bool) -> None:
+    """For a send with an id that the caller chose. With `namespace_ids` (engine.has_namespace_ids) it may move or
+    reveal a job of any topic. Raises Forbidden."""
+    if namespace_ids and not grant.covers_all:
+        raise Forbidden(
+            "Ids are shared by all topics of this namespace, so a send with an id needs a token that is valid for "
+            'every topic ("*").',
+            "id",
+        )
 
 
 def check_right(grant: Grant, right: Right) -> None:

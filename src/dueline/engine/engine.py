@@ -234,6 +234,11 @@ class Engine:
 
     # -- by id alone, in namespaces with `namespace_ids`
 
+    def has_namespace_ids(self, namespace: str) -> bool:
+        """Whether ids of this namespace are unique over all its topics. A send with an id may then move or reveal a job
+        of another topic."""
+        return self._topics.has_namespace_ids(namespace)
+
     async def ack_by_id(self, namespace: str, ids: Sequence[str]) -> list[Outcome]:
         """Ack a job in any topic and any live state. For protocols that know neither topic nor token."""
         return await self._jobs.ack(self._topics.everywhere(namespace), [Ref(id) for id in ids])

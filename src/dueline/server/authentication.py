@@ -19,6 +19,8 @@ from .router import Found
 _PATH_TOKEN = re.compile(rb"((?:[A-Za-z]+://[^/]*)?)/+(dl_[A-Za-z0-9]+_[A-Za-z0-9_-]+)(?=[/?#]|\Z)")
 _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([^\s,]+) *")
 
+NO_VALID_TOKEN = ""  # for credentials of another kind: a token was given, but no server made it
+
 
 class Authenticator(Protocol):
     """Decides what a caller may do. Called in the event loop; must not block."""
@@ -95,4 +97,4 @@ def take_token(found: Found, headers: MutableMapping[bytes, bytes], path_token: 
             return bearer[1].decode("latin-1")
     if path_token is not None and TokenPlace.PATH in found.route.token:
         return path_token.decode()
-    return None if header is None else header.decode("latin-1")
+    return None if header is None else NO_VALID_TOKEN

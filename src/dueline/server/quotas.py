@@ -227,7 +227,7 @@ class Quotas:
     def of(self, found: Found, grant: Grant, namespace: str | None) -> Quota | None:
         """What a request counts for. `namespace` None: the token's own, or the default. Health and metrics, and what
         is public, are not limited."""
-        if namespace == ALL or found.dialect is None or found.route.right is Right.NONE:
+        if found.dialect is None or found.dialect.namespace == ALL or found.route.right is Right.NONE:
             return None
         token_limits = self._limits_of(grant)
         if token_limits is None and not self._namespaces:

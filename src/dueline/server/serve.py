@@ -27,6 +27,7 @@ import msgspec
 
 from .._version import __version__
 from ..certificate_files import BadCertificate
+from ..config.reach import open_addresses
 from ..config.settings import Settings
 from ..event_log import EventLog
 from ..runtime.locations import ExternalStore, StoreLocation, location_of, tls_refusal
@@ -56,6 +57,9 @@ def run(settings: Settings, notes: Sequence[str] = ()) -> int:
     for name in ("DUELINE_TOKEN", "DUELINE_TOKEN_FILE"):
         if os.environ.get(name):
             log.warning(f"{name} has no effect on a server: it is for clients")
+    unprotected = open_addresses(settings)
+    if unprotected:
+        log.warning(f"others can reach this server (server.insecure): {', '.join(unprotected)}")
     log_callers(settings)
     allow_descriptors()
     why = push_refusal(settings) or certificate_refusal(settings) or tls_refusal(settings.store)

@@ -143,12 +143,14 @@ async def test_a_topic_means_one_application() -> None:
     assert await bodies(courier, leased_job({}), "a-b-c~1") == []
 
 
-async def test_a_job_goes_to_the_application_that_it_names_whatever_its_topic_says() -> None:
-    courier = SpringCourier(Table({"a-b": (Instance("http://x", ("c",)),)}))
-    job = leased_job({"delay-queue-app": "a", "delay-queue-type": "b-c", "delay-queue-time": "5"})
-    assert await bodies(courier, job, "a-b-c") == []
-    job = leased_job({"delay-queue-app": "a-b", "delay-queue-type": "c", "delay-queue-time": "5"})
-    assert [one["appName"] for _, one in await bodies(courier, job, "elsewhere")] == ["a-b"]
+async def test_a_job_goes_to_the_application_of_its_topic_whatever_its_headers_say() -> None:
+    """Whoever may send to a topic chooses the headers, but may not call the application of another topic."""
+    shop, billing = Instance("http://shop", ("close",)), Instance("http://billing", ("pay",))
+    courier = SpringCourier(Table({"shop": (shop,), "billing": (billing,)}))
+    job = leased_job({"delay-queue-app": "billing", "delay-queue-type": "pay", "delay-queue-time": "5"})
+    called = [(url, one["appName"], one["taskType"]) for url, one in await bodies(courier, job, "shop-close")]
+    assert called == [("http://shop/hf/delay_queue/work", "shop", "close")]
+    assert await bodies(courier, job, "elsewhere") == []
 
 
 @pytest.mark.parametrize("time", ["", "x", "1.5", "1e3", "9" * 30, "-", "٣"])

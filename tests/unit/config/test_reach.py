@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dueline.config.load import ConfigError, load
+from dueline.config.reach import open_addresses
 from dueline.config.settings import Settings
 from dueline.dialects.settings import ForeignSettings
 from dueline.dialects.table import DIALECTS
@@ -120,3 +121,23 @@ def test_with_tokens_a_dialect_is_off_until_it_says_who_may_call(tmp_path: Path)
     chosen = {"camellia": "network", "spring": "header", "exfe": "none"}
     assert tokens.callers() == dict.fromkeys(FOREIGN, "off") | chosen
     assert addresses(tokens) == {"127.0.0.1:9277": ("native", "spring", "exfe"), "127.0.0.1:1": ("camellia",)}
+
+
+@pytest.mark.parametrize(
+    ("toml", "said"),
+    [
+        ('[server]\nlisten = "0.0.0.0:9277"\ninsecure = true', ["0.0.0.0:9277 without tokens and TLS"]),
+        (f'[server]\nlisten = "[::]:80"\ninsecure = true\n{TLS}', ["[::]:80 without tokens"]),
+        ('[server]\nlisten = "h:1"\ninsecure = true\nauth = "tokens"', ["h:1 without TLS"]),
+        (
+            '[server]\ninsecure = true\n[dialects.camellia]\nlisten = "0.0.0.0:8080"',
+            ["0.0.0.0:8080 without tokens and TLS"],
+        ),
+        ("[server]\ninsecure = true", []),
+        (PROTECTED, []),
+    ],
+)
+def test_an_address_that_is_open_to_others_is_named_with_what_is_missing(
+    tmp_path: Path, toml: str, said: list[str]
+) -> None:
+    assert open_addresses(loaded(tmp_path, toml)) == said

@@ -35,7 +35,12 @@ async def _handler(request: Request) -> Response:
     return Response(200)
 
 
+class Whole(Owner):
+    namespace = ALL
+
+
 SEND = Found(Route("POST", "/", _handler, "send", Right.SEND, TokenPlace.HEADER), Owner())
+METRICS = Found(Route("GET", "/", _handler, "metrics", Right.READ, TokenPlace.HEADER), Whole())
 HEALTH = Found(Route("GET", "/", _handler, "healthz", *PUBLIC), Owner())
 
 
@@ -86,10 +91,15 @@ def test_a_server_without_rows_limits_nobody() -> None:
     assert Quotas({"m": NamespaceLimits(max_polls=1)}).of(SEND, EVERYTHING, "n") is None
 
 
+def test_a_request_that_names_all_namespaces_is_limited() -> None:
+    quotas = Quotas({"*": NamespaceLimits(requests_per_s=1)})
+    assert quotas.of(SEND, EVERYTHING, "*") is not None
+
+
 def test_health_and_what_is_about_the_whole_server_is_not_limited() -> None:
     quotas = Quotas({"*": NamespaceLimits(requests_per_s=1)})
     assert quotas.of(HEALTH, EVERYTHING, "n") is None
-    assert quotas.of(SEND, EVERYTHING, ALL) is None
+    assert quotas.of(METRICS, EVERYTHING, ALL) is None
     assert quotas.of(SEND, EVERYTHING, "n") is quotas.of(SEND, EVERYTHING, "n") is not None
 
 

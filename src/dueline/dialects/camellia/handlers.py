@@ -39,6 +39,8 @@ class CamelliaHandlers:
     async def send_msg(self, request: Request) -> Response:
         parsed = decode.send_msg(request, self._settings, self._limits, self._engine.store.now_ms())
         request.check_topic(parsed.topic)
+        if parsed.command.id is not None:
+            request.check_own_id(self._engine.has_namespace_ids(self._namespace))
         response = await self._send(parsed)
         self._monitor.of(parsed.topic).send_msg += 1
         return response

@@ -11,36 +11,50 @@ from typing import Any
 
 from ...api import requests as r
 from ...api.operations import Operation
-from ...rights import Grant, Right
-from ..http import check_all_topics, check_right, check_topic
+from ...engine.engine import Engine
+from ...rights import Right
+from ..http import check_all_topics, check_own_id, check_right, check_topic
+from .wire import Caller
 
-Check = Callable[[Grant, tuple[str, ...], Any], None]
-"""check(grant, placeholders of the path, request struct). Raises Forbidden."""
+Check = Callable[[Caller, tuple[str, ...], Any], None]
+"""check(caller, placeholders of the path, request struct). Raises Forbidden."""
 
 
-def access_check(operation: Operation) -> Check | None:
+def access_check(operation: Operation, engine: Engine) -> Check | None:
     """The check of an operation. None: the server has already checked everything."""
+    if operation.name == "send":
+        return _send(engine)
     if operation.name == "put_topic":
         return _put_topic
     if operation.name == "pull_topics":
         return _pull_topics
     if operation.name in ("list_topics", "list_audit"):
-        return lambda grant, _params, _request: check_all_topics(grant)
+        return lambda caller, _params, _request: check_all_topics(caller.grant)
     if "{topic}" in operation.pattern:
-        return lambda grant, params, _request: check_topic(grant, params[0])
+        return lambda caller, params, _request: check_topic(caller.grant, params[0])
     return None
 
 
-def _put_topic(grant: Grant, params: tuple[str, ...], request: r.PutTopic) -> None:
+def _send(engine: Engine) -> Check:
+    def check(caller: Caller, params: tuple[str, ...], request: r.NewJob | list[r.NewJob]) -> None:
+        check_topic(caller.grant, params[0])
+        jobs = [request] if isinstance(request, r.NewJob) else request
+        if any(job.id is not None for job in jobs):
+            check_own_id(caller.grant, engine.has_namespace_ids(caller.namespace))
+
+    return check
+
+
+def _put_topic(caller: Caller, params: tuple[str, ...], request: r.PutTopic) -> None:
     """A dead job is forwarded as if the caller had sent it."""
-    check_topic(grant, params[0])
+    check_topic(caller.grant, params[0])
     if request.on_dead is not None and request.on_dead.topic is not None:
-        check_right(grant, Right.SEND)
-        check_topic(grant, request.on_dead.topic)
+        check_right(caller.grant, Right.SEND)
+        check_topic(caller.grant, request.on_dead.topic)
     if request.on_dead is not None and request.on_dead.url is not None:
-        check_right(grant, Right.PUSH)
+        check_right(caller.grant, Right.PUSH)
 
 
-def _pull_topics(grant: Grant, _params: tuple[str, ...], request: r.PullTopics) -> None:
+def _pull_topics(caller: Caller, _params: tuple[str, ...], request: r.PullTopics) -> None:
     for topic in request.topics:
-        check_topic(grant, topic)
+        check_topic(caller.grant, topic)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...api.operations import OPERATIONS, Operation
+from ...engine.engine import Engine
 from ...engine.errors import DuelineError
 from ...rights import EVERYTHING
 from ..contract import Dialect, DialectContext
@@ -28,7 +29,7 @@ class NativeDialect(Dialect):
             Route(
                 one.method,
                 one.pattern,
-                _handler(one, api.handlers[one.name]),
+                _handler(one, api.handlers[one.name], context.engine),
                 one.name,
                 one.right,
                 TokenPlace.HEADER,
@@ -47,9 +48,9 @@ class NativeDialect(Dialect):
         return encode.response(encode.refused(error))
 
 
-def _handler(operation: Operation, handle: Handle) -> Handler:
+def _handler(operation: Operation, handle: Handle, engine: Engine) -> Handler:
     """The handler of a route: read the request struct, handle it, write the reply."""
-    read, check = reader(operation), access_check(operation)
+    read, check = reader(operation), access_check(operation, engine)
 
     async def respond(request: Request) -> Response:
         note = request.note
@@ -60,7 +61,7 @@ def _handler(operation: Operation, handle: Handle) -> Handler:
         if note is not None:
             note_request(note, asked)
         if check is not None and request.grant is not EVERYTHING:
-            check(request.grant, request.params, asked)
+            check(caller, request.params, asked)
         try:
             reply = await handle(caller, asked, *request.params)
         except DuelineError as error:

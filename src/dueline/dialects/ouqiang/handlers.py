@@ -36,6 +36,7 @@ class OuqiangHandlers:
     async def push(self, request: Request) -> Response:
         parsed = decode.push(request.body)
         request.check_topic(parsed.topic)
+        request.check_own_id(self._engine.has_namespace_ids(self._namespace))
         command = Send(
             id=parsed.id,
             body=parsed.body.encode(),

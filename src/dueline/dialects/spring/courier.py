@@ -1,10 +1,10 @@
 """The courier "spring": it delivers a job to an instance of the application that handles its type, with the Spring
 queue's own call (`POST {instance}/hf/delay_queue/work`).
 
-A topic is a group of one application and one type, both encoded in its name (`groups.parts_of`). Jobs added by the
-Spring queue's protocol also have them in their headers (`job_format`), which take precedence. Only instances that name
-exactly this type in their metadata are called. 200 is a success. After any other answer the next instance is called,
-then the retry policy applies.
+A topic is a group of one application and one type, both encoded in its name (`groups.parts_of`). The headers of a job
+never decide whom to call: whoever may send to a topic may not reach the application of another one. Only instances that
+name exactly this type in their metadata are called. 200 is a success. After any other answer the next instance is
+called, then the retry policy applies.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ...push.discovery import SETTINGS, Instance, Resolver
 from ...push.verdict import ABORT, GONE, judged
 from ..body import text_of
 from .groups import parts_of
-from .job_format import APP, NO_PARAMS, PARAMS, TIME, TYPE, task_id_of
+from .job_format import NO_PARAMS, PARAMS, TIME, task_id_of
 
 PATH = "/hf/delay_queue/work"
 CONTENT_TYPE = "application/json;charset=UTF-8"
@@ -54,11 +54,7 @@ class SpringCourier:
 
     async def calls(self, push_topic: PushTopic, job: LeasedJob) -> Sequence[Call]:
         job_headers = dict(unpack_headers(job.headers))
-        parts = (
-            (job_headers[APP], job_headers[TYPE])
-            if APP in job_headers and TYPE in job_headers
-            else parts_of(push_topic.topic)
-        )
+        parts = parts_of(push_topic.topic)
         workers = await self._workers(*parts) if parts is not None else ()
         if parts is None or not workers:
             return ()

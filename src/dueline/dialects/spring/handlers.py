@@ -40,6 +40,7 @@ class SpringHandlers:
         job = decode.parse(request.body)
         group = group_of(job.app_name, job.task_type)
         request.check_topic(group)
+        request.check_own_id(self._engine.has_namespace_ids(self._namespace))
         command = self._command(job)
         _check_names(job, group)
         await self._groups.serve(group, nowhere=job.app_name is None)

@@ -42,6 +42,8 @@ class YouzanHandlers:
             request.check_topic(parsed.topic)
         else:
             request.check_all_topics()
+        if parsed.command == "add":
+            request.check_own_id(self._engine.has_namespace_ids(self._namespace))
         try:
             if parsed.command == "add":
                 return await self._add(parsed)
