@@ -17,7 +17,7 @@ from ...engine.token_store import (
 from .codec import pack_numbers, unpack_numbers
 
 PUT, GET, CHANGED, BEAT, BEHIND, LEAVE = range(1, 7)
-READING = frozenset({GET, CHANGED, BEHIND})  # not BEAT: a lease that only a lost primary knows would be wrong
+READING = frozenset({GET, CHANGED})  # not BEAT, which makes a lease, nor BEHIND, whose answer ends a change
 
 Run = Callable[[int, bytes, bytes], Awaitable[tuple[bytes, bytes]]]
 Watch = Callable[[Callable[[bytes | None], None]], Awaitable[None]]
