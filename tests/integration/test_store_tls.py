@@ -165,8 +165,9 @@ async def test_sentinels_a_primary_and_its_replica_are_reached_over_tls(tmp_path
     for folder in folders:
         folder.mkdir()
     tls_only = ("--tls-replication", "yes")
-    primary = TlsRedis(folders[0], options=tls_only)
-    replica = TlsRedis(folders[1], options=(*tls_only, "--replicaof", f"127.0.0.1 {primary.port}"))
+    on_tls = (*tls_only, "--appendonly", "no")  # a replica does not stop while it writes its first file
+    primary = TlsRedis(folders[0], options=on_tls)
+    replica = TlsRedis(folders[1], options=(*on_tls, "--replicaof", f"127.0.0.1 {primary.port}"))
     sentinel = TlsRedis(folders[2], options=tls_only, watched=primary.port)
     replica.authority = sentinel.authority = primary.authority
     try:
