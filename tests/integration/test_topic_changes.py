@@ -90,7 +90,7 @@ async def test_changes_of_one_process_reach_the_other_by_announcement(server: Pr
         await configs.until(lambda of: of.get("mail") is not None)
         await one.send(NS, "mail", Send("a", b"1", BodyKind.JSON))
         [job] = await other.pull(Pull(NS, ("mail",), 1))
-        assert job.lease_until_ms - other.store.now_ms() <= 5_000
+        assert job.lease_until_ms - other.store.now_ms() < 6_000  # the estimated clock may be a little behind
         await one.delete_topic(NS, "t")
         await configs.until(lambda of: of["t"] is None)
 
