@@ -66,9 +66,9 @@ class Audit:
         entry = AuditEntry(
             id=new_id(),
             who=note.who,
-            who_name=note.who_name,
+            who_name=redacted(note.who_name),
             address=note.address,
-            namespace=note.namespace,
+            namespace=redacted(note.namespace),
             action=note.action,
             topic=redacted(note.topic),
             details=redacted(note.details),

@@ -20,6 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..bounds import MAX_PATTERNS
+from ..redaction import redacted
 from ..rights import Grant, Right
 from .errors import AlreadyDone, Forbidden, InvalidField, NotFound, Unavailable, UnknownOutcome, VersionMismatch
 from .limits import LAST_MS, check_name
@@ -289,6 +290,8 @@ def _check_caller(caller: Grant) -> None:
 
 def _check_wish(wish: TokenWish, now_ms: int) -> None:
     check_name(wish.name, "name")
+    if redacted(wish.name) != wish.name:  # it is shown in the audit log
+        raise InvalidField("must not contain a secret, such as the text of a token", "name")
     if not wish.rights or Right.NONE in wish.rights:
         raise InvalidField("must name at least one right", "rights")
     if not 1 <= len(wish.topics) <= MAX_PATTERNS:

@@ -92,6 +92,7 @@ async def test_a_new_token_is_stored_without_its_text() -> None:
     [
         ({"name": ""}, "name"),
         ({"name": "a\nb"}, "name"),
+        ({"name": "my dl_5d41402abc4b_" + "s" * 43}, "name"),
         ({"rights": ()}, "rights"),
         ({"rights": (Right.NONE,)}, "rights"),
         ({"topics": ()}, "topics"),
