@@ -169,7 +169,7 @@ class TopicNotEmpty(Conflict):
 
 
 class TooManyTokens(Conflict):
-    """There are 10,000 tokens already: wait until ended ones are removed, 30 days after their end."""
+    """There are 10,000 tokens already. Revoked ones are removed 30 days later."""
 
     code = "too_many_tokens"
 
