@@ -16,7 +16,7 @@ from dueline.dialects.http import NotGranted, Request, Response, Route, TokenPla
 from dueline.dialects.native.api import NativeApi
 from dueline.engine.audit_log import AuditEntry, AuditFilter
 from dueline.engine.engine import Engine
-from dueline.engine.errors import DuelineError, Loading, Unauthorized
+from dueline.engine.errors import DuelineError, Loading, QuotaExceeded, RateLimited, Unauthorized
 from dueline.rights import Grant, Right
 from dueline.server.asgi import AsgiApp
 from dueline.server.authentication import OpenAccess
@@ -180,3 +180,11 @@ async def test_calls_refused_at_the_head_count_as_requests_and_leave_one_entry(a
     assert [await ask(desk, "known", quotas) for _ in range(11)] == [403] * 10 + [429]
     assert [entry.status for entry in await desk.entries()] == [403]
     assert desk.engine.audit.merged == 9
+
+
+async def test_a_server_that_has_too_many_calls_says_429_in_every_dialect() -> None:
+    desk = Desk()
+    found = desk.router.find("POST", "/one")
+    for error, after_s in ((RateLimited(), "1"), (QuotaExceeded(retry_after_s=7), "7")):
+        answer = desk.router.failed(found, Request("POST", "/one", "", {}, b""), error)
+        assert (answer.status, answer.headers) == (429, (("retry-after", after_s),))

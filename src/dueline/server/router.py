@@ -44,7 +44,7 @@ from ..engine.errors import (
     Loading,
     MethodNotAllowed,
     NoRoute,
-    QuotaExceeded,
+    RateLimited,
     Unauthorized,
 )
 from ..rights import ALL
@@ -217,7 +217,7 @@ class Router:
                     answer.status, answer.headers = 401, (("www-authenticate", "Bearer"),)
                 elif error.code == Forbidden.code:
                     answer.status = 403
-                elif isinstance(error, QuotaExceeded):
+                elif isinstance(error, RateLimited):
                     answer.status, answer.headers = 429, (("retry-after", str(error.retry_after_s)),)
                 return answer
         except Exception:
