@@ -50,7 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": {"engine", "store", "store_address", "config", "certificate_files"},
     "server": {
         *("api", "bounds", "rights", "engine", "metrics", "store", "runtime", "dialects", "push", "telemetry"),
-        *("config", "event_log", "parent_death", "certificate_files", "store_address", "_version"),
+        *("config", "event_log", "parent_death", "certificate_files", "redaction", "store_address", "_version"),
     },
     "client": {"api", "bounds", "durations", "_version"},
     "worker": {

@@ -11,15 +11,17 @@ import pytest
 
 from dueline.api.answers import Info
 from dueline.api.reply import Reply
+from dueline.config.settings import NamespaceLimits
 from dueline.dialects.http import NotGranted, Request, Response, Route, TokenPlace, plain_error
 from dueline.dialects.native.api import NativeApi
 from dueline.engine.audit_log import AuditEntry, AuditFilter
 from dueline.engine.engine import Engine
-from dueline.engine.errors import DuelineError, Loading, Unauthorized
+from dueline.engine.errors import DuelineError, Loading, QuotaExceeded, RateLimited, Unauthorized
 from dueline.rights import Grant, Right
 from dueline.server.asgi import AsgiApp
 from dueline.server.authentication import OpenAccess
 from dueline.server.front import Front
+from dueline.server.quotas import Quotas
 from dueline.server.router import Found, Router
 from dueline.store.memory import MemoryStore
 
@@ -128,8 +130,8 @@ class OnlyReaders(OpenAccess):
         raise NotGranted("no", READER) if token == "known" else Unauthorized
 
 
-async def by_socket(desk: Desk, token: str) -> int:
-    front = Front(desk.router, auth=OnlyReaders())
+async def by_socket(desk: Desk, token: str, quotas: Quotas) -> int:
+    front = Front(desk.router, auth=OnlyReaders(), quotas=quotas)
     sock = socket.create_server(("127.0.0.1", 0))
     await front.start(sock)
     try:
@@ -142,7 +144,7 @@ async def by_socket(desk: Desk, token: str) -> int:
         await front.drain(1)
 
 
-async def by_asgi(desk: Desk, token: str) -> int:
+async def by_asgi(desk: Desk, token: str, quotas: Quotas) -> int:
     sent: list[Any] = []
     scope = {
         "type": "http",
@@ -159,14 +161,30 @@ async def by_asgi(desk: Desk, token: str) -> int:
     async def receive() -> Any:
         return {"type": "http.request", "body": b""}
 
-    await AsgiApp(desk.router, auth=OnlyReaders())(scope, receive, send)
+    await AsgiApp(desk.router, auth=OnlyReaders(), quotas=quotas)(scope, receive, send)
     return sent[0]["status"]
 
 
 @pytest.mark.parametrize("ask", [by_socket, by_asgi])
 async def test_a_call_refused_at_its_head_is_in_the_log_with_its_token_if_that_is_known(ask: Any) -> None:
     desk = Desk()
-    assert [await ask(desk, token) for token in ("unknown", "known")] == [401, 403]
+    assert [await ask(desk, token, Quotas()) for token in ("unknown", "known")] == [401, 403]
     [entry] = await desk.entries()
     assert (entry.who, entry.who_name, entry.address) == ("k7", "reports", "127.0.0.1")
     assert (entry.action, entry.status, entry.code) == ("own_one", 403, "forbidden")
+
+
+@pytest.mark.parametrize("ask", [by_socket, by_asgi])
+async def test_calls_refused_at_the_head_count_as_requests_and_leave_one_entry(ask: Any) -> None:
+    desk, quotas = Desk(), Quotas({"own": NamespaceLimits(requests_per_s=0.001)})
+    assert [await ask(desk, "known", quotas) for _ in range(11)] == [403] * 10 + [429]
+    assert [entry.status for entry in await desk.entries()] == [403]
+    assert desk.engine.audit.merged == 9
+
+
+async def test_a_server_that_has_too_many_calls_says_429_in_every_dialect() -> None:
+    desk = Desk()
+    found = desk.router.find("POST", "/one")
+    for error, after_s in ((RateLimited(), "1"), (QuotaExceeded(retry_after_s=7), "7")):
+        answer = desk.router.failed(found, Request("POST", "/one", "", {}, b""), error)
+        assert (answer.status, answer.headers) == (429, (("retry-after", after_s),))

@@ -7,6 +7,7 @@ import hashlib
 import msgspec
 
 from dueline.config.settings import NamespaceLimits
+from dueline.dialects.http import NotGranted
 from dueline.rights import EVERYTHING, Grant, Right
 from dueline.server.client_addresses import Refusal
 from dueline.server.front import FrontLimits
@@ -246,6 +247,25 @@ class Named:
 
     def fingerprint(self, head: bytes) -> bytes:
         return hashlib.blake2b(head, key=b"of this process").digest()
+
+
+class Bound(Named):
+    """Every token is valid in the namespace "mine" only."""
+
+    def admit(self, found: Found, token: str | None, namespace: str | None) -> Grant:
+        grant = Grant(frozenset({Right.ADMIN}), "mine", token_id=token or "", generation=1)
+        if namespace != "mine":
+            raise NotGranted("no", grant)
+        return grant
+
+
+async def test_refused_calls_about_another_namespace_count_for_the_tokens_own(open_site: OpenSite) -> None:
+    limits = {name: NamespaceLimits(requests_per_s=0.001) for name in ("mine", "theirs")}
+    async with open_site(auth=Bound(), quotas=Quotas(limits)) as site:
+        client = await site.client()
+        assert [(await client.ask(own("theirs", token="a"))).status for _ in range(10)] == [403] * 10
+        assert_limited(await client.ask(own("theirs", token="a")), '"mine"', "requests_per_s")
+        assert_limited(await client.ask(own("mine", token="a")), '"mine"', "requests_per_s")
 
 
 async def test_a_token_has_limits_over_all_its_namespaces_beside_theirs(open_site: OpenSite) -> None:

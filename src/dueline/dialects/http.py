@@ -6,8 +6,10 @@ handler raises a DuelineError, its dialect's `failed` builds the answer. A handl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum, Flag
+from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -153,6 +155,21 @@ class NotGranted(Forbidden):
     def __init__(self, message: str, grant: Grant) -> None:
         super().__init__(message)
         self.grant = grant
+
+
+def note_path(note: AuditNote, pattern: str, params: tuple[str, ...]) -> None:
+    """Note what a path names: the topic, and the id of a job or of what else the call is about. The rest of a path
+    ({rest*}) may be secret, so it is not noted."""
+    for name, value in zip(_placeholders(pattern), params, strict=False):
+        if name == "topic":
+            note.topic = value
+        else:
+            note.name_jobs([value])
+
+
+@lru_cache(256)
+def _placeholders(pattern: str) -> list[str]:
+    return re.findall(r"\{(\w+)\}", pattern)
 
 
 def check_topic(grant: Grant, topic: str) -> None:

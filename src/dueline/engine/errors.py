@@ -23,8 +23,8 @@
     │   └── TooManyTokens           too_many_tokens
     ├── BodyTooLarge                body_too_large
     ├── UnsupportedMediaType        unsupported_media_type
-    ├── RateLimited                 rate_limited
-    │   └── QuotaExceeded           rate_limited: of a token or a namespace; 429 in every dialect
+    ├── RateLimited                 rate_limited: 429 in every dialect
+    │   └── QuotaExceeded           rate_limited: of a token or a namespace
     ├── Unavailable                 store_down
     │   ├── StoreDown               store_down
     │   ├── Loading                 loading
@@ -169,7 +169,7 @@ class TopicNotEmpty(Conflict):
 
 
 class TooManyTokens(Conflict):
-    """There are 10,000 tokens already: wait until ended ones are removed, 30 days after their end."""
+    """There are 10,000 tokens already. Revoked ones are removed 30 days later."""
 
     code = "too_many_tokens"
 
@@ -191,13 +191,13 @@ class RateLimited(DuelineError):
 
     code = "rate_limited"
 
-
-class QuotaExceeded(RateLimited):
-    """A limit of this token or namespace is reached; nothing was done."""
-
     def __init__(self, message: str | None = None, field: str | None = None, retry_after_s: int = 1) -> None:
         super().__init__(message, field)
         self.retry_after_s = retry_after_s
+
+
+class QuotaExceeded(RateLimited):
+    """A limit of this token or namespace is reached; nothing was done."""
 
 
 class Unavailable(DuelineError):

@@ -20,8 +20,18 @@ import msgspec
 from msgspec.structs import replace
 
 from ..bounds import MAX_PATTERNS
+from ..redaction import redacted
 from ..rights import Grant, Right
-from .errors import AlreadyDone, Forbidden, InvalidField, NotFound, Unavailable, UnknownOutcome, VersionMismatch
+from .errors import (
+    AlreadyDone,
+    Forbidden,
+    InvalidField,
+    NotFound,
+    TooManyTokens,
+    Unavailable,
+    UnknownOutcome,
+    VersionMismatch,
+)
 from .limits import LAST_MS, check_name
 from .store import Store
 from .timer import Timer
@@ -33,6 +43,8 @@ RETAIN_MS = 30 * 86_400_000  # revoked and expired tokens are listed for this lo
 OVERLAP_MS = 3_600_000  # the old secret of a rotated token stays valid for this long
 MAX_OVERLAP_MS = 30 * 86_400_000
 WAITS_S = (0.002, 0.05)  # the first and the longest pause between two looks at the servers
+EXPIRED_MS = 60_000  # a token that expired this long ago may be removed to make room
+MAX_OF_NAMESPACE = 1_000  # tokens, if they are made by callers of that namespace: others need room, too
 TRIES = 20  # for a token that others change at the same time
 
 _TEXT = re.compile(r"dl_([0-9a-f]{12})_[A-Za-z0-9_-]{43}", re.ASCII)
@@ -154,6 +166,7 @@ class Tokens:
     def __init__(self, store: Store, timer: Timer) -> None:
         self._store = store
         self._timer = timer
+        self._making = asyncio.Lock()  # so that those made at the same time are counted
         self.now_ms = store.now_ms
 
     async def make(self, wish: TokenWish, caller: Grant) -> MadeToken:
@@ -174,7 +187,7 @@ class Tokens:
                 secrets=(Secret(token_hash(text)),),
                 limits=wish.limits,
             )
-            generation = await self._store.tokens.put(_entry(token))
+            generation = await self._put_new(token, caller)
             if generation:  # otherwise the id is taken
                 await self._in_force(generation)
                 return MadeToken(replace(token, generation=generation), text)
@@ -233,6 +246,43 @@ class Tokens:
                 return replace(new, generation=generation)
         raise VersionMismatch("other processes keep changing this token; nothing was done")
 
+    async def _put_new(self, token: Token, caller: Grant) -> int:
+        """Write a new token. If there are too many, the one that expired first is removed. Raises TooManyTokens."""
+        async with self._making:
+            if caller.namespace is not None:
+                own = [entry for entry in await self._entries() if read_token(entry).namespace == caller.namespace]
+                if len(own) >= MAX_OF_NAMESPACE and not await self._remove_expired(own):
+                    raise TooManyTokens(
+                        f'The namespace "{caller.namespace}" has {MAX_OF_NAMESPACE:,} tokens already. '
+                        "Revoked ones are removed 30 days later."
+                    )
+            try:
+                return await self._store.tokens.put(_entry(token))
+            except TooManyTokens:
+                if not await self._remove_expired(await self._entries()):
+                    raise
+            return await self._store.tokens.put(_entry(token))
+
+    async def _entries(self) -> list[TokenEntry]:
+        found: list[TokenEntry] = []
+        start: int | None = 0
+        while start is not None:
+            page = await self._store.tokens.changed(start)
+            found += page.entries
+            start = page.after
+        return found
+
+    async def _remove_expired(self, entries: list[TokenEntry]) -> bool:
+        """Remove the token that expired first. False: none has. A token that was revoked stays: a server that was
+        stopped since then must still find that, when it continues."""
+        before_ms = self.now_ms() - EXPIRED_MS
+        expired = [entry for entry in entries if read_token(entry).is_expired(before_ms)]
+        if not expired:
+            return False
+        first = min(expired, key=lambda entry: entry.remove_at_ms)
+        await self._store.tokens.put(replace(first, remove_at_ms=1))
+        return True
+
     async def _in_force(self, generation: int) -> None:
         """Wait until every server has this generation, or believes no older one."""
         until_s = self._timer.time() + LEASE_S + MARGIN_S
@@ -289,6 +339,8 @@ def _check_caller(caller: Grant) -> None:
 
 def _check_wish(wish: TokenWish, now_ms: int) -> None:
     check_name(wish.name, "name")
+    if redacted(wish.name) != wish.name:  # it is shown in the audit log
+        raise InvalidField("must not contain a secret, such as the text of a token", "name")
     if not wish.rights or Right.NONE in wish.rights:
         raise InvalidField("must name at least one right", "rights")
     if not 1 <= len(wish.topics) <= MAX_PATTERNS:

@@ -93,6 +93,11 @@ HTTP_REQUEST_DURATION = _server.histogram(
     (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0),
 )
 AUDIT_LOST = _server.counter("dueline_audit_lost_total", "Entries of the audit log that could not be written.")
+AUDIT_MERGED = _server.counter(
+    "dueline_audit_merged_total",
+    "Refused calls without an entry of their own, because the audit log has one of the same token and action from less "
+    "than a minute before.",
+)
 LIMIT_REFUSED = _server.counter(
     "dueline_limit_refused_total",
     "What the limits of client addresses, namespaces and tokens have refused, by limit. The namespace is empty for "

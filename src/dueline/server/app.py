@@ -383,6 +383,7 @@ class App:
             *self.http.samples(),
             table.HTTP_CONNECTIONS.value(sum(front.connections for front in self.fronts)),
             table.AUDIT_LOST.value(self.engine.audit.lost),
+            table.AUDIT_MERGED.value(self.engine.audit.merged),
             table.HTTP_CONNECTIONS_REFUSED.value(self._callers.connections_refused),
             *self.quotas.samples(),
             *(() if self.certificate is None else self.certificate.samples()),

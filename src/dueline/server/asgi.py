@@ -94,13 +94,17 @@ class AsgiApp:
         try:
             token = take_token(found, raw, path_token)
             namespace = namespace_of(found, raw)
-            request.grant = self._auth.admit(found, token, namespace)
+            not_granted = None
+            try:
+                request.grant = self._auth.admit(found, token, namespace)
+            except NotGranted as error:  # it counts for the caller's limits, and the audit log says whose call it was
+                request.grant, not_granted = error.grant, error
             quota = self._quotas.of(found, request.grant, namespace)
             if quota is not None and not quota.take(asyncio.get_running_loop().time()):
                 raise quota.too_many()
+            if not_granted is not None:
+                raise not_granted
         except DuelineError as error:
-            if isinstance(error, NotGranted):
-                request.grant = error.grant  # nothing is done with it; the audit log says whose call was refused
             return self._router.failed(found, request, error)
         own = found.route.max_body_bytes
         limit = self._max_body_bytes if own is None else own

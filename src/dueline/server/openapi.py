@@ -17,9 +17,12 @@ from ..api import requests as r
 from ..api.operations import OPERATIONS, Many, Operation, Shape
 from ..bounds import MAX_ITEMS
 from ..dialects.native.encode import STATUS
+from ..rights import Right
 
 REF = "#/components/schemas/"
 COMMON_ERRORS = ("invalid_field", "rate_limited", "store_down", "loading", "draining", "unknown_outcome")
+TOKEN_ERRORS = ("unauthorized", "forbidden")
+TOKEN = [{"token": list[str]()}, dict[str, list[str]]()]  # the empty one: a server without tokens needs none
 BODY_ERRORS = (
     "bad_json",
     "unknown_field",
@@ -70,7 +73,7 @@ def _document(version: str) -> dict[str, Any]:
         },
         "tags": [{"name": name} for name in groups],
         "paths": paths,
-        "components": {"schemas": schemas},
+        "components": {"schemas": schemas, "securitySchemes": {"token": _token_scheme()}},
     }
 
 
@@ -159,6 +162,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
         "tags": [operation.group],
         "parameters": [*_path_parameters(operation), *_query_parameters(operation), _namespace_parameter()],
         "responses": _responses(operation),
+        "security": [] if operation.right is Right.NONE else TOKEN,
     }
     if operation.request is not None:
         content: dict[str, Any] = {"schema": _one_of(_alternatives(operation.request))}
@@ -177,6 +181,8 @@ def _responses(operation: Operation) -> dict[str, Any]:
         content = {"application/json": {"schema": _one_of(operation.answers)}}
         responses[str(status)] = {"description": HTTPStatus(status).phrase, "content": content}
     codes = [*operation.errors, *COMMON_ERRORS, *(BODY_ERRORS if operation.request is not None else ())]
+    if operation.right is not Right.NONE:
+        codes.extend(TOKEN_ERRORS)
     if operation.query is not None:
         codes.append("unknown_field")
     by_status: dict[int, list[str]] = {}
@@ -236,12 +242,22 @@ def _namespace_parameter() -> dict[str, Any]:
     }
 
 
+def _token_scheme() -> dict[str, str]:
+    description = 'A token, if the server checks them (server.auth = "tokens"). Each call needs a right.'
+    return {"type": "http", "scheme": "bearer", "description": description}
+
+
 def _system_paths() -> dict[str, Any]:
-    def get(name: str, summary: str, responses: dict[str, str], media: str = "application/json") -> dict[str, Any]:
+    def get(
+        name: str, summary: str, responses: dict[str, str], media: str = "application/json", security: Any = ()
+    ) -> dict[str, Any]:
         described = {
             status: {"description": text, "content": {media: {"schema": {}}}} for status, text in responses.items()
         }
-        return {"get": {"operationId": name, "summary": summary, "tags": ["Server"], "responses": described}}
+        if security:
+            described |= {str(STATUS[code]): _error_response(STATUS[code], [code]) for code in TOKEN_ERRORS}
+        told = {"operationId": name, "summary": summary, "tags": ["Server"], "responses": described}
+        return {"get": {**told, "security": list(security)}}
 
     return {
         "/healthz": get("healthz", "The process is alive", {"200": "alive"}),
@@ -250,5 +266,5 @@ def _system_paths() -> dict[str, Any]:
             "Sends and pulls are accepted",
             {"200": "ready, perhaps with warnings", "503": "not ready, with reasons"},
         ),
-        "/metrics": get("metrics", "Metrics for Prometheus", {"200": "the text format"}, "text/plain"),
+        "/metrics": get("metrics", "Metrics for Prometheus", {"200": "the text format"}, "text/plain", TOKEN),
     }

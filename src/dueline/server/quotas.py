@@ -225,14 +225,15 @@ class Quotas:
         return self._namespaces.get(namespace) or self._namespaces.get(EVERY_NAMESPACE)
 
     def of(self, found: Found, grant: Grant, namespace: str | None) -> Quota | None:
-        """What a request counts for. `namespace` None: the token's own, or the default. Health and metrics, and what
-        is public, are not limited."""
+        """What a request counts for. `namespace` None: the token's own, or the default. A refused request about another
+        namespace counts for the token's own. Health and metrics, and what is public, are not limited."""
+        namespace = grant.namespace or namespace
         if found.dialect is None or found.dialect.namespace == ALL or found.route.right is Right.NONE:
             return None
         token_limits = self._limits_of(grant)
         if token_limits is None and not self._namespaces:
             return None
-        name = namespace or grant.namespace or DEFAULT_NAMESPACE
+        name = namespace or DEFAULT_NAMESPACE
         key = (name, grant.token_id, grant.generation)
         quota = self._quotas.get(key)
         if quota is None:

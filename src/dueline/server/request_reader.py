@@ -267,13 +267,17 @@ class Reader:
         try:
             token = take_token(found, raw, path_token)
             namespace = namespace_of(found, raw)
-            request.grant = self._front.auth.admit(found, token, namespace)
+            not_granted = None
+            try:
+                request.grant = self._front.auth.admit(found, token, namespace)
+            except NotGranted as error:  # it counts for the caller's limits, and the audit log says whose call it was
+                request.grant, not_granted = error.grant, error
             quota = self._quota_now = self._front.quotas.of(found, request.grant, namespace)
             if quota is not None:
                 self.counted.count(quota, self._loop.time())
+            if not_granted is not None:
+                raise not_granted
         except DuelineError as error:
-            if isinstance(error, NotGranted):
-                request.grant = error.grant  # nothing is done with it; the audit log says whose call was refused
             self._refuse_caller(raw, error)
         own = found.route.max_body_bytes
         self._max_body_bytes = self._limits.max_body_bytes if own is None else own

@@ -31,6 +31,7 @@ from ..dialects.http import (
     RouteOwner,
     SpaceOwner,
     TokenPlace,
+    note_path,
     plain_error,
 )
 from ..dialects.native.wire import DEFAULT_NAMESPACE
@@ -43,7 +44,7 @@ from ..engine.errors import (
     Loading,
     MethodNotAllowed,
     NoRoute,
-    QuotaExceeded,
+    RateLimited,
     Unauthorized,
 )
 from ..rights import ALL
@@ -216,7 +217,7 @@ class Router:
                     answer.status, answer.headers = 401, (("www-authenticate", "Bearer"),)
                 elif error.code == Forbidden.code:
                     answer.status = 403
-                elif isinstance(error, QuotaExceeded):
+                elif isinstance(error, RateLimited):
                     answer.status, answer.headers = 429, (("retry-after", str(error.retry_after_s)),)
                 return answer
         except Exception:
@@ -297,12 +298,18 @@ class Router:
 
 
 def _note(found: Found, request: Request) -> AuditNote:
-    """What the transport knows about a call."""
+    """What the transport knows about a call. The calls of a token of one namespace are in the log of that namespace,
+    even if they are about another one and refused."""
     route, grant = found.route, request.grant
-    namespace = ALL if found.dialect is None else found.dialect.namespace
-    if namespace is None:
-        namespace = request.headers.get("dueline-namespace") or grant.namespace or DEFAULT_NAMESPACE
-    return AuditNote(route.name, grant.token_id, grant.name, request.address, namespace)
+    wanted = ALL if found.dialect is None else found.dialect.namespace
+    if wanted is None:
+        wanted = request.headers.get("dueline-namespace") or grant.namespace or DEFAULT_NAMESPACE
+    namespace = grant.namespace or wanted
+    note = AuditNote(route.name, grant.token_id, grant.name, request.address, namespace)
+    note_path(note, route.pattern, found.params)
+    if wanted != namespace:
+        note.details["wanted_namespace"] = wanted
+    return note
 
 
 def _is_audited(route: Route, note: AuditNote) -> bool:

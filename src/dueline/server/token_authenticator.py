@@ -14,6 +14,7 @@ from ..dialects.http import NotGranted
 from ..engine.errors import DuelineError, Unauthorized, Unavailable
 from ..engine.token_cache import TokenCache
 from ..engine.tokens import NOBODY, Secret, token_hash, token_id
+from ..redaction import redacted
 from ..rights import ALL, Grant, Right
 from .router import Found
 
@@ -47,7 +48,7 @@ class TokenAuthenticator:
         if namespace is not None and not grant.reaches(namespace):
             if namespace == ALL:
                 raise NotGranted("This call is about the whole server, so it needs a token for all namespaces.", grant)
-            raise NotGranted(f'This token is not valid in the namespace "{namespace[:128]}".', grant)
+            raise NotGranted(f'This token is not valid in the namespace "{redacted(namespace)[:128]}".', grant)
         return grant
 
     def holds(self, grant: Grant) -> bool:

@@ -63,6 +63,46 @@ async def test_a_lost_entry_is_counted_and_reported_and_raises_nothing() -> None
     assert (audit.lost, reported) == (2, ["the store is away"] * 2)
 
 
+async def test_refused_calls_of_one_token_and_action_have_one_entry_a_minute_which_counts_the_others() -> None:
+    log, now_s = MemoryAuditLog(lambda: 7), [0.0]
+    audit = Audit(log, now_s=lambda: now_s[0])
+    for at_s, who, action in [(0, "k1", "pause"), (1, "k1", "pause"), (2, "k2", "pause"), (3, "k1", "resume")]:
+        now_s[0] = at_s
+        await audit.write(AuditNote(action, who, code="forbidden"))
+    for at_s in (59.9, 60, 61, 121, 122):
+        now_s[0] = at_s
+        await audit.write(AuditNote("pause", "k1", code="forbidden"))
+    found = [(entry.who, entry.action, entry.details) for entry in await entries(log)]
+    assert found == [
+        ("k1", "pause", {"repeated": 1}),
+        ("k1", "pause", {"repeated": 2}),
+        ("k1", "resume", {}),
+        ("k2", "pause", {}),
+        ("k1", "pause", {}),
+    ]
+    assert audit.merged == 4
+
+
+async def test_calls_that_took_place_are_never_merged() -> None:
+    log = MemoryAuditLog(lambda: 7)
+    audit = Audit(log)
+    for code in ("", "", "not_found", "not_found"):
+        await audit.write(AuditNote("pause", "k1", code=code))
+    assert len(await entries(log)) == 4
+
+
+async def test_so_many_entries_may_wait_for_the_store_and_more_are_lost() -> None:
+    log, reported = AwayLog(), list[str]()
+    audit = Audit(log)
+    audit.on_loss = lambda error: reported.append(str(error))
+    for _ in range(module.MAX_WRITES + 2):
+        audit.write_later(AuditNote("pause"))
+    assert (audit.lost, len(reported)) == (2, 2)
+    log.answers.set()
+    await audit.stop()
+    assert audit.lost == module.MAX_WRITES + 2
+
+
 async def test_a_store_that_does_not_answer_holds_a_call_up_for_a_bounded_time() -> None:
     log = AwayLog()
     audit = Audit(log)

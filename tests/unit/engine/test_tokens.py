@@ -16,12 +16,16 @@ from dueline.engine.errors import (
     InvalidField,
     NotFound,
     StoreDown,
+    TooManyTokens,
     UnknownOutcome,
 )
 from dueline.engine.timer import Timer
+from dueline.engine.token_store import MAX_TOKENS
 from dueline.engine.tokens import (
+    EXPIRED_MS,
     LEASE_S,
     MARGIN_S,
+    MAX_OF_NAMESPACE,
     OVERLAP_MS,
     RETAIN_MS,
     MadeToken,
@@ -92,6 +96,7 @@ async def test_a_new_token_is_stored_without_its_text() -> None:
     [
         ({"name": ""}, "name"),
         ({"name": "a\nb"}, "name"),
+        ({"name": "my dl_5d41402abc4b_" + "s" * 43}, "name"),
         ({"rights": ()}, "rights"),
         ({"rights": (Right.NONE,)}, "rights"),
         ({"topics": ()}, "topics"),
@@ -141,6 +146,53 @@ async def test_a_token_gives_out_nothing_that_outlives_it() -> None:
     with pytest.raises(Forbidden):
         await book.tokens.rotate(eternal.token.id, 0, caller)
     await book.tokens.revoke(eternal.token.id, caller)
+
+
+async def test_an_admin_of_one_namespace_cannot_take_the_room_of_others() -> None:
+    book = Book()
+    bound = grant(await book.made(replace(ADMIN, namespace="shop")))
+    for _ in range(MAX_OF_NAMESPACE - 2):
+        await book.made()
+    await book.made(replace(WISH, namespace="other"))
+    together = await asyncio.gather(*(book.made(WISH, bound) for _ in range(3)), return_exceptions=True)
+    assert [isinstance(one, TooManyTokens) for one in together] == [False, True, True]
+    other = grant(await book.made(replace(ADMIN, namespace="other")))
+    assert await book.made(replace(WISH, namespace="other"), other)
+
+
+async def test_expired_tokens_give_way_in_a_full_namespace_and_revoked_ones_do_not() -> None:
+    book = Book()
+    bound = grant(await book.made(replace(ADMIN, namespace="shop")))
+    revoked = await book.made()
+    await book.tokens.revoke(revoked.token.id, EVERYTHING)
+    now_ms = book.clock()
+    later, sooner = [await book.made(replace(WISH, expires_at_ms=now_ms + after_ms)) for after_ms in (9, 5)]
+    for _ in range(MAX_OF_NAMESPACE - 4):
+        await book.made()
+    with pytest.raises(TooManyTokens):
+        await book.made(WISH, bound)
+    book.clock.advance(EXPIRED_MS + 9)
+    assert await book.made(WISH, bound)
+    with pytest.raises(NotFound):
+        await book.tokens.get(sooner.token.id, EVERYTHING)
+    assert await book.tokens.get(later.token.id, EVERYTHING)
+    assert await book.made(WISH, bound)
+    with pytest.raises(TooManyTokens):
+        await book.made(WISH, bound)
+    assert await book.tokens.get(revoked.token.id, EVERYTHING)
+
+
+async def test_expired_tokens_give_way_when_the_store_has_as_many_as_it_may() -> None:
+    book = Book()
+    ended = await book.made(replace(WISH, expires_at_ms=book.clock() + 1))
+    for _ in range(MAX_TOKENS - 1):
+        await book.made()
+    book.clock.advance(EXPIRED_MS + 1)
+    assert await book.made()
+    with pytest.raises(NotFound):
+        await book.tokens.get(ended.token.id, EVERYTHING)
+    with pytest.raises(TooManyTokens):
+        await book.made()
 
 
 async def test_an_admin_of_one_namespace_sees_and_changes_only_its_tokens() -> None:

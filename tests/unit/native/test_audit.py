@@ -145,10 +145,12 @@ def test_sends_and_reads_are_not_in_the_log(api: Api) -> None:
     assert entries(api) == []
 
 
-async def refuse(api: Api, method: str, target: str, grant: Grant, *errors: DuelineError) -> list[int]:
+async def refuse(
+    api: Api, method: str, target: str, grant: Grant, *errors: DuelineError, namespace: str = "mine"
+) -> list[int]:
     """Refuse a call at its head, before a body is read, as a front does. Returns the statuses."""
     found = api.router.find(method, target)
-    request = Request(method, target, "", {"dueline-namespace": "mine"}, b"", found.params, grant, "192.0.2.7")
+    request = Request(method, target, "", {"dueline-namespace": namespace}, b"", found.params, grant, "192.0.2.7")
     statuses = [api.router.failed(found, request, error).status for error in errors]
     await api.engine.audit.stop()
     return statuses
@@ -159,6 +161,29 @@ def test_a_call_that_its_token_does_not_allow_is_in_the_log(api: Api) -> None:
     [entry] = entries(api)
     assert (entry["who"], entry["who_name"], entry["namespace"]) == ("k7", "reports", "mine")
     assert (entry["action"], entry["status"], entry["code"]) == ("delete_topic", 403, "forbidden")
+
+
+def test_a_call_refused_at_its_head_is_in_the_log_with_what_its_path_names(api: Api) -> None:
+    api.run(refuse(api, "DELETE", T + "/jobs/a", READER, NotGranted("no", READER)))
+    [entry] = entries(api)
+    assert (entry["topic"], entry["details"]) == ("t", {"ids": ["a"], "ids_count": 1})
+
+
+def test_a_refused_call_about_another_namespace_is_in_the_log_of_the_tokens_own(api: Api) -> None:
+    api.run(refuse(api, "DELETE", T, READER, NotGranted("no", READER), namespace="theirs"))
+    [entry] = entries(api)
+    assert (entry["namespace"], entry["details"]) == ("mine", {"wanted_namespace": "theirs"})
+
+
+@pytest.mark.parametrize("namespace", ["mine", None])
+def test_a_secret_as_the_name_of_a_namespace_or_a_token_is_not_stored(api: Api, namespace: str | None) -> None:
+    secret = "dl_k1_" + "s" * 43
+    grant = Grant(frozenset({Right.READ}), namespace, token_id="k7", name=f"my {secret}")
+    api.run(refuse(api, "DELETE", T, grant, NotGranted("no", grant), namespace=secret))
+    [entry] = entries(api)
+    assert entry["who_name"] == "my dl_k1_***"
+    masked = ("mine", {"wanted_namespace": "dl_k1_***"}) if namespace else ("dl_k1_***", {})
+    assert (entry["namespace"], entry["details"]) == masked
 
 
 def test_a_body_that_is_too_large_is_in_the_log_and_an_unknown_caller_is_not(api: Api) -> None:

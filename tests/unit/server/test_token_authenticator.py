@@ -143,6 +143,12 @@ async def test_the_namespace_of_the_call_must_be_that_of_the_token(
     assert asked == ALL or refused is None or str(asked) in str(refused)
 
 
+async def test_a_refusal_does_not_repeat_a_token_that_was_given_as_a_namespace(gate: Gate) -> None:
+    made = await gate.made(replace(WISH, namespace="shop"))
+    refused = gate.refused(made.text, namespace=made.text)
+    assert f'"dl_{made.token.id}_***"' in str(refused)
+
+
 async def test_public_routes_need_no_token_and_give_no_right(gate: Gate) -> None:
     for token in (None, "nonsense"):
         grant = gate.auth.admit(route(Right.NONE), token, ALL)

@@ -20,8 +20,9 @@ from ...engine.errors import DuelineError, InvalidField, UnknownOutcome
 from ...engine.job import Partition
 from ...engine.store import SendItem, SendOutcome
 from ..contract import PushRules
+from ..http import note_path
 from . import decode, encode
-from .audit import note_path, note_reply, note_request
+from .audit import note_reply, note_request
 from .handlers import NativeHandlers
 from .push_handlers import PushHandlers
 from .token_handlers import TokenHandlers
@@ -57,7 +58,7 @@ class NativeApi:
         self, operation: Operation, namespace: str | None, params: tuple[str, ...], request: Any
     ) -> Reply:
         note = AuditNote(operation.name, LOCAL, namespace=namespace or DEFAULT_NAMESPACE)
-        note_path(note, operation, params)
+        note_path(note, operation.pattern, params)
         try:
             reply = await self._answer(operation.name, namespace, params, request, note)
         except asyncio.CancelledError:  # it may have taken effect

@@ -1,12 +1,10 @@
-"""What the audit log says about a call of the native API: from its path, its request struct and its reply. No I/O.
+"""What the audit log says about a call of the native API: from its request struct and its reply. No I/O.
 
 Of most requests only the names of the given fields are noted, because values may hold secrets (a URL, a header).
 """
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,21 +15,11 @@ from ...api import answers as a
 from ...api import push_requests as pr
 from ...api import requests as r
 from ...api import token_requests as tr
-from ...api.operations import Operation
 from ...api.reply import Reply
 from ...engine.audit import AuditNote
 
 WITH_VALUES = (r.CancelJobs, r.ReviveJobs, r.PurgeJobs, r.PauseTopic, tr.CreateToken, tr.RotateToken)
 """Requests whose values are noted, too."""
-
-
-def note_path(note: AuditNote, operation: Operation, params: tuple[str, ...]) -> None:
-    """Note what the path names: the topic, and the id of a job or of what else the call is about."""
-    for name, value in zip(_placeholders(operation.pattern), params, strict=False):
-        if name == "topic":
-            note.topic = value
-        else:
-            note.name_jobs([value])
 
 
 def note_request(note: AuditNote, request: Any) -> None:
@@ -77,8 +65,3 @@ def _target(request: pr.PutPush) -> dict[str, str]:
     except ValueError:
         return {}
     return {"origin": f"{parts.scheme}://{parts.hostname}{port}"} if parts.hostname else {}
-
-
-@lru_cache(256)
-def _placeholders(pattern: str) -> list[str]:
-    return re.findall(r"\{(\w+)\}", pattern)

@@ -14,7 +14,7 @@ from ..settings import DialectSettings
 from . import encode
 from .access import access_check
 from .api import Handle, NativeApi, complete
-from .audit import note_path, note_reply, note_request
+from .audit import note_reply, note_request
 from .wire import caller_of, reader
 
 OFTEN = frozenset({"send", "ack", "release", "extend"})  # the calls of every job that do not park
@@ -54,8 +54,6 @@ def _handler(operation: Operation, handle: Handle, engine: Engine) -> Handler:
 
     async def respond(request: Request) -> Response:
         note = request.note
-        if note is not None:
-            note_path(note, operation, request.params)
         caller = caller_of(request.headers.get("dueline-namespace"), request.grant)
         asked = read(request)
         if note is not None:
