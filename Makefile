@@ -49,7 +49,7 @@ serve: setup
 # in one process, so that its fixtures (a store, a server) start only once. The files run in order: short tests come last.
 # Schemathesis makes its test cases while tests are collected, so the quick run does not even load it.
 test: dev
-	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not slow" -p no:schemathesis --ignore=tests/unit/native/test_schemathesis.py $(ARGS)
+	$(BIN)/pytest -n 6 --dist loadfile --no-loadscope-reorder -m "not slow" -p no:schemathesis --ignore=tests/unit/native/test_schemathesis.py $(ARGS)
 
 # Kills under load, mutants of the scripts, calls made up from the OpenAPI document, other languages and libraries. Takes
 # minutes more; `make check` runs both.

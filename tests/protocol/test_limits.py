@@ -245,6 +245,9 @@ class Named:
     def holds(self, grant: Grant) -> bool:
         return True
 
+    def refusal(self, grant: Grant) -> None:
+        return None
+
     def fingerprint(self, head: bytes) -> bytes:
         return hashlib.blake2b(head, key=b"of this process").digest()
 
