@@ -1,6 +1,6 @@
 """A token revoked under load on three servers, one of them stopped: after the answer nobody accepts it.
 
-A fourth server is the control: it believes its tokens for ever, so it must accept the revoked one when it continues.
+A fourth server is the control: it never drops a token, so it must accept the revoked one when it continues.
 """
 
 from __future__ import annotations
