@@ -19,6 +19,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable
+from functools import partial
 
 from .errors import DuelineError
 from .rounds import Rounds
@@ -29,13 +30,8 @@ from .tokens import LEASE_S, Token, read_token
 BEAT_S = 0.5
 BACK_OFF_S = (0.05, BEAT_S)
 LEAVE_WITHIN_S = 1.0
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-_clock_gettime = time.clock_gettime
-
-
-def uptime_s() -> float:
-    """A clock that never stops or jumps while the machine is up, not even while it is suspended."""
-    return _clock_gettime(_CLOCK)
+uptime_s: Callable[[], float] = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+"""A clock that never stops or jumps while the machine is up, not even while it is suspended."""
 
 
 class TokenCache:
@@ -59,6 +55,11 @@ class TokenCache:
         self._clock = clock
         self._until_s = 0.0
         self._rounds = Rounds(self._round, timer or LoopTimer(), "checking the tokens failed", BACK_OFF_S)
+
+    def holds(self, id: str, generation: int) -> bool:
+        """Whether there is such a token, of this generation, and the tokens may be believed now."""
+        token = self.tokens.get(id)
+        return token is not None and token.generation == generation and self._clock() < self._until_s
 
     @property
     def is_current(self) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from time import monotonic
 
 from ..engine.engine import Engine
 from ..engine.errors import DuelineError
@@ -60,13 +61,12 @@ class PendingJobs:
             if max_jobs is None:
                 return None
             count = self._new(namespace, max_jobs)
-        is_fresh = asyncio.get_running_loop().time() < count.fresh_until_s
-        if count.has_room(jobs) and count.fresh_until_s >= 0:
-            if not is_fresh:
+        if count.stored + count.sent + jobs <= count.max_jobs and count.fresh_until_s >= 0:
+            if monotonic() >= count.fresh_until_s:
                 self._begin(count)
             count.sent += jobs
             return None
-        if is_fresh:
+        if monotonic() < count.fresh_until_s:
             raise self._refuse(namespace, count.max_jobs)
         return self._admit_later(count, jobs)
 
@@ -102,8 +102,7 @@ class PendingJobs:
 
     async def _count(self, count: _Count) -> None:
         """Read the store. If it does not answer, the old number stays: the sends themselves are refused then."""
-        time_s = asyncio.get_running_loop().time
-        begun_s, sent = time_s(), count.sent
+        begun_s, sent = monotonic(), count.sent
         try:
             count.stored = await self._stored(count.namespace)
             count.sent -= sent
@@ -111,7 +110,8 @@ class PendingJobs:
             pass
         finally:
             count.counting = None
-            count.fresh_until_s = time_s() + max(FRESH_S, REST * (time_s() - begun_s))
+            ended_s = monotonic()
+            count.fresh_until_s = ended_s + max(FRESH_S, REST * (ended_s - begun_s))
 
     async def _stored(self, namespace: str) -> int:
         total, after = 0, ""

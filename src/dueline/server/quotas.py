@@ -61,15 +61,21 @@ class Bucket:
         self._left = self.burst
         self._at_s = now_s
 
-    def has_one(self, now_s: float) -> bool:
+    def take(self, now_s: float) -> bool:
+        """Take one. False if there is none."""
         left = self._left + (now_s - self._at_s) * self.rate
-        self._left = left if left < self.burst else self.burst
+        if left > self.burst:
+            left = self.burst
         self._at_s = now_s
-        return self._left >= 1.0
+        if left < 1.0:
+            self._left = left
+            return False
+        self._left = left - 1.0
+        return True
 
-    def take(self) -> None:
-        """Take one. Call it after `has_one` was true."""
-        self._left -= 1.0
+    def give_back(self) -> None:
+        """Return the one that was taken last."""
+        self._left += 1.0
 
     def wait_s(self) -> float:
         """The time until there is one."""
@@ -125,11 +131,11 @@ class Quota:
 
     def take(self, now_s: float) -> bool:
         """Count a request. False if there have been too many; `too_many` says so."""
-        for bucket in self._buckets:
-            if not bucket.has_one(now_s):
+        for index, bucket in enumerate(self._buckets):
+            if not bucket.take(now_s):
+                for taken in self._buckets[:index]:
+                    taken.give_back()
                 return False
-        for bucket in self._buckets:
-            bucket.take()
         return True
 
     def too_many(self) -> QuotaExceeded:
@@ -261,8 +267,7 @@ class Quotas:
         use = self._use_of(namespace)
         if use is None or use.look_ups is None:
             return 0.0
-        if use.look_ups.has_one(asyncio.get_running_loop().time()):
-            use.look_ups.take()
+        if use.look_ups.take(asyncio.get_running_loop().time()):
             return 0.0
         self.refuse(use, "look_ups_per_s", f"{use.look_ups.rate:g} look-ups per second")
         return use.look_ups.wait_s()

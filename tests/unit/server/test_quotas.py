@@ -50,8 +50,7 @@ def test_a_bucket_never_gives_more_than_its_rate_and_its_burst(rate: float, paus
     bucket, now_s, taken = Bucket(rate), 100.0, []
     for pause_s in pauses_s:
         now_s += pause_s
-        while bucket.has_one(now_s):
-            bucket.take()
+        while bucket.take(now_s):
             taken.append(now_s)
     burst = max(rate, 10)
     for first, start_s in enumerate(taken):
@@ -65,13 +64,13 @@ def test_a_bucket_gives_one_when_its_wait_is_over_and_not_long_before(rate: floa
     bucket, now_s = Bucket(rate), 100.0
     for pause_s in pauses_s:
         now_s += pause_s
-        while bucket.has_one(now_s):
-            bucket.take()
+        while bucket.take(now_s):
+            pass
         wait_s = bucket.wait_s()
         assert 0 < wait_s <= 1 / rate + 1e-6
-        assert not bucket.has_one(now_s + wait_s * 0.9)
+        assert not bucket.take(now_s + wait_s * 0.9)
         now_s += wait_s + 1e-6
-        assert bucket.has_one(now_s)
+        assert bucket.take(now_s)
 
 
 @UNHURRIED
@@ -80,8 +79,7 @@ def test_a_bucket_that_rests_is_full_again_and_no_fuller(rate: float) -> None:
     bucket = Bucket(rate)
     for now_s in (0.0, 1e6):
         taken = 0
-        while bucket.has_one(now_s):
-            bucket.take()
+        while bucket.take(now_s):
             taken += 1
         assert taken == int(max(rate, 10))
 
