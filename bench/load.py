@@ -49,7 +49,8 @@ PATIENCE_S = 30.0
 def head(orders: Orders, path: str) -> bytes:
     """The head of a POST, with a placeholder for the length."""
     host = f"127.0.0.1:{orders['port']}"
-    lines = (f"POST {path} HTTP/1.1", f"Host: {host}", "Content-Type: application/json", "Content-Length: ")
+    more = [orders["header"]] if orders["header"] else []
+    lines = (f"POST {path} HTTP/1.1", f"Host: {host}", "Content-Type: application/json", *more, "Content-Length: ")
     return "\r\n".join(lines).encode()
 
 

@@ -21,6 +21,7 @@ class Orders(msgspec.Struct, frozen=True):
     port: int = 0
     socket: str = ""  # of the store, for the work "set"
     topic: str = "bench"
+    header: str = ""  # one more line in the head of every request
     connections: int = 64
     seconds: float = 0.0
     warm_s: float = 0.0

@@ -1,13 +1,15 @@
-"""What the limits of a namespace cost: the server's CPU time per single send, with and without them, in turns.
+"""What tokens and limits cost: the server's CPU time per single send, with both and with neither, in turns.
 
-Both servers share one store. How many sends share a script call depends on what else the machine does, and matters more
-than the limits; so the result is the median of the differences of rounds that follow one another. It needs a quiet
-machine. The second line has no such noise: it is measured inside one process, on the steps that a limit adds.
+A request without a token has a header of the same length. Both servers share one store. How many sends share a script
+call depends on what else the machine does, and matters more than the limits; so the result is the median of the
+differences of rounds that follow one another. It needs a quiet machine. The second line has no such noise: it is
+measured inside one process, on the steps that the limits add.
 """
 
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import time
 from collections import deque
 
@@ -24,17 +26,21 @@ from dueline.server.quotas import Quotas
 from dueline.server.request_reader import Reader
 from dueline.server.router import Router
 from dueline.store.memory import MemoryStore
+from dueline.testing.process import DUELINE
 
 from ..loading import Orders, run
 from ..report import Line, at_most, middle
 from ..servers import Server, cpu_s, folder, server
 from ..sizes import Sizes
 
-ROUNDS = 15
-ROUND_S = 1.0
+ROUNDS = 40
+ROUND_S = 0.5
 STEPS = 20_000
 SEND = b"POST /send HTTP/1.1\r\nHost: x\r\nDueline-Namespace: n\r\nContent-Length: 5\r\n\r\nhello"
 CONFIG = """
+[server]
+auth = "tokens"
+
 [namespaces."*"]
 requests_per_s = 1000000
 max_connections = 1000
@@ -53,24 +59,27 @@ def limits(_: Sizes) -> list[Line]:
             "off": Server(place / "off", store=holder.store_url),
             "on": Server(place / "on", store=holder.store_url, arguments=("--config", str(config))),
         }
+        with_token = f"Authorization: Bearer {_token(holder.store_url)}"
+        headers = {"off": f"X-Pad: {'x' * (len(with_token) - 7)}", "on": with_token}
         spent_us: dict[str, list[float]] = {name: [] for name in servers}
         try:
             for one in servers.values():
                 one.start()
-                _cpu_us(one, "warm", 1.0)
+            for name, one in servers.items():
+                _cpu_us(one, "warm", headers[name], 1.0)
             for round in range(ROUNDS):
                 for name, one in servers.items():
-                    spent_us[name].append(_cpu_us(one, f"{name}-{round}", ROUND_S))
+                    spent_us[name].append(_cpu_us(one, f"{name}-{round}", headers[name], ROUND_S))
         finally:
             for one in servers.values():
                 one.stop()
     more_us = [on - off for on, off in zip(spent_us["on"], spent_us["off"], strict=True)]
     note = (
-        f"medians of {ROUNDS}: {middle(spent_us['on']):.1f} us with all limits of a namespace, "
-        f"{middle(spent_us['off']):.1f} us without any"
+        f"medians of {ROUNDS}: {middle(spent_us['on']):.1f} us with a token and all limits of a namespace, "
+        f"{middle(spent_us['off']):.1f} us with neither"
     )
     return [
-        Line("CPU per send, added by limits", middle(more_us), "us", None, at_most(3.0), note, {**spent_us}),
+        Line("CPU per send, added by tokens and limits", middle(more_us), "us", None, at_most(3.0), note, {**spent_us}),
         asyncio.run(_steps()),
     ]
 
@@ -125,8 +134,13 @@ def _reader(quotas: Quotas) -> tuple[Reader, deque[Exchange]]:
     return reader, queue
 
 
-def _cpu_us(one: Server, topic: str, seconds: float) -> float:
+def _token(store_url: str) -> str:
+    command = (*DUELINE, "token", "create", "bench", "--right", "send", "--url", store_url)
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _cpu_us(one: Server, topic: str, header: str, seconds: float) -> float:
     """The CPU time of the server per send."""
     before_s = cpu_s(one.pid)
-    done = run(Orders("send", port=one.port, topic=topic, seconds=seconds))
+    done = run(Orders("send", port=one.port, topic=topic, header=header, seconds=seconds))
     return (cpu_s(one.pid) - before_s) / done.in_all * 1e6
