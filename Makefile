@@ -76,6 +76,7 @@ types: dev
 docs: setup
 	$(BIN)/python -m tools.docs.config > docs/config.md
 	$(BIN)/python -m tools.docs.metrics > docs/metrics.md
+	$(BIN)/python -m tools.docs.guards > docs/guards.md
 	$(BIN)/python -m tools.docs.lifecycle > docs/lifecycle.md
 	$(BIN)/python -m tools.docs.client > docs/python-reference.md
 	$(BIN)/python -m tools.docs.worker > docs/worker-reference.md

@@ -47,7 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("store_address", "_version"),
     },
     "push": {"engine", "lease_renewal", "_version"},
-    "runtime": {"engine", "store", "store_address", "config", "certificate_files"},
+    "runtime": {"engine", "store", "store_address", "config", "certificate_files", "event_log"},
     "server": {
         *("api", "bounds", "rights", "engine", "metrics", "store", "runtime", "dialects", "push", "telemetry"),
         *("config", "event_log", "parent_death", "certificate_files", "redaction", "store_address", "_version"),

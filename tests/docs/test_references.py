@@ -10,6 +10,7 @@ import pytest
 import dueline.worker
 from dueline.testing import pytest_plugin
 from tools.docs import client as client_docs
+from tools.docs import guards as guards_docs
 from tools.docs import metrics as metrics_docs
 from tools.docs import testing as testing_docs
 from tools.docs import worker as worker_docs
@@ -44,6 +45,10 @@ def test_everything_on_a_reference_is_described(name: str, page: Callable[[], st
 
 def test_the_page_of_metrics_is_made_from_their_table() -> None:
     assert (DOCS / "metrics.md").read_text() == metrics_docs.page(), "run `make docs`"
+
+
+def test_the_page_of_guards_is_made_from_their_table() -> None:
+    assert (DOCS / "guards.md").read_text() == guards_docs.page(), "run `make docs`"
 
 
 def test_the_worker_s_reference_names_all_that_a_program_imports() -> None:

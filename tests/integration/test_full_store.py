@@ -66,7 +66,7 @@ async def test_a_full_store_refuses_sends_drains_and_takes_sends_again_without_a
         assert (answer.status, answer.json()["error"]["code"]) == (507, "store_full")
         assert stored > 20, "it was full from the start: this test shows nothing"
         await caller.readiness(["store_full"])
-        assert await caller.metric("dueline_store_full") == 1
+        assert await caller.metric('dueline_store_guard{guard="store_full",shard="embedded"}') == 1
         assert await caller.metric("dueline_store_maxmemory_bytes") == CEILING
 
         leased = await caller.pull(5)
@@ -83,7 +83,7 @@ async def test_a_full_store_refuses_sends_drains_and_takes_sends_again_without_a
 
         assert (await caller.send("after")).status == 201
         await caller.readiness([])
-        assert await caller.metric("dueline_store_full") == 0
+        assert await caller.metric('dueline_store_guard{guard="store_full",shard="embedded"}') == 0
         assert await caller.metric("dueline_store_restarts_total") == 0
         lines = [line for line in server.output if "the store is full" in line or "the store has room again" in line]
         assert len(lines) == 2, lines

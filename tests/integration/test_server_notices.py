@@ -72,13 +72,13 @@ async def test_a_store_that_may_delete_jobs_is_logged_and_gets_no_sends_until_it
     async with serving(tmp_path) as (connection, store, heard, _):
         await store.config_set("maxmemory", "100mb")
         await store.config_set("maxmemory-policy", "allkeys-lru")
-        line = await heard("the server is not ready")
-        assert (line["level"], line["reason"], "allkeys-lru" in line["detail"]) == ("warning", "eviction", True)
+        line = await heard("the store may delete jobs")
+        assert (line["level"], line["guard"], "allkeys-lru" in line["detail"]) == ("warning", "eviction", True)
         status, answer = await send(connection)
         assert (status, "allkeys-lru" in answer["error"]["message"]) == (503, True)
         assert (await heard("a send was refused"))["topic"] == "t"
         await store.config_set("maxmemory-policy", "noeviction")
-        await heard("the server is ready again")
+        await heard("the store does not delete jobs any more")
         assert (await send(connection))[0] == 201
 
 

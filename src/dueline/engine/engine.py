@@ -171,10 +171,6 @@ class Engine:
             raise Draining
         return await self._sender.send_many(namespace, topic, commands)
 
-    def close_sends(self, why: str | None) -> None:
-        """Refuse sends from now on, giving this reason. None: accept them again."""
-        self._sender.closed = why
-
     def limit_sends(self, limit: SendLimit) -> None:
         """Ask `limit` before every send through this engine, except forwarded dead jobs."""
         self._sender.limit = limit

@@ -49,8 +49,7 @@ class SendLimit(Protocol):
 
 
 class Sender:
-    """Takes a send from command to answer. `closed`: why sends are refused. `watch`: observes the outcomes. `limit`:
-    may refuse sends of a namespace."""
+    """Takes a send from command to answer. `watch`: observes the outcomes. `limit`: may refuse sends of a namespace."""
 
     def __init__(self, store: Store, topics: Topics, registrar: Registrar, checks: Checks, timer: Timer) -> None:
         self._store = store
@@ -59,7 +58,6 @@ class Sender:
         self._checks = checks
         self._time_s = timer.time
         self._now_ms = store.now_ms
-        self.closed: str | None = None
         self.watch: SendWatch | None = None
         self.limit: SendLimit | None = None
         self.tell_partitions: Callable[[str, str], Awaitable[Topic]] | None = (
@@ -67,28 +65,27 @@ class Sender:
         )
 
     async def send(self, namespace: str, name: str, command: Send) -> Sent:
-        if self.closed is not None:
-            raise self._refused(namespace, name, StoreDown(self.closed))
-        topic = self._topics.known(namespace, name) or await self._topics.load(namespace, name)
         id = new_id() if command.id is None else command.id
-        version = topic.version  # of the policy used for the item; registering the topic may load a newer one
-        item = send_item(command, id, topic, self._checks, self._now_ms)
-        if self.limit is not None and (counting := self.limit.admit(namespace, 1)) is not None:
-            await counting
-        if self._time_s() >= topic.registered_until_s:
-            await self._register(topic)
-        if command.merge is not None:
-            item = _placed(item, topic)
         try:
-            results = await self._store.send(topic.partition_of(item.id), (item,), version)
-        except StalePolicy as stale:
-            [answer] = await self._send_again(topic, [command], [id], stale.version)
+            topic = self._topics.known(namespace, name) or await self._topics.load(namespace, name)
+            version = topic.version  # of the policy used for the item; registering the topic may load a newer one
+            item = send_item(command, id, topic, self._checks, self._now_ms)
+            if self.limit is not None and (counting := self.limit.admit(namespace, 1)) is not None:
+                await counting
+            if self._time_s() >= topic.registered_until_s:
+                await self._register(topic)
+            if command.merge is not None:
+                item = _placed(item, topic)
+            try:
+                results = await self._store.send(topic.partition_of(item.id), (item,), version)
+            except StalePolicy as stale:
+                [answer] = await self._send_again(topic, [command], [id], stale.version)
+            else:
+                answer = self._answer(topic, id, results[0])
         except UnknownOutcome as error:
             raise _failure(error, command, id) from None
-        except StoreFull as error:
+        except (StoreFull, Unavailable) as error:
             raise self._refused(namespace, name, error) from None
-        else:
-            answer = self._answer(topic, id, results[0])
         if isinstance(answer, DuelineError):
             raise answer
         return answer
@@ -115,18 +112,19 @@ class Sender:
 
     async def send_many(self, namespace: str, name: str, commands: Sequence[Send]) -> list[Sent | DuelineError]:
         self._checks.count(commands)
-        if self.closed is not None:
-            raise self._refused(namespace, name, StoreDown(self.closed))
-        topic = await self._topics.get(namespace, name)
         ids = [new_id() if command.id is None else command.id for command in commands]
-        version = topic.version
-        items = self._items(topic, commands, ids)
-        if not commands:
-            return []
-        if self.limit is not None and (counting := self.limit.admit(namespace, len(commands))) is not None:
-            await counting
-        if self._time_s() >= topic.registered_until_s:
-            await self._register(topic)
+        try:
+            topic = await self._topics.get(namespace, name)
+            version = topic.version
+            items = self._items(topic, commands, ids)
+            if not commands:
+                return []
+            if self.limit is not None and (counting := self.limit.admit(namespace, len(commands))) is not None:
+                await counting
+            if self._time_s() >= topic.registered_until_s:
+                await self._register(topic)
+        except Unavailable as error:
+            raise self._refused(namespace, name, error) from None
         return await self._send_items(topic, version, commands, [_placed(item, topic) for item in items])
 
     async def _register(self, topic: Topic) -> None:
@@ -177,7 +175,7 @@ class Sender:
         except StalePolicy as stale:
             return await self._send_again(topic, commands, [item.id for item in items], stale.version)
         except DuelineError as error:
-            if isinstance(error, StoreFull):
+            if isinstance(error, StoreFull | Unavailable) and error.done is not None:
                 self._refused(topic.namespace, topic.name, error)
             return [_failure(error, command, item.id) for command, item in zip(commands, items, strict=True)]
         return [self._answer(topic, item.id, result) for item, result in zip(items, results, strict=True)]

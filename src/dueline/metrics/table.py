@@ -135,14 +135,14 @@ STORE_MEMORY = _store.gauge(
     "dueline_store_memory_bytes", "Memory that all primaries of the store use.", merge=Merge.MAX
 )
 STORE_MAXMEMORY = _store.gauge("dueline_store_maxmemory_bytes", "The store's memory limit; 0: none.", merge=Merge.MAX)
-STORE_FULL = _store.gauge(
-    "dueline_store_full", "1 while sends are refused because the memory is full.", merge=Merge.MAX
+STORE_GUARD = _store.gauge(
+    "dueline_store_guard",
+    "1 while a [guard](guards.md) holds for a shard, else 0. A shard is the address of a primary, or `embedded`.",
+    ("guard", "shard"),
+    Merge.MAX,
 )
 STORE_REPLICAS = _store.gauge(
     "dueline_store_replicas", "Connected replicas of the primary that has the fewest.", merge=Merge.MIN
-)
-STORE_SHARDS_DOWN = _store.gauge(
-    "dueline_store_shards_down", "Shards of a Cluster that cannot be used while others can.", merge=Merge.MAX
 )
 STORE_UNREPLICATED = _store.counter(
     "dueline_store_unreplicated_total",

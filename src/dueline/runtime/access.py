@@ -29,6 +29,7 @@ from ..store.valkey.scopes import Clash, check_scopes
 from ..store.valkey.store import ValkeyStore, WrongStore
 from ..store.valkey.witness import Replication
 from .facts import StoreFacts, refusals
+from .guards import Guards
 from .locations import StoreLocation
 from .probe import Probe, Untrusted
 
@@ -41,7 +42,8 @@ no more tries are wanted."""
 
 
 class StoreAccess:
-    """One store at a location. `store` is ready for an engine after `start`. `looked` gets each result of `look`."""
+    """One store at a location. `store` is ready for an engine after `start`. `guards`: what holds for its shards now.
+    `looked` gets each result of `look`."""
 
     def __init__(
         self,
@@ -56,6 +58,7 @@ class StoreAccess:
         replication: Replication | None = None,
     ) -> None:
         self.location = location
+        self.guards = Guards(lambda node: node if location.status is None else "embedded")
         self.store = ValkeyStore(
             location.url,
             tls=location.tls,
@@ -64,6 +67,7 @@ class StoreAccess:
             on_call=on_call,
             queue_of=queue_of,
             replication=replication,
+            guards=self.guards,
         )
         self.facts: StoreFacts | None = None
         self.looked: Callable[[StoreFacts | Unavailable], None] | None = None
@@ -116,7 +120,7 @@ class StoreAccess:
 
     async def _open(self) -> None:
         facts = await self.look()
-        for _, sentence in refusals(facts):
+        for sentence in refusals(facts):
             raise WrongStore(sentence)
         if not await self._probe.runs_scripts():
             raise WrongStore("the store does not let this user call scripts (EVAL)")

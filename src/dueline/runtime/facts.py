@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -9,11 +10,14 @@ import msgspec
 from ..store_address import Kind, StoreAddress
 
 ROOM_AGAIN = 0.95
+REPLICA_LAG_S = 3  # a replica reports once a second
+_REPLICA = re.compile(r"slave\d+")  # of INFO
 LEAST_VERSION = {"redis": (7, 0), "valkey": (7, 2)}
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
-    """What one primary reports. `cluster_ok`: it serves its slots; None: it is not a node of a Cluster."""
+    """What one primary reports. `prompt_replicas`: those that are up to date with its writes. `rdb_ok`: its last
+    snapshot was written. `cluster_ok`: it serves its slots; None: it is not a node of a Cluster."""
 
     node: str
     server: str
@@ -25,6 +29,8 @@ class NodeFacts(msgspec.Struct, frozen=True):
     aof: bool
     aof_ok: bool
     replicas: int
+    prompt_replicas: int = 0
+    rdb_ok: bool = True
     oom_refusals: int = 0
     cluster_ok: bool | None = None
 
@@ -100,6 +106,8 @@ def facts_of(node: str, fields: dict[str, str]) -> NodeFacts:
         aof=fields.get("aof_enabled", "0") == "1",
         aof_ok=fields.get("aof_last_write_status", "ok") == "ok",
         replicas=int(fields.get("connected_slaves", "0") or 0),
+        prompt_replicas=sum(_is_prompt(value) for name, value in fields.items() if _REPLICA.fullmatch(name)),
+        rdb_ok=fields.get("rdb_last_bgsave_status", "ok") == "ok",
         oom_refusals=int(fields.get("errorstat_OOM", "count=0").removeprefix("count=").partition(",")[0]),
         cluster_ok=fields.get("cluster_state", "ok") == "ok" if fields.get("cluster_enabled") == "1" else None,
     )
@@ -117,32 +125,45 @@ def is_full(facts: NodeFacts, before: NodeFacts | None, was_full: bool) -> bool:
     return was_full or refused or facts.memory_bytes >= facts.maxmemory_bytes
 
 
-def full_text(facts: NodeFacts, is_shard: bool) -> str:
-    """The message about a full store, or about a full shard of it."""
-    store = f"the shard {facts.node}" if is_shard else "the store"
-    return (
-        f"{store} is full: it uses {facts.memory_bytes:,} of {facts.maxmemory_bytes:,} bytes. Sends are refused; "
-        "pull, ack, release and cancel work. Finish or purge jobs, or give it more memory (embedded: "
-        "store.max_memory_bytes)"
-    )
+def shard_words(store: StoreFacts, facts: NodeFacts) -> str:
+    """How a primary is called in a message."""
+    return "the store" if store.address.kind is not Kind.CLUSTER else f"the shard {facts.node}"
 
 
-def refusals(store: StoreFacts) -> Iterator[tuple[str, str]]:
-    """Why this store must not be used: (code of readiness, sentence). Nothing if it can be used."""
+def refusals(store: StoreFacts) -> Iterator[str]:
+    """Why a server must not start on this store, as sentences."""
+    yield from mismatches(store)
     for facts in store.nodes:
-        name = "the store" if store.address.kind is not Kind.CLUSTER else f"the shard {facts.node}"
-        if facts.version[:2] < LEAST_VERSION[facts.server]:
-            yield "store_down", f"{name} is {facts.name}; at least Redis 7.0 or Valkey 7.2 is needed"
+        name = shard_words(store, facts)
         if facts.role != "master":
-            yield "store_down", f"{name} is a {facts.role}: give the address of the primary"
+            yield f"{name} is a {facts.role}: give the address of the primary"
+        if (why := may_evict(store, facts)) is not None:
+            yield f"{why}. Set it to noeviction"
+
+
+def mismatches(store: StoreFacts) -> Iterator[str]:
+    """Why this is not a store for this program, as sentences."""
+    for facts in store.nodes:
+        name = shard_words(store, facts)
+        if facts.version[:2] < LEAST_VERSION[facts.server]:
+            yield f"{name} is {facts.name}; at least Redis 7.0 or Valkey 7.2 is needed"
         if facts.cluster_ok is not None and store.address.kind is not Kind.CLUSTER:
-            yield "store_down", f"the store is a node of a Cluster: give its address as {store.address.shown_cluster}"
-        if facts.maxmemory_bytes > 0 and facts.maxmemory_policy != "noeviction":  # every other policy can delete jobs
-            yield (
-                "eviction",
-                f"{name} may delete jobs when its memory is full: its maxmemory-policy is "
-                f'"{facts.maxmemory_policy}". Set it to noeviction',
-            )
+            yield f"the store is a node of a Cluster: give its address as {store.address.shown_cluster}"
+
+
+def may_evict(store: StoreFacts, facts: NodeFacts) -> str | None:
+    """Why a primary may delete jobs: every policy but one can."""
+    if facts.maxmemory_bytes == 0 or facts.maxmemory_policy == "noeviction":
+        return None
+    name, policy = shard_words(store, facts), facts.maxmemory_policy
+    return f'{name} may delete jobs when its memory is full: its maxmemory-policy is "{policy}"'
+
+
+def _is_prompt(replica: str) -> bool:
+    """Whether a line about a replica in INFO says that it is up to date."""
+    fields = dict(part.split("=", 1) for part in replica.split(",") if "=" in part)
+    lag = fields.get("lag", "")
+    return fields.get("state") == "online" and lag.isdigit() and int(lag) <= REPLICA_LAG_S
 
 
 def store_words(kind: str, facts: StoreFacts | None) -> str:

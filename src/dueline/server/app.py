@@ -36,6 +36,7 @@ from ..runtime.access import StoreAccess
 from ..runtime.facts import store_words
 from ..runtime.locations import StoreLocation
 from ..runtime.runtime import Runtime, process_name
+from ..runtime.watch import StoreWatch
 from ..store.valkey.store import WrongStore
 from ..store.valkey.witness import Replication
 from ..store_address import parse_store_url
@@ -49,7 +50,7 @@ from .browser import BrowserRules
 from .certificate import Certificate
 from .dialect_callers import DialectCallers
 from .front import Front, FrontLimits
-from .health import Health, Phase, Reason
+from .health import Health, Phase
 from .listeners import addresses
 from .pending_jobs import PendingJobs
 from .push import EurekaMissing, Push
@@ -127,8 +128,8 @@ class App:
             self.quotas.pending = self._pending.in_use
         self.pushed = PushNotices(Notices("dueline.push"))
         self.push = Push(settings, self.engine, self.pushed, self.pushed.refused_at_send, self.quotas.look_up)
-        self.health = Health(self.access, self.durability, accepts_degraded=settings.store.degraded == "accept")
-        self.health.changed = self._readiness_changed
+        self._watch = StoreWatch(self.access, self.durability, accepts_degraded=settings.store.degraded == "accept")
+        self.health = Health(self._watch)
         self.certificate = Certificate.of(settings.server.tls)
         self.auth: Authenticator = OpenAccess(self._token_ignored)
         self.tokens: TokenCache | None = None
@@ -252,7 +253,7 @@ class App:
             await dialect.start()
         self.health.phase = Phase.SERVING
         self._started.set()
-        await self.health.start()
+        await self._watch.start()
 
     async def stop(self, hasten: asyncio.Event) -> None:
         """Drain and stop. `hasten` cuts the wait for running calls short."""
@@ -276,7 +277,7 @@ class App:
         if self.tokens is not None:
             await self.tokens.stop()
         await self._pending.stop()
-        await self.health.stop()
+        await self._watch.stop()
         await self._runtime.stop()
         await self._siblings.stop()
         if self.certificate is not None:
@@ -306,10 +307,6 @@ class App:
         if self.health.up:  # otherwise the health has logged it
             self._log.warning("the store is not ready yet", error=error.message)
         return min(max(elapsed_s, 0.05), 1.0)
-
-    def _readiness_changed(self, reasons: Sequence[Reason]) -> None:
-        """Refuse sends while the store may evict keys, because it could delete jobs that we accepted."""
-        self.engine.close_sends(next((reason.message for reason in reasons if reason.code == "eviction"), None))
 
     def _audit_lost(self, error: Exception) -> None:
         self._notices.notice("audit", "an entry of the audit log could not be written", error=str(error))

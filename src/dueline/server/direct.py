@@ -20,16 +20,18 @@ from ..push.header_rules import check_target_headers
 from ..push.signing import check_secret, masked
 from ..runtime.access import StoreAccess
 from ..runtime.facts import store_words
+from ..runtime.watch import StoreWatch
 
 
 class DirectApi(NativeApi):
     """One store through one engine, which the caller starts and stops. `name` is how the store is shown."""
 
-    def __init__(self, engine: Engine, access: StoreAccess, name: str) -> None:
+    def __init__(self, engine: Engine, access: StoreAccess, watch: StoreWatch, name: str) -> None:
         rules = PushRules(headers=check_target_headers, secret=check_secret, mask=masked)
         super().__init__(engine, self._info, rules)
         self.handlers[READY.name] = self._ready
         self._access = access
+        self._watch = watch
         self._name = name
 
     def _info(self) -> Info:
@@ -43,6 +45,7 @@ class DirectApi(NativeApi):
         )
 
     async def _ready(self, _caller: Caller, _request: None) -> Reply:
-        warning = self._access.location.tls.warning
-        warnings = () if warning is None else ({"code": "store_unverified", "message": warning},)
-        return Reply(Readiness(True, warnings=warnings))
+        reasons, warnings = (
+            tuple(map(msgspec.to_builtins, found)) for found in (self._watch.reasons(), self._watch.warnings())
+        )
+        return Reply(Readiness(not reasons, reasons, warnings))

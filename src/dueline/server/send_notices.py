@@ -34,9 +34,9 @@ class SendNotices:
         self._looking: set[asyncio.Task[None]] = set()
 
     def refused(self, namespace: str, topic: str, error: DuelineError) -> None:
-        """A send was refused because of the store's state."""
+        """A send was refused because of the store's state, which concerns many topics."""
         self._notices.notice(
-            ("refused", namespace, topic),
+            ("refused", error.code),
             "a send was refused",
             namespace=namespace,
             topic=topic,

@@ -23,14 +23,13 @@ def store_samples(
         table.CLOCK_STEPS.value(store.clock.steps),
         table.STORE_UNREPLICATED.value(0 if replication is None else replication.uncovered),
     ]
-    facts = health.facts
+    facts = health.watch.facts
     if facts is not None:
         found += [
             table.STORE_MEMORY.value(facts.memory_bytes),
             table.STORE_MAXMEMORY.value(facts.maxmemory_bytes),
-            table.STORE_FULL.value(int(health.full)),
+            table.STORE_GUARD.samples(health.watch.guards.values()),
             table.STORE_REPLICAS.value(facts.replicas),
-            table.STORE_SHARDS_DOWN.value(len(facts.absent)),
             table.STORE_AOF_OK.value(int(facts.aof and facts.aof_ok)),
         ]
     if embedded is not None:

@@ -30,6 +30,7 @@ from ..engine.errors import Unavailable as StoreUnavailable
 from ..runtime.access import NAMESPACE_IDS, StoreAccess
 from ..runtime.locations import FolderStore, StoreLocation, store_at
 from ..runtime.runtime import Runtime, process_name
+from ..runtime.watch import StoreWatch
 from ..server.direct import DirectApi
 from ..store.valkey.embedded import EmbeddedError
 from ..store.valkey.single_sends import SingleSends
@@ -58,6 +59,7 @@ class DirectQueue(ClientQueue):
         self._any_thread = any_thread
         self._access: StoreAccess | None = None
         self._runtime: Runtime | None = None
+        self._watch: StoreWatch | None = None
         self._single_send: SingleSends | None = None
         self._starting: asyncio.Task[None] | None = None
         self._api: DirectApi | None = None
@@ -106,7 +108,9 @@ class DirectQueue(ClientQueue):
             except (WrongStore, EmbeddedError) as wrong:
                 raise ServerFault("wrong_store", str(wrong)) from wrong
         self._single_send = access.store.single_sends()
-        self._api = DirectApi(engine, access, shown(self._queue_url))
+        self._watch = StoreWatch(access, "standard" if location.status is None else "fsync")
+        await self._watch.start()
+        self._api = DirectApi(engine, access, self._watch, shown(self._queue_url))
         self._access, self._runtime = access, runtime
 
     def _location(self) -> StoreLocation:
@@ -144,6 +148,9 @@ class DirectQueue(ClientQueue):
         single_send, self._single_send = self._single_send, None
         if single_send is not None:
             single_send.close()
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            await watch.stop()
         if runtime is not None:
             await runtime.stop()
 

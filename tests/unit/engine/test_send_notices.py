@@ -9,7 +9,7 @@ import pytest
 from engine_kit import NS, EngineKit
 
 from dueline.engine.commands import Send
-from dueline.engine.errors import StoreDown, StoreFull
+from dueline.engine.errors import StoreDown, StoreFull, UnknownOutcome
 from dueline.engine.job import BodyKind
 from dueline.engine.push_target import PushTarget
 from dueline.server.send_notices import SendNotices
@@ -100,15 +100,29 @@ async def test_refused_sends_are_logged_at_once_and_then_counted(kit: EngineKit,
     refusals = await kit.engine.send_many(NS, "many", [job("x"), job("y")])
     assert [type(one) for one in refusals] == [StoreFull, StoreFull]
     notices = [(line["topic"], line["code"], line["detail"]) for line in logged]
-    assert notices == [(name, "store_full", "the store refuses writes") for name in ("t", "many")]
+    assert notices == [("t", "store_full", "the store refuses writes")]
 
 
-async def test_while_sends_are_closed_none_is_stored_and_each_says_why(kit: EngineKit, logged: Lines) -> None:
-    kit.engine.close_sends("the store may delete jobs")
-    for send in (kit.send("t", "a"), kit.engine.send_many(NS, "t", [job("b")])):
-        with pytest.raises(StoreDown, match="the store may delete jobs"):
-            await send
-    assert [line["detail"] for line in logged] == ["the store may delete jobs"]
-    kit.engine.close_sends(None)
-    await kit.send("t", "a")
-    assert (await kit.engine.topic(NS, "t")).ready == 1
+async def test_refusals_of_an_unavailable_store_share_one_line_for_all_topics(kit: EngineKit, logged: Lines) -> None:
+    async def down(*_: Any) -> Any:
+        raise StoreDown("the store does not answer")
+
+    kit.store.send = down
+    for topic in ("a", "b"):
+        with pytest.raises(StoreDown):
+            await kit.send(topic, "x")
+    assert [type(one) for one in await kit.engine.send_many(NS, "c", [job("x")])] == [StoreDown]
+    assert [(line["event"], line["code"], line["topic"]) for line in logged] == [
+        ("a send was refused", "store_down", "a")
+    ]
+
+
+async def test_a_send_that_may_have_been_done_is_not_called_refused(kit: EngineKit, logged: Lines) -> None:
+    async def unknown(*_: Any) -> Any:
+        raise UnknownOutcome
+
+    kit.store.send = unknown
+    with pytest.raises(UnknownOutcome):
+        await kit.send("t", "x")
+    assert [type(one) for one in await kit.engine.send_many(NS, "t", [job("x")])] == [UnknownOutcome]
+    assert logged == []

@@ -29,6 +29,7 @@ class Store:
 
     permanent_keys = False
     replication = None
+    guards = None
 
     def __init__(self, error: LinkLost | None, clock: Clock) -> None:
         self.error = error

@@ -31,8 +31,9 @@ async def replicated(accept: bool = False) -> AsyncIterator[tuple[Link, FakeNode
 async def test_a_change_is_answered_after_a_marker_in_its_slot_reached_a_replica() -> None:
     async with replicated() as (link, node):
         assert await link.change("p:{t}:m", "EVALSHA", "x") == b"OK"
-        told = [words[:2] for words in node.log if words[0] in ("EVALSHA", "SET", "WAIT")]
-        assert told == [("EVALSHA", "x"), ("SET", "p:{t}:W"), ("WAIT", "1")]
+        told = [words for words in node.log if words[0] in ("EVALSHA", "EVAL", "WAIT")]
+        assert [words[0] for words in told] == ["EVALSHA", "EVAL", "WAIT"]
+        assert (told[1][2:], told[2][1]) == (("1", "p:{t}:W", "60000"), "1")
 
 
 async def test_what_only_reads_waits_for_nobody() -> None:
@@ -48,7 +49,7 @@ async def test_one_marker_covers_all_answers_that_came_before_it() -> None:
         before = node.asked("WAIT")
         await asyncio.gather(*(link.change("p:{t}:m", "EVALSHA") for _ in range(64)))
         assert node.asked("WAIT") - before <= 2
-        assert node.asked("WAIT") == node.asked("SET")
+        assert node.asked("WAIT") == node.asked("EVAL")
 
 
 @pytest.mark.parametrize("fault", ["no replica", "no marker"])
@@ -57,7 +58,7 @@ async def test_a_change_that_no_replica_is_known_to_have_is_not_answered(fault: 
         if fault == "no replica":
             node.answers["WAIT"] = lambda *_: 0
         else:  # the count would speak of an older write
-            node.answers["SET"] = lambda *_: Exception("ASK 1 127.0.0.1:1")
+            node.answers["EVAL"] = lambda *_: Exception("ASK 1 127.0.0.1:1")
         with pytest.raises(LinkLost, match="replica") as lost:
             await link.change("p:{t}:m", "EVALSHA")
         assert lost.value.written

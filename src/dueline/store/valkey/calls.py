@@ -18,6 +18,7 @@ from typing import Any
 from redis.exceptions import NoScriptError, OutOfMemoryError, ResponseError
 
 from ...engine.errors import ClockStep, Loading, StoreDown, StoreFull, UnknownOutcome
+from ...engine.guards import Guard
 from ...engine.job import Partition
 from ...engine.store import Events, StalePolicy
 from . import codec, directory, tokens
@@ -37,6 +38,8 @@ from .link import Link, LinkLost, NotNow, WrongKind
 from .scripts import OPERATIONS, Patch, load_scripts
 
 REFUSED_PATIENCE_S = 0.8  # after a crash the embedded store accepts connections again within 0.2 s
+CLOCK_JUMPED = "the store's clock jumped; nothing is done until the time is confirmed"
+SENDS = frozenset({"send", "append", "single_send"})
 _LETTER = {name: chr(97 + place) for place, name in enumerate(OPERATIONS)}
 
 
@@ -92,8 +95,9 @@ class Calls:
         key = meta_key(self._prefix)
         asked_ms = self.clock.asked()
         reply = await self.plain(key, "TIME")
-        if self._test_clock is None:
-            self.clock.observe(int(reply[0]) * 1000 + int(reply[1]) // 1000, asked_ms)
+        read_ms = int(reply[0]) * 1000 + int(reply[1]) // 1000
+        if self._test_clock is None and not self.clock.observe(read_ms, asked_ms):
+            self.link.trip(Guard.CLOCK_STEP, key, CLOCK_JUMPED)
         fields = await self._meta()
         version = other_version(fields)
         if version is not None:
@@ -149,6 +153,8 @@ class Calls:
                 raise
             given_up = refused_s is not None and refused_s + pause > REFUSED_PATIENCE_S
             if time.monotonic() + pause > deadline or (given_up and not written):
+                if self.link.guards is not None:
+                    self.link.guards.failed()
                 tried = f"the store did not answer for {time.monotonic() - started:.1f} s"
                 if written:
                     raise UnknownOutcome(f"{tried} ({message}): the call may have been done. Retry with the same id.")
@@ -234,6 +240,9 @@ class Calls:
         extra: tuple[str, ...] = (),
     ) -> Any:
         """The reply of a changing script that takes effect once, however often it is sent. Raises ClockStep."""
+        guards = self.link.guards
+        if guards is not None and guards.closed and name in SENDS:
+            self._refuse(keys[0])
         script = self._scripts[name]
         self._nonce += 1
         nonce = self._nonce.to_bytes(8, "big")
@@ -260,10 +269,18 @@ class Calls:
             if reply[0] != 1:
                 return reply
             if not in_time:
+                self.link.trip(Guard.CLOCK_STEP, keys[0], CLOCK_JUMPED)
                 raise ClockStep()
             # The call was only slow to arrive. Repeat it with the same nonce, so that it cannot take effect twice.
             if time.monotonic() > until_s:  # the clock guard refused every try, so nothing was done
                 raise StoreDown("the store does not answer in time; nothing was sent to it")
+
+    def _refuse(self, key: str) -> None:
+        """Raise StoreDown if the shard of a key must not get sends, although it would accept them."""
+        guards, owner = self.link.guards, self.link.owner_now(key)
+        why = None if guards is None else guards.refusal(str(owner or ""))
+        if why is not None:
+            raise StoreDown(why)
 
     async def look(
         self, name: str, partition: Partition, numbers: bytes, blob: bytes = b""

@@ -45,6 +45,7 @@ NOTE_EVERY_S = 1.0
 QUIET_S = 600.0
 BACK_OFF_S = (0.05, 5.0)
 MIN_FREE_BYTES = 128 << 20
+LOW_SPACE_MAXMEMORY = 1  # makes the store refuse sends
 RESTART_FREE_BYTES = 8 << 20
 WORTH_REWRITING_BYTES = 4 << 20
 STOP_REWRITE_S = 2.0
@@ -214,8 +215,9 @@ class EmbeddedStore:
     def _spawn(self) -> None:
         """Start the child. Raises DataLost if data is missing in the folder."""
         self._extent.check()
-        self._check_space()
-        overrides = {**self._overrides, "maxmemory": self._maxmemory()}
+        free = self._free_bytes()
+        self._note_space(free)
+        overrides = {**self._overrides, "maxmemory": self._maxmemory(free)}
         config, _ = files.prepare(self.data, overrides)
         self._log_from = files.log_size(self.data)
         self._child = subprocess.Popen(
@@ -280,14 +282,14 @@ class EmbeddedStore:
             await self._connection.close()
             log = files.log_since(self.data, self._log_from)
             why = files.diagnose(log)
+            self._log.warning("the store ended", exit=code, last=files.last_lines(log, 2), again_in_s=delay_s)
             if why is files.Exit.CORRUPT:
                 self._fail(self._damaged())
                 return
             if why is files.Exit.DISK_FULL:
-                await self._until_room(code)
+                await self._until_room()
             else:
                 self._become(StoreState.DOWN, f"the store ended (exit {code})")
-                self._log.warning("the store ended", exit=code, last=files.last_lines(log, 2), again_in_s=delay_s)
             if asyncio.get_running_loop().time() - born > 30:
                 delay_s = self._back_off_s[0]
             await asyncio.sleep(delay_s)
@@ -312,9 +314,8 @@ class EmbeddedStore:
         self._log.error(message)
         self.failed.set()
 
-    async def _until_room(self, code: int) -> None:
+    async def _until_room(self) -> None:
         self._become(StoreState.DISK_FULL, f"the disk of {self.data} is full, or does not accept writes")
-        self._log.error("the disk refuses writes: the store exited to avoid losing jobs", exit=code)
         needed = min(RESTART_FREE_BYTES, self._min_free_bytes)
         while self._free_bytes() < needed:  # noqa: ASYNC110 - a file system sends no event when it has space
             await asyncio.sleep(1.0)
@@ -368,17 +369,23 @@ class EmbeddedStore:
         grown_at, size = asyncio.get_running_loop().time(), -1
         while True:
             await asyncio.sleep(HEALTH_EVERY_S)
-            self._check_space()
+            free = self._free_bytes()
+            if free < self._min_free_bytes:
+                self._note_space(free)
             if self._child is None or self.status.state not in (StoreState.READY, StoreState.DOWN):
                 continue
             try:
                 self.info = await self._connection.info()
-                await self._apply_space()
+                await self._apply_space(free)
+                self._note_space(free)  # when there is room again, the store knows it first
             except (Loading, NotThere) as error:
                 if self._child.poll() is None and self.status.state is StoreState.READY:
                     self._become(StoreState.DOWN, f"the store does not answer: {error}", pid=self._child.pid)
+                    self._log.warning("the store is unavailable", detail=str(error))
                 continue
-            self._become(StoreState.READY, pid=self._child.pid)
+            if self.status.state is not StoreState.READY:
+                self._become(StoreState.READY, pid=self._child.pid)
+                self._log.info("the store is available again", restarts=self.status.restarts)
             now = asyncio.get_running_loop().time()
             if self._number("aof_current_size") != size:
                 grown_at, size = now, self._number("aof_current_size")
@@ -396,25 +403,21 @@ class EmbeddedStore:
             return 0
         return room.f_bavail * room.f_frsize
 
-    def _check_space(self) -> None:
-        free = self._free_bytes()
-        low = free < self._min_free_bytes
-        if low != self.status.low_space:
-            self._log.warning(
-                "the disk is nearly full, sends are refused" if low else "the disk has room again", free_bytes=free
-            )
-        changed = low != self.status.low_space
-        self.status = msgspec.structs.replace(self.status, low_space=low, free_bytes=free)
-        if changed:
+    def _note_space(self, free_bytes: int) -> None:
+        before, low = self.status.low_space, free_bytes < self._min_free_bytes
+        self.status = msgspec.structs.replace(self.status, low_space=low, free_bytes=free_bytes)
+        if low != before:
             self._tell()
 
-    def _maxmemory(self) -> str:
+    def _maxmemory(self, free_bytes: int) -> str:
         """The value of `maxmemory`. With little disk space it is 1 byte, so that the store refuses sends."""
-        return "1" if self.status.low_space else self._overrides.get("maxmemory", str(self._max_memory_bytes))
+        if free_bytes < self._min_free_bytes:
+            return str(LOW_SPACE_MAXMEMORY)
+        return self._overrides.get("maxmemory", str(self._max_memory_bytes))
 
-    async def _apply_space(self) -> None:
-        wanted = self._maxmemory()
-        if (self.info.get("maxmemory") == "1") != (wanted == "1"):
+    async def _apply_space(self, free_bytes: int) -> None:
+        wanted, low = self._maxmemory(free_bytes), str(LOW_SPACE_MAXMEMORY)
+        if (self.info.get("maxmemory") == low) != (wanted == low):
             await self._connection.call("CONFIG", "SET", "maxmemory", wanted)
 
     async def _rewrite_if_worth(self, wait_s: float) -> None:

@@ -24,11 +24,13 @@ from redis.exceptions import (
     BusyLoadingError,
     ClusterDownError,
     MovedError,
+    OutOfMemoryError,
     ReadOnlyError,
     ResponseError,
     TryAgainError,
 )
 
+from ...engine.guards import Guard, GuardWatch
 from ...store_address import Endpoint, Kind, parse_store_url
 from .connections import CONNECT_TIMEOUT_S
 from .connector import Connector
@@ -49,7 +51,7 @@ ASKING = command(("ASKING",))
 class Link:
     """All connections to one store. Error replies are raised as redis-py's ResponseError. `primaries_only` False: a
     node is used even if it says that it is not a primary. `replication`: changes are answered when a replica has them.
-    Partitions keep permanent keys on a Cluster."""
+    `guards` hears why nodes refuse calls. Partitions keep permanent keys on a Cluster."""
 
     def __init__(
         self,
@@ -59,6 +61,7 @@ class Link:
         tls: StoreTls = StoreTls(),
         primaries_only: bool = True,
         replication: Replication | None = None,
+        guards: GuardWatch | None = None,
     ) -> None:
         self.address = parse_store_url(url)
         self.permanent_keys = self.address.kind is Kind.CLUSTER
@@ -66,6 +69,7 @@ class Link:
         self._reply_timeout_s = reply_timeout_s
         self._primaries_only = primaries_only
         self.replication = replication
+        self.guards = guards
         self._answered_by: PipelinedConnection | None = None
         self._connector = Connector.of_nodes(self.address, tls)
         self._topology = topology_of(self.address, tls)
@@ -211,8 +215,17 @@ class Link:
                 self._trouble,
                 self._primaries_only,
                 self.replication,
+                lambda: self._trip(Guard.NOT_REPLICATED, endpoint, f"no replica of {endpoint} confirms changes"),
             )
         return node
+
+    def trip(self, guard: Guard, key: str, detail: str) -> None:
+        """Report why a call on a key was refused."""
+        self._trip(guard, self.owner_now(key), detail)
+
+    def _trip(self, guard: Guard, endpoint: Endpoint | None, detail: str) -> None:
+        if self.guards is not None:
+            self.guards.tripped(guard, str(endpoint or ""), detail)
 
     def _slot(self, key: str) -> Node | None:
         return self._slots[slot_of(key)] if self._slots else None
@@ -251,6 +264,7 @@ class Link:
         if isinstance(error, ReadOnlyError):
             node.retire()  # the next connection asks for its role
             self._trouble()
+            self._trip(Guard.READ_ONLY, node.endpoint, f"{node.endpoint} is a replica")
             raise NotNow(f"{node.endpoint} has become a replica") from None
         if isinstance(error, ClusterDownError):  # and MasterDownError
             self._trouble()
@@ -258,7 +272,13 @@ class Link:
         text = str(error)
         if text.startswith(("NOREPLICAS", "BUSY ")):
             self._trouble()
+            if text.startswith("NOREPLICAS"):
+                self._trip(Guard.NOT_REPLICATED, node.endpoint, f"{node.endpoint} has too few replicas: {text}")
             raise NotNow(text) from None
+        if isinstance(error, OutOfMemoryError) or text.startswith("OOM"):
+            self._trip(Guard.STORE_FULL, node.endpoint, f"{node.endpoint} has no memory left")
+        elif text.startswith("MISCONF"):
+            self._trip(Guard.DISK_FULL, node.endpoint, f"{node.endpoint} cannot write to its disk: {text}")
         return None
 
 

@@ -122,7 +122,7 @@ class PipelinedConnection:
 
 class Node:
     """One address. `connection` is open and to a primary, or None. `trouble` is called when the node is silent, lost or
-    cannot be reached."""
+    cannot be reached, `uncovered` when no replica has a change in time."""
 
     def __init__(
         self,
@@ -132,6 +132,7 @@ class Node:
         trouble: Callable[[], None],
         primary_only: bool = True,
         replication: Replication | None = None,
+        uncovered: Callable[[], None] = lambda: None,
     ) -> None:
         self.endpoint = endpoint
         self.connection: PipelinedConnection | None = None
@@ -140,6 +141,7 @@ class Node:
         self._trouble = trouble
         self._primary_only = primary_only
         self._replication = replication
+        self._uncovered = uncovered
         self._connecting: asyncio.Task[PipelinedConnection] | None = None
         self._opening: set[asyncio.Task[AbstractConnection]] = set()
         self._refused_at_s: float | None = None  # since when the address rejects connections
@@ -237,7 +239,7 @@ class Node:
         if run_id(one) != run_id(other) or not alive:
             connection.lose(LinkLost("there is no witness", False))
             raise LinkLost("the address has just moved to another process", False)
-        return Witness(beside, replication)
+        return Witness(beside, replication, self._uncovered)
 
     def _lost(self, connection: PipelinedConnection) -> None:
         if self.connection is connection:

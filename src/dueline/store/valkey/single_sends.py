@@ -73,6 +73,9 @@ class SingleSends:
     def send(self, partition: Partition, item: SendItem, policy_version: int) -> SendOutcome | None:
         """Store a job. None: nothing was sent; use the async path. Raises UnknownOutcome if the call was sent and no
         reply came in time."""
+        guards = self._calls.link.guards
+        if guards is not None and guards.closed:
+            return None
         if not codec.is_single_send(item) or not self._lock.acquire(blocking=False):
             return None
         try:

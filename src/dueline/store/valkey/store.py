@@ -18,6 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...engine.errors import Unavailable
+from ...engine.guards import GuardWatch
 from ...engine.job import Job, Partition, Reason, State
 from ...engine.limits import PULL_BYTES, Limits
 from ...engine.namespace_queue import NamespaceQueue
@@ -85,6 +86,7 @@ class ValkeyStore:
         link: Link | None = None,
         store_clock: StoreClock | None = None,
         queue_of: Callable[[str], NamespaceQueue | None] = lambda namespace: None,
+        guards: GuardWatch | None = None,
     ) -> None:
         self.url = url
         self._tls = tls
@@ -92,7 +94,7 @@ class ValkeyStore:
         self.limits = limits
         self._reply_timeout_s = reply_timeout_s
         self._patience_s = patience_s
-        self._link = link or Link(url, reply_timeout_s, tls=tls, replication=replication)
+        self._link = link or Link(url, reply_timeout_s, tls=tls, replication=replication, guards=guards)
         self._calls = Calls(self._link, prefix, clock, patience_s, lua_patch, on_call, store_clock)
         self._wakeups = Wakeups(self._link)
         self.directory = ValkeyDirectory(self._calls.directory, self._registered)

@@ -10,6 +10,7 @@ If either connection is lost, both are, because a new one may be to another proc
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 REPLICAS = 1
 WAIT_MS = 400  # a call is tried again, under the same number, while its patience lasts
 MARKER_MS = 60_000
+MARK = "#!lua flags=allow-oom\nreturn redis.call('SET', KEYS[1], '', 'PX', ARGV[1])"  # SET alone needs room
 
 
 class Replication(msgspec.Struct):
@@ -34,11 +36,15 @@ class Replication(msgspec.Struct):
 
 
 class Witness:
-    """The witness of one connection. `connection` is to the same process."""
+    """The witness of one connection. `connection` is to the same process. `uncovered` is called when no replica has a
+    marker in time."""
 
-    def __init__(self, connection: PipelinedConnection, replication: Replication) -> None:
+    def __init__(
+        self, connection: PipelinedConnection, replication: Replication, uncovered: Callable[[], None] = lambda: None
+    ) -> None:
         self._connection = connection
         self._replication = replication
+        self._uncovered = uncovered
         self._waiting: list[tuple[str, asyncio.Future[None]]] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -65,7 +71,7 @@ class Witness:
     async def _failure(self, key: str, answers: int) -> str | None:
         """Write a marker and wait. The marker has the slot of `key`, because the node must own it."""
         marker = f"{key.rpartition(':')[0]}:W"
-        marked = self._connection.send(command(("SET", marker, "", "PX", MARKER_MS)))
+        marked = self._connection.send(command(("EVAL", MARK, 1, marker, MARKER_MS)))
         counted = self._connection.send(command(("WAIT", REPLICAS, WAIT_MS)))
         try:
             replies = await asyncio.gather(marked, counted)
@@ -73,6 +79,7 @@ class Witness:
             return f"it is not known whether a replica has it: {error}"
         if replies[1] >= REPLICAS:
             return None
+        self._uncovered()
         if self._replication.accept:
             self._replication.uncovered += answers
             return None
