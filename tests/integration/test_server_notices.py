@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -98,3 +100,29 @@ async def test_a_push_target_that_fails_is_logged_with_the_reason(tmp_path: Path
             "failure": "connect",
         }
         assert line["error"]
+
+
+async def test_in_json_every_line_about_trouble_is_json_whatever_process_writes_it(tmp_path: Path) -> None:
+    """A worker is killed, the store is full, then it is gone, and the server stops."""
+    port = free_port()
+    with PrivateValkey(port=port) as valkey:
+        env = {"DUELINE_LOG__FORMAT": "json"}
+        server = ServerProcess(tmp_path, store_url=valkey.url, env=env, args=("--workers", "2"))
+        await server.start()
+        try:
+            connection = Connection(*server.address)
+            assert (await send(connection))[0] == 201
+            connection.close()
+            os.kill(server.workers()[0], signal.SIGKILL)
+            await server.printed(lambda line: "a worker ended" in line)
+            valkey.ask("CONFIG", "SET", "maxmemory", "1")
+            await server.printed(lambda line: "the store is full" in line)
+            valkey.kill()
+            await server.printed(lambda line: "the store is unavailable" in line)
+        finally:
+            await server.stop()
+    lines = [json.loads(line) for line in server.output]
+    assert [line for line in lines if not {"event", "level", "logger", "timestamp"} <= line.keys()] == []
+    assert [line["level"] for line in lines if "ready on http" in line["event"]] == ["info"]
+    full = next(line for line in lines if line["event"] == "the store is full")
+    assert (full["guard"], full["shard"], full["worker"] in (0, 1)) == ("store_full", f"127.0.0.1:{port}", True)

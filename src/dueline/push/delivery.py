@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .dispatcher import Caller
 
 AttemptReport = Callable[[Attempt, str | None], None]
+BreakerReport = Callable[[int, str], None]  # failures in a row, and of which host; 0: the breaker has closed
 
 
 class Delivery:
@@ -33,6 +34,7 @@ class Delivery:
         caller: Caller,
         hosts: Hosts,
         report: AttemptReport,
+        breaker: BreakerReport,
     ) -> None:
         self._pushing = push_topic
         self._job = job
@@ -40,6 +42,7 @@ class Delivery:
         self._caller = caller
         self._hosts = hosts
         self._report = report
+        self._breaker = breaker
 
     async def run(self, now_ms: Callable[[], int]) -> Verdict:
         """Make the calls until one ends as anything but RETRY, or none is left. Returns the last verdict."""
@@ -69,7 +72,9 @@ class Delivery:
             verdict, status = await self._called(call, now_ms)
             return verdict
         finally:
-            self._hosts.leave(host, is_well(status), target.breaker, now_ms())
+            failures = self._hosts.leave(host, is_well(status), target.breaker, now_ms())
+            if failures is not None:
+                self._breaker(failures, host)
 
     async def _call(self, call: Call, now_ms: Callable[[], int]) -> Verdict:
         verdict, _ = await self._called(call, now_ms)

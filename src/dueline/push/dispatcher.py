@@ -78,7 +78,7 @@ class Dispatcher:
         self._engine = context.engine
         self._timer = context.timer
         self._name = (push_topic.namespace, push_topic.topic)
-        self._reports = Reports(context.engine.store.pushes, *self._name, context.timer, self.nudge)
+        self._reports = Reports(context.engine.store.pushes, *self._name, context.timer, self._reported)
         self._renewals = LeaseRenewals[LeaseRenewal[LeasedJob]](self._extend, DuelineError, context.timer)
         self._running: dict[asyncio.Task[None], LeaseRenewal[LeasedJob]] = {}
         self._calling: set[asyncio.Task[None]] = set()  # those that can still be aborted
@@ -86,6 +86,7 @@ class Dispatcher:
         back_off = (FIRST_BACK_OFF_S, LAST_BACK_OFF_S)
         self._rounds = Rounds(self._step, context.timer, f"the dispatcher failed: {'/'.join(self._name)}", back_off)
         self._loaded = False
+        self._broken = False  # as last told to the observer
         self._no_instance_until_s = 0.0
         self._looks: int | None = None  # since a job found no instance; None when none has
         self._hurried = asyncio.Event()
@@ -147,6 +148,7 @@ class Dispatcher:
         if not self._loaded:
             await self._reports.load()
             self._loaded = True
+            self._tell_breaker()
         rest_s = self._closed_s()
         if rest_s is not None:
             return rest_s
@@ -204,7 +206,20 @@ class Dispatcher:
             await self._reports.load()
         except DuelineError:
             return False  # the jobs are leased already: decide by the last known state
+        self._tell_breaker()
         return self._closed_s() is not None
+
+    def _reported(self) -> None:
+        self._tell_breaker()
+        self.nudge()
+
+    def _tell_breaker(self) -> None:
+        """Tell the observer if the breaker has opened or closed."""
+        breaker, failures = self._breaker, self._reports.state.failures
+        broken = breaker is not None and failures >= breaker.failures
+        if broken != self._broken:
+            self._broken = broken
+            self._context.watch.breaker(*self._name, failures if broken else 0, None)
 
     @property
     def _courier(self) -> Courier:
@@ -276,7 +291,15 @@ class Dispatcher:
         task = asyncio.current_task()
         assert task is not None
         courier = self._context.couriers[push_topic.target.courier]
-        delivery = Delivery(push_topic, renewal.job, courier, self._context.caller, self._context.hosts, self._report)
+        delivery = Delivery(
+            push_topic,
+            renewal.job,
+            courier,
+            self._context.caller,
+            self._context.hosts,
+            self._report,
+            lambda failures, host: self._context.watch.breaker(*self._name, failures, host),
+        )
         try:
             verdict = await delivery.run(self._engine.store.now_ms)
         except asyncio.CancelledError:

@@ -106,13 +106,18 @@ class Hosts:
         state.in_flight += 1
         return None
 
-    def leave(self, host: str, ok: bool | None, breaker: Breaker | None, now_ms: int) -> None:
-        """The call has ended. `ok` is None when it says nothing about the host."""
+    def leave(self, host: str, ok: bool | None, breaker: Breaker | None, now_ms: int) -> int | None:
+        """The call has ended. `ok` is None when it says nothing about the host. Returns the failures in a row if they
+        have opened the breaker, 0 if it has closed, None otherwise."""
         state = self._hosts[host]
         state.in_flight -= 1
+        changed: int | None = None
         if ok is not None:
+            was_open = breaker is not None and state.failures >= breaker.failures
             state.failures = 0 if ok else state.failures + 1
-            if breaker is not None and state.failures >= breaker.failures:
+            is_open = breaker is not None and state.failures >= breaker.failures
+            changed = state.failures if is_open != was_open else None
+            if breaker is not None and is_open:
                 state.open_until_ms = now_ms + breaker.open_ms
         while state.queue:
             turn = state.queue.popleft()
@@ -122,6 +127,7 @@ class Hosts:
             if not state.failures:
                 state.in_flight += 1
                 break
+        return changed
 
     def _forget_idle(self) -> None:
         keeps: tuple[Callable[[Host], int], ...] = (

@@ -40,6 +40,9 @@ class PushMetrics:
     def no_instance(self, namespace: str, topic: str, why: str) -> None:
         """There was nothing to call. This changes no metric."""
 
+    def breaker(self, namespace: str, topic: str, failures: int, host: str | None) -> None:
+        """The breaker has opened or closed. This changes no metric."""
+
     def in_flight(self, namespace: str, topic: str, calls: int) -> None:
         """Set the number of jobs of this topic that are being pushed now."""
         self._in_flight[namespace, topic] = calls

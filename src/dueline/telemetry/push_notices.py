@@ -1,8 +1,10 @@
-"""Count a process's pushes and log their failures: the first one of a topic at once, then one a minute."""
+"""Count a process's pushes and log their failures: the first one of a topic at once, then one a minute. A circuit
+breaker that opens or closes is always logged."""
 
 from __future__ import annotations
 
 from ..engine.push_log import Attempt
+from ..event_log import EventLog
 from .notices import Notices
 from .push_metrics import AT_SEND, REFUSED, PushMetrics
 
@@ -15,6 +17,7 @@ class PushNotices(PushMetrics):
     def __init__(self, notices: Notices) -> None:
         super().__init__()
         self._notices = notices
+        self._log = EventLog("dueline.push")
 
     def called(self, namespace: str, topic: str, attempt: Attempt, failure: str | None) -> None:
         """A call has ended."""
@@ -48,6 +51,14 @@ class PushNotices(PushMetrics):
         self._notices.notice(
             ("no instance", namespace, topic), f"jobs are waiting: {why}", namespace=namespace, topic=topic
         )
+
+    def breaker(self, namespace: str, topic: str, failures: int, host: str | None) -> None:
+        """The breaker has opened or closed: one line each."""
+        fields = {"namespace": namespace, "topic": topic, **({} if host is None else {"host": host})}
+        if failures:
+            self._log.warning("a push target keeps failing and is not called for a while", **fields, failures=failures)
+        else:
+            self._log.info("a push target answers again", **fields)
 
     def refused_at_send(self, reason: str) -> None:
         """A URL was refused before anything was stored. The sender got the error."""

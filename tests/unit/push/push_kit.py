@@ -78,6 +78,7 @@ class RecordingObserver:
     def __init__(self) -> None:
         self.calls: list[tuple[str, int, str | None]] = []
         self.without_instance: list[tuple[str, str]] = []
+        self.breakers: list[tuple[str, int, str | None]] = []
         self.flying: list[int] = []
         self.pauses: list[bool] = []
         self.ended: list[str] = []
@@ -87,6 +88,9 @@ class RecordingObserver:
 
     def no_instance(self, namespace: str, topic: str, why: str) -> None:
         self.without_instance.append((topic, why))
+
+    def breaker(self, namespace: str, topic: str, failures: int, host: str | None) -> None:
+        self.breakers.append((topic, failures, host))
 
     def in_flight(self, namespace: str, topic: str, calls: int) -> None:
         self.flying.append(calls)

@@ -179,6 +179,18 @@ async def test_a_turn_that_comes_to_somebody_who_has_left_goes_to_the_next() -> 
     assert await hosts.enter("h", 9, None, 0) is None
 
 
+async def test_the_breaker_of_a_host_is_reported_when_it_opens_and_when_it_closes(kit: PushKit) -> None:
+    await kit.push_to(courier="carried", breaker=Breaker(2, SECOND), retry=Ladder((SECOND,) * 9))
+    kit.target.replies["https://one.test/"] = [answer(500)] * 3
+    await send_to(kit, "j", "https://one.test/")
+    for _ in range(10):
+        await kit.advance(SECOND)
+    assert (await kit.state("j"), kit.processes[0].observer.breakers) == (
+        "done",
+        [("t", 2, "one.test"), ("t", 0, "one.test")],
+    )
+
+
 async def test_hosts_that_nobody_calls_are_forgotten_when_there_are_many() -> None:
     hosts = Hosts(1)
     assert await hosts.enter("kept", 1, None, 0) is None

@@ -250,6 +250,7 @@ async def test_the_breaker_opens_lets_one_through_and_closes(kit: PushKit) -> No
     await kit.advance(1)
     assert {await kit.state(f"j{number}") for number in range(5)} == {"done"}
     assert (await kit.store.pushes.state(NS, "t")).failures == 0
+    assert kit.processes[0].observer.breakers == [("t", 3, None), ("t", 0, None)]
 
 
 async def test_half_open_only_one_call_is_made_however_many_places_there_are(kit: PushKit) -> None:

@@ -74,3 +74,17 @@ async def test_a_refused_call_and_an_absence_are_logged_once_a_minute_and_name_t
         },
     ]
     assert [(one["reason"], one["suppressed"]) for one in lines[3:]] == [("10.0.0.2 is a private address", 2)]
+
+
+def test_a_breaker_logs_one_line_when_it_opens_and_one_when_it_closes() -> None:
+    with logged_events() as lines:
+        noticed = PushNotices(Notices("dueline.push"))
+        noticed.breaker(NS, "t", 5, None)
+        noticed.breaker(NS, "t", 0, None)
+        noticed.breaker(NS, "u", 3, "one.test")
+    fails = "a push target keeps failing and is not called for a while"
+    assert lines == [
+        {"event": fails, "level": "warning", "namespace": NS, "topic": "t", "failures": 5},
+        {"event": "a push target answers again", "level": "info", "namespace": NS, "topic": "t"},
+        {"event": fails, "level": "warning", "namespace": NS, "topic": "u", "host": "one.test", "failures": 3},
+    ]
