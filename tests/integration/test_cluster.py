@@ -20,6 +20,8 @@ from tests.kit.valkey import PrivateCluster, PrivateValkey
 
 __all__ = ["private_cluster"]
 
+STANDARD = {"DUELINE_STORE__DURABILITY": "standard"}  # a Cluster without replicas
+
 
 def move_slot(cluster: PrivateCluster, slot: int, to: PrivateValkey) -> None:
     """Move a slot key by key, as Redis and older Valkeys do."""
@@ -129,7 +131,7 @@ async def test_a_shard_that_is_down_is_named_and_the_others_serve(partial_cluste
     lost = next(node for node in partial_cluster.nodes if node is not home)
     [on_lost] = [one.topic for one in partitions_of(partial_cluster, lost)]
     [on_home] = [one.topic for one in partitions_of(partial_cluster, home)]
-    server = MountedServer(store=partial_cluster.url, env={}, insecure=True)
+    server = MountedServer(store=partial_cluster.url, env=STANDARD, insecure=True)
     await server.start()
     try:
         app = server._app

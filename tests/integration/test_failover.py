@@ -105,7 +105,7 @@ async def test_a_server_on_sentinels_with_passwords_is_ready(private_sentinels: 
         app = server._app
         assert app is not None
         await app.store.send(Partition("default", uuid.uuid4().hex), [item("a")])
-        assert app.health.reasons() == []
+        assert (app.health.reasons(), app.info().durability) == ([], "replicated")
         assert re.fullmatch(
             r"redis\+sentinel://(127\.0\.0\.1:\d+,?){3}/jobs, valkey [\d.]+, appendonly no, appendfsync everysec",
             app.store_text(),

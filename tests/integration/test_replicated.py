@@ -4,12 +4,18 @@ What happens to jobs is in tests/integration/test_failover.py and tests/unit/sto
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
+import msgspec
 import pytest
 
+from dueline.client import calls
+from dueline.client.in_process import InProcessClient
 from dueline.engine.errors import UnknownOutcome
+from dueline.engine.guards import RULES, Guard
 from dueline.engine.job import Partition
 from dueline.engine.store import Code
 from dueline.engine.token_store import TokenEntry
@@ -18,9 +24,14 @@ from dueline.server.app import App
 from dueline.store.valkey.store import ValkeyStore
 from dueline.store.valkey.witness import Replication
 from dueline.testing.process import free_port
+from dueline.worker.direct import DirectQueue
+from tests.kit.fixtures import private_cluster
+from tests.kit.log_lines import logged_events
 from tests.kit.store import item
 from tests.kit.topologies import until
-from tests.kit.valkey import PrivateValkey
+from tests.kit.valkey import PrivateCluster, PrivateValkey
+
+__all__ = ["private_cluster"]
 
 
 @asynccontextmanager
@@ -60,6 +71,38 @@ async def test_a_server_that_may_go_on_without_a_replica_warns_and_counts() -> N
             assert unreplicated(app) > before
             assert app.health.reasons() == []
             assert [warning.code for warning in app.health.warnings()] == ["not_replicated"]
+
+
+@pytest.mark.parametrize("how", ["server", "direct"])
+async def test_a_cluster_without_replicas_says_at_the_start_which_setting_it_needs(
+    private_cluster: PrivateCluster, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There the default is `replicated`, for servers and for programs that open the store themselves."""
+
+    async def ready() -> tuple[str, Any]:
+        if how == "direct":
+            queue = DirectQueue(private_cluster.url)
+            await queue.start()
+            client = InProcessClient(queue.answer)
+            try:
+                readiness = (await client.call(calls.ready())).value
+                return (await client.call(calls.info())).value.durability, list(readiness.reasons)
+            finally:
+                await queue.close()
+        server = MountedServer(store=private_cluster.url, env=dict(os.environ), insecure=True)
+        async with server:
+            assert server._app is not None
+            return server._app.info().durability, msgspec.to_builtins(server._app.health.reasons())
+
+    with logged_events() as lines:
+        durability, reasons = await ready()
+    said = [line["advice"] for line in lines if line.get("guard") == "not_replicated"]
+    assert (durability, said) == ("replicated", [RULES[Guard.NOT_REPLICATED].heals] * 3)
+    assert 'set store.durability = "standard"' in said[0]
+    assert {reason["code"] for reason in reasons} == {"not_replicated"}
+    assert len({reason["shard"] for reason in reasons}) == 3
+    monkeypatch.setenv("DUELINE_STORE__DURABILITY", "standard")
+    assert await ready() == ("standard", [])
 
 
 @asynccontextmanager

@@ -20,10 +20,11 @@ import msgspec
 from ..dialects.spec import FileValues
 from ..engine.errors import InvalidField
 from ..store.valkey.tls import StoreTls
-from ..store_address import Kind, parse_store_url
+from ..store_address import SENTINEL_LOGIN, Kind, parse_store_url
+from .durability import durability_refusal
 from .errors import ConfigError
 from .reach import check_callers, check_reach, parse_address
-from .settings import DEFAULT_LISTEN, SECRET, Settings
+from .settings import DEFAULT_LISTEN, SECRET, Settings, Store
 from .table import Key, keys
 
 _BOUND = re.compile(r"Expected `(?:int|float)` ([<>]=) (\S+)")
@@ -68,11 +69,27 @@ def load(
     return settings
 
 
-def store_tls(env: Mapping[str, str]) -> StoreTls:
-    """The TLS settings among the variables, for a program that opens a store without a configuration."""
+def store_of(url: str, env: Mapping[str, str]) -> Store:
+    """The settings of the store at a URL, for a program without a configuration: its TLS, the login of its sentinels
+    and its durability are in variables. Raises ValueError if they cannot be used."""
     ours = {name: value for name, value in env.items() if name.startswith("DUELINE_STORE__TLS__")}
     found = _from_env(ours, keys()) if ours else {}
-    return StoreTls(**{path.rsplit(".", 1)[-1]: value for path, (value, _) in found.items()})
+    tls = StoreTls(**{path.rsplit(".", 1)[-1]: value for path, (value, _) in found.items()})
+    fields: dict[str, Any] = {"url": url}
+    names = (*SENTINEL_LOGIN, "durability", "degraded")
+    if parse_store_url(url).kind is not Kind.SENTINEL:
+        names = names[len(SENTINEL_LOGIN) :]
+    for name in names:
+        if value := env.get(f"DUELINE_STORE__{name.upper()}"):
+            fields[name] = value
+    try:
+        store = msgspec.structs.replace(msgspec.convert(fields, Store), tls=tls)
+    except msgspec.ValidationError as wrong:
+        raise ValueError(f"a DUELINE_STORE__ variable cannot be used: {wrong}") from None
+    why = durability_refusal(store) or tls.url_refusal(url)
+    if why is not None:
+        raise ValueError(why)
+    return store
 
 
 def wants_json(env: Mapping[str, str], file: Path | None) -> bool:
@@ -129,16 +146,7 @@ def check(settings: Settings, foreign_names: Mapping[str, str] = MappingProxyTyp
             raise ConfigError(f"store.url: {wrong}") from None
         if kind is not Kind.SENTINEL and (settings.store.sentinel_username or settings.store.sentinel_password):
             raise ConfigError("store.sentinel_password: only a store.url of redis+sentinel:// has sentinels")
-        if settings.store.durability == "fsync":
-            raise ConfigError(
-                'store.durability: "fsync" is possible only with the embedded store; an external store is "standard", '
-                'as durable as its own configuration makes it, or "replicated"'
-            )
-        if settings.store.degraded == "accept" and settings.store.durability != "replicated":
-            raise ConfigError('store.degraded: "accept" is possible only with store.durability = "replicated"')
-    elif settings.store.durability not in (None, "fsync"):
-        raise ConfigError(f'store.durability: the embedded store is "fsync", not "{settings.store.durability}"')
-    why = settings.store.tls.url_refusal(url)
+    why = durability_refusal(settings.store) or settings.store.tls.url_refusal(url)
     if why is not None:
         raise ConfigError(why)
     if settings.limits.max_body_bytes > settings.limits.max_request_bytes:

@@ -137,7 +137,7 @@ class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Literal["fsync", "standard", "replicated"] | None,
         Meta(
             description="What a success means: fsync (on disk), standard (as the store is configured) or replicated "
-            "(a replica has it). Empty: fsync when embedded, else standard."
+            "(a replica has it). Empty: fsync when embedded, replicated with Sentinel and Cluster, else standard."
         ),
     ] = None
     degraded: Annotated[

@@ -55,9 +55,10 @@ class StoreAccess:
         namespace_ids: frozenset[str] = NAMESPACE_IDS,
         on_call: Callable[[str, float], None] | None = None,
         queue_of: Callable[[str], NamespaceQueue | None] = lambda namespace: None,
-        replication: Replication | None = None,
     ) -> None:
         self.location = location
+        replicated = location.durability == "replicated"
+        self.replication = Replication(location.accepts_degraded) if replicated else None
         self.guards = Guards(lambda node: node if location.status is None else "embedded")
         self.store = ValkeyStore(
             location.url,
@@ -66,7 +67,7 @@ class StoreAccess:
             limits=limits,
             on_call=on_call,
             queue_of=queue_of,
-            replication=replication,
+            replication=self.replication,
             guards=self.guards,
         )
         self.facts: StoreFacts | None = None

@@ -12,20 +12,26 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from ..certificate_files import BadCertificate
-from ..config.load import store_tls
+from ..config.durability import durability_of
+from ..config.load import store_of
 from ..config.settings import Store
 from ..store.valkey.embedded import EmbeddedStore, FolderInUse, Status
 from ..store.valkey.tls import StoreTls, is_secure
-from ..store_address import Kind, parse_store_url, with_sentinel_login
+from ..store_address import with_sentinel_login
 
 
 class StoreLocation(Protocol):
-    """`url` and `tls` are known before `start`. `status` is that of an embedded store, None for any other."""
+    """`url`, `tls` and `durability` are known before `start`. `accepts_degraded`: without a replica, changes are
+    answered as if the durability were "standard". `status` is that of an embedded store, None for any other."""
 
     @property
     def url(self) -> str: ...
     @property
     def tls(self) -> StoreTls: ...
+    @property
+    def durability(self) -> str: ...
+    @property
+    def accepts_degraded(self) -> bool: ...
     @property
     def status(self) -> Status | None: ...
 
@@ -43,9 +49,19 @@ class StoreLocation(Protocol):
 class ExternalStore:
     """A store that is started and stopped by others."""
 
-    def __init__(self, url: str, tls: StoreTls = StoreTls()) -> None:
+    def __init__(
+        self, url: str, tls: StoreTls = StoreTls(), durability: str = "standard", accepts_degraded: bool = False
+    ) -> None:
         self.url = url
         self.tls = tls
+        self.durability = durability
+        self.accepts_degraded = accepts_degraded
+
+    @classmethod
+    def of(cls, store: Store) -> ExternalStore:
+        """The store at `store.url`."""
+        url = with_sentinel_login(store.url or "", store.sentinel_username, store.sentinel_password)
+        return cls(url, store.tls, durability_of(store), store.degraded == "accept")
 
     @property
     def status(self) -> Status | None:
@@ -60,6 +76,9 @@ class ExternalStore:
 
 class FolderStore:
     """The store of a data folder, shared by all processes that open it this way. The first one starts it."""
+
+    durability = EmbeddedStore.durability
+    accepts_degraded = EmbeddedStore.accepts_degraded
 
     def __init__(self, folder: str | os.PathLike[str], *, any_thread: bool = False) -> None:
         self._embedded = EmbeddedStore(folder, any_thread=any_thread)
@@ -87,8 +106,7 @@ def location_of(
 ) -> EmbeddedStore | ExternalStore:
     """The location that the settings name."""
     if store.url is not None:
-        url = with_sentinel_login(store.url, store.sentinel_username, store.sentinel_password)
-        return ExternalStore(url, store.tls)
+        return ExternalStore.of(store)
     return EmbeddedStore(
         store.data,
         store.binary,
@@ -100,17 +118,13 @@ def location_of(
 
 
 def store_at(url: str, env: Mapping[str, str]) -> ExternalStore:
-    """The store at a URL, for a program without a configuration: its TLS settings are in DUELINE_STORE__TLS__
-    variables, the login of its sentinels in DUELINE_STORE__SENTINEL_ variables. Raises ValueError if they cannot be
-    used."""
-    store = Store(url=url, tls=store_tls(env))
-    why = store.tls.url_refusal(url) or tls_refusal(store)
+    """The store at a URL, for a program without a configuration (config.load.store_of). Raises ValueError if its
+    variables cannot be used."""
+    store = store_of(url, env)
+    why = tls_refusal(store)
     if why is not None:
         raise ValueError(why)
-    if parse_store_url(url).kind is Kind.SENTINEL:
-        login = (env.get(f"DUELINE_STORE__SENTINEL_{part}") for part in ("USERNAME", "PASSWORD"))
-        url = with_sentinel_login(url, *login)
-    return ExternalStore(url, store.tls)
+    return ExternalStore.of(store)
 
 
 def tls_refusal(store: Store) -> str | None:

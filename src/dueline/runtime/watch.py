@@ -33,16 +33,14 @@ LOSS_SHOWN_MS = 7 * 86_400_000  # how long the warning stays after an operator a
 
 
 class StoreWatch:
-    """What is known about a store. `durability` is the promised level; `accepts_degraded`: changes are answered even if
-    no replica has them. `up`: it answers."""
+    """What is known about a store. `up`: it answers."""
 
-    def __init__(self, access: StoreAccess, durability: str, accepts_degraded: bool = False) -> None:
+    def __init__(self, access: StoreAccess) -> None:
         self.facts: StoreFacts | None = None
         self.up = False
         self.guards = access.guards
         self._access = access
-        self._durability = durability
-        self._accepts_degraded = accepts_degraded
+        self._durability = access.location.durability
         self._wrong: str | None = None
         self._down: Reason | None = Reason("starting", "the store has not been checked yet")
         self._task: asyncio.Task[None] | None = None
@@ -91,7 +89,9 @@ class StoreWatch:
         return found
 
     def _guarded(self) -> tuple[list[Reason], list[Reason]]:
-        return self.guards.reasons(frozenset({Guard.NOT_REPLICATED}) if self._accepts_degraded else frozenset())
+        return self.guards.reasons(
+            frozenset({Guard.NOT_REPLICATED}) if self._access.location.accepts_degraded else frozenset()
+        )
 
     def _embedded(self) -> Status | None:
         """The state of the embedded store, whose guards are known for certain."""

@@ -38,7 +38,6 @@ from ..runtime.locations import StoreLocation
 from ..runtime.runtime import Runtime, process_name
 from ..runtime.watch import StoreWatch
 from ..store.valkey.store import WrongStore
-from ..store.valkey.witness import Replication
 from ..store_address import parse_store_url
 from ..telemetry import samples
 from ..telemetry.call_metrics import CallMetrics, HttpMetrics
@@ -91,12 +90,10 @@ class App:
     ) -> None:
         self.settings = settings
         self._index = index
-        self.durability = durability_of(settings)
+        self.durability = location.durability
         self.http = HttpMetrics()
         self.calls = CallMetrics()
         namespace_ids = namespaces_with_own_ids(settings.dialects)
-        replicated = self.durability == "replicated"
-        self._replication = Replication(settings.store.degraded == "accept") if replicated else None
         self._notices = Notices("dueline.server")
         self.quotas = Quotas(settings.namespaces, self._limits_of, refused=self._over_limit)
         self.access = StoreAccess(
@@ -106,7 +103,6 @@ class App:
             limits=settings.limits,
             namespace_ids=namespace_ids,
             on_call=self.calls.called,
-            replication=self._replication,
             queue_of=self.quotas.queue_of,
         )
         self.store = self.access.store
@@ -128,7 +124,7 @@ class App:
             self.quotas.pending = self._pending.in_use
         self.pushed = PushNotices(Notices("dueline.push"))
         self.push = Push(settings, self.engine, self.pushed, self.pushed.refused_at_send, self.quotas.look_up)
-        self._watch = StoreWatch(self.access, self.durability, accepts_degraded=settings.store.degraded == "accept")
+        self._watch = StoreWatch(self.access)
         self.health = Health(self._watch)
         self.certificate = Certificate.of(settings.server.tls)
         self.auth: Authenticator = OpenAccess(self._token_ignored)
@@ -387,7 +383,7 @@ class App:
             *self.calls.samples(),
             *self.pushed.samples(),
             *(found for dialect in self._enabled for found in dialect.metrics.snapshot()),
-            *store_samples(self.store, self.health, self.access.location.status, self._replication),
+            *store_samples(self.store, self.health, self.access),
             *samples.of_process(),
         ]
 
@@ -413,8 +409,3 @@ class App:
             return namespace, await self.engine.topic(namespace, topic)
         except DuelineError:
             return None
-
-
-def durability_of(settings: Settings) -> str:
-    """The durability level that this server promises."""
-    return settings.store.durability or ("fsync" if settings.store.url is None else "standard")

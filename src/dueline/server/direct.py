@@ -37,7 +37,7 @@ class DirectApi(NativeApi):
     def _info(self) -> Info:
         return Info(
             version=__version__,
-            durability="standard" if self._access.location.status is None else "fsync",
+            durability=self._access.location.durability,
             store=store_words(self._name, self._access.facts),
             limits=msgspec.structs.asdict(self._engine.limits),
             clock_offset_ms=round(self._access.store.clock.offset_ms),

@@ -27,6 +27,7 @@ import msgspec
 
 from .._version import __version__
 from ..certificate_files import BadCertificate
+from ..config.durability import durability_of
 from ..config.reach import open_addresses
 from ..config.settings import Settings
 from ..event_log import EventLog
@@ -35,7 +36,7 @@ from ..store.valkey.embedded import EmbeddedError, EmbeddedStore, FolderInUse, S
 from ..store.valkey.embedded_files import make_private, runtime_folder
 from ..store_address import parse_store_url
 from ..telemetry import logs
-from .app import App, StartRefused, durability_of
+from .app import App, StartRefused
 from .certificate import refusal as certificate_refusal
 from .dialect_callers import log_callers
 from .listeners import CannotListen, elsewhere, opened, url_of
@@ -102,7 +103,7 @@ def allow_descriptors() -> None:
 
 def announce_ready(settings: Settings, listeners: list[socket.socket]) -> None:
     """Print the ready line, which people and scripts wait for."""
-    url, durability = url_of(settings, listeners[0]), durability_of(settings)
+    url, durability = url_of(settings, listeners[0]), durability_of(settings.store)
     store = "embedded" if settings.store.url is None else parse_store_url(settings.store.url).shown
     data = {"data": settings.store.data} if settings.store.url is None else {}
     text = f"(store {store}, durability {durability}{', data ' if data else ''}{data.get('data', '')}"
@@ -245,7 +246,7 @@ class _ParentStore(ExternalStore):
     """The embedded store of the parent process, for a worker."""
 
     def __init__(self, url: str, folder: Path) -> None:
-        super().__init__(url)
+        super().__init__(url, durability="fsync")
         self._folder = folder
 
     @property

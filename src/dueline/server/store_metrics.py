@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from ..metrics import table
 from ..metrics.metric import Samples
-from ..store.valkey.embedded import Status
+from ..runtime.access import StoreAccess
 from ..store.valkey.store import ValkeyStore
-from ..store.valkey.witness import Replication
 from .health import Health
 
 
-def store_samples(
-    store: ValkeyStore, health: Health, embedded: Status | None, replication: Replication | None
-) -> list[Samples]:
-    """The samples of a server whose store is `store`. `embedded`: the state of an embedded store. `replication`: if
-    answers wait for a replica."""
+def store_samples(store: ValkeyStore, health: Health, access: StoreAccess) -> list[Samples]:
+    """The samples of a server whose store is `store`."""
+    embedded, replication = access.location.status, access.replication
     found = [
         table.STORE_UP.value(int(health.up)),
         table.READY.value(int(not health.reasons())),

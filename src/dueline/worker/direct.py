@@ -108,7 +108,7 @@ class DirectQueue(ClientQueue):
             except (WrongStore, EmbeddedError) as wrong:
                 raise ServerFault("wrong_store", str(wrong)) from wrong
         self._single_send = access.store.single_sends()
-        self._watch = StoreWatch(access, "standard" if location.status is None else "fsync")
+        self._watch = StoreWatch(access)
         await self._watch.start()
         self._api = DirectApi(engine, access, self._watch, shown(self._queue_url))
         self._access, self._runtime = access, runtime

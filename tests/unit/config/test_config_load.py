@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dueline.config.load import ConfigError, load, store_tls
+from dueline.config.durability import durability_of
+from dueline.config.load import ConfigError, load, store_of
 from dueline.config.settings import NamespaceLimits, Server, Settings, StaticInstance, Store
 from dueline.config.table import keys
 from dueline.engine.limits import Limits
@@ -146,15 +147,15 @@ def test_tls_towards_the_store_is_set_for_every_spelling_of_its_url(scheme: str)
     assert load(env=env).store == Store(url=f"{scheme}://x", tls=StoreTls(ca="a.pem"))
 
 
-def test_a_program_without_a_configuration_reads_only_the_variables_of_the_stores_tls() -> None:
+def test_a_program_without_a_configuration_reads_the_variables_of_the_stores_tls() -> None:
     env = {
         "DUELINE_STORE__TLS__SERVER_NAME": "store.corp",
         "DUELINE_STORE__TLS__VERIFY": "no",
         "DUELINE_SERVER__X": "1",
     }
-    assert store_tls(env) == StoreTls(server_name="store.corp", verify=False)
+    assert store_of("rediss://h", env).tls == StoreTls(server_name="store.corp", verify=False)
     with pytest.raises(ConfigError, match="did you mean DUELINE_STORE__TLS__CA"):
-        store_tls({"DUELINE_STORE__TLS__CAA": "a.pem"})
+        store_of("rediss://h", {"DUELINE_STORE__TLS__CAA": "a.pem"})
 
 
 def test_connections_to_the_store_use_at_least_tls_1_2_and_check_the_certificate() -> None:
@@ -261,3 +262,39 @@ def test_lists_come_from_the_environment_with_commas() -> None:
 def test_what_push_and_discovery_cannot_be_is_refused(tmp_path: Path, toml: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load(file=written(tmp_path, toml))
+
+
+@pytest.mark.parametrize(
+    ("url", "level"),
+    [
+        ("redis://h", "standard"),
+        ("unix:///v.sock", "standard"),
+        ("redis+sentinel://h/jobs", "replicated"),
+        ("rediss+cluster://h", "replicated"),
+    ],
+)
+def test_a_success_survives_a_failover_by_default_where_there_can_be_one(url: str, level: str) -> None:
+    standard = {"DUELINE_STORE__DURABILITY": "standard"}
+    assert durability_of(load({"store.url": url}).store) == durability_of(store_of(url, {})) == level
+    assert durability_of(load({"store.url": url}, standard).store) == "standard"
+    assert durability_of(store_of(url, standard)) == "standard"
+
+
+def test_the_embedded_store_writes_to_disk() -> None:
+    assert durability_of(load().store) == "fsync"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("DURABILITY", "fsync", '"fsync" is possible only with the embedded store'),
+        ("DURABILITY", "often", r"a DUELINE_STORE__ variable cannot be used: .*durability"),
+        ("DEGRADED", "accept", r'"accept" is possible only with store\.durability = "replicated"'),
+    ],
+)
+def test_what_a_program_without_a_configuration_says_about_its_store_is_checked(
+    name: str, value: str, words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        store_of("redis://h", {f"DUELINE_STORE__{name}": value})
+    assert store_of("redis+cluster://h", {"DUELINE_STORE__DEGRADED": "accept"}).degraded == "accept"

@@ -85,7 +85,7 @@ class Status(msgspec.Struct, frozen=True):
 class EmbeddedStore:
     """One data folder and the Valkey that serves it on a unix socket (`url`)."""
 
-    tls = StoreTls()  # unused on a unix socket
+    tls, durability, accepts_degraded = StoreTls(), "fsync", False  # a unix socket has no TLS
 
     def __init__(
         self,
