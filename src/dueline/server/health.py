@@ -1,8 +1,9 @@
 """Can this process serve? `/healthz`: the process is alive. `/readyz`: it accepts sends and pulls, or why it does not.
 
     not ready (503)   starting loading store_down disk_full eviction not_durable not_replicated clock_step draining
+                      store_replaced (the whole store)
     warnings (200)    data_loss store_full disk_low store_unverified shard_down
-                      not_replicated (store.degraded = "accept")
+                      not_replicated (store.degraded = "accept"), store_replaced (some partitions)
 
 A warning leaves the process ready. A full store in particular must stay reachable: only consumers can empty it. So must
 a Cluster that has lost a shard: the others serve.
@@ -31,6 +32,7 @@ from ..store_address import Kind
 
 EVERY_S = 5.0
 LOSS_SHOWN_MS = 7 * 86_400_000  # how long the warning stays after an operator accepted the loss; the metric stays
+SHOWN_LOSSES = 20  # lost partitions that are named
 AGAIN_S = 0.5  # between queries while the store is down, to be ready again soon after it is back
 
 
@@ -147,6 +149,7 @@ class Health:
             found.append(Reason("starting", "the server is starting"))
         if self._wrong is not None and not found:
             found.append(self._wrong)
+        found += self._replaced(is_whole=True) if not found else []
         if embedded is not None and embedded.missing_bytes and not found:
             text = f"{embedded.missing_bytes:,} bytes of the append-only file are missing; it is being rewritten"
             found.append(Reason("not_durable", text))
@@ -174,9 +177,16 @@ class Health:
                 found.append(Reason("shard_down", text))
             if self._accepts_degraded:
                 found += self._unreplicated(self.facts)
+        found += self._replaced(is_whole=False)
         if self._access.location.tls.warning is not None:
             found.append(Reason("store_unverified", self._access.location.tls.warning))
         return found
+
+    def _replaced(self, is_whole: bool) -> list[Reason]:
+        """What the store has lost: the whole store, or partitions."""
+        epochs = self._access.store.epochs
+        lost = [loss for place, loss in epochs.losses.items() if (place is None) == is_whole]
+        return [Reason("store_replaced", epochs.text(loss)) for loss in lost[:SHOWN_LOSSES]]
 
     def _unreplicated(self, facts: StoreFacts) -> list[Reason]:
         """The primaries without a replica, if changes need one."""
