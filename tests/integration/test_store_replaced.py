@@ -220,6 +220,18 @@ async def test_a_retired_partition_is_opened_again_by_a_process_that_knew_it(pro
     assert (sent.version, processes.old.epochs.losses, processes.idle.epochs.losses) == (3, {}, {})
 
 
+async def test_a_deleted_topic_with_a_waiting_pull_is_known_again_after_the_next_send(processes: Processes) -> None:
+    """Its partition is kept for the wake-up, and its jobs must not be in a partition that nobody could miss."""
+    await processes.old.send(OTHER, [item("a")])
+    await processes.old.cancel(OTHER, ["a"], forget=True)
+    await processes.idle.pull(OTHER, Pull((Credit(1, None),), 30_000, 60_000))
+    assert await processes.old.retire(OTHER, True)
+    await processes.old.send(OTHER, [item("b")])
+    processes.lose(OTHER)
+    for store in (processes.old, processes.idle):
+        assert "is gone" in await refused(store, OTHER)
+
+
 async def test_clean_up_does_not_hide_that_a_partition_was_lost(processes: Processes) -> None:
     """An unused topic is removed when its partition is empty; one that was lost looks empty."""
     processes.lose()
