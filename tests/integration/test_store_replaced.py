@@ -222,11 +222,11 @@ async def test_a_retired_partition_is_opened_again_by_a_process_that_knew_it(pro
 
 async def test_a_deleted_topic_with_a_waiting_pull_is_known_again_after_the_next_send(processes: Processes) -> None:
     """Its partition is kept for the wake-up, and its jobs must not be in a partition that nobody could miss."""
-    await processes.old.send(OTHER, [item("a")])
+    await processes.idle.send(OTHER, [item("a")])
     await processes.old.cancel(OTHER, ["a"], forget=True)
     await processes.idle.pull(OTHER, Pull((Credit(1, None),), 30_000, 60_000))
     assert await processes.old.retire(OTHER, True)
-    await processes.old.send(OTHER, [item("b")])
+    await processes.idle.send(OTHER, [item("b")])
     processes.lose(OTHER)
     for store in (processes.old, processes.idle):
         assert "is gone" in await refused(store, OTHER)
