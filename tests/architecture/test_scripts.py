@@ -18,6 +18,7 @@ OWN_KEYS = {
     "audit": "state log",
     "single_send": "m j r s",
     "tokens": "records changes ends confirmed seen",
+    "epochs": "meta epochs closed",
 }
 
 

@@ -10,7 +10,7 @@ from dueline.engine.directory import CHANGES, Hint, TopicEntry
 from dueline.engine.job import Partition
 from dueline.engine.limits import LAST_MS
 from dueline.engine.store import Code, Control, Merge, StalePolicy
-from tests.kit.store import StoreKit, item
+from tests.kit.store import StoreKit, another, item
 
 
 def names(entries: list[TopicEntry]) -> list[str]:
@@ -162,6 +162,21 @@ async def test_an_empty_partition_retires_and_comes_back_with_the_next_send(kit:
     assert await kit.store.retire(kit.partition) is True
     await kit.send("a")
     assert await kit.pull_ids() == ["a"]
+
+
+@pytest.mark.parametrize("hours", [0, 2])
+async def test_a_process_that_knew_a_partition_before_it_retired_sends_to_the_new_one(
+    kit: StoreKit, hours: int
+) -> None:
+    """It does not take it for lost data, however long ago that was."""
+    async with another(kit) as other:
+        for process in (kit, other):
+            await process.send("a", retain_ms=0)
+            await process.ack("a")
+        assert await kit.store.retire(kit.partition) is True
+        await kit.advance(hours * 3_600_000)
+        assert [(await process.send(id)).code for process, id in ((other, "b"), (kit, "c"))] == [Code.CREATED] * 2
+        assert await kit.pull_ids() == ["b", "c"]
 
 
 async def test_a_partition_with_a_tombstone_a_dead_job_or_a_lease_does_not_retire(kit: StoreKit) -> None:

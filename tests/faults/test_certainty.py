@@ -70,7 +70,7 @@ class Late:
             # The repeat waits in front of a store that stalls: its expectation is old when it runs.
             changed = list(args)
             place = 3 + int(args[2]) + 1
-            expected, tolerance = str(changed[place]).split(":")
+            expected, tolerance = str(changed[place]).split(":", 1)
             changed[place] = f"{int(expected) - self._late_ms}:{tolerance}"
             return await self._through(key, *changed)
         return await self._through(key, *args)
@@ -109,7 +109,8 @@ async def test_an_ack_whose_repeat_comes_late_learns_that_it_was_done(server: Pr
 async def test_an_answer_from_memory_that_comes_late_is_no_step_of_the_clock(server: PrivateValkey, jobs: int) -> None:
     """Both scripts that remember an answer. The store's clock must pass the tolerance between the two tries."""
     async with started(server, f"late-answer-{jobs}", store_clock=StoreClock(tolerance_ms=250)) as store:
-        await store.send(PARTITION, [item("first")])
+        for id in ("first", "second"):  # now the server has both scripts
+            await store.send(PARTITION, [item(id)])
         Late(store, 0)
         through, lost = store.link.call, False
 
@@ -193,7 +194,7 @@ async def test_a_way_that_takes_too_long_for_the_clock_is_given_up_when_patience
             if args[0] == "EVALSHA":
                 calls += 1
                 place = 3 + int(args[2]) + 1
-                expected, tolerance = str(args[place]).split(":")
+                expected, tolerance = str(args[place]).split(":", 1)
                 args = (*args[:place], f"{int(expected) - 5_000}:{tolerance}", *args[place + 1 :])
                 store.clock.observe = lambda *_: True  # type: ignore[method-assign]
             return await through(key, *args)

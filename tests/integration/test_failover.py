@@ -13,7 +13,10 @@ from dueline.engine.errors import Unavailable, UnknownOutcome
 from dueline.engine.job import Partition
 from dueline.engine.store import Code, Credit, Pull
 from dueline.integrations.mounted import MountedServer
+from dueline.store.valkey.acceptance import accept, find_missing
+from dueline.store.valkey.reader import StoreReader
 from dueline.store.valkey.store import ValkeyStore
+from dueline.store.valkey.tls import StoreTls
 from dueline.store.valkey.witness import Replication
 from tests.kit.fixtures import private_sentinels, replicated_cluster
 from tests.kit.store import Recorder, item
@@ -79,19 +82,38 @@ async def test_a_cluster_replaces_a_primary(replicated_cluster: PrivateCluster, 
         await other.send(partitions[0], [item("after")])
 
 
-async def test_a_failover_by_hand_loses_nothing_that_was_answered(private_sentinels: PrivateSentinels) -> None:
+async def sent_or_replaced(store: ValkeyStore, partition: Partition, id: str) -> set[str]:
+    """Send until the store accepts the job or says that data is lost. Returns the codes of the refusals."""
+    codes: set[str] = set()
+    async with asyncio.timeout(30):
+        while "store_replaced" not in codes:
+            try:
+                await store.send(partition, [item(id)])
+                break
+            except Unavailable as error:
+                codes.add(error.code)
+    return codes
+
+
+async def test_a_failover_by_hand_loses_nothing_unnoticed(private_sentinels: PrivateSentinels) -> None:
+    """The old primary takes sends until the sentinels have told it. At the level `standard` they are answered and lost,
+    and then the next send is refused."""
     partition = Partition("ns", uuid.uuid4().hex)
     async with started(private_sentinels.url) as (store, _):
         await store.send(partition, [item("before")])
         old = private_sentinels.primary()
         private_sentinels.sentinels[0].ask("SENTINEL", "FAILOVER", "jobs", password="theirs")
-        number = 0
-        while private_sentinels.primary() is old:
-            await send_until_accepted(store, partition, f"j{number}")
-            number += 1
+        answered, codes = ["before"], set[str]()
+        while private_sentinels.primary() is old and "store_replaced" not in codes:
+            id = f"j{len(answered)}"
+            codes |= await sent_or_replaced(store, partition, id)
+            answered += [] if "store_replaced" in codes else [id]
         await asyncio.to_thread(private_sentinels.wait_until_whole)
-        await send_until_accepted(store, partition, "after")
+        codes |= await sent_or_replaced(store, partition, "after")
         assert private_sentinels.primary() is not old
+        assert codes <= CLEAN | {"store_replaced"}
+        lost = [id for id in answered if await store.read(partition, [id]) == [None]]
+        assert bool(lost) == ("store_replaced" in codes), lost
         assert store.clock.steps == 0
 
 
@@ -149,7 +171,7 @@ async def test_without_a_replica_replicated_sends_are_unknown_unless_that_is_acc
 @pytest.mark.parametrize("level", ["replicated", "standard"])
 async def test_no_replicated_answer_is_lost_with_its_primary(private_sentinels: PrivateSentinels, level: str) -> None:
     """The replicas stand still, and more is sent than the sockets to them can hold; then the primary dies. `standard`
-    is the control: it answers what is lost then."""
+    is the control: it answers what is lost then, and refuses sends until the loss is accepted."""
     partition = Partition("ns", uuid.uuid4().hex)
     primary = private_sentinels.primary()
     replicas = [node for node in private_sentinels.nodes if node is not primary]
@@ -177,7 +199,16 @@ async def test_no_replicated_answer_is_lost_with_its_primary(private_sentinels: 
     finally:
         for replica in replicas:
             replica.resume()
-    await send_until_accepted(store, partition, "after")
+    codes = await sent_or_replaced(store, partition, "after")
+    assert codes <= CLEAN | ({"store_replaced"} if level == "standard" else set())
+    assert ("store_replaced" in codes) == (level == "standard")
+    if level == "standard":
+        reader = StoreReader(private_sentinels.url)
+        missing = await find_missing(reader, "dueline")
+        assert [one for one in missing.partitions if one.partition == partition and one.had == 105 > one.number]
+        await accept(reader, private_sentinels.url, "dueline", missing, StoreTls())
+        await reader.stop()
+        await send_until_accepted(store, partition, "after")
     primary.start()
     await asyncio.to_thread(private_sentinels.wait_until_whole)
     found = [await store.read(partition, [id], False) for id in answered]

@@ -1,13 +1,11 @@
 """Ids without a topic, exhaustively: two callers on one id in every order of their script calls.
 
-Scripts are atomic, so all that can happen is an order of calls. Each run replays one order; a gate in front of every
-call decides who is next, and the next run takes another way at the last fork until all are done.
+Scripts are atomic, so all that can happen is an order of calls (tests/kit/gates.py).
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,12 +15,11 @@ from dueline.engine.policy import JobPolicy
 from dueline.engine.store import Credit, OnConflict, Pull, Ref, SendItem
 from dueline.store.valkey.fsck import fsck
 from dueline.store.valkey.store import ValkeyStore
+from tests.kit.gates import NOW_MS, Call, Gate, run_in_order
 from tests.kit.orders import next_order
-from tests.kit.tapped_store import TappedStore
 from tests.kit.valkey import PrivateValkey
 
 A, B, ANYWHERE = (Partition("jobs", topic, 0, True) for topic in ("a", "b", ""))
-Call = Callable[[ValkeyStore], Awaitable[Any]]
 
 
 @pytest.fixture(scope="module")
@@ -31,67 +28,22 @@ def server() -> Iterator[PrivateValkey]:
         yield server
 
 
-class Gate:
-    """One caller: its own store (process), whose every call waits to be let through."""
-
-    def __init__(self, url: str, prefix: str) -> None:
-        self.store = TappedStore(url, prefix=prefix, clock=lambda: 1_700_000_000_000)
-        self.waiting: asyncio.Future[None] | None = None
-        self.changed = asyncio.Event()
-        self.task: asyncio.Task[Any] | None = None
-
-    async def start(self, call: Call) -> None:
-        await self.store.start()
-        through = self.store.link.call
-
-        async def gated(*args: Any) -> Any:
-            self.waiting = asyncio.get_running_loop().create_future()
-            self.changed.set()
-            await self.waiting
-            self.waiting = None
-            return await through(*args)
-
-        self.store.link.call = gated  # type: ignore[method-assign]
-        self.task = asyncio.ensure_future(call(self.store))
-        self.task.add_done_callback(lambda _: self.changed.set())
-
-    async def settled(self) -> bool:
-        """True: it waits for its turn. False: it is done."""
-        assert self.task is not None
-        while not self.task.done():
-            if self.waiting is not None and not self.waiting.done():
-                return True
-            self.changed.clear()
-            await self.changed.wait()
-        return False
-
-    def step(self) -> None:
-        assert self.waiting is not None
-        self.waiting.set_result(None)
+async def meet(store: ValkeyStore) -> None:
+    """Send to both topics, so that the process knows their partitions: that would be three more calls later."""
+    for partition in (A, B):
+        await push(partition, id="met")(store)
+        await store.cancel(partition, ["met"], forget=True)
 
 
 async def run_once(url: str, prefix: str, before: Call, calls: tuple[Call, Call], ways: list[int]) -> list[int]:
-    """One order. `ways` are the choices at the forks so far; returns them with the defaults that were taken after."""
-    plain = ValkeyStore(url, prefix=prefix, clock=lambda: 1_700_000_000_000)
+    """One order of the calls (kit.gates)."""
+    plain = ValkeyStore(url, prefix=prefix, clock=lambda: NOW_MS)
     await plain.start()
     await before(plain)
     gates = [Gate(url, prefix) for _ in calls]
     for gate, call in zip(gates, calls, strict=True):
-        await gate.start(call)
-    taken: list[int] = []
-    while True:
-        ready = [gate for gate in gates if await gate.settled()]
-        if not ready:
-            break
-        choice = 0
-        if len(ready) == 2:
-            choice = ways[len(taken)] if len(taken) < len(ways) else 0
-            taken.append(choice)
-        ready[choice].step()
-    for gate in gates:
-        assert gate.task is not None
-        await gate.task
-        await gate.store.stop()
+        await gate.start(meet, call)
+    taken = await run_in_order(gates, ways)
     await plain.stop()
     return taken
 
@@ -102,7 +54,7 @@ async def every_order(url: str, name: str, before: Call, calls: tuple[Call, Call
     while ways is not None:
         prefix = f"{name}-{runs}"
         taken = await run_once(url, prefix, before, calls, ways)
-        store = ValkeyStore(url, prefix=prefix, clock=lambda: 1_700_000_000_000)
+        store = ValkeyStore(url, prefix=prefix, clock=lambda: NOW_MS)
         await store.start()
         [job] = await store.read(ANYWHERE, ["1"])
         counts = [await store.stats(partition) for partition in (A, B)]
@@ -117,9 +69,9 @@ async def every_order(url: str, name: str, before: Call, calls: tuple[Call, Call
     return runs
 
 
-def push(partition: Partition, delay_ms: int = 1_000) -> Call:
+def push(partition: Partition, delay_ms: int = 1_000, id: str = "1") -> Call:
     item = SendItem(
-        "1", partition.topic.encode(), BodyKind.TEXT, delay_ms, None, JobPolicy(max_attempts=None, retain_ms=0), None,
+        id, partition.topic.encode(), BodyKind.TEXT, delay_ms, None, JobPolicy(max_attempts=None, retain_ms=0), None,
         OnConflict.REPLACE, OnConflict.REPLACE, 7, ("tag",),
     )  # fmt: skip
     return lambda store: store.send(partition, [item])

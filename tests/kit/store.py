@@ -163,13 +163,13 @@ class StoreKit:
     def stress(self) -> None:
         """From now on every changing call is repeated."""
         store: Any = self.store
-        store.repeat_every = 1
+        store.repeat_changes(1)
 
     def calm(self) -> None:
         """For what a repeat need not answer: values that go into metrics only."""
         if self.kind == "stressed":
             store: Any = self.store
-            store.repeat_every = 0
+            store.repeat_changes(0)
 
     async def advance(self, ms: int) -> None:
         """Move the clock; a stressed store is tidied too, which nobody may notice."""

@@ -108,7 +108,7 @@ class Twins:
         """From now on the real stores send every changing call twice and use the second answer; or no longer."""
         self.repeats = every_call
         for store in (self.real, *self.bench.sleepers):
-            store.repeat_every = int(every_call)
+            store.repeat_changes(int(every_call))
 
     def both(self, call: Callable[[Store], Awaitable[Any]]) -> Any:
         """One call on both stores; the answers must be equal, also when they are refusals of the whole call."""

@@ -89,7 +89,7 @@ SECTIONS = (
         "token",
         "Make, list, rotate and revoke access tokens.",
     ),
-    Section("Operations", {"accept": "store.accept"}, "store", "Maintain the data folder of an embedded store."),
+    Section("Operations", {"accept": "store.accept"}, "store", "Accept that data of a store is lost."),
     Section(
         "Operations",
         {"send": "bench.send", "roundtrip": "bench.roundtrip", "lateness": "bench.lateness"},

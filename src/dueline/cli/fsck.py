@@ -60,7 +60,7 @@ def fsck(
     with server_parts(printer):
         from ..store.valkey.fsck import fsck as check
 
-        place = _location(store, folder)
+        place = store_location(store, folder)
     with printer.progress() as bar:
         task = bar.add_task("reading the store", total=None)
 
@@ -70,9 +70,9 @@ def fsck(
         try:
             report = asyncio.run(_run(check, place, prefix, progress))
         except Exception as wrong:
-            if not _is_expected(wrong):
+            if not is_expected(wrong):
                 raise
-            printer.error(str(wrong) or type(wrong).__name__, hint=_hint(wrong))
+            printer.error(str(wrong) or type(wrong).__name__, hint=advice(wrong))
             raise typer.Exit(FAILURE) from wrong
     show(printer, report)
 
@@ -101,7 +101,8 @@ async def _run(check: Check, location: StoreLocation, prefix: str, progress: Pro
         await location.stop()
 
 
-def _location(store: str | None, folder: Path | None) -> StoreLocation:
+def store_location(store: str | None, folder: Path | None) -> StoreLocation:
+    """The store at a URL, or that of a data folder."""
     from ..config.settings import Store
     from ..runtime.locations import location_of, store_at
 
@@ -113,7 +114,7 @@ def _location(store: str | None, folder: Path | None) -> StoreLocation:
         raise typer.BadParameter(str(wrong)) from wrong
 
 
-def _is_expected(wrong: Exception) -> bool:
+def is_expected(wrong: Exception) -> bool:
     """Whether a bad store, folder or address can cause this error. Any other error is a bug and is not caught."""
     import redis.exceptions
 
@@ -124,6 +125,7 @@ def _is_expected(wrong: Exception) -> bool:
     return isinstance(wrong, known)
 
 
-def _hint(wrong: Exception) -> str | None:
+def advice(wrong: Exception) -> str | None:
+    """What the user can do about an expected error."""
     in_use = type(wrong).__name__ == "FolderInUse"
     return "stop that server first, or give the URL of its store" if in_use else None

@@ -1,37 +1,98 @@
-"""Commands on the data folder of an embedded store, while no server runs on it."""
+"""The command `store accept`: an operator accepts that data is lost, so that servers go on with the rest.
+
+STORE_URL   a store in use: what it holds is not what the servers know (store.valkey.acceptance)
+--data      the folder of an embedded store whose server is stopped: bytes of its file are missing
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 from rich.text import Text
 
 from .exit_codes import FAILURE
-from .fsck import DEFAULT_DATA, Data
+from .fsck import DEFAULT_DATA, Data, Prefix, StoreUrl, advice, is_expected, store_location
 from .jobs import Yes
 from .output import Output, Printer
 from .session import confirm, server_parts
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..runtime.locations import StoreLocation
+
 ACCEPT_EXAMPLES = (
+    "dueline store accept redis://127.0.0.1:6379/0",
+    "dueline store accept redis://127.0.0.1:6379/0 --yes -o json",
     "dueline store accept --data ./dueline-data",
-    "dueline store accept --data /var/lib/dueline --yes -o json",
 )
+SHOWN = 50
 
 
 def accept(
+    store: StoreUrl = None,
     data: Data = None,
+    prefix: Prefix = "dueline",
     yes: Yes = False,
     output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = Output.TABLE,
 ) -> None:
-    """Accept the loss of missing data, so that the server starts with the rest. Shows what is missing, then asks."""
+    """Accept that data of a store is lost, so that servers go on with the rest. Shows what is missing, then asks."""
     printer = Printer(output)
+    if store is not None and data is not None:
+        raise typer.BadParameter("give a store URL or --data, not both")
+    if store is None:
+        _accept_folder(printer, (data or DEFAULT_DATA).absolute(), yes)
+        return
+    with server_parts(printer):
+        location = store_location(store, None)
+    try:
+        asyncio.run(_accept_store(printer, location, prefix, yes))
+    except Exception as wrong:
+        if not is_expected(wrong):
+            raise
+        printer.error(str(wrong) or type(wrong).__name__, hint=advice(wrong))
+        raise typer.Exit(FAILURE) from wrong
+
+
+async def _accept_store(printer: Printer, location: StoreLocation, prefix: str, yes: bool) -> None:
+    from ..store.valkey import acceptance
+    from ..store.valkey.reader import StoreReader
+
+    reader = StoreReader(location.url, location.tls)
+    try:
+        missing = await acceptance.find_missing(reader, prefix)
+        lines = missing.lines()
+        more = [f"and {len(lines) - SHOWN:,} more (-o json has all)"] if len(lines) > SHOWN else []
+        for line in [*lines[:SHOWN], *more]:
+            printer.note(line)
+        nothing = "Nothing is missing here. Accept this store for servers that knew other data?"
+        confirm(printer, "Accept that these jobs are lost?" if lines else nothing, yes)
+        await acceptance.accept(reader, location.url, prefix, missing, location.tls)
+    finally:
+        await reader.stop()
+    partitions = [
+        {
+            "namespace": one.partition.namespace,
+            "topic": one.partition.topic,
+            "partition": one.partition.number,
+            "had_number": one.had or None,
+            "number": one.number,
+        }
+        for one in missing.partitions
+    ]
+    raw = msgspec.json.encode({"directory_lost": missing.is_directory_lost, "partitions": partitions})
+    counted = f"{len(partitions)} partition{'' if len(partitions) == 1 else 's'}"
+    summary = f"accepted: {counted}" + (" and the directory" if missing.is_directory_lost else "")
+    printer.result(raw, Text(f"{summary}. Servers go on within 5 seconds", style="yellow" if lines else "green"))
+
+
+def _accept_folder(printer: Printer, folder: Path, yes: bool) -> None:
     with server_parts(printer):
         from ..store.valkey import embedded_extent as extents
         from ..store.valkey.embedded_lock import FolderInUse, FolderLock
-    folder = (data or DEFAULT_DATA).absolute()
     if not (folder / extents.RECORD).exists():
         raise typer.BadParameter(f"{folder} is not the data folder of an embedded store: name it with --data")
     lock = FolderLock(folder)

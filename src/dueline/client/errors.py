@@ -179,6 +179,7 @@ STATUS_OF_CODE: dict[str, int] = {
     "too_many_tokens": 409,
     "rate_limited": 429,
     "store_down": 503,
+    "store_replaced": 503,
     "loading": 503,
     "draining": 503,
     "unknown_outcome": 503,

@@ -30,6 +30,7 @@
     │   ├── Loading                 loading
     │   ├── Draining                draining
     │   ├── ClockStep               store_down
+    │   ├── StoreReplaced           store_replaced
     │   └── UnknownOutcome          unknown_outcome: the call may have taken effect; retry with the same id
     └── StoreFull                   store_full
 
@@ -229,6 +230,12 @@ class ClockStep(Unavailable):
     """The store's clock jumped; nothing is done until the new time is confirmed."""
 
     code = "store_down"
+
+
+class StoreReplaced(Unavailable):
+    """The store does not have the data that this server knows: it lost some, or is another one. Nothing was done."""
+
+    code = "store_replaced"
 
 
 class UnknownOutcome(Unavailable):

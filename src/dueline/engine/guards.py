@@ -30,7 +30,7 @@ class Guard(StrEnum):
 class GuardRule(msgspec.Struct, frozen=True):
     """One row. `when`: what shows it. `refuses` and `heals` are sentences for operators. `stops`: the shard does not
     serve; if that is so for all shards, the server is not ready. `refused_here`: the store would accept sends, so they
-    are refused before they reach it. `entered` and `left`: the log lines."""
+    are refused before they reach it. `whole`: it concerns all shards. `entered` and `left`: the log lines."""
 
     guard: Guard
     when: str
@@ -40,6 +40,7 @@ class GuardRule(msgspec.Struct, frozen=True):
     left: str
     stops: bool = True
     refused_here: bool = False
+    whole: bool = False
 
 
 _DRAINS = "Sends are refused; pull, ack, release, extend and cancel work."
@@ -66,11 +67,13 @@ RULES: dict[Guard, GuardRule] = {
         ),
         GuardRule(
             Guard.STORE_REPLACED,
-            "the store was emptied, restored from an old copy, or is another one",
+            "the store was emptied, restored from an old copy, or is another one "
+            "([more](stores.md#when-a-store-loses-data))",
             "Sends are refused.",
-            "Bring the data back, or accept its loss.",
-            "the store has lost or replaced data",
-            "the data of the store is accepted",
+            "Bring the data back, or accept its loss: dueline store accept STORE_URL.",
+            "the store does not have its data any more",
+            "the data of the store is back, or its loss was accepted",
+            whole=True,
         ),
         GuardRule(
             Guard.CLOCK_STEP,

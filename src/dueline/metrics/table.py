@@ -148,6 +148,11 @@ STORE_UNREPLICATED = _store.counter(
     "dueline_store_unreplicated_total",
     'Changes that were answered although no replica had them (store.degraded = "accept").',
 )
+STORE_REPLACED = _store.gauge(
+    "dueline_store_replaced",
+    "Partitions that refuse sends because their data was lost; the lost directory of a store counts as one.",
+    merge=Merge.MAX,
+)
 STORE_AOF_OK = _store.gauge(
     "dueline_store_aof_ok", "1 while the store writes its append-only file without errors.", merge=Merge.MIN
 )

@@ -124,7 +124,8 @@ class Guards(GuardWatch):
         warnings: list[Reason] = []
         for key, held in self._holding.items():
             reason = Reason(key[0], _message(key[0], held), key[1])
-            (why if none_serves and key in stopping else warnings).append(reason)
+            stops_all = key in stopping and (none_serves or RULES[key[0]].whole)
+            (why if stops_all else warnings).append(reason)
         return why, warnings
 
     def values(self) -> dict[tuple[str, ...], float]:

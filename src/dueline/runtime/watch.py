@@ -16,7 +16,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 
-from ..engine.errors import DuelineError, Unavailable
+from ..engine.errors import DuelineError, StoreReplaced, Unavailable
 from ..engine.guards import Guard
 from ..event_log import EventLog
 from ..store.valkey.embedded import LOW_SPACE_MAXMEMORY, Status, StoreState
@@ -29,6 +29,7 @@ from .guards import Reason
 EVERY_S = 5.0
 GUARDED_S = 1.0  # between checks while a guard holds
 AGAIN_S = 0.5  # between checks while the store is down, to be ready again soon after it is back
+SHOWN_LOSSES = 20  # lost partitions that are named
 LOSS_SHOWN_MS = 7 * 86_400_000  # how long the warning stays after an operator accepted the loss; the metric stays
 
 
@@ -84,6 +85,9 @@ class StoreWatch:
         if embedded is not None and accepted_ms is not None and time.time() * 1000 < accepted_ms + LOSS_SHOWN_MS:
             found.append(Reason("data_loss", accepted_loss(embedded.lost_bytes, accepted_ms)))
         found += self._guarded()[1]
+        epochs = self._access.store.epochs
+        lost = [loss for partition, loss in epochs.losses.items() if partition is not None]
+        found += [Reason("store_replaced", epochs.text(loss)) for loss in lost[:SHOWN_LOSSES]]
         if self._access.location.tls.warning is not None:
             found.append(Reason("store_unverified", self._access.location.tls.warning))
         return found
@@ -167,8 +171,8 @@ class StoreWatch:
             if not self.guards.holds(Guard.READ_ONLY):  # otherwise the check would wait for a primary
                 await self._access.check()
         except (WrongStore, DuelineError) as error:
-            if getattr(error, "code", "") == Guard.STORE_REPLACED:
-                replaced = str(error)
+            if isinstance(error, StoreReplaced):
+                replaced = self._access.store.epochs.losses[None].what
             elif isinstance(error, WrongStore):
                 wrong = str(error)
             else:  # unavailable (`_looked`), or the connection was just lost: the next check reports it

@@ -19,6 +19,7 @@ def store_samples(store: ValkeyStore, health: Health, access: StoreAccess) -> li
         table.CLOCK_OFFSET.value(store.clock.offset_ms / 1000),
         table.CLOCK_STEPS.value(store.clock.steps),
         table.STORE_UNREPLICATED.value(0 if replication is None else replication.uncovered),
+        table.STORE_REPLACED.value(len(store.epochs.losses)),
     ]
     facts = health.watch.facts
     if facts is not None:

@@ -47,7 +47,7 @@ CODES = {
     414: {"url_too_long"},
     415: {"unsupported_media_type"},
     429: {"rate_limited"},
-    503: {"unknown_outcome", "store_down", "loading", "draining"},
+    503: {"unknown_outcome", "store_down", "store_replaced", "loading", "draining"},
     507: {"store_full"},
 }
 

@@ -51,6 +51,7 @@ STATUS: dict[str, int] = {
     "internal": 500,
     "unknown_outcome": 503,
     "store_down": 503,
+    "store_replaced": 503,
     "loading": 503,
     "draining": 503,
     "store_full": 507,

@@ -26,6 +26,7 @@ _STATUS = {
     "unsupported_media_type": 415,
     "rate_limited": 429,
     "store_down": 503,
+    "store_replaced": 503,
     "loading": 503,
     "draining": 503,
     "unknown_outcome": 503,

@@ -1,7 +1,7 @@
 #!lua
 -- append: merging sends; each adds an item to the open group of its key, or opens one (engine/store.py, Merge).
 -- KEYS   m j r s l a d g k
--- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
+-- ARGV   1 now_ms or ""   2 expected:tolerance:epoch:highest   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  policy_version, count of policies, their sizes, count of items, then per item:
 --                 id size, rest size, key size, item id size, body size, flags, policy index, when (delay, or -at), ttl,
 --                 quiet (-1 none), max wait (-1 none), max items (+ 32768: waits when full), max bytes, update (0 once, 1 always)
@@ -9,7 +9,7 @@
 --                 crc and kind and sized item id, body
 --        9 ""   10 topic   11 another topic whose keys m s l a d g k are KEYS 10-16   12 its channel   (namespaces with `namespace_ids`)
 -- RETURN status now note extra numbers (per item: code, state, due, version, count of items, size of the name)
---        blob (the names: of the group; with code ELSEWHERE of the topic, as in send.lua)
+--        blob (the names: of the group; with code ELSEWHERE of the topic, as in send.lua); status 3 as in send.lua
 -- BOUND  O(n log N), n <= 500 items and 1 MiB; opening a group checks 100 of its key and moves at most 1,000 items
 local N = cmsgpack.unpack(ARGV[5])
 local texts, at = {}, 1
@@ -19,6 +19,7 @@ for i = 1, N[2] do
   FIELDS[2 + i] = 'q' .. texts[i]
   at = at + N[2 + i]
 end
+FIELDS[#FIELDS + 1] = 'ep'
 -- include time
 -- include head
 -- include write
@@ -33,6 +34,7 @@ local again = earlier_reply()
 if again then
   return again
 end
+-- include epoch
 if M.pv and tonumber(M.pv) > N[1] or not M.pv and N[1] > 0 then -- a newer policy, or the topic was deleted
   return { 2, now, 0, tonumber(M.pv or 0), '', '' }
 end

@@ -1,14 +1,16 @@
 #!lua flags=allow-oom
 -- control: change a partition's copy of its topic's settings (pause, limits, policy version), its listed flag and its
---          known hint; or retire it.
+--          known hint; open it with an epoch; or retire it.
 -- KEYS   m j r s l a d g k
--- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 ""   7 channel   8 permanent
---        numbers  what (1 set, 2 agenda noted, 3 listed, 4 retire), then
+-- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
+--        numbers  what (1 set, 2 agenda noted, 3 listed, 4 retire, 5 open), then
 --                 1: pause until (-1 leave, 0 resume), max in flight (-1 leave), policy version (-1 leave),
---                    deliveries a second (-1 leave, 0 no limit)   2: time   4: topic too (0/1)
--- RETURN status now note extra numbers (1 = done) ""
+--                    deliveries a second (-1 leave, 0 no limit)   2: time   4: topic too (0/1), only ask (0/1)
+--                 5: size of the new epoch
+--        blob     4: the epoch that it must have   5: the new epoch, the one that it must have ("" = none)
+-- RETURN status now note extra numbers (1 = done) epoch (after 4 that only asks)
 -- BOUND  O(log N)
-local FIELDS = { 'pv', 'rt', 'rk', 'ra' }
+local FIELDS = { 'pv', 'rt', 'rk', 'ra', 'ep' }
 -- include time
 -- include head
 -- include rate
@@ -56,11 +58,12 @@ elseif N[1] == 4 then
   if not topic then -- with `namespace_ids` other topics share the records
     needed = needed or redis.call('HLEN', j) > extra or redis.call('HLEN', r) > extra
   end
-  if needed then
-    return { 0, now, 0, 0, cmsgpack.pack({ 0 }), '' }
+  needed = needed or (N[3] == 0 and M.ep and M.ep ~= blob) -- it was opened anew in the meantime
+  if needed or N[3] == 1 then
+    return { 0, now, 0, 0, cmsgpack.pack({ needed and 0 or 1 }), M.ep or '' }
   end
   if waited then -- the next send must wake the waiters, so only the topic is dropped
-    redis.call('HDEL', m, 'pu', 'mif', 'pv', 'rt', 'rk', 'ra', 'reg')
+    redis.call('HDEL', m, 'pu', 'mif', 'pv', 'rt', 'rk', 'ra', 'reg', 'ep')
     return { 0, now, 0, 0, cmsgpack.pack({ 1 }), '' }
   end
   -- Deleted last and at once, so that no key is used after its deletion.
@@ -68,6 +71,16 @@ elseif N[1] == 4 then
     redis.call('DEL', m, s, l, a, d, g, k)
   else
     redis.call('DEL', m, j, r, s, l, a, d, g, k)
+  end
+elseif N[1] == 5 then
+  local wanted, before = string.sub(blob, 1, N[2]), string.sub(blob, N[2] + 1)
+  if M.ep ~= wanted then
+    if (M.ep or '') ~= before then
+      return { 0, now, 0, 0, cmsgpack.pack({ 0 }), '' }
+    end
+    open_partition()
+    put(set, 'ep', wanted)
+    redis.call('HSET', m, unpack(set))
   end
 end
 return { 0, now, 0, 0, cmsgpack.pack({ 1 }), '' }

@@ -1,7 +1,7 @@
 #!lua
 -- send: store new jobs, and apply the conflict rules to ids that are taken.
 -- KEYS   m j r s l a d g k
--- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
+-- ARGV   1 now_ms or ""   2 expected:tolerance:epoch:highest   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  policy_version, count of policies, their sizes, count of jobs, then per job:
 --                 id size, rest size, flags, policy index, when (delay, or -at), ttl, rules (live + 4 ended + 16 overdue)
 --        blob     the policies, then per job: id, rest (crc, fingerprint, sections, body)
@@ -9,6 +9,8 @@
 -- RETURN status now note extra numbers (per job: code, state, due, version)   blob
 --        code ELSEWHERE: the id is used in another topic (size of its name instead of due; blob: the names); nothing
 --        was done. State 0: call again with that topic as the second one; otherwise this is the final answer.
+--        status 3: the partition has other data than the caller knows (lib/epoch): its last number instead of note, its
+--        epoch instead of numbers, the number that it lost instead of blob; nothing was done
 -- BOUND  O(n log N), n <= 500 jobs and 1 MiB
 local N = cmsgpack.unpack(ARGV[5])
 local texts, at = {}, 1
@@ -18,6 +20,7 @@ for i = 1, N[2] do
   FIELDS[2 + i] = 'q' .. texts[i]
   at = at + N[2 + i]
 end
+FIELDS[#FIELDS + 1] = 'ep'
 -- include time
 -- include head
 -- include write
@@ -25,6 +28,7 @@ local again = earlier_reply()
 if again then
   return again
 end
+-- include epoch
 if M.pv and tonumber(M.pv) > N[1] or not M.pv and N[1] > 0 then -- a newer policy, or the topic was deleted
   return { 2, now, 0, tonumber(M.pv or 0), '', '' }
 end

@@ -1,8 +1,8 @@
 #!lua
--- single_send: store one new job under a free id, on a partition that knows its policy. This is the usual send; any
---       other case changes nothing here and is left to `send`.
+-- single_send: store one new job under a free id, on a partition that knows its policy and has the data that the caller
+--       knows (lib/epoch). This is the usual send; any other case changes nothing here and is left to `send`.
 -- KEYS   m j r s
--- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel
+-- ARGV   1 now_ms or ""   2 expected:tolerance:epoch:highest   3 caller   4 nonce   5 numbers   6 blob   7 channel
 --        numbers  policy_version (a double) policy size:2 id size:2 flags:1 when (a double: delay, or -at);
 --                 cheaper here than msgpack
 --        blob     policy, id, rest (crc, fingerprint, sections, body)
@@ -14,7 +14,7 @@ local version, id_at, rest_at, flags, when = struct.unpack('>dI2I2Bd', ARGV[5])
 local blob, mine = ARGV[6], 'c:' .. ARGV[3]
 id_at = id_at + 1
 rest_at = id_at + rest_at
-local V = redis.call('HMGET', m, mine, 'seq', 'wu', 'reg', 'pv', 'q' .. string.sub(blob, 1, id_at - 1))
+local V = redis.call('HMGET', m, mine, 'seq', 'wu', 'reg', 'pv', 'q' .. string.sub(blob, 1, id_at - 1), 'ep')
 if V[1] and string.sub(V[1], 1, 8) == ARGV[4] then
   return { 0, now, 0, V[4] and 0 or 1, string.sub(V[1], 15), '' }
 end
@@ -23,7 +23,7 @@ if stepped then
 end
 local id = string.sub(blob, id_at, rest_at - 1)
 local other = V[5] and tonumber(V[5]) > version or not V[5] and version > 0 -- the partition has another policy
-if not V[2] or not V[6] or other or redis.call('HEXISTS', r, id) == 1 then
+if not V[2] or not V[6] or other or V[7] ~= epoch or tonumber(V[2]) < tonumber(highest) or redis.call('HEXISTS', r, id) == 1 then
   return { 0, now, 0, 0, '', '' }
 end
 local seq, due = V[2] + 1, now

@@ -17,17 +17,20 @@ from typing import Any
 
 from redis.exceptions import NoScriptError, OutOfMemoryError, ResponseError
 
-from ...engine.errors import ClockStep, Loading, StoreDown, StoreFull, UnknownOutcome
+from ...engine.errors import ClockStep, Loading, StoreDown, StoreFull, StoreReplaced, UnknownOutcome
 from ...engine.guards import Guard
 from ...engine.job import Partition
 from ...engine.store import Events, StalePolicy
 from . import codec, directory, tokens
 from .clock import StoreClock
+from .epochs import Epochs
 from .keys import (
     DATA_VERSION,
     LETTERS,
     changes_channel,
     directory_keys,
+    epoch_copies,
+    epoch_keys,
     meta_key,
     other_version,
     partition_keys,
@@ -44,7 +47,18 @@ _LETTER = {name: chr(97 + place) for place, name in enumerate(OPERATIONS)}
 
 
 class WrongStore(Exception):
-    """The store holds data that this version must not touch, or is not the one this process started with."""
+    """The store holds data that this version must not touch."""
+
+
+class OtherData(Exception):
+    """A send was refused, because the partition does not have the data that this process knows: the epoch that it has
+    (empty: none), its last send number, and the higher one that it is known to have had (0: none)."""
+
+    def __init__(self, epoch: str, number: int, had: int) -> None:
+        super().__init__(epoch, number, had)
+        self.epoch = epoch
+        self.number = number
+        self.had = had
 
 
 class Calls:
@@ -59,6 +73,7 @@ class Calls:
         lua_patch: Patch | None,
         on_call: Callable[[str, float], None] | None,
         store_clock: StoreClock | None = None,
+        accept_command: str = "dueline store accept",
     ) -> None:
         self.link = link
         self.clock = store_clock or StoreClock()
@@ -75,28 +90,38 @@ class Calls:
         self._scripts = load_scripts(lua_patch)
         self._process = os.urandom(6).hex()
         self._nonce = int.from_bytes(os.urandom(4), "big") << 24
-        self._epoch: str | None = None
+        self.epochs = Epochs(accept_command)
 
     def now_ms(self) -> int:
         return self._test_clock() if self._test_clock else self.clock.now_ms()
 
     async def start(self) -> None:
-        """Connects and checks the data version; raises StoreDown, Loading or WrongStore."""
+        """Connects, checks the data version and begins a new store; raises StoreDown, Loading, WrongStore or
+        StoreReplaced."""
         await self.link.start()
         key = meta_key(self._prefix)
         fields = await self._meta()
+        copies = await self._epoch_copies() if self.link.permanent_keys else {}
+        if b"epoch" not in fields and any(copies.values()):
+            raise self.epochs.lost(None, "its directory was emptied")
         for name, value in (("version", DATA_VERSION), ("epoch", os.urandom(8).hex())):
             if name.encode() not in fields:  # a full store refuses every write
                 await self.plain(key, "HSETNX", key, name, value)
         await self.check()
+        for copy, value in copies.items():
+            if value is None:
+                await self.plain(copy, "SET", copy, self.epochs.store, "NX")
+            elif value.decode() != self.epochs.store:
+                raise self.epochs.lost(None, "its directory and its shards are of different stores")
 
     async def check(self) -> None:
-        """A health check: the store's clock, its data version, and that it is still the same store."""
+        """A health check: the store's clock, its data version, and that it is still the same store. Raises WrongStore
+        or StoreReplaced."""
         key = meta_key(self._prefix)
         asked_ms = self.clock.asked()
         reply = await self.plain(key, "TIME")
-        read_ms = int(reply[0]) * 1000 + int(reply[1]) // 1000
-        if self._test_clock is None and not self.clock.observe(read_ms, asked_ms):
+        now_ms = int(reply[0]) * 1000 + int(reply[1]) // 1000
+        if self._test_clock is None and not self.clock.observe(now_ms, asked_ms):
             self.link.trip(Guard.CLOCK_STEP, key, CLOCK_JUMPED)
         fields = await self._meta()
         version = other_version(fields)
@@ -105,13 +130,15 @@ class Calls:
                 f"the store holds data of version {version}, this program reads {DATA_VERSION}: "
                 "use the matching version"
             )
-        epoch = fields.get(b"epoch", b"").decode()
-        if self._epoch is None:
-            self._epoch = epoch
-        elif epoch != self._epoch:
-            raise WrongStore(
-                "the store is not the one this server began with (emptied or replaced): restart the server to accept it"
-            )
+        epoch, accepted_ms = fields.get(b"epoch", b"").decode(), int(fields.get(b"accepted", 0))
+        try:
+            self.epochs.judge_store(epoch, b"lost" in fields, accepted_ms, now_ms)
+        except StoreReplaced:
+            self.link.trip(Guard.STORE_REPLACED, key, self.epochs.losses[None].what)
+            raise
+
+    async def _epoch_copies(self) -> dict[str, bytes | None]:
+        return {key: await self.plain(key, "GET", key) for key in epoch_copies(self._prefix)}
 
     async def _meta(self) -> dict[bytes, bytes]:
         key = meta_key(self._prefix)
@@ -170,10 +197,12 @@ class Calls:
         blob: bytes = b"",
         slot: str = "",
         other: Partition | None = None,
+        carried: str = "",
     ) -> tuple[int, int, list[int], bytes]:
         """One changing script call: (now_ms, extra, numbers, blob). Sends events to the engine.
         `slot` distinguishes concurrent calls of one operation. `other`: another topic's partition with the same number,
-        in a namespace with `namespace_ids`."""
+        in a namespace with `namespace_ids`. `carried`: the data that the partition must have (epochs.Epochs); raises
+        OtherData if it has other data."""
         keys = partition_keys(self._prefix, partition)
         permanent = "1" if self.link.permanent_keys else ""
         named: tuple[str, ...] = keys.keys
@@ -184,9 +213,12 @@ class Calls:
                 second = partition_keys(self._prefix, other)
                 named += tuple(key for key, letter in zip(second.keys, LETTERS, strict=True) if letter not in "jr")
                 extra += (other.topic, second.channel)
-        status, now_ms, note_ms, said, packed, answer = await self.once(name, named, slot, numbers, blob, extra)
+        reply = await self.once(name, named, slot, numbers, blob, extra, carried)
+        status, now_ms, note_ms, said, packed, answer = reply
         if status == 2:
             raise StalePolicy(said)
+        if status == 3:
+            raise OtherData(packed.decode(), note_ms, int(answer or 0))
         if self.events is not None:
             if note_ms:
                 self.events.noted(partition, note_ms)
@@ -196,10 +228,15 @@ class Calls:
 
     async def single_send(self, partition: Partition, numbers: bytes, blob: bytes, slot: str) -> bytes:
         """One call of single_send.lua. Returns its answer; empty: it did nothing."""
+        known = self.epochs.known(partition)
+        if known is None:
+            return b""
         keys = partition_keys(self._prefix, partition)
-        _, _, _, said, answer, _ = await self.once(
-            "single_send", keys.single_send, slot, numbers, blob, (keys.channel,)
+        _, now_ms, _, said, answer, _ = await self.once(
+            "single_send", keys.single_send, slot, numbers, blob, (keys.channel,), self.epochs.carried(known)
         )
+        if answer:
+            self.epochs.saw(partition, int.from_bytes(answer[-8:], "big"), now_ms)
         if said & 1:
             self.found_unlisted(partition)
         return answer
@@ -238,6 +275,7 @@ class Calls:
         numbers: bytes,
         blob: bytes,
         extra: tuple[str, ...] = (),
+        carried: str = "",
     ) -> Any:
         """The reply of a changing script that takes effect once, however often it is sent. Raises ClockStep."""
         guards = self.link.guards
@@ -257,6 +295,8 @@ class Calls:
             now, expected = (
                 ("", self.clock.expectation()) if self._test_clock is None else (str(self._test_clock()), "")
             )
+            if carried:
+                expected = f"{expected or ':'}:{carried}"
             args = (now, expected, caller, nonce, numbers, blob, *extra)
             return await change(keys[0], *head, len(keys), *keys, *args)
 
@@ -312,6 +352,19 @@ class Calls:
         if self.repeat_every:
             await self._shared(*names, what, numbers, blob, what in tokens.READING)
         return await self._shared(*names, what, numbers, blob, what in tokens.READING)
+
+    async def epoch_call(self, what: int, numbers: list[int], *texts: str | bytes) -> tuple[int, str]:
+        """One call of epochs.lua: (state, epoch). `texts`: those after the data version."""
+        words = [one.encode() if isinstance(one, str) else one for one in (self.epochs.store, DATA_VERSION, *texts)]
+        packed = codec.pack_numbers([*map(len, words), *numbers])
+        found, epoch = await self._shared("epochs", epoch_keys(self._prefix), "", what, packed, b"".join(words), False)
+        return codec.unpack_numbers(found)[0], epoch.decode()
+
+    async def stamp(self, partition: Partition) -> OtherData:
+        """The data that a partition has now."""
+        key = partition_keys(self._prefix, partition).keys[0]
+        epoch, number, had = await self.plain(key, "HMGET", key, "ep", "seq", "eh")
+        return OtherData((epoch or b"").decode(), int(number or 0), int(had or 0))
 
     async def _shared(
         self, name: str, keys: tuple[str, ...], channel: str, what: int, numbers: bytes, blob: bytes, reading: bool

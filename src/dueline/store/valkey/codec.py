@@ -19,7 +19,7 @@ import msgspec
 from ...engine.job import BodyKind, Item, Job, LeasedJob, Reason, State
 from ...engine.limits import LAST_MS
 from ...engine.policy import AT_ONCE, Backoff, JobPolicy, Ladder, Retry
-from ...engine.store import Code, SendItem, SendOutcome, Stats
+from ...engine.store import Code, Outcome, SendItem, SendOutcome, Stats
 from .items import read_group, read_key, sized
 
 pack_numbers = msgspec.msgpack.Encoder().encode
@@ -405,3 +405,14 @@ def decode_stats(n: Sequence[int], now_ms: int, with_bands: bool) -> Stats:
         paused_until_ms=None if n[12] < 0 else min(n[12], LAST_MS), waiting=bool(n[13]), dead_by_reason=reasons,
         now_ms=now_ms, bands=tuple(n[14:]) if with_bands else (),
     )  # fmt: skip
+
+
+def decode_dead(n: Sequence[int], blob: bytes) -> list[tuple[str, Outcome]]:
+    """The reply of dead.lua: each id with what happened to it."""
+    results: list[tuple[str, Outcome]] = []
+    at = 0
+    for i in range(0, len(n), 4):
+        id = unpack_id(blob[at : at + n[i]])
+        at += n[i]
+        results.append((id, Outcome(CODES[n[i + 1]], n[i + 2], version=n[i + 3])))
+    return results

@@ -6,6 +6,7 @@ For every partition these must hold:
 - Agenda, dead list, tags and counters match the records.
 - Every body matches its checksum.
 - Every merge group has its items, and no items exist without their group (fsck_groups).
+- It has the epoch that the directory knows, and has lost no sends (stamps).
 
 Run it on an idle store or on a copy. A partition that seems wrong is read a second time, in case it changed while it
 was read.
@@ -36,6 +37,7 @@ from .keys import (
     topic_name,
 )
 from .reader import StoreReader
+from .stamps import read_stamps
 from .tls import StoreTls
 
 Progress = Callable[[int, int | None], None]
@@ -109,6 +111,8 @@ async def fsck(
                 )
             if progress is not None:
                 progress(report.jobs, None)
+        stamps = await read_stamps(client, prefix)
+        report.findings += [Finding(one.partition, None, one.fault) for one in stamps if one.fault is not None]
     finally:
         await client.stop()
     return report

@@ -5,7 +5,7 @@ All keys of a partition share one hash tag, so that a script touches only one sl
     {ns/topic/p}      a topic's partition              m j r s l a d g k
     {ns//p}           the same with `namespace_ids`    j r, and m s l a d g k once per topic
 
-    m  hash   the partition itself: seq, pause, limits, duty, counters, interned policies, remembered calls
+    m  hash   the partition itself: epoch, seq, pause, limits, duty, counters, interned policies, remembered calls
     j  hash   id -> record (written by send, edit, replace, revive only)
     r  hash   id -> run (from the first pull or end on)
     s  zset   send number + id -> time; live and not leased
@@ -18,7 +18,8 @@ All keys of a partition share one hash tag, so that a script touches only one sl
     {ns/topic/push}   state hash and log list of the topic's push target, with or without `namespace_ids`
 
     {audit}       state hash and log list of the audit log
-    {directory}   topics zset, seen zset, config hash, agenda zset, meta hash
+    {directory}   topics zset, seen zset, config hash, agenda zset, meta hash, epochs hash, closed zset
+    {epoch-N}     on a Cluster: copies of the store's epoch, in slots far apart
 
     {tokens}      access tokens: records hash, changes zset, ends zset; servers: confirmed zset, seen zset
 """
@@ -125,6 +126,16 @@ def tokens_channel(prefix: str) -> str:
 def meta_key(prefix: str) -> str:
     """Data version and identity of the store (hash)."""
     return f"{prefix}:{{directory}}:meta"
+
+
+def epoch_keys(prefix: str) -> tuple[str, ...]:
+    """meta, epochs, closed: the order of epochs.lua."""
+    return tuple(f"{prefix}:{{directory}}:{name}" for name in ("meta", "epochs", "closed"))
+
+
+def epoch_copies(prefix: str) -> tuple[str, ...]:
+    """Strings with the store's epoch. One lies in each eighth of a Cluster's slots, so not all are on one shard."""
+    return tuple(f"{prefix}:{{epoch-{number}}}:copy" for number in (0, 40, 1, 41, 2, 42, 3, 43))
 
 
 def other_version(meta: Mapping[bytes, bytes]) -> str | None:

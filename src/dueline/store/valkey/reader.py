@@ -1,4 +1,4 @@
-"""Reads whole keys of a store, in steps that do not hold it up. For `fsck`."""
+"""Reads whole keys of a store, in steps that do not hold it up. For `fsck`, and for `dueline store accept`."""
 
 from __future__ import annotations
 
@@ -46,6 +46,14 @@ class StoreReader:
 
     async def exists(self, key: str) -> bool:
         return bool(await self._on_key(key, "EXISTS", key))
+
+    async def command(self, key: str, *args: Any) -> Any:
+        """One command on a key; repeated if the store is away, so it must be safe to repeat."""
+        return await self._on_key(key, *args)
+
+    @property
+    def is_cluster(self) -> bool:
+        return self._link.permanent_keys
 
     async def _pairs(self, command: str, key: str) -> list[tuple[bytes, bytes]]:
         pairs: list[tuple[bytes, bytes]] = []

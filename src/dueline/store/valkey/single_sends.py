@@ -59,6 +59,7 @@ class SingleSends:
         self._tls = tls
         self._calls = calls
         self._clock = calls.clock
+        self._epochs = calls.epochs
         self._reply_timeout_s = reply_timeout_s
         self._patience_s = patience_s
         self._unlisted = unlisted
@@ -100,13 +101,17 @@ class SingleSends:
         numbers, blob = codec.encode_single_send(
             item, policy_version, partition.topic.encode() if partition.namespace_ids else None
         )
+        known = self._epochs.known(partition)
+        if known is None:
+            return None
+        carried = b":%b" % self._epochs.carried(known).encode()
         self._nonce += 1
         rest = b"%b$8\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n%b" % (
             *(caller, self._nonce.to_bytes(8, "big"), len(numbers), numbers, len(blob), blob, channel),
         )
         until_s, pause_s = 0.0, FIRST_PAUSE_S
         while True:
-            reply = self._tried(head, rest)
+            reply = self._tried(head, carried, rest)
             if reply.__class__ is list:
                 break
             if reply is not None and not until_s:
@@ -121,21 +126,24 @@ class SingleSends:
                 raise UnknownOutcome()
             sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
-        status, _, _, said, answer, _ = reply
+        status, now_ms, _, said, answer, _ = reply
         if status or not answer:
             return None
+        outcome = codec.decode_single_send(answer)
+        self._epochs.saw(partition, outcome.version, now_ms)
         if said & 1:
             self._unlisted(partition)
-        return codec.decode_single_send(answer)
+        return outcome
 
-    def _tried(self, head: bytes, rest: bytes) -> Any:
+    def _tried(self, head: bytes, carried: bytes, rest: bytes) -> Any:
         """The reply, which may be an error. None: the call may have been sent, and no reply came."""
         expected = self._clock.expectation()
         connected = self._socket or self._connect()
         if connected is None or not expected:
             return ConnectionError("there is no connection")
         try:
-            return self._asked(connected, b"%b$%d\r\n%b\r\n%b" % (head, len(expected), expected.encode(), rest))
+            words = expected.encode() + carried
+            return self._asked(connected, b"%b$%d\r\n%b\r\n%b" % (head, len(words), words, rest))
         except (OSError, hiredis.HiredisError):
             return None
 

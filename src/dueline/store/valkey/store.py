@@ -48,9 +48,11 @@ from .batching import Batcher, together
 from .calls import Calls, WrongStore
 from .clock import StoreClock
 from .directory import ValkeyDirectory, announced_change
+from .epochs import accept_command
 from .id_lookup import MOVED, MOVES, IdLookup
 from .keys import changes_channel, partition_keys, tokens_channel
 from .link import Link
+from .openings import Openings
 from .push_log import ValkeyPushLog
 from .scripts import Patch
 from .single_sends import SingleSends
@@ -68,7 +70,7 @@ LANES = {"send": 2}  # calls in flight per partition
 
 class ValkeyStore:
     """`queue_of`: the limit of a namespace's queued jobs. For tests: `clock` (the time to pass to every script),
-    `lua_patch`, `repeat_every`, `link` and `store_clock`."""
+    `lua_patch`, `repeat_changes`, `link` and `store_clock`."""
 
     def __init__(
         self,
@@ -95,14 +97,17 @@ class ValkeyStore:
         self._reply_timeout_s = reply_timeout_s
         self._patience_s = patience_s
         self._link = link or Link(url, reply_timeout_s, tls=tls, replication=replication, guards=guards)
-        self._calls = Calls(self._link, prefix, clock, patience_s, lua_patch, on_call, store_clock)
+        accept = accept_command(self._link.address.shown, prefix)
+        self._calls = Calls(self._link, prefix, clock, patience_s, lua_patch, on_call, store_clock, accept)
         self._wakeups = Wakeups(self._link)
         self.directory = ValkeyDirectory(self._calls.directory, self._registered)
         self.pushes = ValkeyPushLog(self._calls.once, prefix, limits)
         self.audit = ValkeyAuditLog(self._calls.once, prefix, limits)
         self.tokens = ValkeyTokens(self._calls.tokens, partial(self._wakeups.watch, tokens_channel(prefix)))
         self.clock = self._calls.clock
-        self.check = self._calls.check
+        self._openings = Openings(self._calls)
+        self.epochs = self._calls.epochs
+        self.check = self._openings.check
         self.plain = self._calls.plain
         self.now_ms = self._calls.now_ms
         self._queue_of = queue_of
@@ -118,13 +123,9 @@ class ValkeyStore:
     def events(self, events: Events | None) -> None:
         self._calls.events = events
 
-    @property
-    def repeat_every(self) -> int:
-        return self._calls.repeat_every
-
-    @repeat_every.setter
-    def repeat_every(self, n: int) -> None:
-        self._calls.repeat_every = n
+    def repeat_changes(self, every: int) -> None:
+        """Repeat each n-th change (tests)."""
+        self._calls.repeat_every = every
 
     @property
     def reconnects(self) -> int:
@@ -133,7 +134,7 @@ class ValkeyStore:
     # --- life ---
 
     async def start(self) -> None:
-        """Connects and checks the data version; raises StoreDown, Loading or WrongStore."""
+        """Connects and checks the data; raises StoreDown, Loading, WrongStore or StoreReplaced."""
         await self._calls.start()
 
     async def stop(self) -> None:
@@ -212,11 +213,11 @@ class ValkeyStore:
             async with self._alone("send over", partition):
                 if item.merge is None:
                     encoded = codec.encode_send([item], policy_version, partition.topic.encode())
-                    _, _, n, blob = await self._calls.change("send", partition, *encoded, "over", other)
+                    n, blob = await self._openings.send("send", partition, *encoded, "over", 4, other)
                     [(result, final)] = codec.decode_sent_anywhere(n, blob)
                 else:
                     encoded = appends.encode_append([(item, item.merge)], policy_version, partition.topic.encode())
-                    _, _, n, blob = await self._calls.change("append", partition, *encoded, "over", other)
+                    n, blob = await self._openings.send("append", partition, *encoded, "over", 6, other)
                     [(result, final)] = appends.decode_appended(n, blob)
             if final:
                 return result
@@ -256,7 +257,7 @@ class ValkeyStore:
         encoded = appends.encode_append(
             sends, policy_version, partition.topic.encode() if partition.namespace_ids else None
         )
-        _, _, n, blob = await self._calls.change("append", partition, *encoded, slot)
+        n, blob = await self._openings.send("append", partition, *encoded, slot, 6)
         return await self._decided(partition, items, policy_version, appends.decode_appended(n, blob))
 
     async def _send(
@@ -268,7 +269,7 @@ class ValkeyStore:
             if answer := await self._calls.single_send(partition, *encoded, slot):
                 return [codec.decode_single_send(answer)]
         encoded = codec.encode_send(items, policy_version, topic)
-        _, _, n, blob = await self._calls.change("send", partition, *encoded, slot)
+        n, blob = await self._openings.send("send", partition, *encoded, slot, 4)
         if not partition.namespace_ids:
             return codec.decode_sent(n)
         return await self._decided(partition, items, policy_version, codec.decode_sent_anywhere(n, blob))
@@ -285,9 +286,8 @@ class ValkeyStore:
 
     async def pull(self, partition: Partition, pull: Pull) -> PullOutcome:
         base = os.urandom(8)
-        numbers = [pull.default_lease_ms, pull.wait_ms, PULL_BYTES]
-        for credit in pull.credits:
-            numbers += (credit.max, credit.lease_ms or 0)
+        asked = [number for credit in pull.credits for number in (credit.max, credit.lease_ms or 0)]
+        numbers = [pull.default_lease_ms, pull.wait_ms, PULL_BYTES, *asked]
         async with self._alone("pull", partition):
             now_ms, said, n, blob = await self._calls.change("pull", partition, codec.pack_numbers(numbers), base)
         jobs, corrupt = codec.decode_pulled(n, blob, partition.topic, base, now_ms)
@@ -298,9 +298,8 @@ class ValkeyStore:
             ]
             await self.release(partition, dead)
         deaths = (Reason.EXPIRED,) * n[3] + (Reason.EXHAUSTED,) * n[4] + (Reason.CORRUPT,) * len(corrupt)
-        return PullOutcome(
-            jobs, None if n[0] < 0 else n[0], bool(n[1]) or bool(corrupt), now_ms, not said & 2, deaths, n[2], n[5]
-        )
+        next_ms, more = None if n[0] < 0 else n[0], bool(n[1]) or bool(corrupt)
+        return PullOutcome(jobs, next_ms, more, now_ms, not said & 2, deaths, n[2], n[5])
 
     def ack(self, partition: Partition, items: Sequence[Ref]) -> Awaitable[list[Outcome]]:
         if partition.namespace_ids and not partition.topic:
@@ -385,10 +384,11 @@ class ValkeyStore:
         now_ms, n, _ = await self._calls.look("stats", partition, codec.pack_numbers(list(bands_ms)))
         return codec.decode_stats(n, now_ms, with_bands=bool(bands_ms))
 
-    async def _control(self, partition: Partition, *numbers: float) -> bool:
+    async def _control(self, partition: Partition, *numbers: float, epoch: str = "") -> tuple[bool, str]:
+        packed = codec.pack_numbers(list(numbers))
         async with self._alone("control", partition):
-            _, _, n, _ = await self._calls.change("control", partition, codec.pack_numbers(list(numbers)))
-        return bool(n[0])
+            _, _, n, found = await self._calls.change("control", partition, packed, epoch.encode())
+        return bool(n[0]), found.decode()
 
     async def control(self, partition: Partition, control: Control) -> None:
         values = (control.pause_until_ms, control.max_in_flight, control.policy_version, control.rate_per_s)
@@ -404,7 +404,10 @@ class ValkeyStore:
                 await self._control(partition, 3)
 
     async def retire(self, partition: Partition, topic_too: bool = False) -> bool:
-        return await self._control(partition, 4, int(topic_too))
+        def control(only_ask: int, epoch: str) -> Awaitable[tuple[bool, str]]:
+            return self._control(partition, 4, int(topic_too), only_ask, epoch=epoch)
+
+        return await self._openings.retire(partition, control, topic_too)
 
     async def _dead(
         self, partition: Partition, what: int, ids: Sequence[str] | None, limit: int, delay: int, most: int
@@ -418,11 +421,7 @@ class ValkeyStore:
                 _, _, n, blob = await self._calls.change(
                     "dead", partition, codec.pack_numbers(numbers), b"".join(packed)
                 )
-            at = 0
-            for i in range(0, len(n), 4):
-                id = codec.unpack_id(blob[at : at + n[i]])
-                at += n[i]
-                results.append((id, Outcome(codec.CODES[n[i + 1]], n[i + 2], version=n[i + 3])))
+            results += codec.decode_dead(n, blob)
         return results
 
     async def revive(self, partition: Partition, revive: Revive) -> list[tuple[str, Outcome]]:

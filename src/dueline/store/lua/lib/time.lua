@@ -1,4 +1,5 @@
--- time: read the clock once per call, and compare it with the time that the caller expects.
+-- time: read the clock once per call, and compare it with the time that the caller expects. Reads ARGV[2], which for
+-- sends also has the data that the caller expects (lib/epoch).
 local LAST = 253402300799999
 local now, start -- rounded down, to judge what has passed; rounded up, for times that begin now
 if ARGV[1] ~= '' then
@@ -11,7 +12,9 @@ else
   start = us % 1000 > 0 and now + 1 or now
 end
 local stepped = false -- the clock is not where the caller expects it: change nothing
+local epoch, highest
 if ARGV[2] ~= '' then
-  local expected, tolerance = string.match(ARGV[2], '^(%d+):(%d+)$')
-  stepped = math.abs(now - tonumber(expected)) > tonumber(tolerance)
+  local expected, tolerance
+  expected, tolerance, epoch, highest = string.match(ARGV[2], '^(%d*):(%d*):?([^:]*):?(%d*)$')
+  stepped = expected ~= '' and math.abs(now - tonumber(expected)) > tonumber(tolerance)
 end

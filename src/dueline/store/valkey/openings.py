@@ -1,0 +1,169 @@
+"""Sends that reach the right data, and how a partition is opened and retired. `epochs` has the model.
+
+A partition is opened in four steps, and a process may die after each:
+
+    directory   epoch handed out, not confirmed     the next process hands out another one
+    partition   has the epoch                       the next process finds and confirms it
+    directory   confirmed                           from now on a partition without data is a lost one
+    partition   the first send
+
+So no send is answered before the directory knows the partition. Retiring goes the other way: the directory notes that
+the partition is being closed, the partition is deleted if it still has that epoch, the entry is removed. A process that
+opens it meanwhile gives it a new epoch. All this happens once per partition; usually a process meets an open one,
+learns its epoch from the refusal of its first send, and sends again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from weakref import WeakValueDictionary
+
+from ...engine.errors import StoreDown, StoreReplaced, UnknownOutcome
+from ...engine.job import Partition
+from . import codec
+from .calls import Calls, OtherData
+from .epochs import Known, number_of
+from .keys import partition_name
+
+OPEN, CONFIRM, CLOSING, CLOSED, NOT_CLOSED = range(1, 6)
+REPLACED, PENDING, OPENED, UNKNOWN, FOREIGN = range(5)  # states of lua/epochs.lua
+TRIES = 10
+CHECKED = 100  # lost partitions that one health check looks at again
+
+Ask = Callable[[int, str], Awaitable[tuple[bool, str]]]
+
+
+class Openings:
+    """All calls that need to know a partition's epoch."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._epochs = calls.epochs
+        self._locks: WeakValueDictionary[Partition, asyncio.Lock] = WeakValueDictionary()
+
+    async def send(
+        self,
+        name: str,
+        partition: Partition,
+        numbers: bytes,
+        blob: bytes,
+        slot: str,
+        width: int,
+        other: Partition | None = None,
+    ) -> tuple[list[int], bytes]:
+        """A call of send.lua or append.lua, whose replies have `width` numbers per job. Raises StoreReplaced."""
+        for _ in range(TRIES):
+            if None in self._epochs.losses:
+                await self._calls.check()
+            known = self._epochs.known(partition)
+            carried = self._epochs.carried(known)
+            try:
+                now_ms, _, n, answer = await self._calls.change(name, partition, numbers, blob, slot, other, carried)
+            except OtherData as found:
+                async with self._locks.setdefault(partition, asyncio.Lock()):
+                    if self._epochs.known(partition) is known:  # no other call has found out meanwhile
+                        await self._learn(partition, known, found)
+                continue
+            self._epochs.saw(partition, max(n[3::width], default=0), now_ms)
+            return n, answer
+        raise StoreDown("the partition keeps being opened and retired; nothing was done")
+
+    async def check(self) -> None:
+        """A health check: the store (`Calls.check`), and whether lost data is back or its loss accepted. Raises
+        WrongStore or StoreReplaced."""
+        await self._calls.check()
+        for partition in [one for one in self._epochs.losses if one is not None][:CHECKED]:
+            known = self._epochs.known(partition)
+            found = await self._calls.stamp(partition)
+            is_back = known is not None and found.epoch == known.epoch and found.number >= known.highest
+            try:
+                if not is_back:
+                    await self._learn(partition, known, found)
+                self._epochs.healed(partition)
+            except StoreReplaced:
+                pass  # it is still lost, which `losses` shows
+
+    async def _learn(self, partition: Partition, known: Known | None, found: OtherData) -> None:
+        """Find out which epoch the partition has, and open it if it is unused. Raises StoreReplaced."""
+        try:
+            await self._ask(partition, known, found)
+        except UnknownOutcome as error:
+            raise StoreDown(error.message) from None  # the partition may have been opened; nothing was sent
+
+    async def _ask(self, partition: Partition, known: Known | None, found: OtherData) -> None:
+        highest = -1 if known is None else known.highest
+        name, epoch = partition_name(partition), ""
+        while True:
+            if found.epoch.startswith("!"):
+                raise self._epochs.lost(partition, _sunk(max(found.had, highest), found.number))
+            before = epoch
+            texts = (name, found.epoch, "" if known is None else known.epoch)
+            state, epoch = await self._calls.epoch_call(OPEN, [highest], *texts)
+            if state != OPENED or epoch in (found.epoch, before):
+                break
+            found = await self._calls.stamp(partition)  # another process may have opened it in between
+        now_ms = self._calls.now_ms()
+        if state == REPLACED:
+            await self._calls.check()
+        elif state == FOREIGN:
+            raise self._epochs.lost(partition, "its data is that of another store")
+        elif state == OPENED and epoch != found.epoch:
+            raise self._epochs.lost(partition, _gone(known) if not found.epoch else "it has other data")
+        elif known is not None and found.epoch and number_of(found.epoch) < number_of(known.epoch):
+            raise self._epochs.lost(partition, "it has older data")
+        elif state == OPENED:
+            self._epochs.adopt(partition, epoch, now_ms)
+        elif state == UNKNOWN and known is not None:
+            if not self._epochs.is_retired(known, int(epoch or 0), now_ms):
+                raise self._epochs.lost(partition, _gone(known))
+            self._epochs.forget(partition)
+        elif await self._opened(partition, epoch, found.epoch):
+            state, _ = await self._calls.epoch_call(CONFIRM, [], name, epoch)
+            if state == OPENED:
+                self._epochs.adopt(partition, epoch, now_ms)
+
+    async def _opened(self, partition: Partition, epoch: str, before: str) -> bool:
+        """Give the partition this epoch, if it has none or has `before`."""
+        words = (codec.pack_numbers([5, len(epoch)]), (epoch + before).encode())
+        _, _, n, _ = await self._calls.change("control", partition, *words)
+        return bool(n[0])
+
+    async def retire(self, partition: Partition, control: Ask, topic_too: bool) -> bool:
+        """Delete a partition, if that is allowed. `control(only_ask, epoch)` asks whether it can be deleted and
+        which epoch it has, or deletes it if it has this one. Raises StoreReplaced if the data of a topic is lost that
+        is being deleted; clean-up leaves it alone."""
+        empty, epoch = await control(1, "")
+        if not empty:
+            return False
+        name = partition_name(partition)
+        state, entry = await self._calls.epoch_call(CLOSING, [], name)
+        if state == REPLACED:
+            return await self._kept(self._calls.check(), topic_too)
+        if state == OPENED and entry != epoch:
+            await self._calls.epoch_call(NOT_CLOSED, [], name, entry)
+            known, found = self._epochs.known(partition), await self._calls.stamp(partition)
+            return await self._kept(self._learn(partition, known, found), topic_too)
+        done, _ = await control(0, epoch)
+        if entry:
+            await self._calls.epoch_call(CLOSED if done else NOT_CLOSED, [], name, entry)
+        if done:
+            self._epochs.forget(partition)
+        return done
+
+    async def _kept(self, check: Awaitable[None], topic_too: bool) -> bool:
+        """False: the partition is not retired, because its data is lost, or was not there a moment ago."""
+        try:
+            await check
+        except StoreReplaced:
+            if topic_too:
+                raise
+        return False
+
+
+def _sunk(had: int, number: int) -> str:
+    return f"it had send number {had:,}, now {number:,}"
+
+
+def _gone(known: Known | None) -> str:
+    return "it is gone" if known is None else f"it had send number {known.highest:,} and is gone"
