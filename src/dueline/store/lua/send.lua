@@ -9,13 +9,14 @@
 -- RETURN status now note extra numbers (per job: code, state, due, version)   blob
 --        code ELSEWHERE: the id is used in another topic (size of its name instead of due; blob: the names); nothing
 --        was done. State 0: call again with that topic as the second one; otherwise this is the final answer.
+--        code MOVED: the partition is closed and does not hold the id; version is its policy version
 -- BOUND  O(n log N), n <= 500 jobs and 1 MiB
 local N = cmsgpack.unpack(ARGV[5])
 local texts, at = {}, 1
-local FIELDS = { 'pv', 'pn' }
+local FIELDS = { 'pv', 'pn', 'xc' }
 for i = 1, N[2] do
   texts[i] = string.sub(ARGV[6], at, at + N[2 + i] - 1)
-  FIELDS[2 + i] = 'q' .. texts[i]
+  FIELDS[3 + i] = 'q' .. texts[i]
   at = at + N[2 + i]
 end
 -- include time
@@ -77,13 +78,23 @@ local function store(i, code)
   return record
 end
 
+-- A closed partition takes no new id (engine/expansion.py).
+local function moved()
+  put(results, MOVED, 0)
+  put(results, 0, tonumber(M.pv or 0))
+end
+
 local usual = true -- all ids are free, and only their times need an index entry
 for i = 1, n do
   usual = usual and not records[i] and not runs[i] and N[base + i * 7 - 4] % 32 < 16
 end
 if usual then
   for i = 1, n do
-    store(i, CREATED)
+    if M.xc then
+      moved()
+    else
+      store(i, CREATED)
+    end
   end
   return finish(results, '')
 end
@@ -114,9 +125,17 @@ local function store_tagged(i, code)
   end)
 end
 
+local function create(i, code)
+  if M.xc then
+    moved()
+  else
+    store_tagged(i, code)
+  end
+end
+
 for i = 1, n do
   if not records[i] and not runs[i] then
-    store_tagged(i, CREATED)
+    create(i, CREATED)
   else
     local rules = N[base + i * 7]
     local old = load({ ids[i] })[1]
@@ -136,12 +155,16 @@ for i = 1, n do
       elseif old.raw then
         collect('dj', old.id)
       end
-      store_tagged(i, CREATED)
+      create(i, CREATED)
     else
       local rule = rule_of(old, rules)
       if rule == 2 then
         forget(old)
-        store_tagged(i, REPLACED)
+        if old.state == 'D' or old.state == 'C' then
+          create(i, REPLACED)
+        else
+          store_tagged(i, REPLACED) -- a job that can still be delivered stays until its successor is stored
+        end
       else
         local same = rule == 1 or string.sub(old.raw or old.head, 18, 25) == string.sub(rests[i], 5, 12)
         put(results, same and KEPT or ID_EXISTS, STATE[old.state])

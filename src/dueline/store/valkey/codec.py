@@ -194,6 +194,8 @@ def encode_single_send(item: SendItem, policy_version: int, topic: bytes | None)
 
 def decode_single_send(answer: bytes) -> SendOutcome:
     state, due_at_ms, version = _unpack_single(answer)
+    if state == 0:
+        return SendOutcome(Code.MOVED, State.READY, 0, version)
     return SendOutcome(Code.CREATED, _SENT[state], due_at_ms, version)
 
 

@@ -392,7 +392,8 @@ class ValkeyStore:
 
     async def control(self, partition: Partition, control: Control) -> None:
         values = (control.pause_until_ms, control.max_in_flight, control.policy_version, control.rate_per_s)
-        await self._control(partition, 1, *(-1 if value is None else value for value in values))
+        closed = -1 if control.closed is None else int(control.closed)
+        await self._control(partition, 1, *(-1 if value is None else value for value in values), closed)
 
     async def agenda_noted(self, partition: Partition, at_ms: int) -> None:
         await self._control(partition, 2, at_ms)
