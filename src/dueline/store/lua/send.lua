@@ -125,17 +125,17 @@ local function store_tagged(i, code)
   end)
 end
 
-local function create(i, code)
+local function create(i)
   if M.xc then
     moved()
   else
-    store_tagged(i, code)
+    store_tagged(i, CREATED)
   end
 end
 
 for i = 1, n do
   if not records[i] and not runs[i] then
-    create(i, CREATED)
+    create(i)
   else
     local rules = N[base + i * 7]
     local old = load({ ids[i] })[1]
@@ -155,15 +155,15 @@ for i = 1, n do
       elseif old.raw then
         collect('dj', old.id)
       end
-      create(i, CREATED)
+      create(i)
     else
       local rule = rule_of(old, rules)
       if rule == 2 then
         forget(old)
-        if old.state == 'D' or old.state == 'C' then
-          create(i, REPLACED)
+        if M.xc and (old.state == 'D' or old.state == 'C') then -- any other job is kept until its successor is stored
+          moved()
         else
-          store_tagged(i, REPLACED) -- a job that can still be delivered stays until its successor is stored
+          store_tagged(i, REPLACED)
         end
       else
         local same = rule == 1 or string.sub(old.raw or old.head, 18, 25) == string.sub(rests[i], 5, 12)

@@ -341,6 +341,10 @@ class MemoryStore:
     async def list(self, partition: Partition, query: Query) -> Page:
         return list_page(self._state(partition), query, self._clock())
 
+    async def held(self, partition: Partition, limit: int) -> frozenset[str] | None:
+        ids = frozenset(self._state(partition).record_set.records)
+        return None if len(ids) > limit else ids
+
     async def stats(self, partition: Partition, bands_ms: Sequence[int] = ()) -> Stats:
         now_ms, state = self._clock(), self._state(partition)
         return count(state, bands_ms, now_ms)

@@ -12,7 +12,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import accumulate, islice, pairwise
 
 import msgspec
 
@@ -218,6 +218,11 @@ def decode_sent_anywhere(numbers: Sequence[int], blob: bytes) -> list[tuple[Send
         else:
             results.append((SendOutcome(CODES[code], STATES[state] or State.READY, due, version), True))
     return results
+
+
+def decode_ids(sizes: Sequence[int], blob: bytes) -> frozenset[str]:
+    ends = list(accumulate(sizes, initial=0))
+    return frozenset(unpack_id(blob[start:end]) for start, end in pairwise(ends))
 
 
 def decode_topics(numbers: Sequence[int], blob: bytes) -> list[str | None]:
