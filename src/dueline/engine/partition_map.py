@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from .errors import Conflict, InvalidField
+from .errors import Expanding, InvalidField
 from .ids import partition_of
 from .limits import CELLS
 
@@ -45,14 +45,15 @@ class PartitionMap(msgspec.Struct, frozen=True):
         return -(-(place + 1) * CELLS // self.old) + (-place * CELLS // self.old)
 
     def expanded(self, count: int) -> PartitionMap:
-        """The next map. Raises InvalidField for fewer partitions, Conflict while there are old ones."""
+        """The next map. Raises InvalidField for fewer partitions, Expanding while there are old ones."""
         if count == self.count:
             return self
         if count < self.count:
             raise InvalidField(f"has {self.count} partitions; their number can only grow", "partitions")
         if self.old:
-            raise Conflict(
-                f"partitions were added before, and {self.old} old ones still hold jobs; only one expansion at a time",
+            raise Expanding(
+                f"partitions were added before, and {self.old} old ones may still hold jobs: only one expansion at a "
+                "time",
                 "partitions",
             )
         return PartitionMap(self.first + self.count, count, self.count)

@@ -9,7 +9,7 @@ from engine_kit import NS, EngineKit, ids, settled
 
 from dueline.engine.commands import ExpansionView, Filter, MergeInto, Patch, Pull, Send, Sent, TopicPatch
 from dueline.engine.engine import Engine
-from dueline.engine.errors import Conflict, IdExists, InvalidField, NotFound, StoreDown
+from dueline.engine.errors import Expanding, IdExists, InvalidField, NotFound, StoreDown
 from dueline.engine.ids import cell_of, partition_of
 from dueline.engine.job import BodyKind, Partition, State
 from dueline.engine.limits import CELLS
@@ -100,7 +100,7 @@ async def test_the_number_of_partitions_never_shrinks_and_grows_once_at_a_time(k
     with pytest.raises(InvalidField, match="has 8 partitions; their number can only grow") as fewer:
         await expand(kit.engine, 4)
     assert fewer.value.field == "partitions"
-    with pytest.raises(Conflict, match="1 old ones still hold jobs; only one expansion at a time"):
+    with pytest.raises(Expanding, match="1 old ones may still hold jobs: only one expansion at a time"):
         await expand(kit.engine, 16)
     assert (await kit.engine.topic(NS, "mail")).partitions == 8
     await kit.engine.cancel(NS, "mail", JOBS, forget=True)
