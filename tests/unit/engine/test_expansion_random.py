@@ -1,0 +1,179 @@
+"""A topic is expanded under load, in many random orders of all store calls: no id is ever in two partitions, and
+nothing that was answered is lost.
+
+Each process has an engine of its own on one reference store. Every call waits a random while before and after it. The
+processes hear nothing of each other, except by what the store answers. The ones that expand may die at any call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from engine_kit import NS, VirtualTimer
+from msgspec.structs import replace
+
+from dueline.engine.commands import Pull, Send, TopicPatch
+from dueline.engine.engine import Engine
+from dueline.engine.errors import Expanding, NotFound, StoreDown
+from dueline.engine.job import BodyKind, Partition
+from dueline.engine.policy import TopicPolicy
+from dueline.engine.store import Code, Control, OnConflict, Ref, SendOutcome
+from dueline.store.memory import MemoryStore
+from dueline.testing.clock import VirtualClock
+
+IDS = [f"id-{number}" for number in range(30)]
+OPERATIONS = ("send", "pull", "ack", "cancel", "read", "control", "held", "stats", "retire")
+DIRECTORY = ("register", "topic", "set_config")
+POLICY = TopicPolicy(retain_ms=600_000, on_conflict="keep")
+
+
+class Hesitant:
+    """One process's way to a store. `lives`: how many calls it makes before it dies."""
+
+    def __init__(self, inner: Any, dice: random.Random, lives: int | None = None) -> None:
+        self.events: Any = None
+        self._inner = inner
+        self._dice = dice
+        self._lives = lives
+        if hasattr(inner, "directory"):
+            self.directory = Hesitant(inner.directory, dice)
+            self.directory._count = self._count  # type: ignore[method-assign]
+
+    def _count(self) -> None:
+        if self._lives is not None:
+            self._lives -= 1
+            if self._lives < 0:
+                raise StoreDown("this process is dead")
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        return partial(self._call, found) if name in OPERATIONS + DIRECTORY else found
+
+    async def _call(self, call: Callable[..., Any], *args: Any) -> Any:
+        for _ in range(self._dice.choice((0, 0, 1, 2, 5))):
+            await asyncio.sleep(0)
+        self._count()
+        made = call(*args)
+        result = await made if inspect.isawaitable(made) else made
+        for _ in range(self._dice.choice((0, 0, 1, 3))):
+            await asyncio.sleep(0)
+        self._count()
+        return result
+
+
+class Watched(MemoryStore):
+    """After every change, each id must be in one partition at most."""
+
+    async def send(self, partition: Partition, items: Any, policy_version: int = 0) -> list[SendOutcome]:
+        results = await super().send(partition, items, policy_version)
+        for id in IDS:
+            holders = [one.partition.number for one in self._partitions.values() if id in one.record_set.records]
+            assert len(holders) <= 1, f"{id} is in the partitions {holders}"
+        return results
+
+
+class NeverCloses(Watched):
+    async def control(self, partition: Partition, control: Control) -> None:
+        await super().control(partition, replace(control, closed=False))
+
+
+class ForgetsItsIds(Watched):
+    """A closed partition that says MOVED also for the ids that it holds."""
+
+    async def send(self, partition: Partition, items: Any, policy_version: int = 0) -> list[SendOutcome]:
+        results = await super().send(partition, items, policy_version)
+        closed = self._state(partition).closed
+        return [replace(one, code=Code.MOVED) for one in results] if closed else results
+
+
+class Run:
+    """The processes of one seed. `sent`: ids that were certainly stored. `created`: those whose send said so."""
+
+    def __init__(self, seed: int, store: type[Watched] = Watched) -> None:
+        self.dice = random.Random(seed)
+        self.clock = VirtualClock()
+        self.timer = VirtualTimer(self.clock)
+        self.store = store(self.clock)
+        self.sent: set[str] = set()
+        self.created: set[str] = set()
+        self.delivered: list[str] = []
+
+    def engine(self, lives: int | None = None) -> Engine:
+        store: Any = Hesitant(self.store, self.dice, lives)
+        return Engine(store, timer=self.timer)
+
+    async def send(self, engine: Engine) -> None:
+        for _ in range(12):
+            if self.sent and self.dice.random() < 0.3:
+                await engine.topic(NS, "t")  # so it knows the newest map, and what the old partitions hold
+            id = self.dice.choice(IDS)
+            command = Send(id, b"1", BodyKind.TEXT, on_ended=OnConflict.KEEP)
+            if self.dice.random() < 0.3:
+                await engine.send_many(NS, "t", [command, Send(None, b"1", BodyKind.TEXT)])
+            else:
+                sent = await engine.send(NS, "t", command)
+                if sent.result == "created":
+                    assert id not in self.created, f"{id} was made twice"
+                    self.created.add(id)
+            self.sent.add(id)
+
+    async def consume(self, engine: Engine) -> None:
+        for _ in range(8):
+            leased = await engine.pull(Pull(NS, ("t",), 3, None, 0))
+            for one in leased:
+                assert one.id not in self.delivered, f"{one.id} was delivered twice"
+                self.delivered.append(one.id)
+            done = await engine.ack(NS, "t", [Ref(one.id, one.lease) for one in leased])
+            assert [one.code for one in done] == [Code.OK] * len(leased)
+
+    async def expand(self, engine: Engine, partitions: int) -> None:
+        try:
+            await engine.set_topic(NS, "t", TopicPatch(POLICY, partitions=partitions))
+        except (StoreDown, Expanding):
+            pass
+
+    async def run(self) -> None:
+        first = self.engine()
+        if self.dice.random() < 0.5:
+            await first.set_topic(NS, "t", TopicPatch(POLICY))
+        await self.send(first)
+        engines = [first, *(self.engine() for _ in range(3))]
+        for engine in engines[1:3]:
+            await engine.send(NS, "t", Send(IDS[0], b"1", BodyKind.TEXT, on_conflict=OnConflict.KEEP))
+        await asyncio.gather(
+            *(self.send(engine) for engine in engines),
+            *(self.consume(engine) for engine in engines),
+            self.expand(self.engine(self.dice.choice((None, *range(1, 20)))), 4),
+            self.expand(self.engine(self.dice.choice((None, *range(1, 20)))), 4),
+        )
+        await self.judge(self.engine())
+
+    async def judge(self, engine: Engine) -> None:
+        for id in self.sent:
+            assert (await engine.get(NS, "t", id)).id == id
+        while leased := await engine.pull(Pull(NS, ("t",), 100, None, 0)):
+            self.delivered += [one.id for one in leased]
+        assert self.sent <= set(self.delivered), f"never delivered: {self.sent - set(self.delivered)}"
+        assert len(self.delivered) == len(set(self.delivered)), "delivered twice"
+
+
+async def run_all(seeds: range, store: type[Watched] = Watched) -> None:
+    for seed in seeds:
+        await Run(seed, store).run()
+
+
+@pytest.mark.parametrize("first", range(0, 200, 50))
+async def test_no_id_is_in_two_partitions_and_nothing_is_lost(first: int) -> None:
+    await run_all(range(first, first + 50))
+
+
+@pytest.mark.parametrize("store", [NeverCloses, ForgetsItsIds])
+async def test_a_store_that_breaks_the_rule_is_found_out(store: type[Watched]) -> None:
+    with pytest.raises((AssertionError, NotFound)):
+        await run_all(range(200), store)
