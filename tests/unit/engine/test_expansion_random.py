@@ -37,16 +37,18 @@ DIRECTORY = ("register", "topic", "set_config")
 class Hesitant:
     """One process's way to a store. `lives`: how many calls it makes before it dies."""
 
-    def __init__(self, inner: Any, dice: random.Random, lives: int | None = None) -> None:
+    def __init__(
+        self, inner: Any, dice: random.Random, lives: int | None = None, count: Callable[[], None] | None = None
+    ) -> None:
         self.events: Any = None
         self._inner = inner
         self._dice = dice
         self._lives = lives
+        self._count = count or self._live
         if hasattr(inner, "directory"):
-            self.directory = Hesitant(inner.directory, dice)
-            self.directory._count = self._count  # type: ignore[method-assign]
+            self.directory = Hesitant(inner.directory, dice, count=self._count)
 
-    def _count(self) -> None:
+    def _live(self) -> None:
         if self._lives is not None:
             self._lives -= 1
             if self._lives < 0:
